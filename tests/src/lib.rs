@@ -1,0 +1,2 @@
+//! Contract tests live in `tests/`.
+//! To be written.

@@ -1,1 +1,29 @@
-//! To be written.
+//! What separate programs agree on: the plugin, the node-local server, the control plane, and the Go programs that this project
+//! replaces one node at a time. No I/O, no clock, no opinion of what to do.
+//!
+//! | module | noun | agreed between |
+//! |---|---|---|
+//! | [`annotation`] | [`annotation::PodNetwork`]: a pod's addresses, as its annotation says | control plane → server |
+//! | [`bandwidth`] | [`bandwidth::Bandwidth`]: a pod's rate limits, as its annotations say | user → server |
+//! | [`wire`] | what travels over the server's socket | plugin ↔ server |
+//! | [`net_conf`] | [`net_conf::NetConf`]: the CNI configuration on the plugin's standard input | runtime → plugin → server |
+//! | [`spec_version`] | [`spec_version::SpecVersion`]: the CNI specification versions | runtime ↔ plugin |
+//! | [`error`] | [`error::CniError`] and its [`error::Code`]: what every failure becomes | server → plugin → runtime |
+//! | [`names`] | sandbox, interface, pod and port names, and the rules they follow | everybody |
+//! | [`mac`], [`mtu`] | [`mac::Mac`], [`mtu::Mtu`] | everybody |
+//! | [`stage`] | [`stage::Stage`]: the steps of one ADD | plugin → server → logs, metrics |
+//! | [`external_ids`] | keys that mark rows of Open vSwitch as ours | plugin, server, ovn-controller |
+//! | [`paths`] | where sockets, logs and configurations are | everybody |
+
+pub mod annotation;
+pub mod bandwidth;
+pub mod error;
+pub mod external_ids;
+pub mod mac;
+pub mod mtu;
+pub mod names;
+pub mod net_conf;
+pub mod paths;
+pub mod spec_version;
+pub mod stage;
+pub mod wire;

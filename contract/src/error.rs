@@ -1,0 +1,128 @@
+//! What every failure becomes: a CNI error object with a code.
+
+use serde::{Deserialize, Serialize};
+
+/// The code of a CNI error: 1–99 belong to the specification and its Go library, 100 and more are this project's.
+///
+/// The README holds the same table, for administrators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Code {
+    /// The CNI version of the configuration is not spoken.
+    IncompatibleVersion,
+    /// The configuration asks for something that is not supported.
+    UnsupportedField,
+    /// The sandbox or pod is gone; trying the same again cannot help.
+    UnknownContainer,
+    /// A `CNI_*` variable is missing or malformed.
+    InvalidEnvironment,
+    /// A file, socket or stream could not be used.
+    Io,
+    /// Something could not be decoded.
+    Decode,
+    /// The configuration is invalid.
+    InvalidConfig,
+    /// The network namespace is missing, no namespace, or the caller's own.
+    InvalidNetns,
+    /// Something that is expected is not there yet; trying again later may help.
+    TryAgain,
+    /// STATUS: an ADD could not succeed now.
+    NotAvailable,
+    /// STATUS: an ADD could not succeed now, and running pods may be affected too.
+    NotAvailableLimited,
+    /// The pod's annotation cannot be used.
+    BadAnnotation,
+    /// The sandbox already has this interface.
+    AlreadyAttached,
+    /// The name of the host's interface or of the port belongs to somebody else.
+    NameTaken,
+    /// The kernel refused a link, an address or a route.
+    Kernel,
+    /// Open vSwitch refused the port.
+    OpenVSwitch,
+    /// CHECK found a difference.
+    CheckMismatch,
+    /// A newer sandbox of the same pod has taken the port over.
+    Superseded,
+    /// Something of a sandbox could not be removed.
+    Leftover,
+    /// A defect of this program.
+    Internal,
+}
+
+/// Number, name and reader's hint of each code. The README's table is checked against this one.
+const CODES: [(Code, u32, &str); 19] = [
+    (Code::IncompatibleVersion, 1, "incompatible CNI version"),
+    (Code::UnsupportedField, 2, "unsupported field"),
+    (Code::UnknownContainer, 3, "unknown container"),
+    (Code::InvalidEnvironment, 4, "invalid environment"),
+    (Code::Io, 5, "I/O failure"),
+    (Code::Decode, 6, "cannot decode"),
+    (Code::InvalidConfig, 7, "invalid configuration"),
+    (Code::InvalidNetns, 8, "invalid network namespace"),
+    (Code::TryAgain, 11, "try again later"),
+    (Code::NotAvailable, 50, "not available"),
+    (Code::NotAvailableLimited, 51, "not available, running pods affected"),
+    (Code::BadAnnotation, 100, "bad annotation"),
+    (Code::AlreadyAttached, 101, "already attached"),
+    (Code::NameTaken, 102, "name taken"),
+    (Code::Kernel, 103, "kernel refused"),
+    (Code::OpenVSwitch, 104, "Open vSwitch refused"),
+    (Code::CheckMismatch, 105, "check mismatch"),
+    (Code::Superseded, 106, "superseded"),
+    (Code::Leftover, 107, "leftover"),
+];
+
+impl Code {
+    /// Every code with its number and its short name, except [`Code::Internal`] (999).
+    pub fn table() -> impl Iterator<Item = (Self, u32, &'static str)> {
+        CODES.into_iter()
+    }
+
+    /// The number in the error object.
+    pub fn number(self) -> u32 {
+        CODES.iter().find(|(code, ..)| *code == self).map_or(999, |(_, number, _)| *number)
+    }
+
+    /// The short name that starts a message.
+    pub fn name(self) -> &'static str {
+        CODES.iter().find(|(code, ..)| *code == self).map_or("internal error", |(.., name)| name)
+    }
+
+    /// The code of a number; a number that is not in the table is somebody else's internal error.
+    pub fn from_number(number: u32) -> Self {
+        CODES.iter().find(|(_, n, _)| *n == number).map_or(Self::Internal, |(code, ..)| *code)
+    }
+}
+
+/// A CNI error object (SPEC.md, "Error"), as it goes over the server's socket and to the runtime.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CniError {
+    #[serde(rename = "cniVersion", default, skip_serializing_if = "String::is_empty")]
+    pub cni_version: String,
+    pub code: u32,
+    /// What failed, for which pod, at which stage, after how long.
+    pub msg: String,
+    /// What to look at next.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub details: String,
+}
+
+impl CniError {
+    /// An error that is not yet stamped with the caller's version.
+    pub fn new(code: Code, msg: impl Into<String>, details: impl Into<String>) -> Self {
+        Self { cni_version: String::new(), code: code.number(), msg: msg.into(), details: details.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_numbers_are_one_to_one() {
+        for (code, number, _) in Code::table() {
+            assert_eq!((code.number(), Code::from_number(number)), (number, code));
+        }
+        assert_eq!((Code::Internal.number(), Code::from_number(12345)), (999, Code::Internal));
+    }
+}

@@ -1,0 +1,71 @@
+//! An Ethernet address. Knows its spelling, not whom it belongs to.
+
+use std::{fmt, str::FromStr};
+
+/// A unicast Ethernet address, printed in lower case as Open vSwitch prints it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mac([u8; 6]);
+
+/// A text or six octets that are not a unicast Ethernet address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a unicast MAC address of the form 0a:58:0a:f4:01:05")]
+pub struct NotAMac;
+
+impl Mac {
+    /// The six octets, first on the wire first.
+    pub fn octets(self) -> [u8; 6] {
+        self.0
+    }
+}
+
+impl TryFrom<[u8; 6]> for Mac {
+    type Error = NotAMac;
+
+    fn try_from(octets: [u8; 6]) -> Result<Self, NotAMac> {
+        let unicast = octets[0] & 1 == 0 && octets != [0; 6];
+        unicast.then_some(Self(octets)).ok_or(NotAMac)
+    }
+}
+
+impl FromStr for Mac {
+    type Err = NotAMac;
+
+    fn from_str(text: &str) -> Result<Self, NotAMac> {
+        let mut octets = [0; 6];
+        let mut parts = text.split(':');
+        for octet in &mut octets {
+            let digits = parts.next().filter(|part| part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit())).ok_or(NotAMac)?;
+            *octet = u8::from_str_radix(digits, 16).map_err(|_| NotAMac)?;
+        }
+        if parts.next().is_some() {
+            return Err(NotAMac);
+        }
+        octets.try_into()
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mac_is_read_in_any_case_and_printed_in_lower_case() {
+        assert_eq!("0A:58:0a:F4:01:05".parse::<Mac>().unwrap().to_string(), "0a:58:0a:f4:01:05");
+    }
+
+    #[test]
+    fn what_is_not_a_unicast_address_is_refused() {
+        for text in
+            ["", "0a:58:0a:f4:01", "0a:58:0a:f4:01:05:06", "01:00:5e:00:00:01", "00:00:00:00:00:00", "+a:58:0a:f4:01:05", "a:58:0a:f4:1:5"]
+        {
+            assert_eq!(text.parse::<Mac>(), Err(NotAMac), "{text}");
+        }
+    }
+}

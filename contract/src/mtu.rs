@@ -1,0 +1,46 @@
+//! The size of a pod's largest packet.
+
+use std::{fmt, str::FromStr};
+
+/// Bytes of the largest IP packet on a link: 576 (the least that IPv4 hosts must take, RFC 791) to 65535.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mtu(u32);
+
+/// A number of bytes outside of what a link can carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("MTU {0} is not between 576 and 65535")]
+pub struct BadMtu(pub u64);
+
+impl Mtu {
+    /// What pods get unless somebody says otherwise: 1500 less what geneve adds.
+    pub const DEFAULT: Self = Self(1400);
+
+    pub fn bytes(self) -> u32 {
+        self.0
+    }
+}
+
+impl TryFrom<u64> for Mtu {
+    type Error = BadMtu;
+
+    fn try_from(bytes: u64) -> Result<Self, BadMtu> {
+        match u32::try_from(bytes) {
+            Ok(bytes @ 576..=65535) => Ok(Self(bytes)),
+            _ => Err(BadMtu(bytes)),
+        }
+    }
+}
+
+impl FromStr for Mtu {
+    type Err = BadMtu;
+
+    fn from_str(text: &str) -> Result<Self, BadMtu> {
+        text.parse().map_err(|_| BadMtu(0)).and_then(|bytes: u64| bytes.try_into())
+    }
+}
+
+impl fmt::Display for Mtu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,228 @@
+//! The CNI configuration on the plugin's standard input.
+//!
+//! Tolerant where the world writes it (unknown keys, a list of one plugin, numbers as text), strict in what it means.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    mtu::{BadMtu, Mtu},
+    names::{BadName, IfName, Network, SandboxId},
+    spec_version::{SpecVersion, UnknownVersion},
+};
+
+/// What the configuration asks for.
+#[derive(Debug, Clone)]
+pub struct NetConf {
+    pub version: SpecVersion,
+    /// Name of the network as the runtime knows it. GC removes only what belongs to it.
+    pub name: String,
+    pub network: Network,
+    /// None leaves it to the server.
+    pub mtu: Option<Mtu>,
+    pub log: LogConf,
+    /// The result of the plugin before this one, or of the ADD that is checked or deleted; not yet interpreted.
+    pub prev_result: Option<Value>,
+    /// What GC must keep; none if the runtime did not say.
+    pub valid_attachments: Option<Vec<ValidAttachment>>,
+}
+
+/// Where the plugin logs, as the configuration says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogConf {
+    /// None for the default file.
+    pub file: Option<String>,
+    /// A level's name or klog's number; none for the default.
+    pub level: Option<String>,
+}
+
+/// An attachment that GC must keep (SPEC.md, "GC", `cni.dev/valid-attachments`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValidAttachment {
+    pub sandbox: SandboxId,
+    pub if_name: IfName,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum NetConfError {
+    #[error("not a JSON object with the keys of a CNI configuration")]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Version(#[from] UnknownVersion),
+    #[error("network name {0:?} does not start with a letter or digit, or has characters other than letters, digits, '_', '.' and '-'")]
+    Name(String),
+    #[error("a list of {0} plugins where one is expected")]
+    Chain(usize),
+    #[error("no type")]
+    NoType,
+    #[error("deviceID {0:?}: devices passed to pods (SR-IOV) are not supported")]
+    Device(String),
+    #[error("topology {0:?} without netAttachDefName")]
+    NoAttachmentName(String),
+    #[error(transparent)]
+    Mtu(#[from] BadMtu),
+    #[error("cni.dev/valid-attachments")]
+    Attachment(#[from] BadName),
+}
+
+impl NetConf {
+    /// Reads a configuration, or a list with a single plugin.
+    pub fn parse(bytes: &[u8]) -> Result<Self, NetConfError> {
+        let mut wire: Wire = serde_json::from_slice(bytes)?;
+        if let Some(plugins) = wire.plugins.take() {
+            let [plugin]: [Value; 1] = plugins.try_into().map_err(|list: Vec<_>| NetConfError::Chain(list.len()))?;
+            let plugin: Wire = serde_json::from_value(plugin)?;
+            wire = Wire { cni_version: wire.cni_version, name: wire.name, ..plugin };
+        }
+        wire.try_into()
+    }
+}
+
+/// The configuration as it is spelled (SPEC.md, "Configuration format", and the keys of OVN-Kubernetes).
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Wire {
+    cni_version: String,
+    name: String,
+    r#type: String,
+    plugins: Option<Vec<Value>>,
+    mtu: Option<u64>,
+    topology: String,
+    net_attach_def_name: String,
+    #[serde(rename = "deviceID")]
+    device_id: String,
+    log_file: String,
+    log_level: Option<Value>,
+    prev_result: Option<Value>,
+    #[serde(rename = "cni.dev/valid-attachments")]
+    valid_attachments: Option<Vec<WireAttachment>>,
+}
+
+#[derive(Deserialize)]
+struct WireAttachment {
+    #[serde(rename = "containerID")]
+    container_id: String,
+    ifname: String,
+}
+
+impl TryFrom<Wire> for NetConf {
+    type Error = NetConfError;
+
+    fn try_from(wire: Wire) -> Result<Self, NetConfError> {
+        let Wire {
+            cni_version,
+            name,
+            r#type,
+            plugins: _, // taken apart by the caller
+            mtu,
+            topology,
+            net_attach_def_name,
+            device_id,
+            log_file,
+            log_level,
+            prev_result,
+            valid_attachments,
+        } = wire;
+
+        let version = cni_version.parse()?;
+        check_network_name(&name)?;
+        if r#type.is_empty() {
+            return Err(NetConfError::NoType);
+        }
+        if !device_id.is_empty() {
+            return Err(NetConfError::Device(device_id));
+        }
+        let network = match (topology.is_empty(), net_attach_def_name.is_empty()) {
+            (true, _) => Network::Default,
+            (false, true) => return Err(NetConfError::NoAttachmentName(topology)),
+            (false, false) => Network::Attachment { name: name.clone(), nad: net_attach_def_name },
+        };
+        let attachment = |WireAttachment { container_id, ifname }| {
+            Ok::<_, BadName>(ValidAttachment { sandbox: container_id.parse()?, if_name: ifname.parse()? })
+        };
+        Ok(Self {
+            version,
+            name,
+            network,
+            mtu: mtu.filter(|mtu| *mtu != 0).map(Mtu::try_from).transpose()?,
+            log: LogConf {
+                file: Some(log_file).filter(|file| !file.is_empty()),
+                level: log_level.and_then(|level| match level {
+                    Value::String(text) if !text.is_empty() => Some(text),
+                    Value::Number(number) => Some(number.to_string()),
+                    _ => None,
+                }),
+            },
+            prev_result: prev_result.filter(|value| !value.is_null()),
+            valid_attachments: valid_attachments.map(|list| list.into_iter().map(attachment).collect()).transpose()?,
+        })
+    }
+}
+
+/// The rule of the Go library's `utils.ValidateNetworkName`.
+fn check_network_name(name: &str) -> Result<(), NetConfError> {
+    let good =
+        name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
+    if good { Ok(()) } else { Err(NetConfError::Name(name.chars().take(64).collect())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<NetConf, NetConfError> {
+        NetConf::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn upstreams_configuration_is_accepted_as_it_is() {
+        let conf = parse(
+            r#"{"cniVersion":"0.4.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay","ipam":{},"dns":{},"logFile":"/l","logLevel":"4",
+                "logfile-maxsize":100,"logfile-maxbackups":5,"logfile-maxage":5,"runtimeConfig":{}}"#,
+        )
+        .unwrap();
+        assert_eq!((conf.version, conf.network), (SpecVersion::V0_4_0, Network::Default));
+        assert_eq!(conf.log, LogConf { file: Some("/l".to_owned()), level: Some("4".to_owned()) });
+    }
+
+    #[test]
+    fn a_list_of_one_plugin_means_that_plugin() {
+        let conf = parse(r#"{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ovn-k8s-cni-overlay","mtu":1300}]}"#).unwrap();
+        assert_eq!((conf.version, conf.name.as_str(), conf.mtu), (SpecVersion::V1_0_0, "n", Some(Mtu::try_from(1300).unwrap())));
+    }
+
+    #[test]
+    fn the_configuration_of_2016_means_the_oldest_version() {
+        let text = r#"{"name":"net","type":"ovn_cni","bridge":"br-int","isGateway":"true","ipMasq":"false","ipam":{"type":"host-local"}}"#;
+        assert_eq!(parse(text).unwrap().version, SpecVersion::V0_1_0);
+    }
+
+    #[test]
+    fn another_network_is_one_of_an_attachment_definition() {
+        let conf = parse(r#"{"name":"blue","type":"t","topology":"layer2","netAttachDefName":"shop/blue"}"#).unwrap();
+        assert_eq!(conf.network, Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() });
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        for (text, message) in [
+            ("7", "not a JSON object with the keys of a CNI configuration"),
+            (r#"{"name":"n"}"#, "no type"),
+            (
+                r#"{"cniVersion":"2.0.0","name":"n","type":"t"}"#,
+                "CNI version \"2.0.0\" is not one of 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0",
+            ),
+            (r#"{"name":"n","type":"t","mtu":9}"#, "MTU 9 is not between 576 and 65535"),
+            (r#"{"name":"n","type":"t","topology":"layer2"}"#, "topology \"layer2\" without netAttachDefName"),
+            (r#"{"name":"n","plugins":[{"type":"a"},{"type":"b"}]}"#, "a list of 2 plugins where one is expected"),
+            (
+                r#"{"name":"n","type":"t","deviceID":"0000:03:02.3"}"#,
+                "deviceID \"0000:03:02.3\": devices passed to pods (SR-IOV) are not supported",
+            ),
+        ] {
+            assert_eq!(parse(text).expect_err(text).to_string(), message);
+        }
+        assert!(matches!(parse(r#"{"name":"a b","type":"t"}"#), Err(NetConfError::Name(_))));
+    }
+}

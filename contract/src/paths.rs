@@ -1,0 +1,24 @@
+//! Where things are on a node. Every path can be overridden; these are the places an administrator expects.
+
+/// Directory of the server's socket: mode 0700, owned by root.
+pub const SERVER_RUN_DIR: &str = "/var/run/ovn-kubernetes/cni";
+/// The server's socket: mode 0600.
+pub const SERVER_SOCKET: &str = "/var/run/ovn-kubernetes/cni/ovn-cni-server.sock";
+/// The endpoint of the node's Open vSwitch database.
+pub const OVSDB_ENDPOINT: &str = "unix:/var/run/openvswitch/db.sock";
+/// The integration bridge, which ovn-controller owns.
+pub const INTEGRATION_BRIDGE: &str = "br-int";
+/// The plugin's log.
+pub const PLUGIN_LOG: &str = "/var/log/openvswitch/ovn-k8s-cni-overlay.log";
+/// The server's log.
+pub const SERVER_LOG: &str = "/var/log/openvswitch/ovnkube.log";
+/// Where runtimes look for CNI configurations.
+pub const CNI_CONF_DIR: &str = "/etc/cni/net.d";
+/// The configuration that the server writes there.
+pub const CNI_CONF_FILE: &str = "10-ovn-kubernetes.conflist";
+/// The configuration of the Go server, removed once ours is in place.
+pub const UPSTREAM_CNI_CONF_FILE: &str = "10-ovn-kubernetes.conf";
+/// Name of the cluster's own network in CNI configurations.
+pub const NETWORK_NAME: &str = "ovn-kubernetes";
+/// File name of the plugin, and `type` in CNI configurations.
+pub const PLUGIN: &str = "ovn-k8s-cni-overlay";

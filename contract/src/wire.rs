@@ -1,0 +1,152 @@
+//! What travels over the server's socket: HTTP/1.1, JSON bodies, in the field names and encodings of upstream's programs, so that
+//! either side can be upstream's.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `POST /` [`Request`] | 200 [`Response`], or a fitting status and a [`CniError`](crate::error::CniError) |
+//! | `POST /watch` [`WatchRequest`] | 200 [`WatchAnswer`] once the pod is no longer what the request says; upstream's server: 404 |
+//! | `POST /metrics` [`Metrics`] | 200 |
+//!
+//! Unknown fields are ignored in both directions; additions are optional fields.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+
+use crate::{names::PodKey, stage::StageTime};
+
+mod pod_if_info;
+
+pub use pod_if_info::{PodInterface, PodInterfaceError};
+
+/// Path of a plugin's request.
+pub const REQUEST_PATH: &str = "/";
+/// Path of a wait for the end of a pod as it is now.
+pub const WATCH_PATH: &str = "/watch";
+/// Path of a plugin's report on itself.
+pub const METRICS_PATH: &str = "/metrics";
+/// The most bytes a body may have.
+pub const MAX_BODY: usize = 1024 * 1024;
+
+/// What the runtime asked of the plugin.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Request {
+    /// The `CNI_*` variables. Upstream's plugin sends its whole environment.
+    pub env: BTreeMap<String, String>,
+    /// Standard input, in base64.
+    #[serde(with = "base64_bytes", default)]
+    pub config: Vec<u8>,
+    /// How long the caller waits for an answer, in milliseconds; the server answers before. Upstream's plugin does not say.
+    #[serde(rename = "timeoutMs", default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+}
+
+/// The server's answer: what to configure, or (upstream's server in privileged mode) the finished result.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct Response {
+    /// A CNI result to print as it is.
+    pub result: Option<serde_json::Value>,
+    /// What the plugin has to configure.
+    #[serde(rename = "PodIFInfo")]
+    pub pod_if_info: Option<PodInterface>,
+    /// Upstream's plugin fails on `null` here; this project sends no credentials, so an empty object.
+    pub kube_auth: Option<KubeAuth>,
+}
+
+/// Credentials that upstream's server sends. Never filled in, never read.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct KubeAuth {}
+
+impl Response {
+    /// The answer to an ADD that the plugin carries out.
+    pub fn to_plugin(pod: PodInterface) -> Self {
+        Self { result: None, pod_if_info: Some(pod), kube_auth: Some(KubeAuth {}) }
+    }
+}
+
+/// A wait for the moment when a pod is deleted or replaced, or its port changes its address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchRequest {
+    pub namespace: String,
+    pub name: String,
+    /// Empty if it is not known.
+    #[serde(default)]
+    pub uid: String,
+    /// MAC address on the network `nad`.
+    pub mac: String,
+    /// Key of the network in the annotation.
+    pub nad: String,
+}
+
+/// Why the wait ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchAnswer {
+    pub change: PodChange,
+}
+
+/// What happened to a pod while its port was waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum PodChange {
+    #[error("the pod was deleted")]
+    Deleted,
+    #[error("the pod was replaced by another one of its name (its UID changed)")]
+    Replaced,
+    #[error("the pod lost its network annotation")]
+    AnnotationGone,
+    #[error("the pod's network annotation changed")]
+    AnnotationChanged,
+}
+
+/// A plugin's report on itself, sent without waiting for an answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metrics {
+    /// The verb.
+    pub command: String,
+    /// Seconds.
+    pub elapsed_time: f64,
+    pub has_err: bool,
+    /// Of a failure: the code of the CNI error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<u32>,
+    /// Of a failure: the message of the CNI error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// `namespace/name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+    /// Only of an ADD.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageTime>,
+}
+
+impl WatchRequest {
+    /// The pod that is waited for, if its name can be one.
+    pub fn pod(&self) -> Result<PodKey, crate::names::BadName> {
+        PodKey::new(&self.namespace, &self.name)
+    }
+}
+
+/// Bytes as Go's `encoding/json` writes a `[]byte`: base64 with padding; null for none.
+mod base64_bytes {
+    use serde::{Deserializer, Serializer, de::Error};
+
+    use super::{Deserialize, Engine, STANDARD};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?.unwrap_or_default();
+        STANDARD.decode(text).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,50 @@
-//! To be written.
+//! The CNI plugin `ovn-k8s-cni-overlay`: called once per pod event, it gives a pod its network or takes it away.
+//!
+//! ```text
+//! environment + stdin ─▶ Call ─▶ NetConf ─▶ wire::Request ═▶ server ═▶ PodInterface ─▶ Attachment ─▶ link + rows ─▶ CniResult
+//! ```
+//!
+//! Each value can only be made from the one before it. What is where:
+//!
+//! | module | noun | touches |
+//! |---|---|---|
+//! | [`invocation`] | [`invocation::Call`]: what the runtime asks for, checked | – |
+//! | [`plan`] | [`plan::Attachment`]: one interface of one pod, decided | – |
+//! | [`result`] | [`result::CniResult`] in every CNI version | – |
+//! | [`error`] | [`error::Failure`]: the one place that chooses an error's code, words and hint | – |
+//! | [`timeline`] | [`timeline::Timeline`]: stages of an ADD, their times and deadline | clock |
+//! | [`ask`] | the node-local server, as the plugin sees it | unix socket |
+//! | [`netns`] | [`netns::Netns`]: a pod's namespace | namespaces |
+//! | [`link`], [`pod_end`] | the veth; addresses, routes and settings of its pod end | netlink, sysctl |
+//! | [`rows`], [`bridge`] | a port's rows in Open vSwitch: as transactions (pure), and as a conversation | OVSDB |
+//! | [`installed`] | the wait until the port works | OVSDB |
+//! | [`conntrack`] | connections of an address that is no longer there | netlink |
+//! | [`add`], [`detach`], [`del`], [`check`], [`status`], [`gc`] | one verb each; `detach` is DEL's work and ADD's rollback | all of them |
+//! | [`log`] | Open vSwitch's log line, in a file that logrotate may take away | files |
+//!
+//! Nothing here starts another program.
+
+pub mod add;
+pub mod ask;
+pub mod bridge;
+pub mod check;
+pub mod conntrack;
+pub mod del;
+pub mod detach;
+pub mod error;
+pub mod failpoint;
+pub mod gc;
+pub mod installed;
+pub mod invocation;
+pub mod link;
+pub mod log;
+pub mod netns;
+pub mod offload;
+pub mod plan;
+pub mod pod_end;
+pub mod result;
+pub mod rows;
+pub mod run;
+pub mod settings;
+pub mod status;
+pub mod timeline;

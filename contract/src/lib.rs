@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | [`annotation`] | [`annotation::PodNetwork`]: a pod's addresses, as its annotation says | control plane → server |
 //! | [`bandwidth`] | [`bandwidth::Bandwidth`]: a pod's rate limits, as its annotations say | user → server |
+//! | [`cni_args`] | [`cni_args::PodArgs`]: the pod that a runtime means | runtime → plugin → server |
 //! | [`wire`] | what travels over the server's socket | plugin ↔ server |
 //! | [`net_conf`] | [`net_conf::NetConf`]: the CNI configuration on the plugin's standard input | runtime → plugin → server |
 //! | [`spec_version`] | [`spec_version::SpecVersion`]: the CNI specification versions | runtime ↔ plugin |
@@ -17,6 +18,7 @@
 
 pub mod annotation;
 pub mod bandwidth;
+pub mod cni_args;
 pub mod error;
 pub mod external_ids;
 pub mod mac;

@@ -21,6 +21,9 @@ pub struct NetConf {
     /// None leaves it to the server.
     pub mtu: Option<Mtu>,
     pub log: LogConf,
+    pub places: Places,
+    /// How long an ADD may take; none for the default.
+    pub timeout_seconds: Option<u64>,
     /// The result of the plugin before this one, or of the ADD that is checked or deleted; not yet interpreted.
     pub prev_result: Option<Value>,
     /// What GC must keep; none if the runtime did not say.
@@ -34,6 +37,17 @@ pub struct LogConf {
     pub file: Option<String>,
     /// A level's name or klog's number; none for the default.
     pub level: Option<String>,
+}
+
+/// Where the plugin finds its partners; none for the places of [`paths`](crate::paths). For tests and unusual hosts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Places {
+    /// `serverSocket`: path of the node-local server's socket.
+    pub server_socket: Option<String>,
+    /// `ovsdbEndpoint`: `unix:PATH` or `tcp:HOST:PORT`. Open vSwitch's process ids are looked for beside a socket.
+    pub ovsdb_endpoint: Option<String>,
+    /// `ovnRunDir`: directory of ovn-controller's process id and control socket.
+    pub ovn_run_dir: Option<String>,
 }
 
 /// An attachment that GC must keep (SPEC.md, "GC", `cni.dev/valid-attachments`).
@@ -94,6 +108,10 @@ struct Wire {
     device_id: String,
     log_file: String,
     log_level: Option<Value>,
+    server_socket: Option<String>,
+    ovsdb_endpoint: Option<String>,
+    ovn_run_dir: Option<String>,
+    timeout_seconds: Option<u64>,
     prev_result: Option<Value>,
     #[serde(rename = "cni.dev/valid-attachments")]
     valid_attachments: Option<Vec<WireAttachment>>,
@@ -121,6 +139,10 @@ impl TryFrom<Wire> for NetConf {
             device_id,
             log_file,
             log_level,
+            server_socket,
+            ovsdb_endpoint,
+            ovn_run_dir,
+            timeout_seconds,
             prev_result,
             valid_attachments,
         } = wire;
@@ -154,6 +176,8 @@ impl TryFrom<Wire> for NetConf {
                     _ => None,
                 }),
             },
+            places: Places { server_socket, ovsdb_endpoint, ovn_run_dir },
+            timeout_seconds,
             prev_result: prev_result.filter(|value| !value.is_null()),
             valid_attachments: valid_attachments.map(|list| list.into_iter().map(attachment).collect()).transpose()?,
         })

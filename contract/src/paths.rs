@@ -6,6 +6,10 @@ pub const SERVER_RUN_DIR: &str = "/var/run/ovn-kubernetes/cni";
 pub const SERVER_SOCKET: &str = "/var/run/ovn-kubernetes/cni/ovn-cni-server.sock";
 /// The endpoint of the node's Open vSwitch database.
 pub const OVSDB_ENDPOINT: &str = "unix:/var/run/openvswitch/db.sock";
+/// Directory of Open vSwitch's process ids and control sockets.
+pub const OVS_RUN_DIR: &str = "/var/run/openvswitch";
+/// Directory of OVN's process ids and control sockets.
+pub const OVN_RUN_DIR: &str = "/var/run/ovn";
 /// The integration bridge, which ovn-controller owns.
 pub const INTEGRATION_BRIDGE: &str = "br-int";
 /// The plugin's log.

@@ -1,1 +1,85 @@
-//! To be written.
+//! A client for the Open vSwitch Database Management Protocol (RFC 7047, and the extensions of ovsdb-server(7)).
+//!
+//! Knows databases, tables and rows; nothing of what they mean to Open vSwitch, OVN or anybody else.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`Endpoint`], [`Endpoints`] | where servers listen |
+//! | [`Connection`] | one connection: schema, transactions, monitors |
+//! | [`Client`], [`Updates`] | a connection that comes back, and a replica that outlives it |
+//! | [`Transaction`], [`Outcome`], [`TransactError`] | what to do, what was done, or which operation was refused and why |
+//! | [`Monitor`], [`Monitored`], [`Changes`] | what to replicate, the typed rows, and what happened to them |
+//! | [`table!`], [`Table`], [`Field`] | rows as Rust structs |
+//! | [`Datum`], [`Atom`] | values, where no struct is worth it |
+//! | [`Schema`] | which tables and columns a database has |
+//! | [`Framer`] | where messages end in a stream of bytes; public to be fuzzed |
+//!
+//! From the wire inwards: `stream` (bytes to and from an endpoint) → `frame` (messages) → `message` (requests, answers,
+//! updates) → `connection` (who gets what) → `update` (decoding straight into the rows) → `replica` (rows and changes).
+//!
+//! ```no_run
+//! use ovsdb::{Connection, Monitor, Options, Row, Transaction, Where};
+//!
+//! ovsdb::table! {
+//!     struct Bridge in "Bridge" {
+//!         name: String,
+//!         ports: Vec<ovsdb::Uuid>,
+//!     }
+//! }
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoint = "unix:/var/run/openvswitch/db.sock".parse()?;
+//! let connection = Connection::open(&endpoint, "Open_vSwitch", Options::default()).await?;
+//!
+//! let mut transaction = Transaction::new();
+//! transaction.update("Open_vSwitch", Where::all(), Row::new().with("system_type", "example"));
+//!
+//! // Both are sent before the first is answered.
+//! let monitored = connection.monitor(Monitor::new().table::<Bridge>(Where::all()));
+//! let outcome = connection.transact(transaction);
+//! let (mut monitored, _) = (monitored.await?, outcome.await?);
+//!
+//! loop {
+//!     for (uuid, bridge) in monitored.rows::<Bridge>() {
+//!         println!("{uuid} {}: {} ports", bridge.name, bridge.ports.len());
+//!     }
+//!     monitored.changed().await?;
+//! }
+//! # }
+//! ```
+
+mod client;
+mod closed;
+mod connection;
+mod endpoint;
+mod error;
+mod frame;
+mod message;
+mod monitor;
+mod monitored;
+mod outcome;
+mod replica;
+mod schema;
+mod stream;
+mod table;
+mod transaction;
+mod update;
+mod value;
+
+pub use client::{Client, Event, State, Updates};
+pub use closed::{Closed, ConnectError, ConnectFault};
+pub use connection::{Connection, Options};
+pub use endpoint::{Endpoint, EndpointError, Endpoints};
+pub use error::{ErrorKind, OvsdbError};
+pub use frame::{FrameError, FrameLimits, Framer};
+pub use monitor::{Monitor, MonitorError};
+pub use monitored::Monitored;
+pub use outcome::{Outcome, SelectedRow};
+pub use replica::{Change, ChangeKind, Changes, Replica};
+pub use schema::{ColumnSchema, ColumnType, RefType, Schema, TableSchema};
+pub use table::{Field, Scalar, Table};
+pub use transaction::{
+    Condition, Function, Mutation, Mutator, NamedUuid, NotConnected, OperationIndex, Row, Selection, TransactError, Transaction, Until,
+    Where,
+};
+pub use value::{Atom, AtomicType, Datum, Uuid, ValueError};

@@ -1,0 +1,183 @@
+//! ADD: one interface for one pod, or nothing at all.
+//!
+//! Validate, then act. Steps that do not depend on each other run at the same time. From the moment the veth exists, any failure
+//! runs the code of DEL for this sandbox and interface.
+
+use std::{io::Write, net::IpAddr};
+
+use contract::{
+    cni_args::PodArgs,
+    names::IfaceId,
+    net_conf::NetConf,
+    stage::Stage,
+    wire::{PodInterface, Request, WatchRequest},
+};
+use serde_json::Value;
+use tokio::try_join;
+
+use crate::{
+    ask::{Answer, AskError, Server},
+    bridge::{Bridge, Survey},
+    detach::{Detacher, Leftover},
+    error::Cause,
+    installed::{self, Goal},
+    invocation::Subject,
+    link::{self, HostEnd},
+    netns::{Netns, host_netlink},
+    plan::{Attachment, Identity},
+    pod_end,
+    settings::{SHORT_TIMEOUT, Settings},
+    timeline::{StageError, Timeline},
+};
+
+/// Why an ADD failed, and what its rollback could not remove.
+#[derive(Debug, thiserror::Error)]
+pub enum AddError {
+    /// Nothing was touched.
+    #[error(transparent)]
+    Refused(#[from] Cause),
+    #[error(transparent)]
+    Stage(#[from] StageError),
+    /// Something was made and could not be removed again; DEL will try.
+    #[error("{stage}; and the rollback left something behind")]
+    NotRolledBack {
+        stage: StageError,
+        #[source]
+        leftover: Leftover,
+    },
+}
+
+/// Everything that an ADD works with.
+#[derive(Debug)]
+pub struct Add<'a> {
+    pub subject: &'a Subject,
+    pub conf: &'a NetConf,
+    pub settings: &'a Settings,
+    pub request: &'a Request,
+    pub timeline: &'a Timeline,
+}
+
+/// What stands before the veth is made.
+struct Ready {
+    bridge: Bridge,
+    survey: Survey,
+    server: Server,
+    netns: Netns,
+    host: rtnetlink::Handle,
+    pod: rtnetlink::Handle,
+}
+
+impl Add<'_> {
+    /// Attaches the pod and writes the result to `stdout`.
+    pub async fn run(&self, stdout: &mut impl Write) -> Result<(), AddError> {
+        let pod = self.subject.pod.as_ref().ok_or(Cause::NoPod)?;
+        let path = self.subject.netns.as_deref().ok_or(Cause::NoNetns)?;
+        let netns = Netns::open(path).map_err(Cause::from)?;
+        let iface_id = IfaceId::new(&pod.pod, &self.conf.network);
+
+        let (ready, answer) = try_join!(
+            self.timeline.stage(Stage::Ovsdb, self.prepare(netns, &iface_id)),
+            self.timeline.stage(Stage::Annotation, self.ask())
+        )?;
+        let interface = match answer {
+            Answer::Interface(interface) => interface,
+            Answer::Finished(result) => return Ok(self.timeline.stage(Stage::Result, self.print(&result, stdout)).await?),
+            Answer::Nothing => return Err(Cause::NoAnswer.into()),
+        };
+        let attachment = self.plan(pod, *interface);
+        match self.attach(&ready, &attachment, pod, stdout).await {
+            Ok(()) => Ok(()),
+            Err(stage) if made_nothing(&stage) => Err(stage.into()),
+            Err(stage) => Err(self.roll_back(&attachment, stage).await),
+        }
+    }
+
+    /// Connects to Open vSwitch and opens the kernel's sockets; makes nothing.
+    async fn prepare(&self, netns: Netns, iface_id: &IfaceId) -> Result<Ready, Cause> {
+        let bridge = Bridge::connect(&self.settings.ovsdb, self.timeline.remaining()).await?;
+        let survey = bridge.survey(iface_id, &self.subject.sandbox.host_if_name()).await?;
+        let host = host_netlink().map_err(Cause::Netlink)?;
+        let pod = netns.netlink()?;
+        Ok(Ready { bridge, survey, server: Server::at(&self.settings.server_socket), netns, host, pod })
+    }
+
+    async fn ask(&self) -> Result<Answer, AskError> {
+        Server::at(&self.settings.server_socket).ask(self.request).await
+    }
+
+    fn plan(&self, pod: &PodArgs, interface: PodInterface) -> Attachment {
+        let identity =
+            Identity { sandbox: self.subject.sandbox.clone(), if_name: self.subject.if_name.clone(), network: self.conf.network.clone() };
+        Attachment::plan(identity, &pod.pod, pod.uid.as_deref(), interface)
+    }
+
+    async fn attach(&self, ready: &Ready, attachment: &Attachment, pod: &PodArgs, stdout: &mut impl Write) -> Result<(), StageError> {
+        let Ready { bridge, survey, server, netns, host, pod: pod_netlink } = ready;
+        let timeline = self.timeline;
+        let end = timeline.stage(Stage::Veth, link::create(host, pod_netlink, netns, attachment)).await?;
+        let mut plugged = timeline.stage(Stage::Port, bridge.plug(attachment, &end.name)).await?;
+
+        let configure = timeline.stage(Stage::Pod, pod_end::configure(pod_netlink, netns, attachment, &end, survey.datapath));
+        let wait = async {
+            let iface_id = &attachment.iface_id;
+            timeline.stage(Stage::Ofport, installed::wait_for(Goal::Ofport, &mut plugged, iface_id)).await?;
+            let installed = installed::wait_for(Goal::OvnInstalled, &mut plugged, iface_id);
+            timeline.stage(Stage::OvnInstalled, self.unless_changed(installed, server, attachment, pod)).await
+        };
+        try_join!(configure, wait)?;
+
+        let result = self.result(attachment, &end);
+        timeline.stage(Stage::Result, self.print(&result, stdout)).await
+    }
+
+    /// Gives a wait up as soon as the pod is no longer the one that is waited for.
+    async fn unless_changed<E: Into<Cause>>(
+        &self,
+        wait: impl Future<Output = Result<(), E>>,
+        server: &Server,
+        attachment: &Attachment,
+        pod: &PodArgs,
+    ) -> Result<(), Cause> {
+        let request = WatchRequest {
+            namespace: pod.pod.namespace().to_owned(),
+            name: pod.pod.name().to_owned(),
+            uid: attachment.pod_uid.clone(),
+            mac: attachment.mac.to_string(),
+            nad: attachment.identity.network.annotation_key().to_owned(),
+        };
+        tokio::select! {
+            biased;
+            outcome = wait => outcome.map_err(Into::into),
+            change = server.watch(&request) => Err(Cause::PodChanged(change)),
+        }
+    }
+
+    fn result(&self, attachment: &Attachment, end: &HostEnd) -> Value {
+        let netns = self.subject.netns.as_deref().unwrap_or_else(|| "".as_ref());
+        attachment.result(end, &netns.to_string_lossy()).render(self.conf.version)
+    }
+
+    /// A result that the runtime cannot read is no result: then the pod is detached again.
+    async fn print(&self, result: &Value, stdout: &mut impl Write) -> Result<(), Cause> {
+        serde_json::to_writer(&mut *stdout, result).map_err(|error| Cause::Stdout(error.into()))?;
+        writeln!(stdout).and_then(|()| stdout.flush()).map_err(Cause::Stdout)
+    }
+
+    async fn roll_back(&self, attachment: &Attachment, stage: StageError) -> AddError {
+        let addresses: Vec<IpAddr> = attachment.addresses.iter().map(ipnet::IpNet::addr).collect();
+        let detacher = Detacher::open(self.settings, SHORT_TIMEOUT).await;
+        match detacher.detach(&attachment.identity, &addresses).await {
+            Ok(_) => stage.into(),
+            Err(leftover) => AddError::NotRolledBack { stage, leftover },
+        }
+    }
+}
+
+/// Whether a stage failed before anything was made that is ours to remove.
+fn made_nothing(error: &StageError) -> bool {
+    match (error.stage, &*error.source) {
+        (Stage::Veth, Cause::Link(error)) => error.made_nothing(),
+        (Stage::Veth, Cause::Failpoint(hit)) => hit.0 == crate::failpoint::Side::Before,
+        _ => false,
+    }
+}

@@ -1,0 +1,137 @@
+//! The node-local server, as the plugin sees it: HTTP over a unix socket.
+
+use std::{
+    io::{self, Write},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use contract::{
+    error::CniError,
+    wire::{METRICS_PATH, Metrics, PodChange, PodInterface, REQUEST_PATH, Request, Response, WATCH_PATH, WatchAnswer, WatchRequest},
+};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Method, StatusCode, body::Bytes};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use hyperlocal::{UnixConnector, Uri};
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+/// How long a server that is not there may take to come (back): an upgrade replaces it in less.
+const RESTART_GRACE: Duration = Duration::from_secs(1);
+/// Between two tries to reach it: a socket that does not exist cannot be waited on.
+const RETRY_AFTER: Duration = Duration::from_millis(25);
+/// An answer is smaller by far.
+const MAX_ANSWER: usize = 1024 * 1024;
+
+/// The server behind a socket.
+#[derive(Debug)]
+pub struct Server {
+    socket: PathBuf,
+    client: Client<UnixConnector, Full<Bytes>>,
+}
+
+/// What the server says to a request.
+#[derive(Debug)]
+pub enum Answer {
+    /// Upstream's server in privileged mode has done the work itself; this is the result, to be printed.
+    Finished(serde_json::Value),
+    /// What to configure.
+    Interface(Box<PodInterface>),
+    /// Nothing: it has no objection.
+    Nothing,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    #[error("the node-local server is not running: nobody listens on {socket}")]
+    Absent { socket: PathBuf, source: hyper_util::client::legacy::Error },
+    #[error("the node-local server broke off")]
+    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Its own words, with its own code.
+    #[error("{}", .0.msg)]
+    Refused(CniError),
+    #[error("the node-local server answers {status}: {body}")]
+    Unexpected { status: StatusCode, body: String },
+    #[error("an answer that cannot be understood")]
+    Answer(#[from] serde_json::Error),
+}
+
+impl Server {
+    /// The server behind this socket; nothing is connected yet.
+    pub fn at(socket: &Path) -> Self {
+        Self { socket: socket.to_owned(), client: Client::builder(TokioExecutor::new()).build(UnixConnector) }
+    }
+
+    /// Passes the runtime's request on. The server answers an ADD once the pod's annotation is there.
+    pub async fn ask(&self, request: &Request) -> Result<Answer, AskError> {
+        let patience = Instant::now() + RESTART_GRACE;
+        let body = loop {
+            match self.post(REQUEST_PATH, request).await {
+                Err(AskError::Absent { .. }) if Instant::now() < patience => sleep(RETRY_AFTER).await,
+                other => break other?,
+            }
+        };
+        if body.is_empty() {
+            return Ok(Answer::Nothing);
+        }
+        let Response { result, pod_if_info, kube_auth: _ } = serde_json::from_slice(&body)?;
+        Ok(match (result, pod_if_info) {
+            (Some(result), _) => Answer::Finished(result),
+            (None, Some(pod)) => Answer::Interface(Box::new(pod)),
+            (None, None) => Answer::Nothing,
+        })
+    }
+
+    /// Whether an ADD could succeed, as far as the server knows. Does not wait for one that restarts.
+    pub async fn status(&self, request: &Request) -> Result<(), AskError> {
+        self.post(REQUEST_PATH, request).await.map(drop)
+    }
+
+    /// Returns once the pod is no longer what the request says; never, if the server cannot tell (upstream's cannot).
+    pub async fn watch(&self, request: &WatchRequest) -> PodChange {
+        let answer = self.post(WATCH_PATH, request).await.ok().and_then(|body| serde_json::from_slice::<WatchAnswer>(&body).ok());
+        match answer {
+            Some(WatchAnswer { change }) => change,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn post(&self, path: &str, message: &impl Serialize) -> Result<Bytes, AskError> {
+        let body = Full::new(Bytes::from(serde_json::to_vec(message)?));
+        let request = hyper::Request::builder()
+            .method(Method::POST)
+            .uri(Uri::new(&self.socket, path))
+            .header(hyper::header::CONTENT_TYPE, "application/json")
+            .body(body)
+            .expect("a path and a constant header make a request");
+        let response = self.client.request(request).await.map_err(|source| {
+            if source.is_connect() { AskError::Absent { socket: self.socket.clone(), source } } else { AskError::Broken(source.into()) }
+        })?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await.map_err(AskError::Broken)?.to_bytes();
+        if status == StatusCode::OK {
+            return Ok(body);
+        }
+        Err(match serde_json::from_slice::<CniError>(&body) {
+            Ok(error) if error.code != 0 => AskError::Refused(error),
+            _ => AskError::Unexpected { status, body: String::from_utf8_lossy(&body).trim().chars().take(1024).collect() },
+        })
+    }
+}
+
+/// Tells the server how a request went, without waiting for an answer. Nobody minds if nobody listens.
+pub fn report(socket: &Path, metrics: &Metrics) -> io::Result<()> {
+    let body = serde_json::to_vec(metrics)?;
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_write_timeout(Some(Duration::from_millis(100)))?;
+    let length = body.len();
+    let mut message = format!(
+        "POST {METRICS_PATH} HTTP/1.1\r\nHost: ovnkube\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    )
+    .into_bytes();
+    message.extend(body);
+    stream.write_all(&message)
+}

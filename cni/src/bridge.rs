@@ -1,0 +1,234 @@
+//! The conversation with Open vSwitch's database: look, plug, unplug.
+//!
+//! What the transactions say is decided in [`rows`].
+
+use std::time::Duration;
+
+use contract::{
+    external_ids,
+    names::{IfName, IfaceId, SandboxId},
+    paths::INTEGRATION_BRIDGE,
+};
+use ovsdb::{Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Options, TransactError, Transaction, Uuid};
+
+use crate::{
+    plan::{Attachment, Identity},
+    rows::{self, InterfaceRow, PortRow, has_id, has_iface_id},
+};
+
+ovsdb::table! {
+    /// What a waiting ADD reads of an Interface row.
+    pub struct Interface in "Interface" {
+        pub name: String,
+        /// Assigned by ovs-vswitchd; -1 if it could not open the device.
+        pub ofport: Option<i64>,
+        /// Why it could not.
+        pub error: Option<String>,
+        pub external_ids: std::collections::BTreeMap<String, String>,
+    }
+}
+
+/// How often a plug is tried again because somebody else wrote at the same moment.
+const MAX_RACES: usize = 8;
+
+/// Who forwards the packets of `br-int`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Datapath {
+    Kernel,
+    /// `datapath_type=netdev`: ovs-vswitchd itself.
+    Userspace,
+}
+
+/// A session with the node's Open vSwitch.
+#[derive(Debug)]
+pub struct Bridge {
+    connection: Connection,
+}
+
+/// What there was before a plug.
+#[derive(Debug)]
+pub struct Survey {
+    pub datapath: Datapath,
+    /// Interfaces of the same logical port.
+    pub same_port: Vec<InterfaceRow>,
+    /// Interfaces of the same name; the database allows one.
+    pub same_name: Vec<InterfaceRow>,
+}
+
+/// A port that was plugged, with its Interface row under observation.
+#[derive(Debug)]
+pub struct Plugged {
+    pub interface: Uuid,
+    pub name: IfName,
+    pub watch: Monitored,
+}
+
+/// What Open vSwitch's database could not do.
+#[derive(Debug, thiserror::Error)]
+pub enum BridgeError {
+    #[error("connect to the database of Open vSwitch")]
+    Connect(#[from] ConnectError),
+    #[error("no endpoint to connect to")]
+    NoEndpoint,
+    #[error("no answer from the database of Open vSwitch for {} s", .0.as_secs())]
+    Slow(Duration),
+    #[error("no bridge {INTEGRATION_BRIDGE}")]
+    NoBridge,
+    #[error("port {name} belongs to sandbox {owner}")]
+    NameTaken { name: IfName, owner: String },
+    #[error("others kept changing the ports of {0}")]
+    Raced(IfaceId),
+    #[error("transaction")]
+    Transact(#[from] TransactError),
+    #[error("watch the interface")]
+    Monitor(#[from] ovsdb::MonitorError),
+}
+
+impl Bridge {
+    /// Connects to the first endpoint that answers.
+    pub async fn connect(endpoints: &Endpoints, timeout: Duration) -> Result<Self, BridgeError> {
+        let connect = async {
+            let mut last = BridgeError::NoEndpoint;
+            for endpoint in endpoints.iter() {
+                match Connection::open(endpoint, "Open_vSwitch", Options::default()).await {
+                    Ok(connection) => return Ok(Self { connection }),
+                    Err(error) => last = error.into(),
+                }
+            }
+            Err(last)
+        };
+        tokio::time::timeout(timeout, connect).await.unwrap_or(Err(BridgeError::Slow(timeout)))
+    }
+
+    /// Looks at the bridge and at what stands where a port is to go.
+    pub async fn survey(&self, iface_id: &IfaceId, host: &IfName) -> Result<Survey, BridgeError> {
+        let mut tx = Transaction::new();
+        let bridges = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["datapath_type"]);
+        let same_port = tx.select("Interface", has_iface_id(iface_id), &InterfaceRow::COLUMNS);
+        let same_name = tx.select("Interface", Condition::equal("name", host.as_str()), &InterfaceRow::COLUMNS);
+        let outcome = self.connection.transact(tx).await?;
+        let bridge = outcome.rows(bridges).first().ok_or(BridgeError::NoBridge)?;
+        let interfaces = |selection| outcome.rows(selection).iter().map(InterfaceRow::from).collect();
+        Ok(Survey {
+            datapath: if bridge.string("datapath_type") == Some("netdev") { Datapath::Userspace } else { Datapath::Kernel },
+            same_port: interfaces(same_port),
+            same_name: interfaces(same_name),
+        })
+    }
+
+    /// Plugs the host's end of an attachment, in place of older ports of the same logical port.
+    ///
+    /// The caller owns the link `host`, so a row of that name is left over from a link that is gone. It may only be the same
+    /// sandbox's or the same logical port's.
+    pub async fn plug(&self, attachment: &Attachment, host: &IfName) -> Result<Plugged, BridgeError> {
+        for _ in 0..MAX_RACES {
+            let Survey { same_port, same_name, .. } = self.survey(&attachment.iface_id, host).await?;
+            let sandbox = attachment.identity.sandbox.as_str();
+            let stranger = |row: &&InterfaceRow| row.sandbox() != Some(sandbox) && !same_port.contains(row);
+            if let Some(row) = same_name.iter().find(stranger) {
+                return Err(BridgeError::NameTaken { name: host.clone(), owner: row.sandbox().unwrap_or("unknown").to_owned() });
+            }
+            let mut older = same_port;
+            older.extend(same_name.into_iter().filter(|row| !older.iter().any(|other| other.uuid == row.uuid)).collect::<Vec<_>>());
+            let older = self.with_ports(older).await?;
+
+            let (transaction, interface) = rows::plug(attachment, host, &older);
+            let watch = Monitor::new().table::<Interface>(Condition::equal("name", host.as_str()));
+            // Sent back to back: the watch is there before the row is.
+            let (watch, outcome) = tokio::join!(self.connection.monitor(watch), self.connection.transact(transaction));
+            match outcome {
+                Ok(outcome) => return Ok(Plugged { interface: outcome.uuid(&interface), name: host.clone(), watch: watch? }),
+                Err(error) if matches!(error.kind(), Some(ErrorKind::TimedOut)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(BridgeError::Raced(attachment.iface_id.clone()))
+    }
+
+    /// The interfaces of a sandbox.
+    pub async fn of_sandbox(&self, sandbox: &SandboxId) -> Result<Vec<InterfaceRow>, BridgeError> {
+        self.interfaces(has_id(external_ids::SANDBOX, sandbox.as_str()).into()).await
+    }
+
+    /// The interfaces of every sandbox.
+    pub async fn of_all_sandboxes(&self) -> Result<Vec<InterfaceRow>, BridgeError> {
+        let mut all = self.interfaces(ovsdb::Where::all()).await?;
+        all.retain(|row| row.sandbox().is_some());
+        Ok(all)
+    }
+
+    /// The interface of this name.
+    pub async fn named(&self, name: &str) -> Result<Option<InterfaceRow>, BridgeError> {
+        Ok(self.interfaces(Condition::equal("name", name).into()).await?.pop())
+    }
+
+    /// Removes the ports of these interfaces, and the rate limits of `identity`.
+    pub async fn unplug(&self, identity: &Identity, interfaces: Vec<InterfaceRow>) -> Result<(), BridgeError> {
+        let ports: Vec<PortRow> = self.with_ports(interfaces).await?.into_iter().flat_map(|(_, ports)| ports).collect();
+        self.connection.transact(rows::unplug(identity, &ports)).await?;
+        Ok(())
+    }
+
+    /// The state of an interface and its port, for CHECK.
+    pub async fn inspect(&self, interface: Uuid) -> Result<Inspection, BridgeError> {
+        let mut tx = Transaction::new();
+        let columns = ["ofport", "error", "external_ids", "ingress_policing_rate"];
+        let interfaces = tx.select("Interface", interface, &columns);
+        let ports = tx.select("Port", Condition::includes("interfaces", interface), &["qos"]);
+        let bridge = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["ports"]);
+        let qos = tx.select("QoS", ovsdb::Where::all(), &["other_config"]);
+        let outcome = self.connection.transact(tx).await?;
+        let row = outcome.rows(interfaces).first();
+        let port = outcome.rows(ports).first().map(PortRow::from);
+        let bridge_ports = outcome.rows(bridge).first().map(|bridge| bridge.uuids("ports")).unwrap_or_default();
+        let max_rate = port.and_then(|port| {
+            let qos = outcome.rows(qos).iter().find(|qos| Some(qos.uuid()) == port.qos)?;
+            qos.map("other_config").get("max-rate")?.parse().ok()
+        });
+        Ok(Inspection {
+            on_bridge: port.is_some_and(|port| bridge_ports.contains(&port.uuid)),
+            ofport: row.and_then(|row| row.integer("ofport")),
+            error: row.and_then(|row| row.string("error")).map(str::to_owned),
+            ingress_limit: max_rate,
+            egress_limit: row.and_then(|row| row.integer("ingress_policing_rate")).filter(|rate| *rate > 0),
+        })
+    }
+
+    /// Whether the integration bridge is there.
+    pub async fn exists(&self) -> Result<bool, BridgeError> {
+        let mut tx = Transaction::new();
+        let bridges = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["name"]);
+        Ok(!self.connection.transact(tx).await?.rows(bridges).is_empty())
+    }
+
+    async fn interfaces(&self, condition: ovsdb::Where) -> Result<Vec<InterfaceRow>, BridgeError> {
+        let mut tx = Transaction::new();
+        let selection = tx.select("Interface", condition, &InterfaceRow::COLUMNS);
+        Ok(self.connection.transact(tx).await?.rows(selection).iter().map(InterfaceRow::from).collect())
+    }
+
+    /// Each interface with the ports that it is in, which is one unless somebody made a bond of it.
+    async fn with_ports(&self, interfaces: Vec<InterfaceRow>) -> Result<Vec<(InterfaceRow, Vec<PortRow>)>, BridgeError> {
+        if interfaces.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut tx = Transaction::new();
+        let selections: Vec<_> =
+            interfaces.iter().map(|row| tx.select("Port", Condition::includes("interfaces", row.uuid), &["qos"])).collect();
+        let outcome = self.connection.transact(tx).await?;
+        let ports = selections.into_iter().map(|selection| outcome.rows(selection).iter().map(PortRow::from).collect());
+        Ok(interfaces.into_iter().zip(ports).collect())
+    }
+}
+
+/// What CHECK reads of a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspection {
+    pub on_bridge: bool,
+    pub ofport: Option<i64>,
+    pub error: Option<String>,
+    /// Bits per second.
+    pub ingress_limit: Option<u64>,
+    /// Kilobits per second.
+    pub egress_limit: Option<i64>,
+}

@@ -1,0 +1,253 @@
+//! CHECK: is everything still as ADD left it? Compares the pod's end, the host's end and the port with the result that the runtime
+//! remembers and with what the server says now, and names the first difference. What chained plugins added is not our business.
+
+use std::{fmt::Display, net::IpAddr};
+
+use contract::{
+    external_ids,
+    names::IfaceId,
+    net_conf::NetConf,
+    wire::{PodInterface, Request},
+};
+use futures_util::TryStreamExt;
+use ipnet::IpNet;
+use netlink_packet_route::{
+    address::AddressAttribute,
+    route::{RouteAddress, RouteAttribute, RouteMessage},
+};
+use rtnetlink::{Handle, RouteMessageBuilder};
+
+use crate::{
+    ask::{Answer, Server},
+    bridge::{Bridge, BridgeError},
+    invocation::Subject,
+    link::{self, Link, LinkError, into_io},
+    netns::{Netns, NetnsError, host_netlink},
+    plan::{Identity, default_of},
+    result::{PrevInterface, PrevResult},
+    rows::InterfaceRow,
+    settings::{SHORT_TIMEOUT, Settings},
+};
+
+/// Why CHECK does not pass.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    #[error("the configuration has no prevResult, which CHECK compares with")]
+    NoPrevResult,
+    #[error("prevResult")]
+    PrevResult(#[source] serde_json::Error),
+    #[error("prevResult has no interface {0} inside a sandbox")]
+    NotInResult(String),
+    #[error("the call names no namespace or no pod")]
+    NoSubject,
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("netlink: {what}")]
+    Netlink { what: &'static str, source: std::io::Error },
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+    /// The first difference.
+    #[error("{what}: {found}, expected {expected}")]
+    Mismatch { what: String, expected: String, found: String },
+}
+
+/// Looks for the first difference.
+pub async fn check(subject: &Subject, conf: &NetConf, settings: &Settings, request: &Request) -> Result<(), CheckError> {
+    let prev = conf.prev_result.clone().ok_or(CheckError::NoPrevResult)?;
+    let prev: PrevResult = serde_json::from_value(prev).map_err(CheckError::PrevResult)?;
+    let (Some(path), Some(pod)) = (&subject.netns, &subject.pod) else { return Err(CheckError::NoSubject) };
+    let if_name = subject.if_name.as_str();
+    let ours = prev.interfaces.iter().find(|interface| interface.name == if_name && !interface.sandbox.is_empty());
+    let ours = ours.ok_or_else(|| CheckError::NotInResult(if_name.to_owned()))?;
+    let identity = Identity { sandbox: subject.sandbox.clone(), if_name: subject.if_name.clone(), network: conf.network.clone() };
+    let (now, bridge) = tokio::join!(ask_server(settings, request), Bridge::connect(&settings.ovsdb, SHORT_TIMEOUT));
+
+    let netns = Netns::open(path)?;
+    check_pod_end(&netns.netlink()?, ours, &prev, now.as_ref()).await?;
+
+    let bridge = bridge?;
+    let rows: Vec<_> = bridge.of_sandbox(&identity.sandbox).await?.into_iter().filter(|row| row.belongs_to(&identity)).collect();
+    let [row] = rows.as_slice() else {
+        return differ(format!("ports of interface {if_name} in Open vSwitch"), 1, rows.len());
+    };
+    let host = host_netlink().map_err(|source| CheckError::Netlink { what: "open a socket", source })?;
+    let host_link = existing(&host, &row.name, "on the host").await?;
+    if !host_link.up {
+        return differ(format!("link {} on the host", row.name), "up", "down");
+    }
+    check_row(row, &IfaceId::new(&pod.pod, &identity.network), pod.uid.as_deref(), ours, now.as_ref())?;
+    check_port(&bridge, row, now.as_ref()).await
+}
+
+/// What the server would tell an ADD now. A server that is down or has no opinion is no difference.
+async fn ask_server(settings: &Settings, request: &Request) -> Option<PodInterface> {
+    match Server::at(&settings.server_socket).ask(request).await {
+        Ok(Answer::Interface(pod)) => Some(*pod),
+        Ok(Answer::Finished(_) | Answer::Nothing) => None,
+        Err(error) => {
+            tracing::debug!(%error, "the server has no opinion");
+            None
+        }
+    }
+}
+
+async fn check_pod_end(pod: &Handle, ours: &PrevInterface, prev: &PrevResult, now: Option<&PodInterface>) -> Result<(), CheckError> {
+    let if_name = &ours.name;
+    let what = |property: &str| format!("{property} of {if_name} in the pod");
+    let link = existing(pod, if_name, "in the pod").await?;
+    if !link.up {
+        return differ(format!("link {if_name} in the pod"), "up", "down");
+    }
+    let mac = link.mac.map(|mac| mac.to_string()).unwrap_or_default();
+    if !mac.eq_ignore_ascii_case(&ours.mac) {
+        return differ(what("MAC address"), &ours.mac, mac);
+    }
+    if let Some(mtu) = ours.mtu.or(now.map(|pod| pod.mtu.bytes())).filter(|mtu| *mtu != link.mtu) {
+        return differ(what("MTU"), mtu, link.mtu);
+    }
+
+    let addresses = addresses(pod, link.index).await?;
+    let expected: Vec<_> = prev.addresses_of(if_name).collect();
+    if let Some(missing) = expected.iter().find(|ip| !addresses.contains(&ip.address)) {
+        return differ(what("addresses"), missing.address, list(&addresses));
+    }
+    let routes = routes(pod, link.index).await?;
+    let defaults = expected.iter().filter_map(|ip| Some((default_of(ip.gateway?), ip.gateway)));
+    let on_this_link = |gateway: IpAddr| expected.iter().any(|ip| ip.address.contains(&gateway));
+    let others = prev.routes.iter().map(|route| (route.dst.trunc(), route.gw)).filter(|(_, gateway)| gateway.is_some_and(on_this_link));
+    for (destination, gateway) in defaults.chain(others) {
+        if !routes.contains(&(destination, gateway)) {
+            let via = gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+            let found = list(&routes.iter().map(|(destination, _)| *destination).collect::<Vec<_>>());
+            return differ(what("routes"), format!("{destination}{via}"), found);
+        }
+    }
+    Ok(())
+}
+
+fn check_row(
+    row: &InterfaceRow,
+    iface_id: &IfaceId,
+    uid: Option<&str>,
+    ours: &PrevInterface,
+    now: Option<&PodInterface>,
+) -> Result<(), CheckError> {
+    let uid = now.map(|pod| pod.pod_uid.as_str()).filter(|uid| !uid.is_empty()).or(uid);
+    let mac = now.map_or_else(|| ours.mac.to_lowercase(), |pod| pod.addressing.mac.to_string());
+    let addresses = now.map(|pod| list_with(&pod.addressing.addresses, ",")).filter(|list| !list.is_empty());
+    for (key, expected) in [
+        (external_ids::IFACE_ID, Some(iface_id.to_string())),
+        (external_ids::IFACE_ID_VER, uid.map(str::to_owned)),
+        (external_ids::ATTACHED_MAC, Some(mac)),
+        (external_ids::IP_ADDRESSES, addresses),
+    ] {
+        let found = row.id(key).unwrap_or_default();
+        if let Some(expected) = expected.filter(|expected| expected != found) {
+            return differ(format!("{key} of port {}", row.name), expected, format!("{found:?}"));
+        }
+    }
+    Ok(())
+}
+
+async fn check_port(bridge: &Bridge, row: &InterfaceRow, now: Option<&PodInterface>) -> Result<(), CheckError> {
+    let port = bridge.inspect(row.uuid).await?;
+    let name = &row.name;
+    if !port.on_bridge {
+        return differ(format!("port {name}"), "on br-int", "not on it");
+    }
+    if let Some(error) = port.error {
+        return differ(format!("port {name}"), "no error", error);
+    }
+    if port.ofport.is_none_or(|number| number <= 0) {
+        return differ(format!("OpenFlow number of port {name}"), "a positive one", format!("{:?}", port.ofport));
+    }
+    if row.id(external_ids::OVN_INSTALLED) != Some("true") {
+        return differ(format!("ovn-installed of port {name}"), "true", format!("{:?}", row.id(external_ids::OVN_INSTALLED)));
+    }
+    if let Some(limits) = now.map(|pod| pod.bandwidth) {
+        if port.ingress_limit != limits.ingress {
+            return differ(format!("rate limit to the pod on port {name}"), rate(limits.ingress), rate(port.ingress_limit));
+        }
+        let egress = limits.egress.map(|rate| rate.div_ceil(1000));
+        let found = port.egress_limit.and_then(|rate| u64::try_from(rate).ok());
+        if found != egress {
+            return differ(format!("rate limit (kbit/s) from the pod on port {name}"), rate(egress), rate(found));
+        }
+    }
+    Ok(())
+}
+
+async fn existing(netlink: &Handle, name: &str, place: &str) -> Result<Link, CheckError> {
+    match link::find(netlink, name).await? {
+        Some(link) => Ok(link),
+        None => differ(format!("link {name} {place}"), "there", "missing"),
+    }
+}
+
+async fn addresses(pod: &Handle, index: u32) -> Result<Vec<IpNet>, CheckError> {
+    let messages = pod.address().get().set_link_index_filter(index).execute().try_collect::<Vec<_>>().await;
+    let messages = messages.map_err(|error| CheckError::Netlink { what: "list addresses", source: into_io(error) })?;
+    Ok(messages
+        .iter()
+        .filter_map(|message| {
+            let address = message.attributes.iter().find_map(|attribute| match attribute {
+                AddressAttribute::Address(address) => Some(*address),
+                _ => None,
+            });
+            IpNet::new(address?, message.header.prefix_len).ok()
+        })
+        .collect())
+}
+
+async fn routes(pod: &Handle, index: u32) -> Result<Vec<(IpNet, Option<IpAddr>)>, CheckError> {
+    let v4 = RouteMessageBuilder::<std::net::Ipv4Addr>::new().build();
+    let v6 = RouteMessageBuilder::<std::net::Ipv6Addr>::new().build();
+    let mut routes = Vec::new();
+    for family in [v4, v6] {
+        let messages = pod.route().get(family).execute().try_collect::<Vec<_>>().await;
+        let messages = messages.map_err(|error| CheckError::Netlink { what: "list routes", source: into_io(error) })?;
+        routes.extend(messages.iter().filter_map(|message| read_route(message, index)));
+    }
+    Ok(routes)
+}
+
+/// Destination and gateway of a route over this link.
+fn read_route(message: &RouteMessage, index: u32) -> Option<(IpNet, Option<IpAddr>)> {
+    let ip = |address: &RouteAddress| match address {
+        RouteAddress::Inet(ip) => Some(IpAddr::V4(*ip)),
+        RouteAddress::Inet6(ip) => Some(IpAddr::V6(*ip)),
+        _ => None,
+    };
+    let (mut destination, mut gateway, mut over) = (None, None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Destination(address) => destination = ip(address),
+            RouteAttribute::Gateway(address) => gateway = ip(address),
+            RouteAttribute::Oif(link) => over = Some(*link),
+            _ => {}
+        }
+    }
+    let destination = match destination {
+        Some(address) => IpNet::new(address, message.header.destination_prefix_length).ok()?,
+        None => default_of(gateway?),
+    };
+    (over == Some(index)).then_some((destination, gateway))
+}
+
+fn differ<T>(what: String, expected: impl Display, found: impl Display) -> Result<T, CheckError> {
+    Err(CheckError::Mismatch { what, expected: expected.to_string(), found: found.to_string() })
+}
+
+fn list(nets: &[IpNet]) -> String {
+    if nets.is_empty() { "none".to_owned() } else { list_with(nets, ", ") }
+}
+
+fn list_with(nets: &[IpNet], separator: &str) -> String {
+    nets.iter().map(IpNet::to_string).collect::<Vec<_>>().join(separator)
+}
+
+fn rate(limit: Option<u64>) -> String {
+    limit.map_or_else(|| "none".to_owned(), |rate| rate.to_string())
+}

@@ -1,0 +1,100 @@
+//! Connections of addresses that are no longer there: the kernel would keep sending their packets where the pod was, and the next
+//! pod of the same address would inherit them.
+
+use std::{io, net::IpAddr};
+
+use futures_util::StreamExt;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_netfilter::{
+    NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily,
+    conntrack::{ConntrackAttribute, ConntrackMessage, IPTuple, Tuple},
+};
+use netlink_proto::ConnectionHandle;
+use netlink_sys::protocols::NETLINK_NETFILTER;
+
+/// `CTA_ZONE` of `linux/netfilter/nfnetlink_conntrack.h`: part of what identifies a connection.
+const CTA_ZONE: u16 = 18;
+
+/// Removes every tracked connection from or to one of the addresses, and says how many there were.
+pub async fn flush(addresses: &[IpAddr]) -> io::Result<usize> {
+    let families = [(NetfilterProtoFamily::IPv4, true), (NetfilterProtoFamily::IPv6, false)];
+    let families = families.into_iter().filter(|(_, is_v4)| addresses.iter().any(|address| address.is_ipv4() == *is_v4));
+    let (connection, mut netlink, _) = netlink_proto::new_connection(NETLINK_NETFILTER)?;
+    tokio::spawn(connection);
+
+    let mut flushed = 0;
+    for (family, _) in families {
+        for tracked in of_addresses(&mut netlink, family, addresses).await? {
+            let identity = tracked.into_iter().filter(|attribute| match attribute {
+                ConntrackAttribute::CtaTupleOrig(_) => true,
+                ConntrackAttribute::Other(other) => netlink_packet_core::Nla::kind(other) == CTA_ZONE,
+                _ => false,
+            });
+            let delete = message(family, ConntrackMessage::Delete(identity.collect()), NLM_F_REQUEST | NLM_F_ACK);
+            match answers(&mut netlink, delete).await {
+                // It ended by itself in the meantime.
+                Err(error) if error.raw_os_error() == Some(nix::libc::ENOENT) => {}
+                other => flushed += other.map(|_| 1)?,
+            }
+        }
+    }
+    Ok(flushed)
+}
+
+/// The tracked connections of a family from or to one of the addresses.
+async fn of_addresses(
+    netlink: &mut ConnectionHandle<NetfilterMessage>,
+    family: NetfilterProtoFamily,
+    addresses: &[IpAddr],
+) -> io::Result<Vec<Vec<ConntrackAttribute>>> {
+    let dump = message(family, ConntrackMessage::Get(Vec::new()), NLM_F_REQUEST | NLM_F_DUMP);
+    let mut found = answers(netlink, dump).await?;
+    found.retain(|attributes| endpoints(attributes).any(|endpoint| addresses.contains(&endpoint)));
+    Ok(found)
+}
+
+/// All four ends of a connection: of its first packet and of the reply to it, which differ where addresses are translated.
+fn endpoints(attributes: &[ConntrackAttribute]) -> impl Iterator<Item = IpAddr> {
+    attributes
+        .iter()
+        .filter_map(|attribute| match attribute {
+            ConntrackAttribute::CtaTupleOrig(tuple) | ConntrackAttribute::CtaTupleReply(tuple) => Some(tuple),
+            _ => None,
+        })
+        .flatten()
+        .filter_map(|part| match part {
+            Tuple::Ip(ends) => Some(ends),
+            _ => None,
+        })
+        .flatten()
+        .filter_map(|end| match end {
+            IPTuple::SourceAddress(address) | IPTuple::DestinationAddress(address) => Some(*address),
+            _ => None,
+        })
+}
+
+fn message(family: NetfilterProtoFamily, inner: ConntrackMessage, flags: u16) -> NetlinkMessage<NetfilterMessage> {
+    let mut message = NetlinkMessage::from(NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), inner));
+    message.header.flags = flags;
+    message
+}
+
+/// Sends a message and collects the connections in the answers to it.
+async fn answers(
+    netlink: &mut ConnectionHandle<NetfilterMessage>,
+    message: NetlinkMessage<NetfilterMessage>,
+) -> io::Result<Vec<Vec<ConntrackAttribute>>> {
+    let mut found = Vec::new();
+    let mut answers = netlink.request(message, netlink_sys::SocketAddr::new(0, 0)).map_err(io::Error::other)?;
+    while let Some(answer) = answers.next().await {
+        match answer.payload {
+            NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
+            NetlinkPayload::InnerMessage(NetfilterMessage {
+                inner: NetfilterMessageInner::Conntrack(ConntrackMessage::New(attributes)),
+                ..
+            }) => found.push(attributes),
+            _ => {}
+        }
+    }
+    Ok(found)
+}

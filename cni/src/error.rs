@@ -1,0 +1,247 @@
+//! Failures: the one place that chooses a failure's code, its words and the hint what to look at next.
+
+use std::{error::Error, io};
+
+use contract::{
+    error::{CniError, Code},
+    net_conf::NetConfError,
+    wire::PodChange,
+};
+
+use crate::{
+    add::AddError, ask::AskError, bridge::BridgeError, check::CheckError, detach::Leftover, failpoint, gc::GcError,
+    installed::NotInstalled, invocation::BadCall, link::LinkError, netns::NetnsError, pod_end::PodEndError, settings::BadSettings,
+    status::Missing,
+};
+
+/// Why a call, or one stage of it, failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    #[error(transparent)]
+    Call(#[from] BadCall),
+    #[error("read standard input")]
+    Stdin(#[source] io::Error),
+    #[error("configuration")]
+    NetConf(#[from] NetConfError),
+    #[error("configuration")]
+    Settings(#[from] BadSettings),
+    #[error("CNI_ARGS names no pod (K8S_POD_NAMESPACE and K8S_POD_NAME)")]
+    NoPod,
+    #[error("CNI_NETNS names no namespace")]
+    NoNetns,
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+    #[error("open a netlink socket")]
+    Netlink(#[source] io::Error),
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    #[error("the node-local server answered nothing")]
+    NoAnswer,
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("configure the pod's interface")]
+    PodEnd(#[from] PodEndError),
+    #[error(transparent)]
+    NotInstalled(#[from] NotInstalled),
+    #[error(transparent)]
+    PodChanged(PodChange),
+    #[error("no time left")]
+    Deadline,
+    #[error("print the result")]
+    Stdout(#[source] io::Error),
+    #[error("something could not be removed")]
+    Leftover(#[from] Leftover),
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    #[error("remove stale interfaces")]
+    Gc(#[from] GcError),
+    #[error(transparent)]
+    Failpoint(#[from] failpoint::Hit),
+    #[error("start the event loop")]
+    Runtime(#[source] io::Error),
+}
+
+/// A failed call, ready to be reported.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Cause(#[from] Cause),
+    #[error(transparent)]
+    Add(#[from] AddError),
+    /// STATUS found these things missing, worst first.
+    #[error("{}", .0.iter().map(|missing| chain(missing)).collect::<Vec<_>>().join("; "))]
+    Status(Vec<Missing>),
+}
+
+impl Failure {
+    /// The CNI error object. `context` says which call, sandbox and pod; `milliseconds` how long it took.
+    pub fn report(&self, context: &str, milliseconds: f64) -> CniError {
+        // The server words its own refusals, with hints that only it can give.
+        let hint = match self.cause() {
+            Some(Cause::Ask(AskError::Refused(refused))) if !refused.details.is_empty() => refused.details.clone(),
+            Some(cause) => cause.hint().to_owned(),
+            None => "each part is named above: start or repair it; nothing else has to be done".to_owned(),
+        };
+        CniError::new(self.code(), format!("{context}: {} ({milliseconds:.0} ms)", chain(self)), hint)
+    }
+
+    /// The code of the CNI error.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Status(missing) => missing.iter().map(Missing::code).max().unwrap_or(Code::NotAvailable),
+            Self::Cause(_) | Self::Add(_) => self.cause().map_or(Code::Internal, Cause::code),
+        }
+    }
+
+    fn cause(&self) -> Option<&Cause> {
+        match self {
+            Self::Cause(cause) | Self::Add(AddError::Refused(cause)) => Some(cause),
+            Self::Add(AddError::Stage(stage) | AddError::NotRolledBack { stage, .. }) => Some(&stage.source),
+            Self::Status(_) => None,
+        }
+    }
+}
+
+impl Cause {
+    /// The one table from failures to codes.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Call(BadCall::VersionForbids { .. }) | Self::NetConf(NetConfError::Version(_)) => Code::IncompatibleVersion,
+            Self::Call(BadCall::Missing(_) | BadCall::UnknownVerb(_) | BadCall::Name(_) | BadCall::Args(_)) => Code::InvalidEnvironment,
+            Self::NoPod | Self::NoNetns => Code::InvalidEnvironment,
+            Self::Stdin(_) | Self::Stdout(_) => Code::Io,
+            Self::NetConf(NetConfError::Json(_)) => Code::Decode,
+            Self::NetConf(NetConfError::Device(_)) => Code::UnsupportedField,
+            Self::NetConf(
+                NetConfError::Name(_)
+                | NetConfError::Chain(_)
+                | NetConfError::NoType
+                | NetConfError::NoAttachmentName(_)
+                | NetConfError::Mtu(_)
+                | NetConfError::Attachment(_),
+            )
+            | Self::Settings(_)
+            | Self::Gc(GcError::NoList) => Code::InvalidConfig,
+            Self::Netns(_) | Self::PodEnd(PodEndError::Netns(_)) => Code::InvalidNetns,
+            Self::Ask(AskError::Refused(refused)) => Code::from_number(refused.code),
+            Self::Ask(AskError::Absent { .. } | AskError::Broken(_) | AskError::Unexpected { .. }) | Self::NoAnswer => Code::TryAgain,
+            Self::Ask(AskError::Answer(_)) => Code::Decode,
+            Self::Bridge(error) => bridge_code(error),
+            Self::Link(error) | Self::PodEnd(PodEndError::Link(error)) => link_code(error),
+            Self::PodEnd(
+                PodEndError::Sysctl { .. }
+                | PodEndError::Offload(_)
+                | PodEndError::Address { .. }
+                | PodEndError::Up(_)
+                | PodEndError::Route { .. },
+            )
+            | Self::Netlink(_) => Code::Kernel,
+            Self::NotInstalled(NotInstalled::Device(_)) => Code::OpenVSwitch,
+            Self::NotInstalled(NotInstalled::Removed(_) | NotInstalled::Reassigned { .. }) => Code::Superseded,
+            Self::NotInstalled(NotInstalled::Lost(_)) | Self::Deadline => Code::TryAgain,
+            Self::PodChanged(PodChange::Deleted | PodChange::Replaced) => Code::UnknownContainer,
+            Self::PodChanged(PodChange::AnnotationGone | PodChange::AnnotationChanged) => Code::TryAgain,
+            Self::Leftover(leftover) => leftover_code(leftover),
+            Self::Check(error) => check_code(error),
+            Self::Gc(GcError::Look(_)) => Code::TryAgain,
+            Self::Gc(GcError::Leftover(_, leftover)) => leftover_code(leftover),
+            Self::Failpoint(_) | Self::Runtime(_) => Code::Internal,
+        }
+    }
+
+    /// What to look at next.
+    fn hint(&self) -> &'static str {
+        match self.code() {
+            Code::InvalidEnvironment => "the runtime, or whoever calls the plugin by hand, has to set the CNI_* variables (SPEC.md)",
+            Code::IncompatibleVersion => "change cniVersion in /etc/cni/net.d to a version that both runtime and plugin speak",
+            Code::UnsupportedField | Code::Decode | Code::InvalidConfig => "look at the configuration in /etc/cni/net.d",
+            Code::InvalidNetns => "CNI_NETNS must name a live network namespace of the sandbox; see `lsns -t net`",
+            Code::UnknownContainer => "nothing to do: the runtime starts a new sandbox if the pod is still wanted",
+            Code::TryAgain => self.hint_of_waiting(),
+            Code::BadAnnotation => "look at the pod's annotation k8s.ovn.org/pod-networks and at who wrote it",
+            Code::AlreadyAttached => "the sandbox must be deleted (DEL) before it can be added again",
+            Code::NameTaken => "look at `ip -d link` and `ovs-vsctl find Interface` on the node for who owns the name",
+            Code::Kernel => "look at `dmesg` and at what else changes links and routes in this pod",
+            Code::OpenVSwitch => "look at `ovs-vsctl show` and /var/log/openvswitch/ovs-vswitchd.log",
+            Code::CheckMismatch => "somebody changed the pod's network after ADD; a new sandbox puts it right",
+            Code::Superseded => "nothing to do: a newer sandbox of the pod owns the port",
+            Code::Leftover => "call DEL again; look at `ovs-vsctl show` and `ip link` on the node",
+            Code::Io => "the runtime closed its end too early, or a disk is full",
+            Code::NotAvailable | Code::NotAvailableLimited => "start or repair what is missing",
+            Code::Internal => "this is a defect of the plugin: please report it with its log",
+        }
+    }
+
+    /// Waiting can be in vain for many reasons; each has its own place to look.
+    fn hint_of_waiting(&self) -> &'static str {
+        match self {
+            Self::Ask(_) | Self::NoAnswer => {
+                "is ovnkube running on this node? see `systemctl status ovnkube-node` and /var/log/openvswitch/ovnkube.log"
+            }
+            Self::Bridge(BridgeError::NoBridge) => "ovn-controller makes br-int: see `systemctl status ovn-controller` and its log",
+            Self::Bridge(_) | Self::NotInstalled(_) | Self::Leftover(_) | Self::Gc(_) => {
+                "is Open vSwitch running? see `systemctl status openvswitch-switch` and `ovs-vsctl show`"
+            }
+            Self::Deadline => {
+                "stage ofport: ovs-vswitchd is not keeping up; stage ovn_installed: ovn-controller is, or the logical port is missing \
+                 (`ovn-nbctl show`), bound elsewhere or of another pod (requested-chassis, iface-id-ver)"
+            }
+            _ => "the runtime will try again",
+        }
+    }
+}
+
+fn bridge_code(error: &BridgeError) -> Code {
+    match error {
+        BridgeError::Connect(_) | BridgeError::NoEndpoint | BridgeError::Slow(_) | BridgeError::NoBridge | BridgeError::Raced(_) => {
+            Code::TryAgain
+        }
+        BridgeError::NameTaken { .. } => Code::NameTaken,
+        BridgeError::Transact(error) if error.server_error().is_some() => Code::OpenVSwitch,
+        BridgeError::Transact(_) | BridgeError::Monitor(_) => Code::TryAgain,
+    }
+}
+
+fn link_code(error: &LinkError) -> Code {
+    match error {
+        LinkError::HostNameTaken(_) => Code::NameTaken,
+        LinkError::PodNameTaken(_) => Code::AlreadyAttached,
+        LinkError::NamespaceGone => Code::InvalidNetns,
+        LinkError::Vanished(_) => Code::UnknownContainer,
+        LinkError::NoMac(_) | LinkError::Create { .. } | LinkError::Kernel { .. } => Code::Kernel,
+    }
+}
+
+fn check_code(error: &CheckError) -> Code {
+    match error {
+        CheckError::NoPrevResult | CheckError::NotInResult(_) => Code::InvalidConfig,
+        CheckError::PrevResult(_) => Code::Decode,
+        CheckError::NoSubject => Code::InvalidEnvironment,
+        CheckError::Netns(_) => Code::InvalidNetns,
+        CheckError::Link(error) => link_code(error),
+        CheckError::Netlink { .. } => Code::Kernel,
+        CheckError::Bridge(error) => bridge_code(error),
+        CheckError::Mismatch { .. } => Code::CheckMismatch,
+    }
+}
+
+fn leftover_code(leftover: &Leftover) -> Code {
+    if leftover.is_passing() { Code::TryAgain } else { Code::Leftover }
+}
+
+/// An error with all that caused it, on one line.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        // Some libraries repeat their cause in their own words.
+        if !text.ends_with(&words) {
+            text = format!("{text}: {words}");
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,85 @@
+//! GC: removes the interfaces of this network that the runtime no longer knows. Everything of other networks, and everything that
+//! carries no mark of ours, stays. An error with one does not keep the others.
+
+use std::collections::BTreeSet;
+
+use contract::{
+    external_ids,
+    names::{IfName, SandboxId},
+    net_conf::{NetConf, ValidAttachment},
+};
+
+use crate::{
+    detach::{DetachError, Detacher, Leftover},
+    plan::Identity,
+    rows::{InterfaceRow, sandbox_of},
+    settings::{SHORT_TIMEOUT, Settings},
+};
+
+/// Why not all that should go is gone.
+#[derive(Debug, thiserror::Error)]
+pub enum GcError {
+    /// Better nothing removed than everything.
+    #[error("the configuration does not say which attachments are valid (cni.dev/valid-attachments)")]
+    NoList,
+    #[error("look for interfaces")]
+    Look(#[from] DetachError),
+    #[error("{0} of the stale interfaces")]
+    Leftover(usize, #[source] Leftover),
+}
+
+/// Removes what is not in the configuration's list; says what that was.
+pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, GcError> {
+    let valid = conf.valid_attachments.as_deref().ok_or(GcError::NoList)?;
+    let detacher = Detacher::open(settings, SHORT_TIMEOUT).await;
+    let rows = detacher.bridge()?.of_all_sandboxes().await.map_err(DetachError::Ports)?;
+    let links = detacher.host_links().await?;
+
+    let of_rows = rows.iter().filter(|row| row.is_of(&conf.network)).filter_map(|row| identity_of(row, conf));
+    let prefix = Identity::alias_prefix(&conf.network);
+    let of_links = links.iter().filter_map(|link| {
+        let (if_name, sandbox) = link.alias.strip_prefix(&prefix)?.split_once(':')?;
+        Some((sandbox.parse().ok()?, if_name.parse().ok()?))
+    });
+    let found: BTreeSet<(SandboxId, IfName)> = of_rows.chain(of_links).collect();
+
+    let mut removed = Vec::new();
+    let mut failures = Vec::new();
+    for (sandbox, if_name) in found {
+        if valid.contains(&ValidAttachment { sandbox: sandbox.clone(), if_name: if_name.clone() }) {
+            continue;
+        }
+        let identity = Identity { sandbox, if_name, network: conf.network.clone() };
+        match detacher.detach(&identity, &[]).await {
+            Ok(_) => {
+                tracing::info!(sandbox = %identity.sandbox, ifname = %identity.if_name, "removed a stale interface");
+                removed.push(identity);
+            }
+            Err(leftover) => failures.push(leftover),
+        }
+    }
+    let count = failures.len();
+    let joined = failures.into_iter().reduce(|mut all, one| {
+        all.errors.extend(one.errors);
+        all
+    });
+    match joined {
+        None => Ok(removed),
+        Some(leftover) => Err(GcError::Leftover(count, leftover)),
+    }
+}
+
+/// Whose a row is. Rows of upstream before 2026 do not name the pod's interface: then it is the one that the runtime says this
+/// sandbox has, or else the usual name.
+fn identity_of(row: &InterfaceRow, conf: &NetConf) -> Option<(SandboxId, IfName)> {
+    let sandbox = sandbox_of(row)?;
+    let known = || {
+        let valid = conf.valid_attachments.as_deref().unwrap_or_default();
+        valid.iter().find(|valid| valid.sandbox == sandbox).map(|valid| valid.if_name.clone())
+    };
+    let if_name = match row.id(external_ids::POD_IF_NAME) {
+        Some(name) => name.parse().ok()?,
+        None => known().unwrap_or("eth0".parse().ok()?),
+    };
+    Some((sandbox, if_name))
+}

@@ -1,0 +1,109 @@
+//! A pod's network namespace, opened and verified once.
+//!
+//! A netlink socket stays in the namespace in which it was opened, so a thread enters only to open one, or to write under
+//! `/proc/sys/net`, and never comes back: it does its work and ends. Nothing has to be restored, and the runtime's own thread never
+//! leaves the host.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, AsRawFd, RawFd},
+    path::{Path, PathBuf},
+    thread,
+};
+
+use netlink_sys::{AsyncSocket, TokioSocket, protocols::NETLINK_ROUTE};
+use nix::{
+    sched::{CloneFlags, setns},
+    sys::statfs::{NSFS_MAGIC, fstatfs},
+};
+use rtnetlink::Handle;
+
+/// A network namespace.
+#[derive(Debug)]
+pub struct Netns {
+    path: PathBuf,
+    namespace: netns_rs::NetNs,
+}
+
+/// Why a namespace cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum NetnsError {
+    #[error("namespace {path}")]
+    Open { path: PathBuf, source: io::Error },
+    #[error("{0} is no namespace (left behind by a namespace that is gone?)")]
+    NotANamespace(PathBuf),
+    #[error("{0} is the host's own namespace")]
+    Own(PathBuf),
+    #[error("enter namespace {path}")]
+    Enter { path: PathBuf, source: io::Error },
+}
+
+impl Netns {
+    /// Opens a namespace and makes sure that it is one, and not the one this program runs in.
+    pub fn open(path: &Path) -> Result<Self, NetnsError> {
+        let failed = |source: io::Error| NetnsError::Open { path: path.to_owned(), source };
+        // netns-rs says "not found" without the reason; opening the file says why.
+        File::open(path).map_err(failed)?;
+        let namespace = netns_rs::get_from_path(path).map_err(|error| failed(io::Error::other(error)))?;
+        let kind = fstatfs(namespace.file().as_fd()).map_err(|errno| failed(errno.into()))?;
+        if kind.filesystem_type() != NSFS_MAGIC {
+            return Err(NetnsError::NotANamespace(path.to_owned()));
+        }
+        let own = File::open("/proc/thread-self/ns/net").and_then(|own| own.metadata()).map_err(failed)?;
+        let theirs = namespace.file().metadata().map_err(failed)?;
+        if same_file(&own, &theirs) {
+            return Err(NetnsError::Own(path.to_owned()));
+        }
+        Ok(Self { path: path.to_owned(), namespace })
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The descriptor, for netlink messages that name a namespace.
+    pub fn raw_fd(&self) -> RawFd {
+        self.namespace.file().as_raw_fd()
+    }
+
+    /// Runs `work` on a thread of its own inside the namespace.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NetnsError> {
+        let failed = |source| NetnsError::Enter { path: self.path.clone(), source };
+        thread::scope(|scope| {
+            let inside = thread::Builder::new().spawn_scoped(scope, || {
+                setns(self.namespace.file().as_fd(), CloneFlags::CLONE_NEWNET)?;
+                Ok(work())
+            });
+            let joined = inside.map_err(failed)?.join();
+            joined.unwrap_or_else(|_| Err(nix::Error::EIO)).map_err(|errno| failed(errno.into()))
+        })
+    }
+
+    /// A netlink connection that acts inside the namespace, driven from outside. Needs a tokio runtime.
+    pub fn netlink(&self) -> Result<Handle, NetnsError> {
+        let runtime = tokio::runtime::Handle::current();
+        let socket = self.enter(|| {
+            let _registered_with = runtime.enter();
+            TokioSocket::new(NETLINK_ROUTE)
+        })?;
+        socket.map(connect).map_err(|source| NetnsError::Enter { path: self.path.clone(), source })
+    }
+}
+
+/// A netlink connection of the host's namespace. Needs a tokio runtime.
+pub fn host_netlink() -> io::Result<Handle> {
+    TokioSocket::new(NETLINK_ROUTE).map(connect)
+}
+
+fn connect(socket: TokioSocket) -> Handle {
+    let (connection, handle, _) = rtnetlink::from_socket(socket);
+    tokio::spawn(connection);
+    handle
+}
+
+fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}

@@ -1,0 +1,63 @@
+//! Transmit checksum offload of a pod's interface, which must be off where Open vSwitch forwards in user space: there nobody fills in
+//! the checksums that the pod leaves out, so that ping works and TCP does not.
+
+use std::io;
+
+use contract::names::IfName;
+
+/// `ETHTOOL_STXCSUM` of `linux/ethtool.h`.
+const SET_TX_CHECKSUM: u32 = 0x17;
+
+/// Turns transmit checksum offload off, in the namespace of the calling thread.
+pub fn turn_tx_checksum_off(if_name: &IfName) -> io::Result<()> {
+    ethtool(if_name, SET_TX_CHECKSUM, 0)
+}
+
+#[expect(unsafe_code, reason = "ethtool has no safe binding that can set this, and its netlink family needs a newer kernel")]
+mod ioctl {
+    use std::{ffi::c_char, io, os::fd::AsRawFd};
+
+    use contract::names::IfName;
+    use nix::{
+        libc::{IFNAMSIZ, SIOCETHTOOL, ifreq},
+        sys::socket::{AddressFamily, SockFlag, SockType, socket},
+    };
+
+    /// `struct ethtool_value` of `linux/ethtool.h`.
+    #[repr(C)]
+    struct EthtoolValue {
+        command: u32,
+        value: u32,
+    }
+
+    nix::ioctl_write_ptr_bad!(siocethtool, SIOCETHTOOL, ifreq);
+
+    /// Gives a command with one value to a link's driver.
+    pub(super) fn ethtool(if_name: &IfName, command: u32, value: u32) -> io::Result<()> {
+        let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+        let mut argument = EthtoolValue { command, value };
+        // SAFETY: `ifreq` is a plain C structure, for which all zeroes is a valid value.
+        let mut request: ifreq = unsafe { std::mem::zeroed() };
+        // An `IfName` has at most 15 bytes, so that the final zero stays.
+        for (slot, byte) in request.ifr_name[..IFNAMSIZ - 1].iter_mut().zip(if_name.as_str().bytes()) {
+            *slot = c_char::from_ne_bytes([byte]);
+        }
+        request.ifr_ifru.ifru_data = (&raw mut argument).cast();
+        // SAFETY: the request and the value it points to live until the call returns; the kernel reads and writes nothing else.
+        unsafe { siocethtool(socket.as_raw_fd(), &raw const request) }?;
+        Ok(())
+    }
+}
+
+use ioctl::ethtool;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_is_not_there_is_an_error_and_nothing_worse() {
+        let error = turn_tx_checksum_off(&"no-such-link".parse().unwrap()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(nix::libc::ENODEV));
+    }
+}

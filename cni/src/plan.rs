@@ -1,0 +1,169 @@
+//! One interface of one pod, decided: names, addresses, routes, and what Open vSwitch shall know.
+//!
+//! Pure: no I/O. What the server says and what the runtime asks for go in, an [`Attachment`] comes out, and everything after it only
+//! carries it out.
+
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    net::IpAddr,
+};
+
+use contract::{
+    bandwidth::Bandwidth,
+    external_ids,
+    mac::Mac,
+    mtu::Mtu,
+    names::{IfName, IfaceId, Network, PodKey, SandboxId},
+    wire::PodInterface,
+};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use crate::{
+    link::HostEnd,
+    result::{self, CniResult},
+};
+
+/// What identifies an interface: whose it is and on which network. Known before the server is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub sandbox: SandboxId,
+    pub if_name: IfName,
+    pub network: Network,
+}
+
+/// One interface of one pod, decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attachment {
+    pub identity: Identity,
+    pub iface_id: IfaceId,
+    /// Empty if neither the server nor the runtime knows it.
+    pub pod_uid: String,
+    pub mac: Mac,
+    pub mtu: Mtu,
+    pub addresses: Vec<IpNet>,
+    pub routes: Vec<Route>,
+    pub bandwidth: Bandwidth,
+}
+
+/// A route inside the pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    pub destination: IpNet,
+    pub next_hop: Option<IpAddr>,
+    /// Where it differs from the link's.
+    pub mtu: Option<Mtu>,
+}
+
+impl Identity {
+    /// The host link's alias: whose it is, for DEL and GC to read when no row in Open vSwitch says so. At most 255 bytes, which is
+    /// the kernel's limit (`IFALIASZ`), so that the end of a very long container id may be missing.
+    pub fn alias(&self) -> String {
+        let Self { sandbox, if_name, network } = self;
+        let mut alias = format!("{}{if_name}:{sandbox}", Self::alias_prefix(network));
+        alias.truncate(255);
+        alias
+    }
+
+    /// Name of the host's end of another network's veth until the index of the pod's end is known. The same at every try, so that
+    /// DEL finds it.
+    pub fn temporary_host_name(&self) -> IfName {
+        let mut hasher = DefaultHasher::new();
+        (&self.sandbox, &self.if_name).hash(&mut hasher);
+        format!("v{:014x}", hasher.finish() >> 8).parse().expect("15 hexadecimal digits are an interface name")
+    }
+
+    /// How the aliases of one network's links begin.
+    pub fn alias_prefix(network: &Network) -> String {
+        format!("ovn-k8s:{}:", network.annotation_key())
+    }
+}
+
+impl Attachment {
+    /// Decides what to configure for `pod` in the sandbox that the runtime named.
+    pub fn plan(identity: Identity, pod_key: &PodKey, runtime_uid: Option<&str>, pod: PodInterface) -> Self {
+        let PodInterface { network, addressing, mtu, routable_mtu, bandwidth, pod_uid, skip_ip_config } = pod;
+        let (addresses, routes) = if skip_ip_config {
+            (Vec::new(), Vec::new())
+        } else {
+            let defaults = addressing.gateways.iter().map(|gateway| Route {
+                destination: default_of(*gateway),
+                next_hop: Some(*gateway),
+                mtu: routable_mtu,
+            });
+            let others = addressing.routes.iter().map(|route| Route {
+                destination: route.destination.trunc(),
+                next_hop: route.next_hop,
+                mtu: routable_mtu,
+            });
+            (addressing.addresses.clone(), defaults.chain(others).collect())
+        };
+        Self {
+            iface_id: IfaceId::new(pod_key, &network),
+            identity: Identity { network, ..identity },
+            pod_uid: if pod_uid.is_empty() { runtime_uid.unwrap_or_default().to_owned() } else { pod_uid },
+            mac: addressing.mac,
+            mtu,
+            addresses,
+            routes,
+            bandwidth,
+        }
+    }
+
+    /// The pod has an IPv6 address.
+    pub fn has_ipv6(&self) -> bool {
+        self.addresses.iter().any(|address| address.addr().is_ipv6())
+    }
+
+    /// `external_ids` of the Interface row: what OVN binds the port by, and the journal that DEL reads.
+    pub fn external_ids(&self) -> BTreeMap<String, String> {
+        let Identity { sandbox, if_name, network } = &self.identity;
+        let addresses: Vec<String> = self.addresses.iter().map(IpNet::to_string).collect();
+        let mut ids = BTreeMap::from([
+            (external_ids::ATTACHED_MAC, self.mac.to_string()),
+            (external_ids::IFACE_ID, self.iface_id.to_string()),
+            (external_ids::SANDBOX, sandbox.to_string()),
+            (external_ids::POD_IF_NAME, if_name.to_string()),
+        ]);
+        if !self.pod_uid.is_empty() {
+            ids.insert(external_ids::IFACE_ID_VER, self.pod_uid.clone());
+        }
+        if let Some(first) = addresses.first() {
+            ids.insert(external_ids::IP_ADDRESS, first.clone());
+            ids.insert(external_ids::IP_ADDRESSES, addresses.join(","));
+        }
+        if let Network::Attachment { name, nad } = network {
+            ids.insert(external_ids::NETWORK, name.clone());
+            ids.insert(external_ids::NAD, nad.clone());
+        }
+        ids.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    /// What the runtime is told.
+    pub fn result(&self, host: &HostEnd, netns: &str) -> CniResult {
+        let gateway_of = |address: &IpNet| {
+            self.routes
+                .iter()
+                .filter(|route| route.destination.prefix_len() == 0)
+                .filter_map(|route| route.next_hop)
+                .find(|gateway| gateway.is_ipv4() == address.addr().is_ipv4())
+        };
+        let interface = |name: &IfName, mac, sandbox| result::Interface { name: name.to_string(), mac, mtu: self.mtu, sandbox };
+        CniResult {
+            interfaces: [interface(&host.name, host.mac, None), interface(&self.identity.if_name, self.mac, Some(netns.to_owned()))],
+            ips: self.addresses.iter().map(|address| result::IpConfig { address: *address, gateway: gateway_of(address) }).collect(),
+            routes: self.routes.iter().map(|route| result::Route { destination: route.destination, next_hop: route.next_hop }).collect(),
+        }
+    }
+}
+
+/// The default route of a gateway's family.
+pub fn default_of(gateway: IpAddr) -> IpNet {
+    match gateway {
+        IpAddr::V4(_) => IpNet::V4(Ipv4Net::default()),
+        IpAddr::V6(_) => IpNet::V6(Ipv6Net::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+use contract::annotation::PodNetwork;
+
+use super::*;
+
+fn attachment(network: Network, change: impl FnOnce(&mut PodInterface)) -> Attachment {
+    let annotation = r#"{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24","fd00::5/64"],"gateway_ips":["10.244.1.1"],
+        "routes":[{"dest":"10.244.0.7/16","nextHop":"10.244.1.1"}]}"#;
+    let text = format!("{{{:?}:{annotation}}}", network.annotation_key());
+    let mut pod = PodInterface {
+        addressing: PodNetwork::parse(&text, &network).unwrap().unwrap(),
+        network: network.clone(),
+        mtu: Mtu::DEFAULT,
+        routable_mtu: None,
+        bandwidth: Bandwidth::default(),
+        pod_uid: "u1".to_owned(),
+        skip_ip_config: false,
+    };
+    change(&mut pod);
+    let identity = Identity { sandbox: "0123456789abcdef0".parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
+    Attachment::plan(identity, &PodKey::new("shop", "cart-0").unwrap(), Some("runtime-uid"), pod)
+}
+
+#[test]
+fn the_row_says_all_that_ovn_and_a_later_del_need() {
+    let ids = attachment(Network::Default, |_| {}).external_ids();
+    let expected = [
+        ("attached_mac", "0a:58:0a:f4:01:05"),
+        ("iface-id", "shop_cart-0"),
+        ("iface-id-ver", "u1"),
+        ("ip_address", "10.244.1.5/24"),
+        ("ip_addresses", "10.244.1.5/24,fd00::5/64"),
+        ("pod-if-name", "eth0"),
+        ("sandbox", "0123456789abcdef0"),
+    ];
+    assert_eq!(ids, expected.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+}
+
+#[test]
+fn another_networks_row_names_the_network() {
+    let blue = Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() };
+    let ids = attachment(blue, |_| {}).external_ids();
+    assert_eq!(
+        (ids["iface-id"].as_str(), ids["k8s.ovn.org/network"].as_str(), ids["k8s.ovn.org/nad"].as_str()),
+        ("shop.blue_shop_cart-0", "blue", "shop/blue")
+    );
+}
+
+#[test]
+fn gateways_become_default_routes_and_the_others_follow() {
+    let attachment = attachment(Network::Default, |pod| pod.routable_mtu = Some(Mtu::try_from(1300).unwrap()));
+    let routes: Vec<_> = attachment.routes.iter().map(|route| (route.destination.to_string(), route.mtu.map(Mtu::bytes))).collect();
+    assert_eq!(routes, [("0.0.0.0/0".to_owned(), Some(1300)), ("10.244.0.0/16".to_owned(), Some(1300))]);
+}
+
+#[test]
+fn the_result_names_both_ends_and_each_familys_gateway() {
+    let host = HostEnd { name: "0123456789abcde".parse().unwrap(), mac: "02:00:00:00:00:01".parse().unwrap(), index: 7 };
+    let result = attachment(Network::Default, |_| {}).result(&host, "/run/netns/p");
+    assert_eq!(result.interfaces[1].sandbox.as_deref(), Some("/run/netns/p"));
+    let gateways: Vec<_> = result.ips.iter().map(|ip| ip.gateway.map(|gateway| gateway.to_string())).collect();
+    assert_eq!(gateways, [Some("10.244.1.1".to_owned()), None]);
+}
+
+#[test]
+fn a_pod_whose_addresses_are_somebody_elses_business_gets_none() {
+    let attachment = attachment(Network::Default, |pod| pod.skip_ip_config = true);
+    assert_eq!((attachment.addresses.len(), attachment.routes.len()), (0, 0));
+    assert!(!attachment.external_ids().contains_key("ip_addresses"));
+}
+
+#[test]
+fn the_runtimes_uid_is_used_only_where_the_server_knows_none() {
+    assert_eq!(attachment(Network::Default, |pod| pod.pod_uid = String::new()).pod_uid, "runtime-uid");
+}
+
+#[test]
+fn an_alias_fits_the_kernel_whatever_the_container_id() {
+    let mut identity = attachment(Network::Default, |_| {}).identity;
+    assert_eq!(identity.alias(), "ovn-k8s:default:eth0:0123456789abcdef0");
+    identity.sandbox = "f".repeat(255).parse().unwrap();
+    assert_eq!(identity.alias().len(), 255);
+}

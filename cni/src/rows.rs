@@ -1,0 +1,170 @@
+//! A port's rows in Open vSwitch: which there are, and the transactions that make and remove them.
+//!
+//! Pure: builds transactions and reads rows, sends nothing. Tables and columns follow ovs-vswitchd.conf.db(5). Port and Interface
+//! rows live only as long as a bridge refers to them, so that a port is removed by taking it out of its bridge; QoS rows live until
+//! they are deleted.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use contract::{
+    bandwidth::Bandwidth,
+    external_ids,
+    names::{IfName, IfaceId, Network, SandboxId},
+    paths::INTEGRATION_BRIDGE,
+};
+use ovsdb::{Condition, Mutation, NamedUuid, Row, SelectedRow, Transaction, Until, Uuid};
+
+use crate::plan::{Attachment, Identity};
+
+/// An Interface row that says of which sandbox it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceRow {
+    pub uuid: Uuid,
+    pub name: String,
+    pub external_ids: BTreeMap<String, String>,
+}
+
+/// A Port row of such an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortRow {
+    pub uuid: Uuid,
+    pub qos: Option<Uuid>,
+}
+
+impl InterfaceRow {
+    /// The columns to select.
+    pub const COLUMNS: [&str; 2] = ["name", "external_ids"];
+
+    pub fn sandbox(&self) -> Option<&str> {
+        self.id(external_ids::SANDBOX)
+    }
+
+    pub fn iface_id(&self) -> Option<&str> {
+        self.id(external_ids::IFACE_ID)
+    }
+
+    /// One of the row's `external_ids`.
+    pub fn id(&self, key: &str) -> Option<&str> {
+        self.external_ids.get(key).map(String::as_str)
+    }
+
+    /// Whether the row is of this interface of this sandbox.
+    ///
+    /// Rows of upstream before 2026 do not name the pod's interface; there the network decides, of which a pod has one interface.
+    pub fn belongs_to(&self, identity: &Identity) -> bool {
+        let Identity { sandbox, if_name, network } = identity;
+        self.sandbox() == Some(sandbox.as_str())
+            && match self.id(external_ids::POD_IF_NAME) {
+                Some(name) => name == if_name.as_str(),
+                None => self.is_of(network),
+            }
+    }
+
+    /// Whether the row is of this network.
+    pub fn is_of(&self, network: &Network) -> bool {
+        match network {
+            Network::Default => self.id(external_ids::NAD).is_none(),
+            Network::Attachment { nad, .. } => self.id(external_ids::NAD) == Some(nad),
+        }
+    }
+}
+
+impl From<&SelectedRow> for InterfaceRow {
+    fn from(row: &SelectedRow) -> Self {
+        Self { uuid: row.uuid(), name: row.string("name").unwrap_or_default().to_owned(), external_ids: row.map("external_ids") }
+    }
+}
+
+impl From<&SelectedRow> for PortRow {
+    fn from(row: &SelectedRow) -> Self {
+        Self { uuid: row.uuid(), qos: row.uuids("qos").first().copied() }
+    }
+}
+
+/// Meets the rows whose `external_ids` have this pair.
+pub fn has_id(key: &str, value: &str) -> Condition {
+    Condition::includes("external_ids", ids([(key, value)]))
+}
+
+/// Meets the interfaces that a logical port is bound by.
+pub fn has_iface_id(iface_id: &IfaceId) -> Condition {
+    has_id(external_ids::IFACE_ID, iface_id.as_str())
+}
+
+/// The transaction that plugs an attachment, and the Interface row that it makes.
+///
+/// It goes through only if the interfaces of the same name or logical port are still exactly those of `older`, whose ports it
+/// removes: of two writers, one sees what the other did.
+pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<PortRow>)]) -> (Transaction, NamedUuid) {
+    let Identity { sandbox, if_name, .. } = &attachment.identity;
+    let mut tx = Transaction::new();
+    let names = |of: &dyn Fn(&InterfaceRow) -> bool| {
+        older.iter().filter(|(row, _)| of(row)).map(|(row, _)| Row::new().with("name", row.name.as_str())).collect()
+    };
+    let same_port = names(&|row| row.iface_id() == Some(attachment.iface_id.as_str()));
+    tx.wait("Interface", has_iface_id(&attachment.iface_id), &["name"], Until::Equal, same_port, Duration::ZERO);
+    let same_name = names(&|row| row.name == host.as_str());
+    tx.wait("Interface", Condition::equal("name", host.as_str()), &["name"], Until::Equal, same_name, Duration::ZERO);
+    let bridge = || Condition::equal("name", INTEGRATION_BRIDGE);
+    let present = vec![Row::new().with("name", INTEGRATION_BRIDGE)];
+    tx.wait("Bridge", bridge(), &["name"], Until::Equal, present, Duration::ZERO);
+
+    for port in older.iter().flat_map(|(_, ports)| ports) {
+        remove_port(&mut tx, port);
+    }
+    let mut interface = Row::new().with("name", host.as_str()).with("external_ids", attachment.external_ids());
+    let mut port = Row::new().with("name", host.as_str());
+    limit(&mut tx, attachment.bandwidth, &attachment.identity, &mut interface, &mut port);
+    let interface = tx.insert("Interface", interface);
+    let port = tx.insert("Port", port.with("interfaces", &interface));
+    tx.mutate("Bridge", bridge(), vec![Mutation::insert("ports", &port)]);
+    tx.comment(&format!("ovn-k8s-cni-overlay: ADD {} of sandbox {sandbox} as {if_name}", attachment.iface_id));
+    (tx, interface)
+}
+
+/// The transaction that removes what an interface of a sandbox has in the database.
+pub fn unplug(identity: &Identity, ports: &[PortRow]) -> Transaction {
+    let Identity { sandbox, if_name, .. } = identity;
+    let mut tx = Transaction::new();
+    for port in ports {
+        remove_port(&mut tx, port);
+    }
+    tx.delete("QoS", vec![has_id(external_ids::SANDBOX, sandbox.as_str()), has_id(external_ids::POD_IF_NAME, if_name.as_str())]);
+    tx.comment(&format!("ovn-k8s-cni-overlay: DEL {if_name} of sandbox {sandbox}"));
+    tx
+}
+
+fn remove_port(tx: &mut Transaction, port: &PortRow) {
+    tx.mutate("Bridge", Condition::includes("ports", port.uuid), vec![Mutation::delete("ports", port.uuid)]);
+    if let Some(qos) = port.qos {
+        tx.delete("QoS", qos);
+    }
+}
+
+/// Rate limits of this interface alone. What a pod receives leaves Open vSwitch through a queue; what it sends is policed on entry,
+/// in kilobits, with a tenth of a second's worth of burst.
+fn limit(tx: &mut Transaction, bandwidth: Bandwidth, identity: &Identity, interface: &mut Row, port: &mut Row) {
+    if let Some(rate) = bandwidth.ingress {
+        let owner = [(external_ids::SANDBOX, identity.sandbox.as_str()), (external_ids::POD_IF_NAME, identity.if_name.as_str())];
+        let qos = Row::new()
+            .with("type", "linux-htb")
+            .with("other_config", ids([("max-rate", rate.to_string().as_str())]))
+            .with("external_ids", ids(owner));
+        let qos = tx.insert("QoS", qos);
+        port.set("qos", &qos);
+    }
+    if let Some(rate) = bandwidth.egress {
+        let kilobits = i64::try_from(rate.div_ceil(1000)).unwrap_or(i64::MAX);
+        interface.set("ingress_policing_rate", kilobits);
+        interface.set("ingress_policing_burst", (kilobits / 10).max(1));
+    }
+}
+
+/// The sandbox id of a row, if it can be one.
+pub fn sandbox_of(row: &InterfaceRow) -> Option<SandboxId> {
+    row.sandbox()?.parse().ok()
+}
+
+fn ids<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}

@@ -1,0 +1,228 @@
+//! One call, from the environment to the exit status: reads, dispatches, reports.
+
+use std::{
+    io::{Read, Write},
+    process::ExitCode,
+};
+
+use cni_plugin::reply::ReplyPayload;
+use contract::{
+    error::CniError,
+    net_conf::NetConf,
+    spec_version::SpecVersion,
+    stage::StageTime,
+    wire::{Metrics, Request},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tracing::Instrument;
+
+use crate::{
+    add::Add,
+    ask,
+    check::check,
+    del::del,
+    error::{Cause, Failure},
+    gc::gc,
+    invocation::{Call, Environment},
+    log,
+    settings::Settings,
+    status::status,
+    timeline::Timeline,
+};
+
+/// A configuration is smaller by far.
+const MAX_STDIN: u64 = 1024 * 1024;
+/// The server has to answer this much before the plugin's own deadline.
+const ANSWER_MARGIN_MS: u64 = 500;
+
+/// What goes to standard output when it is not an ADD's result.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Reply(Value);
+
+impl ReplyPayload<'_> for Reply {
+    /// As the Go library does: 1 for every error, whatever its code.
+    fn code(&self) -> i32 {
+        i32::from(self.0.get("code").is_some())
+    }
+}
+
+/// Carries out the call that `environment` and `stdin` make, and answers it on `stdout`.
+pub fn run(environment: &Environment, stdin: &mut impl Read, stdout: &mut impl Write) -> ExitCode {
+    let call = match Call::parse(environment) {
+        Ok(call) => call,
+        Err(error) => return refuse(Cause::from(error), SpecVersion::NEWEST, stdout),
+    };
+    match call {
+        Call::About => {
+            let versions = SpecVersion::ALL.map(SpecVersion::as_str).join(", ");
+            eprintln!("ovn-k8s-cni-overlay {}: the CNI plugin of OVN-Kubernetes", env!("CARGO_PKG_VERSION"));
+            eprintln!("CNI protocol versions supported: {versions}");
+            ExitCode::SUCCESS
+        }
+        Call::Version => {
+            let versions = SpecVersion::ALL.map(SpecVersion::as_str);
+            reply(Reply(json!({"cniVersion": SpecVersion::NEWEST.as_str(), "supportedVersions": versions})), stdout)
+        }
+        call @ (Call::Add(_) | Call::Del(_) | Call::Check(_) | Call::Gc | Call::Status) => {
+            let mut config = Vec::new();
+            if let Err(error) = stdin.take(MAX_STDIN).read_to_end(&mut config) {
+                return refuse(Cause::Stdin(error), SpecVersion::NEWEST, stdout);
+            }
+            match NetConf::parse(&config).map_err(Cause::from).and_then(|conf| Ok((Settings::of(&conf)?, conf))) {
+                Ok((settings, conf)) => Session { call, conf, settings, environment, config }.run(stdout),
+                Err(cause) => refuse(cause, asked_version(&config), stdout),
+            }
+        }
+    }
+}
+
+/// A call with everything that it brought.
+struct Session<'a> {
+    call: Call,
+    conf: NetConf,
+    settings: Settings,
+    environment: &'a Environment,
+    config: Vec<u8>,
+}
+
+impl Session<'_> {
+    fn run(&self, stdout: &mut impl Write) -> ExitCode {
+        log::start_plugin_log(&self.conf.log);
+        let timeline = Timeline::start(self.settings.timeout);
+        let span = self.span();
+        let outcome = self.carry_out(&timeline, stdout, &span);
+        let _in_span = span.enter();
+        let milliseconds = timeline.milliseconds();
+        let error = outcome.err().map(|failure| failure.report(&self.context(), milliseconds));
+        match &error {
+            None => tracing::info!(ms = round(milliseconds), stages = %stages(&timeline.times()), "done"),
+            Some(error) => tracing::error!(code = error.code, stages = %stages(&timeline.times()), hint = %error.details, "{}", error.msg),
+        }
+        let exit = match &error {
+            None => ExitCode::SUCCESS,
+            Some(error) => print_error(error.clone(), self.conf.version, stdout),
+        };
+        self.report(&timeline, error);
+        exit
+    }
+
+    /// The runtime of the plugin is a single thread: it has one pod to care for.
+    fn carry_out(&self, timeline: &Timeline, stdout: &mut impl Write, span: &tracing::Span) -> Result<(), Failure> {
+        self.call.allowed_by(&self.conf).map_err(Cause::from)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Cause::Runtime)?;
+        runtime.block_on(self.dispatch(timeline, stdout).instrument(span.clone()))
+    }
+
+    async fn dispatch(&self, timeline: &Timeline, stdout: &mut impl Write) -> Result<(), Failure> {
+        let Self { conf, settings, .. } = self;
+        let request = self.request();
+        tracing::debug!(config = %String::from_utf8_lossy(&self.config), "called");
+        match &self.call {
+            Call::Add(subject) => Ok(Add { subject, conf, settings, request: &request, timeline }.run(stdout).await?),
+            Call::Del(subject) => {
+                let removed = del(subject, conf, settings).await.map_err(Cause::from)?;
+                tracing::info!(ports = %removed.ports.join(","), links = %removed.links.join(","), "removed");
+                Ok(())
+            }
+            Call::Check(subject) => Ok(check(subject, conf, settings, &request).await.map_err(Cause::from)?),
+            Call::Gc => {
+                let removed = gc(conf, settings).await.map_err(Cause::from)?;
+                tracing::info!(interfaces = removed.len(), "removed stale interfaces");
+                Ok(())
+            }
+            Call::Status => match status(&request, settings).await {
+                missing if missing.is_empty() => Ok(()),
+                missing => Err(Failure::Status(missing)),
+            },
+            Call::About | Call::Version => Ok(()),
+        }
+    }
+
+    fn request(&self) -> Request {
+        let patience = u64::try_from(self.settings.timeout.as_millis()).unwrap_or(u64::MAX);
+        Request {
+            env: self.environment.variables().clone(),
+            config: self.config.clone(),
+            timeout_ms: Some(patience.saturating_sub(ANSWER_MARGIN_MS)),
+        }
+    }
+
+    /// `ADD shop/cart-0 (sandbox 0123456789ab…, eth0)`.
+    fn context(&self) -> String {
+        let verb = self.call.verb();
+        let Some(subject) = self.call.subject() else { return format!("{verb} {}", self.conf.name) };
+        let pod = subject.pod.as_ref().map(|args| format!(" {}", args.pod)).unwrap_or_default();
+        format!("{verb}{pod} (sandbox {}, {})", subject.sandbox, subject.if_name)
+    }
+
+    fn span(&self) -> tracing::Span {
+        let subject = self.call.subject();
+        let pod = subject.and_then(|subject| subject.pod.as_ref()).map(|args| &args.pod);
+        tracing::info_span!(
+            "cni",
+            cni.command = self.call.verb(),
+            pod.namespace = pod.map(|pod| pod.namespace()),
+            pod.name = pod.map(|pod| pod.name()),
+            sandbox = subject.map(|subject| subject.sandbox.as_str()),
+            ifname = subject.map(|subject| subject.if_name.as_str()),
+        )
+    }
+
+    /// STATUS is asked every few seconds and reports nothing.
+    fn report(&self, timeline: &Timeline, error: Option<CniError>) {
+        if matches!(self.call, Call::Status) {
+            return;
+        }
+        let subject = self.call.subject();
+        let metrics = Metrics {
+            command: self.call.verb().to_owned(),
+            elapsed_time: timeline.milliseconds() / 1e3,
+            has_err: error.is_some(),
+            code: error.as_ref().map(|error| error.code),
+            message: error.map(|error| error.msg),
+            pod: subject.and_then(|subject| subject.pod.as_ref()).map(|args| args.pod.to_string()),
+            sandbox: subject.map(|subject| subject.sandbox.to_string()),
+            stages: timeline.times(),
+        };
+        if let Err(error) = ask::report(&self.settings.server_socket, &metrics) {
+            tracing::debug!(%error, "the server does not hear the report");
+        }
+    }
+}
+
+/// The version that a configuration asks for, even if the rest of it makes no sense.
+fn asked_version(config: &[u8]) -> SpecVersion {
+    let asked = serde_json::from_slice::<Value>(config).ok().and_then(|value| value.get("cniVersion")?.as_str()?.parse().ok());
+    asked.unwrap_or(SpecVersion::NEWEST)
+}
+
+/// Answers a call that cannot be understood. There is no log yet: the answer is all there is.
+fn refuse(cause: Cause, version: SpecVersion, stdout: &mut impl Write) -> ExitCode {
+    let failure = Failure::from(cause);
+    print_error(failure.report("ovn-k8s-cni-overlay", 0.0), version, stdout)
+}
+
+fn print_error(error: CniError, version: SpecVersion, stdout: &mut impl Write) -> ExitCode {
+    let stamped = CniError { cni_version: version.as_str().to_owned(), ..error };
+    reply(Reply(json!(stamped)), stdout)
+}
+
+/// Prints a reply; a runtime that does not listen gets the exit status all the same.
+fn reply(reply: Reply, stdout: &mut impl Write) -> ExitCode {
+    let printed = serde_json::to_writer(&mut *stdout, &reply).map_err(std::io::Error::from).and_then(|()| writeln!(stdout));
+    match (printed, reply.code()) {
+        (Ok(()), 0) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// `ovsdb 1.2, annotation 0.8, …`: milliseconds that each stage took.
+fn stages(times: &[StageTime]) -> String {
+    times.iter().map(|time| format!("{} {:.1}", time.stage, time.end - time.start)).collect::<Vec<_>>().join(", ")
+}
+
+fn round(milliseconds: f64) -> f64 {
+    (milliseconds * 10.0).round() / 10.0
+}

@@ -1,0 +1,61 @@
+//! How a connection ends, and why none begins.
+
+use std::{io, sync::Arc, time::Duration};
+
+use crate::{endpoint::Endpoint, error::OvsdbError, frame::FrameError, monitor::MonitorError};
+
+/// Why a connection ended. Everybody who waits on the connection gets a copy.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Closed {
+    #[error("the server closed the connection")]
+    ByServer,
+    #[error("the connection broke")]
+    Io(#[source] Arc<io::Error>),
+    #[error("the server has been silent for {} s", .0.as_secs_f32())]
+    Silent(Duration),
+    #[error("the server sent what is no message")]
+    Frame(#[from] FrameError),
+    #[error("the server broke the protocol: {0}")]
+    Protocol(String),
+    #[error("the server cancelled a monitor, as it does when its database is removed or converted")]
+    MonitorCanceled,
+    /// The reader of a monitor did not keep up.
+    #[error("{0} bytes of updates have not been read")]
+    Backlog(usize),
+    /// Of a [`Client`](crate::Client): the database cannot be monitored as asked.
+    #[error("the database cannot be monitored")]
+    Monitor(#[source] Arc<MonitorError>),
+    #[error("nobody uses the connection any more")]
+    Unused,
+}
+
+/// Why an endpoint could not be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{endpoint}")]
+pub struct ConnectError {
+    pub endpoint: Endpoint,
+    #[source]
+    pub fault: ConnectFault,
+}
+
+/// What went wrong at an endpoint.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectFault {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("no answer within {} s", .0.as_secs_f32())]
+    TimedOut(Duration),
+    #[error("connections by ssl are not supported yet")]
+    Ssl,
+    #[error(transparent)]
+    Closed(#[from] Closed),
+    /// Mostly [`UnknownDatabase`](crate::ErrorKind::UnknownDatabase).
+    #[error("the server has no schema for the database {database:?}")]
+    Refused {
+        database: String,
+        #[source]
+        error: OvsdbError,
+    },
+    #[error("the schema of the database makes no sense: {0}")]
+    Schema(String),
+}

@@ -1,0 +1,214 @@
+//! One connection to one database: pipelined requests, and monitors.
+//!
+//! A task of its own, the `driver`, owns the stream; a [`Connection`] is a handle to it. Requests are queued, and then sent
+//! together, in the order of the calls; a call does not have to be awaited for the next one to go out.
+
+mod driver;
+mod options;
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use driver::{Command, Driver, Reply, UpdateSender};
+pub(crate) use driver::{Lost, UpdateReceiver};
+pub use options::Options;
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::{
+    closed::{Closed, ConnectError, ConnectFault},
+    endpoint::Endpoint,
+    message,
+    monitor::{Monitor, MonitorError},
+    monitored::Monitored,
+    outcome::Outcome,
+    schema::Schema,
+    stream::Stream,
+    transaction::{NotConnected, TransactError, Transaction},
+    value::Uuid,
+};
+
+/// A connection whose schema is known. Clones share it; it ends when the last of them, and the last monitor, is dropped, or when
+/// it breaks. There is no reconnecting here: that is [`Client`](crate::Client)'s part.
+#[derive(Debug, Clone)]
+pub struct Connection(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    requests: Requests,
+    endpoint: Endpoint,
+    database: String,
+    schema: Schema,
+    options: Options,
+}
+
+/// The way to the driver.
+#[derive(Debug)]
+struct Requests {
+    commands: mpsc::UnboundedSender<Command>,
+    closed: watch::Receiver<Option<Closed>>,
+    next_id: AtomicU64,
+}
+
+impl Connection {
+    /// Connects and reads the schema of the database. Needs a tokio runtime with I/O and time enabled, of either flavour.
+    pub async fn open(endpoint: &Endpoint, database: &str, options: Options) -> Result<Self, ConnectError> {
+        let opened = tokio::time::timeout(options.connect_timeout, Self::try_open(endpoint, database, options)).await;
+        opened
+            .unwrap_or(Err(ConnectFault::TimedOut(options.connect_timeout)))
+            .map_err(|fault| ConnectError { endpoint: endpoint.clone(), fault })
+    }
+
+    async fn try_open(endpoint: &Endpoint, database: &str, options: Options) -> Result<Self, ConnectFault> {
+        let stream = Stream::connect(endpoint).await?;
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let (closed_sender, closed) = watch::channel(None);
+        tokio::spawn(Driver::new(options, receiver, closed_sender).run(stream));
+
+        let requests = Requests { commands, closed, next_id: AtomicU64::new(1) };
+        let request = requests.send("get_schema", (database,)).map_err(|error| ConnectFault::Schema(error.to_string()))?;
+        let answer = requests.answer(request.reply).await.map_err(|lost| lost.reason)?;
+        let answer = answer.map_err(|error| ConnectFault::Refused { database: database.to_owned(), error })?;
+        let schema = serde_json::from_str(answer.as_str()).map_err(|error| ConnectFault::Schema(error.to_string()))?;
+        Ok(Self(Arc::new(Inner { requests, endpoint: endpoint.clone(), database: database.to_owned(), schema, options })))
+    }
+
+    pub fn schema(&self) -> &Schema {
+        &self.0.schema
+    }
+
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.0.endpoint
+    }
+
+    pub fn database(&self) -> &str {
+        &self.0.database
+    }
+
+    /// Sends a transaction, at the call and not only when awaited. Dropping the future gives up the answer, not the transaction.
+    ///
+    /// When the answer is there, the updates that the transaction caused are there already: the server sends them first
+    /// (ovsdb-server(7) §4.1.5).
+    pub fn transact(&self, transaction: Transaction) -> impl Future<Output = Result<Outcome, TransactError>> + Send + use<> {
+        let sent = self.0.requests.send("transact", TransactParams { database: &self.0.database, transaction: &transaction });
+        let connection = self.clone();
+        async move {
+            let request = sent.map_err(|error| TransactError::Invalid(error.to_string()))?;
+            let (id, labels) = transaction.into_labels();
+            match connection.0.requests.answer(request.reply).await {
+                Ok(Ok(answer)) => Outcome::decode(answer.as_str(), id, &labels),
+                Ok(Err(error)) => Err(TransactError::Refused(error)),
+                Err(Lost { reason, sent: true }) => Err(TransactError::OutcomeUnknown(reason)),
+                Err(Lost { reason, sent: false }) => Err(TransactError::NotConnected(NotConnected::Lost(reason))),
+            }
+        }
+    }
+
+    /// Starts to replicate tables, at the call and not only when awaited; ready once their present rows are there.
+    pub fn monitor(&self, monitor: Monitor) -> impl Future<Output = Result<Monitored, MonitorError>> + Send + use<> {
+        Monitored::start(self, monitor)
+    }
+
+    /// Why the connection is over, once it is.
+    pub async fn closed(&self) -> Closed {
+        self.0.requests.closed().await
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.0.requests.closed.borrow().is_some() || self.0.requests.commands.is_closed()
+    }
+
+    /// Ends the connection because of something that came over it.
+    pub(crate) fn close(&self, reason: Closed) {
+        self.0.requests.command(Command::Close(reason));
+    }
+
+    /// Sends one of the monitor requests: `[<db-name>, <id>, <requests>]`, and the last known transaction where the method takes it.
+    pub(crate) fn send_monitor(&self, method: &str, requests: &impl Serialize, since: Option<Uuid>) -> serde_json::Result<MonitorRequest> {
+        let (sender, updates) = driver::updates(self.0.options.backlog);
+        let Inner { requests: to, database, .. } = &*self.0;
+        let id = to.id();
+        let request = match since {
+            Some(since) => to.send_as(id, method, (database, id, requests, since), Some(sender)),
+            None => to.send_as(id, method, (database, id, requests), Some(sender)),
+        };
+        Ok(MonitorRequest { request: request?, updates })
+    }
+
+    pub(crate) async fn answer(&self, request: Request) -> Result<Reply, Lost> {
+        self.0.requests.answer(request.reply).await
+    }
+}
+
+/// A request that was sent.
+pub(crate) struct Request {
+    reply: oneshot::Receiver<Result<Reply, Lost>>,
+}
+
+/// A monitor request that was sent, and where its updates arrive.
+pub(crate) struct MonitorRequest {
+    pub(crate) request: Request,
+    pub(crate) updates: UpdateReceiver,
+}
+
+impl Requests {
+    fn id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn send(&self, method: &str, params: impl Serialize) -> serde_json::Result<Request> {
+        self.send_as(self.id(), method, params, None)
+    }
+
+    fn send_as(&self, id: u64, method: &str, params: impl Serialize, updates: Option<UpdateSender>) -> serde_json::Result<Request> {
+        let text = message::request(id, method, params)?;
+        let (sender, reply) = oneshot::channel();
+        self.command(Command::Request { id, text, reply: sender, updates });
+        Ok(Request { reply })
+    }
+
+    /// Where the driver has ended, the command is dropped, and with it the sender of its reply.
+    fn command(&self, command: Command) {
+        drop(self.commands.send(command));
+    }
+
+    async fn answer(&self, reply: oneshot::Receiver<Result<Reply, Lost>>) -> Result<Reply, Lost> {
+        match reply.await {
+            Ok(answer) => answer,
+            // The driver answers every request that it took; this one came after its end.
+            Err(_) => Err(Lost { reason: self.closed().await, sent: false }),
+        }
+    }
+
+    async fn closed(&self) -> Closed {
+        let mut closed = self.closed.clone();
+        match closed.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or(Closed::Unused),
+            // The driver was dropped with its runtime.
+            Err(_) => Closed::Unused,
+        }
+    }
+}
+
+struct TransactParams<'a> {
+    database: &'a str,
+    transaction: &'a Transaction,
+}
+
+impl Serialize for TransactParams<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeSeq;
+        let operations = self.transaction.operations();
+        let mut seq = serializer.serialize_seq(Some(operations.len() + 1))?;
+        seq.serialize_element(self.database)?;
+        for operation in operations {
+            seq.serialize_element(operation)?;
+        }
+        seq.end()
+    }
+}

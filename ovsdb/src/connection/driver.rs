@@ -1,0 +1,267 @@
+//! The task that owns a stream: writes requests, reads answers and updates and hands them out, answers echoes, and probes.
+//!
+//! Knows ids and not what requests are about. It never waits for those who read, so one slow reader delays nobody: what waits
+//! for the reader of a monitor is counted, and too much of it ends the connection.
+
+mod queue;
+
+use std::{collections::HashMap, io, sync::Arc, time::Duration};
+
+use queue::Full;
+pub(crate) use queue::UpdateReceiver;
+pub(super) use queue::{UpdateSender, updates};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, sleep_until},
+};
+
+use super::Options;
+use crate::{
+    closed::Closed,
+    error::OvsdbError,
+    frame::Framer,
+    message::{self, Body, Message, PROBE},
+    stream::Stream,
+};
+
+/// A result, or the error in its place.
+pub(crate) type Reply = Result<Body, OvsdbError>;
+
+/// What a handle wants of the driver.
+#[derive(Debug)]
+pub(super) enum Command {
+    Request {
+        id: u64,
+        text: Vec<u8>,
+        reply: oneshot::Sender<Result<Reply, Lost>>,
+        /// For a monitor, which is known by the id of its request: where its updates go.
+        updates: Option<UpdateSender>,
+    },
+    Close(Closed),
+}
+
+/// A request whose answer will not come.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    pub(crate) reason: Closed,
+    /// Whether all of the request was handed to the kernel, so that the server may have acted on it.
+    pub(crate) sent: bool,
+}
+
+/// How many bytes are read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// A server that sends echo requests and does not read the answers is cut off at this many bytes of them.
+const MAX_UNSENT_ECHOES: usize = 1 << 20;
+
+/// The state of a connection, apart from its stream.
+pub(super) struct Driver {
+    options: Options,
+    commands: mpsc::UnboundedReceiver<Command>,
+    closed: watch::Sender<Option<Closed>>,
+    framer: Framer,
+    pending: HashMap<u64, Pending>,
+    monitors: HashMap<u64, UpdateSender>,
+    /// Bytes to be written, from `written` on.
+    out: Vec<u8>,
+    written: usize,
+    /// Bytes ever put into `out`.
+    queued: u64,
+    heard: Instant,
+    probing: bool,
+}
+
+struct Pending {
+    reply: oneshot::Sender<Result<Reply, Lost>>,
+    /// Where the request ends among all bytes ever queued.
+    end: u64,
+}
+
+impl Driver {
+    pub(super) fn new(options: Options, commands: mpsc::UnboundedReceiver<Command>, closed: watch::Sender<Option<Closed>>) -> Self {
+        Self {
+            options,
+            commands,
+            closed,
+            framer: Framer::new(options.frame),
+            pending: HashMap::new(),
+            monitors: HashMap::new(),
+            out: Vec::new(),
+            written: 0,
+            queued: 0,
+            heard: Instant::now(),
+            probing: false,
+        }
+    }
+
+    /// Serves the connection to its end, and tells everybody why it ended.
+    pub(super) async fn run(mut self, stream: Stream) {
+        let reason = match self.serve(stream).await {
+            Ok(never) => match never {},
+            Err(reason) => reason,
+        };
+        tracing::debug!(%reason, "connection closed");
+        // First the reason, so that whoever learns of the end can read it.
+        self.closed.send_replace(Some(reason.clone()));
+        let sent = self.queued - length(self.out.len() - self.written);
+        for (_, Pending { reply, end }) in self.pending.drain() {
+            drop(reply.send(Err(Lost { reason: reason.clone(), sent: end <= sent })));
+        }
+    }
+
+    async fn serve(&mut self, Stream { mut reader, mut writer }: Stream) -> Result<std::convert::Infallible, Closed> {
+        let mut chunk = vec![0; CHUNK];
+        let timer = sleep_until(self.heard + self.options.probe_interval.unwrap_or_default());
+        tokio::pin!(timer);
+        let mut in_use = true;
+        loop {
+            if !in_use && self.is_idle() {
+                return Err(Closed::Unused);
+            }
+            // The timer comes last: after a pause of the whole program, what the server said meanwhile counts.
+            tokio::select! {
+                biased;
+                done = async {
+                    tokio::select! {
+                        command = self.commands.recv(), if in_use => Done::Command(command),
+                        count = reader.read(&mut chunk) => Done::Read(count),
+                        count = writer.write(&self.out[self.written..]), if !self.out.is_empty() => Done::Write(count),
+                    }
+                } => match done {
+                    Done::Command(Some(command)) => {
+                        self.obey(command)?;
+                        // One write for all that is there.
+                        while let Ok(command) = self.commands.try_recv() {
+                            self.obey(command)?;
+                        }
+                    }
+                    Done::Command(None) => in_use = false,
+                    Done::Read(count) => self.hear(&chunk[..count.map_err(broken)?])?,
+                    Done::Write(count) => self.wrote(count.map_err(broken)?)?,
+                },
+                () = &mut timer, if self.options.probe_interval.is_some() => {
+                    timer.as_mut().reset(self.probe(self.options.probe_interval.unwrap_or_default())?);
+                }
+            }
+        }
+    }
+
+    /// Whether nothing is to be written and nobody waits for an answer.
+    fn is_idle(&self) -> bool {
+        self.out.is_empty() && self.pending.values().all(|pending| pending.reply.is_closed())
+    }
+
+    fn obey(&mut self, command: Command) -> Result<(), Closed> {
+        match command {
+            Command::Request { id, text, reply, updates } => {
+                self.queue(&text);
+                self.pending.insert(id, Pending { reply, end: self.queued });
+                if let Some(updates) = updates {
+                    self.monitors.insert(id, updates);
+                }
+                Ok(())
+            }
+            Command::Close(reason) => Err(reason),
+        }
+    }
+
+    fn queue(&mut self, text: &[u8]) {
+        self.out.extend_from_slice(text);
+        self.queued += length(text.len());
+    }
+
+    fn wrote(&mut self, count: usize) -> Result<(), Closed> {
+        if count == 0 {
+            return Err(broken(io::ErrorKind::WriteZero.into()));
+        }
+        self.written += count;
+        if self.written == self.out.len() {
+            self.written = 0;
+            self.out.clear();
+            self.out.shrink_to(CHUNK);
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, bytes: &[u8]) -> Result<(), Closed> {
+        if bytes.is_empty() {
+            return Err(Closed::ByServer);
+        }
+        self.heard = Instant::now();
+        self.probing = false;
+        self.framer.push(bytes);
+        while let Some(message) = self.framer.next_message()? {
+            self.dispatch(message::parse(message).map_err(Closed::Protocol)?)?;
+        }
+        Ok(())
+    }
+
+    fn dispatch(&mut self, message: Message) -> Result<(), Closed> {
+        match message {
+            Message::Answer { id, answer } => {
+                if answer.is_err() {
+                    self.monitors.remove(&id);
+                }
+                let Some(pending) = self.pending.remove(&id) else {
+                    return Err(Closed::Protocol(format!("an answer to request {id}, which was not made")));
+                };
+                // Who does not wait any more has dropped the other end.
+                drop(pending.reply.send(Ok(answer)));
+            }
+            Message::Update { monitor, params } => match self.monitors.get(&monitor).map(|updates| updates.send(params)) {
+                Some(Ok(())) => {}
+                Some(Err(Full::Backlog(bytes))) => return Err(Closed::Backlog(bytes)),
+                Some(Err(Full::NoReader)) => {
+                    self.monitors.remove(&monitor);
+                    self.queue(message::monitor_cancel(monitor).as_bytes());
+                }
+                // Cancelled, but sent before the server knew.
+                None => {}
+            },
+            Message::Echo { reply } => {
+                if self.out.len() - self.written > MAX_UNSENT_ECHOES && self.pending.is_empty() {
+                    return Err(Closed::Protocol("echo requests without end".to_owned()));
+                }
+                self.queue(&reply);
+            }
+            Message::MonitorCanceled => return Err(Closed::MonitorCanceled),
+            Message::Unnumbered => {}
+            Message::Other { method } => tracing::debug!(method, "message ignored"),
+        }
+        Ok(())
+    }
+
+    /// The timer has run out: probes, or gives up; else when to look again.
+    fn probe(&mut self, interval: Duration) -> Result<Instant, Closed> {
+        let silent = self.heard.elapsed();
+        if silent < interval {
+            Ok(self.heard + interval)
+        } else if self.probing {
+            Err(Closed::Silent(silent))
+        } else {
+            self.probing = true;
+            self.queue(PROBE);
+            Ok(Instant::now() + interval)
+        }
+    }
+}
+
+/// What one turn of the loop brought.
+enum Done {
+    Command(Option<Command>),
+    Read(io::Result<usize>),
+    Write(io::Result<usize>),
+}
+
+fn broken(error: io::Error) -> Closed {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Closed::ByServer,
+        _ => Closed::Io(Arc::new(error)),
+    }
+}
+
+/// A length in memory as a number of bytes on the wire.
+fn length(bytes: usize) -> u64 {
+    u64::try_from(bytes).expect("memory is smaller than 2^64 bytes")
+}

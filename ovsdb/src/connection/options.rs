@@ -1,0 +1,36 @@
+//! How patient and how generous a client is.
+
+use std::time::Duration;
+
+use crate::frame::FrameLimits;
+
+/// Times and limits; the default suits a server on the same host or near it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// For connecting and reading the schema, at one endpoint. 5 s.
+    pub connect_timeout: Duration,
+    /// After this long without a word the server is probed, and dropped if it stays silent as long again; `None` never does.
+    /// 5 s, the default of Open vSwitch (ovs-vswitchd.conf.db(5), `inactivity_probe`).
+    pub probe_interval: Option<Duration>,
+    /// What one message may be. 64 MiB, nested 32 deep; the contents of a monitored database come as one message.
+    pub frame: FrameLimits,
+    /// Bytes of updates that may wait for the reader of a monitor before the connection is given up. 64 MiB.
+    pub backlog: usize,
+    /// The first pause between attempts to reconnect, which then doubles. 50 ms. Each pause is cut by up to half, at random.
+    pub backoff_min: Duration,
+    /// The longest pause between attempts to reconnect. 8 s.
+    pub backoff_max: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(5),
+            probe_interval: Some(Duration::from_secs(5)),
+            frame: FrameLimits { size: 64 << 20, depth: 32 },
+            backlog: 64 << 20,
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(8),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Why tables cannot be monitored.
+
+use crate::{closed::Closed, error::OvsdbError};
+
+/// Why tables cannot be monitored.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum MonitorError {
+    #[error("the table {0} is monitored twice")]
+    Repeated(&'static str),
+    #[error("the column {column} of {table} has another type than its field")]
+    Type { table: &'static str, column: &'static str },
+    #[error("the column {column} of {table}, which a condition is about, is not in the database")]
+    ConditionColumn { table: &'static str, column: String },
+    #[error("a condition cannot be sent: {0}")]
+    Invalid(String),
+    /// Without this error there would be rows that were not asked for.
+    #[error("the server is too old to monitor rows by condition")]
+    NoConditions,
+    #[error("the server refused")]
+    Refused(#[source] OvsdbError),
+    #[error("the connection was lost")]
+    Closed(#[from] Closed),
+}

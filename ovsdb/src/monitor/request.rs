@@ -1,0 +1,99 @@
+//! A monitor in terms of one connection's schema, and the way from the newest method to the oldest.
+
+use std::{collections::BTreeMap, future::Future};
+
+use serde::Serialize;
+
+use super::{Monitor, MonitorError};
+use crate::{
+    connection::{Connection, MonitorRequest, UpdateReceiver},
+    error::ErrorKind,
+    message::Body,
+    replica::Replica,
+    schema::Schema,
+    transaction::Where,
+    update::Form,
+    value::Uuid,
+};
+
+/// What is asked of a server. Equal requests to equal data have equal answers, so only after the same request can a replica be
+/// resumed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Request(BTreeMap<&'static str, [TableRequest; 1]>);
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct TableRequest {
+    columns: Vec<&'static str>,
+    #[serde(rename = "where", skip_serializing_if = "Where::is_all")]
+    where_: Where,
+}
+
+/// The answer to a monitor request, and where its updates arrive.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) form: Form,
+    pub(crate) answer: Body,
+    pub(crate) updates: UpdateReceiver,
+}
+
+impl Request {
+    /// Prepares the replica for what this schema has, and names it.
+    pub(crate) fn new(monitor: &Monitor, schema: &Schema, replica: &mut Replica) -> Result<Self, MonitorError> {
+        let mut request = BTreeMap::new();
+        for (table, rows) in monitor.tables().iter().zip(replica.tables_mut()) {
+            let Some(found) = schema.table(table.name) else { continue };
+            let unknown = table.where_.iter().find(|condition| !schema.has_column(table.name, condition.column()));
+            if let Some(condition) = unknown {
+                return Err(MonitorError::ConditionColumn { table: table.name, column: condition.column().to_owned() });
+            }
+            let columns = rows.adapt(found).map_err(|column| MonitorError::Type { table: table.name, column })?;
+            if request.insert(table.name, [TableRequest { columns, where_: table.where_.clone() }]).is_some() {
+                return Err(MonitorError::Repeated(table.name));
+            }
+        }
+        Ok(Self(request))
+    }
+
+    /// Sends the request, at the call; `since` is the last transaction that the replica includes.
+    pub(crate) fn send(
+        &self,
+        connection: &Connection,
+        since: Option<Uuid>,
+    ) -> impl Future<Output = Result<Started, MonitorError>> + Send + use<> {
+        let request = self.clone();
+        let first = request.send_form(connection, Form::Since, since);
+        let connection = connection.clone();
+        async move {
+            let mut form = Form::Since;
+            let mut sent = first?;
+            loop {
+                let MonitorRequest { request: waiting, updates } = sent;
+                let error = match connection.answer(waiting).await {
+                    Ok(Ok(answer)) => return Ok(Started { form, answer, updates }),
+                    Ok(Err(error)) => error,
+                    Err(lost) => return Err(MonitorError::Closed(lost.reason)),
+                };
+                form = match form {
+                    Form::Since if error.kind == ErrorKind::UnknownMethod => Form::Conditional,
+                    Form::Conditional if error.kind == ErrorKind::UnknownMethod => Form::Rfc,
+                    Form::Since | Form::Conditional | Form::Rfc => return Err(MonitorError::Refused(error)),
+                };
+                tracing::debug!(?form, "older monitor method");
+                sent = request.send_form(&connection, form, None)?;
+            }
+        }
+    }
+
+    fn send_form(&self, connection: &Connection, form: Form, since: Option<Uuid>) -> Result<MonitorRequest, MonitorError> {
+        if form == Form::Rfc && self.0.values().flatten().any(|table| !table.where_.is_all()) {
+            return Err(MonitorError::NoConditions);
+        }
+        let method = match form {
+            Form::Since => "monitor_cond_since",
+            Form::Conditional => "monitor_cond",
+            Form::Rfc => "monitor",
+        };
+        let since = (form == Form::Since).then(|| since.unwrap_or_default());
+        connection.send_monitor(method, self, since).map_err(|error| MonitorError::Invalid(error.to_string()))
+    }
+}

@@ -1,0 +1,104 @@
+//! A replica that one connection keeps up to date.
+
+use std::future::Future;
+
+use crate::{
+    closed::Closed,
+    connection::{Connection, UpdateReceiver},
+    message::Body,
+    monitor::{Monitor, MonitorError, Request, Started},
+    replica::{Changes, Replica},
+    table::Table,
+    update::{self, Applied, Form},
+    value::Uuid,
+};
+
+/// Monitored tables, for as long as the connection lasts. The rows change only in [`changed`](Self::changed).
+#[derive(Debug)]
+pub struct Monitored {
+    replica: Replica,
+    feed: Feed,
+}
+
+impl Monitored {
+    pub(crate) fn start(connection: &Connection, monitor: Monitor) -> impl Future<Output = Result<Self, MonitorError>> + Send + use<> {
+        let mut replica = monitor.blank_replica();
+        let started = Request::new(&monitor, connection.schema(), &mut replica).map(|request| request.send(connection, None));
+        let connection = connection.clone();
+        async move {
+            let (feed, answer) = Feed::new(connection, started?.await?);
+            match feed.load(&mut replica, &answer) {
+                Applied { result: Ok(_), .. } => Ok(Self { replica, feed }),
+                Applied { result: Err(closed), .. } => Err(MonitorError::Closed(closed)),
+            }
+        }
+    }
+
+    /// Waits for the next changes and applies them. Cancellation-safe: what was not returned was not applied.
+    pub async fn changed(&mut self) -> Result<Changes, Closed> {
+        loop {
+            let params = self.feed.next().await?;
+            let Applied { changes, result } = self.feed.apply(&mut self.replica, &params);
+            result?;
+            if !changes.is_empty() {
+                return Ok(changes);
+            }
+        }
+    }
+
+    /// The rows of a table, in no order; none if the monitor does not include it.
+    pub fn rows<T: Table>(&self) -> impl Iterator<Item = (Uuid, &T)> {
+        self.replica.rows()
+    }
+
+    pub fn row<T: Table>(&self, uuid: Uuid) -> Option<&T> {
+        self.replica.row(uuid)
+    }
+
+    pub fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    pub fn connection(&self) -> &Connection {
+        &self.feed.connection
+    }
+}
+
+/// The reports of one monitor on one connection, which it keeps open.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    connection: Connection,
+    form: Form,
+    updates: UpdateReceiver,
+}
+
+impl Feed {
+    pub(crate) fn new(connection: Connection, Started { form, answer, updates }: Started) -> (Self, Body) {
+        (Self { connection, form, updates }, answer)
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Body, Closed> {
+        match self.updates.next().await {
+            Some(params) => Ok(params),
+            None => Err(self.connection.closed().await),
+        }
+    }
+
+    pub(crate) fn load(&self, replica: &mut Replica, answer: &Body) -> Applied<Closed> {
+        self.checked(update::load(replica, self.form, answer.as_str()))
+    }
+
+    pub(crate) fn apply(&self, replica: &mut Replica, params: &Body) -> Applied<Closed> {
+        self.checked(update::update(replica, self.form, params.as_str()))
+    }
+
+    /// A replica that does not follow its database any more is worth nothing: ends the connection.
+    fn checked(&self, Applied { changes, result }: Applied<String>) -> Applied<Closed> {
+        let result = result.map_err(|error| {
+            let closed = Closed::Protocol(error);
+            self.connection.close(closed.clone());
+            closed
+        });
+        Applied { changes, result }
+    }
+}

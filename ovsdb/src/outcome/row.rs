@@ -1,0 +1,58 @@
+//! A row as a select returned it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::value::{Atom, Datum, Uuid};
+
+/// The columns of one row. An accessor is empty where the column was not selected, is empty, or has another type.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct SelectedRow(BTreeMap<String, Datum>);
+
+impl SelectedRow {
+    /// The row's own UUID. Always selected, so a nil UUID would be the server's doing.
+    pub fn uuid(&self) -> Uuid {
+        self.scalar("_uuid").and_then(Atom::as_uuid).unwrap_or_default()
+    }
+
+    pub fn datum(&self, column: &str) -> Option<&Datum> {
+        self.0.get(column)
+    }
+
+    pub fn string(&self, column: &str) -> Option<&str> {
+        self.scalar(column).and_then(Atom::as_str)
+    }
+
+    pub fn integer(&self, column: &str) -> Option<i64> {
+        self.scalar(column).and_then(Atom::as_integer)
+    }
+
+    pub fn boolean(&self, column: &str) -> Option<bool> {
+        self.scalar(column).and_then(Atom::as_boolean)
+    }
+
+    pub fn strings(&self, column: &str) -> Vec<&str> {
+        self.atoms(column).iter().filter_map(Atom::as_str).collect()
+    }
+
+    pub fn uuids(&self, column: &str) -> Vec<Uuid> {
+        self.atoms(column).iter().filter_map(Atom::as_uuid).collect()
+    }
+
+    /// A map of strings.
+    pub fn map(&self, column: &str) -> BTreeMap<String, String> {
+        let pairs = self.datum(column).map_or(&[][..], Datum::pairs);
+        let strings = pairs.iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.as_str()?.to_owned())));
+        strings.collect()
+    }
+
+    fn scalar(&self, column: &str) -> Option<&Atom> {
+        self.datum(column).and_then(Datum::scalar)
+    }
+
+    fn atoms(&self, column: &str) -> &[Atom] {
+        self.datum(column).map_or(&[], Datum::atoms)
+    }
+}

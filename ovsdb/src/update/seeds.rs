@@ -1,0 +1,290 @@
+//! One decoder for each level: answer or notification, tables, rows, row, columns.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+
+use super::Form;
+use crate::{
+    replica::{Cell, Changes, Replica, Rows},
+    value::{Datum, Uuid},
+};
+
+/// The result of a monitor request.
+pub(super) struct Answer<'a> {
+    pub(super) replica: &'a mut Replica,
+    pub(super) form: Form,
+    pub(super) changes: &'a mut Changes,
+}
+
+impl<'de> DeserializeSeed<'de> for Answer<'_> {
+    type Value = Option<Uuid>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Uuid>, D::Error> {
+        match self.form {
+            Form::Since => deserializer.deserialize_seq(self),
+            Form::Rfc | Form::Conditional => {
+                self.replica.begin_replacement();
+                deserializer.deserialize_map(Tables { replica: self.replica, changes: self.changes })?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Answer<'_> {
+    type Value = Option<Uuid>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("whether the transaction was found, the last transaction, and table updates")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<Uuid>, A::Error> {
+        let found: bool = element(seq.next_element()?)?;
+        let last: Uuid = element(seq.next_element()?)?;
+        if !found {
+            self.replica.begin_replacement();
+        }
+        element(seq.next_element_seed(Tables { replica: self.replica, changes: self.changes })?)?;
+        Ok(known(last))
+    }
+}
+
+/// The parameters of `update`, `update2` or `update3`.
+pub(super) struct Notification<'a> {
+    pub(super) replica: &'a mut Replica,
+    pub(super) form: Form,
+    pub(super) changes: &'a mut Changes,
+}
+
+impl<'de> DeserializeSeed<'de> for Notification<'_> {
+    type Value = Option<Uuid>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Uuid>, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Notification<'_> {
+    type Value = Option<Uuid>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the monitor's id and table updates")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<Uuid>, A::Error> {
+        let IgnoredAny = element(seq.next_element()?)?;
+        let last = match self.form {
+            Form::Since => known(element(seq.next_element()?)?),
+            Form::Rfc | Form::Conditional => None,
+        };
+        element(seq.next_element_seed(Tables { replica: self.replica, changes: self.changes })?)?;
+        Ok(last)
+    }
+}
+
+fn element<T, E: Error>(element: Option<T>) -> Result<T, E> {
+    element.ok_or_else(|| E::custom("an element is missing"))
+}
+
+/// Zero is how a server says that it does not number its transactions (ovsdb-server(7) §4.1.15).
+fn known(last: Uuid) -> Option<Uuid> {
+    (!last.is_nil()).then_some(last)
+}
+
+/// From names of tables to their rows.
+struct Tables<'a> {
+    replica: &'a mut Replica,
+    changes: &'a mut Changes,
+}
+
+impl<'de> DeserializeSeed<'de> for Tables<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tables<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("table updates")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut cells = Vec::new();
+        while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
+            let Some(table) = self.replica.named(&name) else {
+                return Err(A::Error::custom(format_args!("table {name} was not asked for")));
+            };
+            map.next_value_seed(TableUpdate { table, cells: &mut cells, changes: self.changes })?;
+        }
+        Ok(())
+    }
+}
+
+/// From UUIDs to what happened to the row.
+struct TableUpdate<'a> {
+    table: &'a mut dyn Rows,
+    /// Empty between rows; here to be allocated once.
+    cells: &'a mut Vec<Cell>,
+    changes: &'a mut Changes,
+}
+
+impl<'de> DeserializeSeed<'de> for TableUpdate<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TableUpdate<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("row updates")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(uuid) = map.next_key::<Uuid>()? {
+            self.cells.clear();
+            let columns = self.table.columns();
+            let done = match map.next_value_seed(RowUpdate { columns, cells: self.cells })? {
+                Happened::Put => self.table.put(uuid, self.cells, self.changes),
+                Happened::Modify => self.table.modify(uuid, self.cells, self.changes),
+                Happened::Delete => {
+                    self.table.remove(uuid, self.changes);
+                    Ok(())
+                }
+            };
+            done.map_err(|error| A::Error::custom(format_args!("{} {uuid}: {error}", self.table.name())))?;
+        }
+        Ok(())
+    }
+}
+
+/// What happened to one row; the values are left in `cells`.
+struct RowUpdate<'a> {
+    columns: &'static [&'static str],
+    cells: &'a mut Vec<Cell>,
+}
+
+enum Happened {
+    Put,
+    Modify,
+    Delete,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Member {
+    Old,
+    New,
+    Initial,
+    Insert,
+    Modify,
+    Delete,
+}
+
+impl<'de> DeserializeSeed<'de> for RowUpdate<'_> {
+    type Value = Happened;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Happened, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for RowUpdate<'_> {
+    type Value = Happened;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a row update")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Happened, A::Error> {
+        let mut happened = None;
+        while let Some(member) = map.next_key()? {
+            match member {
+                // With `new` beside it only the former values of a changed row, without it those of a deleted one.
+                Member::Old => {
+                    map.next_value::<IgnoredAny>()?;
+                    happened = happened.or(Some(Happened::Delete));
+                }
+                Member::Delete => {
+                    map.next_value::<IgnoredAny>()?;
+                    happened = Some(Happened::Delete);
+                }
+                Member::New | Member::Initial | Member::Insert => {
+                    map.next_value_seed(Columns { columns: self.columns, cells: self.cells })?;
+                    happened = Some(Happened::Put);
+                }
+                Member::Modify => {
+                    map.next_value_seed(Columns { columns: self.columns, cells: self.cells })?;
+                    happened = Some(Happened::Modify);
+                }
+            }
+        }
+        happened.ok_or_else(|| A::Error::custom("a row update that says nothing"))
+    }
+}
+
+/// From names of columns to values.
+struct Columns<'a> {
+    columns: &'static [&'static str],
+    cells: &'a mut Vec<Cell>,
+}
+
+impl<'de> DeserializeSeed<'de> for Columns<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Columns<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a row")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(column) = map.next_key_seed(ColumnName(self.columns))? {
+            match column {
+                Some(index) => self.cells.push((index, map.next_value::<Datum>()?)),
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A column's index; `None` for one that was not asked for.
+struct ColumnName(&'static [&'static str]);
+
+impl<'de> DeserializeSeed<'de> for ColumnName {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<usize>, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for ColumnName {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a column")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Option<usize>, E> {
+        Ok(self.0.iter().position(|column| *column == name))
+    }
+}

@@ -10,7 +10,7 @@ use contract::{
     names::IfaceId,
     net_conf::NetConf,
     stage::Stage,
-    wire::{PodInterface, Request, WatchRequest},
+    wire::{Request, WatchRequest},
 };
 use serde_json::Value;
 use tokio::try_join;
@@ -20,6 +20,7 @@ use crate::{
     bridge::{Bridge, Survey},
     detach::{Detacher, Leftover},
     error::Cause,
+    fence::Fence,
     installed::{self, Goal},
     invocation::Subject,
     link::{self, HostEnd},
@@ -73,23 +74,36 @@ impl Add<'_> {
         let pod = self.subject.pod.as_ref().ok_or(Cause::NoPod)?;
         let path = self.subject.netns.as_deref().ok_or(Cause::NoNetns)?;
         let netns = Netns::open(path).map_err(Cause::from)?;
+        let identity = self.identity();
+        let fence = Fence::take(&identity).await.map_err(Cause::from)?;
         let iface_id = IfaceId::new(&pod.pod, &self.conf.network);
 
-        let (ready, answer) = try_join!(
-            self.timeline.stage(Stage::Ovsdb, self.prepare(netns, &iface_id)),
-            self.timeline.stage(Stage::Annotation, self.ask())
-        )?;
+        let begin = async {
+            try_join!(self.timeline.stage(Stage::Ovsdb, self.prepare(netns, &iface_id)), self.timeline.stage(Stage::Annotation, self.ask()))
+        };
+        let (ready, answer) = tokio::select! {
+            begun = begin => begun?,
+            _asked = fence.challenged() => return Err(Cause::Cancelled.into()),
+        };
         let interface = match answer {
             Answer::Interface(interface) => interface,
             Answer::Finished(result) => return Ok(self.timeline.stage(Stage::Result, self.print(&result, stdout)).await?),
             Answer::Nothing => return Err(Cause::NoAnswer.into()),
         };
-        let attachment = self.plan(pod, *interface);
-        match self.attach(&ready, &attachment, pod, stdout).await {
+        let attachment = Attachment::plan(identity, &pod.pod, pod.uid.as_deref(), *interface);
+        let (outcome, _asked) = tokio::select! {
+            outcome = self.attach(&ready, &attachment, pod, stdout) => (outcome, Vec::new()),
+            asked = fence.challenged() => (Err(self.timeline.interrupted(Cause::Cancelled)), asked),
+        };
+        match outcome {
             Ok(()) => Ok(()),
             Err(stage) if made_nothing(&stage) => Err(stage.into()),
-            Err(stage) => Err(self.roll_back(&attachment, stage).await),
+            Err(stage) => Err(self.roll_back(ready, &attachment, stage).await),
         }
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { sandbox: self.subject.sandbox.clone(), if_name: self.subject.if_name.clone(), network: self.conf.network.clone() }
     }
 
     /// Connects to Open vSwitch and opens the kernel's sockets; makes nothing.
@@ -103,12 +117,6 @@ impl Add<'_> {
 
     async fn ask(&self) -> Result<Answer, AskError> {
         Server::at(&self.settings.server_socket).ask(self.request).await
-    }
-
-    fn plan(&self, pod: &PodArgs, interface: PodInterface) -> Attachment {
-        let identity =
-            Identity { sandbox: self.subject.sandbox.clone(), if_name: self.subject.if_name.clone(), network: self.conf.network.clone() };
-        Attachment::plan(identity, &pod.pod, pod.uid.as_deref(), interface)
     }
 
     async fn attach(&self, ready: &Ready, attachment: &Attachment, pod: &PodArgs, stdout: &mut impl Write) -> Result<(), StageError> {
@@ -143,7 +151,7 @@ impl Add<'_> {
             name: pod.pod.name().to_owned(),
             uid: attachment.pod_uid.clone(),
             mac: attachment.mac.to_string(),
-            nad: attachment.identity.network.annotation_key().to_owned(),
+            nad: attachment.network.annotation_key().to_owned(),
         };
         tokio::select! {
             biased;
@@ -163,9 +171,9 @@ impl Add<'_> {
         writeln!(stdout).and_then(|()| stdout.flush()).map_err(Cause::Stdout)
     }
 
-    async fn roll_back(&self, attachment: &Attachment, stage: StageError) -> AddError {
+    async fn roll_back(&self, ready: Ready, attachment: &Attachment, stage: StageError) -> AddError {
         let addresses: Vec<IpAddr> = attachment.addresses.iter().map(ipnet::IpNet::addr).collect();
-        let detacher = Detacher::open(self.settings, SHORT_TIMEOUT).await;
+        let detacher = Detacher::go_on(ready.bridge, ready.host, self.settings, SHORT_TIMEOUT).await;
         match detacher.detach(&attachment.identity, &addresses).await {
             Ok(_) => stage.into(),
             Err(leftover) => AddError::NotRolledBack { stage, leftover },

@@ -9,6 +9,7 @@ use contract::{
     names::{IfName, IfaceId, SandboxId},
     paths::INTEGRATION_BRIDGE,
 };
+use futures_util::FutureExt;
 use ovsdb::{Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Options, TransactError, Transaction, Uuid};
 
 use crate::{
@@ -39,8 +40,8 @@ pub enum Datapath {
     Userspace,
 }
 
-/// A session with the node's Open vSwitch.
-#[derive(Debug)]
+/// A session with the node's Open vSwitch. Clones share it.
+#[derive(Debug, Clone)]
 pub struct Bridge {
     connection: Connection,
 }
@@ -98,6 +99,11 @@ impl Bridge {
             Err(last)
         };
         tokio::time::timeout(timeout, connect).await.unwrap_or(Err(BridgeError::Slow(timeout)))
+    }
+
+    /// Whether the session still stands.
+    pub fn is_alive(&self) -> bool {
+        self.connection.closed().now_or_never().is_none()
     }
 
     /// Looks at the bridge and at what stands where a port is to go.

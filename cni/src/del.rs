@@ -7,6 +7,7 @@ use contract::net_conf::NetConf;
 
 use crate::{
     detach::{Detacher, Leftover, Removed},
+    fence::Fence,
     invocation::Subject,
     plan::Identity,
     result::PrevResult,
@@ -16,6 +17,7 @@ use crate::{
 /// Takes the interface away.
 pub async fn del(subject: &Subject, conf: &NetConf, settings: &Settings) -> Result<Removed, Leftover> {
     let identity = Identity { sandbox: subject.sandbox.clone(), if_name: subject.if_name.clone(), network: conf.network.clone() };
+    let _fence = Fence::take_over(&identity).await;
     let detacher = Detacher::open(settings, SHORT_TIMEOUT).await;
     detacher.detach(&identity, &addresses(conf, &identity)).await
 }

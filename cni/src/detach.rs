@@ -71,6 +71,13 @@ impl Detacher {
         Self { bridge: Bridge::connect(&settings.ovsdb, timeout).await, host: host_netlink() }
     }
 
+    /// Goes on with connections that are already there, so that what is still on its way comes before its undoing. A session that
+    /// broke is replaced.
+    pub async fn go_on(bridge: Bridge, host: Handle, settings: &Settings, timeout: Duration) -> Self {
+        let bridge = if bridge.is_alive() { Ok(bridge) } else { Bridge::connect(&settings.ovsdb, timeout).await };
+        Self { bridge, host: Ok(host) }
+    }
+
     /// The session with Open vSwitch, if there is one.
     pub fn bridge(&self) -> Result<&Bridge, DetachError> {
         self.bridge.as_ref().map_err(|error| DetachError::NoBridge(chain(error)))

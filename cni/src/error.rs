@@ -9,7 +9,7 @@ use contract::{
 };
 
 use crate::{
-    add::AddError, ask::AskError, bridge::BridgeError, check::CheckError, detach::Leftover, failpoint, gc::GcError,
+    add::AddError, ask::AskError, bridge::BridgeError, check::CheckError, detach::Leftover, failpoint, fence::Busy, gc::GcError,
     installed::NotInstalled, invocation::BadCall, link::LinkError, netns::NetnsError, pod_end::PodEndError, settings::BadSettings,
     status::Missing,
 };
@@ -47,6 +47,10 @@ pub enum Cause {
     NotInstalled(#[from] NotInstalled),
     #[error(transparent)]
     PodChanged(PodChange),
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    #[error("a DEL of this interface arrived")]
+    Cancelled,
     #[error("no time left")]
     Deadline,
     #[error("print the result")]
@@ -140,6 +144,8 @@ impl Cause {
             | Self::Netlink(_) => Code::Kernel,
             Self::NotInstalled(NotInstalled::Device(_)) => Code::OpenVSwitch,
             Self::NotInstalled(NotInstalled::Removed(_) | NotInstalled::Reassigned { .. }) => Code::Superseded,
+            Self::Busy(_) => Code::AlreadyAttached,
+            Self::Cancelled => Code::UnknownContainer,
             Self::NotInstalled(NotInstalled::Lost(_)) | Self::Deadline => Code::TryAgain,
             Self::PodChanged(PodChange::Deleted | PodChange::Replaced) => Code::UnknownContainer,
             Self::PodChanged(PodChange::AnnotationGone | PodChange::AnnotationChanged) => Code::TryAgain,

@@ -11,6 +11,7 @@ use contract::{
 
 use crate::{
     detach::{DetachError, Detacher, Leftover},
+    fence::Fence,
     plan::Identity,
     rows::{InterfaceRow, sandbox_of},
     settings::{SHORT_TIMEOUT, Settings},
@@ -50,6 +51,10 @@ pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, Gc
             continue;
         }
         let identity = Identity { sandbox, if_name, network: conf.network.clone() };
+        let Ok(_fence) = Fence::take(&identity).await else {
+            tracing::info!(sandbox = %identity.sandbox, ifname = %identity.if_name, "left alone: a call for it is under way");
+            continue;
+        };
         match detacher.detach(&identity, &[]).await {
             Ok(_) => {
                 tracing::info!(sandbox = %identity.sandbox, ifname = %identity.if_name, "removed a stale interface");

@@ -14,6 +14,7 @@
 //! | [`error`] | [`error::Failure`]: the one place that chooses an error's code, words and hint | – |
 //! | [`timeline`] | [`timeline::Timeline`]: stages of an ADD, their times and deadline | clock |
 //! | [`ask`] | the node-local server, as the plugin sees it | unix socket |
+//! | [`fence`] | [`fence::Fence`]: one call at a time for each interface | abstract unix sockets |
 //! | [`netns`] | [`netns::Netns`]: a pod's namespace | namespaces |
 //! | [`link`], [`pod_end`] | the veth; addresses, routes and settings of its pod end | netlink, sysctl |
 //! | [`rows`], [`bridge`] | a port's rows in Open vSwitch: as transactions (pure), and as a conversation | OVSDB |
@@ -33,6 +34,7 @@ pub mod del;
 pub mod detach;
 pub mod error;
 pub mod failpoint;
+pub mod fence;
 pub mod gc;
 pub mod installed;
 pub mod invocation;

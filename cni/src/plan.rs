@@ -36,6 +36,8 @@ pub struct Identity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
     pub identity: Identity,
+    /// The network as the server knows it: a pod that has one network twice has two keys for it.
+    pub network: Network,
     pub iface_id: IfaceId,
     /// Empty if neither the server nor the runtime knows it.
     pub pod_uid: String,
@@ -83,6 +85,10 @@ impl Attachment {
     /// Decides what to configure for `pod` in the sandbox that the runtime named.
     pub fn plan(identity: Identity, pod_key: &PodKey, runtime_uid: Option<&str>, pod: PodInterface) -> Self {
         let PodInterface { network, addressing, mtu, routable_mtu, bandwidth, pod_uid, skip_ip_config } = pod;
+        let network = match (&identity.network, network) {
+            (Network::Attachment { .. }, known @ Network::Attachment { .. }) => known,
+            (asked, _) => asked.clone(),
+        };
         let (addresses, routes) = if skip_ip_config {
             (Vec::new(), Vec::new())
         } else {
@@ -100,7 +106,8 @@ impl Attachment {
         };
         Self {
             iface_id: IfaceId::new(pod_key, &network),
-            identity: Identity { network, ..identity },
+            network,
+            identity,
             pod_uid: if pod_uid.is_empty() { runtime_uid.unwrap_or_default().to_owned() } else { pod_uid },
             mac: addressing.mac,
             mtu,
@@ -117,7 +124,7 @@ impl Attachment {
 
     /// `external_ids` of the Interface row: what OVN binds the port by, and the journal that DEL reads.
     pub fn external_ids(&self) -> BTreeMap<String, String> {
-        let Identity { sandbox, if_name, network } = &self.identity;
+        let Identity { sandbox, if_name, .. } = &self.identity;
         let addresses: Vec<String> = self.addresses.iter().map(IpNet::to_string).collect();
         let mut ids = BTreeMap::from([
             (external_ids::ATTACHED_MAC, self.mac.to_string()),
@@ -132,7 +139,7 @@ impl Attachment {
             ids.insert(external_ids::IP_ADDRESS, first.clone());
             ids.insert(external_ids::IP_ADDRESSES, addresses.join(","));
         }
-        if let Network::Attachment { name, nad } = network {
+        if let Network::Attachment { name, nad } = &self.network {
             ids.insert(external_ids::NETWORK, name.clone());
             ids.insert(external_ids::NAD, nad.clone());
         }

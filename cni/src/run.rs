@@ -97,8 +97,13 @@ impl Session<'_> {
         let milliseconds = timeline.milliseconds();
         let error = outcome.err().map(|failure| failure.report(&self.context(), milliseconds));
         match &error {
+            // Runtimes ask for STATUS every few seconds.
+            None if matches!(self.call, Call::Status) => tracing::debug!(ms = round(milliseconds), "done"),
             None => tracing::info!(ms = round(milliseconds), stages = %stages(&timeline.times()), "done"),
-            Some(error) => tracing::error!(code = error.code, stages = %stages(&timeline.times()), hint = %error.details, "{}", error.msg),
+            Some(error) => {
+                let CniError { code, msg, details, .. } = error;
+                tracing::error!(code, ms = round(milliseconds), stages = %stages(&timeline.times()), error = %msg, hint = %details, "failed");
+            }
         }
         let exit = match &error {
             None => ExitCode::SUCCESS,

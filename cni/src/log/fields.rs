@@ -17,7 +17,7 @@ use super::escape::Escaped;
 /// As much of a container id as `crictl ps` users recognise.
 const SHORT_ID: usize = 12;
 
-/// Spells the fields of a span.
+/// Spells the fields of a span, in this order if they are recorded at once: what is recorded later comes last.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OvsFields;
 

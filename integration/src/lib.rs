@@ -1,1 +1,76 @@
-//! To be written.
+//! The lab: real Open vSwitch and real OVN in private namespaces, for tests with packets, the demo and the benchmark.
+//!
+//! Must not know: how the plugin or the server work inside. It starts their executables the way a node does.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`mod@inside`] | runs a test (or the command) again in namespaces of its own; everything it starts dies with them |
+//! | [`prerequisites`] | root, programs, kernel features; says what to do when one is missing |
+//! | [`mounts`] | directories that are private to the lab or to a node, under their usual paths |
+//! | [`lab`] | [`Lab`] and its [`Blueprint`]: central, fabric and nodes, started together |
+//! | [`subnet`] | which addresses nodes and pods get |
+//! | [`central`] | northbound and southbound databases, ovn-northd, the logical router and switches |
+//! | [`fabric`] | the wire between the nodes |
+//! | [`node`] | [`Node`]: mount and network namespace with default paths, its daemons, commands in it |
+//! | `holder` | the process whose namespaces are a node's |
+//! | [`daemon`] | [`Daemon`]: one long-running program: start, stop, kill, pause |
+//! | [`pod`] | [`Pod`]: identity, addresses, manifest; ports and namespaces of many pods at once |
+//! | [`by_hand`] | attaches a pod with `ip` and `ovs-vsctl`: the floor that needs no code of this project |
+//! | [`runtime`] | [`Runtime`]: calls the plugin as a container runtime does, or `cnitool` |
+//! | [`executable`] | where the executables under test are |
+//! | [`census`] | [`Census`]: what is on a node, as text, to compare before and after |
+//! | [`traffic`] | ping, TCP and UDP between pods |
+//! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
+//! | [`mod@eventually`] | waits for a state, and prints the last thing it saw |
+//! | [`command`] | runs a program to its end and keeps what it said |
+//!
+//! A test is an ordinary function:
+//!
+//! ```no_run
+//! use integration::Lab;
+//!
+//! // with #[test]
+//! fn pods_of_two_nodes_reach_each_other() {
+//!     Lab::of_nodes(2).test(|lab| {
+//!         let here = lab.new_pod(&lab.nodes[0])?;
+//!         let there = lab.new_pod(&lab.nodes[1])?;
+//!         lab.nodes[0].start_server()?;
+//!         lab.nodes[1].start_server()?;
+//!         lab.nodes[0].runtime().add(&here)?.success()?;
+//!         lab.nodes[1].runtime().add(&there)?.success()?;
+//!         lab.ping(&here, there.address())?;
+//!         lab.tcp(&here, &there, 1 << 20)
+//!     });
+//! }
+//! ```
+
+pub mod by_hand;
+pub mod census;
+pub mod central;
+pub mod command;
+pub mod daemon;
+pub mod eventually;
+pub mod executable;
+pub mod fabric;
+mod holder;
+pub mod inside;
+pub mod lab;
+pub mod mounts;
+pub mod node;
+pub mod peer;
+pub mod pod;
+pub mod prerequisites;
+pub mod runtime;
+pub mod subnet;
+pub mod traffic;
+
+pub use census::Census;
+pub use daemon::Daemon;
+pub use eventually::eventually;
+pub use holder::hold;
+pub use inside::inside;
+pub use lab::{Blueprint, Lab};
+pub use node::Node;
+pub use pod::Pod;
+pub use runtime::{CniError, Invocation, Outcome, Runtime};
+pub use subnet::Families;

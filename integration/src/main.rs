@@ -1,1 +1,51 @@
-fn main() {}
+//! The command `integration`: starts the lab for people, and the pieces of itself that run on nodes and in pods.
+#![expect(clippy::print_stdout, reason = "a command for people; its peers talk to their starter on standard output")]
+
+mod show;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use integration::{hold, peer::Peer};
+
+/// Real Open vSwitch and OVN on this machine, in namespaces of their own. The host's Open vSwitch is not touched.
+#[derive(Debug, Parser)]
+#[command(name = "integration")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start nodes and pods, show that they reach each other, take the pods away again, and end.
+    Lab(show::Lab),
+    /// Hold the namespaces of node NAME until standard input closes.
+    #[command(hide = true)]
+    Hold {
+        /// Its name.
+        name: String,
+    },
+    /// Be one end of traffic between pods.
+    #[command(hide = true, subcommand)]
+    Peer(Peer),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Lab(lab) => lab.run(),
+        Command::Hold { name } => hold(&name, || println!("ready")).map(|()| ExitCode::SUCCESS),
+        Command::Peer(peer) => {
+            peer.run(|report| println!("{}", serde_json::to_string(report).expect("a report is plain data"))).map(|()| ExitCode::SUCCESS)
+        }
+    };
+    finish(result)
+}
+
+fn finish(result: Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        eprintln!("integration: {error:#}");
+        ExitCode::FAILURE
+    })
+}

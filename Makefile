@@ -1,0 +1,57 @@
+# Thin names for the commands of this project. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Where `install` puts things: DESTDIR in front, for packages and images.
+DESTDIR ?=
+# The plugin is copied to hosts of any distribution, so both executables are static.
+STATIC ?= $(shell uname -m)-unknown-linux-musl
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+BIN := $(TARGET_DIR)/bin
+# Tests stop and kill the plugin at any stage; an installed one has no such thing.
+TEST_FEATURES := cni/failpoints
+
+.PHONY: help build install demo test bench lint prerequisites
+
+help: ## List these commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+
+build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
+	@integration/prerequisites.sh build
+	cargo build --locked --profile plugin --target $(STATIC) -p cni --bin ovn-k8s-cni-overlay
+	cargo build --locked --release --target $(STATIC) -p server --bin ovnkube
+	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/plugin/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/release/ovnkube
+
+install: build ## Install them with their configuration (DESTDIR=… for a package)
+	install -D -m 755 $(BIN)/ovn-k8s-cni-overlay $(DESTDIR)/opt/cni/bin/ovn-k8s-cni-overlay
+	install -D -m 755 $(BIN)/ovnkube $(DESTDIR)/usr/bin/ovnkube
+	install -D -m 644 conf/ovnkube-node.service $(DESTDIR)/lib/systemd/system/ovnkube-node.service
+	install -D -m 644 conf/pod.yaml $(DESTDIR)/usr/share/doc/ovn-kubernetes/examples/pod.yaml
+	# An administrator's own settings stay.
+	test -e $(DESTDIR)/etc/openvswitch/ovn_k8s.conf || install -D -m 644 conf/ovn_k8s.conf $(DESTDIR)/etc/openvswitch/ovn_k8s.conf
+	test -e $(DESTDIR)/etc/logrotate.d/ovn-kubernetes || install -D -m 644 conf/ovn-kubernetes.logrotate $(DESTDIR)/etc/logrotate.d/ovn-kubernetes
+
+demo: ## See it work: two nodes, pods, packets between them (KEEP=1 keeps them until Ctrl-D)
+	@integration/prerequisites.sh demo
+	cargo build --locked --quiet -p cni -p server -p integration
+	cargo run --locked --quiet -p integration -- lab --nodes 2 --pods 2 $(if $(KEEP),--keep)
+
+test: ## Run every test (as root: the lab makes namespaces)
+	@integration/prerequisites.sh test
+	cargo test --locked --quiet --workspace --features $(TEST_FEATURES) --doc
+	cargo nextest run --locked --workspace --features $(TEST_FEATURES)
+
+bench: ## Measure ADD and DEL in the lab
+	@integration/prerequisites.sh build demo
+	cargo build --locked --release -p integration -p server
+	cargo build --locked --profile plugin --target $(STATIC) -p cni --bin ovn-k8s-cni-overlay
+	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/plugin/ovn-k8s-cni-overlay $(TARGET_DIR)/release/ovnkube
+	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration bench
+
+lint: ## Check format, lints, documentation and dependencies
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS=-Dwarnings cargo doc --locked --quiet --workspace --no-deps --document-private-items
+	@if command -v cargo-deny >/dev/null; then cargo deny --locked check; else echo "cargo-deny is not installed: dependencies not checked"; fi

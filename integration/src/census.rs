@@ -1,0 +1,109 @@
+//! What is on a node, as sorted text: two of them are equal when nothing was left behind and nothing was lost.
+
+use std::{collections::BTreeMap, fmt};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::Node;
+
+/// Links with their addresses, network namespaces, and the Open vSwitch rows of ports, interfaces, QoS and queues.
+///
+/// Leaves out what changes by itself: statistics, interface numbers, `ofport`, what ovn-controller notes on its bridge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Census(Vec<String>);
+
+/// Tables and columns that count.
+const ROWS: &[(&str, &str)] = &[
+    ("Bridge", "_uuid,name,ports"),
+    ("Port", "_uuid,name,interfaces,qos,tag"),
+    ("Interface", "_uuid,name,type,options,external_ids,ingress_policing_rate,ingress_policing_burst"),
+    ("QoS", "_uuid,type,other_config,queues,external_ids"),
+    ("Queue", "_uuid,other_config,external_ids"),
+];
+
+impl Census {
+    pub(crate) fn take(node: &Node) -> Result<Self> {
+        let mut lines = links(&node.run(["ip", "-json", "-details", "address", "show"])?)?;
+        let namespaces = node.run(["ip", "netns", "list"])?;
+        lines.extend(namespaces.lines().map(|line| format!("netns {}", line.split_whitespace().next().unwrap_or_default())));
+        lines.extend(rows(node)?);
+        lines.sort();
+        Ok(Self(lines))
+    }
+
+    /// An error with the difference, if there is one; `self` is the state before.
+    pub fn must_equal(&self, after: &Self) -> Result<()> {
+        if self == after {
+            return Ok(());
+        }
+        let gone = self.0.iter().filter(|line| !after.0.contains(line)).map(|line| format!("- {line}\n"));
+        let new = after.0.iter().filter(|line| !self.0.contains(line)).map(|line| format!("+ {line}\n"));
+        bail!("the node has changed (- was there before, + is new):\n{}", gone.chain(new).collect::<String>());
+    }
+
+    /// The lines that contain `text`.
+    pub fn lines_with(&self, text: &str) -> Vec<&str> {
+        self.0.iter().map(String::as_str).filter(|line| line.contains(text)).collect()
+    }
+}
+
+impl fmt::Display for Census {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|line| writeln!(formatter, "{line}"))
+    }
+}
+
+fn links(json: &str) -> Result<Vec<String>> {
+    let links: Vec<Value> = serde_json::from_str(json).context("output of `ip -json`")?;
+    let line = |link: &Value| {
+        let text = |key: &str| link[key].as_str().unwrap_or("-").to_owned();
+        let kind = link["linkinfo"]["info_kind"].as_str().unwrap_or("-");
+        let addresses: Vec<String> = array(&link["addr_info"])
+            .filter(|address| address["scope"] == "global")
+            .map(|address| format!("{}/{}", address["local"].as_str().unwrap_or("-"), address["prefixlen"]))
+            .collect();
+        let (name, mac, master) = (text("ifname"), text("address"), text("master"));
+        format!("link {name} kind={kind} mtu={} mac={mac} master={master} addresses={}", link["mtu"], addresses.join(","))
+    };
+    Ok(links.iter().map(line).collect())
+}
+
+/// One line per row; references to other rows are shown by name, because a row that was made again has another UUID.
+fn rows(node: &Node) -> Result<Vec<String>> {
+    let mut arguments = vec!["--format=json".to_owned()];
+    for (table, columns) in ROWS {
+        arguments.extend(["--".to_owned(), format!("--columns={columns}"), "list".to_owned(), (*table).to_owned()]);
+    }
+    let output = node.vsctl(arguments)?;
+    let tables = serde_json::Deserializer::from_str(&output).into_iter::<Value>().collect::<Result<Vec<_>, _>>()?;
+    let rows =
+        || ROWS.iter().zip(&tables).flat_map(|((table, columns), rows)| array(&rows["data"]).map(move |row| (*table, *columns, row)));
+    let names: BTreeMap<&str, &str> =
+        rows().map(|(table, _, row)| (row[0][1].as_str().unwrap_or("?"), row[1].as_str().unwrap_or(table))).collect();
+    let line = |(table, columns, row): (&str, &str, &Value)| {
+        let cells = columns.split(',').zip(array(row)).skip(1).map(|(column, value)| format!(" {column}={}", cell(value, &names)));
+        format!("{table}{}", cells.collect::<String>())
+    };
+    Ok(rows().map(line).collect())
+}
+
+/// A value of OVSDB (RFC 7047, 5.1) as text; the members of a set are sorted.
+fn cell(value: &Value, names: &BTreeMap<&str, &str>) -> String {
+    match (value[0].as_str(), &value[1]) {
+        (Some("uuid"), uuid) => names.get(uuid.as_str().unwrap_or_default()).map_or("?", |name| *name).to_owned(),
+        (Some("set" | "map"), members) => {
+            let mut members: Vec<String> = array(members).map(|member| cell(member, names)).collect();
+            members.sort();
+            format!("[{}]", members.join(" "))
+        }
+        // A pair of a map.
+        (Some(key), value) => format!("{key}={}", cell(value, names)),
+        (None, Value::Null) => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        (None, of) => format!("{}={}", value[0], cell(of, names)),
+    }
+}
+
+fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}

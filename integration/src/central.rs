@@ -1,0 +1,130 @@
+//! The central part of OVN: northbound and southbound databases, ovn-northd, and the logical topology.
+
+use std::{
+    fs,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result};
+use ipnet::IpNet;
+
+use crate::{Daemon, command, mounts, subnet};
+
+/// Logical router that joins the nodes' switches, under upstream's name.
+pub const ROUTER: &str = "ovn_cluster_router";
+
+/// Reached by every node under this address.
+pub const SOUTHBOUND: &str = "unix:/run/lab/central/sb.sock";
+/// The address of the northbound database, for whatever plays the control plane.
+pub const NORTHBOUND: &str = "unix:/run/lab/central/nb.sock";
+
+/// The running databases and ovn-northd.
+#[derive(Debug)]
+pub struct Central {
+    /// Northbound database server.
+    pub northbound: Daemon,
+    /// Southbound database server.
+    pub southbound: Daemon,
+    /// Translates one into the other.
+    pub northd: Daemon,
+}
+
+impl Central {
+    /// Starts all three, with empty databases.
+    pub(crate) fn start() -> Result<Self> {
+        fs::create_dir_all(dir())?;
+        let northbound = database("nb", "/usr/share/ovn/ovn-nb.ovsschema")?;
+        let southbound = database("sb", "/usr/share/ovn/ovn-sb.ovsschema")?;
+        let log = log("ovn-northd");
+        let arguments = [
+            format!("--ovnnb-db={NORTHBOUND}"),
+            format!("--ovnsb-db={SOUTHBOUND}"),
+            "--pidfile".to_owned(),
+            "-vconsole:err".to_owned(),
+            format!("--log-file={}", log.with_extension("log").display()),
+        ];
+        let central = Self { northbound, southbound, northd: Daemon::new("ovn-northd", log, || Ok(Command::new("ovn-northd")), arguments) };
+        central.start_northbound()?;
+        central.start_southbound()?;
+        central.northd.spawn()?;
+        Ok(central)
+    }
+
+    /// Starts the northbound database (again).
+    pub fn start_northbound(&self) -> Result<()> {
+        self.northbound.start(|| accepts(&dir().join("nb.sock")))
+    }
+
+    /// Starts the southbound database (again).
+    pub fn start_southbound(&self) -> Result<()> {
+        self.southbound.start(|| accepts(&dir().join("sb.sock")))
+    }
+
+    /// `ovn-nbctl` with a time limit of 30 s.
+    pub fn nbctl(&self, arguments: impl IntoIterator<Item = impl Into<String>>) -> Result<String> {
+        let arguments = arguments.into_iter().map(Into::into);
+        command::output(Command::new("ovn-nbctl").args(["--timeout=30", "--db", NORTHBOUND]).args(arguments))
+    }
+
+    /// `ovn-sbctl` with a time limit of 30 s.
+    pub fn sbctl(&self, arguments: impl IntoIterator<Item = impl Into<String>>) -> Result<String> {
+        let arguments = arguments.into_iter().map(Into::into);
+        command::output(Command::new("ovn-sbctl").args(["--timeout=30", "--db", SOUTHBOUND]).args(arguments))
+    }
+
+    /// Waits until every chassis has done what the northbound database says now.
+    pub fn sync(&self) -> Result<()> {
+        self.nbctl(["--wait=hv", "sync"]).map(drop)
+    }
+
+    /// One switch per node, named as the node, joined by [`ROUTER`], which is the gateway of each.
+    pub(crate) fn create_topology<'a>(&self, nodes: impl IntoIterator<Item = (&'a str, &'a [IpNet])>) -> Result<()> {
+        // With a fixed prefix, the addresses that OVN makes up look alike in every run.
+        let mut command = words("set NB_Global . options:mac_prefix=0a:00:00");
+        command.extend(words(&format!("-- lr-add {ROUTER}")));
+        for (node, subnets) in nodes {
+            let gateways: Vec<IpNet> = subnets.iter().map(subnet::gateway).collect();
+            let mac = subnet::mac(gateways[0].addr());
+            let addresses = gateways.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            command.extend(words(&format!("-- ls-add {node} -- lrp-add {ROUTER} rtos-{node} {mac} {addresses}")));
+            command.extend(words(&format!("-- lsp-add {node} stor-{node} -- lsp-set-type stor-{node} router")));
+            command
+                .extend(words(&format!("-- lsp-set-addresses stor-{node} router -- lsp-set-options stor-{node} router-port=rtos-{node}")));
+        }
+        self.nbctl(command).map(drop)
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn dir() -> PathBuf {
+    Path::new(mounts::LAB).join("central")
+}
+
+fn log(name: &str) -> PathBuf {
+    Path::new(mounts::LOGS).join("central").join(format!("{name}.out"))
+}
+
+fn database(name: &str, schema: &str) -> Result<Daemon> {
+    let file = dir().join(format!("{name}.db"));
+    command::output(Command::new("ovsdb-tool").arg("create").arg(&file).arg(schema))?;
+    let log = log(&format!("ovsdb-server-{name}"));
+    let arguments = [
+        file.display().to_string(),
+        format!("--remote=punix:{}", dir().join(format!("{name}.sock")).display()),
+        format!("--unixctl={}", dir().join(format!("{name}.ctl")).display()),
+        format!("--pidfile={}", dir().join(format!("{name}.pid")).display()),
+        "-vconsole:err".to_owned(),
+        format!("--log-file={}", log.with_extension("log").display()),
+    ];
+    Ok(Daemon::new(format!("ovsdb-server ({name})"), log, || Ok(Command::new("ovsdb-server")), arguments))
+}
+
+/// Whether something listens on the socket.
+pub(crate) fn accepts(socket: &Path) -> Result<()> {
+    UnixStream::connect(socket).map(drop).with_context(|| format!("connect to {}", socket.display()))
+}

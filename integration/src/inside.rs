@@ -1,0 +1,153 @@
+//! Runs a test, or the command, again in namespaces of its own.
+//!
+//! The outer process starts its own executable under `unshare` and waits; the inner one is process 1 of its namespaces, so that the
+//! kernel ends everything it started, however it ends. The inner one ends when the outer one does: it reads a FIFO that the outer
+//! process holds open.
+
+use std::{
+    any::type_name,
+    env,
+    ffi::{OsStr, OsString},
+    fs::{self, File, OpenOptions},
+    io::{BufRead as _, BufReader, Read as _},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::{sys::stat::Mode, unistd::mkfifo};
+
+use crate::{command, executable, mounts, prerequisites};
+
+/// Marks the inner process; the value is the directory of its logs on the host.
+const INSIDE: &str = "OVN_LAB_INSIDE";
+/// In that directory, open for writing in the outer process as long as it lives.
+const ALIVE: &str = "alive";
+/// In that directory: the body ran to its end. Without it, a filter that matches no test would pass.
+const PASSED: &str = "passed";
+
+/// Runs `body` in private namespaces; call it from a test, with the closure written in that test.
+///
+/// The inner process finds the test by the name in the closure's type, `crate::module::test::{{closure}}`.
+///
+/// # Panics
+/// If the body fails, which fails the test, or if something that the lab needs is missing.
+#[track_caller]
+pub fn inside<F: FnOnce() -> Result<()>>(body: F) {
+    in_namespaces(test_path::<F>(), body);
+}
+
+/// Path of the test in which the closure of type `F` is written: `crate::module::test`.
+pub(crate) fn test_path<F>() -> &'static str {
+    type_name::<F>().split("::{{closure}}").next().unwrap_or_default()
+}
+
+/// The same for a test whose path is known.
+#[track_caller]
+pub(crate) fn in_namespaces(test: &str, body: impl FnOnce() -> Result<()>) {
+    let result = match env::var_os(INSIDE) {
+        Some(logs) => enter(Path::new(&logs)).and_then(|()| body()).and_then(|()| Ok(fs::write(Path::new(mounts::LOGS).join(PASSED), "")?)),
+        None => run_test(test),
+    };
+    if let Err(error) = result {
+        // Not `{error:?}`: with RUST_BACKTRACE it buries the reason under the frames of the test harness.
+        panic!("{}", error.chain().map(ToString::to_string).collect::<Vec<_>>().join("\n  because: "));
+    }
+}
+
+/// Whether this is the inner process.
+pub fn is_inside() -> bool {
+    env::var_os(INSIDE).is_some()
+}
+
+/// For the command: runs this executable again inside, with `arguments` and the caller's terminal.
+pub fn run_again(name: &str, arguments: impl IntoIterator<Item = OsString>) -> Result<ExitStatus> {
+    let outside = Outside::prepare(name)?;
+    let status = outside.command()?.args(arguments).status().context("start unshare")?;
+    outside.finish(status.success());
+    Ok(status)
+}
+
+/// For the command: the inner side of [`run_again`], before anything else.
+pub fn enter_again() -> Result<()> {
+    enter(Path::new(&env::var_os(INSIDE).context("not inside the lab's namespaces")?))
+}
+
+fn run_test(path: &str) -> Result<()> {
+    let outside = Outside::prepare(path)?;
+    // `--exact` wants the path without the crate.
+    let test = path.split_once("::").map_or(path, |(_crate, test)| test);
+    // One pipe for both streams, passed on through `print!`, which the test harness keeps to the failing test.
+    let (reader, writer) = std::io::pipe()?;
+    let mut command = outside.command()?;
+    command.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
+    command.stdin(std::process::Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().with_context(|| format!("start `{}`", command::line(&command)))?;
+    drop(command);
+    pass_on(reader);
+    let status = child.wait()?;
+    let ran = outside.logs.join(PASSED).exists();
+    let logs = outside.logs.clone();
+    outside.finish(status.success() && ran);
+    ensure!(status.success(), "{test}: {status} inside the lab (see above); logs: {}", logs.display());
+    ensure!(ran, "there is no test `{test}`: write the closure in the test itself, because its type names the test");
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "what a test prints belongs to the harness")]
+fn pass_on(reader: impl std::io::Read) {
+    for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
+        println!("{}", String::from_utf8_lossy(&line));
+    }
+}
+
+/// What the outer process keeps while the inner one runs.
+struct Outside {
+    logs: PathBuf,
+    _alive: File,
+}
+
+impl Outside {
+    fn prepare(name: &str) -> Result<Self> {
+        prerequisites::verify()?;
+        let logs = executable::target_dir()?.join("lab-logs").join(name.replace("::", "."));
+        if logs.exists() {
+            fs::remove_dir_all(&logs).with_context(|| format!("remove {}", logs.display()))?;
+        }
+        fs::create_dir_all(&logs).with_context(|| format!("create {}", logs.display()))?;
+        let alive = logs.join(ALIVE);
+        mkfifo(&alive, Mode::S_IRUSR | Mode::S_IWUSR).with_context(|| format!("create {}", alive.display()))?;
+        let alive = OpenOptions::new().read(true).write(true).open(&alive)?;
+        Ok(Self { logs, _alive: alive })
+    }
+
+    fn command(&self) -> Result<Command> {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "--"]);
+        command.arg(env::current_exe()?).env(INSIDE, &self.logs).env("PATH", prerequisites::search_path());
+        Ok(command)
+    }
+
+    /// Logs are for failures.
+    fn finish(self, passed: bool) {
+        let _ = fs::remove_file(self.logs.join(ALIVE));
+        if passed {
+            let _ = fs::remove_dir_all(&self.logs);
+        }
+    }
+}
+
+fn enter(logs: &Path) -> Result<()> {
+    let alive = File::open(logs.join(ALIVE)).context("open the FIFO of the outer process")?;
+    std::thread::spawn(move || end_with(alive));
+    mounts::prepare_root(logs)?;
+    command::output(Command::new(OsStr::new("ip")).args(["link", "set", "lo", "up"]))?;
+    Ok(())
+}
+
+/// Ends this process, and with it the namespaces, when the outer process has gone.
+#[expect(clippy::exit, reason = "nobody is left to return to")]
+fn end_with(mut alive: File) {
+    let _ = alive.read_to_end(&mut Vec::new());
+    std::process::exit(1);
+}

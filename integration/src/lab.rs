@@ -1,0 +1,160 @@
+//! The lab as a whole: a blueprint, and what is built from it.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+};
+
+use anyhow::{Context as _, Result, anyhow};
+
+use crate::{Families, Node, Pod, central::Central, fabric, inside, subnet};
+
+/// What a lab should be like. [`Lab::of_nodes`] begins one.
+#[derive(Debug, Clone)]
+pub struct Blueprint {
+    nodes: u32,
+    families: Families,
+    mtu: u32,
+    v4_len: u8,
+}
+
+impl Blueprint {
+    /// Address families of the pods; IPv4 unless said otherwise.
+    #[must_use]
+    pub fn families(mut self, families: Families) -> Self {
+        self.families = families;
+        self
+    }
+
+    /// MTU of the pods that the lab attaches by hand; 1400 unless said otherwise.
+    #[must_use]
+    pub fn mtu(mut self, mtu: u32) -> Self {
+        self.mtu = mtu;
+        self
+    }
+
+    /// Prefix length of a node's IPv4 subnet, 24 unless said otherwise; 20 makes room for 4,000 pods.
+    #[must_use]
+    pub fn v4_prefix_len(mut self, length: u8) -> Self {
+        self.v4_len = length;
+        self
+    }
+
+    /// Runs a test in such a lab, in namespaces of its own; see [`inside::inside`] for how it finds the test.
+    ///
+    /// # Panics
+    /// If the lab cannot be built or `body` fails.
+    #[track_caller]
+    pub fn test<F: FnOnce(&Lab) -> Result<()>>(self, body: F) {
+        inside::in_namespaces(inside::test_path::<F>(), || body(&self.build()?));
+    }
+
+    /// Builds the lab here; the process must be inside already.
+    pub fn build(self) -> Result<Lab> {
+        let Self { nodes, families, mtu, v4_len } = self;
+        thread::scope(|scope| {
+            let central = scope.spawn(Central::start);
+            let holders: Vec<_> =
+                (1..=nodes).map(|index| scope.spawn(move || Node::create(index, subnet::of_node(index, families, v4_len), mtu))).collect();
+            let nodes = holders.into_iter().map(|holder| join(holder.join())).collect::<Result<Vec<Node>>>()?;
+            fabric::create(&nodes.iter().map(|node| (node.index, node.pid())).collect::<Vec<_>>())?;
+            let central = join(central.join()).context("start the central part")?;
+            thread::scope(|scope| {
+                let started: Vec<_> =
+                    nodes.iter().map(|node| scope.spawn(|| node.start().with_context(|| format!("start {}", node.name)))).collect();
+                central.create_topology(nodes.iter().map(|node| (node.name.as_str(), &node.subnets[..])))?;
+                started.into_iter().try_for_each(|node| join(node.join()))
+            })?;
+            let hosts = nodes.iter().map(|_| AtomicU32::new(subnet::FIRST_POD)).collect();
+            let lab = Lab { central, nodes, families, hosts };
+            lab.wait_for_nodes()?;
+            Ok(lab)
+        })
+    }
+}
+
+/// A running lab. Everything in it ends with the namespaces.
+#[derive(Debug)]
+pub struct Lab {
+    /// OVN's databases and ovn-northd.
+    pub central: Central,
+    /// `node1` first.
+    pub nodes: Vec<Node>,
+    families: Families,
+    /// The next host number on each node.
+    hosts: Vec<AtomicU32>,
+}
+
+impl Lab {
+    /// Begins a lab with that many nodes.
+    pub fn of_nodes(nodes: u32) -> Blueprint {
+        Blueprint { nodes, families: Families::V4, mtu: 1400, v4_len: 24 }
+    }
+
+    /// The node on which `pod` is.
+    ///
+    /// # Panics
+    /// If the pod is not of this lab.
+    pub fn node_of(&self, pod: &Pod) -> &Node {
+        self.nodes.iter().find(|node| node.name == pod.node).expect("pods name a node of their lab")
+    }
+
+    /// The next pod of `node`, on paper.
+    pub fn plan_pod(&self, node: &Node) -> Pod {
+        let position = self.nodes.iter().position(|other| other.index == node.index).expect("the node is of this lab");
+        let host = self.hosts[position].fetch_add(1, Ordering::Relaxed);
+        Pod::plan(node.index, &node.subnets, self.families, host)
+    }
+
+    /// A pod as it is before the runtime calls the plugin: logical port, network namespace and annotated manifest.
+    pub fn new_pod(&self, node: &Node) -> Result<Pod> {
+        self.new_pods(node, 1)?.pop().context("one pod was made")
+    }
+
+    /// Many of them at once: three programs are started however many pods there are.
+    pub fn new_pods(&self, node: &Node, count: usize) -> Result<Vec<Pod>> {
+        let pods: Vec<Pod> = (0..count).map(|_| self.plan_pod(node)).collect();
+        self.add_ports(&pods)?;
+        node.add_namespaces(&pods)?;
+        pods.iter().try_for_each(|pod| node.write_manifest(pod))?;
+        Ok(pods)
+    }
+
+    /// Creates the logical switch ports of `pods`, as the control plane does.
+    pub fn add_ports(&self, pods: &[Pod]) -> Result<()> {
+        // A command line has room for some thousands of words.
+        pods.chunks(500).try_for_each(|pods| self.central.nbctl(pods.iter().flat_map(add_port)).map(drop))
+    }
+
+    /// Deletes the logical switch ports of `pods`.
+    pub fn remove_ports(&self, pods: &[Pod]) -> Result<()> {
+        let words = pods.iter().flat_map(|pod| ["--".to_owned(), "--if-exists".to_owned(), "lsp-del".to_owned(), pod.port()]);
+        self.central.nbctl(words).map(drop)
+    }
+
+    fn wait_for_nodes(&self) -> Result<()> {
+        // Without a chassis in the database there is nobody for `sync` to wait for.
+        let words = self.nodes.iter().flat_map(|node| ["--", "wait-until", "Chassis", &node.name]);
+        self.central.sbctl(words).context("wait until every ovn-controller is registered")?;
+        self.central.sync().context("wait until every ovn-controller has caught up")
+    }
+}
+
+fn add_port(pod: &Pod) -> Vec<String> {
+    let port = pod.port();
+    let addresses = pod.addresses.iter().fold(pod.mac.clone(), |text, address| format!("{text} {}", address.addr()));
+    let words = format!(
+        "-- lsp-add {} {port} -- set Logical_Switch_Port {port} options:requested-chassis={} options:iface-id-ver={} \
+         external_ids:namespace={} external_ids:pod=true",
+        pod.node, pod.node, pod.uid, pod.namespace
+    );
+    let mut words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    for command in ["lsp-set-addresses", "lsp-set-port-security"] {
+        words.extend(["--", command, &port, &addresses].map(str::to_owned));
+    }
+    words
+}
+
+fn join<T>(result: thread::Result<Result<T>>) -> Result<T> {
+    result.unwrap_or_else(|_| Err(anyhow!("a thread panicked (see above)")))
+}

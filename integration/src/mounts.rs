@@ -1,0 +1,121 @@
+//! Directories that are private to the lab, or to one node of it, under the paths that programs use by default.
+//!
+//! Called by a process that has just entered a mount namespace of its own. Leaves nothing on the host, not even a mount point.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    os::{fd::AsRawFd as _, unix::fs::OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::{
+    libc::O_PATH,
+    mount::{MsFlags, mount},
+};
+
+/// The lab's own directory, the same in the lab's root and in every node.
+pub const LAB: &str = "/run/lab";
+
+/// Logs of the lab; on the host it is `target/lab-logs/TEST`, so that they survive the namespaces.
+pub const LOGS: &str = "/run/lab/logs";
+
+/// Empty at the start, under their usual paths.
+const PRIVATE: &[&str] =
+    &["/etc/cni/net.d", "/etc/openvswitch", "/etc/ovn", "/opt/cni/bin", "/var/lib/cni", "/var/lib/openvswitch", "/var/lib/ovn"];
+
+/// Prepares the lab's root: `host_logs` appears as [`LOGS`], everything else that programs write to is empty and private.
+pub fn prepare_root(host_logs: &Path) -> Result<()> {
+    keep_to_ourselves()?;
+    let logs = handle(host_logs)?;
+    prepare(|| {
+        fs::create_dir_all(LOGS)?;
+        bind(&logs, Path::new(LOGS))
+    })?;
+    private_logs(&Path::new(LOGS).join("central"))
+}
+
+/// Prepares node `name`: the same again, of its own, except [`LAB`], which it shares with the lab's root.
+pub fn prepare_node(name: &str) -> Result<()> {
+    keep_to_ourselves()?;
+    let lab = handle(Path::new(LAB))?;
+    prepare(|| {
+        fs::create_dir_all(LAB)?;
+        bind(&lab, Path::new(LAB))
+    })?;
+    private_logs(&Path::new(LOGS).join(name))
+}
+
+fn keep_to_ourselves() -> Result<()> {
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).context("make the mounts private")
+}
+
+fn prepare(share: impl FnOnce() -> Result<()>) -> Result<()> {
+    tmpfs(Path::new("/run"))?;
+    fs::create_dir_all("/run/lock")?;
+    share()?;
+    for dir in ["/run/openvswitch", "/run/ovn", "/run/netns"] {
+        fs::create_dir_all(dir)?;
+    }
+    for dir in PRIVATE {
+        private(Path::new(dir))?;
+    }
+    sysfs()
+}
+
+/// The log directories of Open vSwitch and OVN lie in `logs`, which the host keeps when a test fails.
+fn private_logs(logs: &Path) -> Result<()> {
+    for name in ["openvswitch", "ovn"] {
+        let source = logs.join(name);
+        let target = Path::new("/var/log").join(name);
+        fs::create_dir_all(&source).with_context(|| format!("create {}", source.display()))?;
+        private(&target)?;
+        bind(&handle(&source)?, &target)?;
+    }
+    Ok(())
+}
+
+/// Makes `dir` an empty directory. One that the host lacks is created on an overlay over its nearest parent.
+fn private(dir: &Path) -> Result<()> {
+    if !dir.exists() {
+        let parent = dir.ancestors().find(|parent| parent.exists()).unwrap_or(Path::new("/"));
+        ensure!(parent != Path::new("/"), "{} cannot be made private: the machine has nothing on that path", dir.display());
+        overlay(parent)?;
+        fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+    }
+    tmpfs(dir)
+}
+
+fn overlay(dir: &Path) -> Result<()> {
+    let layers = PathBuf::from("/run/overlay").join(dir.to_string_lossy().replace('/', "_"));
+    let (upper, work) = (layers.join("upper"), layers.join("work"));
+    fs::create_dir_all(&upper)?;
+    fs::create_dir_all(&work)?;
+    let options = format!("lowerdir={},upperdir={},workdir={}", dir.display(), upper.display(), work.display());
+    mount(Some("overlay"), dir, Some("overlay"), MsFlags::empty(), Some(options.as_str()))
+        .with_context(|| format!("mount an overlay over {}", dir.display()))
+}
+
+fn tmpfs(dir: &Path) -> Result<()> {
+    mount(Some("tmpfs"), dir, Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))
+        .with_context(|| format!("mount a tmpfs over {}", dir.display()))
+}
+
+/// `/sys` shows the interfaces of the network namespace it was mounted in, so every namespace needs its own.
+fn sysfs() -> Result<()> {
+    let cgroup = Path::new("/sys/fs/cgroup");
+    let cgroups = handle(cgroup)?;
+    mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), None::<&str>).context("mount sysfs")?;
+    bind(&cgroups, cgroup)
+}
+
+/// Holds on to what is at `path` now, whatever is mounted over it later.
+fn handle(path: &Path) -> Result<File> {
+    OpenOptions::new().read(true).custom_flags(O_PATH).open(path).with_context(|| format!("open {}", path.display()))
+}
+
+fn bind(source: &File, target: &Path) -> Result<()> {
+    let source = format!("/proc/self/fd/{}", source.as_raw_fd());
+    mount(Some(source.as_str()), target, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+        .with_context(|| format!("bind onto {}", target.display()))
+}

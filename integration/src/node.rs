@@ -1,0 +1,244 @@
+//! One node: a mount and a network namespace in which every program finds its default paths, and the node's daemons.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result};
+use ipnet::IpNet;
+
+use crate::{Census, Daemon, Pod, Runtime, central, command, executable, fabric, holder::Holder, mounts};
+
+/// Socket of the node server, on the node.
+pub const SERVER_SOCKET: &str = "/var/run/ovn-kubernetes/cni/ovn-cni-server.sock";
+/// Directory of pod manifests that the node server watches, on the node.
+pub const MANIFESTS: &str = "/run/pod-manifests";
+
+/// A node of the lab.
+#[derive(Debug)]
+pub struct Node {
+    /// Name of the node, of its chassis and of its logical switch: `node1`.
+    pub name: String,
+    /// 1 for `node1`.
+    pub index: u32,
+    /// One subnet per address family.
+    pub subnets: Vec<IpNet>,
+    /// MTU of its pods.
+    pub mtu: u32,
+    /// Open vSwitch's database server; started again with [`Node::start_ovsdb_server`].
+    pub ovsdb_server: Daemon,
+    /// The switch; started again with [`Node::start_vswitchd`].
+    pub vswitchd: Daemon,
+    /// OVN's agent; started again with [`Node::start_ovn_controller`].
+    pub ovn_controller: Daemon,
+    /// The server under test, `ovnkube --init-node`; not running until [`Node::start_server`].
+    pub server: Daemon,
+    holder: Holder,
+}
+
+impl Node {
+    /// Makes the namespaces; nothing runs in them yet.
+    pub(crate) fn create(index: u32, subnets: Vec<IpNet>, mtu: u32) -> Result<Self> {
+        let name = format!("node{index}");
+        let holder = Holder::start(&name)?;
+        let pid = holder.pid;
+        let daemon = |program: &'static str, arguments: Vec<String>| {
+            let log = Path::new(mounts::LOGS).join(&name).join(format!("{program}.out"));
+            Daemon::new(format!("{program} on {name}"), log, move || Ok(enter(pid, program)), arguments)
+        };
+        let ovs = ["--pidfile", "--log-file", "-vconsole:err"].map(str::to_owned);
+        let ovn =
+            ["--pidfile=/var/run/ovn/ovn-controller.pid", "--log-file=/var/log/ovn/ovn-controller.log", "-vconsole:err"].map(str::to_owned);
+        let database = ["/etc/openvswitch/conf.db", "--remote=punix:/var/run/openvswitch/db.sock"].map(str::to_owned);
+        let switch = ["unix:/var/run/openvswitch/db.sock", "--disable-system"].map(str::to_owned);
+        let controller = ["unix:/var/run/openvswitch/db.sock".to_owned()];
+        let server_log = Path::new(mounts::LOGS).join(&name).join("ovnkube.out");
+        let server_arguments = ["--init-node", &name, "--pod-manifests", MANIFESTS].map(str::to_owned);
+        Ok(Self {
+            ovsdb_server: daemon("ovsdb-server", [&database[..], &ovs].concat()),
+            vswitchd: daemon("ovs-vswitchd", [&switch[..], &ovs].concat()),
+            ovn_controller: daemon("ovn-controller", [&controller[..], &ovn].concat()),
+            server: Daemon::new(
+                format!("{} on {name}", executable::SERVER),
+                server_log,
+                move || Ok(enter(pid, executable::under_test(executable::SERVER)?)),
+                server_arguments,
+            ),
+            name,
+            index,
+            subnets,
+            mtu,
+            holder,
+        })
+    }
+
+    /// Starts Open vSwitch and ovn-controller and connects the node's NIC.
+    pub(crate) fn start(&self) -> Result<()> {
+        fs::create_dir_all(self.path(MANIFESTS))?;
+        self.install_plugin()?;
+        self.create_ovs_database()?;
+        self.start_ovsdb_server()?;
+        self.configure_ovs()?;
+        // In this order: ovn-controller waits a second before it tries again to reach a bridge that is not there yet.
+        self.start_vswitchd()?;
+        self.start_ovn_controller()
+    }
+
+    /// Writes an empty `conf.db`, as a freshly installed node has it.
+    pub fn create_ovs_database(&self) -> Result<()> {
+        let file = "/etc/openvswitch/conf.db";
+        fs::remove_file(self.path(file)).or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+        self.run(["ovsdb-tool", "create", file, "/usr/share/openvswitch/vswitch.ovsschema"]).map(drop)
+    }
+
+    /// Describes the node to Open vSwitch and OVN and creates its bridges; does not wait for ovs-vswitchd.
+    pub fn configure_ovs(&self) -> Result<()> {
+        let Self { name, index, .. } = self;
+        let encap = fabric::address(*index);
+        let southbound = central::SOUTHBOUND;
+        let settings = format!(
+            "--no-wait init -- set Open_vSwitch . external_ids:system-id={name} external_ids:hostname={name} \
+             external_ids:ovn-remote={southbound} external_ids:ovn-encap-type=geneve external_ids:ovn-encap-ip={encap} \
+             external_ids:ovn-bridge-datapath-type=netdev \
+             -- add-br breth0 -- set Bridge breth0 datapath_type=netdev -- add-port breth0 eth0 \
+             -- add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure"
+        );
+        self.vsctl(settings.split_whitespace()).map(drop)
+    }
+
+    /// Starts Open vSwitch's database server (again) and waits until it listens.
+    pub fn start_ovsdb_server(&self) -> Result<()> {
+        let socket = self.path("/run/openvswitch/db.sock");
+        self.ovsdb_server.start(|| central::accepts(&socket))
+    }
+
+    /// Starts ovs-vswitchd (again), waits for the bridges, and gives `breth0` the node's address, which went with the old process.
+    pub fn start_vswitchd(&self) -> Result<()> {
+        self.vswitchd.start(|| Ok(()))?;
+        self.vsctl(["wait-until", "Interface", "breth0", "ofport>0", "--", "wait-until", "Interface", "br-int", "ofport>0"])?;
+        let address = fabric::address(self.index);
+        let batch = format!("addr replace {address}/24 dev breth0\nlink set breth0 up\nlink set eth0 up\n");
+        command::output_with_input(self.command("ip").args(["-batch", "-"]), &batch)?;
+        self.run(["ethtool", "-K", "eth0", "tx", "off"])?;
+        self.run(["ethtool", "-K", "breth0", "tx", "off"]).map(drop)
+    }
+
+    /// Starts ovn-controller (again); does not wait until it is connected.
+    pub fn start_ovn_controller(&self) -> Result<()> {
+        self.ovn_controller.spawn()
+    }
+
+    /// Starts the server under test (again) and waits until its socket accepts connections.
+    pub fn start_server(&self) -> Result<()> {
+        let socket = self.path(SERVER_SOCKET);
+        self.server.start(|| central::accepts(&socket))
+    }
+
+    /// The plugin appears in `/opt/cni/bin`; without one that is built, the lab still works by hand.
+    fn install_plugin(&self) -> Result<()> {
+        let Ok(plugin) = executable::under_test(executable::PLUGIN) else { return Ok(()) };
+        symlink(plugin, self.path("/opt/cni/bin").join(executable::PLUGIN)).context("install the plugin in /opt/cni/bin")
+    }
+
+    /// Runs a program with its arguments on the node, to its end; its standard output.
+    pub fn run(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<String> {
+        let mut words = words.into_iter();
+        let program = words.next().context("a command has a program")?;
+        command::output(self.command(program).args(words))
+    }
+
+    /// Runs a shell script on the node, which ends at its first failure.
+    pub fn shell(&self, script: &str) -> Result<String> {
+        self.run(["sh", "-euc", script])
+    }
+
+    /// `ovs-vsctl` on the node, with a time limit of 30 s.
+    pub fn vsctl(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<String> {
+        command::output(self.command("ovs-vsctl").arg("--timeout=30").args(arguments))
+    }
+
+    /// Runs a program with its arguments in the network namespace of `pod` and the node's mount namespace.
+    pub fn run_in_pod(&self, pod: &Pod, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<String> {
+        let mut words = words.into_iter();
+        let program = words.next().context("a command has a program")?;
+        command::output(self.pod_command(pod, program).args(words))
+    }
+
+    /// A command on the node, to be completed by the caller. The process that it becomes is `program` itself, not a parent of it.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        enter(self.holder.pid, program)
+    }
+
+    /// The same, in the network namespace of `pod`.
+    pub fn pod_command(&self, pod: &Pod, program: impl AsRef<OsStr>) -> Command {
+        nsenter(self.holder.pid, &self.path(&pod.netns), program)
+    }
+
+    /// Where the lab's root sees the node's file `path` (absolute, as the node sees it).
+    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        // /var/run is an absolute link: followed from the outside, it would lead to the lab's own /run.
+        let path = path.strip_prefix("/var/run").map_or(path.to_path_buf(), |rest| Path::new("/run").join(rest));
+        Path::new("/proc").join(self.holder.pid.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(&path))
+    }
+
+    /// Process that holds the node's namespaces, for `nsenter -t PID -m -n`.
+    pub fn pid(&self) -> u32 {
+        self.holder.pid
+    }
+
+    /// What is on the node now.
+    pub fn census(&self) -> Result<Census> {
+        Census::take(self)
+    }
+
+    /// A container runtime of this node.
+    pub fn runtime(&self) -> Runtime<'_> {
+        Runtime::new(self)
+    }
+
+    /// Creates the network namespaces of `pods` in one go.
+    pub fn add_namespaces(&self, pods: &[Pod]) -> Result<()> {
+        let batch: String = pods.iter().map(|pod| format!("netns add {}\n", pod.netns_name())).collect();
+        command::output_with_input(self.command("ip").args(["-batch", "-"]), &batch).map(drop)
+    }
+
+    /// Deletes the network namespaces of `pods`; the kernel takes the interfaces with them a little later.
+    pub fn remove_namespaces(&self, pods: &[Pod]) -> Result<()> {
+        let batch: String = pods.iter().map(|pod| format!("netns del {}\n", pod.netns_name())).collect();
+        command::output_with_input(self.command("ip").args(["-batch", "-"]), &batch).map(drop)
+    }
+
+    /// Writes the pod's manifest, with its annotation, into [`MANIFESTS`]; replaces an older one atomically.
+    pub fn write_manifest(&self, pod: &Pod) -> Result<()> {
+        self.write_manifest_text(pod, &pod.manifest(Some(&pod.annotation())))
+    }
+
+    /// The same with any text.
+    pub fn write_manifest_text(&self, pod: &Pod, text: &str) -> Result<()> {
+        let dir = self.path(MANIFESTS);
+        let hidden = dir.join(format!(".{}", pod.manifest_name()));
+        fs::write(&hidden, text).with_context(|| format!("write {}", hidden.display()))?;
+        fs::rename(&hidden, dir.join(pod.manifest_name())).context("put the manifest in place")
+    }
+
+    /// Removes the pod's manifest.
+    pub fn remove_manifest(&self, pod: &Pod) -> Result<()> {
+        let file = self.path(MANIFESTS).join(pod.manifest_name());
+        fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))
+    }
+}
+
+fn enter(pid: u32, program: impl AsRef<OsStr>) -> Command {
+    nsenter(pid, &PathBuf::from(format!("/proc/{pid}/ns/net")), program)
+}
+
+fn nsenter(pid: u32, netns: &Path, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--mount=/proc/{pid}/ns/mnt")).arg(format!("--net={}", netns.display())).arg("--").arg(program);
+    command
+}

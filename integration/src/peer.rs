@@ -1,0 +1,249 @@
+//! The two ends of traffic between pods, run as `integration peer …` in the pods' namespaces.
+//!
+//! Each prints one JSON line at a time on standard output and has a time limit of its own: a lost packet must not hang a test.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Subcommand;
+use serde::{Deserialize, Serialize};
+
+/// How long an end waits for the other one.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What an end does.
+#[derive(Debug, Subcommand)]
+pub enum Peer {
+    /// Accept one connection on ADDRESS, read it to its end, answer with length and checksum.
+    TcpServe {
+        /// Address to listen on; the port is chosen by the kernel and printed.
+        address: IpAddr,
+    },
+    /// Send BYTES bytes to ADDRESS and compare the answer.
+    TcpSend {
+        /// Address and port.
+        to: SocketAddr,
+        /// How many.
+        bytes: u64,
+    },
+    /// Answer every datagram that arrives on ADDRESS, until standard input closes.
+    UdpEcho {
+        /// Address to listen on; the port is chosen by the kernel and printed.
+        address: IpAddr,
+    },
+    /// Send datagrams to ADDRESS, count the answers; ends after COUNT, or when standard input closes.
+    UdpSend {
+        /// Address and port.
+        to: SocketAddr,
+        /// Length of a datagram.
+        #[arg(long, default_value_t = 64)]
+        size: usize,
+        /// How many.
+        #[arg(long, default_value_t = u64::MAX)]
+        count: u64,
+        /// Milliseconds between two of them.
+        #[arg(long, default_value_t = 5)]
+        every: u64,
+    },
+}
+
+/// What an end reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// It listens here.
+    Listening(SocketAddr),
+    /// Length and checksum of what was transferred.
+    Transferred(Transfer),
+    /// Datagrams sent and answers received.
+    Echoed(Echoes),
+}
+
+/// A TCP transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transfer {
+    /// Length.
+    pub bytes: u64,
+    /// FNV-1a, 64 bits.
+    pub checksum: u64,
+}
+
+/// A UDP exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Echoes {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Answers that came, with the right content.
+    pub received: u64,
+}
+
+impl Peer {
+    /// Plays this end; `report` passes a line on.
+    pub fn run(self, mut report: impl FnMut(&Report)) -> Result<()> {
+        match self {
+            Self::TcpServe { address } => tcp_serve(address, report),
+            Self::TcpSend { to, bytes } => tcp_send(to, bytes).map(|transfer| report(&Report::Transferred(transfer))),
+            Self::UdpEcho { address } => udp_echo(address, report),
+            Self::UdpSend { to, size, count, every } => {
+                udp_send(to, size, count, Duration::from_millis(every)).map(|echoes| report(&Report::Echoed(echoes)))
+            }
+        }
+    }
+}
+
+fn tcp_serve(address: IpAddr, mut report: impl FnMut(&Report)) -> Result<()> {
+    let listener = TcpListener::bind((address, 0)).with_context(|| format!("listen on {address}"))?;
+    report(&Report::Listening(listener.local_addr()?));
+    let (mut stream, _) = listener.accept()?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let transfer = receive(&mut stream)?;
+    report(&Report::Transferred(transfer));
+    writeln!(stream, "{}", serde_json::to_string(&transfer)?).context("answer")
+}
+
+fn receive(stream: &mut impl Read) -> Result<Transfer> {
+    let mut transfer = Transfer { bytes: 0, checksum: FNV_START };
+    let mut block = vec![0; 1 << 16];
+    loop {
+        let length = stream.read(&mut block).with_context(|| format!("read after {} bytes", transfer.bytes))?;
+        if length == 0 {
+            return Ok(transfer);
+        }
+        transfer.bytes += length as u64;
+        transfer.checksum = fnv(transfer.checksum, &block[..length]);
+    }
+}
+
+fn tcp_send(to: SocketAddr, bytes: u64) -> Result<Transfer> {
+    let mut stream = TcpStream::connect_timeout(&to, PATIENCE).with_context(|| format!("connect to {to}"))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut sent = Transfer { bytes: 0, checksum: FNV_START };
+    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
+    let mut block = vec![0; 1 << 16];
+    while sent.bytes < bytes {
+        noise.fill(&mut block);
+        let length = block.len().min(usize::try_from(bytes - sent.bytes).unwrap_or(usize::MAX));
+        stream.write_all(&block[..length]).with_context(|| format!("write after {} bytes", sent.bytes))?;
+        sent.bytes += length as u64;
+        sent.checksum = fnv(sent.checksum, &block[..length]);
+    }
+    stream.shutdown(Shutdown::Write)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).context("read the answer")?;
+    let received: Transfer = serde_json::from_str(&answer).with_context(|| format!("answer {answer:?}"))?;
+    ensure!(received == sent, "sent {sent:?}, but the other end received {received:?}");
+    Ok(sent)
+}
+
+fn udp_echo(address: IpAddr, mut report: impl FnMut(&Report)) -> Result<()> {
+    let socket = UdpSocket::bind((address, 0)).with_context(|| format!("listen on {address}"))?;
+    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    report(&Report::Listening(socket.local_addr()?));
+    let until = end_of_input();
+    let mut datagram = vec![0; 1 << 16];
+    while !until.is_finished() {
+        match socket.recv_from(&mut datagram) {
+            // The way back may be down; the sender counts.
+            Ok((length, from)) => drop(socket.send_to(&datagram[..length], from)),
+            Err(error) if would_block(&error) => {}
+            Err(error) => return Err(error).context("receive"),
+        }
+    }
+    Ok(())
+}
+
+fn udp_send(to: SocketAddr, size: usize, count: u64, every: Duration) -> Result<Echoes> {
+    let any: IpAddr = if to.is_ipv4() { [0, 0, 0, 0].into() } else { [0_u16; 8].into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(to)?;
+    let until = end_of_input();
+    let mut echoes = Echoes { sent: 0, received: 0 };
+    let (mut datagram, mut answer) = (vec![0; size.max(8)], vec![0; 1 << 16]);
+    Noise(1).fill(&mut datagram);
+    while echoes.sent < count && !until.is_finished() {
+        let slot_ends = Instant::now() + every;
+        datagram[..8].copy_from_slice(&echoes.sent.to_be_bytes());
+        // ECONNREFUSED and the like are answers to earlier datagrams; a datagram that was not sent counts as lost.
+        let _ = socket.send(&datagram);
+        echoes.sent += 1;
+        receive_until(&socket, slot_ends, &mut answer, &datagram, &mut echoes)?;
+    }
+    // The last answers may still be on their way.
+    let end = Instant::now() + Duration::from_millis(500);
+    if echoes.received < echoes.sent {
+        receive_until(&socket, end, &mut answer, &datagram, &mut echoes)?;
+    }
+    Ok(echoes)
+}
+
+/// Counts answers until the time is over; stops early when nothing is outstanding and the pause is long.
+fn receive_until(socket: &UdpSocket, end: Instant, answer: &mut [u8], sent: &[u8], echoes: &mut Echoes) -> Result<()> {
+    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        socket.set_read_timeout(Some(left))?;
+        match socket.recv(answer) {
+            Ok(length) => echoes.received += u64::from(length == sent.len() && answer[8..length] == sent[8..]),
+            Err(error) if would_block(&error) || error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(error).context("receive"),
+        }
+    }
+    Ok(())
+}
+
+fn would_block(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// A thread that ends with standard input.
+fn end_of_input() -> std::thread::JoinHandle<()> {
+    std::thread::spawn(|| drop(std::io::stdin().read_to_end(&mut Vec::new())))
+}
+
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn fnv(start: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Bytes that look random, so that a transfer in the wrong order has another checksum (xorshift64).
+struct Noise(u64);
+
+impl Noise {
+    fn fill(&mut self, block: &mut [u8]) {
+        for chunk in block.chunks_mut(8) {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            chunk.copy_from_slice(&self.0.to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_arrives_as_it_was_sent() {
+        let (port, address) = std::sync::mpsc::channel();
+        let server = std::thread::spawn(move || {
+            tcp_serve([127, 0, 0, 1].into(), |report| {
+                if let Report::Listening(address) = report {
+                    port.send(*address).unwrap();
+                }
+            })
+        });
+        let transfer = tcp_send(address.recv().unwrap(), 100_001).unwrap();
+        assert_eq!(transfer.bytes, 100_001);
+        server.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn one_changed_byte_changes_the_checksum() {
+        assert_ne!(fnv(FNV_START, b"pod"), fnv(FNV_START, b"pad"));
+    }
+}

@@ -1,0 +1,241 @@
+//! A container runtime: calls the plugin as containerd and CRI-O do, or through `cnitool`.
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Node, Pod, command, executable};
+
+/// The part of a node that calls the plugin.
+#[derive(Debug)]
+pub struct Runtime<'node> {
+    node: &'node Node,
+    /// Configuration on standard input; the default is `cniVersion` 1.0.0, `name` `ovn-kubernetes` and the `type`.
+    pub config: Value,
+    /// `CNI_IFNAME`.
+    pub ifname: String,
+}
+
+impl<'node> Runtime<'node> {
+    pub(crate) fn new(node: &'node Node) -> Self {
+        let config = json!({"cniVersion": "1.0.0", "name": "ovn-kubernetes", "type": executable::PLUGIN});
+        Self { node, config, ifname: "eth0".to_owned() }
+    }
+
+    /// ADD for `pod`.
+    pub fn add(&self, pod: &Pod) -> Result<Outcome> {
+        self.call("ADD", Some(pod)).run()
+    }
+
+    /// DEL for `pod`.
+    pub fn del(&self, pod: &Pod) -> Result<Outcome> {
+        self.call("DEL", Some(pod)).run()
+    }
+
+    /// CHECK for `pod`, with the result of its ADD.
+    pub fn check(&self, pod: &Pod, result: &Value) -> Result<Outcome> {
+        self.with("prevResult", result.clone()).call("CHECK", Some(pod)).run()
+    }
+
+    /// STATUS.
+    pub fn status(&self) -> Result<Outcome> {
+        self.with("cniVersion", json!("1.1.0")).call("STATUS", None).run()
+    }
+
+    /// GC: the attachments of `pods` are the valid ones.
+    pub fn gc(&self, pods: &[&Pod]) -> Result<Outcome> {
+        let valid: Vec<Value> = pods.iter().map(|pod| json!({"containerID": pod.sandbox, "ifname": self.ifname})).collect();
+        self.with("cniVersion", json!("1.1.0")).with("cni.dev/valid-attachments", json!(valid)).call("GC", None).run()
+    }
+
+    /// VERSION.
+    pub fn version(&self) -> Result<Outcome> {
+        self.call("VERSION", None).run()
+    }
+
+    /// The same runtime with one key of the configuration set.
+    #[must_use]
+    pub fn with(&self, key: &str, value: Value) -> Self {
+        let mut config = self.config.clone();
+        config[key] = value;
+        Self { node: self.node, config, ifname: self.ifname.clone() }
+    }
+
+    /// The plugin's invocation for `CNI_COMMAND` `verb`, to be changed or started by the caller.
+    pub fn call(&self, verb: &str, pod: Option<&Pod>) -> Invocation {
+        let executable = Path::new("/opt/cni/bin").join(executable::PLUGIN);
+        let mut command = self.node.command(&executable);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("CNI_COMMAND", verb).env("CNI_PATH", "/opt/cni/bin");
+        if let Some(pod) = pod {
+            command.env("CNI_CONTAINERID", &pod.sandbox).env("CNI_NETNS", &pod.netns).env("CNI_IFNAME", &self.ifname);
+            command.env("CNI_ARGS", cni_args(pod));
+        }
+        Invocation { command, input: self.config.to_string(), executable: self.node.path(executable) }
+    }
+
+    /// `cnitool VERB ovn-kubernetes NETNS`, with the configuration that is in the node's `/etc/cni/net.d`.
+    pub fn cnitool(&self, verb: &str, pod: &Pod) -> Result<Invocation> {
+        let executable = executable::tool("cnitool")?;
+        let mut command = self.node.command(&executable);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("CNI_PATH", "/opt/cni/bin");
+        command.env("NETCONFPATH", "/etc/cni/net.d").env("CNI_IFNAME", &self.ifname).env("CNI_ARGS", cni_args(pod));
+        command.arg(verb).arg("ovn-kubernetes").arg(&pod.netns);
+        Ok(Invocation { command, input: String::new(), executable })
+    }
+}
+
+/// `CNI_ARGS` for `pod`, as kubelet's runtimes write it.
+pub fn cni_args(pod: &Pod) -> String {
+    format!(
+        "IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={};K8S_POD_INFRA_CONTAINER_ID={};K8S_POD_UID={}",
+        pod.namespace, pod.name, pod.sandbox, pod.uid
+    )
+}
+
+/// One call of the plugin that has not begun yet.
+#[derive(Debug)]
+pub struct Invocation {
+    command: Command,
+    input: String,
+    /// As the lab's root sees it.
+    executable: PathBuf,
+}
+
+impl Invocation {
+    /// Sets a variable of the plugin's environment.
+    #[must_use]
+    pub fn env(mut self, key: impl AsRef<OsStr>, value: impl Into<OsString>) -> Self {
+        self.command.env(key, value.into());
+        self
+    }
+
+    /// Leaves a variable out.
+    #[must_use]
+    pub fn without_env(mut self, key: impl AsRef<OsStr>) -> Self {
+        self.command.env_remove(key);
+        self
+    }
+
+    /// Replaces what is on standard input.
+    #[must_use]
+    pub fn input(mut self, text: impl Into<String>) -> Self {
+        self.input = text.into();
+        self
+    }
+
+    /// Starts it and lets it run.
+    pub fn start(mut self) -> Result<Running> {
+        let line = command::line(&self.command);
+        ensure!(
+            self.executable.exists(),
+            "{} is not installed on the node; build it with: cargo build -p cni -p server",
+            self.executable.display()
+        );
+        let began = Instant::now();
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.command.spawn().with_context(|| format!("start `{line}`"))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A plugin that does not read its input to the end says so in its answer.
+            let _ = stdin.write_all(self.input.as_bytes());
+        }
+        Ok(Running { child, began })
+    }
+
+    /// Runs it to its end.
+    pub fn run(self) -> Result<Outcome> {
+        self.start()?.wait()
+    }
+}
+
+/// A call of the plugin on its way.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    began: Instant,
+}
+
+impl Running {
+    /// Process id of the plugin itself.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal: SIGKILL, SIGSTOP, …
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill(Pid::from_raw(self.pid().try_into()?), signal).with_context(|| format!("{signal} to the plugin"))
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    /// Waits for its end.
+    pub fn wait(self) -> Result<Outcome> {
+        let output = self.child.wait_with_output().context("wait for the plugin")?;
+        let duration = self.began.elapsed();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Outcome { status: output.status, stdout: text(&output.stdout), stderr: text(&output.stderr), duration })
+    }
+}
+
+/// What a call of the plugin left behind.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// The answer: a result or an error, as JSON, or nothing.
+    pub stdout: String,
+    /// What it said besides.
+    pub stderr: String,
+    /// From start to end, about 2 ms of which belong to `nsenter`.
+    pub duration: Duration,
+}
+
+/// The error object of the CNI specification.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct CniError {
+    /// Number that runtimes act on.
+    pub code: u32,
+    /// One line for people.
+    pub msg: String,
+    /// More for people.
+    #[serde(default)]
+    pub details: String,
+}
+
+impl Outcome {
+    /// The result (null when it printed nothing); an error unless it succeeded.
+    pub fn success(&self) -> Result<Value> {
+        match (self.status.success(), self.stdout.trim()) {
+            (false, _) => Err(self.described("the plugin failed")),
+            (true, "") => Ok(Value::Null),
+            (true, text) => serde_json::from_str(text).map_err(|error| self.described(&format!("standard output is not JSON: {error}"))),
+        }
+    }
+
+    /// The CNI error; an error of its own if the call succeeded or printed none.
+    pub fn failure(&self) -> Result<CniError> {
+        if self.status.success() {
+            bail!(self.described("the plugin succeeded, although it should not"));
+        }
+        serde_json::from_str(self.stdout.trim()).map_err(|error| self.described(&format!("standard output is not a CNI error: {error}")))
+    }
+
+    fn described(&self, what: &str) -> anyhow::Error {
+        let Self { status, stdout, stderr, duration } = self;
+        anyhow!("{what} ({status}, after {duration:?})\nstdout: {stdout}\nstderr: {stderr}")
+    }
+}

@@ -1,0 +1,136 @@
+//! Packets between pods: ping, TCP and UDP.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    net::{IpAddr, SocketAddr},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::{
+    Lab, Pod, command, eventually, executable,
+    peer::{Echoes, Report},
+};
+
+impl Lab {
+    /// Pings `to` from `from` until an answer comes, for 10 s at most: the first packets may be lost to address resolution.
+    pub fn ping(&self, from: &Pod, to: IpAddr) -> Result<()> {
+        eventually(&format!("{} reaches {to}", from.name), Duration::from_secs(10), || self.ping_once(from, to))
+    }
+
+    /// Succeeds if none of five pings is answered. Ping in the other direction first: silence proves nothing alone.
+    pub fn cannot_ping(&self, from: &Pod, to: IpAddr) -> Result<()> {
+        let answers = (0..5).filter(|_| self.ping_once(from, to).is_ok()).count();
+        ensure!(answers == 0, "{} reaches {to}, although it should not ({answers} of 5 pings)", from.name);
+        Ok(())
+    }
+
+    /// One packet of `size` bytes of data that must not be fragmented: `mtu - 28` fits IPv4, `mtu - 48` IPv6, and not one more.
+    pub fn ping_size(&self, from: &Pod, to: IpAddr, size: u32) -> Result<()> {
+        let size = size.to_string();
+        self.node_of(from).run_in_pod(from, ["ping", "-M", "do", "-c", "1", "-W", "1", "-s", &size, &to.to_string()]).map(drop)
+    }
+
+    fn ping_once(&self, from: &Pod, to: IpAddr) -> Result<()> {
+        self.node_of(from).run_in_pod(from, ["ping", "-n", "-c", "1", "-W", "0.3", &to.to_string()]).map(drop)
+    }
+
+    /// Sends `bytes` over TCP to the first address of `to`; length and checksum must arrive.
+    pub fn tcp(&self, from: &Pod, to: &Pod, bytes: u64) -> Result<()> {
+        self.tcp_to(from, to, to.address(), bytes)
+    }
+
+    /// The same to any address of `to`.
+    pub fn tcp_to(&self, from: &Pod, to: &Pod, address: IpAddr, bytes: u64) -> Result<()> {
+        let mut server = PeerProcess::start(self.peer(to)?.arg("tcp-serve").arg(address.to_string()))?;
+        let port = server.address()?.to_string();
+        command::output(self.peer(from)?.args(["tcp-send", &port, &bytes.to_string()])).map(drop)
+    }
+
+    /// Sends `count` datagrams of `size` bytes to `to`, which sends them back; how many came back whole.
+    pub fn udp(&self, from: &Pod, to: &Pod, count: u64, size: usize) -> Result<Echoes> {
+        let mut server = PeerProcess::start(self.peer(to)?.arg("udp-echo").arg(to.address().to_string()))?;
+        let port = server.address()?.to_string();
+        let arguments = ["udp-send", &port, "--count", &count.to_string(), "--size", &size.to_string()].map(str::to_owned);
+        let mut sender = PeerProcess::start(self.peer(from)?.args(arguments))?;
+        sender.echoes()
+    }
+
+    /// Begins to send a datagram every 5 ms from `from` to `to` and back, until [`Flow::stop`]: does a restart lose packets?
+    pub fn flow(&self, from: &Pod, to: &Pod) -> Result<Flow> {
+        let mut server = PeerProcess::start(self.peer(to)?.arg("udp-echo").arg(to.address().to_string()))?;
+        let port = server.address()?.to_string();
+        let sender = PeerProcess::start(self.peer(from)?.args(["udp-send", &port]))?;
+        Ok(Flow { sender, _server: server })
+    }
+
+    fn peer(&self, pod: &Pod) -> Result<Command> {
+        let mut command = self.node_of(pod).pod_command(pod, executable::own()?);
+        command.arg("peer");
+        Ok(command)
+    }
+}
+
+/// Traffic that goes on in the background.
+#[derive(Debug)]
+pub struct Flow {
+    sender: PeerProcess,
+    _server: PeerProcess,
+}
+
+impl Flow {
+    /// Ends it and says how many datagrams were sent and came back.
+    pub fn stop(mut self) -> Result<Echoes> {
+        self.sender.stdin = None;
+        self.sender.echoes()
+    }
+}
+
+/// One end of traffic, running in a pod; it ends when this is dropped.
+#[derive(Debug)]
+struct PeerProcess {
+    line: String,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    child: Child,
+}
+
+impl PeerProcess {
+    fn start(command: &mut Command) -> Result<Self> {
+        let line = command::line(command);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().with_context(|| format!("start `{line}`"))?;
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().context("standard output is a pipe")?);
+        Ok(Self { line, stdin, stdout, child })
+    }
+
+    fn report(&mut self) -> Result<Report> {
+        let mut text = String::new();
+        self.stdout.read_line(&mut text)?;
+        serde_json::from_str(&text).with_context(|| format!("`{}` said {text:?} (its error is above)", self.line))
+    }
+
+    fn address(&mut self) -> Result<SocketAddr> {
+        match self.report()? {
+            Report::Listening(address) => Ok(address),
+            other => bail!("`{}` reports {other:?}, not where it listens", self.line),
+        }
+    }
+
+    fn echoes(&mut self) -> Result<Echoes> {
+        match self.report()? {
+            Report::Echoed(echoes) => Ok(echoes),
+            other => bail!("`{}` reports {other:?}, not its datagrams", self.line),
+        }
+    }
+}
+
+impl Drop for PeerProcess {
+    fn drop(&mut self) {
+        // Its end of the traffic is over; what it could still say, nobody reads.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

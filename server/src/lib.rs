@@ -1,1 +1,35 @@
-//! To be written.
+//! The node-local server, `ovnkube --init-node NODE`: tells the CNI plugin what network a pod has, as soon as that is known.
+//!
+//! ```text
+//! pod manifests ─inotify─▶ Manifests ─▶ Pods ─watch─▶ add ─▶ wire::Response ═ unix socket ═▶ plugin
+//! ```
+//!
+//! | module | noun | reads | writes |
+//! |---|---|---|---|
+//! | [`options`] | [`options::Options`]: the command line | arguments | – |
+//! | [`node`] | the server's life, from the options to the last answer | signals | the files of the others |
+//! | [`pods`] | [`pods::PodSource`]: what is known of this node's pods, and every change of it | pod manifests | – |
+//! | [`socket`] | [`socket::Socket`]: the place where the plugin finds the server | directory's owner and mode | the socket's file |
+//! | [`http`] | connections: who may, how many, how slowly | socket | socket |
+//! | [`requests`] | one verb each: ADD, DEL, STATUS; watch; metrics | [`pods`] | – |
+//! | [`refusal`] | [`refusal::Refusal`]: every failure of a request, its code, status and hint | – | – |
+//! | [`cni_conf`] | [`cni_conf::CniConf`]: the file that makes runtimes use the plugin | – | `/etc/cni/net.d` |
+//! | [`log`] | the server's log | – | `/var/log/openvswitch` |
+//!
+//! The server needs no privilege over the host's network: the plugin does the plumbing, and DEL works without the server.
+
+pub mod cni_conf;
+pub mod http;
+pub mod log;
+pub mod node;
+pub mod options;
+pub mod pods;
+pub mod refusal;
+pub mod requests;
+pub mod socket;
+
+/// An error with its causes, as one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -15,7 +15,7 @@ pub(super) struct Escaped {
 
 impl Escaped {
     /// What is left of `value`.
-    pub(super) fn new(value: impl fmt::Display) -> String {
+    pub(super) fn text(value: impl fmt::Display) -> String {
         let mut escaped = Self::default();
         // Only a value's own `Display` can fail; what it has written until then is shown.
         let _ = write!(escaped, "{value}");

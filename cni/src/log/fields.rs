@@ -60,7 +60,7 @@ impl Fields {
     }
 
     fn set(&mut self, field: &Field, value: impl fmt::Display) {
-        let value = Escaped::new(value);
+        let value = Escaped::text(value);
         match field.name() {
             "message" => self.message = value,
             "cni.command" => self.command = Some(value),

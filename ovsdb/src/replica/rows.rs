@@ -122,13 +122,14 @@ impl<T: Table> Rows for TableRows<T> {
         let row = self.rows.get_mut(&uuid).ok_or("a change to a row that is not there")?;
         let old = self.keep_old.then(|| row.clone());
         let columns = cells.iter().map(|(column, _)| T::COLUMNS[*column]).collect();
-        for (column, value) in cells.drain(..) {
+        let taken = cells.drain(..).try_for_each(|(column, value)| {
             let field = row.field_mut(column);
             let taken = if self.whole[column] { field.set(value) } else { field.apply(value) };
-            taken.map_err(|error| format!("{}: {error}", T::COLUMNS[column]))?;
-        }
+            taken.map_err(|error| format!("{}: {error}", T::COLUMNS[column]))
+        });
+        // Also after an error: columns before it have changed, and nobody would learn of them later.
         changes.0.push(Self::change(uuid, ChangeKind::Modify, columns, old));
-        Ok(())
+        taken
     }
 
     fn remove(&mut self, uuid: Uuid, changes: &mut Changes) {

@@ -1,0 +1,138 @@
+//! How long a replica of a large northbound database takes, and how much memory.
+//!
+//! Starts a private `ovsdb-server` in a temporary directory, fills it with 20,000 logical switch ports, and has a fresh process
+//! load them, five times. Prints rows, seconds and peak memory of each, and fails if the median is over the limits.
+//!
+//! ```text
+//! cargo run --release -p ovsdb --example load
+//! ```
+
+#![expect(clippy::print_stdout, reason = "a tool: its result is what it prints")]
+
+#[expect(dead_code, reason = "the tests use more of it")]
+#[path = "../tests/it/daemon.rs"]
+mod daemon;
+#[expect(dead_code, reason = "the tests use more of it")]
+#[path = "../tests/it/eventually.rs"]
+mod eventually;
+
+use std::{
+    collections::BTreeMap,
+    process::{Command, ExitCode},
+    time::Instant,
+};
+
+use anyhow::{Context, ensure};
+use daemon::{Daemon, NORTHBOUND_SCHEMA, schema};
+use ovsdb::{Connection, Datum, Endpoint, Monitor, Mutation, Options, Row, Transaction, Uuid, Where};
+
+const PORTS: usize = 20_000;
+const MAX_SECONDS: f64 = 0.6;
+const MAX_KIBIBYTES: u64 = 150 * 1024;
+const DATABASE: &str = "OVN_Northbound";
+
+ovsdb::table! {
+    /// All that a controller could want to know of a port.
+    struct LogicalSwitchPort in "Logical_Switch_Port" {
+        name: String,
+        kind: String = "type",
+        options: BTreeMap<String, String>,
+        parent_name: Option<String>,
+        tag: Option<i64>,
+        addresses: Vec<String>,
+        port_security: Vec<String>,
+        up: Option<bool>,
+        enabled: Option<bool>,
+        dhcpv4_options: Option<Uuid>,
+        external_ids: BTreeMap<String, String>,
+    }
+
+    struct LogicalSwitch in "Logical_Switch" {
+        name: String,
+        ports: Vec<Uuid>,
+        external_ids: BTreeMap<String, String>,
+    }
+}
+
+/// What one process measured of itself.
+struct Measured {
+    rows: usize,
+    seconds: f64,
+    kibibytes: u64,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<ExitCode> {
+    if let [_, command, endpoint] = std::env::args().collect::<Vec<_>>().as_slice()
+        && command == "measure"
+    {
+        let Measured { rows, seconds, kibibytes } = measure(&endpoint.parse()?).await?;
+        println!("{rows} {seconds} {kibibytes}");
+        return Ok(ExitCode::SUCCESS);
+    }
+
+    let daemon = Daemon::with_schema(schema(NORTHBOUND_SCHEMA)).await;
+    fill(&daemon.open(DATABASE).await).await?;
+    let mut runs = (0..5).map(|_| measure_in_a_fresh_process(&daemon.endpoint())).collect::<anyhow::Result<Vec<_>>>()?;
+    for Measured { rows, seconds, kibibytes } in &runs {
+        println!("{rows} rows, {seconds:.3} s, {:.1} MiB", f64::from(u32::try_from(*kibibytes)?) / 1024.0);
+    }
+    runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let median = &runs[runs.len() / 2];
+    let good = median.rows == PORTS && median.seconds < MAX_SECONDS && median.kibibytes < MAX_KIBIBYTES;
+    println!("{}: limits are {PORTS} rows, {MAX_SECONDS} s, {} MiB", if good { "ok" } else { "FAILED" }, MAX_KIBIBYTES / 1024);
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Ports as a controller of pods writes them, 200 on each switch.
+async fn fill(connection: &Connection) -> anyhow::Result<()> {
+    for switch in 0..PORTS / 200 {
+        let mut transaction = Transaction::new();
+        let ports: Vec<_> = (0..200)
+            .map(|port| {
+                let (mac, address) = (format!("0a:58:0a:80:{switch:02x}:{port:02x}"), format!("10.128.{switch}.{port}"));
+                let row = Row::new()
+                    .with("name", format!("namespace-{switch}_deployment-7c5ddbdf54-{port:05}"))
+                    .with("addresses", format!("{mac} {address}"))
+                    .with("port_security", format!("{mac} {address}"))
+                    .with("up", true)
+                    .with(
+                        "options",
+                        Datum::map([("requested-chassis", format!("node-{switch}")), ("iface-id-ver", Uuid::nil().to_string())]),
+                    )
+                    .with("external_ids", Datum::map([("namespace", format!("namespace-{switch}")), ("pod", "true".to_owned())]));
+                transaction.insert("Logical_Switch_Port", row)
+            })
+            .collect();
+        let row = Row::new().with("name", format!("node-{switch}"));
+        let switch = transaction.insert("Logical_Switch", row);
+        transaction.mutate("Logical_Switch", ovsdb::Condition::equal("_uuid", &switch), vec![Mutation::insert("ports", ports)]);
+        connection.transact(transaction).await.context("filling the database")?;
+    }
+    Ok(())
+}
+
+fn measure_in_a_fresh_process(endpoint: &Endpoint) -> anyhow::Result<Measured> {
+    let output = Command::new(std::env::current_exe()?).args(["measure", &endpoint.to_string()]).output()?;
+    ensure!(output.status.success(), "the measuring process: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout)?;
+    let [rows, seconds, kibibytes] = text.split_whitespace().collect::<Vec<_>>()[..] else { anyhow::bail!("{text:?}") };
+    Ok(Measured { rows: rows.parse()?, seconds: seconds.parse()?, kibibytes: kibibytes.parse()? })
+}
+
+/// From nothing to typed rows.
+async fn measure(endpoint: &Endpoint) -> anyhow::Result<Measured> {
+    let begun = Instant::now();
+    let connection = Connection::open(endpoint, DATABASE, Options::default()).await?;
+    let monitor = Monitor::new().table::<LogicalSwitchPort>(Where::all()).table::<LogicalSwitch>(Where::all());
+    let monitored = connection.monitor(monitor).await?;
+    let seconds = begun.elapsed().as_secs_f64();
+    Ok(Measured { rows: monitored.rows::<LogicalSwitchPort>().count(), seconds, kibibytes: peak_memory()? })
+}
+
+/// The most that was resident at once, in KiB (proc(5), `VmHWM`).
+fn peak_memory() -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}

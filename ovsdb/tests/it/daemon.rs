@@ -1,0 +1,122 @@
+//! A private `ovsdb-server` in a temporary directory.
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use ovsdb::{Connection, Endpoint, Options};
+use tempfile::TempDir;
+
+pub(crate) const SWITCH_SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+pub(crate) const NORTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
+
+/// The server, its directory, and any number of database files. Dropping it ends the process.
+pub(crate) struct Daemon {
+    directory: Option<TempDir>,
+    server: Option<Child>,
+}
+
+impl Daemon {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::Builder::new().prefix("ovsdb-test").tempdir().expect("a temporary directory");
+        Self { directory: Some(directory), server: None }
+    }
+
+    /// A server with one new database of this schema.
+    pub(crate) async fn with_schema(schema: &str) -> Self {
+        let mut daemon = Self::new();
+        daemon.create("conf.db", schema);
+        daemon.start("conf.db").await;
+        daemon
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.as_ref().expect("until dropped").path().join(name)
+    }
+
+    /// Where the server listens, also while it does not run.
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        Endpoint::Unix(self.path("db.sock"))
+    }
+
+    pub(crate) async fn open(&self, database: &str) -> Connection {
+        Connection::open(&self.endpoint(), database, Options::default()).await.expect("the server runs")
+    }
+
+    /// Makes a database file.
+    pub(crate) fn create(&self, file: &str, schema: &str) {
+        run("ovsdb-tool", [OsStr::new("create"), self.path(file).as_os_str(), OsStr::new(schema)]);
+    }
+
+    /// Makes the file of a clustered database, which numbers its transactions. This server is its only member.
+    pub(crate) fn create_cluster(&self, file: &str, schema: &str) {
+        let member = format!("unix:{}", self.path("raft.sock").display());
+        run("ovsdb-tool", [OsStr::new("create-cluster"), self.path(file).as_os_str(), OsStr::new(schema), OsStr::new(&member)]);
+    }
+
+    /// Starts the server on a database file, and waits until it accepts connections.
+    pub(crate) async fn start(&mut self, file: &str) {
+        self.start_with(file, &[]).await;
+    }
+
+    pub(crate) async fn start_with(&mut self, file: &str, arguments: &[&str]) {
+        assert!(self.server.is_none(), "one server at a time");
+        let mut command = Command::new("ovsdb-server");
+        command
+            .arg("--no-chdir")
+            .arg(format!("--remote=punix:{}", self.path("db.sock").display()))
+            .arg(format!("--unixctl={}", self.path("server.ctl").display()))
+            .arg(format!("--log-file={}", self.path("server.log").display()))
+            .args(arguments)
+            .arg(self.path(file))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        self.server = Some(command.spawn().unwrap_or_else(|error| missing("ovsdb-server", &error)));
+        let socket = self.path("db.sock");
+        crate::eventually::eventually("ovsdb-server listens", async || tokio::net::UnixStream::connect(&socket).await).await;
+    }
+
+    /// Ends the server as a crash would.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.kill().expect("the process is ours");
+            server.wait().expect("the process is ours");
+        }
+    }
+
+    /// Asks the running server something by its control socket.
+    pub(crate) fn control(&self, arguments: &[&str]) -> String {
+        let target = format!("--target={}", self.path("server.ctl").display());
+        run("ovs-appctl", std::iter::once(target.as_str()).chain(arguments.iter().copied()))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.kill();
+        if let Some(directory) = self.directory.take().filter(|_| std::thread::panicking()) {
+            eprintln!("kept for inspection: {}", directory.keep().display());
+        }
+    }
+}
+
+/// Runs a tool to its end; its standard output.
+fn run(tool: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
+    let output = Command::new(tool).args(arguments).output().unwrap_or_else(|error| missing(tool, &error));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{tool}: {}: {said}", output.status);
+    String::from_utf8(output.stdout).expect("the tool prints text")
+}
+
+fn missing(tool: &str, error: &std::io::Error) -> ! {
+    panic!("{tool}: {error}; to install it: apt-get install openvswitch-switch ovn-common")
+}
+
+/// Fails with the command that installs the schema, where it is missing.
+pub(crate) fn schema(path: &str) -> &str {
+    assert!(Path::new(path).exists(), "{path} is missing; to install it: apt-get install openvswitch-switch ovn-common");
+    path
+}

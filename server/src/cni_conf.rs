@@ -1,0 +1,197 @@
+//! The CNI configuration that makes runtimes use the plugin. Written once somebody answers the plugin; left in place when the
+//! server stops, so that no runtime falls back to another network meanwhile.
+
+use std::{
+    ffi::OsStr,
+    fs::{DirBuilder, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use contract::paths::{CNI_CONF_FILE, NETWORK_NAME, UPSTREAM_CNI_CONF_FILE};
+use serde::{Deserialize, Serialize};
+
+/// Endings of the files that runtimes load (the Go library's `libcni.ConfFiles`).
+const ENDINGS: [&str; 3] = ["conf", "conflist", "json"];
+
+/// What to write, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CniConf {
+    pub directory: PathBuf,
+    pub file: ConfFile,
+    /// File name of the plugin.
+    pub plugin: String,
+    /// The plugin's log.
+    pub log_file: String,
+    pub log_level: String,
+}
+
+/// A file's name, which says its form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfFile {
+    /// `….conflist`
+    List(String),
+    /// `….conf`: a single plugin, for runtimes of before 2018.
+    Single(String),
+}
+
+/// A name that runtimes do not load, or load from elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a file name that ends with .conflist or .conf")]
+pub struct BadConfFile(String);
+
+/// Why the configuration is not in place.
+#[derive(Debug, thiserror::Error)]
+#[error("CNI configuration {path:?}")]
+pub struct CniConfError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct List<'a> {
+    cni_version: &'static str,
+    cni_versions: [&'static str; 3],
+    name: &'static str,
+    plugins: [Plugin<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Single<'a> {
+    cni_version: &'static str,
+    name: &'static str,
+    #[serde(flatten)]
+    plugin: Plugin<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Plugin<'a> {
+    r#type: &'a str,
+    log_file: &'a str,
+    log_level: &'a str,
+}
+
+impl CniConf {
+    /// Puts the file in place, in one step for whoever reads it, unless it is there already. Then removes what earlier programs wrote
+    /// for the same network, and says which other file a runtime would prefer.
+    pub fn install(&self) -> Result<(), CniConfError> {
+        let path = self.directory.join(self.file.name());
+        let failed = |source| CniConfError { path: path.clone(), source };
+        DirBuilder::new().recursive(true).mode(0o755).create(&self.directory).map_err(failed)?;
+        let text = self.text().map_err(|error| failed(error.into()))?;
+        if std::fs::read(&path).is_ok_and(|there| there == text) {
+            tracing::info!(path = %path.display(), "the CNI configuration is in place already");
+        } else {
+            replace(&path, &text).map_err(failed)?;
+            tracing::info!(path = %path.display(), "wrote the CNI configuration");
+        }
+        self.remove_predecessors();
+        self.report_preferred();
+        Ok(())
+    }
+
+    /// In the list form the newest runtimes choose the newest version out of `cniVersions`; the others read `cniVersion` alone, and
+    /// containerd 1.6 and 1.7 reject results of 1.1.0. The single form is upstream's, in the version that every runtime knows.
+    fn text(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let plugin = Plugin { r#type: &self.plugin, log_file: &self.log_file, log_level: &self.log_level };
+        let mut text = match self.file {
+            ConfFile::List(_) => serde_json::to_vec(&List {
+                cni_version: "1.0.0",
+                cni_versions: ["0.4.0", "1.0.0", "1.1.0"],
+                name: NETWORK_NAME,
+                plugins: [plugin],
+            })?,
+            ConfFile::Single(_) => serde_json::to_vec(&Single { cni_version: "0.4.0", name: NETWORK_NAME, plugin })?,
+        };
+        text.push(b'\n');
+        Ok(text)
+    }
+
+    /// Upstream's file, and ours in the other form, as far as they are of this network.
+    fn remove_predecessors(&self) {
+        for name in [UPSTREAM_CNI_CONF_FILE, CNI_CONF_FILE].into_iter().filter(|name| *name != self.file.name()) {
+            let path = self.directory.join(name);
+            if network_of(&path).as_deref() != Some(NETWORK_NAME) {
+                continue;
+            }
+            match std::fs::remove_file(&path) {
+                Ok(()) => tracing::info!(path = %path.display(), "removed an earlier CNI configuration of the same network"),
+                Err(error) => tracing::warn!(path = %path.display(), %error, "an earlier CNI configuration of the same network stays"),
+            }
+        }
+    }
+
+    /// Runtimes take the first file in the order of names: one before ours (`10-net.conf` of 2016) makes all of this pointless.
+    fn report_preferred(&self) {
+        let names = std::fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let mut before: Vec<_> = names.filter(|name| is_loaded(name) && name.as_os_str() < OsStr::new(self.file.name())).collect();
+        before.sort();
+        if let Some(first) = before.first() {
+            let path = self.directory.join(first);
+            let network = network_of(&path).unwrap_or_default();
+            tracing::warn!(path = %path.display(), network, "runtimes prefer this CNI configuration to ours: remove it if it is stale");
+        }
+    }
+}
+
+impl ConfFile {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::List(name) | Self::Single(name) => name,
+        }
+    }
+}
+
+impl std::str::FromStr for ConfFile {
+    type Err = BadConfFile;
+
+    fn from_str(name: &str) -> Result<Self, BadConfFile> {
+        let bad = || BadConfFile(name.chars().take(64).collect());
+        match Path::new(name).extension().and_then(OsStr::to_str) {
+            _ if name.contains('/') || name.starts_with('.') => Err(bad()),
+            Some("conflist") => Ok(Self::List(name.to_owned())),
+            Some("conf") => Ok(Self::Single(name.to_owned())),
+            _ => Err(bad()),
+        }
+    }
+}
+
+/// Writes a file that readers see either as it was or as it becomes, even after a power failure.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    // A name that no runtime loads.
+    let temporary = directory.join(format!(".{}.{}", NETWORK_NAME, std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&temporary)?;
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        std::fs::File::open(directory)?.sync_all()
+    })();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn is_loaded(name: &OsStr) -> bool {
+    Path::new(name).extension().is_some_and(|ending| ENDINGS.iter().any(|loaded| ending == *loaded))
+}
+
+/// Name of the network that a configuration is of.
+fn network_of(path: &Path) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let text = std::fs::read(path).ok()?;
+    serde_json::from_slice::<Named>(&text).ok().map(|named| named.name)
+}
+
+#[cfg(test)]
+mod tests;

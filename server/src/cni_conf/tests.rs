@@ -1,0 +1,86 @@
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use super::*;
+
+fn conf(directory: &Path, file: &str) -> CniConf {
+    CniConf {
+        directory: directory.to_owned(),
+        file: file.parse().unwrap(),
+        plugin: "ovn-k8s-cni-overlay".to_owned(),
+        log_file: "/l".to_owned(),
+        log_level: "4".to_owned(),
+    }
+}
+
+fn files(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+const LIST: &str = concat!(
+    r#"{"cniVersion":"1.0.0","cniVersions":["0.4.0","1.0.0","1.1.0"],"name":"ovn-kubernetes","#,
+    r#""plugins":[{"type":"ovn-k8s-cni-overlay","logFile":"/l","logLevel":"4"}]}"#,
+    "\n"
+);
+
+#[test]
+fn both_forms_are_what_runtimes_load() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = dir.path().join("cni/net.d");
+    conf(&directory, "10-ovn-kubernetes.conflist").install().unwrap();
+    let path = directory.join("10-ovn-kubernetes.conflist");
+    assert_eq!(fs::read_to_string(&path).unwrap(), LIST);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o644);
+
+    conf(&directory, "10-ovn-kubernetes.conf").install().unwrap();
+    let single = fs::read(directory.join("10-ovn-kubernetes.conf")).unwrap();
+    assert_eq!(contract::net_conf::NetConf::parse(&single).unwrap().log.file.as_deref(), Some("/l"));
+    assert_eq!(files(&directory), ["10-ovn-kubernetes.conf"], "our other form is gone, and so is the temporary file");
+}
+
+#[test]
+fn a_file_that_is_as_it_should_be_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let conf = conf(dir.path(), "10-ovn-kubernetes.conflist");
+    let inode = || std::os::unix::fs::MetadataExt::ino(&fs::metadata(dir.path().join(conf.file.name())).unwrap());
+    conf.install().unwrap();
+    let first = inode();
+    conf.install().unwrap();
+    assert_eq!(inode(), first);
+    CniConf { log_level: "5".to_owned(), ..conf.clone() }.install().unwrap();
+    assert_ne!(inode(), first);
+}
+
+#[test]
+fn upstreams_file_of_this_network_is_removed_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let upstream = dir.path().join("10-ovn-kubernetes.conf");
+    fs::write(&upstream, r#"{"cniVersion":"0.4.0","name":"mine","type":"ovn-k8s-cni-overlay"}"#).unwrap();
+    fs::write(dir.path().join("99-loopback.conf"), r#"{"name":"ovn-kubernetes"}"#).unwrap();
+    let conf = conf(dir.path(), "10-ovn-kubernetes.conflist");
+    conf.install().unwrap();
+    assert_eq!(files(dir.path()).len(), 3, "somebody else's network of that file name stays");
+
+    fs::write(&upstream, r#"{"cniVersion":"0.4.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}"#).unwrap();
+    conf.install().unwrap();
+    assert_eq!(files(dir.path()), ["10-ovn-kubernetes.conflist", "99-loopback.conf"]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    let error = conf(&dir.path().join("file"), "10-ovn-kubernetes.conflist").install().unwrap_err();
+    assert!(error.to_string().ends_with("file/10-ovn-kubernetes.conflist\""), "{error}");
+}
+
+#[test]
+fn only_names_that_runtimes_load_are_accepted() {
+    for good in ["10-ovn-kubernetes.conflist", "a.conf"] {
+        assert!(good.parse::<ConfFile>().is_ok(), "{good}");
+    }
+    for bad in ["", "a", "a.json", "b/a.conf", ".conf", ".a.conflist", "a.conf~"] {
+        assert!(bad.parse::<ConfFile>().is_err(), "{bad}");
+    }
+}

@@ -1,0 +1,35 @@
+//! The server's log: a file in Open vSwitch's layout, written by a thread of its own so that no request waits for a disk.
+
+use std::{
+    io::{IsTerminal, stderr},
+    path::Path,
+};
+
+use cni::log::{Level, ReopenFile, layer, log_panics};
+use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
+use tracing_subscriber::{Registry, layer::SubscriberExt};
+
+/// Keeps the log going; what is not written yet is written when it is dropped.
+#[derive(Debug)]
+pub struct Log {
+    _worker: WorkerGuard,
+    /// Whether standard error shows the log, too.
+    pub on_stderr: bool,
+}
+
+/// Starts the log in `file`. Never fails: where the file cannot be written (and for a person at a terminal) the log goes to
+/// standard error as well.
+pub fn start_server_log(file: &Path, level: Level) -> Log {
+    let mut reopen = ReopenFile::new(file);
+    let unwritable = reopen.check().err();
+    let on_stderr = unwritable.is_some() || stderr().is_terminal();
+    let (writer, worker) = NonBlocking::new(reopen);
+    let subscriber = Registry::default().with(level.filter()).with(layer(writer)).with(on_stderr.then(|| layer(stderr)));
+    // Somebody's subscriber may be there already (a test's): then it gets the events.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+    log_panics();
+    if let Some(error) = unwritable {
+        tracing::warn!(%error, file = %file.display(), "the log file cannot be written now; it is tried again with every line");
+    }
+    Log { _worker: worker, on_stderr }
+}

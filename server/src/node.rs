@@ -1,0 +1,141 @@
+//! The server's life: from its options to its last answer. Knows the order of things, not how they are done.
+
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
+
+use cni::log::Level;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{oneshot, watch},
+    time::timeout,
+};
+
+use crate::{
+    chain,
+    cni_conf::{CniConf, CniConfError},
+    http,
+    log::{Log, start_server_log},
+    pods::{Manifests, ManifestsError, PodSource},
+    requests::{AddDefaults, Desk, InFlight, Phase},
+    socket::{Socket, SocketError},
+};
+
+/// How long the ADDs in flight may take to be finished when the server is told to stop.
+const DRAIN: Duration = Duration::from_secs(20);
+/// How long those that are told to try again may take to hear it.
+const STOP: Duration = Duration::from_secs(1);
+
+/// What a node's server is told.
+#[derive(Debug)]
+pub struct NodeConfig {
+    /// Name of the node.
+    pub name: String,
+    /// Directory of Pod manifests.
+    pub manifests: PathBuf,
+    pub add: AddDefaults,
+    pub cni_conf: CniConf,
+    pub socket: PathBuf,
+    pub log_file: PathBuf,
+    pub log_level: Level,
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Manifests(#[from] ManifestsError),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    #[error(transparent)]
+    CniConf(#[from] CniConfError),
+    #[error("the runtime of this program")]
+    Runtime(#[source] io::Error),
+}
+
+impl NodeConfig {
+    /// Serves until the process is told to stop. An error is in the log, and on standard error.
+    pub fn run(self) -> Result<(), StartError> {
+        let log = start_server_log(&self.log_file, self.log_level);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(StartError::Runtime);
+        let outcome = runtime.and_then(|runtime| runtime.block_on(self.serve()));
+        if let Err(error) = &outcome {
+            say(error, &log);
+        }
+        outcome
+    }
+
+    async fn serve(self) -> Result<(), StartError> {
+        let mut signals = Signals::listen().map_err(StartError::Runtime)?;
+        let source: Arc<dyn PodSource> = Arc::new(Manifests::start(&self.manifests)?);
+        let (socket, listener) = Socket::listen(&self.socket)?;
+        let listener = into_tokio(listener).map_err(StartError::Runtime)?;
+        let (phase, phases) = watch::channel(Phase::Running);
+        let adds = InFlight::default();
+        let desk = Arc::new(Desk { source, add: self.add, phase: phases, adds: adds.clone() });
+        let (stop, stopped) = oneshot::channel();
+        let serving = tokio::spawn(http::serve(listener, desk, stopped));
+
+        if let Err(error) = self.cni_conf.install() {
+            socket.remove();
+            return Err(error.into());
+        }
+        tracing::info!(
+            node = self.name,
+            version = env!("CARGO_PKG_VERSION"),
+            socket = %socket.path().display(),
+            manifests = %self.manifests.display(),
+            "ready"
+        );
+
+        let why = signals.stop().await;
+        tracing::info!(why, in_flight = adds.count(), "stopping; the CNI configuration stays in place");
+        phase.send_replace(Phase::Draining);
+        tokio::select! {
+            drained = timeout(DRAIN, adds.none()) => if drained.is_err() {
+                tracing::warn!(in_flight = adds.count(), "not finished in time; told to try again");
+                phase.send_replace(Phase::Stopping);
+                let _ = timeout(STOP, adds.none()).await;
+            },
+            why = signals.stop() => tracing::warn!(why, in_flight = adds.count(), "told to stop once more: not waiting any longer"),
+        }
+        // The socket goes first: who finds none knows at once that nobody is there.
+        socket.remove();
+        let _ = stop.send(());
+        let _ = serving.await;
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+/// What tells a process to stop.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for the next one and returns its name.
+    async fn stop(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+fn into_tokio(listener: std::os::unix::net::UnixListener) -> io::Result<tokio::net::UnixListener> {
+    listener.set_nonblocking(true)?;
+    tokio::net::UnixListener::from_std(listener)
+}
+
+/// An error that ends the process: to whoever started it, and to the log.
+fn say(error: &StartError, log: &Log) {
+    let text = chain(error);
+    tracing::error!("{text}");
+    if !log.on_stderr {
+        eprintln!("ovnkube: {text}");
+    }
+}

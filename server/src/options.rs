@@ -1,0 +1,179 @@
+//! The command line of `ovnkube`, under the names that it has in OVN-Kubernetes.
+//!
+//! [`Options`] is the line as it is spelled; [`Options::program`] is what it asks for, with everything checked that can be checked
+//! without touching anything.
+
+use std::{ffi::OsString, path::PathBuf, str::FromStr};
+
+use clap::{CommandFactory, FromArgMatches, Parser, error::ErrorKind};
+use cni::log::Level;
+use contract::{
+    mtu::{BadMtu, Mtu},
+    paths::{CNI_CONF_DIR, CNI_CONF_FILE, PLUGIN, PLUGIN_LOG, SERVER_LOG, SERVER_SOCKET},
+};
+
+use crate::{
+    cni_conf::{CniConf, ConfFile},
+    node::NodeConfig,
+    requests::AddDefaults,
+};
+
+mod go_style;
+
+/// Connects the pods of Kubernetes through OVN.
+#[derive(Debug, Parser)]
+#[command(name = "ovnkube", version, args_override_self = true, max_term_width = 100)]
+pub struct Options {
+    /// Serve the pods of this node: answer the CNI plugin and write its configuration
+    #[arg(long, value_name = "NODE", help_heading = "What to be")]
+    pub init_node: Option<String>,
+
+    /// Know the pods from the Pod manifests (*.yaml, *.yml, *.json) in this directory
+    #[arg(long, value_name = "DIR", help_heading = "Where pods are known from")]
+    pub pod_manifests: Option<PathBuf>,
+
+    /// MTU of pods
+    #[arg(long, value_name = "BYTES", default_value_t = 1400, help_heading = "Pods")]
+    pub mtu: u64,
+
+    /// MTU of pods' default routes, where it is less than the link's; 0 for the same
+    #[arg(long, value_name = "BYTES", default_value_t = 0, help_heading = "Pods")]
+    pub routable_mtu: u64,
+
+    /// Directory where the container runtime looks for CNI configurations
+    #[arg(long, value_name = "DIR", default_value = CNI_CONF_DIR, help_heading = "CNI")]
+    pub cni_conf_dir: PathBuf,
+
+    /// File to write there; a name that ends with .conf gives the older form, of a single plugin
+    #[arg(long, value_name = "NAME", default_value = CNI_CONF_FILE, help_heading = "CNI")]
+    pub cni_conf_file: ConfFile,
+
+    /// File name of the CNI plugin
+    #[arg(long, value_name = "NAME", default_value = PLUGIN, help_heading = "CNI")]
+    pub cni_plugin: String,
+
+    /// Where the CNI plugin finds this server
+    #[arg(long, value_name = "PATH", default_value = SERVER_SOCKET, help_heading = "CNI")]
+    pub cni_socket: PathBuf,
+
+    /// Level of both logs: err, warn, info, dbg, or klog's number (5 and more: dbg)
+    #[arg(long, value_name = "LEVEL", default_value = "info", help_heading = "Logs")]
+    pub loglevel: Level,
+
+    /// This server's log
+    #[arg(long, value_name = "PATH", default_value = SERVER_LOG, help_heading = "Logs")]
+    pub logfile: PathBuf,
+
+    /// The CNI plugin's log
+    #[arg(long, value_name = "PATH", default_value = PLUGIN_LOG, help_heading = "Logs")]
+    pub cnilogfile: String,
+}
+
+/// What a command line asks for.
+#[derive(Debug)]
+pub enum Program {
+    /// `--init-node`
+    Node(NodeConfig),
+}
+
+impl Options {
+    /// Reads the command line: `--name value`, `--name=value`, and both with one dash. An error's text is for the user, and so are
+    /// help and version, which are errors here, too.
+    pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let command = Self::command();
+        let arguments = go_style::with_two_dashes(&command, arguments);
+        Self::from_arg_matches(&command.try_get_matches_from(arguments)?)
+    }
+
+    /// What the options ask for, or what is missing or contradictory and how to say it.
+    pub fn program(self) -> Result<Program, clap::Error> {
+        let Self {
+            init_node,
+            pod_manifests,
+            mtu,
+            routable_mtu,
+            cni_conf_dir,
+            cni_conf_file,
+            cni_plugin,
+            cni_socket,
+            loglevel,
+            logfile,
+            cnilogfile,
+        } = self;
+        let missing = |text| usage(ErrorKind::MissingRequiredArgument, text);
+        let wrong = |text| usage(ErrorKind::ValueValidation, text);
+
+        let name = init_node.ok_or_else(|| missing("say what to be: --init-node NODE, with the name of this node".to_owned()))?;
+        check_node_name(&name).map_err(wrong)?;
+        let manifests = pod_manifests
+            .ok_or_else(|| missing("say where pods are known from: --pod-manifests DIR, a directory of Pod manifests".to_owned()))?;
+        let mtu = option_mtu("--mtu", mtu).map_err(wrong)?;
+        let routable_mtu = match routable_mtu {
+            0 => None,
+            bytes => Some(option_mtu("--routable-mtu", bytes).map_err(wrong)?),
+        };
+        if routable_mtu.is_some_and(|routable| routable > mtu) {
+            return Err(wrong(format!("--routable-mtu {} is more than --mtu {mtu}: lower it", routable_mtu.unwrap_or(mtu))));
+        }
+        if !cni_socket.is_absolute() {
+            return Err(wrong(format!("--cni-socket {cni_socket:?}: give the whole path, from / on")));
+        }
+        if cni_plugin.is_empty() || cni_plugin.contains('/') {
+            return Err(wrong(format!("--cni-plugin {cni_plugin:?}: give a file name; runtimes know the directory")));
+        }
+        Ok(Program::Node(NodeConfig {
+            name,
+            manifests,
+            add: AddDefaults { mtu, routable_mtu },
+            cni_conf: CniConf {
+                directory: cni_conf_dir,
+                file: cni_conf_file,
+                plugin: cni_plugin,
+                log_file: cnilogfile,
+                log_level: conf_log_level(loglevel).to_owned(),
+            },
+            socket: cni_socket,
+            log_file: logfile,
+            log_level: loglevel,
+        }))
+    }
+}
+
+fn usage(kind: ErrorKind, text: String) -> clap::Error {
+    Options::command().error(kind, text)
+}
+
+fn option_mtu(option: &str, bytes: u64) -> Result<Mtu, String> {
+    Mtu::try_from(bytes).map_err(|error: BadMtu| format!("{option}: {error}"))
+}
+
+/// The name is that of a Node object (DNS-1123 subdomain).
+fn check_node_name(name: &str) -> Result<(), String> {
+    let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+    if (1..=253).contains(&name.len()) && name.bytes().all(good) {
+        return Ok(());
+    }
+    Err(format!("--init-node {name:?} is no node's name: lower-case letters, digits, '-' and '.' (is it the value of another option?)"))
+}
+
+/// The level in the plugin's configuration: klog's number where there is one, which upstream's plugin understands, too.
+fn conf_log_level(level: Level) -> &'static str {
+    match level {
+        Level::Error => "err",
+        Level::Warn => "warn",
+        Level::Info => "4",
+        Level::Debug => "5",
+    }
+}
+
+impl FromStr for Options {
+    type Err = clap::Error;
+
+    /// A command line as one text, without quoting: for tests and examples.
+    fn from_str(line: &str) -> Result<Self, clap::Error> {
+        Self::read(std::iter::once("ovnkube").chain(line.split_whitespace()).map(OsString::from))
+    }
+}
+
+#[cfg(test)]
+mod tests;

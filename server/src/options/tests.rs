@@ -1,0 +1,59 @@
+use super::*;
+
+fn node(line: &str) -> Result<NodeConfig, String> {
+    let program = line.parse::<Options>().and_then(Options::program).map_err(|error| error.to_string())?;
+    let Program::Node(node) = program;
+    Ok(node)
+}
+
+#[test]
+fn every_spelling_of_an_option_means_the_same() {
+    for line in [
+        "--init-node n1 --pod-manifests /m --mtu 1300 --cni-conf-file=x.conf",
+        "-init-node n1 -pod-manifests /m -mtu 1300 -cni-conf-file=x.conf",
+        "-init-node=n1 --pod-manifests=/m -mtu=1300 --cni-conf-file x.conf",
+        "--mtu 900 --init-node n0 --init-node n1 --pod-manifests /m --mtu 1300 --cni-conf-file x.conf",
+    ] {
+        let node = node(line).expect(line);
+        assert_eq!((node.name.as_str(), node.add.mtu.bytes()), ("n1", 1300), "{line}");
+        assert_eq!(node.cni_conf.file, ConfFile::Single("x.conf".to_owned()), "{line}");
+    }
+}
+
+#[test]
+fn defaults_are_the_places_that_an_administrator_expects() {
+    let node = node("--init-node n1 --pod-manifests /m").unwrap();
+    assert_eq!(node.socket, PathBuf::from("/var/run/ovn-kubernetes/cni/ovn-cni-server.sock"));
+    assert_eq!(node.log_file, PathBuf::from("/var/log/openvswitch/ovnkube.log"));
+    assert_eq!(node.cni_conf.directory, PathBuf::from("/etc/cni/net.d"));
+    assert_eq!(node.cni_conf.file, ConfFile::List("10-ovn-kubernetes.conflist".to_owned()));
+    assert_eq!(node.cni_conf.log_file, "/var/log/openvswitch/ovn-k8s-cni-overlay.log");
+    assert_eq!((node.add.mtu, node.add.routable_mtu, node.log_level), (Mtu::DEFAULT, None, Level::Info));
+    assert_eq!(node.cni_conf.log_level, "4");
+}
+
+#[test]
+fn what_is_missing_or_wrong_is_named_with_what_to_do() {
+    for (line, text) in [
+        ("", "say what to be: --init-node NODE"),
+        ("--init-node n1", "say where pods are known from: --pod-manifests DIR"),
+        ("--init-node --pod-manifests /m", "a value is required for '--init-node <NODE>'"),
+        ("--init-node N1 --pod-manifests /m", "--init-node \"N1\" is no node's name"),
+        ("--init-node n1 --pod-manifests /m --mtu 70000", "--mtu: MTU 70000 is not between 576 and 65535"),
+        ("--init-node n1 --pod-manifests /m --routable-mtu 1500", "--routable-mtu 1500 is more than --mtu 1400"),
+        ("--init-node n1 --pod-manifests /m --cni-conf-file a.json", "is not a file name that ends with .conflist or .conf"),
+        ("--init-node n1 --pod-manifests /m --cni-socket s", "give the whole path"),
+        ("--init-node n1 --pod-manifests /m --loglevel loud", "is none of emer, err, warn, info, dbg"),
+        ("--init-node n1 --pod-manifests /m --unknown", "unexpected argument '--unknown'"),
+    ] {
+        let error = node(line).expect_err(line);
+        assert!(error.contains(text), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_value_that_looks_like_no_option_stays_as_it_is() {
+    let command = Options::command();
+    let arguments = ["ovnkube", "-unknown", "-x=1", "-help", "--", "-mtu"].map(OsString::from);
+    assert_eq!(go_style::with_two_dashes(&command, arguments), ["ovnkube", "-unknown", "-x=1", "--help", "--", "-mtu"]);
+}

@@ -1,0 +1,71 @@
+use futures_util::FutureExt;
+
+use super::*;
+
+fn cart() -> PodKey {
+    PodKey::new("shop", "cart-0").unwrap()
+}
+
+fn facts(uid: &str, annotation: &str) -> PodFacts {
+    PodFacts { uid: uid.to_owned(), annotations: BTreeMap::from([("a".to_owned(), annotation.to_owned())]) }
+}
+
+fn entries(pods: &Pods) -> usize {
+    pods.lock().pods.len()
+}
+
+#[test]
+fn a_watch_is_woken_by_a_change_and_only_by_a_change() {
+    let pods = Pods::default();
+    let mut watch = pods.watch(&cart());
+    assert_eq!(watch.now(), None);
+    assert!(watch.changed().now_or_never().is_none());
+
+    pods.put(&cart(), facts("u1", "x"));
+    assert!(watch.changed().now_or_never().is_some());
+    assert_eq!(watch.now().unwrap().facts, facts("u1", "x"));
+
+    pods.put(&cart(), facts("u1", "x"));
+    pods.put(&PodKey::new("shop", "cart-1").unwrap(), facts("u2", "y"));
+    assert!(watch.changed().now_or_never().is_none());
+
+    pods.remove(&cart());
+    assert!(watch.changed().now_or_never().is_some());
+    assert_eq!(watch.now(), None);
+}
+
+#[test]
+fn a_successor_is_told_from_its_predecessor_even_without_uids() {
+    let pods = Pods::default();
+    let mut watch = pods.watch(&cart());
+    let mut incarnation_after = |change: &dyn Fn()| {
+        change();
+        watch.now().unwrap().incarnation
+    };
+    let first = incarnation_after(&|| pods.put(&cart(), facts("", "x")));
+    let changed = incarnation_after(&|| pods.put(&cart(), facts("", "y")));
+    let recreated = incarnation_after(&|| {
+        pods.remove(&cart());
+        pods.put(&cart(), facts("", "y"));
+    });
+    let replaced = incarnation_after(&|| pods.put(&cart(), facts("u2", "y")));
+    assert_eq!(first, changed);
+    assert!(first < recreated && recreated < replaced, "{first} {recreated} {replaced}");
+}
+
+#[test]
+fn nothing_is_kept_of_a_pod_that_nobody_knows_or_watches() {
+    let pods = Pods::default();
+    let (one, two) = (pods.watch(&cart()), pods.watch(&cart()));
+    drop(one);
+    assert_eq!(entries(&pods), 1);
+    drop(two);
+    assert_eq!(entries(&pods), 0);
+
+    pods.put(&cart(), facts("u1", "x"));
+    drop(pods.watch(&cart()));
+    assert_eq!(pods.known(), [cart()]);
+    pods.remove(&cart());
+    pods.remove(&cart());
+    assert_eq!(entries(&pods), 0);
+}

@@ -1,0 +1,109 @@
+//! One file's text → the pods in it. Pure.
+
+use std::collections::BTreeMap;
+
+use contract::names::{BadName, PodKey};
+use serde::Deserialize;
+
+use crate::pods::PodFacts;
+
+/// The namespace of a manifest that names none.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// Why a file holds no usable pods.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ManifestError {
+    #[error("not the YAML of a Pod")]
+    Yaml(#[from] serde_yaml_ng::Error),
+    #[error("kind {0:?} is neither Pod nor List")]
+    Kind(String),
+    #[error(transparent)]
+    Name(#[from] BadName),
+}
+
+/// Every pod in `text`: YAML (JSON is YAML, too), one or several documents, Pods or Lists of them.
+pub(super) fn parse(text: &str) -> Result<Vec<(PodKey, PodFacts)>, ManifestError> {
+    let mut pods = Vec::new();
+    for document in serde_yaml_ng::Deserializer::from_str(text) {
+        if let Some(object) = Option::<Object>::deserialize(document)? {
+            object.pods(&mut pods)?;
+        }
+    }
+    Ok(pods)
+}
+
+#[derive(Deserialize)]
+struct Object {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
+    items: Vec<Object>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    namespace: Option<String>,
+    name: Option<String>,
+    uid: Option<String>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl Object {
+    fn pods(self, pods: &mut Vec<(PodKey, PodFacts)>) -> Result<(), ManifestError> {
+        let Self { kind, metadata, items } = self;
+        match kind.as_str() {
+            "Pod" => {
+                let Metadata { namespace, name, uid, annotations } = metadata;
+                let namespace = namespace.filter(|text| !text.is_empty());
+                let key = PodKey::new(namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE), &name.unwrap_or_default())?;
+                pods.push((key, PodFacts { uid: uid.unwrap_or_default(), annotations: annotations.unwrap_or_default() }));
+                Ok(())
+            }
+            // Lists in lists end where the parser's depth limit ends them.
+            "List" | "PodList" => items.into_iter().try_for_each(|item| item.pods(pods)),
+            _ => Err(ManifestError::Kind(kind.chars().take(64).collect())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        parse(text).unwrap().iter().map(|(key, _)| key.to_string()).collect()
+    }
+
+    #[test]
+    fn a_pod_is_read_as_kubectl_prints_it() {
+        let text = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: cart-0\n  namespace: shop\n  uid: 4-2\n  annotations:\n    ovn: '{}'\n\
+                    spec:\n  containers: [{name: c, image: i}]\n";
+        let facts = PodFacts { uid: "4-2".to_owned(), annotations: BTreeMap::from([("ovn".to_owned(), "{}".to_owned())]) };
+        assert_eq!(parse(text).unwrap(), [(PodKey::new("shop", "cart-0").unwrap(), facts)]);
+    }
+
+    #[test]
+    fn json_several_documents_and_lists_are_read() {
+        assert_eq!(names(r#"{"kind":"Pod","metadata":{"name":"a","annotations":null}}"#), ["default/a"]);
+        let list = "kind: List\nitems:\n- {kind: Pod, metadata: {name: b}}\n- {kind: Pod, metadata: {name: c, namespace: n}}\n";
+        assert_eq!(names(&format!("---\nkind: Pod\nmetadata: {{name: a}}\n---\n{list}---\n")), ["default/a", "default/b", "n/c"]);
+        assert_eq!(names(""), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_no_pod_is_refused_with_the_reason() {
+        for (text, reason) in [
+            ("kind: Deployment\nmetadata: {name: a}", "kind \"Deployment\" is neither Pod nor List"),
+            ("kind: Pod", "pod name \"\" is empty"),
+            ("kind: Pod\nmetadata: {name: a_b}", "pod name \"a_b\" has characters other than lower-case letters, digits, '-' and '.'"),
+            ("kind: Pod\nmetadata: {name: a, annotations: {ovn: {}}}", "not the YAML of a Pod"),
+            ("{", "not the YAML of a Pod"),
+            ("- kind: Pod", "not the YAML of a Pod"),
+        ] {
+            assert_eq!(parse(text).expect_err(text).to_string(), reason);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Every failure of a request: the one place that chooses its code, its HTTP status, its words and what to look at next.
+
+use std::time::Duration;
+
+use contract::{
+    annotation::{AnnotationError, POD_NETWORKS},
+    bandwidth::BadBandwidth,
+    cni_args::PodArgsError,
+    error::{CniError, Code},
+    names::{BadName, Network, PodKey},
+    net_conf::NetConfError,
+    stage::Stage,
+    wire::{MAX_BODY, PodChange},
+};
+use hyper::StatusCode;
+
+use crate::chain;
+
+/// Why a request gets no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error("no path {0:?}")]
+    NoSuchPath(String),
+    #[error("method {0} where POST is expected")]
+    Method(String),
+    #[error("a body of more than {MAX_BODY} bytes")]
+    TooLong,
+    #[error("the body did not arrive within {0:?}")]
+    TooSlow(Duration),
+    #[error("the body broke off")]
+    BrokenBody(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the body is not the JSON that is expected here")]
+    Json(#[source] serde_json::Error),
+    #[error("more requests at once than are answered")]
+    Busy,
+    #[error("CNI_COMMAND {0:?} is none that is known")]
+    Command(String),
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    #[error(transparent)]
+    Name(#[from] BadName),
+    #[error(transparent)]
+    Args(#[from] PodArgsError),
+    #[error("the CNI configuration")]
+    Config(#[from] NetConfError),
+    #[error("pod {pod} is not known on this node{}", not_synced(.why))]
+    NoSuchPod {
+        pod: PodKey,
+        /// Why the pod may exist nevertheless.
+        why: Option<String>,
+    },
+    #[error("pod {pod} has UID {there:?}, not {asked:?}: the pod that is meant no longer exists")]
+    OtherUid { pod: PodKey, asked: String, there: String },
+    #[error("pod {pod}: {change}")]
+    PodChanged { pod: PodKey, change: PodChange },
+    #[error("pod {pod}: its network annotation")]
+    BadAnnotation { pod: PodKey, source: AnnotationError },
+    #[error("pod {pod}")]
+    BadBandwidth { pod: PodKey, source: BadBandwidth },
+    #[error("pod {pod} has no network {:?} in annotation {POD_NETWORKS}", .network.annotation_key())]
+    NoAnnotation { pod: PodKey, network: Network },
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    #[error("an ADD could not succeed now: {0}")]
+    NotAvailable(String),
+    #[error("the answer cannot be written as JSON")]
+    Answer(#[source] serde_json::Error),
+}
+
+/// How bad a refusal is for whoever reads the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Severity {
+    /// Happens in a healthy cluster.
+    Expected,
+    /// Somebody has to do something.
+    Wrong,
+}
+
+impl Refusal {
+    /// The error object that answers a request after `elapsed`.
+    pub(crate) fn to_cni(&self, elapsed: Duration) -> CniError {
+        let code = self.code();
+        let mut text = format!("{}: {}", code.name(), chain(self));
+        if self.is_about_a_pod() {
+            text.push_str(&format!(" (stage {}, after {:.1} s)", Stage::Annotation, elapsed.as_secs_f64()));
+        }
+        CniError::new(code, text, self.hint())
+    }
+
+    /// The code of the error object.
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            Self::NoSuchPath(_) | Self::Method(_) | Self::TooLong | Self::TooSlow(_) | Self::BrokenBody(_) => Code::Io,
+            Self::Json(_) => Code::Decode,
+            Self::Command(_) | Self::Missing(_) | Self::Name(_) | Self::Args(_) => Code::InvalidEnvironment,
+            Self::Config(NetConfError::Json(_)) => Code::Decode,
+            Self::Config(NetConfError::Version(_)) => Code::IncompatibleVersion,
+            Self::Config(NetConfError::Device(_)) => Code::UnsupportedField,
+            Self::Config(
+                NetConfError::Name(_)
+                | NetConfError::Chain(_)
+                | NetConfError::NoType
+                | NetConfError::NoAttachmentName(_)
+                | NetConfError::Mtu(_)
+                | NetConfError::Attachment(_),
+            ) => Code::InvalidConfig,
+            Self::Busy | Self::NoSuchPod { .. } | Self::NoAnnotation { .. } | Self::ShuttingDown => Code::TryAgain,
+            Self::OtherUid { .. } | Self::PodChanged { .. } => Code::UnknownContainer,
+            Self::BadAnnotation { .. } | Self::BadBandwidth { .. } => Code::BadAnnotation,
+            Self::NotAvailable(_) => Code::NotAvailable,
+            Self::Answer(_) => Code::Internal,
+        }
+    }
+
+    /// The status of the answer.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::NoSuchPath(_) => StatusCode::NOT_FOUND,
+            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::BrokenBody(_) | Self::Json(_) | Self::Command(_) | Self::Missing(_) | Self::Name(_) | Self::Args(_) | Self::Config(_) => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::OtherUid { .. } | Self::PodChanged { .. } => StatusCode::CONFLICT,
+            Self::BadAnnotation { .. } | Self::BadBandwidth { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            // Not 404 for an unknown pod: that is what a server without a path says.
+            Self::Busy | Self::NoSuchPod { .. } | Self::NoAnnotation { .. } | Self::ShuttingDown | Self::NotAvailable(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::Answer(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// What to look at next.
+    fn hint(&self) -> String {
+        match self {
+            Self::NoSuchPath(_) | Self::Method(_) | Self::Json(_) | Self::BrokenBody(_) | Self::TooSlow(_) | Self::TooLong => {
+                "is the caller the CNI plugin of this version?".to_owned()
+            }
+            Self::Busy => "the runtime tries again; see the server's log for what the others wait for".to_owned(),
+            Self::Command(_) | Self::Missing(_) | Self::Name(_) | Self::Args(_) => {
+                "see the CNI_* variables that the runtime sets for the plugin".to_owned()
+            }
+            Self::Config(_) => "see the CNI configuration in the runtime's directory, usually /etc/cni/net.d".to_owned(),
+            Self::NoSuchPod { pod, .. } => {
+                format!("is there a manifest of pod {} in namespace {} where this node's server reads pods?", pod.name(), pod.namespace())
+            }
+            Self::OtherUid { .. } | Self::PodChanged { .. } => {
+                "nothing to do: the runtime is asked again for the pod that exists now, if there is one".to_owned()
+            }
+            Self::BadAnnotation { pod, .. } | Self::BadBandwidth { pod, .. } => {
+                format!("see the annotations of pod {pod}; who wrote them has to correct them")
+            }
+            Self::NoAnnotation { .. } => {
+                "is the control plane running? It writes the annotation; see its log for this pod, and whether the node has a subnet"
+                    .to_owned()
+            }
+            Self::ShuttingDown => "the runtime tries again once the server runs again".to_owned(),
+            Self::NotAvailable(_) => "see the server's log".to_owned(),
+            Self::Answer(_) => "please report this".to_owned(),
+        }
+    }
+
+    pub(crate) fn severity(&self) -> Severity {
+        match self {
+            Self::OtherUid { .. } | Self::PodChanged { .. } | Self::ShuttingDown | Self::NotAvailable(_) => Severity::Expected,
+            Self::NoSuchPath(_)
+            | Self::Method(_)
+            | Self::TooLong
+            | Self::TooSlow(_)
+            | Self::BrokenBody(_)
+            | Self::Json(_)
+            | Self::Busy
+            | Self::Command(_)
+            | Self::Missing(_)
+            | Self::Name(_)
+            | Self::Args(_)
+            | Self::Config(_)
+            | Self::NoSuchPod { .. }
+            | Self::BadAnnotation { .. }
+            | Self::BadBandwidth { .. }
+            | Self::NoAnnotation { .. }
+            | Self::Answer(_) => Severity::Wrong,
+        }
+    }
+
+    /// Whether it came out of waiting for a pod's annotation.
+    fn is_about_a_pod(&self) -> bool {
+        match self {
+            Self::NoSuchPod { .. }
+            | Self::OtherUid { .. }
+            | Self::PodChanged { .. }
+            | Self::BadAnnotation { .. }
+            | Self::BadBandwidth { .. }
+            | Self::NoAnnotation { .. }
+            | Self::ShuttingDown => true,
+            Self::NoSuchPath(_)
+            | Self::Method(_)
+            | Self::TooLong
+            | Self::TooSlow(_)
+            | Self::BrokenBody(_)
+            | Self::Json(_)
+            | Self::Busy
+            | Self::Command(_)
+            | Self::Missing(_)
+            | Self::Name(_)
+            | Self::Args(_)
+            | Self::Config(_)
+            | Self::NotAvailable(_)
+            | Self::Answer(_) => false,
+        }
+    }
+}
+
+fn not_synced(why: &Option<String>) -> String {
+    why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default()
+}

@@ -1,0 +1,187 @@
+//! What is asked, and who answers it: one module a verb. Knows nothing of connections.
+
+use std::{sync::Arc, time::Duration};
+
+use contract::{
+    cni_args::PodArgs,
+    error::CniError,
+    wire::{METRICS_PATH, Metrics, REQUEST_PATH, Request, WATCH_PATH, WatchRequest},
+};
+use hyper::{Method, StatusCode};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::{sync::watch, time::Instant};
+use tracing::{Span, info_span};
+
+use crate::{
+    pods::PodSource,
+    refusal::{Refusal, Severity},
+};
+
+mod add;
+mod del;
+mod in_flight;
+mod metrics;
+mod pod_wait;
+mod status;
+mod watched;
+
+pub use add::AddDefaults;
+pub use in_flight::InFlight;
+
+/// What every request is answered with.
+#[derive(Debug)]
+pub struct Desk {
+    pub source: Arc<dyn PodSource>,
+    pub add: AddDefaults,
+    pub phase: watch::Receiver<Phase>,
+    /// The ADDs that are being answered.
+    pub adds: InFlight,
+}
+
+/// Where the server is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    Running,
+    /// No new ADD; those in flight are finished.
+    Draining,
+    /// What is still in flight is told to try again.
+    Stopping,
+}
+
+/// The paths that are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route {
+    Cni,
+    Watch,
+    Metrics,
+}
+
+/// A request that was understood as far as its shape goes.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Cni(Request),
+    Watch(WatchRequest),
+    Metrics(Metrics),
+}
+
+/// What goes back.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    /// JSON, or nothing at all.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Route {
+    pub(crate) fn of(method: &Method, path: &str) -> Result<Self, Refusal> {
+        let route = match path {
+            REQUEST_PATH => Self::Cni,
+            WATCH_PATH => Self::Watch,
+            METRICS_PATH => Self::Metrics,
+            other => return Err(Refusal::NoSuchPath(other.chars().take(64).collect())),
+        };
+        if method == Method::POST { Ok(route) } else { Err(Refusal::Method(method.to_string())) }
+    }
+
+    pub(crate) fn read(self, body: &[u8]) -> Result<Asked, Refusal> {
+        fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+            serde_json::from_slice(body).map_err(Refusal::Json)
+        }
+        Ok(match self {
+            Self::Cni => Asked::Cni(json(body)?),
+            Self::Watch => Asked::Watch(json(body)?),
+            Self::Metrics => Asked::Metrics(json(body)?),
+        })
+    }
+}
+
+impl Asked {
+    /// The span of everything that is logged of this request. Its values are as they were sent, good or bad.
+    pub(crate) fn span(&self) -> Span {
+        match self {
+            Self::Cni(Request { env, .. }) => {
+                let variable = |name| env.get(name).map(String::as_str);
+                let args = variable("CNI_ARGS").and_then(|text| PodArgs::parse(text).ok());
+                request_span(
+                    variable("CNI_COMMAND"),
+                    args.as_ref().map(|args| args.pod.namespace()),
+                    args.as_ref().map(|args| args.pod.name()),
+                    variable("CNI_CONTAINERID"),
+                    variable("CNI_IFNAME"),
+                )
+            }
+            Self::Watch(WatchRequest { namespace, name, .. }) => request_span(Some("watch"), Some(namespace), Some(name), None, None),
+            Self::Metrics(Metrics { command, pod, sandbox, .. }) => {
+                let pod = pod.as_deref().and_then(|pod| pod.split_once('/'));
+                request_span(Some(command), pod.map(|pod| pod.0), pod.map(|pod| pod.1), sandbox.as_deref(), None)
+            }
+        }
+    }
+}
+
+fn request_span(command: Option<&str>, namespace: Option<&str>, name: Option<&str>, sandbox: Option<&str>, ifname: Option<&str>) -> Span {
+    info_span!("request", cni.command = command, pod.namespace = namespace, pod.name = name, sandbox, ifname)
+}
+
+impl Desk {
+    /// The answer to a request that arrived at `started`.
+    pub(crate) async fn answer(&self, asked: Asked, started: Instant) -> Result<Reply, Refusal> {
+        match asked {
+            Asked::Cni(request) => self.answer_cni(request, started).await,
+            Asked::Watch(request) => self.watched(request).await,
+            Asked::Metrics(report) => {
+                metrics::log(&report);
+                Ok(Reply::EMPTY)
+            }
+        }
+    }
+
+    async fn answer_cni(&self, request: Request, started: Instant) -> Result<Reply, Refusal> {
+        match request.env.get("CNI_COMMAND").map(String::as_str) {
+            Some("ADD") => self.add(request, started).await,
+            Some("DEL") => Ok(del::carried_out_by_the_plugin()),
+            Some("STATUS") => self.status(),
+            // The plugin does these alone; success with no body is what upstream's server says to them.
+            Some("CHECK" | "UPDATE" | "GC") => Ok(Reply::EMPTY),
+            Some(other) => Err(Refusal::Command(other.chars().take(64).collect())),
+            None => Err(Refusal::Missing("CNI_COMMAND")),
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Waits until the server is in `phase` or beyond.
+    async fn reached(&self, phase: Phase) {
+        if self.phase.clone().wait_for(|now| *now >= phase).await.is_err() {
+            // The server's life ended without one of its phases: so does this request, with its connection.
+            std::future::pending().await
+        }
+    }
+}
+
+impl Reply {
+    pub(crate) const EMPTY: Self = Self { status: StatusCode::OK, body: Vec::new() };
+
+    fn json(value: &impl Serialize) -> Result<Self, Refusal> {
+        Ok(Self { status: StatusCode::OK, body: serde_json::to_vec(value).map_err(Refusal::Answer)? })
+    }
+
+    /// Answers with a refusal and logs it: the only place that does.
+    pub(crate) fn refuse(refusal: &Refusal, elapsed: Duration) -> Self {
+        let CniError { code, msg, details, .. } = &refusal.to_cni(elapsed);
+        let status = refusal.status();
+        match refusal.severity() {
+            Severity::Expected => tracing::info!(code, status = status.as_u16(), ms = millis(elapsed), msg, "refused"),
+            Severity::Wrong => tracing::warn!(code, status = status.as_u16(), ms = millis(elapsed), msg, hint = details, "refused"),
+        }
+        let body = serde_json::to_vec(&refusal.to_cni(elapsed)).unwrap_or_default();
+        Self { status, body }
+    }
+}
+
+/// Milliseconds as log lines show them.
+pub(crate) fn millis(elapsed: Duration) -> String {
+    format!("{:.1}", elapsed.as_secs_f64() * 1000.0)
+}

@@ -1,0 +1,99 @@
+//! ADD: what the plugin has to configure, as soon as the pod's annotation says it.
+
+use std::time::Duration;
+
+use contract::{
+    cni_args::PodArgs,
+    mtu::Mtu,
+    names::{IfName, SandboxId},
+    net_conf::NetConf,
+    wire::{Request, Response},
+};
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    Desk, Phase, Reply, millis,
+    pod_wait::{PodWait, Step},
+};
+use crate::{
+    pods::{PodWatch, Readiness},
+    refusal::Refusal,
+};
+
+/// How long a pod may take to become known: the runtime may be ahead of what the source has heard.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long is waited for an annotation if the caller does not say: less than a kubelet waits for its runtime (2 minutes).
+const PATIENCE: Duration = Duration::from_secs(110);
+/// No caller waits longer, whatever it says.
+const MOST_PATIENCE: Duration = Duration::from_secs(3600);
+/// The answer is under way this long before the caller stops waiting for it.
+const MARGIN: Duration = Duration::from_millis(200);
+
+/// The settings of pods that say nothing else.
+#[derive(Debug, Clone, Copy)]
+pub struct AddDefaults {
+    pub mtu: Mtu,
+    pub routable_mtu: Option<Mtu>,
+}
+
+impl Desk {
+    pub(super) async fn add(&self, request: Request, started: Instant) -> Result<Reply, Refusal> {
+        let Request { env, config, timeout_ms } = request;
+        let variable = |name| env.get(name).map(String::as_str).filter(|text| !text.is_empty()).ok_or(Refusal::Missing(name));
+        let _: SandboxId = variable("CNI_CONTAINERID")?.parse()?;
+        let _: IfName = variable("CNI_IFNAME").unwrap_or("eth0").parse()?;
+        let args = PodArgs::parse(variable("CNI_ARGS")?)?;
+        let conf = NetConf::parse(&config)?;
+        let patience = timeout_ms.map_or(PATIENCE, |ms| Duration::from_millis(ms).saturating_sub(MARGIN).min(MOST_PATIENCE));
+
+        if self.phase() != Phase::Running {
+            return Err(Refusal::ShuttingDown);
+        }
+        let _at_work = self.adds.enter();
+        let watch = self.source.watch(&args.pod);
+        let wait = PodWait::new(args, conf.network, conf.mtu, self.add);
+        let answer = tokio::select! {
+            answer = self.wait(wait, watch, started, patience) => answer?,
+            () = self.reached(Phase::Stopping) => return Err(Refusal::ShuttingDown),
+        };
+        let addresses: Vec<String> = answer.addressing.addresses.iter().map(ToString::to_string).collect();
+        tracing::info!(
+            ms = millis(started.elapsed()),
+            mac = %answer.addressing.mac,
+            addresses = addresses.join(","),
+            uid = answer.pod_uid,
+            "answered"
+        );
+        Reply::json(&Response::to_plugin(answer))
+    }
+
+    /// Looks at the pod now and after every change.
+    async fn wait(
+        &self,
+        mut wait: PodWait,
+        mut watch: PodWatch,
+        started: Instant,
+        patience: Duration,
+    ) -> Result<contract::wire::PodInterface, Refusal> {
+        loop {
+            let missing = match wait.look(watch.now().as_deref())? {
+                Step::Answer(answer) => return Ok(*answer),
+                Step::Wait(missing) => missing,
+            };
+            if wait.is_new(&missing) {
+                tracing::info!(ms = millis(started.elapsed()), "waiting: {missing}");
+            }
+            let until = started + if missing.is_worth_a_long_wait() { patience } else { patience.min(GRACE) };
+            if timeout_at(until, watch.changed()).await.is_err() {
+                let why = match self.source.readiness() {
+                    Readiness::Synced => None,
+                    Readiness::NotSynced(why) => Some(why),
+                };
+                return Err(wait.gave_up(missing, why));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use contract::{annotation::POD_NETWORKS, error::Code, names::PodKey};
+use tokio::sync::watch;
+
+use super::*;
+use crate::{
+    pods::{PodFacts, PodSource, Pods},
+    requests::InFlight,
+};
+
+/// A source that a test plays: what the API server will be.
+#[derive(Debug, Default)]
+struct Played {
+    pods: Pods,
+    lagging: bool,
+}
+
+impl PodSource for Played {
+    fn watch(&self, pod: &PodKey) -> PodWatch {
+        self.pods.watch(pod)
+    }
+
+    fn readiness(&self) -> Readiness {
+        if self.lagging { Readiness::NotSynced("the API server does not answer".to_owned()) } else { Readiness::Synced }
+    }
+}
+
+/// A desk, and what a test moves.
+struct Stage {
+    desk: Arc<Desk>,
+    pods: Pods,
+    phase: watch::Sender<Phase>,
+}
+
+fn desk(lagging: bool) -> Stage {
+    let pods = Pods::default();
+    let (phase, phases) = watch::channel(Phase::Running);
+    let source = Arc::new(Played { pods: pods.clone(), lagging });
+    let add = AddDefaults { mtu: Mtu::DEFAULT, routable_mtu: None };
+    Stage { desk: Arc::new(Desk { source, add, phase: phases, adds: InFlight::default() }), pods, phase }
+}
+
+fn cart() -> PodKey {
+    PodKey::new("shop", "cart-0").unwrap()
+}
+
+fn facts(uid: &str, annotated: Option<&str>) -> PodFacts {
+    let annotation = annotated.map(|text| (POD_NETWORKS.to_owned(), text.to_owned()));
+    PodFacts { uid: uid.to_owned(), annotations: annotation.into_iter().collect() }
+}
+
+const GOOD: Option<&str> = Some(r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"]}}"#);
+
+fn request(change: impl FnOnce(&mut Request)) -> Request {
+    let env = [
+        ("CNI_COMMAND", "ADD"),
+        ("CNI_CONTAINERID", "c1"),
+        ("CNI_IFNAME", "eth0"),
+        ("CNI_ARGS", "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_UID=u1"),
+    ];
+    let env: BTreeMap<_, _> = env.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let config = br#"{"cniVersion":"1.0.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}"#.to_vec();
+    let mut request = Request { env, config, timeout_ms: None };
+    change(&mut request);
+    request
+}
+
+/// Code and message of the refusal, and how long it took in (paused) time.
+async fn refused(desk: &Desk, request: Request) -> (Code, String, Duration) {
+    let started = Instant::now();
+    let refusal = desk.add(request, started).await.expect_err("a refusal");
+    (refusal.code(), refusal.to_string(), started.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_does_not_appear_is_waited_for_as_long_as_a_source_may_lag() {
+    let (code, text, after) = refused(&desk(false).desk, request(|_| {})).await;
+    assert_eq!((code, after.as_secs()), (Code::TryAgain, 5));
+    assert_eq!(text, "pod shop/cart-0 is not known on this node");
+
+    let (_, text, _) = refused(&desk(true).desk, request(|_| {})).await;
+    assert_eq!(text, "pod shop/cart-0 is not known on this node (the API server does not answer)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_another_uid_is_refused_once_the_source_had_time_to_catch_up() {
+    let played = desk(false);
+    played.pods.put(&cart(), facts("u2", GOOD));
+    let (code, text, after) = refused(&played.desk, request(|_| {})).await;
+    assert_eq!((code, after.as_secs()), (Code::UnknownContainer, 5));
+    assert_eq!(text, "pod shop/cart-0 has UID \"u2\", not \"u1\": the pod that is meant no longer exists");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_is_waited_for_until_shortly_before_the_caller_gives_up() {
+    let played = desk(false);
+    played.pods.put(&cart(), facts("u1", None));
+    let (code, text, after) = refused(&played.desk, request(|_| {})).await;
+    assert_eq!((code, after.as_secs()), (Code::TryAgain, 110));
+    assert_eq!(text, "pod shop/cart-0 has no network \"default\" in annotation k8s.ovn.org/pod-networks");
+
+    for (timeout_ms, millis) in [(30_000, 29_800), (1_000, 800), (100, 0), (u64::MAX, 3_600_000)] {
+        let (.., after) = refused(&played.desk, request(|request| request.timeout_ms = Some(timeout_ms))).await;
+        assert!(after.as_millis().abs_diff(millis) <= 2, "{timeout_ms}: {after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_change_of_the_pod_is_acted_on_at_once() {
+    for (change, outcome) in
+        [(facts("u1", GOOD), Ok(())), (facts("u1", Some("[]")), Err(Code::BadAnnotation)), (facts("u2", GOOD), Err(Code::UnknownContainer))]
+    {
+        let played = desk(false);
+        played.pods.put(&cart(), facts("u1", None));
+        let desk = Arc::clone(&played.desk);
+        let started = Instant::now();
+        let add = tokio::spawn(async move { desk.add(request(|_| {}), started).await });
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        played.pods.put(&cart(), change);
+        let answer = add.await.unwrap();
+        assert_eq!(answer.map(drop).map_err(|refusal| refusal.code()), outcome);
+        assert!(started.elapsed() < Duration::from_millis(60_010), "{:?}", started.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stops_takes_no_new_add_and_lets_go_of_those_in_flight() {
+    let played = desk(false);
+    played.pods.put(&cart(), facts("u1", None));
+    let desk = Arc::clone(&played.desk);
+    let add = tokio::spawn(async move { desk.add(request(|_| {}), Instant::now()).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(played.desk.adds.count(), 1);
+
+    played.phase.send_replace(Phase::Draining);
+    assert!(matches!(played.desk.add(request(|_| {}), Instant::now()).await, Err(Refusal::ShuttingDown)));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!add.is_finished());
+
+    played.phase.send_replace(Phase::Stopping);
+    assert!(matches!(add.await.unwrap(), Err(Refusal::ShuttingDown)));
+    assert_eq!(played.desk.adds.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_invalid_is_refused_before_anything_is_waited_for() {
+    let desk = desk(false).desk;
+    let cases: [(fn(&mut Request), Code, &str); 6] = [
+        (|r| drop(r.env.remove("CNI_CONTAINERID")), Code::InvalidEnvironment, "CNI_CONTAINERID is missing"),
+        (|r| drop(r.env.remove("CNI_ARGS")), Code::InvalidEnvironment, "CNI_ARGS is missing"),
+        (|r| drop(r.env.insert("CNI_IFNAME".into(), "lo".into())), Code::InvalidEnvironment, "interface name \"lo\" is reserved"),
+        (|r| drop(r.env.insert("CNI_ARGS".into(), "a=b".into())), Code::InvalidEnvironment, "CNI_ARGS lacks K8S_POD_NAMESPACE"),
+        (|r| r.config = b"{".to_vec(), Code::Decode, "the CNI configuration"),
+        (|r| r.config = br#"{"cniVersion":"9.0.0"}"#.to_vec(), Code::IncompatibleVersion, "the CNI configuration"),
+    ];
+    for (change, code, text) in cases {
+        let (refused, message, after) = refused(&desk, request(change)).await;
+        assert_eq!((refused, message.as_str(), after), (code, text, Duration::ZERO));
+    }
+}

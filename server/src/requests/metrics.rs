@@ -1,0 +1,16 @@
+//! The plugin's report on itself: one line that shows where an ADD's time went.
+
+use contract::wire::Metrics;
+
+/// Logs `report` in the span that names the pod.
+pub(super) fn log(report: &Metrics) {
+    let Metrics { command: _, elapsed_time, has_err, code, message, pod: _, sandbox: _, stages } = report;
+    let ms = format!("{:.1}", elapsed_time * 1000.0);
+    let stages: Vec<String> = stages.iter().map(|time| format!("{} {:.1}-{:.1}", time.stage, time.start, time.end)).collect();
+    let stages = stages.join(", ");
+    if *has_err {
+        tracing::info!(ms, code, message, stages, "the plugin failed");
+    } else {
+        tracing::info!(ms, stages, "the plugin succeeded");
+    }
+}

@@ -1,0 +1,14 @@
+//! STATUS: whether this server could answer an ADD now. What else an ADD needs, the plugin asks itself.
+
+use super::{Desk, Phase, Reply};
+use crate::{pods::Readiness, refusal::Refusal};
+
+impl Desk {
+    pub(super) fn status(&self) -> Result<Reply, Refusal> {
+        match (self.phase(), self.source.readiness()) {
+            (Phase::Draining | Phase::Stopping, _) => Err(Refusal::NotAvailable("the server is shutting down".to_owned())),
+            (Phase::Running, Readiness::NotSynced(why)) => Err(Refusal::NotAvailable(why)),
+            (Phase::Running, Readiness::Synced) => Ok(Reply::EMPTY),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The executable `ovnkube --init-node`, as a plugin, an administrator and an ill-behaved program see it. Needs no privileges.
+
+#[path = "node/lab.rs"]
+mod lab;
+
+#[path = "node/add.rs"]
+mod add;
+#[path = "node/caller.rs"]
+mod caller;
+#[path = "node/life.rs"]
+mod life;

@@ -1,0 +1,234 @@
+//! A server in a directory of its own, and a caller that speaks HTTP byte by byte.
+
+use std::{
+    fs::{self, Permissions},
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::{fs::PermissionsExt, net::UnixStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Longer than anything here takes on a busy machine.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// A running server. Killed when dropped; its directory stays if the test failed.
+pub(crate) struct Server {
+    pub(crate) directory: TempDir,
+    child: Child,
+}
+
+/// One answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub(crate) fn start_with(options: &[&str]) -> Self {
+        let directory = place();
+        let mut server = Self { child: spawn(directory.path(), options), directory };
+        eventually("the CNI configuration is there", || {
+            if let Some(status) = server.child.try_wait().unwrap() {
+                panic!("the server ended: {status}\n{}", server.log());
+            }
+            server.conf_dir().join("10-ovn-kubernetes.conflist").exists().then_some(()).ok_or_else(|| server.log())
+        });
+        server
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("run/server.sock")
+    }
+
+    pub(crate) fn conf_dir(&self) -> PathBuf {
+        self.directory.path().join("net.d")
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn log_says(&self, text: &str) {
+        eventually(&format!("the log says {text:?}"), || self.log().contains(text).then_some(()).ok_or_else(|| self.log()));
+    }
+
+    /// Puts a manifest in place in one step.
+    pub(crate) fn pod(&self, name: &str, uid: &str, annotation: Option<&str>) {
+        self.timed_pod(name, uid, annotation);
+    }
+
+    /// The same; returns when that was.
+    pub(crate) fn timed_pod(&self, name: &str, uid: &str, annotation: Option<&str>) -> Instant {
+        let annotations = annotation.map(|text| json!({"k8s.ovn.org/pod-networks": text})).unwrap_or(json!({}));
+        let pod = json!({"kind": "Pod", "metadata": {"name": name, "namespace": "shop", "uid": uid, "annotations": annotations}});
+        let manifests = self.directory.path().join("pods");
+        let temporary = manifests.join(format!(".{name}"));
+        fs::write(&temporary, pod.to_string()).unwrap();
+        let now = Instant::now();
+        fs::rename(temporary, manifests.join(format!("{name}.json"))).unwrap();
+        now
+    }
+
+    pub(crate) fn delete_pod(&self, name: &str) {
+        fs::remove_file(self.directory.path().join(format!("pods/{name}.json"))).unwrap();
+    }
+
+    pub(crate) fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.socket()).unwrap()
+    }
+
+    /// Sends a request without waiting for the answer.
+    pub(crate) fn send(&self, path: &str, body: &Value) -> UnixStream {
+        let mut stream = self.connect();
+        stream.write_all(&post(path, body.to_string().as_bytes())).unwrap();
+        stream
+    }
+
+    pub(crate) fn ask(&self, path: &str, body: &Value) -> Answer {
+        answer(&mut self.send(path, body))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        eventually("the server ends", || self.child.try_wait().unwrap().ok_or("it runs"))
+    }
+
+    /// Starts another server with the same options, which is expected to end; its standard error.
+    pub(crate) fn second(&self) -> (ExitStatus, String) {
+        let output = spawn(self.directory.path(), &[]).wait_with_output().unwrap();
+        (output.status, String::from_utf8(output.stderr).unwrap())
+    }
+
+    /// Ends the server as a power failure would, and starts another in its place.
+    pub(crate) fn kill_and_restart(&mut self) {
+        self.signal(Signal::SIGKILL);
+        self.ended();
+        self.child = spawn(self.directory.path(), &[]);
+        eventually("the server answers again", || UnixStream::connect(self.socket()).map(drop));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            self.directory.disable_cleanup(true);
+            eprintln!("kept: {}\n{}", self.directory.path().display(), self.log());
+        }
+    }
+}
+
+fn place() -> TempDir {
+    let directory = tempfile::Builder::new().prefix("ovnkube-").permissions(Permissions::from_mode(0o700)).tempdir().unwrap();
+    fs::create_dir(directory.path().join("pods")).unwrap();
+    directory
+}
+
+fn spawn(directory: &Path, options: &[&str]) -> Child {
+    let path = |name: &str| directory.join(name).into_os_string();
+    Command::new(env!("CARGO_BIN_EXE_ovnkube"))
+        .args(["--init-node", "node1", "--pod-manifests"])
+        .arg(path("pods"))
+        .arg("--cni-conf-dir")
+        .arg(path("net.d"))
+        .arg("--cni-socket")
+        .arg(path("run/server.sock"))
+        .arg("--logfile")
+        .arg(path("log"))
+        .args(options)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// An annotation of the cluster's own network.
+pub(crate) fn annotation(last_octet: u8) -> String {
+    format!(r#"{{"default":{{"mac_address":"0a:58:0a:f4:01:{last_octet:02x}","ip_addresses":["10.244.1.{last_octet}/24"]}}}}"#)
+}
+
+/// What a plugin sends for an ADD of a pod in namespace `shop`.
+pub(crate) fn add(pod: &str, uid: &str) -> Value {
+    verb("ADD", pod, uid)
+}
+
+pub(crate) fn verb(verb: &str, pod: &str, uid: &str) -> Value {
+    // {"cniVersion":"1.0.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}
+    let config = "eyJjbmlWZXJzaW9uIjoiMS4wLjAiLCJuYW1lIjoib3ZuLWt1YmVybmV0ZXMiLCJ0eXBlIjoib3ZuLWs4cy1jbmktb3ZlcmxheSJ9";
+    let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={pod};K8S_POD_UID={uid}");
+    json!({
+        "env": {"CNI_COMMAND": verb, "CNI_CONTAINERID": "0123456789abcdef", "CNI_IFNAME": "eth0", "CNI_NETNS": "/n", "CNI_ARGS": args},
+        "config": config,
+    })
+}
+
+pub(crate) fn watch(pod: &str, uid: &str, last_octet: u8) -> Value {
+    json!({"namespace": "shop", "name": pod, "uid": uid, "mac": format!("0a:58:0a:f4:01:{last_octet:02x}"), "nad": "default"})
+}
+
+pub(crate) fn post(path: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!("POST {path} HTTP/1.1\r\nHost: dummy\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+/// Reads one answer to its end, which is not the end of the connection.
+pub(crate) fn answer(stream: &mut UnixStream) -> Answer {
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(reader.read_line(&mut head).expect("an answer within a few seconds"), 0, "the connection ended after {head:?}");
+    }
+    let head = head.to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |length| length.parse().unwrap());
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    Answer { status: head.split(' ').nth(1).unwrap().parse().unwrap(), head, body }
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Status and code of a CNI error, and its message.
+    pub(crate) fn error(&self) -> (u16, u64, String) {
+        let error = self.json();
+        (self.status, error["code"].as_u64().unwrap(), error["msg"].as_str().unwrap().to_owned())
+    }
+}
+
+/// Asks until the answer is good; a failure shows the last bad one.
+pub(crate) fn eventually<T, E: std::fmt::Debug>(what: &str, mut probe: impl FnMut() -> Result<T, E>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        match probe() {
+            Ok(good) => return good,
+            Err(bad) => assert!(Instant::now() < deadline, "not within {SOON:?}: {what}; last: {bad:#?}"),
+        }
+        #[expect(clippy::disallowed_methods, reason = "a test that asks again, with a deadline")]
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

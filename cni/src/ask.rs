@@ -1,7 +1,7 @@
 //! The node-local server, as the plugin sees it: HTTP over a unix socket.
 
 use std::{
-    io::{self, Write},
+    io::{self, Read, Write},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     time::Duration,
@@ -22,6 +22,8 @@ use tokio::time::{Instant, sleep};
 const RESTART_GRACE: Duration = Duration::from_secs(1);
 /// Between two tries to reach it: a socket that does not exist cannot be waited on.
 const RETRY_AFTER: Duration = Duration::from_millis(25);
+/// What the report on a request that is already answered may cost.
+const REPORT_PATIENCE: Duration = Duration::from_millis(20);
 /// An answer is smaller by far.
 const MAX_ANSWER: usize = 1024 * 1024;
 
@@ -122,16 +124,19 @@ impl Server {
     }
 }
 
-/// Tells the server how a request went, without waiting for an answer. Nobody minds if nobody listens.
+/// Tells the server how a request went. Nobody minds if nobody listens, and the answer is of no interest; but a connection that ends
+/// at once takes its request along, so the plugin stays for as long as a server that is well needs, and no longer.
 pub fn report(socket: &Path, metrics: &Metrics) -> io::Result<()> {
     let body = serde_json::to_vec(metrics)?;
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_write_timeout(Some(Duration::from_millis(100)))?;
+    stream.set_write_timeout(Some(REPORT_PATIENCE))?;
+    stream.set_read_timeout(Some(REPORT_PATIENCE))?;
     let length = body.len();
     let mut message = format!(
         "POST {METRICS_PATH} HTTP/1.1\r\nHost: ovnkube\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     )
     .into_bytes();
     message.extend(body);
-    stream.write_all(&message)
+    stream.write_all(&message)?;
+    stream.read(&mut [0]).map(drop)
 }

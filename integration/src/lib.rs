@@ -21,6 +21,7 @@
 //! | [`census`] | [`Census`]: what is on a node, as text, to compare before and after |
 //! | [`traffic`] | ping, TCP and UDP between pods |
 //! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
+//! | [`chaos`] | [`chaos::Chaos`]: kills everything at random moments while pods come and go |
 //! | [`mod@eventually`] | waits for a state, and prints the last thing it saw |
 //! | [`command`] | runs a program to its end and keeps what it said |
 //!
@@ -47,6 +48,7 @@
 pub mod by_hand;
 pub mod census;
 pub mod central;
+pub mod chaos;
 pub mod command;
 pub mod daemon;
 pub mod eventually;

@@ -1,6 +1,8 @@
 //! The command `integration`: starts the lab for people, and the pieces of itself that run on nodes and in pods.
 #![expect(clippy::print_stdout, reason = "a command for people; its peers talk to their starter on standard output")]
 
+mod bench;
+mod demo;
 mod show;
 
 use std::process::ExitCode;
@@ -21,6 +23,12 @@ struct Arguments {
 enum Command {
     /// Start nodes and pods, show that they reach each other, take the pods away again, and end.
     Lab(show::Lab),
+    Bench(bench::Bench),
+    /// Measure on the node, as `bench` says on standard input; what was measured goes to standard output.
+    #[command(hide = true)]
+    BenchDriver,
+    /// See it work: three pods on two nodes get their network, use it and lose it again.
+    Demo(demo::Demo),
     /// Hold the namespaces of node NAME until standard input closes.
     #[command(hide = true)]
     Hold {
@@ -35,6 +43,11 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Lab(lab) => lab.run(),
+        Command::Demo(demo) => demo.run(),
+        Command::Bench(bench) => bench.run(),
+        Command::BenchDriver => bench::drive()
+            .map(|measured| println!("{}", serde_json::to_string(&measured).expect("measurements are plain data")))
+            .map(|()| ExitCode::SUCCESS),
         Command::Hold { name } => hold(&name, || println!("ready")).map(|()| ExitCode::SUCCESS),
         Command::Peer(peer) => {
             peer.run(|report| println!("{}", serde_json::to_string(report).expect("a report is plain data"))).map(|()| ExitCode::SUCCESS)

@@ -51,7 +51,8 @@ struct Inner {
 #[derive(Debug)]
 struct Requests {
     commands: mpsc::UnboundedSender<Command>,
-    closed: watch::Receiver<Option<Closed>>,
+    /// Set once, by whichever end gives up first.
+    closed: Arc<watch::Sender<Option<Closed>>>,
     next_id: AtomicU64,
 }
 
@@ -67,8 +68,8 @@ impl Connection {
     async fn try_open(endpoint: &Endpoint, database: &str, options: Options) -> Result<Self, ConnectFault> {
         let stream = Stream::connect(endpoint).await?;
         let (commands, receiver) = mpsc::unbounded_channel();
-        let (closed_sender, closed) = watch::channel(None);
-        tokio::spawn(Driver::new(options, receiver, closed_sender).run(stream));
+        let closed = Arc::new(watch::channel(None).0);
+        tokio::spawn(Driver::new(options, receiver, Arc::clone(&closed)).run(stream));
 
         let requests = Requests { commands, closed, next_id: AtomicU64::new(1) };
         let request = requests.send("get_schema", (database,)).map_err(|error| ConnectFault::Schema(error.to_string()))?;
@@ -123,8 +124,9 @@ impl Connection {
         self.0.requests.closed.borrow().is_some() || self.0.requests.commands.is_closed()
     }
 
-    /// Ends the connection because of something that came over it.
+    /// Ends the connection because of something that came over it. From now on it counts as closed, and soon it is.
     pub(crate) fn close(&self, reason: Closed) {
+        driver::set_closed(&self.0.requests.closed, &reason);
         self.0.requests.command(Command::Close(reason));
     }
 
@@ -180,17 +182,21 @@ impl Requests {
     async fn answer(&self, reply: oneshot::Receiver<Result<Reply, Lost>>) -> Result<Reply, Lost> {
         match reply.await {
             Ok(answer) => answer,
-            // The driver answers every request that it took; this one came after its end.
-            Err(_) => Err(Lost { reason: self.closed().await, sent: false }),
+            // The driver answers every request that it took, unless it is dropped with its runtime, and then it has not said why.
+            Err(_) => match self.closed.borrow().clone() {
+                Some(reason) => Err(Lost { reason, sent: false }),
+                None => Err(Lost { reason: Closed::Unused, sent: true }),
+            },
         }
     }
 
     async fn closed(&self) -> Closed {
-        let mut closed = self.closed.clone();
-        match closed.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or(Closed::Unused),
-            // The driver was dropped with its runtime.
-            Err(_) => Closed::Unused,
+        let mut closed = self.closed.subscribe();
+        tokio::select! {
+            biased;
+            Ok(reason) = closed.wait_for(Option::is_some) => reason.clone().unwrap_or(Closed::Unused),
+            // The driver was dropped with its runtime, and had no time to say why.
+            () = self.commands.closed() => Closed::Unused,
         }
     }
 }

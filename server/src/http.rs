@@ -1,7 +1,7 @@
 //! HTTP/1.1 on the server's socket: accepts, limits, ends. What is asked and answered, [`requests`](crate::requests) knows.
 //!
 //! An accept loop of our own, because what protects a server that root's programs talk to all day is here: who may connect
-//! ([`peer`]), how many at once ([`slots`]), how slowly they may speak ([`exchange`]).
+//! (`peer`), how many at once (`slots`), how slowly they may speak (`exchange`).
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -10,7 +10,6 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
 };
-use nix::errno::Errno;
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::oneshot,
@@ -19,7 +18,8 @@ use tokio::{
 
 use self::{
     peer::Peers,
-    slots::{Slot, Slots},
+    seldom::Seldom,
+    slots::{Place, Slots},
 };
 use crate::requests::Desk;
 
@@ -30,7 +30,7 @@ mod slots;
 
 /// How long a caller may take for the head of a request, and how long it may keep an idle connection.
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
-/// How long nothing is accepted after the process ran out of file descriptors or memory.
+/// How long nothing is accepted after accepting failed.
 const BACK_OFF: Duration = Duration::from_millis(100);
 /// How long connections may take to end after their last request.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub async fn serve(listener: UnixListener, desk: Arc<Desk>, mut stop: oneshot::R
     let graceful = GracefulShutdown::new();
     let slots = Slots::default();
     let mut peers = Peers::of_this_process();
-    let mut exhausted = seldom::Seldom::default();
+    let mut failing = Seldom::default();
     loop {
         let accepted = tokio::select! {
             accepted = accept(&listener, &slots) => accepted,
@@ -49,11 +49,10 @@ pub async fn serve(listener: UnixListener, desk: Arc<Desk>, mut stop: oneshot::R
         let (stream, place) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                if is_exhaustion(&error) {
-                    exhausted.now(|times| tracing::warn!(%error, times, "no connection can be accepted for now"));
-                    slots.make_room();
-                    sleep(BACK_OFF).await;
-                }
+                // Out of file descriptors or memory, as a rule: others may give some back.
+                failing.now(|times| tracing::warn!(%error, times, "no connection can be accepted for now"));
+                slots.make_room();
+                sleep(BACK_OFF).await;
                 continue;
             }
         };
@@ -69,7 +68,7 @@ pub async fn serve(listener: UnixListener, desk: Arc<Desk>, mut stop: oneshot::R
     let _ = tokio::time::timeout(LAST_WORDS, graceful.shutdown()).await;
 }
 
-async fn accept(listener: &UnixListener, slots: &Slots) -> io::Result<(UnixStream, slots::Place)> {
+async fn accept(listener: &UnixListener, slots: &Slots) -> io::Result<(UnixStream, Place)> {
     let place = slots.place().await;
     let (stream, _) = listener.accept().await?;
     Ok((stream, place))
@@ -95,12 +94,6 @@ async fn connection(stream: UnixStream, desk: Arc<Desk>, watcher: Watcher, slots
                 tracing::debug!(error = crate::chain(&error), "a connection ended early");
             }
         }
-        () = Slot::evicted(&slot) => tracing::debug!("an idle connection made room for another"),
+        () = slot.evicted() => tracing::debug!("an idle connection made room for another"),
     }
-}
-
-/// Whether accepting failed because something ran out that others may give back. Everything else concerns one connection.
-fn is_exhaustion(error: &io::Error) -> bool {
-    let errno = error.raw_os_error().map(Errno::from_raw);
-    matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM))
 }

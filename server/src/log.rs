@@ -6,8 +6,11 @@ use std::{
 };
 
 use cni::log::{Level, ReopenFile, layer, log_panics};
-use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{Registry, layer::SubscriberExt};
+
+/// Lines that may wait for the disk; more are lost. The memory for them is taken at the start.
+const WAITING_LINES: usize = 8192;
 
 /// Keeps the log going; what is not written yet is written when it is dropped.
 #[derive(Debug)]
@@ -23,7 +26,7 @@ pub fn start_server_log(file: &Path, level: Level) -> Log {
     let mut reopen = ReopenFile::new(file);
     let unwritable = reopen.check().err();
     let on_stderr = unwritable.is_some() || stderr().is_terminal();
-    let (writer, worker) = NonBlocking::new(reopen);
+    let (writer, worker) = NonBlockingBuilder::default().buffered_lines_limit(WAITING_LINES).finish(reopen);
     let subscriber = Registry::default().with(level.filter()).with(layer(writer)).with(on_stderr.then(|| layer(stderr)));
     // Somebody's subscriber may be there already (a test's): then it gets the events.
     let _ = tracing::subscriber::set_global_default(subscriber);

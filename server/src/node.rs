@@ -134,7 +134,7 @@ fn into_tokio(listener: std::os::unix::net::UnixListener) -> io::Result<tokio::n
 /// An error that ends the process: to whoever started it, and to the log.
 fn say(error: &StartError, log: &Log) {
     let text = chain(error);
-    tracing::error!("{text}");
+    tracing::error!(error = text, "not started");
     if !log.on_stderr {
         eprintln!("ovnkube: {text}");
     }

@@ -1,4 +1,5 @@
 //! The executable `ovnkube --init-node`, as a plugin, an administrator and an ill-behaved program see it. Needs no privileges.
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 #[path = "node/lab.rs"]
 mod lab;

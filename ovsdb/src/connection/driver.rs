@@ -59,7 +59,7 @@ const MAX_UNSENT_ECHOES: usize = 1 << 20;
 pub(super) struct Driver {
     options: Options,
     commands: mpsc::UnboundedReceiver<Command>,
-    closed: watch::Sender<Option<Closed>>,
+    closed: Arc<watch::Sender<Option<Closed>>>,
     framer: Framer,
     pending: HashMap<u64, Pending>,
     monitors: HashMap<u64, UpdateSender>,
@@ -79,7 +79,7 @@ struct Pending {
 }
 
 impl Driver {
-    pub(super) fn new(options: Options, commands: mpsc::UnboundedReceiver<Command>, closed: watch::Sender<Option<Closed>>) -> Self {
+    pub(super) fn new(options: Options, commands: mpsc::UnboundedReceiver<Command>, closed: Arc<watch::Sender<Option<Closed>>>) -> Self {
         Self {
             options,
             commands,
@@ -103,7 +103,7 @@ impl Driver {
         };
         tracing::debug!(%reason, "connection closed");
         // First the reason, so that whoever learns of the end can read it.
-        self.closed.send_replace(Some(reason.clone()));
+        set_closed(&self.closed, &reason);
         let sent = self.queued - length(self.out.len() - self.written);
         for (_, Pending { reply, end }) in self.pending.drain() {
             drop(reply.send(Err(Lost { reason: reason.clone(), sent: end <= sent })));
@@ -116,7 +116,8 @@ impl Driver {
         tokio::pin!(timer);
         let mut in_use = true;
         loop {
-            if !in_use && self.is_idle() {
+            // Who still waits for an answer holds a handle: what is left are transactions whose futures were dropped.
+            if !in_use && self.out.is_empty() {
                 return Err(Closed::Unused);
             }
             // The timer comes last: after a pause of the whole program, what the server said meanwhile counts.
@@ -145,11 +146,6 @@ impl Driver {
                 }
             }
         }
-    }
-
-    /// Whether nothing is to be written and nobody waits for an answer.
-    fn is_idle(&self) -> bool {
-        self.out.is_empty() && self.pending.values().all(|pending| pending.reply.is_closed())
     }
 
     fn obey(&mut self, command: Command) -> Result<(), Closed> {
@@ -245,6 +241,15 @@ impl Driver {
             Ok(Instant::now() + interval)
         }
     }
+}
+
+/// Tells everybody why the connection is over, unless they know.
+pub(super) fn set_closed(closed: &watch::Sender<Option<Closed>>, reason: &Closed) {
+    closed.send_if_modified(|known| {
+        let first = known.is_none();
+        known.get_or_insert_with(|| reason.clone());
+        first
+    });
 }
 
 /// What one turn of the loop brought.

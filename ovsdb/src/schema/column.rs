@@ -1,6 +1,11 @@
 //! The type of a column (RFC 7047 §3.2, `<column-schema>` and `<type>`).
 
-use serde::{Deserialize, Deserializer, de::Error as _};
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, IntoDeserializer, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 
 use crate::value::AtomicType;
 
@@ -56,51 +61,45 @@ impl ColumnType {
 #[derive(Deserialize)]
 struct WireColumn {
     #[serde(rename = "type")]
-    ty: WireType,
+    ty: NameOr<WireType>,
     mutable: Option<bool>,
     #[serde(default)]
     ephemeral: bool,
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum WireType {
-    Atomic(AtomicType),
-    Full { key: WireBase, value: Option<WireBase>, min: Option<u32>, max: Option<WireMax> },
+struct WireType {
+    key: NameOr<WireBase>,
+    value: Option<NameOr<WireBase>>,
+    min: Option<u32>,
+    max: Option<WireMax>,
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum WireBase {
-    Atomic(AtomicType),
-    #[serde(rename_all = "camelCase")]
-    Full {
-        r#type: AtomicType,
-        ref_table: Option<String>,
-        ref_type: Option<RefType>,
-    },
+#[serde(rename_all = "camelCase")]
+struct WireBase {
+    r#type: AtomicType,
+    ref_table: Option<String>,
+    ref_type: Option<RefType>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum WireMax {
-    Number(u32),
-    Text(String),
+/// `<type>` and `<base-type>` are either an object or, in short, the name of an atomic type.
+enum NameOr<T> {
+    Name(AtomicType),
+    Object(T),
 }
+
+/// A number or `unlimited`.
+struct WireMax(Option<u32>);
 
 impl<'de> Deserialize<'de> for ColumnSchema {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let WireColumn { ty, mutable, ephemeral } = WireColumn::deserialize(deserializer)?;
         let ty = match ty {
-            WireType::Atomic(key) => ColumnType { key, references: None, value: None, min: 1, max: Some(1) },
-            WireType::Full { key, value, min, max } => {
+            NameOr::Name(key) => ColumnType { key, references: None, value: None, min: 1, max: Some(1) },
+            NameOr::Object(WireType { key, value, min, max }) => {
                 let (key, references) = key.parts();
-                let max = match max {
-                    None => Some(1),
-                    Some(WireMax::Number(number)) => Some(number),
-                    Some(WireMax::Text(text)) if text == "unlimited" => None,
-                    Some(WireMax::Text(text)) => return Err(D::Error::custom(format_args!("max {text:?} of a column"))),
-                };
+                let WireMax(max) = max.unwrap_or(WireMax(Some(1)));
                 ColumnType { key, references, value: value.map(|base| base.parts().0), min: min.unwrap_or(1), max }
             }
         };
@@ -108,11 +107,62 @@ impl<'de> Deserialize<'de> for ColumnSchema {
     }
 }
 
-impl WireBase {
+impl NameOr<WireBase> {
     fn parts(self) -> (AtomicType, Option<(String, RefType)>) {
         match self {
-            Self::Atomic(ty) => (ty, None),
-            Self::Full { r#type, ref_table, ref_type } => (r#type, ref_table.map(|table| (table, ref_type.unwrap_or(RefType::Strong)))),
+            Self::Name(ty) => (ty, None),
+            Self::Object(WireBase { r#type, ref_table, ref_type }) => {
+                (r#type, ref_table.map(|table| (table, ref_type.unwrap_or(RefType::Strong))))
+            }
         }
+    }
+}
+
+/// By hand because `untagged` copies everything first: three times slower, and each short-lived client waits for it.
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for NameOr<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameOrVisitor<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for NameOrVisitor<T> {
+            type Value = NameOr<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a type, or an object")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<NameOr<T>, E> {
+                AtomicType::deserialize(name.into_deserializer()).map(NameOr::Name)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<NameOr<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(NameOr::Object)
+            }
+        }
+
+        deserializer.deserialize_any(NameOrVisitor(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for WireMax {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MaxVisitor;
+
+        impl Visitor<'_> for MaxVisitor {
+            type Value = WireMax;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number or \"unlimited\"")
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<WireMax, E> {
+                u32::try_from(number).map(|number| WireMax(Some(number))).map_err(E::custom)
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<WireMax, E> {
+                if text == "unlimited" { Ok(WireMax(None)) } else { Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)) }
+            }
+        }
+
+        deserializer.deserialize_any(MaxVisitor)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::{
     monitor::{Monitor, Request},
@@ -16,6 +18,8 @@ crate::table! {
         tag: Option<i64>,
         addresses: Vec<String>,
         ids: BTreeMap<String, String>,
+        /// A set field for a column of at most one value.
+        peers: Vec<String>,
     }
 }
 
@@ -27,13 +31,14 @@ fn uuid(text: &str) -> Uuid {
     text.parse().unwrap()
 }
 
-/// A replica prepared for a schema in which `addresses` is a set and `ids` a map.
+/// A replica prepared for a schema in which `addresses` is a set, `ids` a map, and `peers` an optional value.
 fn replica() -> Replica {
     let schema: Schema = serde_json::from_str(
         r#"{"name":"Db","tables":{"Port":{"columns":{"name":{"type":"string"},
             "tag":{"type":{"key":"integer","min":0,"max":1}},
             "addresses":{"type":{"key":"string","min":0,"max":"unlimited"}},
-            "ids":{"type":{"key":"string","value":"string","min":0,"max":"unlimited"}}}}}}"#,
+            "ids":{"type":{"key":"string","value":"string","min":0,"max":"unlimited"}},
+            "peers":{"type":{"key":"string","min":0,"max":1}}}}}}"#,
     )
     .unwrap();
     let monitor = Monitor::new().table::<Port>(Where::all()).keep_old_rows();
@@ -84,6 +89,16 @@ fn a_modify_of_update3_is_a_difference_for_sets_and_maps_and_a_value_for_the_res
     assert_eq!((row.name.as_str(), row.tag, row.addresses.clone()), ("uno", None, vec!["a".to_owned(), "c".to_owned()]));
     assert_eq!(row.ids, [("k", "w"), ("new", "n")].map(|(k, v)| (k.to_owned(), v.to_owned())).into());
     assert_eq!(applied.changes.iter().next().unwrap().old::<Port>().unwrap().name, "one");
+}
+
+#[test]
+fn whether_a_modify_is_a_difference_depends_on_the_column_and_not_on_the_field() {
+    let mut replica = filled();
+    for (modified, peers) in [(r#""a""#, vec!["a"]), (r#""b""#, vec!["b"]), (r#"["set",[]]"#, vec![])] {
+        let params = format!(r#"[1,{{"Port":{{"{ONE}":{{"modify":{{"peers":{modified}}}}}}}}}]"#);
+        assert_eq!(update(&mut replica, Form::Conditional, &params).result, Ok(None));
+        assert_eq!(replica.row::<Port>(uuid(ONE)).unwrap().peers, peers);
+    }
 }
 
 #[test]
@@ -159,6 +174,12 @@ fn what_changed_before_an_error_is_told_and_nothing_else_is_lost() {
     assert!(error.starts_with(&format!("Port {TWO}: name: 7 is not a string")), "{error}");
     assert_eq!(told(&applied), [format!(r#"Modify Port {ONE} ["name", "tag", "addresses", "ids"]"#)]);
     assert_eq!(replica.count::<Port>(), 2);
+
+    let params = format!(r#"[1,{{"Port":{{"{TWO}":{{"modify":{{"name":"dos","tag":"x"}}}}}}}}]"#);
+    let applied = update(&mut replica, Form::Conditional, &params);
+    applied.result.as_ref().expect_err("a text is no tag");
+    assert_eq!(told(&applied), [format!(r#"Modify Port {TWO} ["name", "tag"]"#)]);
+    assert_eq!(replica.row::<Port>(uuid(TWO)).unwrap().name, "dos");
 }
 
 #[test]
@@ -184,4 +205,25 @@ fn a_column_that_was_not_asked_for_is_passed_over() {
     let applied = update(&mut replica, Form::Conditional, &format!(r#"[1,{{"Port":{{"{TWO}":{{"modify":{{"more":[{{}}],"tag":3}}}}}}}}]"#));
     assert_eq!(applied.result, Ok(None));
     assert_eq!(replica.row::<Port>(uuid(TWO)).unwrap().tag, Some(3));
+}
+
+proptest! {
+    #[test]
+    fn no_damage_to_an_answer_makes_the_decoder_panic(
+        at in any::<prop::sample::Index>(),
+        length in 0_usize..9,
+        inserted in "[\\[\\]{}\",0-9a-z]{0,4}",
+    ) {
+        let mut answer = format!(
+            r#"[false,"{TXN}",{{"Port":{{"{ONE}":{{"initial":{{"name":"one","tag":5,"ids":["map",[["k","v"]]]}}}},"{TWO}":{{"modify":{{"tag":1}}}}}}}}]"#
+        );
+        let start = at.index(answer.len());
+        let end = (start + length).min(answer.len());
+        answer.replace_range(start..end, &inserted);
+        for form in [Form::Since, Form::Conditional, Form::Rfc] {
+            let mut replica = filled();
+            let _ = load(&mut replica, form, &answer);
+            let _ = update(&mut replica, form, &answer);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Opening connections.
 
-use ovsdb::{ConnectFault, Connection, Endpoint, ErrorKind, Options};
+use ovsdb::{ConnectFault, Connection, Endpoint, ErrorKind, Options, Transaction};
 
 use crate::{
     daemon::{Daemon, NORTHBOUND_SCHEMA, schema},
@@ -65,11 +65,18 @@ async fn a_server_that_accepts_and_says_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_connection_that_nobody_uses_ends() {
+async fn a_connection_that_nobody_uses_ends_once_all_is_sent() {
     let server = ScriptedServer::new();
     let endpoint = server.endpoint();
-    let (connection, mut peer) = tokio::join!(Connection::open(&endpoint, "Db", Options::default()), server.accept_client());
+    // Without probes, which the server does not answer, nothing else ends it.
+    let options = Options { probe_interval: None, ..Options::default() };
+    let (connection, mut peer) = tokio::join!(Connection::open(&endpoint, "Db", options), server.accept_client());
+    let connection = connection.unwrap();
+    let mut transaction = Transaction::new();
+    transaction.comment("nobody waits for this");
+    drop(connection.transact(transaction));
     drop(connection);
+    peer.expect("transact").await;
     peer.expect_end().await;
 }
 

@@ -58,10 +58,6 @@ impl Daemon {
 
     /// Starts the server on a database file, and waits until it accepts connections.
     pub(crate) async fn start(&mut self, file: &str) {
-        self.start_with(file, &[]).await;
-    }
-
-    pub(crate) async fn start_with(&mut self, file: &str, arguments: &[&str]) {
         assert!(self.server.is_none(), "one server at a time");
         let mut command = Command::new("ovsdb-server");
         command
@@ -69,7 +65,6 @@ impl Daemon {
             .arg(format!("--remote=punix:{}", self.path("db.sock").display()))
             .arg(format!("--unixctl={}", self.path("server.ctl").display()))
             .arg(format!("--log-file={}", self.path("server.log").display()))
-            .args(arguments)
             .arg(self.path(file))
             .stdin(Stdio::null())
             .stdout(Stdio::null())

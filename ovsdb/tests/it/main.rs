@@ -13,6 +13,7 @@ mod monitor;
 mod old_server;
 mod proxy;
 mod reconnect;
+mod resume;
 mod script;
 mod switch;
 mod transaction;

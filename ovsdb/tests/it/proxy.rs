@@ -1,6 +1,9 @@
 //! A forwarder between client and server that can be cut, and that can lose answers.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 
 use ovsdb::Endpoint;
 use tokio::{
@@ -22,6 +25,7 @@ enum Mode {
 pub(crate) struct Proxy {
     endpoint: Endpoint,
     mode: Arc<watch::Sender<Mode>>,
+    answers: Arc<Mutex<Vec<u8>>>,
     acceptor: JoinHandle<()>,
 }
 
@@ -31,6 +35,8 @@ impl Proxy {
         let listener = UnixListener::bind(&listen).expect("a fresh path");
         let mode = Arc::new(watch::channel(Mode::Forward).0);
         let modes = Arc::clone(&mode);
+        let answers = Arc::default();
+        let record = Arc::clone(&answers);
         let acceptor = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if *modes.borrow() == Mode::Refuse {
@@ -39,17 +45,18 @@ impl Proxy {
                 let Ok(server) = UnixStream::connect(&server).await else { continue };
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
-                let (one, other, mut cut) = (modes.subscribe(), modes.subscribe(), modes.subscribe());
+                let (mode, mut cut) = (modes.subscribe(), modes.subscribe());
+                let record = Arc::clone(&record);
                 tokio::spawn(async move {
                     tokio::select! {
-                        () = pump(from_client, to_server, one, false) => {}
-                        () = pump(from_server, to_client, other, true) => {}
+                        () = forward_requests(from_client, to_server) => {}
+                        () = forward_answers(from_server, to_client, mode, &record) => {}
                         _ = cut.wait_for(|mode| *mode == Mode::Refuse) => {}
                     }
                 });
             }
         });
-        Self { endpoint: Endpoint::Unix(listen), mode, acceptor }
+        Self { endpoint: Endpoint::Unix(listen), mode, answers, acceptor }
     }
 
     pub(crate) fn endpoint(&self) -> Endpoint {
@@ -66,7 +73,15 @@ impl Proxy {
     }
 
     pub(crate) fn mend(&self) {
+        self.answers.lock().unwrap().clear();
         self.mode.send_replace(Mode::Forward);
+    }
+}
+
+impl Proxy {
+    /// What the server said since the proxy was mended.
+    pub(crate) fn answers(&self) -> String {
+        String::from_utf8_lossy(&self.answers.lock().unwrap()).into_owned()
     }
 }
 
@@ -76,12 +91,23 @@ impl Drop for Proxy {
     }
 }
 
-async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mode: watch::Receiver<Mode>, answers: bool) {
+async fn forward_requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
     let mut chunk = vec![0; 4096];
     while let Ok(count @ 1..) = from.read(&mut chunk).await {
-        let lost = answers && *mode.borrow() != Mode::Forward;
-        if !lost && to.write_all(&chunk[..count]).await.is_err() {
+        if to.write_all(&chunk[..count]).await.is_err() {
             return;
+        }
+    }
+}
+
+async fn forward_answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mode: watch::Receiver<Mode>, record: &Mutex<Vec<u8>>) {
+    let mut chunk = vec![0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut chunk).await {
+        if *mode.borrow() == Mode::Forward {
+            record.lock().unwrap().extend_from_slice(&chunk[..count]);
+            if to.write_all(&chunk[..count]).await.is_err() {
+                return;
+            }
         }
     }
 }

@@ -46,10 +46,14 @@ impl ScriptedServer {
 
     /// The next connection, with its schema read: a table `Port` with a `name`.
     pub(crate) async fn accept_client(&self) -> Peer {
+        self.accept_client_of(json!({"name": {"type": "string"}})).await
+    }
+
+    /// The next connection, with its schema read: a table `Port` with these columns.
+    pub(crate) async fn accept_client_of(&self, columns: Value) -> Peer {
         let mut peer = self.accept().await;
         let request = peer.expect("get_schema").await;
-        let schema = json!({"name": "Db", "tables": {"Port": {"columns": {"name": {"type": "string"}}}}});
-        peer.answer(&request, schema).await;
+        peer.answer(&request, json!({"name": "Db", "tables": {"Port": {"columns": columns}}})).await;
         peer
     }
 }

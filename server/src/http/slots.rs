@@ -115,10 +115,10 @@ impl Slot {
     }
 
     /// Waits until the connection has to go, which it has not if a request came at the last moment.
-    pub(super) async fn evicted(slot: &Self) {
+    pub(super) async fn evicted(&self) {
         loop {
-            slot.evict.notified().await;
-            if lock(&slot.state).idle_since.is_some() {
+            self.evict.notified().await;
+            if lock(&self.state).idle_since.is_some() {
                 return;
             }
         }

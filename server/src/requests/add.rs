@@ -7,7 +7,7 @@ use contract::{
     mtu::Mtu,
     names::{IfName, SandboxId},
     net_conf::NetConf,
-    wire::{Request, Response},
+    wire::{PodInterface, Request, Response},
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -46,10 +46,11 @@ impl Desk {
         let conf = NetConf::parse(&config)?;
         let patience = timeout_ms.map_or(PATIENCE, |ms| Duration::from_millis(ms).saturating_sub(MARGIN).min(MOST_PATIENCE));
 
+        // In this order: who looks whether nobody is at work has changed the phase before.
+        let _at_work = self.adds.enter();
         if self.phase() != Phase::Running {
             return Err(Refusal::ShuttingDown);
         }
-        let _at_work = self.adds.enter();
         let watch = self.source.watch(&args.pod);
         let wait = PodWait::new(args, conf.network, conf.mtu, self.add);
         let answer = tokio::select! {
@@ -68,20 +69,14 @@ impl Desk {
     }
 
     /// Looks at the pod now and after every change.
-    async fn wait(
-        &self,
-        mut wait: PodWait,
-        mut watch: PodWatch,
-        started: Instant,
-        patience: Duration,
-    ) -> Result<contract::wire::PodInterface, Refusal> {
+    async fn wait(&self, mut wait: PodWait, mut watch: PodWatch, started: Instant, patience: Duration) -> Result<PodInterface, Refusal> {
         loop {
             let missing = match wait.look(watch.now().as_deref())? {
                 Step::Answer(answer) => return Ok(*answer),
                 Step::Wait(missing) => missing,
             };
             if wait.is_new(&missing) {
-                tracing::info!(ms = millis(started.elapsed()), "waiting: {missing}");
+                tracing::info!(%missing, ms = millis(started.elapsed()), "waiting");
             }
             let until = started + if missing.is_worth_a_long_wait() { patience } else { patience.min(GRACE) };
             if timeout_at(until, watch.changed()).await.is_err() {

@@ -36,7 +36,7 @@ impl Desk {
             change = change => change,
             () = self.reached(Phase::Draining) => return Err(Refusal::ShuttingDown),
         };
-        tracing::info!("told the plugin: {change}");
+        tracing::info!(%change, "told the plugin");
         Reply::json(&WatchAnswer { change })
     }
 }

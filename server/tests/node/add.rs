@@ -12,7 +12,7 @@ use crate::lab::{Answer, SOON, Server, add, annotation, answer, eventually, verb
 /// Sends an ADD and returns when the server has looked at the pod and waits.
 fn waiting_add(server: &Server, pod: &str, uid: &str) -> UnixStream {
     let stream = server.send("/", &add(pod, uid));
-    server.log_says(&format!("shop/{pod} sandbox=0123456789ab eth0] waiting: the pod has no annotation"));
+    server.log_says(&format!("shop/{pod} sandbox=0123456789ab eth0] waiting missing=\"the pod has no annotation"));
     stream
 }
 
@@ -51,7 +51,7 @@ fn an_annotation_is_answered_within_five_milliseconds_of_its_arrival() {
 fn a_pod_that_the_runtime_knows_first_is_waited_for() {
     let server = Server::start();
     let mut stream = server.send("/", &add("cart-0", "u1"));
-    server.log_says("waiting: the pod is not known yet");
+    server.log_says("waiting missing=\"the pod is not known yet");
     server.pod("cart-0", "u1", Some(&annotation(5)));
     assert_eq!(answer(&mut stream).status, 200);
 }
@@ -168,7 +168,10 @@ fn an_add_is_one_story_in_the_log() {
     let log = server.log();
     let story: Vec<&str> = log.lines().filter(|line| line.contains("[ADD shop/cart-0 sandbox=0123456789ab")).collect();
     let [.., waiting, answered, _] = story[..] else { panic!("{log}") };
-    assert!(waiting.contains("|add|INFO|[ADD shop/cart-0 sandbox=0123456789ab eth0] waiting: the pod has no annotation"), "{waiting}");
+    assert!(
+        waiting.contains("|add|INFO|[ADD shop/cart-0 sandbox=0123456789ab eth0] waiting missing=\"the pod has no annotation"),
+        "{waiting}"
+    );
     assert!(answered.contains("] answered ms=") && answered.contains(" addresses=10.244.1.5/24 "), "{answered}");
 }
 

@@ -57,7 +57,7 @@ fn what_is_in_flight_is_finished_before_the_server_ends() {
     server.pod("cart-0", "u1", None);
     server.pod("cart-1", "u1", Some(&annotation(6)));
     let mut in_flight = server.send("/", &add("cart-0", "u1"));
-    server.log_says("waiting: the pod has no annotation");
+    server.log_says("waiting missing=\"the pod has no annotation");
     let mut watching = server.send("/watch", &watch("cart-1", "u1", 6));
 
     server.signal(Signal::SIGTERM);
@@ -94,7 +94,7 @@ fn a_second_signal_ends_the_wait_for_what_is_in_flight() {
     let mut server = Server::start();
     server.pod("cart-0", "u1", None);
     let mut in_flight = server.send("/", &add("cart-0", "u1"));
-    server.log_says("waiting: the pod has no annotation");
+    server.log_says("waiting missing=\"the pod has no annotation");
     server.signal(Signal::SIGTERM);
     server.log_says("why=SIGTERM in_flight=1");
     server.signal(Signal::SIGTERM);

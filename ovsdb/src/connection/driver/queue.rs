@@ -55,3 +55,6 @@ impl UpdateReceiver {
         Some(update)
     }
 }
+
+#[cfg(test)]
+mod tests;

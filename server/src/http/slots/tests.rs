@@ -21,9 +21,9 @@ async fn the_longest_idle_connection_makes_room() {
     let newcomer = all.slot();
     tokio::pin!(newcomer);
     assert!(newcomer.as_mut().now_or_never().is_none());
-    assert!(Slot::evicted(&taken[0]).now_or_never().is_none(), "busy");
-    assert!(Slot::evicted(&taken[1]).now_or_never().is_none(), "idle since a moment ago");
-    assert!(Slot::evicted(&taken[2]).now_or_never().is_some());
+    assert!(taken[0].evicted().now_or_never().is_none(), "busy");
+    assert!(taken[1].evicted().now_or_never().is_none(), "idle since a moment ago");
+    assert!(taken[2].evicted().now_or_never().is_some());
     drop(taken.remove(2));
     assert!(newcomer.await.is_some());
 }

@@ -146,7 +146,8 @@ async fn a_server_that_stops_takes_no_new_add_and_lets_go_of_those_in_flight() {
 #[tokio::test(start_paused = true)]
 async fn what_is_invalid_is_refused_before_anything_is_waited_for() {
     let desk = desk(false).desk;
-    let cases: [(fn(&mut Request), Code, &str); 6] = [
+    type Change = fn(&mut Request);
+    let cases: [(Change, Code, &str); 6] = [
         (|r| drop(r.env.remove("CNI_CONTAINERID")), Code::InvalidEnvironment, "CNI_CONTAINERID is missing"),
         (|r| drop(r.env.remove("CNI_ARGS")), Code::InvalidEnvironment, "CNI_ARGS is missing"),
         (|r| drop(r.env.insert("CNI_IFNAME".into(), "lo".into())), Code::InvalidEnvironment, "interface name \"lo\" is reserved"),

@@ -1,0 +1,126 @@
+//! `integration bench`: measures the plugin against the floor, in one run on one node, and says whether it is near enough.
+//!
+//! The floor is what an ADD cannot do without: the netlink messages, one transaction, and the wait for ovs-vswitchd and
+//! ovn-controller; in one process whose connections are open. How far above it the plugin may be is a gate. Contestants take turns in
+//! small portions, so that whatever else the machine does meets all of them alike.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`plan`] | what is to be measured, on which pods |
+//! | [`driver`] | the measuring process, inside the node's namespaces: rounds, turns, phases |
+//! | [`floor`], [`netlink`] | the floor as a contestant: in-process, no exec; and its netlink messages |
+//! | [`plugin`], [`exec`] | the plugin as a contestant; one program, from its start to its end |
+//! | [`settle`] | waits until ovs-vswitchd and ovn-controller have nothing left to do |
+//! | [`cpu`] | CPU time of the daemons and of the contestants |
+//! | [`stage_log`] | what the plugin's log says of the stages of each ADD |
+//! | [`measurements`] | what was measured, raw; goes from the driver to the report |
+//! | [`statistics`] | percentiles, rates, medians of stages; pure |
+//! | [`gates`] | what must hold; pure |
+//! | [`environment`] | on what machine, with which versions |
+//! | [`report`] | the table on the terminal and `bench.json` |
+//!
+//! A new contestant is a variant of [`measurements::Contestant`] and an arm in [`driver`]; a new kind of call is a
+//! [`measurements::Verb`]; a new demand is an entry of [`gates::Gate::all`].
+
+mod cpu;
+mod driver;
+mod environment;
+mod exec;
+mod floor;
+mod gates;
+mod measurements;
+mod netlink;
+mod plan;
+mod plugin;
+mod report;
+mod settle;
+mod stage_log;
+mod statistics;
+
+use std::{
+    env, fs,
+    io::Write as _,
+    process::{ExitCode, Stdio},
+    time::Instant,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+pub(crate) use driver::drive;
+use environment::Environment;
+use gates::{Gate, Leftovers};
+use integration::{Lab, Node, executable, inside};
+use measurements::Measurements;
+use plan::{Plan, Size};
+use report::Report;
+
+/// Measure ADD, DEL and the other verbs against the floor. Exit status 1 if a gate is missed.
+///
+/// All figures, with their fields, go to bench/bench.json in cargo's target directory.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// Less than a minute: fewer rounds, 1 and 8 at once.
+    #[arg(long)]
+    quick: bool,
+    /// Pods that each contestant adds and deletes in each round.
+    #[arg(long, value_name = "N")]
+    pods: Option<usize>,
+    /// Rounds that count; one more comes before them, to warm up.
+    #[arg(long, value_name = "N")]
+    rounds: Option<u32>,
+    /// How many calls at the same time; 1 is always among them, because of its gates.
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    at_once: Option<Vec<usize>>,
+}
+
+impl Bench {
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        if !inside::is_inside() {
+            let status = inside::run_again(&format!("bench-{}", std::process::id()), env::args_os().skip(1))?;
+            return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        inside::enter_again()?;
+        let report = self.measure()?;
+        print!("{report}");
+        let file = executable::target_dir()?.join("bench/bench.json");
+        fs::create_dir_all(file.parent().context("a file has a directory")?)?;
+        fs::write(&file, serde_json::to_string_pretty(&report)?).with_context(|| format!("write {}", file.display()))?;
+        println!("\nall figures: {}", file.display());
+        Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn measure(&self) -> Result<Report> {
+        let began = Instant::now();
+        let size = Size::new(self.quick, self.pods, self.rounds, self.at_once.as_deref())?;
+        eprintln!("bench: starting a node with {} pods", size.pods);
+        // A prefix length that has room for thousands of pods.
+        let lab = Lab::of_nodes(1).v4_prefix_len(20).build()?;
+        let node = &lab.nodes[0];
+        node.start_server()?;
+        let pods = lab.new_pods(node, size.pods)?;
+        lab.central.sync()?;
+        let plugin_bytes = executable::under_test(executable::PLUGIN)?.metadata()?.len();
+
+        let environment = Environment::of_this_machine(plugin_bytes)?;
+        let before = node.census()?;
+        let measurements = run_driver(node, &Plan::new(size.clone(), &pods, node)?)?;
+        let leftovers = match before.must_equal(&node.census()?) {
+            Ok(()) => Leftovers::None,
+            Err(difference) => Leftovers::Some(difference.to_string()),
+        };
+        let summaries = statistics::summarise(&measurements);
+        let gates = Gate::all(&summaries, &measurements, &leftovers, plugin_bytes);
+        Ok(Report::new(environment.at_the_end()?, size, &measurements, summaries, gates, began.elapsed()))
+    }
+}
+
+/// Runs the driver on the node: one `nsenter` for all calls.
+fn run_driver(node: &Node, plan: &Plan) -> Result<Measurements> {
+    let mut command = node.command(executable::own()?);
+    command.arg("bench-driver").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().context("start the driver on the node")?;
+    child.stdin.take().context("standard input is a pipe")?.write_all(&serde_json::to_vec(plan)?)?;
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "the driver ended with {} (see above)", output.status);
+    serde_json::from_slice(&output.stdout).context("what the driver reports")
+}

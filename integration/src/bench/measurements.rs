@@ -1,0 +1,123 @@
+//! What was measured, raw: every call of every phase. Knows nothing of statistics.
+
+use std::{collections::BTreeMap, fmt};
+
+use contract::stage::Stage;
+use serde::{Deserialize, Serialize};
+
+/// What is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(crate) enum Verb {
+    Add,
+    Del,
+    Check,
+    Status,
+    Version,
+}
+
+/// Who is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Contestant {
+    /// What cannot be done without, in one process; see [`super::floor`].
+    Floor,
+    /// `/bin/true`: what starting any program costs.
+    BinTrue,
+    /// The plugin, with the server.
+    Ours,
+}
+
+/// One combination that is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    pub(crate) verb: Verb,
+    /// How many calls at the same time.
+    pub(crate) at_once: usize,
+    pub(crate) contestant: Contestant,
+}
+
+/// Whose CPU time is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Process {
+    /// The contestant: the plugin's processes, or the floor in the driver.
+    Caller,
+    Server,
+    OvsdbServer,
+    Vswitchd,
+    OvnController,
+}
+
+/// One turn of a contestant: each pod, or each repetition, once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Phase {
+    pub(crate) cell: Cell,
+    /// 0 warms up and does not count.
+    pub(crate) round: u32,
+    /// From the first start to the last end, in milliseconds.
+    pub(crate) wall: f64,
+    pub(crate) calls: Vec<Call>,
+    /// CPU time of the whole phase, in milliseconds, until everything had settled; empty where a phase is too short to count it.
+    pub(crate) cpu: BTreeMap<Process, f64>,
+}
+
+/// One call.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Call {
+    /// Milliseconds from start to end.
+    pub(crate) duration: f64,
+    /// What its parts took, in milliseconds. Parts may overlap.
+    pub(crate) parts: Vec<(Part, f64)>,
+    /// Why it does not count.
+    pub(crate) error: Option<String>,
+}
+
+/// A part of an ADD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Part {
+    Stage(Stage),
+    /// What the plugin does not see of itself: exec, and the way to its own clock; its end and being waited for.
+    Outside,
+    /// What it does between stages, at its beginning and at its end.
+    Between,
+}
+
+/// Everything the driver found out.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Measurements {
+    pub(crate) phases: Vec<Phase>,
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Add => "ADD",
+            Self::Del => "DEL",
+            Self::Check => "CHECK",
+            Self::Status => "STATUS",
+            Self::Version => "VERSION",
+        })
+    }
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Floor => "floor",
+            Self::BinTrue => "/bin/true",
+            Self::Ours => "ours",
+        })
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Stage(stage) => stage.name(),
+            Self::Outside => "outside",
+            Self::Between => "between",
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! The result of a run, as a table for the terminal and as `bench.json`, whose fields are those of [`Report`].
+
+use std::{collections::BTreeSet, fmt, time::Duration};
+
+use serde::Serialize;
+
+use super::{
+    environment::Environment,
+    gates::Gate,
+    measurements::{Cell, Contestant, Measurements, Part, Process, Verb},
+    plan::Size,
+    statistics::{Summaries, Summary},
+};
+
+/// `bench.json`. All durations are in milliseconds, also CPU time, unless the field says otherwise.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Report {
+    /// Grows when a field changes its meaning or goes.
+    pub(crate) format: u32,
+    pub(crate) environment: Environment,
+    /// `pods` per phase, `rounds` that count, `at_once`.
+    pub(crate) size: Size,
+    /// Of the whole run, with the start of the lab.
+    pub(crate) seconds: f64,
+    /// The figures.
+    pub(crate) cells: Vec<CellReport>,
+    /// `demand`, `holds`, `found`.
+    pub(crate) gates: Vec<Gate>,
+    /// Up to ten messages of calls that failed.
+    pub(crate) errors: Vec<String>,
+}
+
+/// One line of the table: `verb`, `at_once`, `contestant` and the fields of [`Summary`].
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct CellReport {
+    #[serde(flatten)]
+    pub(crate) cell: Cell,
+    #[serde(flatten)]
+    pub(crate) summary: Summary,
+}
+
+const FORMAT: u32 = 1;
+const PROCESSES: [Process; 5] = [Process::Caller, Process::Server, Process::OvsdbServer, Process::Vswitchd, Process::OvnController];
+
+impl Report {
+    pub(crate) fn new(
+        environment: Environment,
+        size: Size,
+        measurements: &Measurements,
+        summaries: Summaries,
+        gates: Vec<Gate>,
+        took: Duration,
+    ) -> Self {
+        let errors = measurements.phases.iter().flat_map(|phase| &phase.calls).filter_map(|call| call.error.clone());
+        Self {
+            format: FORMAT,
+            environment,
+            size,
+            seconds: took.as_secs_f64(),
+            errors: errors.take(10).collect(),
+            cells: summaries.into_iter().map(|(cell, summary)| CellReport { cell, summary }).collect(),
+            gates,
+        }
+    }
+
+    /// Whether every gate holds.
+    pub(crate) fn holds(&self) -> bool {
+        self.gates.iter().all(|gate| gate.holds)
+    }
+
+    fn find(&self, cell: Cell) -> Option<&Summary> {
+        self.cells.iter().find(|other| other.cell == cell).map(|found| &found.summary)
+    }
+
+    fn figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<8}{:>7}  {:<10}{:>6}{:>8}{:>8}{:>8}{:>8}{:>8}   CPU ms per call", "", "", "", "", "p50", "p90", "p99", "max", "")?;
+        writeln!(
+            f,
+            "{:<8}{:>7}  {:<10}{:>6}{:>8}{:>8}{:>8}{:>8}{:>8}{:>9}{:>8}{:>8}{:>10}{:>12}",
+            "verb", "at once", "", "calls", "ms", "ms", "ms", "ms", "per s", "caller", "server", "ovsdb", "vswitchd", "controller"
+        )?;
+        let mut last = None;
+        for CellReport { cell, summary } in &self.cells {
+            let Cell { verb, at_once, contestant } = cell;
+            if last.is_some_and(|last| last != *verb) {
+                writeln!(f)?;
+            }
+            last = Some(*verb);
+            let Summary { calls, p50, p90, p99, max, rate, cpu, .. } = summary;
+            write!(f, "{verb:<8}{at_once:>7}  {contestant:<10}{calls:>6}{p50:>8.2}{p90:>8.2}{p99:>8.2}{max:>8.2}{rate:>8.1}")?;
+            for (process, width) in PROCESSES.into_iter().zip([9, 8, 8, 10, 12]) {
+                match cpu.get(&process) {
+                    Some(time) => write!(f, "{time:>width$.2}")?,
+                    None => write!(f, "{:>width$}", "")?,
+                }
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+
+    fn parts(&self, f: &mut fmt::Formatter<'_>, verb: Verb, at_once: usize) -> fmt::Result {
+        let of = |contestant| self.find(Cell { verb, at_once, contestant });
+        let columns = [of(Contestant::Floor), of(Contestant::Ours)];
+        let rows: BTreeSet<Part> = columns.iter().flatten().flat_map(|summary| summary.parts.keys().copied()).collect();
+        writeln!(f, "Stages of {verb}, {at_once} at once, median ms{:>4}{:>10}", "floor", "ours")?;
+        for part in rows {
+            write!(f, "  {part:<30}")?;
+            for summary in columns {
+                match summary.and_then(|summary| summary.parts.get(&part)) {
+                    Some(time) => write!(f, "{time:>10.2}")?,
+                    None => write!(f, "{:>10}", "-")?,
+                }
+            }
+            writeln!(f, "{}", explanation(part))?;
+        }
+        Ok(())
+    }
+}
+
+fn explanation(part: Part) -> &'static str {
+    match part {
+        Part::Stage(_) => "",
+        Part::Outside => "   exec, start and end of the process",
+        Part::Between => "   before the first stage, between stages, after the last",
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { environment, size: Size { pods, rounds, .. }, seconds, .. } = self;
+        writeln!(f, "\n{rounds} rounds of {pods} pods, {seconds:.0} s; {environment}\n")?;
+        self.figures(f)?;
+        writeln!(f)?;
+        for at_once in &self.size.at_once {
+            self.parts(f, Verb::Add, *at_once)?;
+            writeln!(f)?;
+        }
+        self.gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::stage::Stage;
+
+    use super::*;
+
+    fn report(holds: bool) -> Report {
+        let environment = Environment {
+            kernel: "6.1".to_owned(),
+            cpus: 2,
+            cpu: "processor".to_owned(),
+            load_before: "0.1 0.1 0.1".to_owned(),
+            load_after: "0.2 0.1 0.1".to_owned(),
+            open_vswitch: "3.1.0".to_owned(),
+            ovn: "23.03.1".to_owned(),
+            datapath: "netdev",
+            version: "0.1.0",
+            plugin_bytes: 1,
+        };
+        let cell = Cell { verb: Verb::Add, at_once: 1, contestant: Contestant::Ours };
+        let summary = Summary { calls: 3, p50: 41.25, ..Summary::default() };
+        let parts = [(Part::Stage(Stage::OvnInstalled), 6.5), (Part::Outside, 1.25)].into();
+        let cells = Summaries::from([(cell, Summary { parts, ..summary })]);
+        let size = Size { pods: 3, rounds: 1, at_once: vec![1] };
+        let gates = vec![Gate { demand: "speed", holds, found: "too slow".to_owned() }];
+        Report::new(environment, size, &Measurements::default(), cells, gates, Duration::from_secs(9))
+    }
+
+    #[test]
+    fn the_table_has_the_figures_the_stages_and_the_gates() {
+        let text = report(false).to_string();
+        for expected in ["41.25", "ovn_installed", "6.50", "Linux 6.1, 2 x processor", "MISSED  speed: too slow"] {
+            assert!(text.contains(expected), "{expected}:\n{text}");
+        }
+        assert!(!report(false).holds());
+        assert!(report(true).holds());
+    }
+
+    #[test]
+    fn bench_json_has_flat_cells() {
+        let json = serde_json::to_value(report(true)).unwrap();
+        let cell = &json["cells"][0];
+        assert_eq!((cell["verb"].as_str(), cell["contestant"].as_str(), cell["p50"].as_f64()), (Some("ADD"), Some("ours"), Some(41.25)));
+        assert_eq!(cell["parts"]["ovn_installed"], 6.5);
+        assert_eq!(json["environment"]["kernel"], "6.1");
+    }
+}

@@ -1,0 +1,40 @@
+//! Kills daemons of the node and starts them again.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::Result;
+
+use super::{Course, Dice, pause};
+use crate::{Daemon, Node};
+
+/// Longest times between two blows, and until what was struck comes back.
+const PEACE: Duration = Duration::from_millis(2000);
+const ABSENCE: Duration = Duration::from_millis(700);
+
+type Start = fn(&Node) -> Result<()>;
+
+/// Strikes until the time is over; all daemons run when it returns. How often each was killed.
+pub(super) fn run(node: &Node, mut dice: Dice, course: &Course) -> Result<BTreeMap<String, u32>> {
+    let mut kills = BTreeMap::new();
+    // In the order in which they need each other to start.
+    let daemons: [(&Daemon, Start); 4] = [
+        (&node.ovsdb_server, Node::start_ovsdb_server),
+        (&node.vswitchd, Node::start_vswitchd),
+        (&node.ovn_controller, Node::start_ovn_controller),
+        (&node.server, Node::start_server),
+    ];
+    while course.goes_on() {
+        pause(&mut dice, PEACE);
+        let first = dice.below(daemons.len());
+        let second = if dice.once_in(3) { dice.below(daemons.len()) } else { first };
+        let struck: Vec<_> = daemons.iter().enumerate().filter(|(index, _)| [first, second].contains(index)).collect();
+        for (_, (daemon, _)) in &struck {
+            // One that has ended by itself is a finding.
+            daemon.kill()?;
+            *kills.entry(daemon.name().to_owned()).or_default() += 1;
+        }
+        pause(&mut dice, ABSENCE);
+        struck.iter().try_for_each(|(_, (_, start))| start(node))?;
+    }
+    Ok(kills)
+}

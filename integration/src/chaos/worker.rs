@@ -1,0 +1,150 @@
+//! One thread of a runtime: its pods come and go, and some of its calls are killed.
+
+use std::{ops::AddAssign, slice, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::{Calls, Course, Dice, Tally, in_time, pause};
+use crate::{Node, Outcome, Pod, Runtime, runtime::Running};
+
+/// Deadline of an ADD, and what its rollback or a DEL may take with everything around it being killed.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const CLEANING: Duration = Duration::from_secs(25);
+/// The longest time until a call that is to be killed is killed; on an idle machine an ADD takes some 20 ms.
+const LIFE: Duration = Duration::from_millis(80);
+/// A runtime does not let more sandboxes than this wait for their DEL.
+const MOST_OWED: usize = 4;
+
+/// How an ADD may end when others are killed, or a DEL comes too early. Anything else is a finding.
+const ADD_CODES: &[u32] = &[3, 11, 101];
+/// A DEL needs the database, and nothing else that is killed.
+const DEL_CODES: &[u32] = &[11];
+
+/// A runtime's thread and what it remembers.
+pub(super) struct Worker<'node> {
+    node: &'node Node,
+    dice: Dice,
+    runtime: Runtime<'node>,
+    /// In their latest sandboxes.
+    pods: Vec<Pod>,
+    tally: Tally,
+    remains: Remains,
+}
+
+/// What is there when the storm is over.
+#[derive(Debug, Default)]
+pub(super) struct Remains {
+    /// Sandboxes whose ADD was started, and which no DEL has ended yet.
+    pub(super) owed: Vec<Pod>,
+    /// Those of them whose ADD succeeded, with no newer sandbox since.
+    pub(super) attached: Vec<Pod>,
+    /// Sandboxes whose network namespace is still there.
+    pub(super) namespaces: Vec<Pod>,
+}
+
+impl<'node> Worker<'node> {
+    pub(super) fn new(node: &'node Node, pods: &[Pod], dice: Dice) -> Self {
+        let runtime = node.runtime().with("timeoutSeconds", json!(TIMEOUT.as_secs()));
+        Self { node, dice, runtime, pods: pods.to_vec(), tally: Tally::default(), remains: Remains::default() }
+    }
+
+    pub(super) fn run(mut self, course: &Course) -> Result<(Tally, Remains)> {
+        while course.goes_on() {
+            let next = self.dice.below(self.pods.len());
+            self.replace(next)?;
+            while self.remains.owed.len() > MOST_OWED && course.goes_on() {
+                let oldest = self.dice.below(self.remains.owed.len());
+                self.take_away(oldest)?;
+            }
+        }
+        Ok((self.tally, self.remains))
+    }
+
+    /// Gives a pod a new sandbox. The old one may still be there: then the new one takes the port over.
+    fn replace(&mut self, index: usize) -> Result<()> {
+        let pod = self.pods[index].next_sandbox();
+        self.pods[index] = pod.clone();
+        self.node.add_namespaces(slice::from_ref(&pod))?;
+        self.remains.namespaces.push(pod.clone());
+        self.remains.owed.push(pod.clone());
+        self.remains.attached.retain(|other| other.name != pod.name);
+
+        let adding = self.runtime.call("ADD", Some(&pod)).start()?;
+        let added = match self.dice.below(6) {
+            0 => self.kill_soon(adding)?,
+            1 => {
+                // A runtime that has lost its patience.
+                pause(&mut self.dice, LIFE);
+                let deleting = self.runtime.call("DEL", Some(&pod)).start()?;
+                let deleted = deleting.wait()?;
+                let ended = adding.wait()?;
+                // Which of them was the last is not known: the sandbox is still owed a DEL, and nothing is expected of its network.
+                count(&mut self.tally.dels, &deleted, DEL_CODES, "DEL")?;
+                count(&mut self.tally.adds, &ended, ADD_CODES, "ADD")?;
+                return Ok(());
+            }
+            _ => adding.wait()?,
+        };
+        count(&mut self.tally.adds, &added, ADD_CODES, "ADD").with_context(|| pod.sandbox.clone())?;
+        if added.status.success() {
+            self.remains.attached.push(pod);
+        }
+        Ok(())
+    }
+
+    /// DEL of a sandbox that is owed one, before or after its namespace is deleted.
+    fn take_away(&mut self, index: usize) -> Result<()> {
+        let pod = self.remains.owed[index].clone();
+        self.remains.attached.retain(|other| other.sandbox != pod.sandbox);
+        let namespace_first = self.dice.once_in(3);
+        if namespace_first {
+            self.remove_namespace(&pod)?;
+        }
+        let deleting = self.runtime.call("DEL", Some(&pod)).start()?;
+        let deleted = if self.dice.once_in(6) { self.kill_soon(deleting)? } else { deleting.wait()? };
+        count(&mut self.tally.dels, &deleted, DEL_CODES, "DEL").with_context(|| pod.sandbox.clone())?;
+        if deleted.status.success() {
+            self.remains.owed.remove(index);
+            self.remove_namespace(&pod)?;
+        }
+        Ok(())
+    }
+
+    fn kill_soon(&mut self, running: Running) -> Result<Outcome> {
+        pause(&mut self.dice, LIFE);
+        running.signal(Signal::SIGKILL)?;
+        running.wait()
+    }
+
+    fn remove_namespace(&mut self, pod: &Pod) -> Result<()> {
+        let Some(index) = self.remains.namespaces.iter().position(|other| other.sandbox == pod.sandbox) else { return Ok(()) };
+        self.remains.namespaces.swap_remove(index);
+        self.node.remove_namespaces(slice::from_ref(pod))
+    }
+}
+
+/// Counts a call by how it ended; an end that nothing explains is an error.
+fn count(calls: &mut Calls, outcome: &Outcome, codes: &[u32], verb: &str) -> Result<()> {
+    in_time(verb, outcome.duration, TIMEOUT + CLEANING)?;
+    if outcome.status.code().is_none() {
+        calls.killed += 1;
+    } else if outcome.status.success() {
+        calls.succeeded += 1;
+    } else {
+        let error = outcome.failure()?;
+        ensure!(codes.contains(&error.code), "{verb} failed for no good reason: {error:?}");
+        *calls.failed.entry(error.code).or_default() += 1;
+    }
+    Ok(())
+}
+
+impl AddAssign for Remains {
+    fn add_assign(&mut self, other: Self) {
+        let Self { owed, attached, namespaces } = other;
+        self.owed.extend(owed);
+        self.attached.extend(attached);
+        self.namespaces.extend(namespaces);
+    }
+}

@@ -1,0 +1,92 @@
+//! The plugin, called as a container runtime calls it, and what it answers.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use integration::{Node, Outcome, Pod, Runtime, eventually, executable, runtime};
+use serde_json::Value;
+
+use super::{
+    cast::title,
+    line::{Line, Paint},
+    screen::Screen,
+};
+
+/// Written by the node server as soon as it listens.
+const CONFLIST: &str = "/etc/cni/net.d/10-ovn-kubernetes.conflist";
+
+/// A runtime that is configured by the file that the node server wrote.
+pub(crate) fn runtime_of(node: &Node) -> Result<Runtime<'_>> {
+    let text = eventually(CONFLIST, Duration::from_secs(5), || Ok(std::fs::read_to_string(node.path(CONFLIST))?))?;
+    let list: Value = serde_json::from_str(&text).context(CONFLIST)?;
+    let mut runtime = node.runtime();
+    runtime.config = plugin_config(&list).with_context(|| format!("{CONFLIST} has no plugin"))?;
+    Ok(runtime)
+}
+
+/// The plugin's part of a list, completed as the CNI specification (section 3) wants it.
+fn plugin_config(list: &Value) -> Option<Value> {
+    let mut config = list["plugins"].get(0)?.clone();
+    config["cniVersion"] = list["cniVersion"].clone();
+    config["name"] = list["name"].clone();
+    Some(config)
+}
+
+/// One call, shown as one step.
+pub(crate) fn call(screen: &mut Screen, what: &str, call: impl FnOnce() -> Result<Outcome>) -> Result<Value> {
+    screen.timed_step(what, || {
+        let outcome = call()?;
+        Ok((outcome.success()?, outcome.duration))
+    })
+}
+
+/// What the runtime hands to the plugin to add `pod`.
+pub(crate) fn shown(runtime: &Runtime<'_>, pod: &Pod) -> Vec<Line> {
+    let name = |line: Line, name: &str| line.add(Paint::Faint, format!("{name}="));
+    let first = name(Line::default().to(4), "CNI_COMMAND").text("ADD ");
+    let first = name(first, "CNI_CONTAINERID").text(format!("{}… ", &pod.sandbox[..12]));
+    let second = name(Line::default().to(4), "CNI_NETNS").text(format!("{} ", pod.netns.display()));
+    let second = name(second, "CNI_IFNAME").text(runtime.ifname.clone());
+    let arguments = runtime::cni_args(pod);
+    // The container id and the UID are long, and the first is above.
+    let short: Vec<&str> = arguments.split(';').filter(|argument| argument.len() < 40).collect();
+    let third = name(Line::default().to(4), "CNI_ARGS").text(format!("{};…", short.join(";")));
+    let input = ["cniVersion", "name", "type"].map(|key| format!("\"{key}\":{}", runtime.config[key])).join(",");
+    let command = Line::default().to(4).add(Paint::Strong, format!("/opt/cni/bin/{}", executable::PLUGIN));
+    vec![first, second, third, command, Line::default().to(4).add(Paint::Faint, "<<< ").text(format!("{{{input},…}}"))]
+}
+
+/// The result of an ADD, for people.
+pub(crate) fn result(pod: &Pod, result: &Value) -> Result<Vec<Line>> {
+    let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
+    let interfaces = result["interfaces"].as_array().context("the result has no interfaces")?;
+    let inside = interfaces.iter().find(|interface| interface["sandbox"].as_str().is_some_and(|sandbox| !sandbox.is_empty()));
+    let outside = interfaces.iter().find(|interface| interface["sandbox"].as_str().unwrap_or_default().is_empty());
+    let inside = inside.context("the result has no interface in the pod")?;
+    let pair = Line::default().to(6).add(Paint::Pod, text(&inside["name"])).to(12).text(text(&inside["mac"]));
+    let pair = pair.to(34).add(Paint::Faint, format!("on {}  ", pod.node)).text(outside.map_or("none".into(), |it| text(&it["name"])));
+    let addresses = result["ips"].as_array().context("the result has no addresses")?.iter().map(|ip| {
+        let line = Line::default().to(12).add(Paint::Pod, text(&ip["address"]));
+        line.to(34).add(Paint::Faint, "gateway ").text(text(&ip["gateway"]))
+    });
+    Ok(std::iter::once(pair).chain(addresses).collect())
+}
+
+/// `ADD shop/front on node1`
+pub(crate) fn name(verb: &str, pod: &Pod) -> String {
+    format!("{verb} {} on {}", title(pod), pod.node)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_plugin_gets_name_and_version_of_its_list() {
+        let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "a", "logLevel": "4"}, {"type": "b"}]});
+        assert_eq!(plugin_config(&list).unwrap(), json!({"cniVersion": "1.0.0", "name": "net", "type": "a", "logLevel": "4"}));
+        assert!(plugin_config(&json!({"plugins": []})).is_none());
+    }
+}

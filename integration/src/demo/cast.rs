@@ -1,0 +1,58 @@
+//! The pods of the demo, and what exists of them before the runtime calls the plugin.
+
+use std::path::Path;
+
+use anyhow::Result;
+use integration::{Lab, Node, Pod};
+
+/// Kubernetes namespace of the pods.
+const NAMESPACE: &str = "shop";
+/// Each pod, and the position of its node.
+const PODS: &[(&str, usize)] = &[("front", 0), ("cart", 0), ("stock", 1)];
+/// What the first pod may receive: `kubernetes.io/ingress-bandwidth`.
+pub(crate) const LIMIT: &str = "100M";
+
+/// The pods on paper.
+pub(crate) fn plan(lab: &Lab) -> Vec<Pod> {
+    let pod = |(name, node): &(&str, usize)| {
+        let mut pod = lab.plan_pod(&lab.nodes[*node]);
+        pod.namespace = NAMESPACE.to_owned();
+        pod.name = (*name).to_owned();
+        pod.netns = Path::new("/var/run/netns").join(name);
+        pod
+    };
+    PODS.iter().map(pod).collect()
+}
+
+/// The control plane's part: logical ports, and manifests with the pods' annotations.
+pub(crate) fn declare(lab: &Lab, pods: &[Pod]) -> Result<()> {
+    lab.add_ports(pods)?;
+    for (index, pod) in pods.iter().enumerate() {
+        let manifest = pod.manifest(Some(&pod.annotation()));
+        let limit = format!("  annotations:\n    kubernetes.io/ingress-bandwidth: {LIMIT}\n");
+        let manifest = if index == 0 { manifest.replacen("  annotations:\n", &limit, 1) } else { manifest };
+        lab.node_of(pod).write_manifest_text(pod, &manifest)?;
+    }
+    Ok(())
+}
+
+/// The container runtime's part: an empty network namespace for each pod.
+pub(crate) fn make_sandboxes(lab: &Lab, pods: &[Pod]) -> Result<()> {
+    lab.nodes.iter().try_for_each(|node| node.add_namespaces(&of_node(node, pods)))
+}
+
+/// Takes back what both have made.
+pub(crate) fn withdraw(lab: &Lab, pods: &[Pod]) -> Result<()> {
+    lab.nodes.iter().try_for_each(|node| node.remove_namespaces(&of_node(node, pods)))?;
+    pods.iter().try_for_each(|pod| lab.node_of(pod).remove_manifest(pod))?;
+    lab.remove_ports(pods)
+}
+
+fn of_node(node: &Node, pods: &[Pod]) -> Vec<Pod> {
+    pods.iter().filter(|pod| pod.node == node.name).cloned().collect()
+}
+
+/// `shop/front`
+pub(crate) fn title(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace, pod.name)
+}

@@ -1,0 +1,160 @@
+//! Where the time of an ADD went: the stages that the plugin reported to the node server, as the server logs them, and as bars.
+
+use anyhow::{Context as _, Result, bail};
+
+use super::line::{Line, Paint};
+
+/// Columns of the bars.
+const BAR: usize = 31;
+/// First column of the bars.
+const BAR_AT: usize = 43;
+/// Where the numbers end.
+const NUMBERS_END: usize = 80;
+
+/// One ADD.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Timeline {
+    /// Milliseconds that the plugin took.
+    pub(crate) total: f64,
+    stages: Vec<Stage>,
+}
+
+/// Milliseconds from the start of the plugin.
+#[derive(Debug, Clone, PartialEq)]
+struct Stage {
+    name: String,
+    start: f64,
+    end: f64,
+}
+
+impl Timeline {
+    /// The last report in `log` on an ADD of `pod` (`namespace/name`) and `sandbox`.
+    pub(crate) fn find(log: &str, pod: &str, sandbox: &str) -> Result<Self> {
+        let of_pod = format!("[ADD {pod} ");
+        let line = log.lines().rev().find(|line| {
+            let sandboxes = line.split_once(" sandbox=").map(|(_, rest)| rest.split([' ', ']']).next().unwrap_or_default());
+            line.contains(&of_pod) && line.contains(" stages=") && sandboxes.is_some_and(|id| !id.is_empty() && sandbox.starts_with(id))
+        });
+        let line = line.with_context(|| format!("the server's log has no report on ADD {pod}"))?;
+        Self::parse(line).with_context(|| format!("report in the server's log: {line}"))
+    }
+
+    /// `… ms=10.2 stages="ovsdb 0.1-1.3, annotation 0.1-0.9, …"`
+    fn parse(line: &str) -> Result<Self> {
+        let (_, stages) = line.split_once(" stages=\"").context("no stages")?;
+        let (stages, _) = stages.split_once('"').context("the stages do not end")?;
+        let mut stages = stages.split(", ").map(Stage::parse).collect::<Result<Vec<_>>>()?;
+        stages.sort_by(|left, right| (left.start, left.end).partial_cmp(&(right.start, right.end)).unwrap_or(std::cmp::Ordering::Equal));
+        let (_, total) = line.split_once(" ms=").context("no milliseconds")?;
+        let total = total.split(' ').next().unwrap_or_default().parse().context("milliseconds")?;
+        Ok(Self { total, stages })
+    }
+
+    /// When its last stage ended.
+    pub(crate) fn end(&self) -> f64 {
+        self.stages.iter().map(|stage| stage.end).fold(0.0, f64::max)
+    }
+
+    /// A bar for each stage, where `scale` milliseconds are the full width.
+    pub(crate) fn bars(&self, scale: f64) -> impl Iterator<Item = Line> {
+        self.stages.iter().map(move |Stage { name, start, end }| {
+            let line = Line::default().to(4).text(name).to(18).add(Paint::Faint, meaning(name));
+            let line = line.to(BAR_AT).add(Paint::Bar, bar(*start, *end, scale));
+            line.right(NUMBERS_END, Paint::Plain, format!("{:.1}", end - start))
+        })
+    }
+
+    /// The scale under the bars.
+    pub(crate) fn axis(scale: f64) -> Line {
+        let end = format!("{scale:.1} ms");
+        let rule = "─".repeat(BAR.saturating_sub(3 + end.len()));
+        Line::default().to(BAR_AT).add(Paint::Faint, format!("0 {rule} {end}")).right(NUMBERS_END, Paint::Faint, "ms")
+    }
+}
+
+impl Stage {
+    /// `ovsdb 0.1-1.3`
+    fn parse(text: &str) -> Result<Self> {
+        let parsed = || {
+            let (name, span) = text.split_once(' ')?;
+            let (start, end) = span.split_once('-')?;
+            Some(Self { name: name.to_owned(), start: start.parse().ok()?, end: end.parse().ok()? })
+        };
+        match parsed().filter(|stage: &Self| 0.0 <= stage.start && stage.start <= stage.end && stage.end.is_finite()) {
+            Some(stage) => Ok(stage),
+            None => bail!("stage {text:?} is not NAME START-END"),
+        }
+    }
+}
+
+/// What a stage is for; a name that is newer than this page stands alone.
+fn meaning(stage: &str) -> &'static str {
+    match stage {
+        "ovsdb" => "reach Open vSwitch",
+        "annotation" => "ask the node server",
+        "veth" => "create the link",
+        "port" => "add the br-int port",
+        "pod" => "addresses and routes",
+        "ofport" => "the switch has the port",
+        "ovn_installed" => "OVN has its flows in",
+        "result" => "answer the runtime",
+        _ => "",
+    }
+}
+
+/// Half a column is the finest step; a stage of no time still shows.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the bar, checked here")]
+fn bar(start: f64, end: f64, scale: f64) -> String {
+    let halves = 2 * BAR;
+    let position = |time: f64| ((time / scale).clamp(0.0, 1.0) * halves as f64).round() as usize;
+    let first = position(start).min(halves - 1);
+    let last = position(end).max(first + 1);
+    let filled = |half: usize| (first..last).contains(&half);
+    let cell = |column: usize| match (filled(2 * column), filled(2 * column + 1)) {
+        (true, true) => '█',
+        (true, false) => '▌',
+        (false, true) => '▐',
+        (false, false) => ' ',
+    };
+    (0..BAR).map(cell).collect::<String>().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+2026-11-21T01:46:21.478Z|00003|add|INFO|[ADD shop/cart sandbox=010000030000 eth0] answered ms=0.4 mac=0a:58:0a:f4:01:03
+2026-11-21T01:46:21.525Z|00004|metrics|INFO|[ADD shop/cart sandbox=010000030000] the plugin succeeded ms=10.0 stages=\"annotation 0.2-1.0, ovsdb 0.0-2.0, veth 2.0-5.0, later 5.0-10.0\"
+2026-11-21T01:46:22.525Z|00005|metrics|INFO|[ADD shop/cart-2 sandbox=020000030000] the plugin succeeded ms=7.0 stages=\"ovsdb 0.0-7.0\"
+";
+
+    #[test]
+    fn the_report_of_a_pod_is_found_and_its_stages_are_in_order() {
+        let timeline = Timeline::find(LOG, "shop/cart", "010000030000000abc").unwrap();
+        let names: Vec<&str> = timeline.stages.iter().map(|stage| stage.name.as_str()).collect();
+        assert_eq!((timeline.total, timeline.end(), names), (10.0, 10.0, vec!["ovsdb", "annotation", "veth", "later"]));
+        assert!(Timeline::find(LOG, "shop/cart", "020000030000000abc").is_err());
+        assert!(Timeline::find(LOG, "shop/ca", "010000030000000abc").is_err());
+    }
+
+    #[test]
+    fn a_report_that_makes_no_sense_is_an_error() {
+        for stages in ["", "ovsdb", "ovsdb 1", "ovsdb 2-1", "ovsdb -1-2", "ovsdb 0-inf", "ovsdb a-b"] {
+            assert!(Timeline::parse(&format!("x ms=1.0 stages=\"{stages}\"")).is_err(), "{stages}");
+        }
+    }
+
+    #[test]
+    fn bars_begin_and_end_when_their_stages_do() {
+        let full = BAR as f64;
+        assert_eq!(bar(0.0, full, full), "█".repeat(BAR));
+        assert_eq!(bar(0.0, 1.5, full), "█▌");
+        assert_eq!(bar(1.5, 3.0, full), " ▐█");
+        assert_eq!(bar(full, full, full).chars().last(), Some('▐'));
+        let lines: Vec<Line> = Timeline::find(LOG, "shop/cart", "010000030000000abc").unwrap().bars(10.0).collect();
+        assert_eq!(lines[0].to_string(), format!("    ovsdb         reach Open vSwitch       {:31}   2.0", "██████").trim_end());
+        assert!(lines.iter().all(|line| line.width() == NUMBERS_END), "{lines:?}");
+        assert_eq!(Timeline::axis(10.0).width(), NUMBERS_END);
+    }
+}

@@ -1,0 +1,86 @@
+//! Packets between the pods, and how fast they are.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use integration::{Lab, Pod};
+
+use super::{
+    line::{Line, Paint},
+    screen::{Screen, WIDTH},
+};
+
+/// Packets of a ping.
+const PINGS: &str = "10";
+/// Columns of the table.
+const TO: usize = 12;
+const ADDRESS: usize = 20;
+const PATH: usize = 39;
+const PING_END: usize = 64;
+
+/// The table's head.
+pub(crate) fn head(bytes: u64) -> Line {
+    let line = Line::default().to(4).add(Paint::Faint, "from").to(TO).add(Paint::Faint, "to").to(ADDRESS).add(Paint::Faint, "address");
+    let line = line.to(PATH).add(Paint::Faint, "path").right(PING_END, Paint::Faint, "ping");
+    line.right(WIDTH, Paint::Faint, format!("TCP, {} MiB", bytes >> 20))
+}
+
+/// Ping and TCP from `from` to every address of `to`: a row for each.
+pub(crate) fn exchange(screen: &mut Screen, lab: &Lab, from: &Pod, to: &Pod, bytes: u64) -> Result<()> {
+    for address in to.addresses.iter().map(ipnet::IpNet::addr) {
+        let what = format!("{} sends to {} at {address}", from.name, to.name);
+        screen.working_on(&what)?;
+        let outcome = measure(lab, from, to, address, bytes);
+        let (ping, rate) = match outcome {
+            Ok(measured) => measured,
+            Err(error) => return screen.step(&what, || Err(error)),
+        };
+        let path = if from.node == to.node { format!("inside {}", from.node) } else { format!("{} → {}", from.node, to.node) };
+        let line = Line::default().to(2).add(Paint::Good, "✓").to(4).add(Paint::Pod, &from.name).to(TO).add(Paint::Pod, &to.name);
+        let line = line.to(ADDRESS).text(address.to_string()).to(PATH).add(Paint::Faint, path);
+        screen.line(line.right(PING_END, Paint::Plain, ping).right(WIDTH, Paint::Plain, rate))?;
+    }
+    Ok(())
+}
+
+/// Round trip and rate, for people.
+fn measure(lab: &Lab, from: &Pod, to: &Pod, address: std::net::IpAddr, bytes: u64) -> Result<(String, String)> {
+    // The first packet waits for address resolution.
+    lab.ping(from, address)?;
+    let words = ["ping", "-n", "-q", "-c", PINGS, "-i", "0.01", "-W", "1"].map(str::to_owned);
+    let report = lab.node_of(from).run_in_pod(from, words.into_iter().chain([address.to_string()]))?;
+    let ping = average(&report).with_context(|| format!("ping does not say what it measured:\n{report}"))?;
+    let began = Instant::now();
+    lab.tcp_to(from, to, address, bytes)?;
+    Ok((format!("{ping:.2} ms"), rate(bytes, began.elapsed().as_secs_f64())))
+}
+
+/// The average of `rtt min/avg/max/mdev = 0.498/0.558/0.621/0.050 ms`.
+fn average(report: &str) -> Option<f64> {
+    let (_, numbers) = report.lines().find(|line| line.contains("min/avg/max"))?.split_once('=')?;
+    numbers.split('/').nth(1)?.trim().parse().ok()
+}
+
+fn rate(bytes: u64, seconds: f64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "a rate of three digits")]
+    let megabits = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-6);
+    if megabits < 1000.0 { format!("{megabits:.0} Mbit/s") } else { format!("{:.1} Gbit/s", megabits / 1000.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_of_a_ping_is_read() {
+        assert_eq!(average("5 received\nrtt min/avg/max/mdev = 0.498/0.558/0.621/0.050 ms\n"), Some(0.558));
+        assert_eq!(average("round-trip min/avg/max = 0.1/0.2/0.3 ms"), Some(0.2));
+        assert_eq!(average("5 packets transmitted, 0 received"), None);
+    }
+
+    #[test]
+    fn rates_are_short() {
+        assert_eq!(rate(12_500_000, 1.0), "100 Mbit/s");
+        assert_eq!(rate(12_500_000, 0.05), "2.0 Gbit/s");
+    }
+}

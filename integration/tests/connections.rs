@@ -1,0 +1,51 @@
+//! Connections that the node's kernel tracks: those of a pod's addresses are forgotten with the pod, all others stay.
+
+#[path = "support/attached.rs"]
+mod attached;
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{Families, Lab, Node};
+
+use attached::{attach, detach, serve};
+
+/// Tells the kernel of a connection, as if its packets had been seen; it needs no packet filter for that.
+fn track(node: &Node, connection: &str) -> Result<()> {
+    let words = ["conntrack", "-I", "-p", "tcp", "--sport", "40000", "--dport", "443", "--state", "ESTABLISHED", "-t", "600"];
+    node.run(words.into_iter().chain(connection.split_whitespace())).map(drop).context("conntrack (package conntrack)")
+}
+
+/// What the kernel tracks now.
+fn tracked(node: &Node) -> Result<String> {
+    Ok(node.run(["conntrack", "-L"])? + &node.run(["conntrack", "-L", "-f", "ipv6"])?)
+}
+
+#[test]
+fn connections_of_a_pod_are_forgotten_with_it_and_no_others() {
+    Lab::of_nodes(1).families(Families::Dual).test(|lab| {
+        let node = &lab.nodes[0];
+        serve(node)?;
+        let [pod, other] = [lab.new_pod(node)?, lab.new_pod(node)?];
+        attach(node, pod.clone())?;
+        attach(node, other.clone())?;
+        let [v4, v6] = [pod.addresses[0].addr(), pod.addresses[1].addr()];
+        let neighbour = other.address();
+        track(node, &format!("-s {v4} -d 10.96.0.1"))?;
+        track(node, &format!("-s 192.0.2.1 -d {v4} --zone 7"))?;
+        track(node, &format!("-s {v6} -d fd00:96::1"))?;
+        // To a service whose packets go to the pod, so that only the answers name it.
+        track(node, &format!("-s 192.0.2.1 -d 10.96.0.10 -r {v4} -q 192.0.2.1"))?;
+        track(node, &format!("-s {neighbour} -d 10.96.0.1"))?;
+        track(node, "-s 192.0.2.1 -d 10.96.0.20")?;
+        let before = tracked(node)?;
+        ensure!(before.lines().count() == 6, "six were made:\n{before}");
+
+        detach(node, &pod)?;
+
+        let after = tracked(node)?;
+        let names_the_pod = |line: &&str| line.split([' ', '=']).any(|word| [v4, v6].iter().any(|address| word == address.to_string()));
+        let left: Vec<&str> = after.lines().filter(names_the_pod).collect();
+        ensure!(left.is_empty(), "still tracked: {left:#?}");
+        ensure!(after.lines().count() == 2, "connections of others are gone; there were\n{before}now there are\n{after}");
+        detach(node, &other)
+    });
+}

@@ -1,0 +1,373 @@
+//! DEL in all its degraded forms: whatever is missing, broken or somebody else's, it succeeds, leaves the node as it was before the
+//! pod, and touches nothing of another sandbox.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Result, ensure};
+use integration::{Census, Lab, Node, Pod, Runtime, by_hand};
+use serde_json::{Value, json};
+
+/// Key of a second network in the pod's annotation.
+const OTHER_NETWORK: &str = "lab/blue";
+
+/// The only node, with its server running.
+fn node_of(lab: &Lab) -> Result<&Node> {
+    let node = &lab.nodes[0];
+    // Open vSwitch fits the MTU of a bridge's own interface to its ports, a moment later: a fixed one stays out of the census.
+    node.vsctl(["set", "Interface", "br-int", "mtu_request=1400"])?;
+    node.start_server()?;
+    Ok(node)
+}
+
+/// A pod of `node` whose ADD succeeded.
+fn attached(lab: &Lab, node: &Node) -> Result<Pod> {
+    let pod = lab.new_pod(node)?;
+    attach(node, &pod)?;
+    Ok(pod)
+}
+
+fn attach(node: &Node, pod: &Pod) -> Result<()> {
+    node.runtime().add(pod)?.success()?;
+    let census = node.census()?;
+    ensure!(census.lines_with(&pod.sandbox).len() == 1, "ADD of {} has made no interface:\n{census}", pod.name);
+    Ok(())
+}
+
+/// A pod that is attached, and what was on the node before its ADD.
+fn attached_since(lab: &Lab, node: &Node) -> Result<(Pod, Census)> {
+    let pod = lab.new_pod(node)?;
+    let before = node.census()?;
+    attach(node, &pod)?;
+    Ok((pod, before))
+}
+
+/// The pod reaches the gateway of its subnet, which OVN answers for.
+fn has_network(lab: &Lab, pod: &Pod) -> Result<()> {
+    lab.ping(pod, pod.gateways[0])
+}
+
+/// The node has nothing that names the sandbox.
+fn has_nothing_of(node: &Node, pod: &Pod) -> Result<()> {
+    let census = node.census()?;
+    let left = [census.lines_with(&pod.host_interface()), census.lines_with(&pod.port())].concat();
+    ensure!(left.is_empty(), "left of {}:\n{}", pod.name, left.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn del_needs_no_server() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let (pod, before) = attached_since(lab, node)?;
+        node.server.kill()?;
+        let outcome = node.runtime().del(&pod)?;
+        outcome.success()?;
+        ensure!(outcome.duration < Duration::from_secs(1), "DEL took {:?}: does it wait for the server?", outcome.duration);
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn del_needs_no_namespace() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let before = node.census()?;
+        let pod = attached(lab, node)?;
+        node.remove_namespaces(std::slice::from_ref(&pod))?;
+        node.runtime().del(&pod)?.success()?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn del_does_not_care_what_cni_netns_says() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let file = "/run/no-namespace";
+        fs::write(node.path(file), "a regular file")?;
+        for netns in ["", "/var/run/netns/never-was", file, "/proc/self/ns/net", "/etc", "relative"] {
+            let (pod, before) = attached_since(lab, node)?;
+            node.runtime().call("DEL", Some(&pod)).env("CNI_NETNS", netns).run()?.success()?;
+            before.must_equal(&node.census()?).map_err(|error| error.context(format!("CNI_NETNS={netns:?}")))?;
+        }
+        let (pod, before) = attached_since(lab, node)?;
+        node.runtime().call("DEL", Some(&pod)).without_env("CNI_NETNS").run()?.success()?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn del_with_the_namespace_of_another_pod_leaves_that_pod_alone() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let other = attached(lab, node)?;
+        let (pod, before) = attached_since(lab, node)?;
+        node.runtime().call("DEL", Some(&pod)).env("CNI_NETNS", &other.netns).run()?.success()?;
+        before.must_equal(&node.census()?)?;
+        has_network(lab, &other)
+    });
+}
+
+#[test]
+fn del_takes_any_prev_result() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let other = attached(lab, node)?;
+        let of_another_pod = json!({
+            "cniVersion": "1.0.0",
+            "interfaces": [{"name": other.host_interface()}, {"name": "eth0", "sandbox": other.netns}],
+            "ips": [{"address": other.addresses[0], "interface": 1}],
+        });
+        let wrong =
+            [json!(null), json!("garbage"), json!([1, 2]), json!({"interfaces": 7, "ips": [{"address": "nowhere"}]}), of_another_pod];
+        for prev_result in wrong {
+            let (pod, before) = attached_since(lab, node)?;
+            node.runtime().with("prevResult", prev_result.clone()).del(&pod)?.success()?;
+            before.must_equal(&node.census()?).map_err(|error| error.context(format!("prevResult {prev_result}")))?;
+        }
+        let pod = lab.new_pod(node)?;
+        let before = node.census()?;
+        let result = node.runtime().add(&pod)?.success()?;
+        node.runtime().with("prevResult", result).del(&pod)?.success()?;
+        before.must_equal(&node.census()?)?;
+        has_network(lab, &other)
+    });
+}
+
+#[test]
+fn del_takes_any_version_and_any_cni_args() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        for version in ["0.1.0", "0.2.0", "0.3.1", "0.4.0", "1.1.0"] {
+            let (pod, before) = attached_since(lab, node)?;
+            node.runtime().with("cniVersion", json!(version)).del(&pod)?.success()?;
+            before.must_equal(&node.census()?)?;
+        }
+        for args in ["", "garbage", "K8S_POD_NAME=../x;K8S_POD_NAMESPACE=A B", "K8S_POD_NAME=somebody;K8S_POD_NAMESPACE=else"] {
+            let (pod, before) = attached_since(lab, node)?;
+            node.runtime().call("DEL", Some(&pod)).env("CNI_ARGS", args).run()?.success()?;
+            before.must_equal(&node.census()?).map_err(|error| error.context(format!("CNI_ARGS={args:?}")))?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn del_succeeds_twice() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let (pod, before) = attached_since(lab, node)?;
+        node.runtime().del(&pod)?.success()?;
+        before.must_equal(&node.census()?)?;
+        node.runtime().del(&pod)?.success()?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn del_of_a_sandbox_that_was_never_attached_changes_nothing() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let other = attached(lab, node)?;
+        let pod = lab.new_pod(node)?;
+        let before = node.census()?;
+        node.runtime().del(&pod)?.success()?;
+        before.must_equal(&node.census()?)?;
+        has_network(lab, &other)
+    });
+}
+
+#[test]
+fn del_waits_for_no_ovs_vswitchd() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let (paused, killed) = (attached(lab, node)?, attached(lab, node)?);
+        node.vswitchd.pause()?;
+        let outcome = node.runtime().del(&paused)?;
+        node.vswitchd.resume()?;
+        outcome.success()?;
+        ensure!(outcome.duration < Duration::from_secs(1), "DEL took {:?}: does it wait for ovs-vswitchd?", outcome.duration);
+        has_nothing_of(node, &paused)?;
+
+        node.vswitchd.kill()?;
+        let outcome = node.runtime().del(&killed)?;
+        outcome.success()?;
+        ensure!(outcome.duration < Duration::from_secs(1), "DEL took {:?}: does it wait for ovs-vswitchd?", outcome.duration);
+        has_nothing_of(node, &killed)?;
+
+        node.start_vswitchd()?;
+        let next = attached(lab, node)?;
+        has_network(lab, &next)
+    });
+}
+
+#[test]
+fn del_without_the_database_asks_to_be_called_again_and_then_leaves_nothing() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let (pod, before) = attached_since(lab, node)?;
+        node.ovsdb_server.kill()?;
+        let error = node.runtime().del(&pod)?.failure()?;
+        ensure!(error.code == 11, "{error:?}");
+        node.start_ovsdb_server()?;
+        node.runtime().del(&pod)?.success()?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn del_finds_the_row_of_a_link_that_is_gone() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let (pod, before) = attached_since(lab, node)?;
+        node.run(["ip", "link", "del", &pod.host_interface()])?;
+        node.runtime().del(&pod)?.success()?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn del_finds_the_link_of_a_row_that_is_gone() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let (pod, before) = attached_since(lab, node)?;
+        node.vsctl(["del-port", "br-int", &pod.host_interface()])?;
+        ensure!(node.census()?.lines_with(&pod.host_interface()).len() == 1, "the link should remain");
+        node.runtime().del(&pod)?.success()?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+/// The same pod on a second network, with its own logical port and addresses.
+fn on_other_network<'node>(lab: &Lab, node: &'node Node, pod: &Pod) -> Result<Runtime<'node>> {
+    let second = lab.plan_pod(node);
+    let mut annotation = pod.annotation();
+    annotation[OTHER_NETWORK] = second.annotation()["default"].clone();
+    annotation[OTHER_NETWORK]["gateway_ips"] = json!([]);
+    annotation[OTHER_NETWORK]["routes"] = json!([]);
+    annotation[OTHER_NETWORK]["role"] = json!("secondary");
+    node.write_manifest_text(pod, &pod.manifest(Some(&annotation)))?;
+
+    let port = format!("{}_{}", OTHER_NETWORK.replace('/', "."), pod.port());
+    let words = format!("lsp-add {} {port} -- set Logical_Switch_Port {port} options:iface-id-ver={}", pod.node, pod.uid);
+    lab.central.nbctl(words.split_whitespace())?;
+    lab.central.nbctl(["lsp-set-addresses", &port, &format!("{} {}", second.mac, second.address())])?;
+
+    let mut runtime = node.runtime().with("name", json!("blue")).with("topology", json!("layer3"));
+    runtime = runtime.with("netAttachDefName", json!(OTHER_NETWORK));
+    "net1".clone_into(&mut runtime.ifname);
+    Ok(runtime)
+}
+
+#[test]
+fn del_takes_only_the_interface_that_it_names() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let before = node.census()?;
+        let pod = lab.new_pod(node)?;
+        let (first, second) = (node.runtime(), on_other_network(lab, node, &pod)?);
+
+        first.add(&pod)?.success()?;
+        let with_first = node.census()?;
+        second.add(&pod)?.success()?;
+        second.del(&pod)?.success()?;
+        with_first.must_equal(&node.census()?)?;
+        has_network(lab, &pod)?;
+
+        second.add(&pod)?.success()?;
+        first.del(&pod)?.success()?;
+        let links: Value = serde_json::from_str(&node.run_in_pod(&pod, ["ip", "-json", "link", "show", "net1"])?)?;
+        ensure!(links[0]["operstate"] == "UP", "DEL of eth0 took net1 down: {links}");
+        ensure!(node.run_in_pod(&pod, ["ip", "link", "show", "eth0"]).is_err(), "eth0 is still there");
+
+        // Without a namespace, and then with nothing at all.
+        node.remove_namespaces(std::slice::from_ref(&pod))?;
+        second.del(&pod)?.success()?;
+        second.del(&pod)?.success()?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn del_takes_what_the_go_plugin_has_attached() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pod = lab.new_pod(node)?;
+        let before = node.census()?;
+        // No alias, no `pod-if-name`; ports of its newer versions are transient.
+        by_hand::attach(node, &pod)?;
+        node.vsctl(["set", "Port", &pod.host_interface(), "other_config:transient=true"])?;
+        let row = node.vsctl(["get", "Interface", &pod.host_interface(), "external_ids"])?;
+        ensure!(!row.contains("pod-if-name") && row.contains("sandbox"), "not as the Go plugin writes it: {row}");
+        node.runtime().del(&pod)?.success()?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn del_of_an_older_sandbox_does_not_touch_the_newer_one() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let old = lab.new_pod(node)?;
+        let new = old.next_sandbox();
+        node.add_namespaces(std::slice::from_ref(&new))?;
+        let before = node.census()?;
+        attach(node, &old)?;
+        attach(node, &new)?;
+        has_network(lab, &new)?;
+        ensure!(node.census()?.lines_with(&old.sandbox).is_empty(), "the newer sandbox has not taken the port over");
+
+        for _ in 0..2 {
+            node.runtime().del(&old)?.success()?;
+            ensure!(node.census()?.lines_with(&old.host_interface()).is_empty(), "the older sandbox's link is still there");
+            has_network(lab, &new)?;
+        }
+        node.runtime().del(&new)?.success()?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn sandboxes_whose_ids_begin_alike_do_not_take_each_others_interface() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let first = lab.new_pod(node)?;
+        let mut second = lab.new_pod(node)?;
+        second.sandbox = format!("{}{}", first.host_interface(), &second.sandbox[15..].replace('a', "9"));
+        ensure!(first.sandbox != second.sandbox && first.host_interface() == second.host_interface());
+        let before = node.census()?;
+        attach(node, &first)?;
+        let attached = node.census()?;
+
+        let error = node.runtime().add(&second)?.failure()?;
+        ensure!(error.code == 102, "{error:?}");
+        attached.must_equal(&node.census()?)?;
+        node.runtime().del(&second)?.success()?;
+        attached.must_equal(&node.census()?)?;
+        has_network(lab, &first)?;
+
+        // Not even if the first one's link lost its mark, as the Go plugin's have none.
+        node.run(["ip", "link", "set", &first.host_interface(), "alias", ""])?;
+        node.runtime().del(&second)?.success()?;
+        has_network(lab, &first)?;
+
+        node.runtime().del(&first)?.success()?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn del_leaves_a_link_alone_that_only_has_its_name() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        for (kind, words) in [("bridge", "type bridge"), ("marked veth", "type veth peer name foreign")] {
+            let pod = lab.new_pod(node)?;
+            let link = pod.host_interface();
+            node.shell(&format!("ip link add {link} {words}; ip link set {link} alias somebody-elses"))?;
+            let before = node.census()?;
+            node.runtime().del(&pod)?.success()?;
+            before.must_equal(&node.census()?).map_err(|error| error.context(kind))?;
+        }
+        Ok(())
+    });
+}

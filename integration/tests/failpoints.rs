@@ -1,0 +1,602 @@
+//! An ADD that fails, dies or hangs, at every stage and for every real reason: it says so, and leaves nothing behind.
+//!
+//! Needs a plugin with the feature `failpoints`; one is built if the plugin under test has none.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use contract::stage::Stage;
+use integration::{
+    Census, CniError, Invocation, Lab, Node, Outcome, Pod, Runtime, command, eventually, executable,
+    runtime::{Running, cni_args},
+};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+/// The variable that the plugin reads; a plugin that has its name in it has failpoints.
+const VARIABLE: &str = "OVN_CNI_FAILPOINT";
+/// Enough for what should be done at once on a busy machine, and less than any deadline of the plugin.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// Every place where an ADD can be made to fail, in the order of its stages: `before:ovsdb`, `after:ovsdb`, …
+fn places() -> impl Iterator<Item = String> {
+    Stage::ALL.into_iter().flat_map(|stage| ["before", "after"].map(|side| format!("{side}:{stage}")))
+}
+
+/// Which of the [`places`] an ADD passes before it has made a link or a row, and how many places there are in all.
+fn places_before(stage: Stage) -> usize {
+    Stage::ALL.iter().filter(|other| **other < stage).count() * 2 + 1
+}
+
+/// The only node, with its server running and a plugin that has failpoints.
+fn node_of(lab: &Lab) -> Result<&Node> {
+    let node = &lab.nodes[0];
+    // Open vSwitch fits the MTU of a bridge's own interface to its ports, a moment later: a fixed one stays out of the census.
+    node.vsctl(["set", "Interface", "br-int", "mtu_request=1400"])?;
+    node.start_server()?;
+    let installed = node.path("/opt/cni/bin").join(executable::PLUGIN);
+    fs::remove_file(&installed).or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+    symlink(plugin_with_failpoints()?, &installed).context("install the plugin that has failpoints")?;
+    Ok(node)
+}
+
+fn plugin_with_failpoints() -> Result<PathBuf> {
+    let has_them =
+        |path: &PathBuf| fs::read(path).is_ok_and(|program| program.windows(VARIABLE.len()).any(|bytes| bytes == VARIABLE.as_bytes()));
+    if let Some(plugin) = executable::under_test(executable::PLUGIN).ok().filter(has_them) {
+        return Ok(plugin);
+    }
+    let target = executable::target_dir()?.join("failpoints");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--quiet", "--locked", "-p", "cni", "--features", "failpoints"]);
+    command::output(cargo.arg("--target-dir").arg(&target)).context("build the plugin with failpoints")?;
+    Ok(target.join("debug").join(executable::PLUGIN))
+}
+
+fn add_with(runtime: &Runtime<'_>, pod: &Pod, failpoint: &str) -> Invocation {
+    runtime.call("ADD", Some(pod)).env(VARIABLE, failpoint)
+}
+
+/// A runtime whose ADDs have that many seconds.
+fn patient_for(node: &Node, seconds: u64) -> Runtime<'_> {
+    node.runtime().with("timeoutSeconds", json!(seconds))
+}
+
+/// One pod for each of the [`places`].
+fn pod_for_each_place(lab: &Lab, node: &Node) -> Result<Vec<(String, Pod)>> {
+    let places: Vec<String> = places().collect();
+    let pods = lab.new_pods(node, places.len())?;
+    Ok(places.into_iter().zip(pods).collect())
+}
+
+/// The same pod comes and goes in its next sandbox, as if nothing had happened.
+fn next_sandbox_works(lab: &Lab, node: &Node, pod: &Pod) -> Result<()> {
+    let next = [pod.next_sandbox()];
+    node.add_namespaces(&next)?;
+    node.runtime().add(&next[0])?.success()?;
+    has_network(lab, &next[0])?;
+    node.runtime().del(&next[0])?.success()?;
+    node.remove_namespaces(&next)
+}
+
+/// The pod reaches the gateway of its subnet, which OVN answers for.
+fn has_network(lab: &Lab, pod: &Pod) -> Result<()> {
+    lab.ping(pod, pod.gateways[0])
+}
+
+/// Waits until the database has a port of the pod.
+fn is_plugged(node: &Node, pod: &Pod) -> Result<()> {
+    node.vsctl(["wait-until", "Interface", &pod.host_interface(), "name!=x"]).map(drop)
+}
+
+/// Waits until ovs-vswitchd has given the pod's port its number.
+fn has_ofport(node: &Node, pod: &Pod) -> Result<()> {
+    node.vsctl(["wait-until", "Interface", &pod.host_interface(), "ofport>0"]).map(drop)
+}
+
+/// The error of a failed ADD, which must have this code and all these words in its message.
+fn failed_with(outcome: &Outcome, code: u32, words: &[&str]) -> Result<CniError> {
+    let error = outcome.failure()?;
+    ensure!(error.code == code, "code {code} expected: {error:?}");
+    for word in words {
+        ensure!(error.msg.contains(word), "no {word:?} in {error:?}");
+    }
+    ensure!(!error.details.is_empty(), "no hint what to look at next: {error:?}");
+    Ok(error)
+}
+
+/// The call has ended without a stage having to wait for its deadline.
+fn at_once(outcome: &Outcome) -> Result<()> {
+    ensure!(outcome.duration < AT_ONCE, "it took {:?}: {}", outcome.duration, outcome.stdout);
+    Ok(())
+}
+
+// --- Every stage ---------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_failure_at_any_stage_leaves_nothing_and_the_next_sandbox_works() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pods = pod_for_each_place(lab, node)?;
+        let before = node.census()?;
+        for (place, pod) in &pods {
+            let check = || -> Result<()> {
+                let outcome = add_with(&node.runtime(), pod, &format!("{place}=error")).run()?;
+                ensure!(!outcome.status.success(), "it succeeded: {}", outcome.stdout);
+                // What is written already cannot be taken back: there, the exit status alone tells.
+                if place != "after:result" {
+                    let stage = place.split(':').next_back().unwrap_or_default();
+                    failed_with(&outcome, 999, &[&format!("stage {stage}"), &pod.name])?;
+                    let answer: Value = serde_json::from_str(&outcome.stdout)?;
+                    ensure!(answer["cniVersion"] == "1.0.0", "{answer}");
+                }
+                at_once(&outcome)?;
+                before.must_equal(&node.census()?)?;
+                next_sandbox_works(lab, node, pod)?;
+                before.must_equal(&node.census()?)
+            };
+            check().with_context(|| format!("{place}=error"))?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_plugin_that_is_killed_at_any_stage_leaves_nothing_that_del_does_not_remove() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pods = pod_for_each_place(lab, node)?;
+        let before = node.census()?;
+        let mut left_something = 0;
+        for (place, pod) in &pods {
+            let check = || -> Result<bool> {
+                let outcome = add_with(&node.runtime(), pod, &format!("{place}=kill")).run()?;
+                ensure!(outcome.status.code().is_none(), "it was not killed: {outcome:?}");
+                let left = before != node.census()?;
+                node.runtime().del(pod)?.success()?;
+                before.must_equal(&node.census()?)?;
+                next_sandbox_works(lab, node, pod)?;
+                before.must_equal(&node.census()?)?;
+                Ok(left)
+            };
+            left_something += usize::from(check().with_context(|| format!("{place}=kill"))?);
+        }
+        // Otherwise nobody was killed in the middle of anything.
+        ensure!(left_something >= pods.len() - places_before(Stage::Veth), "only {left_something} deaths left something behind");
+        Ok(())
+    });
+}
+
+/// Starts an ADD for each pod that hangs at its place.
+fn hang_everywhere(runtime: &Runtime<'_>, pods: &[(String, Pod)]) -> Result<Vec<Running>> {
+    pods.iter().map(|(place, pod)| add_with(runtime, pod, &format!("{place}=hang")).start()).collect()
+}
+
+#[test]
+fn a_stage_that_hangs_ends_with_the_deadline_of_the_configuration_and_leaves_nothing() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pods = pod_for_each_place(lab, node)?;
+        let before = node.census()?;
+        let hanging = hang_everywhere(&patient_for(node, 2), &pods)?;
+        for (running, (place, pod)) in hanging.into_iter().zip(&pods) {
+            let check = || -> Result<()> {
+                let outcome = running.wait()?;
+                ensure!(!outcome.status.success(), "it succeeded: {}", outcome.stdout);
+                ensure!((2..=7).contains(&outcome.duration.as_secs()), "it took {:?}", outcome.duration);
+                if place != "after:result" {
+                    let stage = place.split(':').next_back().unwrap_or_default();
+                    failed_with(&outcome, 11, &[&format!("stage {stage}"), &pod.name])?;
+                }
+                Ok(())
+            };
+            check().with_context(|| format!("{place}=hang"))?;
+        }
+        before.must_equal(&node.census()?)?;
+        pods.iter().step_by(5).try_for_each(|(_, pod)| next_sandbox_works(lab, node, pod))?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn plugins_that_hang_at_any_stage_and_are_killed_leave_nothing_that_del_does_not_remove() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pods = pod_for_each_place(lab, node)?;
+        let before = node.census()?;
+        let hanging = hang_everywhere(&node.runtime(), &pods)?;
+        let rows = pods.len() - places_before(Stage::Port);
+        eventually("every ADD is where it hangs", Duration::from_secs(20), || {
+            let census = node.census()?;
+            let (there, links) = (census.lines_with("pod-if-name=eth0").len(), census.lines_with("kind=veth").len());
+            ensure!(there == rows && links == rows + 2 + before.lines_with("kind=veth").len(), "{there} of {rows} rows, {links} links");
+            Ok(())
+        })?;
+        for running in hanging {
+            running.signal(Signal::SIGKILL)?;
+            ensure!(running.wait()?.status.code().is_none(), "it was not killed");
+        }
+        pods.iter().try_for_each(|(_, pod)| node.runtime().del(pod)?.success().map(drop))?;
+        before.must_equal(&node.census()?)?;
+        pods.iter().step_by(5).try_for_each(|(_, pod)| next_sandbox_works(lab, node, pod))?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn a_result_that_nobody_reads_is_rolled_back() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pod = lab.new_pod(node)?;
+        let before = node.census()?;
+        let (reader, writer) = std::io::pipe()?;
+        drop(reader);
+        let mut plugin = node.command(Path::new("/opt/cni/bin").join(executable::PLUGIN));
+        plugin.env("CNI_COMMAND", "ADD").env("CNI_PATH", "/opt/cni/bin").env("CNI_CONTAINERID", &pod.sandbox);
+        plugin.env("CNI_NETNS", &pod.netns).env("CNI_IFNAME", "eth0").env("CNI_ARGS", cni_args(&pod));
+        let config = node.path("/run/config");
+        fs::write(&config, node.runtime().config.to_string())?;
+        let mut running = plugin.stdin(fs::File::open(&config)?).stdout(writer).stderr(Stdio::null()).spawn()?;
+        let status = running.wait()?;
+        ensure!(status.code() == Some(1), "{status}");
+        before.must_equal(&node.census()?)?;
+        // It has been as far as that.
+        let log = node.shell("cat /var/log/openvswitch/ovn-k8s-cni-overlay.log")?;
+        ensure!(log.contains("ovn_installed") && log.contains("Broken pipe"), "{log}");
+        next_sandbox_works(lab, node, &pod)
+    });
+}
+
+// --- What is missing -----------------------------------------------------------------------------------------------------------
+
+#[test]
+fn without_a_server_add_says_so_and_names_the_socket() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pod = lab.new_pod(node)?;
+        let before = node.census()?;
+        node.server.kill()?;
+        let outcome = node.runtime().add(&pod)?;
+        failed_with(&outcome, 11, &["/ovn-cni-server.sock", "stage annotation"])?;
+        at_once(&outcome)?;
+        before.must_equal(&node.census()?)?;
+        node.start_server()?;
+        next_sandbox_works(lab, node, &pod)
+    });
+}
+
+#[test]
+fn without_an_integration_bridge_add_says_so_at_once() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pod = lab.new_pod(node)?;
+        // It would make another one.
+        node.ovn_controller.kill()?;
+        node.vsctl(["del-br", "br-int"])?;
+        let before = node.census()?;
+        let outcome = node.runtime().add(&pod)?;
+        failed_with(&outcome, 11, &["br-int"])?;
+        at_once(&outcome)?;
+        before.must_equal(&node.census()?)?;
+        node.vsctl(["add-br", "br-int", "--", "set", "Bridge", "br-int", "datapath_type=netdev", "fail_mode=secure"])?;
+        node.start_ovn_controller()?;
+        next_sandbox_works(lab, node, &pod)
+    });
+}
+
+#[test]
+fn without_the_database_add_says_so_at_once() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pod = lab.new_pod(node)?;
+        let before = node.census()?;
+        node.ovsdb_server.kill()?;
+        let outcome = node.runtime().add(&pod)?;
+        failed_with(&outcome, 11, &["stage ovsdb", "/db.sock"])?;
+        at_once(&outcome)?;
+        node.start_ovsdb_server()?;
+        before.must_equal(&node.census()?)?;
+        next_sandbox_works(lab, node, &pod)
+    });
+}
+
+#[test]
+fn a_deadline_names_the_daemon_that_does_not_answer() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pod = lab.new_pod(node)?;
+        let before = node.census()?;
+
+        node.vswitchd.pause()?;
+        let outcome = patient_for(node, 2).add(&pod)?;
+        let error = failed_with(&outcome, 11, &["stage ofport"])?;
+        ensure!(error.details.contains("ovs-vswitchd"), "{error:?}");
+        before.must_equal(&node.census()?)?;
+        node.vswitchd.resume()?;
+
+        node.ovn_controller.pause()?;
+        let outcome = patient_for(node, 2).add(&pod)?;
+        let error = failed_with(&outcome, 11, &["stage ovn_installed"])?;
+        ensure!(error.details.contains("ovn-controller"), "{error:?}");
+        before.must_equal(&node.census()?)?;
+        node.ovn_controller.resume()?;
+
+        next_sandbox_works(lab, node, &pod)?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn a_port_that_ovn_does_not_bind_is_waited_for_until_the_deadline_and_leaves_nothing() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        // OVN knows nothing of this one,
+        let unknown = lab.plan_pod(node);
+        // and of this one it knows an earlier incarnation.
+        let other_uid = lab.plan_pod(node);
+        lab.add_ports(std::slice::from_ref(&other_uid))?;
+        let other_uid = other_uid.recreated();
+        let pods = [unknown, other_uid];
+        node.add_namespaces(&pods)?;
+        pods.iter().try_for_each(|pod| node.write_manifest(pod))?;
+
+        let before = node.census()?;
+        let runtime = patient_for(node, 3);
+        let waiting = pods.iter().map(|pod| runtime.call("ADD", Some(pod)).start()).collect::<Result<Vec<_>>>()?;
+        for running in waiting {
+            failed_with(&running.wait()?, 11, &["stage ovn_installed"])?;
+        }
+        before.must_equal(&node.census()?)?;
+
+        // The port may come late.
+        let [unknown, other_uid] = &pods;
+        let late = patient_for(node, 20).call("ADD", Some(unknown)).start()?;
+        is_plugged(node, unknown)?;
+        lab.add_ports(std::slice::from_ref(unknown))?;
+        late.wait()?.success()?;
+        has_network(lab, unknown)?;
+        let late = patient_for(node, 20).call("ADD", Some(other_uid)).start()?;
+        is_plugged(node, other_uid)?;
+        lab.central.nbctl(["set", "Logical_Switch_Port", &other_uid.port(), &format!("options:iface-id-ver={}", other_uid.uid)])?;
+        late.wait()?.success()?;
+        has_network(lab, other_uid)
+    });
+}
+
+// --- What is refused -----------------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_link_that_disappears_beneath_the_port_fails_at_once_and_leaves_nothing() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pod = lab.new_pod(node)?;
+        let before = node.census()?;
+        node.vswitchd.pause()?;
+        // Whoever configures the pod's end would notice, too.
+        let waiting = add_with(&node.runtime(), &pod, "before:pod=hang").start()?;
+        is_plugged(node, &pod)?;
+        node.run(["ip", "link", "del", &pod.host_interface()])?;
+        node.vswitchd.resume()?;
+        let outcome = waiting.wait()?;
+        failed_with(&outcome, 104, &["stage ofport", &pod.host_interface()])?;
+        at_once(&outcome)?;
+        before.must_equal(&node.census()?)?;
+        next_sandbox_works(lab, node, &pod)?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn a_link_that_disappears_while_ovn_controller_is_waited_for_leaves_nothing_at_the_deadline() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pod = lab.new_pod(node)?;
+        let before = node.census()?;
+        node.ovn_controller.pause()?;
+        let waiting = patient_for(node, 2).call("ADD", Some(&pod)).start()?;
+        has_ofport(node, &pod)?;
+        node.run(["ip", "link", "del", &pod.host_interface()])?;
+        let outcome = waiting.wait()?;
+        // The userspace datapath of Open vSwitch does not notice that a device has gone; that of the kernel does, and reports it.
+        failed_with(&outcome, 11, &["stage ovn_installed"])?;
+        before.must_equal(&node.census()?)?;
+        node.ovn_controller.resume()?;
+        next_sandbox_works(lab, node, &pod)?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn what_the_kernel_refuses_inside_the_pod_is_named_and_leaves_nothing() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let mut pod = lab.new_pod(node)?;
+        let good = pod.clone();
+        pod.gateways = vec!["192.0.2.1".parse()?];
+        node.write_manifest(&pod)?;
+        let before = node.census()?;
+        // The server may not have seen the new manifest at once.
+        let outcome = eventually("the gateway outside of the subnet is refused", AT_ONCE, || {
+            let outcome = node.runtime().add(&pod)?;
+            if outcome.status.success() {
+                node.runtime().del(&pod)?.success()?;
+            }
+            ensure!(!outcome.status.success(), "{}", outcome.stdout);
+            Ok(outcome)
+        })?;
+        failed_with(&outcome, 103, &["192.0.2.1", "stage pod"])?;
+        before.must_equal(&node.census()?)?;
+        node.write_manifest(&good)?;
+        let accepted = |pod: &Pod| node.runtime().add(pod)?.success();
+        eventually("the gateway inside of the subnet is accepted", AT_ONCE, || accepted(&good))?;
+        has_network(lab, &good)
+    });
+}
+
+/// The links of the pod's namespace, their flags and addresses.
+fn links_of(node: &Node, pod: &Pod) -> Result<String> {
+    node.run_in_pod(pod, ["sh", "-euc", "ip -brief link show; ip -brief address show scope global"])
+}
+
+#[test]
+fn an_interface_that_the_pod_has_already_is_not_touched() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pod = lab.new_pod(node)?;
+        node.run_in_pod(&pod, ["sh", "-euc", "ip link add eth0 type bridge; ip address add 192.0.2.7/24 dev eth0; ip link set eth0 up"])?;
+        let (before, inside) = (node.census()?, links_of(node, &pod)?);
+        let outcome = node.runtime().add(&pod)?;
+        failed_with(&outcome, 101, &["eth0"])?;
+        at_once(&outcome)?;
+        before.must_equal(&node.census()?)?;
+        let after = links_of(node, &pod)?;
+        ensure!(inside == after, "before:\n{inside}\nafter:\n{after}");
+        node.runtime().del(&pod)?.success()?;
+        let after = links_of(node, &pod)?;
+        ensure!(inside == after, "before:\n{inside}\nafter DEL:\n{after}");
+        node.run_in_pod(&pod, ["ip", "link", "del", "eth0"])?;
+        next_sandbox_works(lab, node, &pod)
+    });
+}
+
+#[test]
+fn an_add_that_is_repeated_fails_and_leaves_the_pod_its_network() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pod = lab.new_pod(node)?;
+        let before = node.census()?;
+        node.runtime().add(&pod)?.success()?;
+        let attached = node.census()?;
+        let outcome = node.runtime().add(&pod)?;
+        failed_with(&outcome, 101, &["eth0"])?;
+        attached.must_equal(&node.census()?)?;
+        has_network(lab, &pod)?;
+        node.runtime().del(&pod)?.success()?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn a_link_of_somebody_else_with_the_same_name_is_not_touched() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        for (kind, words) in [("bridge", "type bridge"), ("veth", "type veth peer name foreign")] {
+            let pod = lab.new_pod(node)?;
+            let link = pod.host_interface();
+            node.shell(&format!("ip link add {link} {words}; ip link set {link} up"))?;
+            let before = settled_census(node)?;
+            let outcome = node.runtime().add(&pod)?;
+            failed_with(&outcome, 102, &[&link])?;
+            at_once(&outcome)?;
+            before.must_equal(&node.census()?).context(kind)?;
+            node.run(["ip", "link", "del", &link])?;
+            next_sandbox_works(lab, node, &pod)?;
+        }
+        Ok(())
+    });
+}
+
+/// A census in which a link that has just come up is up.
+fn settled_census(node: &Node) -> Result<Census> {
+    eventually("the census stays the same", AT_ONCE, || {
+        let (first, second) = (node.census()?, node.census()?);
+        first.must_equal(&second)?;
+        Ok(second)
+    })
+}
+
+#[test]
+fn a_port_of_somebody_else_with_the_same_name_is_not_touched() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pod = lab.new_pod(node)?;
+        let link = pod.host_interface();
+        // No such device: Open vSwitch keeps the row and its error.
+        node.vsctl(["--no-wait", "add-port", "br-int", &link, "--", "set", "Interface", &link, "external_ids:sandbox=another"])?;
+        let before = node.census()?;
+        let outcome = node.runtime().add(&pod)?;
+        failed_with(&outcome, 102, &[&link, "another"])?;
+        at_once(&outcome)?;
+        before.must_equal(&node.census()?)?;
+        node.runtime().del(&pod)?.success()?;
+        before.must_equal(&node.census()?)?;
+        node.vsctl(["del-port", "br-int", &link])?;
+        next_sandbox_works(lab, node, &pod)
+    });
+}
+
+// --- What goes away in the middle ----------------------------------------------------------------------------------------------
+
+#[test]
+fn a_namespace_that_is_deleted_in_the_middle_leaves_nothing() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let before = node.census()?;
+
+        // After the port is there: the ADD fails at its deadline.
+        let pod = lab.new_pod(node)?;
+        node.ovn_controller.pause()?;
+        let waiting = patient_for(node, 3).call("ADD", Some(&pod)).start()?;
+        has_ofport(node, &pod)?;
+        node.remove_namespaces(std::slice::from_ref(&pod))?;
+        failed_with(&waiting.wait()?, 11, &["stage ovn_installed"])?;
+        before.must_equal(&node.census()?)?;
+        node.ovn_controller.resume()?;
+
+        // Before the link is made: the plugin holds on to the namespace, so it may succeed; then DEL has something to do.
+        let pod = lab.plan_pod(node);
+        lab.add_ports(std::slice::from_ref(&pod))?;
+        node.add_namespaces(std::slice::from_ref(&pod))?;
+        node.write_manifest_text(&pod, &pod.manifest(None))?;
+        let waiting = patient_for(node, 10).call("ADD", Some(&pod)).start()?;
+        waits_for_annotation(node, &pod)?;
+        node.remove_namespaces(std::slice::from_ref(&pod))?;
+        node.write_manifest(&pod)?;
+        let outcome = waiting.wait()?;
+        at_once(&outcome)?;
+        if !outcome.status.success() {
+            outcome.failure()?;
+            before.must_equal(&node.census()?)?;
+        }
+        node.runtime().del(&pod)?.success()?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+/// Waits until the server has the pod's request and says that it waits.
+fn waits_for_annotation(node: &Node, pod: &Pod) -> Result<()> {
+    eventually("the server waits for the annotation", AT_ONCE, || {
+        let log = node.shell("cat /var/log/openvswitch/ovnkube.log")?;
+        let waits = log.lines().any(|line| line.contains(&pod.name) && line.contains("no annotation"));
+        ensure!(waits, "{log}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_database_that_dies_in_the_middle_keeps_the_rollback_from_working_and_add_says_so() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pod = lab.new_pod(node)?;
+        let before = node.census()?;
+        node.ovn_controller.pause()?;
+        let waiting = node.runtime().call("ADD", Some(&pod)).start()?;
+        has_ofport(node, &pod)?;
+        node.ovsdb_server.kill()?;
+        let outcome = waiting.wait()?;
+        failed_with(&outcome, 11, &["stage ovn_installed", "rollback left something behind"])?;
+        at_once(&outcome)?;
+        node.ovn_controller.resume()?;
+        node.start_ovsdb_server()?;
+        ensure!(node.census()?.lines_with(&pod.sandbox).len() == 1, "the row should have outlived the database server");
+        node.runtime().del(&pod)?.success()?;
+        before.must_equal(&node.census()?)?;
+        next_sandbox_works(lab, node, &pod)
+    });
+}

@@ -1,0 +1,108 @@
+//! STATUS: whether an ADD could succeed now; each part that is missing is named, alone, with the code that says how bad it is.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{Lab, Node, eventually};
+
+/// A part that an ADD needs: how its absence is named, and with which code (51: running pods are affected, too).
+struct Part {
+    named: &'static str,
+    code: u32,
+}
+
+const SERVER: Part = Part { named: "node-local server", code: 50 };
+const DATABASE: Part = Part { named: "database of Open vSwitch", code: 51 };
+const BRIDGE: Part = Part { named: "br-int", code: 51 };
+const VSWITCHD: Part = Part { named: "ovs-vswitchd does not answer", code: 51 };
+const CONTROLLER: Part = Part { named: "ovn-controller does not answer", code: 50 };
+const SOUTHBOUND: Part = Part { named: "to the southbound database", code: 50 };
+const PARTS: [Part; 6] = [SERVER, DATABASE, BRIDGE, VSWITCHD, CONTROLLER, SOUTHBOUND];
+
+/// An error unless STATUS names these parts and no other.
+fn must_miss(node: &Node, missing: &[Part]) -> Result<()> {
+    let error = node.runtime().status()?.failure()?;
+    for Part { named, .. } in PARTS {
+        let expected = missing.iter().any(|part| part.named == named);
+        ensure!(error.msg.contains(named) == expected, "{named:?} should {}be in {error:?}", if expected { "" } else { "not " });
+    }
+    let code = missing.iter().map(|part| part.code).max();
+    ensure!(Some(error.code) == code, "code {} instead of {code:?}: {error:?}", error.code);
+    Ok(())
+}
+
+/// Waits until STATUS finds everything there: daemons connect to each other in their own time.
+fn until_healthy(node: &Node) -> Result<()> {
+    eventually("STATUS succeeds", Duration::from_secs(20), || node.runtime().status()?.success().map(drop))
+}
+
+#[test]
+fn each_missing_part_is_named_alone() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        node.start_server()?;
+        until_healthy(node).context("with everything there")?;
+
+        node.server.stop()?;
+        must_miss(node, &[SERVER]).context("without the server")?;
+        node.start_server()?;
+        until_healthy(node).context("with the server again")?;
+
+        // ovn-controller would make the bridge again at once, unless it is told to use another one.
+        node.shell("ovs-vsctl set Open_vSwitch . external_ids:ovn-bridge=br-other -- --if-exists del-br br-int")?;
+        eventually("the bridge is missed alone", Duration::from_secs(10), || must_miss(node, &[BRIDGE]))?;
+        node.shell("ovs-vsctl remove Open_vSwitch . external_ids ovn-bridge -- --if-exists del-br br-other")?;
+        until_healthy(node).context("with the bridge again")?;
+
+        node.vswitchd.kill()?;
+        must_miss(node, &[VSWITCHD]).context("without ovs-vswitchd")?;
+        node.start_vswitchd()?;
+        until_healthy(node).context("with ovs-vswitchd again")?;
+
+        node.ovn_controller.kill()?;
+        must_miss(node, &[CONTROLLER]).context("without ovn-controller")?;
+        node.start_ovn_controller()?;
+        until_healthy(node).context("with ovn-controller again")?;
+
+        lab.central.southbound.kill()?;
+        eventually("ovn-controller has noticed", Duration::from_secs(10), || must_miss(node, &[SOUTHBOUND]))?;
+        lab.central.start_southbound()?;
+        until_healthy(node).context("with the southbound database again")?;
+
+        node.ovsdb_server.kill()?;
+        must_miss(node, &[DATABASE]).context("without ovsdb-server")?;
+        node.start_ovsdb_server()?;
+        until_healthy(node).context("with ovsdb-server again")
+    });
+}
+
+#[test]
+fn everything_that_is_missing_is_named_in_one_answer() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        // The server was not started.
+        node.ovn_controller.kill()?;
+        must_miss(node, &[SERVER, CONTROLLER])?;
+        node.vswitchd.kill()?;
+        must_miss(node, &[SERVER, CONTROLLER, VSWITCHD])
+    });
+}
+
+#[test]
+fn a_part_that_hangs_is_missed_within_seconds() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        node.start_server()?;
+        until_healthy(node)?;
+        for (daemon, part) in [(&node.ovn_controller, CONTROLLER), (&node.vswitchd, VSWITCHD), (&node.ovsdb_server, DATABASE)] {
+            daemon.pause()?;
+            let outcome = node.runtime().status();
+            let missed = must_miss(node, std::slice::from_ref(&part));
+            daemon.resume()?;
+            missed.with_context(|| format!("{} is paused", daemon.name()))?;
+            let duration = outcome?.duration;
+            ensure!(duration < Duration::from_secs(5), "{} is paused: STATUS took {duration:?}", daemon.name());
+        }
+        until_healthy(node)
+    });
+}

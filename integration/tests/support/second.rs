@@ -1,0 +1,79 @@
+//! Another network than the cluster's own: a logical switch, what pods' annotations say of it, and the configuration that asks for it.
+#![allow(dead_code, reason = "every test program uses a part of it")]
+
+use std::net::IpAddr;
+
+use anyhow::{Context as _, Result};
+use integration::{Lab, Node, Pod, Runtime};
+use serde_json::json;
+
+use crate::attached::place;
+
+/// A network attachment definition in the pods' own namespace.
+#[derive(Debug)]
+pub(crate) struct Second {
+    /// Of the network, and of its definition.
+    pub(crate) name: String,
+}
+
+impl Second {
+    /// Makes the logical switch.
+    pub(crate) fn create(lab: &Lab, name: &str) -> Result<Self> {
+        lab.central.nbctl(["ls-add", name])?;
+        Ok(Self { name: name.to_owned() })
+    }
+
+    /// Its key in annotations, `netAttachDefName` in configurations.
+    pub(crate) fn nad(&self) -> String {
+        format!("lab/{}", self.name)
+    }
+
+    /// Name of a pod's logical port, and `iface-id` of its interface.
+    pub(crate) fn port(&self, pod: &Pod) -> String {
+        format!("lab.{}_{}", self.name, pod.port())
+    }
+
+    /// A pod's address: the host number is the same as on the cluster's network.
+    pub(crate) fn address(&self, pod: &Pod) -> IpAddr {
+        let IpAddr::V4(own) = pod.address() else { panic!("the pod has an IPv4 address") };
+        let [.., host] = own.octets();
+        [192, 168, 77, host].into()
+    }
+
+    /// A pod's MAC address.
+    pub(crate) fn mac(&self, pod: &Pod) -> String {
+        pod.mac.replacen("0a:58:0a:f4", "0a:58:c0:a8", 1)
+    }
+
+    /// Pods that have both networks in their annotation, and both logical ports.
+    pub(crate) fn new_pods(&self, lab: &Lab, node: &Node, count: usize) -> Result<Vec<Pod>> {
+        let mut pods = Vec::new();
+        for _ in 0..count {
+            let pod = lab.plan_pod(node);
+            let (port, address, mac) = (self.port(&pod), self.address(&pod), self.mac(&pod));
+            let mut annotation = pod.annotation();
+            annotation[self.nad()] = json!({"ip_addresses": [format!("{address}/24")], "mac_address": mac, "role": "secondary"});
+            lab.central.nbctl(["lsp-add", &self.name, &port, "--", "lsp-set-addresses", &port, &format!("{mac} {address}")])?;
+            place(lab, node, &pod, &pod.manifest(Some(&annotation)))?;
+            pods.push(pod);
+        }
+        Ok(pods)
+    }
+
+    /// The runtime (Multus, there) that attaches `net1` to it.
+    pub(crate) fn runtime<'node>(&self, node: &'node Node) -> Runtime<'node> {
+        let mut runtime = node.runtime().with("name", json!(self.name)).with("topology", json!("layer2"));
+        runtime = runtime.with("netAttachDefName", json!(self.nad()));
+        runtime.ifname = "net1".to_owned();
+        runtime
+    }
+
+    /// Name of the host's end and port of a pod's `net1`.
+    pub(crate) fn host_interface(&self, node: &Node, pod: &Pod) -> Result<String> {
+        let nad = format!("external_ids:k8s.ovn.org/nad={}", self.nad());
+        let sandbox = format!("external_ids:sandbox={}", pod.sandbox);
+        let name = node.vsctl(["--bare", "--columns=name", "find", "Interface", &sandbox, &nad])?;
+        let name = name.trim();
+        (!name.is_empty()).then(|| name.to_owned()).with_context(|| format!("{} has no port of {}", pod.name, self.name))
+    }
+}

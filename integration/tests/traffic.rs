@@ -1,0 +1,158 @@
+//! Packets between pods that the plugin has attached.
+
+#[path = "support/attached.rs"]
+mod attached;
+#[path = "support/view.rs"]
+mod view;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use integration::{Families, Lab, Pod};
+use serde_json::json;
+
+use attached::{attach, detach, serve, with_pods};
+use view::link_in_pod;
+
+const MIB: u64 = 1 << 20;
+
+/// Ping, TCP and UDP, in every family and both directions.
+fn talk(lab: &Lab, here: &Pod, there: &Pod, bytes: u64) -> Result<()> {
+    for (from, to) in [(here, there), (there, here)] {
+        for address in &to.addresses {
+            lab.ping(from, address.addr())?;
+            lab.tcp_to(from, to, address.addr(), bytes)?;
+        }
+        let echoes = lab.udp(from, to, 100, 1200)?;
+        ensure!(echoes.received == echoes.sent, "{} to {}: {echoes:?}", from.name, to.name);
+    }
+    Ok(())
+}
+
+#[test]
+fn pods_of_one_node_exchange_packets_in_both_families() {
+    Lab::of_nodes(1).families(Families::Dual).test(|lab| {
+        serve(&lab.nodes[0])?;
+        with_pods(lab, &lab.nodes[0], |[one, other]| talk(lab, &one.pod, &other.pod, 2 * MIB))
+    });
+}
+
+#[test]
+fn pods_of_two_nodes_exchange_packets_in_both_families() {
+    Lab::of_nodes(2).families(Families::Dual).test(|lab| {
+        let [here, there] = &lab.nodes[..] else { panic!("two nodes") };
+        serve(here)?;
+        serve(there)?;
+        with_pods(lab, here, |[one]| with_pods(lab, there, |[other]| talk(lab, &one.pod, &other.pod, 4 * MIB)))
+    });
+}
+
+#[test]
+fn fifty_megabytes_arrive_as_they_were_sent() {
+    Lab::of_nodes(1).test(|lab| {
+        serve(&lab.nodes[0])?;
+        with_pods(lab, &lab.nodes[0], |[one, other]| lab.tcp(&one.pod, &other.pod, 50 * MIB))
+    });
+}
+
+/// Duplicate address detection would take a second or two, during which no packet leaves.
+#[test]
+fn the_first_packet_of_a_pod_with_ipv6_alone_is_answered_at_once() {
+    Lab::of_nodes(1).families(Families::V6).test(|lab| {
+        let node = &lab.nodes[0];
+        serve(node)?;
+        let pods = lab.new_pods(node, 5)?;
+        let before = node.census()?;
+        let mut fastest = Duration::MAX;
+        for pod in &pods {
+            let result = attach(node, pod.clone())?.result;
+            let answered = Instant::now();
+            node.run_in_pod(pod, ["ping", "-n", "-c", "1", "-W", "1", &pod.gateways[0].to_string()])?;
+            fastest = fastest.min(answered.elapsed());
+            ensure!(result["ips"][0]["address"] == pod.addresses[0].to_string(), "{result:#}");
+            let link = link_in_pod(node, pod, "eth0")?;
+            ensure!(!link.to_string().contains("\"tentative\":true"), "an address is still being tried out: {link:#}");
+        }
+        // Two programs are started in that time, on a machine that has other work.
+        ensure!(fastest < Duration::from_millis(100), "the fastest of five first packets was answered after {fastest:?}");
+        lab.ping(&pods[0], pods[4].address())?;
+        pods.iter().try_for_each(|pod| detach(node, pod))?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn a_packet_of_the_mtu_goes_through_and_one_byte_more_does_not() {
+    Lab::of_nodes(1).families(Families::Dual).test(|lab| {
+        let node = &lab.nodes[0];
+        // Who says nothing gets what the server says; the configuration counts more.
+        for (server, configuration, expected) in [(None, None, 1400), (Some(1300), None, 1300), (Some(1300), Some(1280), 1280)] {
+            let mtu = server.map(|mtu: u32| format!("--mtu={mtu}"));
+            node.server.set_arguments(
+                ["--init-node", &node.name, "--pod-manifests", "/run/pod-manifests"].map(str::to_owned).into_iter().chain(mtu),
+            );
+            serve(node)?;
+            let mut runtime = node.runtime();
+            if let Some(mtu) = configuration {
+                runtime = runtime.with("mtu", json!(mtu));
+            }
+            let pods = lab.new_pods(node, 2)?;
+            for pod in &pods {
+                runtime.add(pod)?.success()?;
+                let link = link_in_pod(node, pod, "eth0")?;
+                ensure!(link["mtu"] == expected, "expected {expected}: {link:#}");
+            }
+            for (address, headers) in pods[1].addresses.iter().zip([28, 48]) {
+                let address = address.addr();
+                lab.ping(&pods[0], address)?;
+                lab.ping_size(&pods[0], address, expected - headers)?;
+                let larger = lab.ping_size(&pods[0], address, expected - headers + 1);
+                ensure!(larger.is_err(), "a packet of {} bytes went to {address}", expected + 1);
+            }
+            pods.iter().try_for_each(|pod| detach(node, pod))?;
+            node.server.stop()?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn routes_may_have_a_smaller_mtu_than_the_link() {
+    Lab::of_nodes(1).families(Families::Dual).test(|lab| {
+        let node = &lab.nodes[0];
+        let arguments = ["--init-node", &node.name, "--pod-manifests", "/run/pod-manifests", "--mtu=1400", "--routable-mtu=1300"];
+        node.server.set_arguments(arguments);
+        serve(node)?;
+        with_pods(lab, node, |[one]| {
+            let link = link_in_pod(node, &one.pod, "eth0")?;
+            ensure!(link["mtu"] == 1400, "{link:#}");
+            for family in ["-4", "-6"] {
+                let route = node.run_in_pod(&one.pod, ["ip", family, "route", "show", "default"])?;
+                ensure!(route.contains("mtu 1300"), "{route}");
+            }
+            Ok(())
+        })
+    });
+}
+
+#[test]
+fn zz_dbg() {
+    Lab::of_nodes(1).families(Families::V6).test(|lab| {
+        let node = &lab.nodes[0];
+        serve(node)?;
+        for pod in lab.new_pods(node, 4)? {
+            let mut dump =
+                node.pod_command(&pod, "sh").args(["-c", "ip monitor link address & exec tcpdump -ttt -i any -n -l 2>&1"]).spawn()?;
+            node.shell("sleep 0.5")?;
+            attach(node, pod.clone())?;
+            let out = node
+                .pod_command(&pod, "sh")
+                .args(["-c", "ip -6 addr show dev eth0; ping -n -c 4 -i 0.2 -W 1 fd00:10:244:1::1; ip -6 neigh"])
+                .output()?;
+            println!("{}", String::from_utf8_lossy(&out.stdout));
+            node.shell("sleep 0.5")?;
+            dump.kill()?;
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,77 @@
+//! Open vSwitch's database: a real ovsdb-server with the real schema, and nobody behind it unless a test starts the daemons.
+
+use std::{
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use crate::{process::Process, program};
+
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+/// A database that listens at `db.sock` of a directory.
+#[derive(Debug)]
+pub struct Database {
+    pub process: Process,
+    endpoint: String,
+}
+
+impl Database {
+    /// Starts an empty one.
+    #[track_caller]
+    pub fn start(directory: &Path) -> Self {
+        let database = Self::of_schema(directory, "db", SCHEMA);
+        database.vsctl(&["init"]);
+        database
+    }
+
+    /// Starts one of any schema, at `NAME.sock`.
+    #[track_caller]
+    pub(crate) fn of_schema(directory: &Path, name: &str, schema: &'static str) -> Self {
+        let place = |ending: &str| directory.join(format!("{name}.{ending}"));
+        let (file, socket) = (place("conf"), place("sock"));
+        program::output(program::command("ovsdb-tool").arg("create").arg(&file).arg(program::file(schema)));
+        let mut command = program::unprivileged("ovsdb-server");
+        let option = |name: &str, place: PathBuf| format!("--{name}={}", place.display());
+        command.arg(&file).arg(format!("--remote=punix:{}", socket.display())).arg("-vconsole:off");
+        command.args([option("unixctl", place("ctl")), option("log-file", place("log"))]).stdin(Stdio::null());
+        let mut process = Process::start(&mut command);
+        process.ready("the database listens", || UnixStream::connect(&socket).map_err(|error| error.to_string()));
+        Self { process, endpoint: format!("unix:{}", socket.display()) }
+    }
+
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// `ovs-vsctl` with these arguments.
+    #[track_caller]
+    pub fn vsctl(&self, arguments: &[impl AsRef<str>]) -> String {
+        let mut command = program::command("ovs-vsctl");
+        command.args(["--no-wait", "--timeout=10"]).arg(format!("--db={}", self.endpoint)).args(arguments.iter().map(AsRef::as_ref));
+        program::output(&mut command)
+    }
+
+    /// Names of the ports of `br-int`, in order.
+    #[track_caller]
+    pub fn ports(&self) -> Vec<String> {
+        self.vsctl(&["list-ports", "br-int"]).lines().map(str::to_owned).collect()
+    }
+
+    /// One column of every row of a table, in order.
+    #[track_caller]
+    pub fn column(&self, table: &str, column: &str) -> Vec<String> {
+        let column = format!("--columns={column}");
+        let text = self.vsctl(&["--bare", &column, "list", table]);
+        let mut rows: Vec<String> = text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        rows.sort();
+        rows
+    }
+
+    /// Everything in it, to see whether anything changed.
+    #[track_caller]
+    pub fn content(&self) -> String {
+        program::output(program::command("ovsdb-client").args(["--no-headings", "dump", &self.endpoint, "Open_vSwitch"]))
+    }
+}

@@ -1,0 +1,75 @@
+//! The executables under test: beside the test's own, as cargo builds them, or in `OVN_CNI_BIN_DIR`, for those of a package.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+    time::SystemTime,
+};
+
+/// The plugin's.
+pub const PLUGIN: &str = "ovn-k8s-cni-overlay";
+/// The server's.
+pub const SERVER: &str = "ovnkube";
+
+const BIN_DIR: &str = "OVN_CNI_BIN_DIR";
+/// Packages whose sources are in the executables.
+const SOURCES: [&str; 4] = ["contract", "ovsdb", "cni", "server"];
+
+/// Path of an executable under test.
+#[track_caller]
+pub fn path(name: &str) -> PathBuf {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    let path = DIRECTORY.get_or_init(directory).join(name);
+    assert!(path.is_file(), "{} is missing; build it with: cargo build -p cni -p server", path.display());
+    path
+}
+
+/// Top of the source tree.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package is in a workspace")
+}
+
+fn directory() -> PathBuf {
+    if let Some(directory) = env::var_os(BIN_DIR) {
+        return PathBuf::from(directory).canonicalize().unwrap_or_else(|error| panic!("the directory in {BIN_DIR}: {error}"));
+    }
+    let own = env::current_exe().expect("the test's executable has a path");
+    let directory = own.ancestors().skip(1).find(|directory| !directory.ends_with("deps")).expect("the executable is in a directory");
+    // `cargo test -p tests` does not build other packages' executables.
+    if !is_newer_than_sources(&directory.join(PLUGIN)) || !is_newer_than_sources(&directory.join(SERVER)) {
+        build(directory);
+    }
+    directory.to_owned()
+}
+
+fn is_newer_than_sources(executable: &Path) -> bool {
+    let Ok(built) = fs::metadata(executable).and_then(|metadata| metadata.modified()) else { return false };
+    SOURCES.iter().all(|package| newest(&workspace().join(package).join("src")) <= built)
+}
+
+/// When a file below `directory` was changed last.
+fn newest(directory: &Path) -> SystemTime {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let times = entries.filter_map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => Some(newest(&entry.path())),
+        _ => entry.metadata().ok()?.modified().ok(),
+    });
+    times.max().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// With the features of `make test`: the other packages' tests use the same executables. Cargo's own lock keeps the builds of several
+/// test processes apart.
+fn build(directory: &Path) {
+    let profile = match directory.file_name().and_then(|name| name.to_str()) {
+        None | Some("debug") => "dev",
+        Some(name) => name,
+    };
+    let target = directory.parent().expect("cargo's directories are inside of another");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--offline", "--package", "cni", "--package", "server", "--features", "cni/failpoints"]);
+    cargo.args(["--profile", profile]).arg("--target-dir").arg(target).current_dir(workspace());
+    let status = cargo.status().unwrap_or_else(|error| panic!("{cargo:?}: {error}"));
+    assert!(status.success(), "{cargo:?}: {status}");
+}

@@ -1,0 +1,130 @@
+//! One node's places in a directory of a test's own: sockets, manifests, configurations, logs.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::{
+    database::Database,
+    namespace::Namespace,
+    node_server::NodeServer,
+    plugin::{Plugin, new_sandbox},
+    scratch::Scratch,
+};
+
+/// A node on which nothing runs yet.
+#[derive(Debug)]
+pub struct Node {
+    /// Id of the sandbox that the node's calls are about.
+    pub sandbox: String,
+    scratch: Scratch,
+}
+
+impl Node {
+    pub fn new() -> Self {
+        Self { sandbox: new_sandbox(), scratch: Scratch::new() }
+    }
+
+    /// A path in the node's directory, there or not.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
+    }
+
+    /// Makes a directory of the node.
+    pub fn make_dir(&self, name: &str) -> PathBuf {
+        self.scratch.make_dir(name)
+    }
+
+    /// Where the plugin looks for the server.
+    pub fn server_socket(&self) -> PathBuf {
+        self.path("cni/server.sock")
+    }
+
+    /// Directory of Open vSwitch's sockets and process ids.
+    pub fn ovs_run_dir(&self) -> PathBuf {
+        self.path("ovs")
+    }
+
+    /// Where the plugin looks for Open vSwitch's database.
+    pub fn ovsdb_socket(&self) -> PathBuf {
+        self.ovs_run_dir().join("db.sock")
+    }
+
+    /// Directory of ovn-controller's socket and process id.
+    pub fn ovn_run_dir(&self) -> PathBuf {
+        self.path("ovn")
+    }
+
+    pub fn plugin_log(&self) -> PathBuf {
+        self.path("log/plugin.log")
+    }
+
+    /// The lines of a log, none if there is none.
+    pub fn log_lines(&self, path: &str) -> Vec<String> {
+        fs::read_to_string(self.path(path)).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    /// A configuration of version 1.1.0 that points the plugin here. Its deadline is short: a test that reaches it waits for it.
+    pub fn conf(&self) -> Value {
+        json!({
+            "cniVersion": "1.1.0",
+            "name": "ovn-kubernetes",
+            "type": "ovn-k8s-cni-overlay",
+            "serverSocket": self.server_socket(),
+            "ovsdbEndpoint": format!("unix:{}", self.ovsdb_socket().display()),
+            "ovnRunDir": self.ovn_run_dir(),
+            "logFile": self.plugin_log(),
+            "logLevel": "dbg",
+            "timeoutSeconds": 3,
+        })
+    }
+
+    /// The configuration with some keys changed; null removes one.
+    pub fn conf_with(&self, changes: Value) -> Value {
+        let mut conf = self.conf();
+        let (Value::Object(keys), Value::Object(changes)) = (&mut conf, changes) else { panic!("changes are an object") };
+        for (key, value) in changes {
+            match value {
+                Value::Null => keys.remove(&key),
+                value => keys.insert(key, value),
+            };
+        }
+        conf
+    }
+
+    /// A call with all variables and the node's configuration.
+    pub fn call(&self, verb: &str) -> Plugin<'static> {
+        Plugin::new(verb).with("CNI_CONTAINERID", &self.sandbox).conf(&self.conf())
+    }
+
+    /// An ADD of pod `shop/cart-0`, powerful enough to reach the annotation, and no further.
+    pub fn add<'a>(&self, namespace: &'a Namespace) -> Plugin<'a> {
+        Plugin::new("ADD").with("CNI_CONTAINERID", &self.sandbox).in_namespace(namespace).conf(&self.conf())
+    }
+
+    /// Open vSwitch's database, without a bridge.
+    #[track_caller]
+    pub fn start_database(&self) -> Database {
+        Database::start(&self.make_dir("ovs"))
+    }
+
+    /// Open vSwitch's database, with `br-int`.
+    #[track_caller]
+    pub fn start_database_with_bridge(&self) -> Database {
+        let database = self.start_database();
+        database.vsctl(&["add-br", "br-int"]);
+        database
+    }
+
+    /// The node's server.
+    #[track_caller]
+    pub fn start_server(&self) -> NodeServer {
+        NodeServer::start(self)
+    }
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self::new()
+    }
+}

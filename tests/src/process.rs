@@ -1,0 +1,94 @@
+//! A child process that ends with the test.
+
+use std::{
+    process::{Child, ChildStdin, Command, ExitStatus},
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use crate::eventually;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A process that is killed when it is dropped, if it runs then.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    line: String,
+}
+
+impl Process {
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Self {
+        let line = format!("{command:?}");
+        let child = command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"));
+        Self { child, line }
+    }
+
+    /// One whose standard input is a pipe.
+    #[track_caller]
+    pub fn start_with_stdin(command: &mut Command) -> (Self, ChildStdin) {
+        let mut process = Self::start(command);
+        let stdin = process.child.stdin.take().expect("the command has a pipe as its standard input");
+        (process, stdin)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until `probe` succeeds; panics if the process ends instead.
+    #[track_caller]
+    pub fn ready<T>(&mut self, what: &str, mut probe: impl FnMut() -> Result<T, String>) -> T {
+        let line = &self.line;
+        let child = &mut self.child;
+        eventually(what, PATIENCE, || {
+            if let Ok(Some(status)) = child.try_wait() {
+                panic!("{what}: it ended instead, {status}: {line}");
+            }
+            probe()
+        })
+    }
+
+    #[track_caller]
+    pub fn signal(&self, signal: Signal) {
+        signal_to(self.pid(), signal);
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn end(&mut self) -> ExitStatus {
+        let (child, line) = (&mut self.child, &self.line);
+        eventually(&format!("the end of {line}"), PATIENCE, || match child.try_wait() {
+            Ok(Some(status)) => Ok(status),
+            Ok(None) => Err("it runs".to_owned()),
+            Err(error) => Err(error.to_string()),
+        })
+    }
+
+    /// Asks it to stop and waits until it has.
+    #[track_caller]
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal(Signal::SIGTERM);
+        self.end()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only for a process that has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal to a child that has not been waited for.
+#[track_caller]
+pub(crate) fn signal_to(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid.try_into().expect("a process id is a positive number of 31 bits"));
+    kill(pid, signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
+}

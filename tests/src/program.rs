@@ -1,0 +1,59 @@
+//! Programs that this machine has to have.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use nix::unistd::geteuid;
+
+/// Where a program may be that is not in an ordinary user's `PATH`.
+const SYSTEM_DIRECTORIES: [&str; 5] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+/// What installs everything that is needed.
+const INSTALL: &str = "integration/prerequisites.sh test (or: apt-get install openvswitch-switch ovn-host ovn-common util-linux)";
+
+/// A command of this machine, without arguments.
+#[track_caller]
+pub fn command(name: &str) -> Command {
+    Command::new(find(name.as_ref()))
+}
+
+/// A command without arguments that has no more privileges than an ordinary user's, whoever runs the tests: nothing that it does can
+/// reach the machine's network.
+#[track_caller]
+pub fn unprivileged(program: impl Into<PathBuf>) -> Command {
+    let program = program.into();
+    let program = if program.is_absolute() { program } else { find(&program) };
+    if !geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = command("setpriv");
+    command.args(["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--"]).arg(program);
+    command
+}
+
+/// A data file of this machine.
+#[track_caller]
+pub fn file(path: &'static str) -> &'static Path {
+    let path = Path::new(path);
+    assert!(path.exists(), "{} is missing; install it with: {INSTALL}", path.display());
+    path
+}
+
+/// Runs a command to its end and returns its standard output.
+#[track_caller]
+pub fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+    assert!(output.status.success(), "{command:?}: {}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+#[track_caller]
+fn find(name: &Path) -> PathBuf {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let directories = env::split_paths(&path).chain(SYSTEM_DIRECTORIES.map(PathBuf::from));
+    let found = directories.map(|directory| directory.join(name)).find(|program| program.is_file());
+    found.unwrap_or_else(|| panic!("{} is missing; install it with: {INSTALL}", name.display()))
+}

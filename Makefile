@@ -31,12 +31,11 @@ install: build ## Install them with their configuration (DESTDIR=… for a packa
 	install -D -m 644 conf/pod.yaml $(DESTDIR)/usr/share/doc/ovn-kubernetes/examples/pod.yaml
 	# An administrator's own settings stay.
 	test -e $(DESTDIR)/etc/openvswitch/ovn_k8s.conf || install -D -m 644 conf/ovn_k8s.conf $(DESTDIR)/etc/openvswitch/ovn_k8s.conf
-	test -e $(DESTDIR)/etc/logrotate.d/ovn-kubernetes || install -D -m 644 conf/ovn-kubernetes.logrotate $(DESTDIR)/etc/logrotate.d/ovn-kubernetes
 
-demo: ## See it work: two nodes, pods, packets between them (KEEP=1 keeps them until Ctrl-D)
+demo: ## See it work: two nodes, pods, packets between them (KEEP=1 leaves them until Ctrl-D)
 	@integration/prerequisites.sh demo
-	cargo build --locked --quiet -p cni -p server -p integration
-	cargo run --locked --quiet -p integration -- lab --nodes 2 --pods 2 $(if $(KEEP),--keep)
+	cargo build --locked -p cni -p server -p integration
+	@$(TARGET_DIR)/debug/integration demo $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 test: ## Run every test (as root: the lab makes namespaces)
 	@integration/prerequisites.sh test

@@ -25,6 +25,8 @@ pub struct CniConf {
     /// The plugin's log.
     pub log_file: String,
     pub log_level: String,
+    /// Where the plugin finds the server, unless it is the usual place.
+    pub server_socket: Option<PathBuf>,
 }
 
 /// A file's name, which says its form.
@@ -73,6 +75,8 @@ struct Plugin<'a> {
     r#type: &'a str,
     log_file: &'a str,
     log_level: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_socket: Option<&'a Path>,
 }
 
 impl CniConf {
@@ -97,7 +101,12 @@ impl CniConf {
     /// In the list form the newest runtimes choose the newest version out of `cniVersions`; the others read `cniVersion` alone, and
     /// containerd 1.6 and 1.7 reject results of 1.1.0. The single form is upstream's, in the version that every runtime knows.
     fn text(&self) -> Result<Vec<u8>, serde_json::Error> {
-        let plugin = Plugin { r#type: &self.plugin, log_file: &self.log_file, log_level: &self.log_level };
+        let plugin = Plugin {
+            r#type: &self.plugin,
+            log_file: &self.log_file,
+            log_level: &self.log_level,
+            server_socket: self.server_socket.as_deref(),
+        };
         let mut text = match self.file {
             ConfFile::List(_) => serde_json::to_vec(&List {
                 cni_version: "1.0.0",

@@ -131,6 +131,7 @@ impl Options {
                 plugin: cni_plugin,
                 log_file: cnilogfile,
                 log_level: conf_log_level(loglevel).to_owned(),
+                server_socket: Some(cni_socket.clone()).filter(|socket| socket.as_os_str() != SERVER_SOCKET),
             },
             socket: cni_socket,
             log_file: logfile,

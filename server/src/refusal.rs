@@ -9,7 +9,6 @@ use contract::{
     error::{CniError, Code},
     names::{BadName, Network, PodKey},
     net_conf::NetConfError,
-    stage::Stage,
     wire::{MAX_BODY, PodChange},
 };
 use hyper::StatusCode;
@@ -79,12 +78,11 @@ pub(crate) enum Severity {
 impl Refusal {
     /// The error object that answers a request after `elapsed`.
     pub(crate) fn to_cni(&self, elapsed: Duration) -> CniError {
-        let code = self.code();
-        let mut text = format!("{}: {}", code.name(), chain(self));
+        let mut text = chain(self);
         if self.is_about_a_pod() {
-            text.push_str(&format!(" (stage {}, after {:.1} s)", Stage::Annotation, elapsed.as_secs_f64()));
+            text.push_str(&format!(" (after {:.1} s)", elapsed.as_secs_f64()));
         }
-        CniError::new(code, text, self.hint())
+        CniError::new(self.code(), text, self.hint())
     }
 
     /// The code of the error object.

@@ -18,6 +18,7 @@ use crate::{
 };
 
 mod add;
+mod check;
 mod del;
 mod in_flight;
 mod metrics;
@@ -141,8 +142,9 @@ impl Desk {
             Some("ADD") => self.add(request, started).await,
             Some("DEL") => Ok(del::carried_out_by_the_plugin()),
             Some("STATUS") => self.status(),
+            Some("CHECK") => self.check(&request),
             // The plugin does these alone; success with no body is what upstream's server says to them.
-            Some("CHECK" | "UPDATE" | "GC") => Ok(Reply::EMPTY),
+            Some("UPDATE" | "GC") => Ok(Reply::EMPTY),
             Some(other) => Err(Refusal::Command(other.chars().take(64).collect())),
             None => Err(Refusal::Missing("CNI_COMMAND")),
         }

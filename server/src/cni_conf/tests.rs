@@ -9,6 +9,7 @@ fn conf(directory: &Path, file: &str) -> CniConf {
         plugin: "ovn-k8s-cni-overlay".to_owned(),
         log_file: "/l".to_owned(),
         log_level: "4".to_owned(),
+        server_socket: None,
     }
 }
 
@@ -83,4 +84,14 @@ fn only_names_that_runtimes_load_are_accepted() {
     for bad in ["", "a", "a.json", "b/a.conf", ".conf", ".a.conflist", "a.conf~"] {
         assert!(bad.parse::<ConfFile>().is_err(), "{bad}");
     }
+}
+
+#[test]
+fn the_plugin_is_told_where_an_unusual_socket_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let elsewhere = CniConf { server_socket: Some("/run/other.sock".into()), ..conf(dir.path(), "10-ovn-kubernetes.conflist") };
+    elsewhere.install().unwrap();
+    let written = fs::read(dir.path().join("10-ovn-kubernetes.conflist")).unwrap();
+    let read = contract::net_conf::NetConf::parse(&written).unwrap();
+    assert_eq!(read.places.server_socket.as_deref(), Some("/run/other.sock"));
 }

@@ -38,13 +38,8 @@ pub struct AddDefaults {
 
 impl Desk {
     pub(super) async fn add(&self, request: Request, started: Instant) -> Result<Reply, Refusal> {
-        let Request { env, config, timeout_ms } = request;
-        let variable = |name| env.get(name).map(String::as_str).filter(|text| !text.is_empty()).ok_or(Refusal::Missing(name));
-        let _: SandboxId = variable("CNI_CONTAINERID")?.parse()?;
-        let _: IfName = variable("CNI_IFNAME").unwrap_or("eth0").parse()?;
-        let args = PodArgs::parse(variable("CNI_ARGS")?)?;
-        let conf = NetConf::parse(&config)?;
-        let patience = timeout_ms.map_or(PATIENCE, |ms| Duration::from_millis(ms).saturating_sub(MARGIN).min(MOST_PATIENCE));
+        let patience = request.timeout_ms.map_or(PATIENCE, |ms| Duration::from_millis(ms).saturating_sub(MARGIN).min(MOST_PATIENCE));
+        let (args, conf) = read(&request)?;
 
         // In this order: who looks whether nobody is at work has changed the phase before.
         let _at_work = self.adds.enter();
@@ -88,6 +83,15 @@ impl Desk {
             }
         }
     }
+}
+
+/// The pod and the configuration that a request is about, once all of it makes sense.
+pub(super) fn read(request: &Request) -> Result<(PodArgs, NetConf), Refusal> {
+    let Request { env, config, timeout_ms: _ } = request;
+    let variable = |name| env.get(name).map(String::as_str).filter(|text| !text.is_empty()).ok_or(Refusal::Missing(name));
+    let _: SandboxId = variable("CNI_CONTAINERID")?.parse()?;
+    let _: IfName = variable("CNI_IFNAME").unwrap_or("eth0").parse()?;
+    Ok((PodArgs::parse(variable("CNI_ARGS")?)?, NetConf::parse(config)?))
 }
 
 #[cfg(test)]

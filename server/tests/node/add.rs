@@ -157,8 +157,8 @@ fn the_other_verbs_succeed_without_a_pod() {
 fn a_check_is_told_what_an_add_would_be_told_now() {
     let server = Server::start();
     server.pod("cart-0", "u1", Some(&annotation(5)));
-    let told = server.ask("/", &verb("CHECK", "cart-0", "u1")).json();
-    assert_eq!(told, server.ask("/", &add("cart-0", "u1")).json());
+    let add = server.ask("/", &add("cart-0", "u1")).json();
+    assert_eq!(server.ask("/", &verb("CHECK", "cart-0", "u1")).json(), add);
     assert_eq!(server.ask("/", &verb("CHECK", "unknown", "u1")).body.len(), 0, "and nothing where nothing is known");
 }
 

@@ -51,10 +51,12 @@ impl Client {
         async move { sent?.await }
     }
 
+    /// Whether a transaction could be sent now.
     pub fn is_connected(&self) -> bool {
         self.connection().is_some()
     }
 
+    /// The present connection, for its schema or for monitors of its own.
     pub fn connection(&self) -> Option<Connection> {
         match &*self.0.borrow() {
             State::Connected(connection) if !connection.is_closed() => Some(connection.clone()),

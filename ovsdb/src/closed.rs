@@ -33,7 +33,9 @@ pub enum Closed {
 #[derive(Debug, thiserror::Error)]
 #[error("{endpoint}")]
 pub struct ConnectError {
+    /// The one that was tried.
     pub endpoint: Endpoint,
+    /// What went wrong there.
     #[source]
     pub fault: ConnectFault,
 }

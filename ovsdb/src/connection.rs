@@ -79,14 +79,17 @@ impl Connection {
         Ok(Self(Arc::new(Inner { requests, endpoint: endpoint.clone(), database: database.to_owned(), schema, options })))
     }
 
+    /// What the database has; read when the connection was opened.
     pub fn schema(&self) -> &Schema {
         &self.0.schema
     }
 
+    /// Where the connection leads.
     pub fn endpoint(&self) -> &Endpoint {
         &self.0.endpoint
     }
 
+    /// The name of the database.
     pub fn database(&self) -> &str {
         &self.0.database
     }
@@ -120,6 +123,7 @@ impl Connection {
         self.0.requests.closed().await
     }
 
+    /// Whether the connection is over.
     pub fn is_closed(&self) -> bool {
         self.0.requests.closed.borrow().is_some() || self.0.requests.commands.is_closed()
     }

@@ -10,6 +10,7 @@ use serde::{
 /// An error as a server reported it: its kind, and the explanation that servers add for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OvsdbError {
+    /// Which of the errors that the protocol knows.
     pub kind: ErrorKind,
     /// Not meant to be parsed; may be empty.
     pub details: String,

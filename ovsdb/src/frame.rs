@@ -47,6 +47,7 @@ enum Place {
 }
 
 impl Framer {
+    /// A framer at the beginning of a stream.
     pub fn new(limits: FrameLimits) -> Self {
         Self { limits, buffer: Vec::new(), start: 0, scanned: 0, depth: 0, place: Place::Structure }
     }

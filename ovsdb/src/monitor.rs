@@ -32,6 +32,7 @@ pub(crate) struct MonitoredTable {
 }
 
 impl Monitor {
+    /// A monitor of nothing yet.
     pub fn new() -> Self {
         Self::default()
     }

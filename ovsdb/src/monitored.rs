@@ -51,14 +51,17 @@ impl Monitored {
         self.replica.rows()
     }
 
+    /// One row, if it is there and its table is monitored.
     pub fn row<T: Table>(&self, uuid: Uuid) -> Option<&T> {
         self.replica.row(uuid)
     }
 
+    /// All tables, to hand to code that only reads.
     pub fn replica(&self) -> &Replica {
         &self.replica
     }
 
+    /// The connection that the updates come over.
     pub fn connection(&self) -> &Connection {
         &self.feed.connection
     }

@@ -28,6 +28,7 @@ impl Replica {
         self.table::<T>().into_iter().flat_map(TableRows::iter)
     }
 
+    /// One row, if it is there and its table is monitored.
     pub fn row<T: Table>(&self, uuid: Uuid) -> Option<&T> {
         self.table::<T>()?.get(uuid)
     }

@@ -11,10 +11,12 @@ pub use column::{ColumnSchema, ColumnType, RefType};
 /// The answer to `get_schema` (RFC 7047 §4.1.2).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Schema {
+    /// Of the database.
     pub name: String,
     /// `x.y.z`; ovsdb-server(7) allows it to be absent.
     #[serde(default)]
     pub version: Option<String>,
+    /// By name.
     pub tables: BTreeMap<String, TableSchema>,
 }
 
@@ -36,10 +38,12 @@ pub struct TableSchema {
 }
 
 impl Schema {
+    /// One table, if the database has it.
     pub fn table(&self, table: &str) -> Option<&TableSchema> {
         self.tables.get(table)
     }
 
+    /// Whether the database has the table.
     pub fn has_table(&self, table: &str) -> bool {
         self.tables.contains_key(table)
     }

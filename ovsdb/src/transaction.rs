@@ -53,12 +53,14 @@ pub struct OperationIndex {
 }
 
 impl Transaction {
+    /// A transaction of nothing yet.
     #[expect(clippy::new_without_default, reason = "each one differs from every other")]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self { id: NEXT.fetch_add(1, Ordering::Relaxed), operations: Vec::new() }
     }
 
+    /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
@@ -148,6 +150,7 @@ impl Transaction {
 }
 
 impl Row {
+    /// A row whose columns are all left out.
     pub fn new() -> Self {
         Self::default()
     }
@@ -168,10 +171,12 @@ impl Row {
         }
     }
 
+    /// Whether all columns are left out.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// The columns that are set, in the order of setting.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Datum)> {
         self.0.iter().map(|(column, value)| (column.as_ref(), value))
     }

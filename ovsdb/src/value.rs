@@ -87,18 +87,22 @@ impl Datum {
 }
 
 impl Atom {
+    /// The text, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
+    /// The integer, if it is one.
     pub fn as_integer(&self) -> Option<i64> {
         if let Self::Integer(number) = self { Some(*number) } else { None }
     }
 
+    /// The truth value, if it is one.
     pub fn as_boolean(&self) -> Option<bool> {
         if let Self::Boolean(truth) = self { Some(*truth) } else { None }
     }
 
+    /// The reference to a row, if it is one.
     pub fn as_uuid(&self) -> Option<Uuid> {
         if let Self::Uuid(uuid) = self { Some(*uuid) } else { None }
     }

@@ -97,10 +97,12 @@ impl Updates {
         self.replica.rows()
     }
 
+    /// One row, if it is there and its table is monitored.
     pub fn row<T: Table>(&self, uuid: Uuid) -> Option<&T> {
         self.replica.row(uuid)
     }
 
+    /// All tables, to hand to code that only reads.
     pub fn replica(&self) -> &Replica {
         &self.replica
     }

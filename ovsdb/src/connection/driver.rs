@@ -163,6 +163,11 @@ impl Driver {
     }
 
     fn queue(&mut self, text: &[u8]) {
+        // Under steady load there is always something left to write: what is written must not stay for ever.
+        if self.written > self.out.len() / 2 {
+            self.out.drain(..self.written);
+            self.written = 0;
+        }
         self.out.extend_from_slice(text);
         self.queued += length(text.len());
     }

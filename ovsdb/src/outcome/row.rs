@@ -17,26 +17,32 @@ impl SelectedRow {
         self.scalar("_uuid").and_then(Atom::as_uuid).unwrap_or_default()
     }
 
+    /// The value as it came, of any type.
     pub fn datum(&self, column: &str) -> Option<&Datum> {
         self.0.get(column)
     }
 
+    /// A single text.
     pub fn string(&self, column: &str) -> Option<&str> {
         self.scalar(column).and_then(Atom::as_str)
     }
 
+    /// A single integer.
     pub fn integer(&self, column: &str) -> Option<i64> {
         self.scalar(column).and_then(Atom::as_integer)
     }
 
+    /// A single truth value.
     pub fn boolean(&self, column: &str) -> Option<bool> {
         self.scalar(column).and_then(Atom::as_boolean)
     }
 
+    /// A set of texts, in the order of the server.
     pub fn strings(&self, column: &str) -> Vec<&str> {
         self.atoms(column).iter().filter_map(Atom::as_str).collect()
     }
 
+    /// A set of references, in the order of the server.
     pub fn uuids(&self, column: &str) -> Vec<Uuid> {
         self.atoms(column).iter().filter_map(Atom::as_uuid).collect()
     }

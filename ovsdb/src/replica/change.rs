@@ -12,8 +12,11 @@ pub struct Changes(pub(crate) Vec<Change>);
 
 /// What happened to one row.
 pub struct Change {
+    /// As the schema spells it.
     pub table: &'static str,
+    /// Of the row.
     pub uuid: Uuid,
+    /// How the row came to differ.
     pub kind: ChangeKind,
     pub(crate) columns: Vec<&'static str>,
     pub(crate) old: Option<Box<dyn Any + Send + Sync>>,
@@ -28,14 +31,17 @@ pub enum ChangeKind {
 }
 
 impl Changes {
+    /// Whether no row differs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// The number of rows that differ.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// Each row that differs, in no order.
     pub fn iter(&self) -> std::slice::Iter<'_, Change> {
         self.0.iter()
     }

@@ -12,6 +12,7 @@ use crate::value::AtomicType;
 /// One column of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnSchema {
+    /// What values the column takes.
     pub ty: ColumnType,
     /// Whether the column may be changed after its row was inserted.
     pub mutable: bool,
@@ -22,6 +23,7 @@ pub struct ColumnSchema {
 /// What values a column takes. The limits of single values (`minInteger`, `enum` …) are left to the server to check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnType {
+    /// Of the elements of a set or scalar, or the keys of a map.
     pub key: AtomicType,
     /// The table whose rows a `uuid` refers to, and how strongly.
     pub references: Option<(String, RefType)>,
@@ -53,6 +55,7 @@ impl ColumnType {
         self.max == Some(1)
     }
 
+    /// Whether values are pairs.
     pub fn is_map(&self) -> bool {
         self.value.is_some()
     }

@@ -25,10 +25,13 @@ pub trait Field {
 
 /// A Rust type that holds one atom.
 pub trait Scalar: Sized + Clone + PartialOrd {
+    /// The type of column that it holds.
     const TYPE: AtomicType;
 
+    /// Takes a received value, or names it where it has another type.
     fn from_atom(atom: Atom) -> Result<Self, ValueError>;
 
+    /// The value, to be sent.
     fn to_atom(&self) -> Atom;
 }
 

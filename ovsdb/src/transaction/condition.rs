@@ -41,14 +41,17 @@ pub enum Function {
 }
 
 impl Condition {
+    /// A test with any [`Function`].
     pub fn new(column: &str, function: Function, value: impl Into<Datum>) -> Self {
         Self { column: column.to_owned(), function, value: value.into() }
     }
 
+    /// The column is exactly this value.
     pub fn equal(column: &str, value: impl Into<Datum>) -> Self {
         Self::new(column, Function::Equal, value)
     }
 
+    /// The column is not exactly this value.
     pub fn not_equal(column: &str, value: impl Into<Datum>) -> Self {
         Self::new(column, Function::NotEqual, value)
     }
@@ -58,6 +61,7 @@ impl Condition {
         Self::new(column, Function::Includes, value)
     }
 
+    /// The column has none of these elements, or pairs.
     pub fn excludes(column: &str, value: impl Into<Datum>) -> Self {
         Self::new(column, Function::Excludes, value)
     }
@@ -78,6 +82,7 @@ impl Where {
         Self::default()
     }
 
+    /// Whether there is no condition.
     pub fn is_all(&self) -> bool {
         self.0.is_empty()
     }

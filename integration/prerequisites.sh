@@ -25,6 +25,10 @@ main() {
     for group in "${groups[@]}"; do
         case $group in build | demo | test) ;; *) fail "unknown group '$group' (build, demo, test)" ;; esac
     done
+    case " ${groups[*]} " in *" demo "* | *" test "*)
+        # Said before anything is built, which takes minutes.
+        [ "$(id -u)" -eq 0 ] || fail "the lab's namespaces need root; as root, or: sudo env \"PATH=\$PATH\" make …" ;;
+    esac
     packages_for "${groups[@]}"
     has cargo || fail "cargo is missing; install rustup: https://rustup.rs"
     for group in "${groups[@]}"; do

@@ -12,7 +12,7 @@ use contract::{
     names::{IfName, IfaceId, Network, SandboxId},
     paths::INTEGRATION_BRIDGE,
 };
-use ovsdb::{Condition, Mutation, NamedUuid, Row, SelectedRow, Transaction, Until, Uuid};
+use ovsdb::{Condition, Datum, Mutation, NamedUuid, Row, SelectedRow, Transaction, Until, Uuid};
 
 use crate::plan::{Attachment, Identity};
 
@@ -137,6 +137,8 @@ pub fn unplug(identity: &Identity, ports: &[PortRow]) -> Transaction {
 fn remove_port(tx: &mut Transaction, port: &PortRow) {
     tx.mutate("Bridge", Condition::includes("ports", port.uuid), vec![Mutation::delete("ports", port.uuid)]);
     if let Some(qos) = port.qos {
+        // The port itself goes only after all operations, and until then its reference counts.
+        tx.update("Port", port.uuid, Row::new().with("qos", Datum::Set(Vec::new())));
         tx.delete("QoS", qos);
     }
 }

@@ -40,16 +40,16 @@ mod statistics;
 use std::{
     env, fs,
     io::Write as _,
-    process::{ExitCode, Stdio},
+    process::{Command, ExitCode, Stdio},
     time::Instant,
 };
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 pub(crate) use driver::drive;
-use environment::Environment;
+use environment::{Environment, Scheduling};
 use gates::{Gate, Leftovers};
-use integration::{Lab, Node, executable, inside};
+use integration::{Lab, Node, command, executable, inside};
 use measurements::Measurements;
 use plan::{Plan, Size};
 use report::Report;
@@ -71,12 +71,20 @@ pub(crate) struct Bench {
     /// How many calls at the same time; 1 is always among them, because of its gates.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     at_once: Option<Vec<usize>>,
+    /// Run ahead of everything else on the machine (SCHED_RR), for one that others use at the same time.
+    #[arg(long)]
+    realtime: bool,
 }
 
 impl Bench {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         if !inside::is_inside() {
-            let status = inside::run_again(&format!("bench-{}", std::process::id()), env::args_os().skip(1))?;
+            if self.realtime {
+                // Everything that this process starts inherits it: both contestants and all daemons.
+                let own = std::process::id().to_string();
+                command::output(Command::new("chrt").args(["--rr", "--pid", "1", &own])).context("run ahead of other work")?;
+            }
+            let status = inside::run_again("bench", env::args_os().skip(1))?;
             return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         inside::enter_again()?;
@@ -101,7 +109,8 @@ impl Bench {
         lab.central.sync()?;
         let plugin_bytes = executable::under_test(executable::PLUGIN)?.metadata()?.len();
 
-        let environment = Environment::of_this_machine(plugin_bytes)?;
+        let scheduling = if self.realtime { Scheduling::Realtime } else { Scheduling::Normal };
+        let environment = Environment::of_this_machine(plugin_bytes, scheduling)?;
         let before = node.census()?;
         let measurements = run_driver(node, &Plan::new(size.clone(), &pods, node)?)?;
         let leftovers = match before.must_equal(&node.census()?) {

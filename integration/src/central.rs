@@ -5,12 +5,13 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
 
-use crate::{Daemon, command, mounts, subnet};
+use crate::{Daemon, command, eventually, mounts, subnet};
 
 /// Logical router that joins the nodes' switches, under upstream's name.
 pub const ROUTER: &str = "ovn_cluster_router";
@@ -75,8 +76,11 @@ impl Central {
     }
 
     /// Waits until every chassis has done what the northbound database says now.
+    ///
+    /// Asks again now and then: when ovn-northd's commit fails, it sleeps until the northbound database changes, and asking changes it.
     pub fn sync(&self) -> Result<()> {
-        self.nbctl(["--wait=hv", "sync"]).map(drop)
+        let ask = || self.nbctl(["--timeout=5", "--wait=hv", "sync"]).map(drop);
+        eventually("every chassis has caught up", Duration::from_secs(30), ask)
     }
 
     /// One switch per node, named as the node, joined by [`ROUTER`], which is the gateway of each.

@@ -34,7 +34,7 @@ pub use tally::{Calls, Tally};
 use worker::{Remains, Worker};
 
 /// How many runtimes call at once, and how many pods each of them has.
-const WORKERS: u32 = 4;
+const WORKERS: usize = 4;
 const PODS: usize = 5;
 /// How long the daemons may take to find each other again when nobody disturbs them any more.
 const RECOVERY: Duration = Duration::from_secs(60);
@@ -74,7 +74,7 @@ impl Chaos {
         let witnesses = lab.new_pods(node, 2)?;
         witnesses.iter().try_for_each(|pod| node.runtime().add(pod)?.success().map(drop))?;
         lab.ping(&witnesses[0], witnesses[1].address())?;
-        let pods: Vec<Pod> = (0..WORKERS as usize * PODS).map(|_| lab.plan_pod(node)).collect();
+        let pods: Vec<Pod> = (0..WORKERS * PODS).map(|_| lab.plan_pod(node)).collect();
         lab.add_ports(&pods)?;
         pods.iter().try_for_each(|pod| node.write_manifest(pod))?;
         let before = node.census()?;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use integration::{hold, peer::Peer};
+use integration::{Lab, chaos::Chaos, hold, inside, peer::Peer};
 
 /// Real Open vSwitch and OVN on this machine, in namespaces of their own. The host's Open vSwitch is not touched.
 #[derive(Debug, Parser)]
@@ -24,6 +24,7 @@ enum Command {
     /// Start nodes and pods, show that they reach each other, take the pods away again, and end.
     Lab(show::Lab),
     Bench(bench::Bench),
+    Chaos(Chaos),
     /// Measure on the node, as `bench` says on standard input; what was measured goes to standard output.
     #[command(hide = true)]
     BenchDriver,
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Lab(lab) => lab.run(),
         Command::Demo(demo) => demo.run(),
         Command::Bench(bench) => bench.run(),
+        Command::Chaos(chaos) => bring(&chaos),
         Command::BenchDriver => bench::drive()
             .map(|measured| println!("{}", serde_json::to_string(&measured).expect("measurements are plain data")))
             .map(|()| ExitCode::SUCCESS),
@@ -54,6 +56,17 @@ fn main() -> ExitCode {
         }
     };
     finish(result)
+}
+
+/// Chaos in a lab of its own.
+fn bring(chaos: &Chaos) -> Result<ExitCode> {
+    if !inside::is_inside() {
+        let status = inside::run_again(&format!("chaos-{}", std::process::id()), std::env::args_os().skip(1))?;
+        return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    inside::enter_again()?;
+    chaos.run(&Lab::of_nodes(1).build()?, &mut |text| println!("{text}"))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn finish(result: Result<ExitCode>) -> ExitCode {

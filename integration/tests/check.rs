@@ -61,7 +61,7 @@ const OF_THE_NODES_END: &[Tampering] = &[
     tampering(
         OnNode,
         "ovs-vsctl set Interface $LINK type=nonsense; ovs-vsctl --timeout=10 wait-until Interface $LINK ofport=-1",
-        &["port $LINK", "nonsense"],
+        &["port $LINK", "could not open network device"],
     ),
 ];
 

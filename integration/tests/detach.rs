@@ -357,6 +357,19 @@ fn sandboxes_whose_ids_begin_alike_do_not_take_each_others_interface() {
 }
 
 #[test]
+fn del_takes_the_link_of_a_plugin_that_died_before_it_could_mark_it() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pod = lab.new_pod(node)?;
+        let before = node.census()?;
+        node.shell(&format!("ip link add {} type veth peer name eth0 netns {}", pod.host_interface(), pod.netns_name()))?;
+        ensure!(before != node.census()?, "there is no link");
+        node.runtime().del(&pod)?.success()?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
 fn del_leaves_a_link_alone_that_only_has_its_name() {
     Lab::of_nodes(1).test(|lab| {
         let node = node_of(lab)?;

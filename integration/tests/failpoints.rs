@@ -379,7 +379,7 @@ fn a_link_that_disappears_beneath_the_port_fails_at_once_and_leaves_nothing() {
         let before = node.census()?;
         node.vswitchd.pause()?;
         // Whoever configures the pod's end would notice, too.
-        let waiting = add_with(&node.runtime(), &pod, "before:pod=hang").start()?;
+        let waiting = add_with(&patient_for(node, 15), &pod, "before:pod=hang").start()?;
         is_plugged(node, &pod)?;
         node.run(["ip", "link", "del", &pod.host_interface()])?;
         node.vswitchd.resume()?;
@@ -401,6 +401,11 @@ fn a_link_that_disappears_while_ovn_controller_is_waited_for_leaves_nothing_at_t
         node.ovn_controller.pause()?;
         let waiting = patient_for(node, 2).call("ADD", Some(&pod)).start()?;
         has_ofport(node, &pod)?;
+        eventually("the pod's end is configured", AT_ONCE, || {
+            let routes = node.run_in_pod(&pod, ["ip", "route", "show", "10.244.0.0/16"])?;
+            ensure!(!routes.is_empty(), "no route to the cluster");
+            Ok(())
+        })?;
         node.run(["ip", "link", "del", &pod.host_interface()])?;
         let outcome = waiting.wait()?;
         // The userspace datapath of Open vSwitch does not notice that a device has gone; that of the kernel does, and reports it.

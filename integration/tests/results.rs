@@ -117,14 +117,16 @@ fn a_pod_with_one_family_has_a_result_of_every_version() {
 fn errors_of_every_version_have_their_shape() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        let pod = lab.new_pod(node)?;
-        for version in VERSIONS {
-            // Nobody listens: the server was not started.
-            let outcome = node.runtime().with("cniVersion", json!(version)).add(&pod)?;
+        // Nobody listens: the server was not started. Each waits a moment for it, so all of them at once.
+        let pods = lab.new_pods(node, VERSIONS.len())?;
+        let add = |version, pod| node.runtime().with("cniVersion", json!(version)).call("ADD", Some(pod)).start();
+        let running: Vec<_> = VERSIONS.into_iter().zip(&pods).map(|(version, pod)| (version, add(version, pod))).collect();
+        for (version, add) in running {
+            let outcome = add?.wait()?;
             must_be_error(version, &serde_json::from_str(&outcome.stdout)?)?;
             ensure!(outcome.failure()?.code == 11, "{outcome:?}");
         }
-        let outcome = node.runtime().with("cniVersion", json!("9.9.9")).add(&pod)?;
+        let outcome = node.runtime().with("cniVersion", json!("9.9.9")).add(&pods[0])?;
         must_be_error("1.1.0", &serde_json::from_str(&outcome.stdout)?)?;
         ensure!(outcome.failure()?.code == 1, "{outcome:?}");
         Ok(())

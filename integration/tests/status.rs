@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Lab, Node, eventually};
+use integration::{Lab, Node, Outcome, eventually};
 
 /// A part that an ADD needs: how its absence is named, and with which code (51: running pods are affected, too).
 struct Part {
@@ -21,7 +21,12 @@ const PARTS: [Part; 6] = [SERVER, DATABASE, BRIDGE, VSWITCHD, CONTROLLER, SOUTHB
 
 /// An error unless STATUS names these parts and no other.
 fn must_miss(node: &Node, missing: &[Part]) -> Result<()> {
-    let error = node.runtime().status()?.failure()?;
+    must_name(&node.runtime().status()?, missing)
+}
+
+/// An error unless an answer to STATUS names these parts and no other.
+fn must_name(status: &Outcome, missing: &[Part]) -> Result<()> {
+    let error = status.failure()?;
     for Part { named, .. } in PARTS {
         let expected = missing.iter().any(|part| part.named == named);
         ensure!(error.msg.contains(named) == expected, "{named:?} should {}be in {error:?}", if expected { "" } else { "not " });
@@ -96,11 +101,11 @@ fn a_part_that_hangs_is_missed_within_seconds() {
         until_healthy(node)?;
         for (daemon, part) in [(&node.ovn_controller, CONTROLLER), (&node.vswitchd, VSWITCHD), (&node.ovsdb_server, DATABASE)] {
             daemon.pause()?;
-            let outcome = node.runtime().status();
-            let missed = must_miss(node, std::slice::from_ref(&part));
+            let status = node.runtime().status();
             daemon.resume()?;
-            missed.with_context(|| format!("{} is paused", daemon.name()))?;
-            let duration = outcome?.duration;
+            let (status, what) = (status?, format!("{} is paused", daemon.name()));
+            must_name(&status, &[part]).context(what)?;
+            let duration = status.duration;
             ensure!(duration < Duration::from_secs(5), "{} is paused: STATUS took {duration:?}", daemon.name());
         }
         until_healthy(node)

@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
-    time::SystemTime,
 };
 
 /// The plugin's.
@@ -14,8 +13,6 @@ pub const PLUGIN: &str = "ovn-k8s-cni-overlay";
 pub const SERVER: &str = "ovnkube";
 
 const BIN_DIR: &str = "OVN_CNI_BIN_DIR";
-/// Packages whose sources are in the executables.
-const SOURCES: [&str; 4] = ["contract", "ovsdb", "cni", "server"];
 
 /// Path of an executable under test.
 #[track_caller]
@@ -38,25 +35,18 @@ fn directory() -> PathBuf {
     let own = env::current_exe().expect("the test's executable has a path");
     let directory = own.ancestors().skip(1).find(|directory| !directory.ends_with("deps")).expect("the executable is in a directory");
     // `cargo test -p tests` does not build other packages' executables.
-    if !is_newer_than_sources(&directory.join(PLUGIN)) || !is_newer_than_sources(&directory.join(SERVER)) {
+    if !is_current(&directory.join(PLUGIN)) || !is_current(&directory.join(SERVER)) {
         build(directory);
     }
     directory.to_owned()
 }
 
-fn is_newer_than_sources(executable: &Path) -> bool {
-    let Ok(built) = fs::metadata(executable).and_then(|metadata| metadata.modified()) else { return false };
-    SOURCES.iter().all(|package| newest(&workspace().join(package).join("src")) <= built)
-}
-
-/// When a file below `directory` was changed last.
-fn newest(directory: &Path) -> SystemTime {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let times = entries.filter_map(|entry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => Some(newest(&entry.path())),
-        _ => entry.metadata().ok()?.modified().ok(),
-    });
-    times.max().unwrap_or(SystemTime::UNIX_EPOCH)
+/// Whether an executable is there and none of its sources, which cargo lists beside it, was changed since.
+fn is_current(executable: &Path) -> bool {
+    let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
+    let (Ok(built), Ok(list)) = (modified(executable), fs::read_to_string(executable.with_extension("d"))) else { return false };
+    let sources = list.split_once(": ").map_or("", |(_, sources)| sources);
+    sources.split_whitespace().all(|source| modified(Path::new(source)).is_ok_and(|changed| changed <= built))
 }
 
 /// With the features of `make test`: the other packages' tests use the same executables. Cargo's own lock keeps the builds of several

@@ -15,7 +15,7 @@ fn provoke(code: Code, node: &Node) -> Option<Outcome> {
         Code::UnsupportedField => Plugin::new("ADD").conf(&node.conf_with(json!({"deviceID": "0000:03:02.3"}))).run(),
         Code::UnknownContainer => add_with_args(node, &Pod::cart().uid("new"), "K8S_POD_UID=old"),
         Code::InvalidEnvironment => Plugin::bare("ADD").conf(&node.conf()).run(),
-        Code::Io => Plugin::new("DEL").stdin_from(File::open("/").unwrap()).run(),
+        Code::Io => Plugin::new("DEL").stdin_from(File::open("/").expect("a directory can be opened")).run(),
         Code::Decode => Plugin::new("ADD").stdin("{").run(),
         Code::InvalidConfig => Plugin::new("ADD").conf(&node.conf_with(json!({"type": null}))).run(),
         Code::InvalidNetns => node.call("ADD").run(),

@@ -141,14 +141,13 @@ fn standard_input_that_is_no_configuration_cannot_be_decoded() {
 #[test]
 fn a_list_is_no_configuration() {
     for stdin in ["[]", r#"["1.0.0","ovn-kubernetes","ovn-k8s-cni-overlay"]"#] {
-        Plugin::new("DEL").stdin(stdin).run().refused(Code::Decode);
+        Plugin::new("ADD").stdin(stdin).run().refused(Code::Decode);
     }
 }
 
 #[test]
 fn standard_input_without_end_is_not_swallowed() {
-    let endless = format!(r#"{{"cniVersion":"1.0.0","name":"n","type":"t","x":"{}"}}"#, "x".repeat(8 * 1024 * 1024));
-    Plugin::new("DEL").stdin(endless).run().refused(Code::Decode);
+    add_with(json!({"x": "x".repeat(8 * 1024 * 1024)})).refused(Code::Decode);
 }
 
 #[test]

@@ -11,7 +11,7 @@ const SOON: Duration = Duration::from_secs(1);
 /// Longer than the plugin waits for a partner that is there and says nothing.
 const PATIENT: Duration = Duration::from_secs(4);
 
-/// A node on which an ADD could succeed.
+/// A node on which an ADD could succeed. Where a test takes it apart, the node comes first: its directory has to go last.
 struct Healthy {
     server: NodeServer,
     daemons: Daemons,
@@ -59,7 +59,7 @@ fn where_nothing_is_there_every_part_is_named_at_once() {
 
 #[test]
 fn a_server_that_is_down_is_named_and_running_pods_are_not_affected() {
-    let Healthy { server, daemons: _daemons, database: _database, node } = Healthy::new();
+    let Healthy { node, server, daemons: _daemons, database: _database } = Healthy::new();
     server.stop();
     let outcome = node.call("STATUS").run();
     let message = outcome.refused(Code::NotAvailable);
@@ -91,7 +91,7 @@ fn a_server_that_has_lost_its_pods_says_why() {
 
 #[test]
 fn ovn_controller_is_named_when_it_is_down() {
-    let Healthy { server: _server, daemons, database: _database, node } = Healthy::new();
+    let Healthy { node, server: _server, daemons, database: _database } = Healthy::new();
     let Daemons { ovn_controller, ovs_vswitchd: _ovs_vswitchd, southbound: _southbound } = daemons;
     ovn_controller.stop();
     let message = node.call("STATUS").run().refused(Code::NotAvailable);
@@ -109,7 +109,7 @@ fn ovn_controller_that_was_killed_is_no_answer() {
 
 #[test]
 fn ovn_controller_without_its_database_is_named() {
-    let Healthy { server: _server, daemons, database: _database, node } = Healthy::new();
+    let Healthy { node, server: _server, daemons, database: _database } = Healthy::new();
     let Daemons { ovn_controller: _ovn_controller, ovs_vswitchd: _ovs_vswitchd, southbound } = daemons;
     southbound.process.stop();
     let message = tests::eventually("ovn-controller notices", Duration::from_secs(5), || {
@@ -121,7 +121,7 @@ fn ovn_controller_without_its_database_is_named() {
 
 #[test]
 fn ovs_vswitchd_is_named_when_it_is_down_and_running_pods_are_affected() {
-    let Healthy { server: _server, daemons, database: _database, node } = Healthy::new();
+    let Healthy { node, server: _server, daemons, database: _database } = Healthy::new();
     let Daemons { ovn_controller: _ovn_controller, ovs_vswitchd, southbound: _southbound } = daemons;
     ovs_vswitchd.stop();
     let message = node.call("STATUS").run().refused(Code::NotAvailableLimited);

@@ -51,6 +51,14 @@ enum Attached {
     Ours(plugin::Attached),
 }
 
+/// A call that needs no pod.
+struct Program {
+    verb: Verb,
+    contestant: Contestant,
+    call: fn() -> Call,
+    calls: Vec<Call>,
+}
+
 impl<'a> Driver<'a> {
     fn new(plan: &'a Plan) -> Result<Self> {
         let most = plan.size.at_once.iter().copied().max().unwrap_or(1);
@@ -114,19 +122,19 @@ impl<'a> Driver<'a> {
 
     /// The verbs that need no pod, turn by turn with `/bin/true`.
     fn programs(&mut self, round: u32) {
-        const PROGRAMS: [(Verb, Contestant, fn() -> Call); 3] = [
-            (Verb::Version, Contestant::BinTrue, plugin::bin_true),
-            (Verb::Version, Contestant::Ours, plugin::version),
-            (Verb::Status, Contestant::Ours, plugin::status),
+        let program = |verb, contestant, call| Program { verb, contestant, call, calls: Vec::new() };
+        let mut programs = [
+            program(Verb::Version, Contestant::BinTrue, plugin::bin_true),
+            program(Verb::Version, Contestant::Ours, plugin::version),
+            program(Verb::Status, Contestant::Ours, plugin::status),
         ];
-        let mut calls = PROGRAMS.map(|_| Vec::new());
         for turn in 0..self.plan.size.pods {
             for index in rotated([0, 1, 2], turn) {
-                let (_, _, call) = PROGRAMS[index];
-                calls[index].push(call());
+                let call = (programs[index].call)();
+                programs[index].calls.push(call);
             }
         }
-        for ((verb, contestant, _), calls) in PROGRAMS.into_iter().zip(calls) {
+        for Program { verb, contestant, calls, .. } in programs {
             self.push_serial(Cell { verb, at_once: 1, contestant }, round, calls);
         }
     }
@@ -142,6 +150,9 @@ impl<'a> Driver<'a> {
 
     /// Adds what the plugin's log says of its ADDs.
     fn read_stages(&mut self) -> Result<()> {
+        if self.logged.iter().flat_map(|(phase, _)| &self.phases[*phase].calls).all(|call| call.error.is_some()) {
+            return Ok(());
+        }
         let log = fs::read_to_string(PLUGIN_LOG).with_context(|| format!("read {PLUGIN_LOG}"))?;
         let adds = stage_log::adds(&log);
         ensure!(!adds.is_empty(), "{PLUGIN_LOG} has no line of an ADD that is done");

@@ -21,14 +21,25 @@ pub(crate) struct Environment {
     pub(crate) ovn: String,
     /// Who forwards: always Open vSwitch itself in the lab, `netdev`.
     pub(crate) datapath: &'static str,
+    pub(crate) scheduling: Scheduling,
     /// Version of the package.
     pub(crate) version: &'static str,
     /// Size of the plugin's executable.
     pub(crate) plugin_bytes: u64,
 }
 
+/// How the kernel treats the benchmark and the lab's daemons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Scheduling {
+    /// As everything else.
+    Normal,
+    /// Ahead of everything else.
+    Realtime,
+}
+
 impl Environment {
-    pub(crate) fn of_this_machine(plugin_bytes: u64) -> Result<Self> {
+    pub(crate) fn of_this_machine(plugin_bytes: u64, scheduling: Scheduling) -> Result<Self> {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
         let load = load()?;
@@ -41,6 +52,7 @@ impl Environment {
             open_vswitch: version("ovs-vswitchd")?,
             ovn: version("ovn-controller")?,
             datapath: "netdev",
+            scheduling,
             version: env!("CARGO_PKG_VERSION"),
             plugin_bytes,
         })
@@ -65,10 +77,14 @@ fn version(program: &str) -> Result<String> {
 
 impl fmt::Display for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, cpus, cpu, load_before, load_after, open_vswitch, ovn, datapath, .. } = self;
+        let Self { kernel, cpus, cpu, load_before, load_after, open_vswitch, ovn, datapath, scheduling, .. } = self;
+        let scheduling = match scheduling {
+            Scheduling::Normal => "",
+            Scheduling::Realtime => ", ahead of other work",
+        };
         write!(
             f,
-            "Linux {kernel}, {cpus} x {cpu}, load {load_before} before and {load_after} after; \
+            "Linux {kernel}, {cpus} x {cpu}, load {load_before} before and {load_after} after{scheduling}; \
              Open vSwitch {open_vswitch} ({datapath}), OVN {ovn}"
         )
     }

@@ -103,7 +103,10 @@ impl Report {
         let of = |contestant| self.find(Cell { verb, at_once, contestant });
         let columns = [of(Contestant::Floor), of(Contestant::Ours)];
         let rows: BTreeSet<Part> = columns.iter().flatten().flat_map(|summary| summary.parts.keys().copied()).collect();
-        writeln!(f, "Stages of {verb}, {at_once} at once, median ms{:>4}{:>10}", "floor", "ours")?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "{:<32}{:>10}{:>10}", format!("{verb}, {at_once} at once, median ms"), "floor", "ours")?;
         for part in rows {
             write!(f, "  {part:<30}")?;
             for summary in columns {
@@ -114,7 +117,7 @@ impl Report {
             }
             writeln!(f, "{}", explanation(part))?;
         }
-        Ok(())
+        writeln!(f)
     }
 }
 
@@ -132,9 +135,8 @@ impl fmt::Display for Report {
         writeln!(f, "\n{rounds} rounds of {pods} pods, {seconds:.0} s; {environment}\n")?;
         self.figures(f)?;
         writeln!(f)?;
-        for at_once in &self.size.at_once {
-            self.parts(f, Verb::Add, *at_once)?;
-            writeln!(f)?;
+        for verb in [Verb::Add, Verb::Del] {
+            self.size.at_once.iter().try_for_each(|at_once| self.parts(f, verb, *at_once))?;
         }
         self.gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
     }
@@ -145,6 +147,7 @@ mod tests {
     use contract::stage::Stage;
 
     use super::*;
+    use crate::bench::environment::Scheduling;
 
     fn report(holds: bool) -> Report {
         let environment = Environment {
@@ -156,6 +159,7 @@ mod tests {
             open_vswitch: "3.1.0".to_owned(),
             ovn: "23.03.1".to_owned(),
             datapath: "netdev",
+            scheduling: Scheduling::Normal,
             version: "0.1.0",
             plugin_bytes: 1,
         };

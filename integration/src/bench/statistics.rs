@@ -51,7 +51,7 @@ fn summary(phases: &[&Phase]) -> Summary {
         for (process, time) in &phase.cpu {
             *cpu.entry(*process).or_default() += time / count(all);
         }
-        for (part, time) in phase.calls.iter().flat_map(|call| &call.parts) {
+        for (part, time) in phase.calls.iter().filter(|call| call.error.is_none()).flat_map(|call| &call.parts) {
             parts.entry(*part).or_default().push(*time);
         }
     }
@@ -132,5 +132,6 @@ mod tests {
         let summaries = summarise(&Measurements { phases: vec![failed] });
         let summary = &summaries[&CELL];
         assert_eq!((summary.calls, summary.errors, summary.p50), (1, 1, 5.0));
+        assert_eq!(summary.parts[&Part::Stage(Stage::Veth)], 2.5);
     }
 }

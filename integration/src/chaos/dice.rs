@@ -45,7 +45,7 @@ impl Dice {
 /// A seed for those who do not care.
 pub(super) fn seed_of_the_clock() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::from(now.subsec_nanos()) << 8 ^ now.as_secs()
+    (u64::from(now.subsec_nanos()) << 8) ^ now.as_secs()
 }
 
 #[cfg(test)]

@@ -15,7 +15,9 @@ const CLEANING: Duration = Duration::from_secs(25);
 /// The longest time until a call that is to be killed is killed; on an idle machine an ADD takes some 20 ms.
 const LIFE: Duration = Duration::from_millis(80);
 /// A runtime does not let more sandboxes than this wait for their DEL.
-const MOST_OWED: usize = 4;
+const MOST_OWED: usize = 6;
+/// The longest time until a DEL that failed is tried again.
+const BACKOFF: Duration = Duration::from_millis(100);
 
 /// How an ADD may end when others are killed, or a DEL comes too early. Anything else is a finding.
 const ADD_CODES: &[u32] = &[3, 11, 101];
@@ -107,8 +109,9 @@ impl<'node> Worker<'node> {
         count(&mut self.tally.dels, &deleted, DEL_CODES, "DEL").with_context(|| pod.sandbox.clone())?;
         if deleted.status.success() {
             self.remains.owed.remove(index);
-            self.remove_namespace(&pod)?;
+            return self.remove_namespace(&pod);
         }
+        pause(&mut self.dice, BACKOFF);
         Ok(())
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use integration::{Node, Outcome, Pod, Runtime, eventually, executable, runtime};
+use anyhow::{Context as _, Result, bail};
+use integration::{CniError, Node, Outcome, Pod, Runtime, eventually, executable, runtime};
 use serde_json::Value;
 
 use super::{
@@ -36,7 +36,11 @@ fn plugin_config(list: &Value) -> Option<Value> {
 pub(crate) fn call(screen: &mut Screen, what: &str, call: impl FnOnce() -> Result<Outcome>) -> Result<Value> {
     screen.timed_step(what, || {
         let outcome = call()?;
-        Ok((outcome.success()?, outcome.duration))
+        match (outcome.success(), outcome.failure()) {
+            (Ok(result), _) => Ok((result, outcome.duration)),
+            (Err(_), Ok(CniError { code, msg, details })) => bail!("CNI error {code}: {msg}\n{details}"),
+            (Err(error), Err(_)) => Err(error),
+        }
     })
 }
 
@@ -51,9 +55,10 @@ pub(crate) fn shown(runtime: &Runtime<'_>, pod: &Pod) -> Vec<Line> {
     // The container id and the UID are long, and the first is above.
     let short: Vec<&str> = arguments.split(';').filter(|argument| argument.len() < 40).collect();
     let third = name(Line::default().to(4), "CNI_ARGS").text(format!("{};…", short.join(";")));
-    let input = ["cniVersion", "name", "type"].map(|key| format!("\"{key}\":{}", runtime.config[key])).join(",");
+    let input = ["cniVersion", "name"].map(|key| format!("\"{key}\":{}", runtime.config[key])).join(",");
     let command = Line::default().to(4).add(Paint::Strong, format!("/opt/cni/bin/{}", executable::PLUGIN));
-    vec![first, second, third, command, Line::default().to(4).add(Paint::Faint, "<<< ").text(format!("{{{input},…}}"))]
+    let input = Line::default().to(4).add(Paint::Faint, "<<< ").text(format!("{{{input},…}}"));
+    vec![Line::default(), first, second, third, command, input, Line::default()]
 }
 
 /// The result of an ADD, for people.

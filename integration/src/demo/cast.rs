@@ -9,8 +9,9 @@ use integration::{Lab, Node, Pod};
 const NAMESPACE: &str = "shop";
 /// Each pod, and the position of its node.
 const PODS: &[(&str, usize)] = &[("front", 0), ("cart", 0), ("stock", 1)];
-/// What the first pod may receive: `kubernetes.io/ingress-bandwidth`.
-pub(crate) const LIMIT: &str = "100M";
+/// The annotation that limits what the first pod receives, and its value.
+pub(crate) const LIMIT_ANNOTATION: &str = "kubernetes.io/ingress-bandwidth";
+pub(crate) const LIMIT_MEGABITS: u32 = 100;
 
 /// The pods on paper.
 pub(crate) fn plan(lab: &Lab) -> Vec<Pod> {
@@ -29,7 +30,7 @@ pub(crate) fn declare(lab: &Lab, pods: &[Pod]) -> Result<()> {
     lab.add_ports(pods)?;
     for (index, pod) in pods.iter().enumerate() {
         let manifest = pod.manifest(Some(&pod.annotation()));
-        let limit = format!("  annotations:\n    kubernetes.io/ingress-bandwidth: {LIMIT}\n");
+        let limit = format!("  annotations:\n    {LIMIT_ANNOTATION}: {LIMIT_MEGABITS}M\n");
         let manifest = if index == 0 { manifest.replacen("  annotations:\n", &limit, 1) } else { manifest };
         lab.node_of(pod).write_manifest_text(pod, &manifest)?;
     }

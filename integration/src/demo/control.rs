@@ -28,6 +28,8 @@ use nix::{
 const GO_ON: &str = "go on";
 /// Exit status after a signal, as shells have it: this and the signal's number.
 const BY_SIGNAL: u8 = 128;
+/// Exit status when the reader of standard output went away: as if by SIGPIPE.
+pub(crate) const NOBODY_READS: u8 = BY_SIGNAL + 13;
 
 /// The outer side: starts the inner one and stays until it has ended.
 pub(crate) fn outside() -> Result<ExitCode> {
@@ -58,6 +60,7 @@ pub(crate) fn outside() -> Result<ExitCode> {
     let logs = executable::target_dir()?.join("lab-logs").join(name);
     match signal.load(Ordering::SeqCst) {
         0 if status.success() => Ok(ExitCode::SUCCESS),
+        0 if status.code() == Some(NOBODY_READS.into()) => remove(&logs).map(|()| ExitCode::from(NOBODY_READS)),
         0 => {
             eprintln!("\nThe demo failed ({status}). What each program said is in {}", logs.display());
             Ok(ExitCode::FAILURE)

@@ -8,20 +8,20 @@ use super::line::{Line, Paint};
 const COUNTED: &[(&str, &str)] = &[
     ("link", "network links"),
     ("netns", "network namespaces"),
-    ("Port", "Open vSwitch ports"),
-    ("Interface", "Open vSwitch interfaces"),
+    ("Port", "switch ports"),
+    ("Interface", "switch interfaces"),
     ("QoS", "QoS rows"),
     ("Queue", "queue rows"),
 ];
-/// Where the columns of numbers end, for each node.
-const COLUMNS: [[usize; 3]; 2] = [[36, 46, 53], [63, 73, 80]];
+/// Where the columns of numbers end, for two nodes.
+const COLUMNS: [[usize; 3]; 2] = [[30, 41, 48], [62, 73, 80]];
 
 /// A node's name, and its censuses before, with and after the pods.
-pub(crate) type Node<'a> = (&'a str, [&'a Census; 3]);
+type Node<'a> = (&'a str, [&'a Census; 3]);
 
 /// The table.
-pub(crate) fn table(nodes: [Node<'_>; 2]) -> Vec<Line> {
-    let texts = nodes.map(|(_, censuses)| censuses.map(ToString::to_string));
+pub(crate) fn table(nodes: &[Node<'_>]) -> Vec<Line> {
+    let texts: Vec<[String; 3]> = nodes.iter().map(|(_, censuses)| censuses.map(ToString::to_string)).collect();
     let mut names = Line::default();
     let mut heads = Line::default().to(4);
     for ((name, _), columns) in nodes.iter().zip(COLUMNS) {

@@ -35,7 +35,7 @@ impl Paint {
             Self::Good => "32",
             Self::Bad => "1;31",
             Self::Pod => "36",
-            Self::Node => "34",
+            Self::Node => "94",
             Self::Tunnel => "35",
             Self::Bar => "33",
         }

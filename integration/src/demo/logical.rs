@@ -1,7 +1,10 @@
 //! The logical view: what OVN's northbound database asks for, as a tree.
 
 use anyhow::{Context as _, Result};
-use integration::central::{Central, ROUTER};
+use integration::{
+    Pod,
+    central::{Central, ROUTER},
+};
 
 use super::{
     line::{Line, Paint},
@@ -25,8 +28,10 @@ struct Port {
     is_up: bool,
 }
 
-/// Reads the database and draws it.
-pub(crate) fn tree(central: &Central) -> Result<Vec<Line>> {
+/// Reads the database and draws it, once the ports of `pods` are up there: the news takes a moment longer than their flows.
+pub(crate) fn tree(central: &Central, pods: &[Pod]) -> Result<Vec<Line>> {
+    let words = |pod: &Pod| ["--", "wait-until", "Logical_Switch_Port", &pod.port(), "up=true"].map(str::to_owned);
+    central.nbctl(pods.iter().flat_map(words)).context("wait until OVN calls the pods' ports up")?;
     Ok(draw(&read(central)?))
 }
 

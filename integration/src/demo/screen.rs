@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::{Result, anyhow};
 
-use super::line::{Line, Paint};
+use super::{
+    line::{Line, Paint},
+    tick,
+};
 
 /// Columns that everything fits in.
 pub(crate) const WIDTH: usize = 80;
@@ -76,6 +79,14 @@ impl Screen {
         lines.into_iter().try_for_each(|line| self.line(line))
     }
 
+    /// Lines about something that failed, the first one first.
+    pub(crate) fn failure(&mut self, text: &str) -> Result<()> {
+        for (index, line) in text.lines().flat_map(|line| wrapped(line, WIDTH - 4)).enumerate() {
+            self.line(Line::default().to(if index == 0 { 2 } else { 4 }).add(Paint::Bad, line))?;
+        }
+        Ok(())
+    }
+
     fn rendered(&self, line: &Line) -> String {
         if self.in_colour { line.coloured() } else { line.to_string() }
     }
@@ -93,13 +104,11 @@ impl Screen {
         self.working_on(what)?;
         match work() {
             Ok((done, took)) => {
-                let line = Line::default().to(2).add(Paint::Good, "✓").text(format!(" {what}"));
-                self.line(line.right(WIDTH, Paint::Faint, milliseconds(took)))?;
+                self.line(tick().text(what).right(WIDTH, Paint::Faint, milliseconds(took)))?;
                 Ok(done)
             }
             Err(error) => {
-                self.line(Line::default().to(2).add(Paint::Bad, format!("✗ {what}")))?;
-                self.lines(format!("{error:#}").lines().map(|line| Line::default().to(4).add(Paint::Bad, line)))?;
+                self.failure(&format!("✗ {what}\n{error:#}"))?;
                 Err(anyhow!("{what}"))
             }
         }

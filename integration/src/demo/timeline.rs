@@ -11,6 +11,18 @@ const BAR_AT: usize = 43;
 /// Where the numbers end.
 const NUMBERS_END: usize = 80;
 
+/// The stages in the order in which they are shown, and what each is for.
+const STAGES: &[(&str, &str)] = &[
+    ("ovsdb", "reach Open vSwitch"),
+    ("annotation", "ask the node server"),
+    ("veth", "create the link"),
+    ("port", "add the br-int port"),
+    ("pod", "addresses and routes"),
+    ("ofport", "the switch has the port"),
+    ("ovn_installed", "OVN has its flows in"),
+    ("result", "answer the runtime"),
+];
+
 /// One ADD.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Timeline {
@@ -44,7 +56,8 @@ impl Timeline {
         let (_, stages) = line.split_once(" stages=\"").context("no stages")?;
         let (stages, _) = stages.split_once('"').context("the stages do not end")?;
         let mut stages = stages.split(", ").map(Stage::parse).collect::<Result<Vec<_>>>()?;
-        stages.sort_by(|left, right| (left.start, left.end).partial_cmp(&(right.start, right.end)).unwrap_or(std::cmp::Ordering::Equal));
+        // Those that run at the same time are always shown in the same order.
+        stages.sort_by_key(|stage| STAGES.iter().position(|(name, _)| *name == stage.name).unwrap_or(STAGES.len()));
         let (_, total) = line.split_once(" ms=").context("no milliseconds")?;
         let total = total.split(' ').next().unwrap_or_default().parse().context("milliseconds")?;
         Ok(Self { total, stages })
@@ -68,7 +81,7 @@ impl Timeline {
     pub(crate) fn axis(scale: f64) -> Line {
         let end = format!("{scale:.1} ms");
         let rule = "─".repeat(BAR.saturating_sub(3 + end.len()));
-        Line::default().to(BAR_AT).add(Paint::Faint, format!("0 {rule} {end}")).right(NUMBERS_END, Paint::Faint, "ms")
+        Line::default().to(BAR_AT).add(Paint::Faint, format!("0 {rule} {end}"))
     }
 }
 
@@ -87,19 +100,9 @@ impl Stage {
     }
 }
 
-/// What a stage is for; a name that is newer than this page stands alone.
+/// A stage that is newer than this page stands alone, and last.
 fn meaning(stage: &str) -> &'static str {
-    match stage {
-        "ovsdb" => "reach Open vSwitch",
-        "annotation" => "ask the node server",
-        "veth" => "create the link",
-        "port" => "add the br-int port",
-        "pod" => "addresses and routes",
-        "ofport" => "the switch has the port",
-        "ovn_installed" => "OVN has its flows in",
-        "result" => "answer the runtime",
-        _ => "",
-    }
+    STAGES.iter().find(|(name, _)| *name == stage).map_or("", |(_, meaning)| *meaning)
 }
 
 /// Half a column is the finest step; a stage of no time still shows.
@@ -155,6 +158,6 @@ mod tests {
         let lines: Vec<Line> = Timeline::find(LOG, "shop/cart", "010000030000000abc").unwrap().bars(10.0).collect();
         assert_eq!(lines[0].to_string(), format!("    ovsdb         reach Open vSwitch       {:31}   2.0", "██████").trim_end());
         assert!(lines.iter().all(|line| line.width() == NUMBERS_END), "{lines:?}");
-        assert_eq!(Timeline::axis(10.0).width(), NUMBERS_END);
+        assert_eq!(Timeline::axis(10.0).width(), BAR_AT + BAR);
     }
 }

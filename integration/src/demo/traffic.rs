@@ -1,6 +1,6 @@
 //! Packets between the pods, and how fast they are.
 
-use std::time::Instant;
+use std::{net::IpAddr, time::Instant};
 
 use anyhow::{Context as _, Result};
 use integration::{Lab, Pod};
@@ -8,6 +8,7 @@ use integration::{Lab, Pod};
 use super::{
     line::{Line, Paint},
     screen::{Screen, WIDTH},
+    tick,
 };
 
 /// Packets of a ping.
@@ -25,26 +26,27 @@ pub(crate) fn head(bytes: u64) -> Line {
     line.right(WIDTH, Paint::Faint, format!("TCP, {} MiB", bytes >> 20))
 }
 
-/// Ping and TCP from `from` to every address of `to`: a row for each.
-pub(crate) fn exchange(screen: &mut Screen, lab: &Lab, from: &Pod, to: &Pod, bytes: u64) -> Result<()> {
+/// Ping and TCP from one pod to every address of another: a row for each. Returns the rates in Mbit/s.
+pub(crate) fn exchange(screen: &mut Screen, lab: &Lab, [from, to]: [&Pod; 2], bytes: u64) -> Result<Vec<f64>> {
+    let mut rates = Vec::new();
     for address in to.addresses.iter().map(ipnet::IpNet::addr) {
         let what = format!("{} sends to {} at {address}", from.name, to.name);
         screen.working_on(&what)?;
-        let outcome = measure(lab, from, to, address, bytes);
-        let (ping, rate) = match outcome {
+        let (ping, megabits) = match measure(lab, from, to, address, bytes) {
             Ok(measured) => measured,
             Err(error) => return screen.step(&what, || Err(error)),
         };
         let path = if from.node == to.node { format!("inside {}", from.node) } else { format!("{} → {}", from.node, to.node) };
-        let line = Line::default().to(2).add(Paint::Good, "✓").to(4).add(Paint::Pod, &from.name).to(TO).add(Paint::Pod, &to.name);
+        let line = tick().add(Paint::Pod, &from.name).to(TO).add(Paint::Pod, &to.name);
         let line = line.to(ADDRESS).text(address.to_string()).to(PATH).add(Paint::Faint, path);
-        screen.line(line.right(PING_END, Paint::Plain, ping).right(WIDTH, Paint::Plain, rate))?;
+        screen.line(line.right(PING_END, Paint::Plain, format!("{ping:.2} ms")).right(WIDTH, Paint::Plain, rate(megabits)))?;
+        rates.push(megabits);
     }
-    Ok(())
+    Ok(rates)
 }
 
-/// Round trip and rate, for people.
-fn measure(lab: &Lab, from: &Pod, to: &Pod, address: std::net::IpAddr, bytes: u64) -> Result<(String, String)> {
+/// Round trip in milliseconds, and rate in Mbit/s.
+fn measure(lab: &Lab, from: &Pod, to: &Pod, address: IpAddr, bytes: u64) -> Result<(f64, f64)> {
     // The first packet waits for address resolution.
     lab.ping(from, address)?;
     let words = ["ping", "-n", "-q", "-c", PINGS, "-i", "0.01", "-W", "1"].map(str::to_owned);
@@ -52,7 +54,9 @@ fn measure(lab: &Lab, from: &Pod, to: &Pod, address: std::net::IpAddr, bytes: u6
     let ping = average(&report).with_context(|| format!("ping does not say what it measured:\n{report}"))?;
     let began = Instant::now();
     lab.tcp_to(from, to, address, bytes)?;
-    Ok((format!("{ping:.2} ms"), rate(bytes, began.elapsed().as_secs_f64())))
+    #[expect(clippy::cast_precision_loss, reason = "a rate of three digits")]
+    let megabits = bytes as f64 * 8.0 / 1e6 / began.elapsed().as_secs_f64();
+    Ok((ping, megabits))
 }
 
 /// The average of `rtt min/avg/max/mdev = 0.498/0.558/0.621/0.050 ms`.
@@ -61,9 +65,7 @@ fn average(report: &str) -> Option<f64> {
     numbers.split('/').nth(1)?.trim().parse().ok()
 }
 
-fn rate(bytes: u64, seconds: f64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "a rate of three digits")]
-    let megabits = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-6);
+fn rate(megabits: f64) -> String {
     if megabits < 1000.0 { format!("{megabits:.0} Mbit/s") } else { format!("{:.1} Gbit/s", megabits / 1000.0) }
 }
 
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn rates_are_short() {
-        assert_eq!(rate(12_500_000, 1.0), "100 Mbit/s");
-        assert_eq!(rate(12_500_000, 0.05), "2.0 Gbit/s");
+        assert_eq!(rate(99.7), "100 Mbit/s");
+        assert_eq!(rate(1960.0), "2.0 Gbit/s");
     }
 }

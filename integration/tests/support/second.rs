@@ -30,7 +30,7 @@ impl Second {
 
     /// Name of a pod's logical port, and `iface-id` of its interface.
     pub(crate) fn port(&self, pod: &Pod) -> String {
-        format!("lab.{}_{}", self.name, pod.port())
+        format!("{}_{}", self.nad().replace(['-', '/'], "."), pod.port())
     }
 
     /// A pod's address: the host number is the same as on the cluster's network.

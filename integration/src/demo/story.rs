@@ -1,0 +1,223 @@
+//! The sections of the demo, in their order: each does something real and shows it.
+
+use std::{
+    env,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use integration::{Census, Families, Lab, Node, Pod, command, eventually, executable, node};
+use serde_json::Value;
+
+use super::{
+    calls, cast,
+    control::Orders,
+    keep, leftovers,
+    line::{Line, Paint},
+    logical, picture,
+    screen::{Screen, WIDTH, milliseconds},
+    switch, tick,
+    timeline::Timeline,
+    traffic,
+};
+
+/// Bytes of a TCP transfer.
+const BULK: u64 = 8 << 20;
+/// The same to a pod whose rate is limited.
+const LIMITED_BULK: u64 = 4 << 20;
+
+/// Tells all of it; with `orders`, the pods are kept until they come.
+pub(crate) fn tell(screen: &mut Screen, orders: Option<&Orders>) -> Result<()> {
+    let began = Instant::now();
+    screen.line(Line::default().add(Paint::Strong, "OVN-Kubernetes: how pods get their network, and how they lose it again"))?;
+    let lab = start(screen)?;
+    let before = censuses(&lab)?;
+    let pods = cast::plan(&lab);
+    let mut story = Story { screen, lab: &lab, pods: &pods };
+    let results = story.add()?;
+    story.show_time()?;
+    story.show_logical_view()?;
+    story.show_switches()?;
+    story.send()?;
+    story.check(&results)?;
+    let with_pods = censuses(&lab)?;
+    let kept = orders.map_or(Ok(Duration::ZERO), |orders| story.keep(orders))?;
+    story.delete()?;
+    story.compare([before, with_pods, censuses(&lab)?])?;
+    let took = milliseconds(began.elapsed().saturating_sub(kept));
+    screen.lines([Line::default(), Line::default().to(2).add(Paint::Good, format!("Everything worked, in {took}."))])?;
+    if orders.is_none() {
+        screen.explain("`make demo KEEP=1` leaves the pods there to look around.")?;
+    }
+    Ok(())
+}
+
+struct Story<'a> {
+    screen: &'a mut Screen,
+    lab: &'a Lab,
+    pods: &'a [Pod],
+}
+
+fn start(screen: &mut Screen) -> Result<Lab> {
+    screen.section("Two nodes", "Each has a real Open vSwitch, OVN's agent and this project's node server, in namespaces of its own.")?;
+    let (switch, ovn) = (version("ovs-vswitchd")?, version("ovn-controller")?);
+    let lab = screen.step(&format!("Open vSwitch {switch} and OVN {ovn} run, and a tunnel joins the nodes"), || {
+        Lab::of_nodes(2).families(Families::Dual).build()
+    })?;
+    for node in &lab.nodes {
+        screen.step(&format!("ovnkube --init-node {} --pod-manifests {}", node.name, node::MANIFESTS), || {
+            node.start_server()?;
+            calls::runtime_of(node).map(drop)
+        })?;
+    }
+    Ok(lab)
+}
+
+/// The last word of the first line of `PROGRAM --version`.
+fn version(program: &str) -> Result<String> {
+    let text = command::output(std::process::Command::new(program).arg("--version"))?;
+    Ok(text.lines().next().and_then(|line| line.split_whitespace().last()).unwrap_or_default().to_owned())
+}
+
+impl Story<'_> {
+    fn add(&mut self) -> Result<Vec<Value>> {
+        let Self { screen, lab, pods } = self;
+        screen.section(
+            "Three pods get their network (ADD)",
+            "A container runtime calls the plugin once per pod: who the pod is comes in the environment, the network's configuration on \
+             standard input.",
+        )?;
+        screen.step("the control plane chose addresses and made logical ports", || cast::declare(lab, pods))?;
+        screen.step("the runtime made an empty network namespace for each pod", || cast::make_sandboxes(lab, pods))?;
+        let mut results = Vec::new();
+        for pod in *pods {
+            let runtime = calls::runtime_of(lab.node_of(pod))?;
+            if results.is_empty() {
+                screen.lines(calls::shown(&runtime, pod))?;
+            }
+            let result = calls::call(screen, &calls::name("ADD", pod), || runtime.add(pod))?;
+            screen.lines(calls::result(pod, &result)?)?;
+            results.push(result);
+        }
+        Ok(results)
+    }
+
+    fn show_time(&mut self) -> Result<()> {
+        let unoptimised = cfg!(debug_assertions) && env::var_os(executable::BIN_DIR).is_none();
+        let build = if unoptimised { " (This build is unoptimised; `make bench` measures an optimised one.)" } else { "" };
+        self.screen.section(
+            "Where the time of each ADD went",
+            &format!("The stages as the plugin reported them; some run at the same time.{build}"),
+        )?;
+        let timelines = self.pods.iter().map(|pod| timeline_of(self.lab.node_of(pod), pod)).collect::<Result<Vec<_>>>()?;
+        let scale = timelines.iter().map(Timeline::end).fold(f64::MIN_POSITIVE, f64::max);
+        for (pod, timeline) in self.pods.iter().zip(&timelines) {
+            let line = Line::default().to(2).add(Paint::Pod, cast::title(pod)).add(Paint::Faint, format!(" on {}", pod.node));
+            self.screen.line(line.right(WIDTH, Paint::Strong, format!("{:.1} ms", timeline.total)))?;
+            self.screen.lines(timeline.bars(scale))?;
+        }
+        self.screen.line(Timeline::axis(scale))
+    }
+
+    fn show_logical_view(&mut self) -> Result<()> {
+        self.screen
+            .section("What OVN is asked for", "OVN's northbound database has a logical switch for each node, and a router between them.")?;
+        self.screen.lines(logical::tree(&self.lab.central, self.pods)?)
+    }
+
+    fn show_switches(&mut self) -> Result<()> {
+        self.screen.section(
+            "What Open vSwitch made of it",
+            "Each node's switch br-int and the numbers of its ports: pods above, the tunnel to the other node below.",
+        )?;
+        let nodes = self.lab.nodes.iter().map(|node| switch::view(node, self.pods)).collect::<Result<Vec<_>>>()?;
+        self.screen.lines(picture::draw(&nodes, 2))
+    }
+
+    fn send(&mut self) -> Result<()> {
+        let Self { screen, lab, pods } = self;
+        let [front, cart, stock] = pods else { bail!("three pods") };
+        screen.section("Packets", "Round trips and checksummed bytes, through switches that run in user space.")?;
+        screen.line(traffic::head(BULK))?;
+        traffic::exchange(screen, lab, [front, cart], BULK)?;
+        traffic::exchange(screen, lab, [cart, stock], BULK)?;
+        screen.line(Line::default())?;
+        let limit = cast::LIMIT_MEGABITS;
+        screen.explain(&format!("{} may receive {limit} Mbit/s (annotation {}):", front.name, cast::LIMIT_ANNOTATION))?;
+        screen.line(traffic::head(LIMITED_BULK))?;
+        for rate in traffic::exchange(screen, lab, [stock, front], LIMITED_BULK)? {
+            // A queue lets a burst pass.
+            if rate > f64::from(limit) * 1.2 {
+                bail!("{} received {rate:.0} Mbit/s; has this kernel no HTB (module sch_htb)?", front.name);
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, results: &[Value]) -> Result<()> {
+        let Self { screen, lab, pods } = self;
+        screen.section("CHECK and STATUS", "Does each pod still have what ADD gave it, and could another ADD succeed on its node?")?;
+        for (pod, result) in pods.iter().zip(results) {
+            let runtime = calls::runtime_of(lab.node_of(pod))?;
+            calls::call(screen, &calls::name("CHECK", pod), || runtime.check(pod, result))?;
+        }
+        for node in &lab.nodes {
+            calls::call(screen, &format!("STATUS of {}", node.name), || node.runtime().status())?;
+        }
+        Ok(())
+    }
+
+    /// How long they were kept.
+    fn keep(&mut self, orders: &Orders) -> Result<Duration> {
+        let began = Instant::now();
+        self.screen.section("Your turn", "The pods stay until standard input ends: Ctrl-D goes on with DEL, Ctrl-C ends all at once.")?;
+        self.screen.lines(keep::hints(self.lab, self.pods))?;
+        orders.wait()?;
+        Ok(began.elapsed())
+    }
+
+    fn delete(&mut self) -> Result<()> {
+        let Self { screen, lab, pods } = self;
+        screen.section(
+            "The pods lose their network (DEL)",
+            "The runtime calls the plugin again, then removes the namespaces that it made.",
+        )?;
+        for pod in *pods {
+            let runtime = calls::runtime_of(lab.node_of(pod))?;
+            calls::call(screen, &calls::name("DEL", pod), || runtime.del(pod))?;
+        }
+        screen.step("the runtime and the control plane took back what was theirs", || {
+            cast::withdraw(lab, pods)?;
+            lab.central.sync()
+        })
+    }
+
+    fn compare(&mut self, [before, with_pods, after]: [Vec<Census>; 3]) -> Result<()> {
+        self.screen.section("Nothing is left", "What is on each node: before the pods came, with them, and after DEL.")?;
+        let nodes = self.lab.nodes.iter().zip(&before).zip(&with_pods).zip(&after);
+        let columns: Vec<_> = nodes.map(|(((node, before), with_pods), after)| (node.name.as_str(), [before, with_pods, after])).collect();
+        self.screen.lines(leftovers::table(&columns))?;
+        self.screen.line(Line::default())?;
+        for (node, [before, _, after]) in columns {
+            let what = format!("{node} is exactly as it was before the pods");
+            match before.must_equal(after) {
+                Ok(()) => self.screen.line(tick().text(what))?,
+                different @ Err(_) => self.screen.step(&what, || different)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The report comes after the result, and the log is written in the background.
+fn timeline_of(node: &Node, pod: &Pod) -> Result<Timeline> {
+    let file = node.path("/var/log/openvswitch/ovnkube.log");
+    eventually("the plugin's report in the server's log", Duration::from_secs(2), || {
+        let log = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+        Timeline::find(&log, &cast::title(pod), &pod.sandbox)
+    })
+}
+
+fn censuses(lab: &Lab) -> Result<Vec<Census>> {
+    lab.nodes.iter().map(Node::census).collect()
+}

@@ -1,0 +1,153 @@
+//! What an administrator installs, and the configuration that the server writes, as the real executables see them.
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use contract::{
+    annotation::PodNetwork,
+    bandwidth::Bandwidth,
+    names::{Network, PodKey},
+    net_conf::NetConf,
+    spec_version::SpecVersion,
+};
+use serde::Deserialize;
+use serde_json::Value;
+use tests::{Node, NodeServer, executable, program};
+
+fn files() -> Vec<PathBuf> {
+    let directory = executable::workspace().join("conf");
+    let entries = fs::read_dir(&directory).expect("there is a directory conf");
+    let files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    assert!(!files.is_empty(), "nothing in {}", directory.display());
+    files
+}
+
+fn ending(path: &Path) -> &str {
+    path.extension().and_then(|ending| ending.to_str()).unwrap_or_default()
+}
+
+/// Sections of `KEY=VALUE` lines, as systemd and Open vSwitch's users write them.
+#[track_caller]
+fn parse_ini(path: &Path) -> BTreeMap<String, Vec<(String, String)>> {
+    let text = fs::read_to_string(path).unwrap();
+    let mut sections: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    let mut section = None;
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])) {
+        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            section = Some(name.to_owned());
+            sections.entry(name.to_owned()).or_default();
+        } else {
+            let (key, value) = line.split_once('=').unwrap_or_else(|| panic!("{}: {line}", path.display()));
+            let section = section.clone().unwrap_or_else(|| panic!("{}: no section before {line}", path.display()));
+            sections.entry(section).or_default().push((key.trim().to_owned(), value.trim().to_owned()));
+        }
+    }
+    sections
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    #[serde(rename = "apiVersion")]
+    api_version: String,
+    kind: String,
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    namespace: String,
+    name: String,
+    annotations: BTreeMap<String, String>,
+}
+
+fn check_pod(path: &Path) {
+    let Manifest { api_version, kind, metadata } = serde_yaml_ng::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!((api_version.as_str(), kind.as_str()), ("v1", "Pod"), "{}", path.display());
+    PodKey::new(&metadata.namespace, &metadata.name).unwrap();
+    let network = PodNetwork::from_annotations(&metadata.annotations, &Network::Default).unwrap().expect("the example has a network");
+    assert!(!network.addresses.is_empty());
+    Bandwidth::from_annotations(&metadata.annotations).unwrap();
+}
+
+/// The unit starts the executable with options that it has.
+fn check_unit(path: &Path) {
+    let sections = parse_ini(path);
+    assert!(["Unit", "Service", "Install"].iter().all(|name| sections.contains_key(*name)), "{}", path.display());
+    let values =
+        |key: &str| sections["Service"].iter().filter(|(name, _)| name == key).map(|(_, value)| value.as_str()).collect::<Vec<_>>();
+    let [start] = values("ExecStart")[..] else { panic!("{}: one ExecStart", path.display()) };
+    let mut words = start.split_whitespace();
+    assert_eq!(words.next().map(Path::new).and_then(Path::file_name), Some(executable::SERVER.as_ref()));
+    // Of the wrong options, the first is an error; of the right ones, the help is printed.
+    let arguments = words.map(|word| word.replace("%H", "node1"));
+    program::output(Command::new(executable::path(executable::SERVER)).args(arguments).arg("--help"));
+}
+
+fn check_logrotate(path: &Path) {
+    let text = fs::read_to_string(path).unwrap();
+    let count = |c: char| text.chars().filter(|other| *other == c).count();
+    assert!(count('{') > 0 && count('{') == count('}'), "{}", path.display());
+    for log in [contract::paths::PLUGIN_LOG, contract::paths::SERVER_LOG] {
+        assert!(text.contains(log), "{}: {log}", path.display());
+    }
+}
+
+#[test]
+fn every_file_that_is_installed_can_be_loaded() {
+    for path in files() {
+        match ending(&path) {
+            "yaml" => check_pod(&path),
+            "service" => check_unit(&path),
+            "conf" => drop(parse_ini(&path)),
+            "logrotate" => check_logrotate(&path),
+            _ => panic!("no test loads {}", path.display()),
+        }
+    }
+}
+
+/// The configuration for one version of the specification, as the Go library makes it out of a file (`libcni`, `buildOneConfig`).
+fn as_a_runtime_passes_it(file: &Value, version: &str) -> Value {
+    let mut conf = file.get("plugins").map_or_else(|| file.clone(), |plugins| plugins[0].clone());
+    conf["name"] = file["name"].clone();
+    conf["cniVersion"] = version.into();
+    conf
+}
+
+#[test]
+fn the_plugin_understands_the_configuration_that_the_server_writes() {
+    for (name, versions) in [("10-ovn-kubernetes.conflist", &["0.4.0", "1.0.0", "1.1.0"][..]), ("05-net.conf", &["0.4.0"])] {
+        let node = Node::new();
+        let _database = node.start_database_with_bridge();
+        let server = NodeServer::start_with(&node, &["--cni-conf-file", name, "--loglevel", "info"]);
+        let file: Value = serde_json::from_slice(&fs::read(server.conf_dir.join(name)).unwrap()).unwrap();
+        assert_eq!(file["name"], "ovn-kubernetes");
+        for version in versions {
+            let mut conf = as_a_runtime_passes_it(&file, version);
+            let parsed = NetConf::parse(conf.to_string().as_bytes()).unwrap();
+            assert_eq!((parsed.version, &parsed.network), (version.parse::<SpecVersion>().unwrap(), &Network::Default));
+            assert_eq!(parsed.log.file.as_deref(), node.plugin_log().to_str());
+            // The machine's own Open vSwitch is not the test's.
+            conf["ovsdbEndpoint"] = node.conf()["ovsdbEndpoint"].clone();
+            conf["serverSocket"] = node.conf()["serverSocket"].clone();
+            node.call("DEL").conf(&conf).run().success();
+        }
+        assert!(!node.log_lines("log/plugin.log").is_empty());
+    }
+}
+
+#[test]
+fn the_configuration_is_there_before_the_server_is_asked_and_stays_when_it_stops() {
+    let node = Node::new();
+    let server = node.start_server();
+    let path = server.conf_dir.join("10-ovn-kubernetes.conflist");
+    let before = fs::read(&path).unwrap();
+    let socket = server.socket.clone();
+    server.stop();
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert!(!socket.exists());
+}

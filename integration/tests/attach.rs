@@ -49,6 +49,8 @@ fn the_nodes_end_says_whose_it_is() {
     Lab::of_nodes(1).families(Families::Dual).test(|lab| {
         let node = &lab.nodes[0];
         serve(node)?;
+        // New links of the node would believe routers, as on a machine that nobody has hardened.
+        node.shell("echo 1 > /proc/sys/net/ipv6/conf/default/accept_ra")?;
         with_pods(lab, node, |[one]| {
             let pod = &one.pod;
             let name = &pod.sandbox[..15];

@@ -39,6 +39,8 @@ demo: ## See it work: two nodes, pods, packets between them (KEEP=1 leaves them 
 
 test: ## Run every test (as root: the lab makes namespaces)
 	@integration/prerequisites.sh test
+	# The tests start these; a test that had to build them would run out of its time.
+	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
 	cargo test --locked --quiet --workspace --features $(TEST_FEATURES) --doc
 	cargo nextest run --locked --workspace --features $(TEST_FEATURES)
 

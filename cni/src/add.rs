@@ -17,7 +17,7 @@ use tokio::try_join;
 
 use crate::{
     ask::{Answer, AskError, Server},
-    bridge::{Bridge, Survey},
+    bridge::{Bridge, Datapath, Survey},
     detach::{Detacher, Leftover},
     error::Cause,
     fence::Fence,
@@ -27,6 +27,7 @@ use crate::{
     netns::{Netns, host_netlink},
     plan::{Attachment, Identity},
     pod_end,
+    result::convert,
     settings::{SHORT_TIMEOUT, Settings},
     timeline::{StageError, Timeline},
 };
@@ -61,7 +62,9 @@ pub struct Add<'a> {
 /// What stands before the veth is made.
 struct Ready {
     bridge: Bridge,
-    survey: Survey,
+    datapath: Datapath,
+    /// Until it is used.
+    survey: Option<Survey>,
     server: Server,
     netns: Netns,
     host: rtnetlink::Handle,
@@ -81,18 +84,21 @@ impl Add<'_> {
         let begin = async {
             try_join!(self.timeline.stage(Stage::Ovsdb, self.prepare(netns, &iface_id)), self.timeline.stage(Stage::Annotation, self.ask()))
         };
-        let (ready, answer) = tokio::select! {
+        let (mut ready, answer) = tokio::select! {
             begun = begin => begun?,
             _asked = fence.challenged() => return Err(Cause::Cancelled.into()),
         };
         let interface = match answer {
             Answer::Interface(interface) => interface,
-            Answer::Finished(result) => return Ok(self.timeline.stage(Stage::Result, self.print(&result, stdout)).await?),
+            Answer::Finished(result) => {
+                let result = convert(result, self.conf.version);
+                return Ok(self.timeline.stage(Stage::Result, self.print(&result, stdout)).await?);
+            }
             Answer::Nothing => return Err(Cause::NoAnswer.into()),
         };
         let attachment = Attachment::plan(identity, &pod.pod, pod.uid.as_deref(), *interface);
         let (outcome, _asked) = tokio::select! {
-            outcome = self.attach(&ready, &attachment, pod, stdout) => (outcome, Vec::new()),
+            outcome = self.attach(&mut ready, &attachment, pod, stdout) => (outcome, Vec::new()),
             asked = fence.challenged() => (Err(self.timeline.interrupted(Cause::Cancelled)), asked),
         };
         match outcome {
@@ -108,24 +114,33 @@ impl Add<'_> {
 
     /// Connects to Open vSwitch and opens the kernel's sockets; makes nothing.
     async fn prepare(&self, netns: Netns, iface_id: &IfaceId) -> Result<Ready, Cause> {
-        let bridge = Bridge::connect(&self.settings.ovsdb, self.timeline.remaining()).await?;
-        let survey = bridge.survey(iface_id, &self.subject.sandbox.host_if_name()).await?;
         let host = host_netlink().map_err(Cause::Netlink)?;
         let pod = netns.netlink()?;
-        Ok(Ready { bridge, survey, server: Server::at(&self.settings.server_socket), netns, host, pod })
+        let bridge = Bridge::connect(&self.settings.ovsdb, self.timeline.remaining()).await?;
+        let survey = bridge.survey(iface_id, &self.subject.sandbox.host_if_name()).await?;
+        Ok(Ready {
+            bridge,
+            datapath: survey.datapath,
+            survey: Some(survey),
+            server: Server::at(&self.settings.server_socket),
+            netns,
+            host,
+            pod,
+        })
     }
 
     async fn ask(&self) -> Result<Answer, AskError> {
         Server::at(&self.settings.server_socket).ask(self.request).await
     }
 
-    async fn attach(&self, ready: &Ready, attachment: &Attachment, pod: &PodArgs, stdout: &mut impl Write) -> Result<(), StageError> {
-        let Ready { bridge, survey, server, netns, host, pod: pod_netlink } = ready;
+    async fn attach(&self, ready: &mut Ready, attachment: &Attachment, pod: &PodArgs, stdout: &mut impl Write) -> Result<(), StageError> {
+        let Ready { bridge, datapath, survey, server, netns, host, pod: pod_netlink } = ready;
         let timeline = self.timeline;
         let end = timeline.stage(Stage::Veth, link::create(host, pod_netlink, netns, attachment)).await?;
-        let mut plugged = timeline.stage(Stage::Port, bridge.plug(attachment, &end.name)).await?;
+        let datapath = *datapath;
+        let mut plugged = timeline.stage(Stage::Port, bridge.plug(attachment, &end.name, survey.take())).await?;
 
-        let configure = timeline.stage(Stage::Pod, pod_end::configure(pod_netlink, netns, attachment, &end, survey.datapath));
+        let configure = timeline.stage(Stage::Pod, pod_end::configure(pod_netlink, netns, attachment, &end, datapath));
         let wait = async {
             let iface_id = &attachment.iface_id;
             timeline.stage(Stage::Ofport, installed::wait_for(Goal::Ofport, &mut plugged, iface_id)).await?;

@@ -49,6 +49,8 @@ pub struct Bridge {
 /// What there was before a plug.
 #[derive(Debug)]
 pub struct Survey {
+    /// Of which name.
+    pub host: IfName,
     pub datapath: Datapath,
     /// Interfaces of the same logical port.
     pub same_port: Vec<InterfaceRow>,
@@ -85,6 +87,13 @@ pub enum BridgeError {
     Monitor(#[from] ovsdb::MonitorError),
 }
 
+impl BridgeError {
+    /// Whether the database answered and refused, so that asking again gets the same answer.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Transact(error) if error.server_error().is_some())
+    }
+}
+
 impl Bridge {
     /// Connects to the first endpoint that answers.
     pub async fn connect(endpoints: &Endpoints, timeout: Duration) -> Result<Self, BridgeError> {
@@ -116,6 +125,7 @@ impl Bridge {
         let bridge = outcome.rows(bridges).first().ok_or(BridgeError::NoBridge)?;
         let interfaces = |selection| outcome.rows(selection).iter().map(InterfaceRow::from).collect();
         Ok(Survey {
+            host: host.clone(),
             datapath: if bridge.string("datapath_type") == Some("netdev") { Datapath::Userspace } else { Datapath::Kernel },
             same_port: interfaces(same_port),
             same_name: interfaces(same_name),
@@ -125,10 +135,14 @@ impl Bridge {
     /// Plugs the host's end of an attachment, in place of older ports of the same logical port.
     ///
     /// The caller owns the link `host`, so a row of that name is left over from a link that is gone. It may only be the same
-    /// sandbox's or the same logical port's.
-    pub async fn plug(&self, attachment: &Attachment, host: &IfName) -> Result<Plugged, BridgeError> {
+    /// sandbox's or the same logical port's. An earlier survey saves a round trip; if it is out of date, the transaction's guards tell.
+    pub async fn plug(&self, attachment: &Attachment, host: &IfName, mut known: Option<Survey>) -> Result<Plugged, BridgeError> {
         for _ in 0..MAX_RACES {
-            let Survey { same_port, same_name, .. } = self.survey(&attachment.iface_id, host).await?;
+            let survey = match known.take() {
+                Some(survey) if survey.host == *host => survey,
+                Some(_) | None => self.survey(&attachment.iface_id, host).await?,
+            };
+            let Survey { same_port, same_name, .. } = survey;
             let sandbox = attachment.identity.sandbox.as_str();
             let stranger = |row: &&InterfaceRow| row.sandbox() != Some(sandbox) && !same_port.contains(row);
             if let Some(row) = same_name.iter().find(stranger) {

@@ -15,6 +15,13 @@ use netlink_sys::protocols::NETLINK_NETFILTER;
 /// `CTA_ZONE` of `linux/netfilter/nfnetlink_conntrack.h`: part of what identifies a connection.
 const CTA_ZONE: u16 = 18;
 
+/// Whether the kernel tracks any connection of this namespace. Looking for those of an address walks a table of some hundred thousand
+/// buckets even if it is empty.
+pub fn has_connections() -> bool {
+    let count = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count");
+    count.is_ok_and(|count| count.trim() != "0")
+}
+
 /// Removes every tracked connection from or to one of the addresses, and says how many there were.
 pub async fn flush(addresses: &[IpAddr]) -> io::Result<usize> {
     let families = [(NetfilterProtoFamily::IPv4, true), (NetfilterProtoFamily::IPv6, false)];

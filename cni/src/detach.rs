@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
 use contract::{external_ids, names::Network};
 use ipnet::IpNet;
 use rtnetlink::Handle;
+use tokio::runtime::Builder;
 
 use crate::{
     bridge::{Bridge, BridgeError},
@@ -59,7 +60,8 @@ impl Leftover {
     /// Whether trying again may help without anybody's doing: nothing but the database was out of reach.
     pub fn is_passing(&self) -> bool {
         self.errors.iter().all(|error| match error {
-            DetachError::NoBridge(_) | DetachError::Ports(_) => true,
+            DetachError::NoBridge(_) => true,
+            DetachError::Ports(error) => !error.is_refusal(),
             DetachError::Link(_) | DetachError::NoNetlink(_) => false,
         })
     }
@@ -108,6 +110,7 @@ impl Detacher {
                 Err(error) => errors.push(DetachError::Ports(error)),
             }
         }
+        let flush = flush_connections(found, known_addresses);
         match self.links(identity, found).await {
             Ok(links) => {
                 for link in links {
@@ -119,7 +122,7 @@ impl Detacher {
             }
             Err(error) => errors.push(error),
         }
-        flush_connections(found, known_addresses).await;
+        flush.await;
 
         if errors.is_empty() { Ok(removed) } else { Err(Leftover { removed, errors }) }
     }
@@ -170,17 +173,22 @@ impl Detacher {
     }
 }
 
-/// Best effort: a kernel without connection tracking has no connections to remove.
-async fn flush_connections(rows: &[InterfaceRow], known: &[IpAddr]) {
+/// Starts to remove the connections of all addresses, on a thread of its own: the kernel takes as long for it as for deleting a
+/// link, and blocks its caller for both. Best effort: a kernel without connection tracking has no connections to remove.
+fn flush_connections(rows: &[InterfaceRow], known: &[IpAddr]) -> impl Future<Output = ()> {
     let of_rows = rows.iter().filter_map(|row| row.id(external_ids::IP_ADDRESSES)).flat_map(|list| list.split(','));
     let of_rows = of_rows.filter_map(|address| address.parse::<IpNet>().ok()).map(|net| net.addr());
     let addresses: Vec<IpAddr> = of_rows.chain(known.iter().copied()).collect();
-    if addresses.is_empty() {
-        return;
-    }
-    match conntrack::flush(&addresses).await {
-        Ok(0) => {}
-        Ok(connections) => tracing::debug!(connections, "flushed tracked connections"),
-        Err(error) => tracing::debug!(%error, "cannot flush tracked connections"),
+    let flushing = (!addresses.is_empty() && conntrack::has_connections()).then(|| {
+        tokio::task::spawn_blocking(move || Builder::new_current_thread().enable_all().build()?.block_on(conntrack::flush(&addresses)))
+    });
+    async {
+        match flushing {
+            None => {}
+            Some(flushing) => match flushing.await.unwrap_or_else(|panic| Err(panic.into())) {
+                Ok(connections) => tracing::debug!(connections, "flushed tracked connections"),
+                Err(error) => tracing::debug!(%error, "cannot flush tracked connections"),
+            },
+        }
     }
 }

@@ -205,7 +205,7 @@ fn bridge_code(error: &BridgeError) -> Code {
             Code::TryAgain
         }
         BridgeError::NameTaken { .. } => Code::NameTaken,
-        BridgeError::Transact(error) if error.server_error().is_some() => Code::OpenVSwitch,
+        BridgeError::Transact(_) | BridgeError::Monitor(_) if error.is_refusal() => Code::OpenVSwitch,
         BridgeError::Transact(_) | BridgeError::Monitor(_) => Code::TryAgain,
     }
 }

@@ -12,6 +12,7 @@ use contract::{
 use futures_util::TryStreamExt;
 use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth};
+use tokio::try_join;
 
 use crate::{
     netns::Netns,
@@ -74,17 +75,20 @@ pub async fn create(host: &Handle, pod: &Handle, netns: &Netns, attachment: &Att
     match network {
         Network::Default => {
             add_pair(host, pod, netns, attachment, &plain_name).await?;
-            set(host, existing(host, &plain_name).await?.index, |link| link.alias(attachment.identity.alias())).await?;
-            host_end(host, plain_name).await
+            let mark = LinkMessageBuilder::<LinkUnspec>::new().name(plain_name.to_string()).alias(attachment.identity.alias());
+            let ((), end) = try_join!(set(host, mark), host_end(host, plain_name.clone()))?;
+            Ok(end)
         }
         // The name says the index of the pod's end, which exists only afterwards.
         Network::Attachment { .. } => {
             let temporary = attachment.identity.temporary_host_name();
             add_pair(host, pod, netns, attachment, &temporary).await?;
             let name = sandbox.host_if_name_with(existing(pod, if_name).await?.index);
-            let link = existing(host, &temporary).await?;
-            set(host, link.index, |link| link.down()).await?;
-            set(host, link.index, |link| link.name(name.to_string()).alias(attachment.identity.alias()).up()).await?;
+            let link = || LinkMessageBuilder::<LinkUnspec>::new();
+            let index = existing(host, &temporary).await?.index;
+            // The kernel renames only links that are down.
+            set(host, link().index(index).down()).await?;
+            set(host, link().index(index).name(name.to_string()).alias(attachment.identity.alias()).up()).await?;
             host_end(host, name).await
         }
     }
@@ -163,14 +167,9 @@ async fn host_end(host: &Handle, name: IfName) -> Result<HostEnd, LinkError> {
     Ok(HostEnd { name, mac, index: link.index })
 }
 
-async fn set(
-    netlink: &Handle,
-    index: u32,
-    change: impl FnOnce(LinkMessageBuilder<LinkUnspec>) -> LinkMessageBuilder<LinkUnspec>,
-) -> Result<(), LinkError> {
-    let message = change(LinkMessageBuilder::<LinkUnspec>::new().index(index)).build();
-    let set = netlink.link().set(message).execute().await;
-    set.map_err(|error| LinkError::Kernel { what: format!("change link {index}"), source: into_io(error) })
+async fn set(netlink: &Handle, link: LinkMessageBuilder<LinkUnspec>) -> Result<(), LinkError> {
+    let set = netlink.link().set(link.build()).execute().await;
+    set.map_err(|error| LinkError::Kernel { what: "change a link".to_owned(), source: into_io(error) })
 }
 
 impl From<&LinkMessage> for Link {

@@ -50,7 +50,9 @@ impl Netns {
         if kind.filesystem_type() != NSFS_MAGIC {
             return Err(NetnsError::NotANamespace(path.to_owned()));
         }
-        let own = File::open("/proc/thread-self/ns/net").and_then(|own| own.metadata()).map_err(failed)?;
+        let own_path = Path::new("/proc/thread-self/ns/net");
+        let own = File::open(own_path).and_then(|own| own.metadata());
+        let own = own.map_err(|source| NetnsError::Open { path: own_path.to_owned(), source })?;
         let theirs = namespace.file().metadata().map_err(failed)?;
         if same_file(&own, &theirs) {
             return Err(NetnsError::Own(path.to_owned()));

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use contract::{mac::Mac, mtu::Mtu, spec_version::SpecVersion};
 use ipnet::IpNet;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// What an ADD has made. Addresses belong to the interface in the pod, which is the second one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,67 +40,71 @@ pub struct Route {
 impl CniResult {
     /// The result as a runtime that speaks `version` expects it.
     pub fn render(&self, version: SpecVersion) -> Value {
-        let mut fields = Map::from_iter([("cniVersion".to_owned(), json!(version.as_str()))]);
-        if version < SpecVersion::V0_3_0 {
-            self.render_by_family(&mut fields);
-        } else {
-            self.render_by_interface(version, &mut fields);
-        }
-        fields.insert("dns".to_owned(), json!({}));
-        Value::Object(fields)
+        let interfaces = self.interfaces.iter().map(|interface| {
+            let Interface { name, mac, mtu, sandbox } = interface;
+            with_optional(json!({"name": name, "mac": mac.to_string(), "mtu": mtu.bytes()}), "sandbox", sandbox.as_ref())
+        });
+        let ips = self.ips.iter().map(|IpConfig { address, gateway }| {
+            with_optional(json!({"interface": 1, "address": address.to_string()}), "gateway", gateway.as_ref())
+        });
+        let routes = self
+            .routes
+            .iter()
+            .map(|Route { destination, next_hop }| with_optional(json!({"dst": destination.to_string()}), "gw", next_hop.as_ref()));
+        let newest = json!({
+            "interfaces": interfaces.collect::<Vec<_>>(),
+            "ips": ips.collect::<Vec<_>>(),
+            "routes": routes.collect::<Vec<_>>(),
+            "dns": {},
+        });
+        convert(newest, version)
     }
+}
 
-    /// 0.1.0 and 0.2.0: one address of each family, with that family's routes; interfaces cannot be expressed.
-    fn render_by_family(&self, fields: &mut Map<String, Value>) {
-        for (key, is_v4) in [("ip4", true), ("ip6", false)] {
-            if let Some(ip) = self.ips.iter().find(|ip| ip.address.addr().is_ipv4() == is_v4) {
-                let routes = self.routes.iter().filter(|route| route.destination.addr().is_ipv4() == is_v4).map(Route::render);
-                let mut family = json!({"ip": ip.address.to_string(), "routes": routes.collect::<Vec<_>>()});
-                if let Some(gateway) = ip.gateway {
-                    family["gateway"] = json!(gateway);
-                }
-                fields.insert(key.to_owned(), family);
-            }
-        }
+/// A result of version 1.0.0 or later, ours or upstream's, as a runtime that speaks `version` expects it.
+pub fn convert(mut result: Value, version: SpecVersion) -> Value {
+    result["cniVersion"] = json!(version.as_str());
+    if version < SpecVersion::V1_1_0 {
+        items(&mut result, "interfaces").for_each(|interface| drop(interface.as_object_mut().map(|fields| fields.remove("mtu"))));
     }
+    if version < SpecVersion::V1_0_0 {
+        items(&mut result, "ips").for_each(|ip| ip["version"] = json!(if is_v4(&ip["address"]) { "4" } else { "6" }));
+    }
+    if version < SpecVersion::V0_3_0 {
+        by_family(&mut result);
+    }
+    result
+}
 
-    /// 0.3.0 and later. Before 1.0.0 an address also says its family; from 1.1.0 on an interface says its MTU.
-    fn render_by_interface(&self, version: SpecVersion, fields: &mut Map<String, Value>) {
-        let interface = |interface: &Interface| {
-            let mut value = json!({"name": interface.name, "mac": interface.mac.to_string()});
-            if version >= SpecVersion::V1_1_0 {
-                value["mtu"] = json!(interface.mtu.bytes());
-            }
-            if let Some(sandbox) = &interface.sandbox {
-                value["sandbox"] = json!(sandbox);
-            }
-            value
-        };
-        let ip = |ip: &IpConfig| {
-            let mut value = json!({"interface": 1, "address": ip.address.to_string()});
-            if let Some(gateway) = ip.gateway {
-                value["gateway"] = json!(gateway);
-            }
-            if version < SpecVersion::V1_0_0 {
-                value["version"] = json!(if ip.address.addr().is_ipv4() { "4" } else { "6" });
-            }
-            value
-        };
-        fields.insert("interfaces".to_owned(), self.interfaces.iter().map(interface).collect());
-        fields.insert("ips".to_owned(), self.ips.iter().map(ip).collect());
-        if !self.routes.is_empty() {
-            fields.insert("routes".to_owned(), self.routes.iter().map(Route::render).collect());
+/// 0.1.0 and 0.2.0: one address of each family, with that family's routes; interfaces cannot be expressed.
+fn by_family(result: &mut Value) {
+    let routes: Vec<Value> = items(result, "routes").map(|route| route.clone()).collect();
+    let ips: Vec<Value> = items(result, "ips").map(|ip| ip.clone()).collect();
+    let Some(fields) = result.as_object_mut() else { return };
+    fields.retain(|key, _| key == "cniVersion" || key == "dns");
+    for (key, v4) in [("ip4", true), ("ip6", false)] {
+        if let Some(ip) = ips.iter().find(|ip| is_v4(&ip["address"]) == v4) {
+            let routes: Vec<&Value> = routes.iter().filter(|route| is_v4(&route["dst"]) == v4).collect();
+            let family = json!({"ip": ip["address"], "routes": routes});
+            fields.insert(key.to_owned(), with_optional(family, "gateway", ip.get("gateway")));
         }
     }
 }
 
-impl Route {
-    fn render(&self) -> Value {
-        match self.next_hop {
-            Some(gateway) => json!({"dst": self.destination.to_string(), "gw": gateway}),
-            None => json!({"dst": self.destination.to_string()}),
-        }
+fn items<'a>(result: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
+    result.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// Whether an address with its prefix length is of IPv4.
+fn is_v4(address: &Value) -> bool {
+    address.as_str().is_some_and(|text| !text.contains(':'))
+}
+
+fn with_optional(mut value: Value, key: &str, optional: Option<&impl Serialize>) -> Value {
+    if let Some(present) = optional {
+        value[key] = json!(present);
     }
+    value
 }
 
 /// A result that a runtime hands back, in any version: only what CHECK and DEL look at, and everything optional.

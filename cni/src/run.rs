@@ -50,9 +50,14 @@ impl ReplyPayload<'_> for Reply {
 
 /// Carries out the call that `environment` and `stdin` make, and answers it on `stdout`.
 pub fn run(environment: &Environment, stdin: &mut impl Read, stdout: &mut impl Write) -> ExitCode {
+    let mut read_config = || {
+        let mut config = Vec::new();
+        stdin.take(MAX_STDIN).read_to_end(&mut config).map(|_| config)
+    };
     let call = match Call::parse(environment) {
         Ok(call) => call,
-        Err(error) => return refuse(Cause::from(error), SpecVersion::NEWEST, stdout),
+        // The answer to a call that makes no sense is still in the caller's version.
+        Err(error) => return refuse(Cause::from(error), asked_version(&read_config().unwrap_or_default()), stdout),
     };
     match call {
         Call::About => {
@@ -66,10 +71,10 @@ pub fn run(environment: &Environment, stdin: &mut impl Read, stdout: &mut impl W
             reply(Reply(json!({"cniVersion": SpecVersion::NEWEST.as_str(), "supportedVersions": versions})), stdout)
         }
         call @ (Call::Add(_) | Call::Del(_) | Call::Check(_) | Call::Gc | Call::Status) => {
-            let mut config = Vec::new();
-            if let Err(error) = stdin.take(MAX_STDIN).read_to_end(&mut config) {
-                return refuse(Cause::Stdin(error), SpecVersion::NEWEST, stdout);
-            }
+            let config = match read_config() {
+                Ok(config) => config,
+                Err(error) => return refuse(Cause::Stdin(error), SpecVersion::NEWEST, stdout),
+            };
             match NetConf::parse(&config).map_err(Cause::from).and_then(|conf| Ok((Settings::of(&conf)?, conf))) {
                 Ok((settings, conf)) => Session { call, conf, settings, environment, config }.run(stdout),
                 Err(cause) => refuse(cause, asked_version(&config), stdout),

@@ -83,7 +83,9 @@ pub enum NetConfError {
 impl NetConf {
     /// Reads a configuration, or a list with a single plugin.
     pub fn parse(bytes: &[u8]) -> Result<Self, NetConfError> {
-        let mut wire: Wire = serde_json::from_slice(bytes)?;
+        // A list would be read as the fields in their order.
+        let object: serde_json::Map<String, Value> = serde_json::from_slice(bytes)?;
+        let mut wire: Wire = serde_json::from_value(object.into())?;
         if let Some(plugins) = wire.plugins.take() {
             let [plugin]: [Value; 1] = plugins.try_into().map_err(|list: Vec<_>| NetConfError::Chain(list.len()))?;
             let plugin: Wire = serde_json::from_value(plugin)?;

@@ -9,7 +9,7 @@ pub(super) fn log(report: &Metrics) {
     let stages: Vec<String> = stages.iter().map(|time| format!("{} {:.1}-{:.1}", time.stage, time.start, time.end)).collect();
     let stages = stages.join(", ");
     if *has_err {
-        tracing::info!(ms, code, message, stages, "the plugin failed");
+        tracing::info!(ms, code, stages, error = message, "the plugin failed");
     } else {
         tracing::info!(ms, stages, "the plugin succeeded");
     }

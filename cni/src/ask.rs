@@ -20,6 +20,8 @@ use tokio::time::{Instant, sleep};
 
 /// How long a server that is not there may take to come (back): an upgrade replaces it in less.
 const RESTART_GRACE: Duration = Duration::from_secs(1);
+/// How many restarts one request outlives; a server that breaks off more often does so because of the request.
+const MOST_RESTARTS: usize = 3;
 /// Between two tries to reach it: a socket that does not exist cannot be waited on.
 const RETRY_AFTER: Duration = Duration::from_millis(25);
 /// What the report on a request that is already answered may cost.
@@ -69,10 +71,16 @@ impl Server {
 
     /// Passes the runtime's request on. The server answers an ADD once the pod's annotation is there.
     pub async fn ask(&self, request: &Request) -> Result<Answer, AskError> {
-        let patience = Instant::now() + RESTART_GRACE;
+        let mut patience = Instant::now() + RESTART_GRACE;
+        let mut broken_off = 0;
         let body = loop {
             match self.post(REQUEST_PATH, request).await {
                 Err(AskError::Absent { .. }) if Instant::now() < patience => sleep(RETRY_AFTER).await,
+                // It was replaced while it waited for the annotation. Asking changes nothing, so it may be asked again.
+                Err(AskError::Broken(_)) if broken_off < MOST_RESTARTS => {
+                    broken_off += 1;
+                    patience = Instant::now() + RESTART_GRACE;
+                }
                 other => break other?,
             }
         };

@@ -126,8 +126,7 @@ impl Cause {
                 | NetConfError::Mtu(_)
                 | NetConfError::Attachment(_),
             )
-            | Self::Settings(_)
-            | Self::Gc(GcError::NoList) => Code::InvalidConfig,
+            | Self::Settings(_) => Code::InvalidConfig,
             Self::Netns(_) | Self::PodEnd(PodEndError::Netns(_)) => Code::InvalidNetns,
             Self::Ask(AskError::Refused(refused)) => Code::from_number(refused.code),
             Self::Ask(AskError::Absent { .. } | AskError::Broken(_) | AskError::Unexpected { .. }) | Self::NoAnswer => Code::TryAgain,

@@ -25,6 +25,8 @@ use crate::plan::Identity;
 
 /// How long DEL waits for an ADD to undo what it did.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How often a fence is tried that was just let go.
+const MOST_TRIES: usize = 16;
 /// What DEL says to the holder of a fence.
 const GIVE_UP: u8 = b'D';
 
@@ -43,14 +45,22 @@ pub struct Busy;
 impl Fence {
     /// Takes the fence, or says that somebody else has it.
     pub async fn take(identity: &Identity) -> Result<Self, Busy> {
-        match bind(identity) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && holder(identity).await.is_some() => Err(Busy),
-            Err(error) => {
-                tracing::debug!(%error, "no fence");
-                Ok(Self { listener: None })
+        for _ in 0..MOST_TRIES {
+            let error = match bind(identity) {
+                Ok(listener) => return Ok(Self { listener: Some(listener) }),
+                Err(error) => error,
+            };
+            match (error.kind(), holder(identity)) {
+                (io::ErrorKind::AddrInUse, Holder::Root(_)) => return Err(Busy),
+                // It was let go in between.
+                (io::ErrorKind::AddrInUse, Holder::Nobody) => {}
+                (_, Holder::Root(_) | Holder::Stranger | Holder::Nobody) => {
+                    tracing::debug!(%error, "no fence");
+                    break;
+                }
             }
-            Ok(listener) => Ok(Self { listener: Some(listener) }),
         }
+        Ok(Self { listener: None })
     }
 
     /// Takes the fence after telling its holder to give up, and waiting until it has.
@@ -64,7 +74,7 @@ impl Fence {
                     return Self { listener: None };
                 }
                 Err(Busy) => {
-                    if let Some(mut stream) = holder(identity).await {
+                    if let Holder::Root(mut stream) = holder(identity) {
                         // The connection ends when the holder does; what it says, and how the connection ends, is all the same.
                         let gone = async {
                             let _ = stream.write_all(&[GIVE_UP]).await;
@@ -94,11 +104,26 @@ impl Fence {
     }
 }
 
-/// A connection to the process that holds the fence, if there is one and it is root's.
-async fn holder(identity: &Identity) -> Option<UnixStream> {
-    let stream = StdStream::connect_addr(&name(identity)).ok()?;
-    stream.set_nonblocking(true).ok()?;
-    UnixStream::from_std(stream).ok().filter(is_roots)
+/// Who holds a fence.
+enum Holder {
+    /// A call like this one, with a connection to it.
+    Root(UnixStream),
+    /// Somebody who has no say.
+    Stranger,
+    Nobody,
+}
+
+fn holder(identity: &Identity) -> Holder {
+    let connect = || {
+        let stream = StdStream::connect_addr(&name(identity))?;
+        stream.set_nonblocking(true)?;
+        UnixStream::from_std(stream)
+    };
+    match connect() {
+        Ok(stream) if is_roots(&stream) => Holder::Root(stream),
+        Ok(_) => Holder::Stranger,
+        Err(_) => Holder::Nobody,
+    }
 }
 
 fn is_roots(stream: &UnixStream) -> bool {

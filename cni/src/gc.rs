@@ -20,9 +20,6 @@ use crate::{
 /// Why not all that should go is gone.
 #[derive(Debug, thiserror::Error)]
 pub enum GcError {
-    /// Better nothing removed than everything.
-    #[error("the configuration does not say which attachments are valid (cni.dev/valid-attachments)")]
-    NoList,
     #[error("look for interfaces")]
     Look(#[from] DetachError),
     #[error("{0} of the stale interfaces")]
@@ -31,7 +28,11 @@ pub enum GcError {
 
 /// Removes what is not in the configuration's list; says what that was.
 pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, GcError> {
-    let valid = conf.valid_attachments.as_deref().ok_or(GcError::NoList)?;
+    let Some(valid) = conf.valid_attachments.as_deref() else {
+        // cnitool sends none, after a DEL of every attachment that it knows. Better nothing removed than everything.
+        tracing::warn!("nothing removed: the configuration does not say which attachments are valid (cni.dev/valid-attachments)");
+        return Ok(Vec::new());
+    };
     let detacher = Detacher::open(settings, SHORT_TIMEOUT).await;
     let rows = detacher.bridge()?.of_all_sandboxes().await.map_err(DetachError::Ports)?;
     let links = detacher.host_links().await?;

@@ -117,6 +117,9 @@ struct Wire {
     prev_result: Option<Value>,
     #[serde(rename = "cni.dev/valid-attachments")]
     valid_attachments: Option<Vec<WireAttachment>>,
+    /// What the Go library calls it, beside the specification's name.
+    #[serde(rename = "cni.dev/attachments")]
+    attachments: Option<Vec<WireAttachment>>,
 }
 
 #[derive(Deserialize)]
@@ -147,6 +150,7 @@ impl TryFrom<Wire> for NetConf {
             timeout_seconds,
             prev_result,
             valid_attachments,
+            attachments,
         } = wire;
 
         let version = cni_version.parse()?;
@@ -181,7 +185,7 @@ impl TryFrom<Wire> for NetConf {
             places: Places { server_socket, ovsdb_endpoint, ovn_run_dir },
             timeout_seconds,
             prev_result: prev_result.filter(|value| !value.is_null()),
-            valid_attachments: valid_attachments.map(|list| list.into_iter().map(attachment).collect()).transpose()?,
+            valid_attachments: valid_attachments.or(attachments).map(|list| list.into_iter().map(attachment).collect()).transpose()?,
         })
     }
 }

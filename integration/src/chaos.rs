@@ -66,8 +66,6 @@ impl Chaos {
 
     fn run_with(&self, lab: &Lab, seed: u64, say: &mut dyn FnMut(&str)) -> Result<Tally> {
         let node = lab.nodes.first().context("a lab has a node")?;
-        // Open vSwitch fits the MTU of a bridge's own interface to its ports, a moment later: a fixed one stays out of the census.
-        node.vsctl(["set", "Interface", "br-int", "mtu_request=1400"])?;
         if !node.server.is_running() {
             node.start_server()?;
         }

@@ -97,15 +97,17 @@ impl Node {
 
     /// Describes the node to Open vSwitch and OVN and creates its bridges; does not wait for ovs-vswitchd.
     pub fn configure_ovs(&self) -> Result<()> {
-        let Self { name, index, .. } = self;
+        let Self { name, index, mtu, .. } = self;
         let encap = fabric::address(*index);
         let southbound = central::SOUTHBOUND;
+        // Without a request Open vSwitch fits the MTU of br-int's own interface to its ports, a moment later, and no census is like another.
         let settings = format!(
             "--no-wait init -- set Open_vSwitch . external_ids:system-id={name} external_ids:hostname={name} \
              external_ids:ovn-remote={southbound} external_ids:ovn-encap-type=geneve external_ids:ovn-encap-ip={encap} \
              external_ids:ovn-bridge-datapath-type=netdev \
              -- add-br breth0 -- set Bridge breth0 datapath_type=netdev -- add-port breth0 eth0 \
-             -- add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure"
+             -- add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure \
+             -- set Interface br-int mtu_request={mtu}"
         );
         self.vsctl(settings.split_whitespace()).map(drop)
     }

@@ -11,7 +11,7 @@ use attached::{attach, detach, serve};
 /// Tells the kernel of a connection, as if its packets had been seen; it needs no packet filter for that.
 fn track(node: &Node, connection: &str) -> Result<()> {
     let words = ["conntrack", "-I", "-p", "tcp", "--sport", "40000", "--dport", "443", "--state", "ESTABLISHED", "-t", "600"];
-    node.run(words.into_iter().chain(connection.split_whitespace())).map(drop).context("conntrack (package conntrack)")
+    node.run(words.into_iter().chain(connection.split_whitespace())).map(drop).context("install conntrack with: apt-get install conntrack")
 }
 
 /// What the kernel tracks now, in both families.

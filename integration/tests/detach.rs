@@ -13,8 +13,6 @@ const OTHER_NETWORK: &str = "lab/blue";
 /// The only node, with its server running.
 fn node_of(lab: &Lab) -> Result<&Node> {
     let node = &lab.nodes[0];
-    // Open vSwitch fits the MTU of a bridge's own interface to its ports, a moment later: a fixed one stays out of the census.
-    node.vsctl(["set", "Interface", "br-int", "mtu_request=1400"])?;
     node.start_server()?;
     Ok(node)
 }

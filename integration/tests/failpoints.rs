@@ -37,8 +37,6 @@ fn places_before(stage: Stage) -> usize {
 /// The only node, with its server running and a plugin that has failpoints.
 fn node_of(lab: &Lab) -> Result<&Node> {
     let node = &lab.nodes[0];
-    // Open vSwitch fits the MTU of a bridge's own interface to its ports, a moment later: a fixed one stays out of the census.
-    node.vsctl(["set", "Interface", "br-int", "mtu_request=1400"])?;
     node.start_server()?;
     let installed = node.path("/opt/cni/bin").join(executable::PLUGIN);
     fs::remove_file(&installed).or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;

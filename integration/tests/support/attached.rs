@@ -13,10 +13,8 @@ pub(crate) struct Attached {
     pub(crate) result: Value,
 }
 
-/// Starts the node's server, and keeps what changes by itself out of the census: Open vSwitch fits the MTU of a bridge's own interface
-/// to the bridge's ports, a moment later.
+/// Starts the node's server.
 pub(crate) fn serve(node: &Node) -> Result<()> {
-    node.vsctl(["set", "Interface", "br-int", "mtu_request=1400"])?;
     node.start_server()
 }
 

@@ -50,7 +50,8 @@ bench: build ## Measure ADD and DEL against the floor (BENCH=--quick takes less 
 	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration bench $(BENCH)
 
 lint: ## Check format, lints, documentation and dependencies
+	@integration/prerequisites.sh lint
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --locked --quiet --workspace --no-deps --document-private-items
-	@if command -v cargo-deny >/dev/null; then cargo deny --locked check; else echo "cargo-deny is not installed: dependencies not checked"; fi
+	cargo deny --locked check bans licenses sources

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, the demo or the tests need and this machine lacks, and says what it installs. Silent when nothing is missing.
 #
-#   integration/prerequisites.sh [build] [demo] [test]      (no group: all of them)
+#   integration/prerequisites.sh [build] [demo] [lint] [test]      (no group: all of them)
 #
 # Debian 12 or newer, with rustup. The services of Open vSwitch and OVN are neither started nor enabled on this machine.
 set -euo pipefail
@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 nextest=0.9.151
+deny=0.20.2
 cnitool=v1.3.1
 go=1.27.3
 target="$(uname -m)-unknown-linux-musl"
@@ -21,9 +22,9 @@ has() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null ;; esac; }
 
 main() {
     local group groups=("$@")
-    [ $# -gt 0 ] || groups=(build demo test)
+    [ $# -gt 0 ] || groups=(build demo lint test)
     for group in "${groups[@]}"; do
-        case $group in build | demo | test) ;; *) fail "unknown group '$group' (build, demo, test)" ;; esac
+        case $group in build | demo | lint | test) ;; *) fail "unknown group '$group' (build, demo, lint, test)" ;; esac
     done
     case " ${groups[*]} " in *" demo "* | *" test "*)
         # Said before anything is built, which takes minutes.
@@ -35,7 +36,8 @@ main() {
         case $group in
         build) static_target ;;
         demo) ;;
-        test) nextest_runner; cni_tool ;;
+        lint) cargo_tool cargo-deny "$deny" ;;
+        test) cargo_tool cargo-nextest "$nextest" --no-default-features --features default-no-update; cni_tool ;;
         esac
     done
 }
@@ -119,11 +121,14 @@ static_target() {
     rustup --quiet target add "$target"
 }
 
-nextest_runner() {
-    has cargo-nextest && return
-    say "building cargo-nextest $nextest (some minutes, once)"
-    # Unoptimised: it starts tests, which takes no time, and building it optimised takes a lot.
-    cargo install --quiet --locked --no-default-features --features default-no-update --profile dev cargo-nextest --version "$nextest"
+# A command of cargo's, from its registry.
+cargo_tool() {
+    local name=$1 version=$2
+    shift 2
+    has "$name" && return
+    say "building $name $version (some minutes, once)"
+    # Unoptimised: it does its work in no time as it is, and building it optimised takes long.
+    cargo install --quiet --locked --profile dev "$@" "$name" --version "$version"
 }
 
 # --- cnitool: CNI's own command line, the caller that administrators have ------------------------------------------------------------

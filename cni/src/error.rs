@@ -112,21 +112,12 @@ impl Cause {
     /// The one table from failures to codes.
     pub fn code(&self) -> Code {
         match self {
-            Self::Call(BadCall::VersionForbids { .. }) | Self::NetConf(NetConfError::Version(_)) => Code::IncompatibleVersion,
+            Self::Call(BadCall::VersionForbids { .. }) => Code::IncompatibleVersion,
             Self::Call(BadCall::Missing(_) | BadCall::UnknownVerb(_) | BadCall::Name(_) | BadCall::Args(_)) => Code::InvalidEnvironment,
             Self::NoPod | Self::NoNetns => Code::InvalidEnvironment,
             Self::Stdin(_) | Self::Stdout(_) => Code::Io,
-            Self::NetConf(NetConfError::Json(_)) => Code::Decode,
-            Self::NetConf(NetConfError::Device(_)) => Code::UnsupportedField,
-            Self::NetConf(
-                NetConfError::Name(_)
-                | NetConfError::Chain(_)
-                | NetConfError::NoType
-                | NetConfError::NoAttachmentName(_)
-                | NetConfError::Mtu(_)
-                | NetConfError::Attachment(_),
-            )
-            | Self::Settings(_) => Code::InvalidConfig,
+            Self::NetConf(error) => error.code(),
+            Self::Settings(_) => Code::InvalidConfig,
             Self::Netns(_) | Self::PodEnd(PodEndError::Netns(_)) => Code::InvalidNetns,
             Self::Ask(AskError::Refused(refused)) => Code::from_number(refused.code),
             Self::Ask(AskError::Absent { .. } | AskError::Broken(_) | AskError::Unexpected { .. }) | Self::NoAnswer => Code::TryAgain,

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
+    error::Code,
     mtu::{BadMtu, Mtu},
     names::{BadName, IfName, Network, SandboxId},
     spec_version::{SpecVersion, UnknownVersion},
@@ -78,6 +79,20 @@ pub enum NetConfError {
     Mtu(#[from] BadMtu),
     #[error("cni.dev/valid-attachments")]
     Attachment(#[from] BadName),
+}
+
+impl NetConfError {
+    /// The code that both programs report it with.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Json(_) => Code::Decode,
+            Self::Version(_) => Code::IncompatibleVersion,
+            Self::Device(_) => Code::UnsupportedField,
+            Self::Name(_) | Self::Chain(_) | Self::NoType | Self::NoAttachmentName(_) | Self::Mtu(_) | Self::Attachment(_) => {
+                Code::InvalidConfig
+            }
+        }
+    }
 }
 
 impl NetConf {

@@ -91,17 +91,7 @@ impl Refusal {
             Self::NoSuchPath(_) | Self::Method(_) | Self::TooLong | Self::TooSlow(_) | Self::BrokenBody(_) => Code::Io,
             Self::Json(_) => Code::Decode,
             Self::Command(_) | Self::Missing(_) | Self::Name(_) | Self::Args(_) => Code::InvalidEnvironment,
-            Self::Config(NetConfError::Json(_)) => Code::Decode,
-            Self::Config(NetConfError::Version(_)) => Code::IncompatibleVersion,
-            Self::Config(NetConfError::Device(_)) => Code::UnsupportedField,
-            Self::Config(
-                NetConfError::Name(_)
-                | NetConfError::Chain(_)
-                | NetConfError::NoType
-                | NetConfError::NoAttachmentName(_)
-                | NetConfError::Mtu(_)
-                | NetConfError::Attachment(_),
-            ) => Code::InvalidConfig,
+            Self::Config(error) => error.code(),
             Self::Busy | Self::NoSuchPod { .. } | Self::NoAnnotation { .. } | Self::ShuttingDown => Code::TryAgain,
             Self::OtherUid { .. } | Self::PodChanged { .. } => Code::UnknownContainer,
             Self::BadAnnotation { .. } | Self::BadBandwidth { .. } => Code::BadAnnotation,

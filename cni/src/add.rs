@@ -3,7 +3,7 @@
 //! Validate, then act. Steps that do not depend on each other run at the same time. From the moment the veth exists, any failure
 //! runs the code of DEL for this sandbox and interface.
 
-use std::{io::Write, net::IpAddr};
+use std::{io::Write, net::IpAddr, time::Duration};
 
 use contract::{
     cni_args::PodArgs,
@@ -13,7 +13,7 @@ use contract::{
     wire::{Request, WatchRequest},
 };
 use serde_json::Value;
-use tokio::try_join;
+use tokio::{time::sleep, try_join};
 
 use crate::{
     ask::{Answer, AskError, Server},
@@ -31,6 +31,9 @@ use crate::{
     settings::{SHORT_TIMEOUT, Settings},
     timeline::{StageError, Timeline},
 };
+
+/// How long a port is waited for before the server is asked to say when the pod changes.
+const WATCH_AFTER: Duration = Duration::from_millis(50);
 
 /// Why an ADD failed, and what its rollback could not remove.
 #[derive(Debug, thiserror::Error)]
@@ -168,10 +171,15 @@ impl Add<'_> {
             mac: attachment.mac.to_string(),
             nad: attachment.network.annotation_key().to_owned(),
         };
+        // Most ports work sooner than this, and the server is spared a question. What changed meanwhile it answers at once.
+        let changed = async {
+            sleep(WATCH_AFTER).await;
+            server.watch(&request).await
+        };
         tokio::select! {
             biased;
             outcome = wait => outcome.map_err(Into::into),
-            change = server.watch(&request) => Err(Cause::PodChanged(change)),
+            change = changed => Err(Cause::PodChanged(change)),
         }
     }
 

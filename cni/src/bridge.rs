@@ -10,7 +10,9 @@ use contract::{
     paths::INTEGRATION_BRIDGE,
 };
 use futures_util::FutureExt;
-use ovsdb::{Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Options, TransactError, Transaction, Uuid};
+use ovsdb::{
+    Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Options, Schema, TransactError, Transaction, Uuid,
+};
 
 use crate::{
     plan::{Attachment, Identity},
@@ -27,6 +29,17 @@ ovsdb::table! {
         pub error: Option<String>,
         pub external_ids: std::collections::BTreeMap<String, String>,
     }
+}
+
+/// What [`Interface`] needs to know of the schema. Every Open vSwitch has these columns, and reading the whole schema would be half of
+/// what a plugin asks of the database.
+fn schema() -> Schema {
+    const SCHEMA: &str = r#"{"name": "Open_vSwitch", "version": "8.0.0", "tables": {"Interface": {"columns": {
+        "name": {"type": "string"},
+        "ofport": {"type": {"key": "integer", "min": 0}},
+        "error": {"type": {"key": "string", "min": 0}},
+        "external_ids": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}}}}"#;
+    serde_json::from_str(SCHEMA).expect("a constant that a test reads")
 }
 
 /// How often a plug is tried again because somebody else wrote at the same moment.
@@ -100,7 +113,7 @@ impl Bridge {
         let connect = async {
             let mut last = BridgeError::NoEndpoint;
             for endpoint in endpoints.iter() {
-                match Connection::open(endpoint, "Open_vSwitch", Options::default()).await {
+                match Connection::open_known(endpoint, schema(), Options::default()).await {
                     Ok(connection) => return Ok(Self { connection }),
                     Err(error) => last = error.into(),
                 }
@@ -251,4 +264,16 @@ pub struct Inspection {
     pub ingress_limit: Option<u64>,
     /// Kilobits per second.
     pub egress_limit: Option<i64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_that_is_assumed_can_be_read_and_has_every_column() {
+        let schema = schema();
+        let columns = <Interface as ovsdb::Table>::COLUMNS;
+        assert!(columns.iter().all(|column| schema.has_column("Interface", column)), "{schema:?}");
+    }
 }

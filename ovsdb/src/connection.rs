@@ -65,13 +65,20 @@ impl Connection {
             .map_err(|fault| ConnectError { endpoint: endpoint.clone(), fault })
     }
 
-    async fn try_open(endpoint: &Endpoint, database: &str, options: Options) -> Result<Self, ConnectFault> {
-        let stream = Stream::connect(endpoint).await?;
-        let (commands, receiver) = mpsc::unbounded_channel();
-        let closed = Arc::new(watch::channel(None).0);
-        tokio::spawn(Driver::new(options, receiver, Arc::clone(&closed)).run(stream));
+    /// Connects to the database of a schema that the caller knows, and does not read it: for programs that ask little and end soon.
+    ///
+    /// The schema need not name more than what is monitored. If the database is another one, the first request says so.
+    pub async fn open_known(endpoint: &Endpoint, schema: Schema, options: Options) -> Result<Self, ConnectError> {
+        let connected = tokio::time::timeout(options.connect_timeout, Requests::connect(endpoint, options)).await;
+        let requests = connected
+            .unwrap_or(Err(ConnectFault::TimedOut(options.connect_timeout)))
+            .map_err(|fault| ConnectError { endpoint: endpoint.clone(), fault })?;
+        let database = schema.name.clone();
+        Ok(Self(Arc::new(Inner { requests, endpoint: endpoint.clone(), database, schema, options })))
+    }
 
-        let requests = Requests { commands, closed, next_id: AtomicU64::new(1) };
+    async fn try_open(endpoint: &Endpoint, database: &str, options: Options) -> Result<Self, ConnectFault> {
+        let requests = Requests::connect(endpoint, options).await?;
         let request = requests.send("get_schema", (database,)).map_err(|error| ConnectFault::Schema(error.to_string()))?;
         let answer = requests.answer(request.reply).await.map_err(|lost| lost.reason)?;
         let answer = answer.map_err(|error| ConnectFault::Refused { database: database.to_owned(), error })?;
@@ -163,6 +170,14 @@ pub(crate) struct MonitorRequest {
 }
 
 impl Requests {
+    async fn connect(endpoint: &Endpoint, options: Options) -> Result<Self, ConnectFault> {
+        let stream = Stream::connect(endpoint).await?;
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let closed = Arc::new(watch::channel(None).0);
+        tokio::spawn(Driver::new(options, receiver, Arc::clone(&closed)).run(stream));
+        Ok(Self { commands, closed, next_id: AtomicU64::new(1) })
+    }
+
     fn id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }

@@ -38,6 +38,21 @@ async fn tcp_is_another_way_to_the_same_database() {
 }
 
 #[tokio::test]
+async fn a_schema_that_is_known_is_not_read() {
+    let (daemon, _connection) = switch().await;
+    let known = |name: &str| serde_json::from_value(serde_json::json!({"name": name, "tables": {}})).unwrap();
+    let open = async |name| Connection::open_known(&daemon.endpoint(), known(name), Options::default()).await.unwrap();
+    let select = |connection: Connection| {
+        let mut transaction = Transaction::new();
+        transaction.select("Bridge", ovsdb::Where::all(), &["name"]);
+        async move { connection.transact(transaction).await.map(drop) }
+    };
+    select(open(DATABASE).await).await.unwrap();
+    let error = select(open("Nothing").await).await.unwrap_err();
+    assert_eq!(error.kind(), Some(&ErrorKind::UnknownDatabase), "the first request says so");
+}
+
+#[tokio::test]
 async fn a_failure_names_the_endpoint_and_the_reason() {
     let (daemon, _connection) = switch().await;
     let open = async |endpoint: &Endpoint, database: &str| Connection::open(endpoint, database, Options::default()).await.unwrap_err();

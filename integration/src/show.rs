@@ -119,8 +119,9 @@ impl Lab {
             println!("  {name}: nsenter -t $(pgrep -nf 'integration hold {name}') -m -n -p bash");
         }
         println!("There:\n  ovs-vsctl show\n  ovn-nbctl --db {} show", central::NORTHBOUND);
-        for pod in pods {
-            println!("  ip netns exec {} ping {}    (on {})", pod.netns_name(), pods[0].address(), pod.node);
+        // Each pings the next one, the last the first.
+        for (pod, next) in pods.iter().zip(pods.iter().cycle().skip(1)) {
+            println!("  ip netns exec {} ping {}    (on {})", pod.netns_name(), next.address(), pod.node);
         }
         if self.interactive {
             println!("This shell is in the lab's root: ovn-nbctl, ovn-sbctl, nsenter -t PID -m -n for the nodes. The lab ends with it.");

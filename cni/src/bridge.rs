@@ -9,7 +9,6 @@ use contract::{
     names::{IfName, IfaceId, SandboxId},
     paths::INTEGRATION_BRIDGE,
 };
-use futures_util::FutureExt;
 use ovsdb::{
     Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Options, Schema, TransactError, Transaction, Uuid,
 };
@@ -125,7 +124,7 @@ impl Bridge {
 
     /// Whether the session still stands.
     pub fn is_alive(&self) -> bool {
-        self.connection.closed().now_or_never().is_none()
+        !self.connection.is_closed()
     }
 
     /// Looks at the bridge and at what stands where a port is to go.
@@ -149,11 +148,13 @@ impl Bridge {
     ///
     /// The caller owns the link `host`, so a row of that name is left over from a link that is gone. It may only be the same
     /// sandbox's or the same logical port's. An earlier survey saves a round trip; if it is out of date, the transaction's guards tell.
-    pub async fn plug(&self, attachment: &Attachment, host: &IfName, mut known: Option<Survey>) -> Result<Plugged, BridgeError> {
+    /// One that found the name taken is not believed: the row may have gone since.
+    pub async fn plug(&self, attachment: &Attachment, host: &IfName, known: Option<Survey>) -> Result<Plugged, BridgeError> {
+        let mut known = known.filter(|survey| survey.host == *host && survey.same_name.is_empty());
         for _ in 0..MAX_RACES {
             let survey = match known.take() {
-                Some(survey) if survey.host == *host => survey,
-                Some(_) | None => self.survey(&attachment.iface_id, host).await?,
+                Some(survey) => survey,
+                None => self.survey(&attachment.iface_id, host).await?,
             };
             let Survey { same_port, same_name, .. } = survey;
             let sandbox = attachment.identity.sandbox.as_str();

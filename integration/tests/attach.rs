@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Result, ensure};
 use integration::{Families, Lab, Outcome};
 
-use attached::{attach, detach, place, serve, with_pods};
+use attached::{attach, detach, place, with_pods};
 use view::{addresses, external_ids, gateway_routes, link_in_pod, link_on_node, offload_is_on, ports_of};
 
 #[test]
@@ -23,7 +23,7 @@ fn the_pods_end_is_what_the_annotation_says() {
         let mut pod = lab.plan_pod(node);
         pod.routes = vec![("172.20.0.0/14".parse()?, pod.gateways[0]), ("fd00:20::/32".parse()?, pod.gateways[1])];
         place(lab, node, &pod, &pod.manifest(Some(&pod.annotation())))?;
-        serve(node)?;
+        node.start_server()?;
         let (before, lo) = (node.census()?, link_in_pod(node, &pod, "lo")?);
         attach(node, pod.clone())?;
 
@@ -48,7 +48,7 @@ fn the_pods_end_is_what_the_annotation_says() {
 fn the_nodes_end_says_whose_it_is() {
     Lab::of_nodes(1).families(Families::Dual).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         // New links of the node would believe routers, as on a machine that nobody has hardened.
         node.shell("echo 1 > /proc/sys/net/ipv6/conf/default/accept_ra")?;
         with_pods(lab, node, |[one]| {
@@ -83,7 +83,7 @@ fn the_nodes_end_says_whose_it_is() {
 fn a_short_container_id_is_the_name_of_the_nodes_end() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let [mut pod, other] = [lab.new_pod(node)?, lab.new_pod(node)?];
         pod.sandbox = "c0ffee".to_owned();
         let before = node.census()?;
@@ -101,7 +101,7 @@ fn a_short_container_id_is_the_name_of_the_nodes_end() {
 fn a_sandbox_whose_id_begins_like_anothers_is_refused_and_does_the_other_no_harm() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         with_pods(lab, node, |[first, neighbour]| {
             let mut second = lab.new_pod(node)?;
             second.sandbox = format!("{}{}", &first.pod.sandbox[..15], "f".repeat(49));
@@ -122,7 +122,7 @@ fn a_sandbox_whose_id_begins_like_anothers_is_refused_and_does_the_other_no_harm
 fn the_second_add_of_an_interface_fails_and_the_first_keeps_working() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         with_pods(lab, node, |[one, other]| {
             let before = node.census()?;
             let error = node.runtime().add(&one.pod)?.failure()?;
@@ -138,7 +138,7 @@ fn the_second_add_of_an_interface_fails_and_the_first_keeps_working() {
 fn of_ten_adds_of_one_interface_at_once_exactly_one_succeeds() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         with_pods(lab, node, |[other]| {
             let pod = lab.new_pod(node)?;
             let before = node.census()?;
@@ -164,7 +164,7 @@ fn of_ten_adds_of_one_interface_at_once_exactly_one_succeeds() {
 fn an_add_takes_less_than_half_a_second() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let pods = lab.new_pods(node, 9)?;
         let outcomes = pods.iter().map(|pod| node.runtime().add(pod)).collect::<Result<Vec<Outcome>>>()?;
         outcomes.iter().try_for_each(|outcome| outcome.success().map(drop))?;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{CniError, Families, Lab, Node, Pod, Runtime, eventually};
 use serde_json::{Value, json};
 
-use attached::{detach, manifest_with, place, serve, with_pods};
+use attached::{detach, manifest_with, place, with_pods};
 
 /// Where somebody is at work.
 #[derive(Clone, Copy)]
@@ -103,7 +103,7 @@ impl Tampering {
 /// Every one of them, each on a pod of its own that has rate limits, too.
 fn all_are_found(lab: &Lab, tamperings: &[Tampering]) -> Result<()> {
     let node = &lab.nodes[0];
-    serve(node)?;
+    node.start_server()?;
     let runtime = node.runtime().with("cniVersion", json!("1.1.0"));
     let mut missed = Vec::new();
     for tampering in tamperings {
@@ -143,7 +143,7 @@ fn whatever_is_done_to_the_rate_limits_is_found() {
 fn a_port_that_ovn_has_taken_its_flows_from_is_found() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         with_pods(lab, node, |[one]| {
             lab.remove_ports(std::slice::from_ref(&one.pod))?;
             let link = one.pod.host_interface();
@@ -164,7 +164,7 @@ fn a_port_that_ovn_has_taken_its_flows_from_is_found() {
 fn another_mtu_is_found_in_versions_whose_result_does_not_say_it() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         with_pods(lab, node, |[one]| {
             node.run_in_pod(&one.pod, ["ip", "link", "set", "eth0", "mtu", "1300"])?;
             let CniError { code, msg, .. } = node.runtime().with("cniVersion", json!("0.4.0")).check(&one.pod, &one.result)?.failure()?;
@@ -178,7 +178,7 @@ fn another_mtu_is_found_in_versions_whose_result_does_not_say_it() {
 fn what_chained_plugins_add_is_tolerated_and_so_is_a_server_that_is_down() {
     Lab::of_nodes(1).families(Families::Dual).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         with_pods(lab, node, |[one]| {
             let script = "ip addr add 192.0.2.7/32 dev eth0; ip -6 addr add 2001:db8::7/128 dev eth0 nodad
                 ip route add 198.51.100.0/24 dev eth0; ip route add 203.0.113.0/24 via 10.244.1.1
@@ -209,7 +209,7 @@ fn append(list: &mut Value, item: Value) {
 fn a_check_that_has_nothing_to_compare_says_so() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         with_pods(lab, node, |[one]| {
             let check = |result: &Value| node.runtime().check(&one.pod, result)?.failure();
             let error = check(&Value::Null)?;

@@ -1,7 +1,5 @@
 //! `cnitool`, the caller that administrators have, with the configuration that the server writes.
 
-#[path = "support/attached.rs"]
-mod attached;
 #[path = "support/shape.rs"]
 mod shape;
 
@@ -11,12 +9,11 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{Lab, Node, Outcome, Pod, eventually};
 use serde_json::{Value, json};
 
-use attached::serve;
 use shape::must_be_result;
 
 /// The server is there, and with it the configuration.
 fn start(node: &Node) -> Result<Value> {
-    serve(node)?;
+    node.start_server()?;
     let file = node.path("/etc/cni/net.d/10-ovn-kubernetes.conflist");
     eventually("the server has written the configuration", Duration::from_secs(5), || {
         Ok(serde_json::from_str(&fs::read_to_string(&file).with_context(|| file.display().to_string())?)?)

@@ -6,7 +6,7 @@ mod attached;
 use anyhow::{Context as _, Result, ensure};
 use integration::{Families, Lab, Node};
 
-use attached::{attach, detach, serve};
+use attached::{attach, detach};
 
 /// Tells the kernel of a connection, as if its packets had been seen; it needs no packet filter for that.
 fn track(node: &Node, connection: &str) -> Result<()> {
@@ -23,7 +23,7 @@ fn tracked(node: &Node) -> Result<String> {
 fn connections_of_a_pod_are_forgotten_with_it_and_no_others() {
     Lab::of_nodes(1).families(Families::Dual).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let [pod, other] = [lab.new_pod(node)?, lab.new_pod(node)?];
         attach(node, pod.clone())?;
         attach(node, other.clone())?;

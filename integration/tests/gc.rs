@@ -11,7 +11,7 @@ use anyhow::ensure;
 use integration::{Lab, Pod};
 use serde_json::json;
 
-use attached::{attach, detach, serve};
+use attached::{attach, detach};
 use second::Second;
 use view::{is_on_node, ports_of};
 
@@ -19,7 +19,7 @@ use view::{is_on_node, ports_of};
 fn exactly_what_is_not_valid_goes() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let blue = Second::create(lab, "blue")?;
         let pods = blue.new_pods(lab, node, 10)?;
         let untouched = node.census()?;
@@ -76,7 +76,7 @@ fn exactly_what_is_not_valid_goes() {
 fn without_a_list_nothing_goes() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let pod: Pod = lab.new_pod(node)?;
         attach(node, pod.clone())?;
         let before = node.census()?;

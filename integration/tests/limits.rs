@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use integration::{Lab, Node, Pod, eventually};
 
-use attached::{attach, detach, manifest_with, place, serve};
+use attached::{attach, detach, manifest_with, place};
 use second::Second;
 use view::column;
 
@@ -54,7 +54,7 @@ fn must_have(node: &Node, port: &str, ingress: Option<u64>, egress: u64) -> Resu
 fn limits_are_of_the_interface_that_asks_for_them_and_of_no_other() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let both = new_pod(lab, node, &[(INGRESS, "10M"), (EGRESS, "5M")])?;
         let receives = new_pod(lab, node, &[(INGRESS, "20M")])?;
         let sends = new_pod(lab, node, &[(EGRESS, "1500001m")])?;
@@ -94,7 +94,7 @@ fn limits_are_of_the_interface_that_asks_for_them_and_of_no_other() {
 fn a_limited_pod_receives_no_faster_than_it_may() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let slow = new_pod(lab, node, &[(INGRESS, "4M")])?;
         let fast = new_pod(lab, node, &[])?;
         attach(node, slow.clone())?;
@@ -122,7 +122,7 @@ fn a_limited_pod_receives_no_faster_than_it_may() {
 fn interfaces_of_one_pod_do_not_clear_each_others_limits() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let blue = Second::create(lab, "blue")?;
         let pod = blue.new_pods(lab, node, 1)?.remove(0);
         // Limits besides both networks.
@@ -130,7 +130,7 @@ fn interfaces_of_one_pod_do_not_clear_each_others_limits() {
         let limits = format!("\n  annotations:\n    {INGRESS}: 10M\n    {EGRESS}: 5M");
         node.server.stop()?;
         node.write_manifest_text(&pod, &manifest.replacen("\n  annotations:", &limits, 1))?;
-        serve(node)?;
+        node.start_server()?;
 
         let before = node.census()?;
         attach(node, pod.clone())?;
@@ -150,7 +150,7 @@ fn interfaces_of_one_pod_do_not_clear_each_others_limits() {
 fn a_newer_sandbox_takes_the_limits_with_the_port() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let older = new_pod(lab, node, &[(INGRESS, "10M"), (EGRESS, "5M")])?;
         let newer = older.next_sandbox();
         node.add_namespaces(std::slice::from_ref(&newer))?;
@@ -169,7 +169,7 @@ fn a_newer_sandbox_takes_the_limits_with_the_port() {
 fn a_limit_that_is_none_is_refused_and_named() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         for (annotation, value) in [(INGRESS, "fast"), (EGRESS, "10"), (EGRESS, "-5M")] {
             let pod = new_pod(lab, node, &[(annotation, value)])?;
             let before = node.census()?;

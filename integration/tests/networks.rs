@@ -13,7 +13,7 @@ use anyhow::{Result, ensure};
 use integration::{Lab, Node, Pod};
 use serde_json::Value;
 
-use attached::{attach, detach, serve};
+use attached::{attach, detach};
 use second::Second;
 use view::{addresses, external_ids, is_on_node, link_in_pod, link_on_node, offload_is_on, ports_of};
 
@@ -26,7 +26,7 @@ fn attach_both(node: &Node, blue: &Second, pod: &Pod) -> Result<[Value; 2]> {
 fn a_second_interface_has_its_own_names_and_packets() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let blue = Second::create(lab, "blue-net")?;
         let pods = blue.new_pods(lab, node, 2)?;
         let before = node.census()?;
@@ -75,7 +75,7 @@ fn a_second_interface_has_its_own_names_and_packets() {
 fn the_end_of_one_interface_leaves_the_other() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let blue = Second::create(lab, "blue")?;
         let pods = blue.new_pods(lab, node, 2)?;
         let [pod, other] = &pods[..] else { panic!("two pods") };
@@ -104,7 +104,7 @@ fn the_end_of_one_interface_leaves_the_other() {
 fn an_interface_whose_link_has_vanished_is_removed_and_the_other_stays() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let blue = Second::create(lab, "blue")?;
         let pods = blue.new_pods(lab, node, 2)?;
         let [pod, other] = &pods[..] else { panic!("two pods") };
@@ -135,7 +135,7 @@ fn an_interface_whose_link_has_vanished_is_removed_and_the_other_stays() {
 fn the_second_add_of_a_second_interface_fails_and_leaves_nothing() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let blue = Second::create(lab, "blue")?;
         let pods = blue.new_pods(lab, node, 2)?;
         let before = node.census()?;

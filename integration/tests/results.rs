@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{Families, Lab, Pod};
 use serde_json::{Value, json};
 
-use attached::{place, serve};
+use attached::place;
 use shape::{VERSIONS, must_be_error, must_be_result};
 use view::link_on_node;
 
@@ -66,7 +66,7 @@ fn must_describe_by_interface(pod: &Pod, result: &Value, host_mac: &Value) -> Re
 fn results_of_every_version_have_its_shape_and_describe_the_pod() {
     Lab::of_nodes(1).families(Families::Dual).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let pod = lab.new_pod(node)?;
         let before = node.census()?;
         for version in VERSIONS {
@@ -98,7 +98,7 @@ fn results_of_every_version_have_its_shape_and_describe_the_pod() {
 fn a_pod_with_one_family_has_a_result_of_every_version() {
     Lab::of_nodes(1).families(Families::V6).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let mut pod = lab.plan_pod(node);
         pod.routes.clear();
         place(lab, node, &pod, &pod.manifest(Some(&pod.annotation())))?;

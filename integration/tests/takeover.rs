@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use integration::{Lab, Node, Pod};
 
-use attached::{attach, detach, hold_back, let_go, serve, start_waiting_add};
+use attached::{attach, detach, hold_back, let_go, start_waiting_add};
 use view::{is_on_node, ports_of};
 
 /// Another sandbox of the same pod, with its namespace.
@@ -24,7 +24,7 @@ fn next_sandbox(node: &Node, pod: &Pod) -> Result<Pod> {
 fn a_newer_sandbox_takes_the_port_over_and_the_end_of_the_older_one_leaves_it_alone() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let [older, other] = [lab.new_pod(node)?, lab.new_pod(node)?];
         let newer = next_sandbox(node, &older)?;
         let before = node.census()?;
@@ -53,7 +53,7 @@ fn a_newer_sandbox_takes_the_port_over_and_the_end_of_the_older_one_leaves_it_al
 fn an_add_that_still_waits_gives_way_to_a_newer_sandbox_at_once() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         for reason in ["the port is wanted elsewhere", "ovn-controller is paused"] {
             let older = lab.new_pod(node)?;
             let newer = next_sandbox(node, &older)?;
@@ -94,7 +94,7 @@ fn an_add_that_still_waits_gives_way_to_a_newer_sandbox_at_once() {
 fn a_pod_that_was_created_anew_takes_the_port_of_its_predecessor() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let old = lab.new_pod(node)?;
         let new = old.recreated();
         node.add_namespaces(std::slice::from_ref(&new))?;

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{Families, Lab, Pod};
 use serde_json::json;
 
-use attached::{attach, detach, serve, with_pods};
+use attached::{attach, detach, with_pods};
 use view::link_in_pod;
 
 const MIB: u64 = 1 << 20;
@@ -32,7 +32,7 @@ fn talk(lab: &Lab, here: &Pod, there: &Pod, bytes: u64) -> Result<()> {
 #[test]
 fn pods_of_one_node_exchange_packets_in_both_families() {
     Lab::of_nodes(1).families(Families::Dual).test(|lab| {
-        serve(&lab.nodes[0])?;
+        lab.nodes[0].start_server()?;
         with_pods(lab, &lab.nodes[0], |[one, other]| talk(lab, &one.pod, &other.pod, 2 * MIB))
     });
 }
@@ -41,8 +41,8 @@ fn pods_of_one_node_exchange_packets_in_both_families() {
 fn pods_of_two_nodes_exchange_packets_in_both_families() {
     Lab::of_nodes(2).families(Families::Dual).test(|lab| {
         let [here, there] = &lab.nodes[..] else { panic!("two nodes") };
-        serve(here)?;
-        serve(there)?;
+        here.start_server()?;
+        there.start_server()?;
         with_pods(lab, here, |[one]| with_pods(lab, there, |[other]| talk(lab, &one.pod, &other.pod, 4 * MIB)))
     });
 }
@@ -50,7 +50,7 @@ fn pods_of_two_nodes_exchange_packets_in_both_families() {
 #[test]
 fn fifty_megabytes_arrive_as_they_were_sent() {
     Lab::of_nodes(1).test(|lab| {
-        serve(&lab.nodes[0])?;
+        lab.nodes[0].start_server()?;
         with_pods(lab, &lab.nodes[0], |[one, other]| lab.tcp(&one.pod, &other.pod, 50 * MIB))
     });
 }
@@ -60,7 +60,7 @@ fn fifty_megabytes_arrive_as_they_were_sent() {
 fn pods_with_ipv6_alone_are_reachable_as_soon_as_they_are_attached() {
     Lab::of_nodes(1).families(Families::V6).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let pods = lab.new_pods(node, 8)?;
         let before = node.census()?;
         let mut answers = Vec::new();
@@ -93,7 +93,7 @@ fn a_packet_of_the_mtu_goes_through_and_one_byte_more_does_not() {
             node.server.set_arguments(
                 ["--init-node", &node.name, "--pod-manifests", "/run/pod-manifests"].map(str::to_owned).into_iter().chain(mtu),
             );
-            serve(node)?;
+            node.start_server()?;
             let mut runtime = node.runtime();
             if let Some(mtu) = configuration {
                 runtime = runtime.with("mtu", json!(mtu));
@@ -127,7 +127,7 @@ fn routes_may_have_a_smaller_mtu_than_the_link() {
         let node = &lab.nodes[0];
         let arguments = ["--init-node", &node.name, "--pod-manifests", "/run/pod-manifests", "--mtu=1400", "--routable-mtu=1300"];
         node.server.set_arguments(arguments);
-        serve(node)?;
+        node.start_server()?;
         with_pods(lab, node, |[one]| {
             let link = link_in_pod(node, &one.pod, "eth0")?;
             ensure!(link["mtu"] == 1400, "{link:#}");

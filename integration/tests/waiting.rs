@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{Lab, Node, Pod, eventually};
 use serde_json::json;
 
-use attached::{attach, detach, hold_back, place, serve, start_waiting_add};
+use attached::{attach, detach, hold_back, place, start_waiting_add};
 use view::is_on_node;
 
 /// Long enough for a busy machine, and much less than any deadline of the plugin's or the server's.
@@ -66,7 +66,7 @@ fn until_the_server_waits(node: &Node, pod: &Pod) -> Result<()> {
 fn a_pod_that_changes_while_its_flows_are_waited_for_ends_the_add_at_once() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         for Change { what, make, code, says } in CHANGES {
             let pod = lab.new_pod(node)?;
             hold_back(lab, &pod)?;
@@ -87,7 +87,7 @@ fn a_pod_that_changes_while_its_flows_are_waited_for_ends_the_add_at_once() {
 fn a_pod_that_is_deleted_while_its_annotation_is_waited_for_ends_the_add_at_once() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let pod = without_annotation(lab, node)?;
         let before = node.census()?;
         let add = node.runtime().call("ADD", Some(&pod)).start()?;
@@ -105,7 +105,7 @@ fn a_pod_that_is_deleted_while_its_annotation_is_waited_for_ends_the_add_at_once
 fn a_pod_without_annotation_is_attached_as_soon_as_it_has_one() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let [pod, other] = [without_annotation(lab, node)?, lab.new_pod(node)?];
         let before = node.census()?;
         attach(node, other.clone())?;
@@ -127,7 +127,7 @@ fn a_pod_without_annotation_is_attached_as_soon_as_it_has_one() {
 fn an_add_whose_flows_never_come_ends_at_its_deadline_and_leaves_nothing() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        serve(node)?;
+        node.start_server()?;
         let pod = lab.new_pod(node)?;
         hold_back(lab, &pod)?;
         let before = node.census()?;

@@ -13,11 +13,6 @@ pub(crate) struct Attached {
     pub(crate) result: Value,
 }
 
-/// Starts the node's server.
-pub(crate) fn serve(node: &Node) -> Result<()> {
-    node.start_server()
-}
-
 /// Attaches `N` new pods, runs `body`, detaches them; the node must be as before then.
 pub(crate) fn with_pods<const N: usize>(lab: &Lab, node: &Node, body: impl FnOnce(&[Attached; N]) -> Result<()>) -> Result<()> {
     let pods = lab.new_pods(node, N)?;

@@ -18,9 +18,13 @@
 //!
 //! The server needs no privilege over the host's network: the plugin does the plumbing, and DEL works without the server.
 
+pub mod api_server;
 pub mod cni_conf;
+pub mod conditions;
+pub mod endpoints;
 pub mod http;
 pub mod log;
+pub mod metrics;
 pub mod node;
 pub mod options;
 pub mod pods;

@@ -2,12 +2,31 @@
 
 use std::{
     io::{IsTerminal, stderr},
-    path::Path,
+    path::PathBuf,
 };
 
 use cni::log::{Level, ReopenFile, layer, log_panics};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{Registry, layer::SubscriberExt};
+
+/// The server's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    pub file: PathBuf,
+    pub level: Level,
+    pub rotation: Rotation,
+}
+
+/// When the server itself renames its log, for machines without logrotate. 0: never, for no reason of that kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// Megabytes that a file may have.
+    pub max_size: u64,
+    /// Renamed files that are kept.
+    pub max_backups: usize,
+    /// Days that they are kept.
+    pub max_age: u64,
+}
 
 /// Lines that may wait for the disk; more are lost. The memory for them is taken at the start.
 const WAITING_LINES: usize = 8192;
@@ -22,7 +41,8 @@ pub struct Log {
 
 /// Starts the log in `file`. Never fails: where the file cannot be written (and for a person at a terminal) the log goes to
 /// standard error as well.
-pub fn start_server_log(file: &Path, level: Level) -> Log {
+pub fn start_server_log(config: &LogConfig) -> Log {
+    let LogConfig { file, level, rotation: _ } = config;
     let mut reopen = ReopenFile::new(file);
     let unwritable = reopen.check().err();
     let on_stderr = unwritable.is_some() || stderr().is_terminal();

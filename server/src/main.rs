@@ -2,11 +2,14 @@
 
 use std::process::ExitCode;
 
-use server::options::{Options, Program};
+use server::{
+    node,
+    options::{Options, Program},
+};
 
 fn main() -> ExitCode {
     let outcome = match Options::read(std::env::args_os()).and_then(Options::program) {
-        Ok(Program::Node(node)) => node.run(),
+        Ok(Program::Node(options)) => node::run(&options),
         Err(usage) => {
             // Help and version go to standard output, with success. Nobody is left to tell that they cannot be printed.
             let _ = usage.print();

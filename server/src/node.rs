@@ -1,8 +1,7 @@
 //! The server's life: from its options to its last answer. Knows the order of things, not how they are done.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
 
-use cni::log::Level;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{oneshot, watch},
@@ -10,14 +9,23 @@ use tokio::{
 };
 
 use crate::{
+    api_server::ApiServer,
     chain,
     cni_conf::{CniConf, CniConfError},
+    endpoints::Endpoints,
     http,
-    log::{Log, start_server_log},
+    log::{Log, LogConfig, start_server_log},
+    options::NodeOptions,
     pods::{Manifests, ManifestsError, PodSource},
     requests::{AddDefaults, Desk, InFlight, Phase},
     socket::{Socket, SocketError},
 };
+
+mod open_vswitch;
+mod plugin;
+
+pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls};
+pub use plugin::PluginInstall;
 
 /// How long the ADDs in flight may take to be finished when the server is told to stop.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -29,18 +37,30 @@ const STOP: Duration = Duration::from_secs(1);
 pub struct NodeConfig {
     /// Name of the node.
     pub name: String,
-    /// Directory of Pod manifests.
-    pub manifests: PathBuf,
+    pub pods: PodsFrom,
     pub add: AddDefaults,
     pub cni_conf: CniConf,
+    pub plugin: PluginInstall,
     pub socket: PathBuf,
-    pub log_file: PathBuf,
-    pub log_level: Level,
+    pub log: LogConfig,
+    pub pidfile: Option<PathBuf>,
+    pub open_vswitch: OpenVSwitch,
+    pub endpoints: Endpoints,
+}
+
+/// Where pods are known from.
+#[derive(Debug, Clone)]
+pub enum PodsFrom {
+    /// A directory of Pod manifests.
+    Manifests(PathBuf),
+    ApiServer(ApiServer),
 }
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    #[error(transparent)]
+    Options(#[from] clap::Error),
     #[error(transparent)]
     Manifests(#[from] ManifestsError),
     #[error(transparent)]
@@ -51,10 +71,14 @@ pub enum StartError {
     Runtime(#[source] io::Error),
 }
 
+/// Serves until the process is told to stop. An error is in the log, and on standard error.
+pub fn run(options: &NodeOptions) -> Result<(), StartError> {
+    options.config(&BTreeMap::new())?.run()
+}
+
 impl NodeConfig {
-    /// Serves until the process is told to stop. An error is in the log, and on standard error.
-    pub fn run(self) -> Result<(), StartError> {
-        let log = start_server_log(&self.log_file, self.log_level);
+    fn run(self) -> Result<(), StartError> {
+        let log = start_server_log(&self.log);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(StartError::Runtime);
         let outcome = runtime.and_then(|runtime| runtime.block_on(self.serve()));
         if let Err(error) = &outcome {
@@ -65,7 +89,10 @@ impl NodeConfig {
 
     async fn serve(self) -> Result<(), StartError> {
         let mut signals = Signals::listen().map_err(StartError::Runtime)?;
-        let source: Arc<dyn PodSource> = Arc::new(Manifests::start(&self.manifests)?);
+        let source: Arc<dyn PodSource> = match &self.pods {
+            PodsFrom::Manifests(directory) => Arc::new(Manifests::start(directory)?),
+            PodsFrom::ApiServer(_) => unreachable!("no option leads here yet"),
+        };
         let (socket, listener) = Socket::listen(&self.socket)?;
         let listener = into_tokio(listener).map_err(StartError::Runtime)?;
         let (phase, phases) = watch::channel(Phase::Running);
@@ -82,7 +109,6 @@ impl NodeConfig {
             node = self.name,
             version = env!("CARGO_PKG_VERSION"),
             socket = %socket.path().display(),
-            manifests = %self.manifests.display(),
             "ready"
         );
 

@@ -3,7 +3,7 @@
 //! [`Options`] is the line as it is spelled; [`Options::program`] is what it asks for, with everything checked that can be checked
 //! without touching anything.
 
-use std::{ffi::OsString, path::PathBuf, str::FromStr};
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{CommandFactory, FromArgMatches, Parser, error::ErrorKind};
 use cni::log::Level;
@@ -14,14 +14,16 @@ use contract::{
 
 use crate::{
     cni_conf::{CniConf, ConfFile},
-    node::NodeConfig,
+    endpoints::Endpoints,
+    log::{LogConfig, Rotation},
+    node::{Chassis, NodeConfig, OpenVSwitch, PluginInstall, PodsFrom},
     requests::AddDefaults,
 };
 
 mod go_style;
 
 /// Connects the pods of Kubernetes through OVN.
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Parser)]
 #[command(name = "ovnkube", version, args_override_self = true, max_term_width = 100)]
 pub struct Options {
     /// Serve the pods of this node: answer the CNI plugin and write its configuration
@@ -73,8 +75,12 @@ pub struct Options {
 #[derive(Debug)]
 pub enum Program {
     /// `--init-node`
-    Node(NodeConfig),
+    Node(NodeOptions),
 }
+
+/// The options of a node's server. What nobody gave may be in Open vSwitch's database, which is not there yet when they are read.
+#[derive(Debug, Clone)]
+pub struct NodeOptions(Options);
 
 impl Options {
     /// Reads the command line: `--name value`, `--name=value`, and both with one dash. An error's text is for the user, and so are
@@ -87,7 +93,17 @@ impl Options {
 
     /// What the options ask for, or what is missing or contradictory and how to say it.
     pub fn program(self) -> Result<Program, clap::Error> {
-        let Self {
+        let node = NodeOptions(self);
+        node.config(&BTreeMap::new())?;
+        Ok(Program::Node(node))
+    }
+}
+
+impl NodeOptions {
+    /// What the server is told, where `external_ids` (of the `Open_vSwitch` table) are the last source before the defaults.
+    pub fn config(&self, _external_ids: &BTreeMap<String, String>) -> Result<NodeConfig, clap::Error> {
+        let Self(options) = self.clone();
+        let Options {
             init_node,
             pod_manifests,
             mtu,
@@ -99,7 +115,7 @@ impl Options {
             loglevel,
             logfile,
             cnilogfile,
-        } = self;
+        } = options;
         let missing = |text| usage(ErrorKind::MissingRequiredArgument, text);
         let wrong = |text| usage(ErrorKind::ValueValidation, text);
 
@@ -121,10 +137,11 @@ impl Options {
         if cni_plugin.is_empty() || cni_plugin.contains('/') {
             return Err(wrong(format!("--cni-plugin {cni_plugin:?}: give a file name; runtimes know the directory")));
         }
-        Ok(Program::Node(NodeConfig {
+        Ok(NodeConfig {
             name,
-            manifests,
+            pods: PodsFrom::Manifests(manifests),
             add: AddDefaults { mtu, routable_mtu },
+            plugin: PluginInstall { source: None, directory: "/opt/cni/bin".into(), name: cni_plugin.clone() },
             cni_conf: CniConf {
                 directory: cni_conf_dir,
                 file: cni_conf_file,
@@ -134,9 +151,27 @@ impl Options {
                 server_socket: Some(cni_socket.clone()).filter(|socket| socket.as_os_str() != SERVER_SOCKET),
             },
             socket: cni_socket,
-            log_file: logfile,
-            log_level: loglevel,
-        }))
+            log: LogConfig { file: logfile, level: loglevel, rotation: Rotation::default() },
+            pidfile: None,
+            open_vswitch: OpenVSwitch {
+                endpoint: contract::paths::OVSDB_ENDPOINT.parse().expect("the usual endpoint is one"),
+                chassis: Chassis {
+                    southbound: "unix:/var/run/ovn/ovnsb_db.sock".to_owned(),
+                    tls: None,
+                    encap_type: "geneve".to_owned(),
+                    encap_ip: None,
+                    encap_port: None,
+                    inactivity_probe: Duration::from_millis(100_000),
+                    openflow_probe: Duration::from_secs(180),
+                    ofctrl_wait_before_clear: None,
+                    monitor_all: true,
+                    lflow_cache: true,
+                    lflow_cache_limit: None,
+                    lflow_cache_limit_kb: None,
+                },
+            },
+            endpoints: Endpoints::default(),
+        })
     }
 }
 

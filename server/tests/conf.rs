@@ -1,7 +1,11 @@
 //! Every file that an administrator installs is loaded, by what it is for.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
 
 use clap::CommandFactory;
 use contract::{
@@ -9,6 +13,7 @@ use contract::{
     names::{Network, PodKey},
 };
 use server::{
+    node::PodsFrom,
     options::{Options, Program},
     pods::{Manifests, PodSource},
 };
@@ -69,5 +74,7 @@ fn the_units_command_line_is_one_that_ovnkube_takes() {
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/ovnkube ")).expect("ExecStart");
     let options: Options = line.replace("%H", "node1").parse().unwrap();
     let Program::Node(node) = options.program().unwrap();
-    assert_eq!((node.name.as_str(), node.manifests), ("node1", PathBuf::from("/etc/ovn-kubernetes/pods")));
+    let node = node.config(&BTreeMap::new()).unwrap();
+    assert_eq!(node.name, "node1");
+    assert!(matches!(node.pods, PodsFrom::Manifests(directory) if directory == Path::new("/etc/ovn-kubernetes/pods")));
 }

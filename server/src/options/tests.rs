@@ -3,7 +3,7 @@ use super::*;
 fn node(line: &str) -> Result<NodeConfig, String> {
     let program = line.parse::<Options>().and_then(Options::program).map_err(|error| error.to_string())?;
     let Program::Node(node) = program;
-    Ok(node)
+    node.config(&BTreeMap::new()).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -24,11 +24,11 @@ fn every_spelling_of_an_option_means_the_same() {
 fn defaults_are_the_places_that_an_administrator_expects() {
     let node = node("--init-node n1 --pod-manifests /m").unwrap();
     assert_eq!(node.socket, PathBuf::from("/var/run/ovn-kubernetes/cni/ovn-cni-server.sock"));
-    assert_eq!(node.log_file, PathBuf::from("/var/log/openvswitch/ovnkube.log"));
+    assert_eq!(node.log.file, PathBuf::from("/var/log/openvswitch/ovnkube.log"));
     assert_eq!(node.cni_conf.directory, PathBuf::from("/etc/cni/net.d"));
     assert_eq!(node.cni_conf.file, ConfFile::List("10-ovn-kubernetes.conflist".to_owned()));
     assert_eq!(node.cni_conf.log_file, "/var/log/openvswitch/ovn-k8s-cni-overlay.log");
-    assert_eq!((node.add.mtu, node.add.routable_mtu, node.log_level), (Mtu::DEFAULT, None, Level::Info));
+    assert_eq!((node.add.mtu, node.add.routable_mtu, node.log.level), (Mtu::DEFAULT, None, Level::Info));
     assert_eq!(node.cni_conf.log_level, "4");
 }
 

@@ -15,7 +15,7 @@ use crate::{
     endpoints::Endpoints,
     http,
     log::{Log, LogConfig, start_server_log},
-    options::NodeOptions,
+    options::{NodeOptions, Problems},
     pods::{Manifests, ManifestsError, PodSource},
     requests::{AddDefaults, Desk, InFlight, Phase},
     socket::{Socket, SocketError},
@@ -60,7 +60,7 @@ pub enum PodsFrom {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
-    Options(#[from] clap::Error),
+    Options(#[from] Problems),
     #[error(transparent)]
     Manifests(#[from] ManifestsError),
     #[error(transparent)]

@@ -8,6 +8,8 @@ SHELL := /bin/bash
 DESTDIR ?=
 # The plugin is copied to hosts of any distribution, so both executables are static.
 STATIC ?= $(shell uname -m)-unknown-linux-musl
+# ring, the cryptography below TLS, has parts in C; they need no libc, so the machine's own compiler does for them.
+export CC_$(subst -,_,$(STATIC)) ?= gcc
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/bin
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.

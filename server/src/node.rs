@@ -9,14 +9,15 @@ use tokio::{
 };
 
 use crate::{
-    api_server::ApiServer,
+    api_server::{ApiServer, Connection},
     chain,
     cni_conf::{CniConf, CniConfError},
+    conditions::Conditions,
     endpoints::Endpoints,
     http,
     log::{Log, LogConfig, start_server_log},
     options::NodeOptions,
-    pods::{Manifests, ManifestsError, PodSource},
+    pods::{ApiPods, Manifests, ManifestsError, PodSource},
     requests::{AddDefaults, Desk, InFlight, Phase},
     socket::{Socket, SocketError},
 };
@@ -91,7 +92,10 @@ impl NodeConfig {
         let mut signals = Signals::listen().map_err(StartError::Runtime)?;
         let source: Arc<dyn PodSource> = match &self.pods {
             PodsFrom::Manifests(directory) => Arc::new(Manifests::start(directory)?),
-            PodsFrom::ApiServer(_) => unreachable!("no option leads here yet"),
+            PodsFrom::ApiServer(api_server) => {
+                let connection = Connection::open(api_server.clone());
+                Arc::new(ApiPods::start(connection, &self.name, Conditions::default(), Arc::default()))
+            }
         };
         let (socket, listener) = Socket::listen(&self.socket)?;
         let listener = into_tokio(listener).map_err(StartError::Runtime)?;

@@ -3,7 +3,7 @@
 //! [`Options`] is the line as it is spelled; [`Options::program`] is what it asks for, with everything checked that can be checked
 //! without touching anything.
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{CommandFactory, FromArgMatches, Parser, error::ErrorKind};
 use cni::log::Level;
@@ -14,7 +14,7 @@ use contract::{
 
 use crate::{
     cni_conf::{CniConf, ConfFile},
-    endpoints::Endpoints,
+    endpoints::{Endpoints, Tls},
     log::{LogConfig, Rotation},
     node::{Chassis, NodeConfig, OpenVSwitch, PluginInstall, PodsFrom},
     requests::AddDefaults,
@@ -69,6 +69,31 @@ pub struct Options {
     /// The CNI plugin's log
     #[arg(long, value_name = "PATH", default_value = PLUGIN_LOG, help_heading = "Logs")]
     pub cnilogfile: String,
+
+    /// Serve /metrics, /healthz and /readyz here; :PORT alone is every address
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = bind_address, hide = true)]
+    pub metrics_bind_address: Option<SocketAddr>,
+
+    /// Serve /healthz and /readyz here
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = bind_address, hide = true)]
+    pub healthz_bind_address: Option<SocketAddr>,
+
+    /// Private key (PEM) for https on --metrics-bind-address
+    #[arg(long, value_name = "PATH", requires = "node_server_cert", hide = true)]
+    pub node_server_privkey: Option<PathBuf>,
+
+    /// Certificate (PEM) for the same
+    #[arg(long, value_name = "PATH", requires = "node_server_privkey", hide = true)]
+    pub node_server_cert: Option<PathBuf>,
+
+    /// Not read yet
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub config_file: Option<PathBuf>,
+}
+
+fn bind_address(text: &str) -> Result<SocketAddr, String> {
+    let address = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
+    address.parse().map_err(|_| format!("{text:?} is no address and port, such as 0.0.0.0:9410, [::1]:9410 or :9410"))
 }
 
 /// What a command line asks for.
@@ -115,6 +140,11 @@ impl NodeOptions {
             loglevel,
             logfile,
             cnilogfile,
+            metrics_bind_address: metrics,
+            healthz_bind_address: healthz,
+            node_server_privkey,
+            node_server_cert,
+            config_file: _,
         } = options;
         let missing = |text| usage(ErrorKind::MissingRequiredArgument, text);
         let wrong = |text| usage(ErrorKind::ValueValidation, text);
@@ -170,7 +200,11 @@ impl NodeOptions {
                     lflow_cache_limit_kb: None,
                 },
             },
-            endpoints: Endpoints::default(),
+            endpoints: Endpoints {
+                metrics,
+                healthz,
+                tls: node_server_privkey.zip(node_server_cert).map(|(key, certificate)| Tls { key, certificate }),
+            },
         })
     }
 }

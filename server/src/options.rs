@@ -13,6 +13,7 @@ use contract::{
 };
 
 use crate::{
+    api_server::{ApiServer, Authority, Cluster, Credential},
     cni_conf::{CniConf, ConfFile},
     endpoints::Endpoints,
     log::{LogConfig, Rotation},
@@ -33,6 +34,26 @@ pub struct Options {
     /// Know the pods from the Pod manifests (*.yaml, *.yml, *.json) in this directory
     #[arg(long, value_name = "DIR", help_heading = "Where pods are known from")]
     pub pod_manifests: Option<PathBuf>,
+
+    /// Know the pods from the API server that this kubeconfig leads to
+    #[arg(long, value_name = "PATH", help_heading = "Where pods are known from", conflicts_with = "pod_manifests")]
+    pub k8s_kubeconfig: Option<PathBuf>,
+
+    /// Know the pods from the API server at this URL
+    #[arg(long, value_name = "URL", help_heading = "Where pods are known from", conflicts_with = "pod_manifests")]
+    pub k8s_apiserver: Option<String>,
+
+    /// PEM of who signed the API server's certificate
+    #[arg(long, value_name = "PATH", help_heading = "Where pods are known from")]
+    pub k8s_cacert: Option<PathBuf>,
+
+    /// Token for the API server
+    #[arg(long, value_name = "TOKEN", help_heading = "Where pods are known from")]
+    pub k8s_token: Option<String>,
+
+    /// File with a token for the API server
+    #[arg(long, value_name = "PATH", help_heading = "Where pods are known from")]
+    pub k8s_token_file: Option<PathBuf>,
 
     /// MTU of pods
     #[arg(long, value_name = "BYTES", default_value_t = 1400, help_heading = "Pods")]
@@ -106,6 +127,11 @@ impl NodeOptions {
         let Options {
             init_node,
             pod_manifests,
+            k8s_kubeconfig,
+            k8s_apiserver,
+            k8s_cacert,
+            k8s_token,
+            k8s_token_file,
             mtu,
             routable_mtu,
             cni_conf_dir,
@@ -121,8 +147,22 @@ impl NodeOptions {
 
         let name = init_node.ok_or_else(|| missing("say what to be: --init-node NODE, with the name of this node".to_owned()))?;
         check_node_name(&name).map_err(wrong)?;
-        let manifests = pod_manifests
-            .ok_or_else(|| missing("say where pods are known from: --pod-manifests DIR, a directory of Pod manifests".to_owned()))?;
+        let cluster = match (k8s_kubeconfig, k8s_apiserver) {
+            (_, Some(url)) => Some(Cluster::Url { url, authority: k8s_cacert.map(Authority::File) }),
+            (Some(path), None) => Some(Cluster::Kubeconfig(path)),
+            (None, None) => None,
+        };
+        let credential = match (k8s_token_file, k8s_token) {
+            (Some(path), _) => Some(Credential::TokenFile(path)),
+            (None, token) => token.map(|token| Credential::Token(token.into())),
+        };
+        let pods = match (pod_manifests, cluster) {
+            (Some(directory), _) => PodsFrom::Manifests(directory),
+            (None, Some(cluster)) => PodsFrom::ApiServer(ApiServer { cluster, credential }),
+            (None, None) => {
+                return Err(missing("say where pods are known from: --pod-manifests DIR, a directory of Pod manifests".to_owned()));
+            }
+        };
         let mtu = option_mtu("--mtu", mtu).map_err(wrong)?;
         let routable_mtu = match routable_mtu {
             0 => None,
@@ -139,7 +179,7 @@ impl NodeOptions {
         }
         Ok(NodeConfig {
             name,
-            pods: PodsFrom::Manifests(manifests),
+            pods,
             add: AddDefaults { mtu, routable_mtu },
             plugin: PluginInstall { source: None, directory: "/opt/cni/bin".into(), name: cni_plugin.clone() },
             cni_conf: CniConf {

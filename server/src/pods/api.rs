@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use self::{ledger::Ledger, lookup::Lookups};
-use super::{PodSource, PodWatch, Pods, Readiness};
+use super::{PodSource, PodWatch, Pods, Readiness, Whereabouts};
 use crate::{
     api_server::Connection,
     conditions::{Conditions, Part},
@@ -105,6 +105,10 @@ impl PodSource for ApiPods {
 
     fn readiness(&self) -> Readiness {
         self.shared.standing().readiness.clone()
+    }
+
+    fn whereabouts(&self) -> Whereabouts {
+        Whereabouts::ApiServer { node: self.shared.node.clone() }
     }
 }
 

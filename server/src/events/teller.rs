@@ -105,3 +105,6 @@ impl Teller {
         Ok(events.create(&PostParams::default(), &event).await?.name_any())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -150,3 +150,6 @@ impl Shared {
         };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ use crate::{
     http,
     log::{Log, LogConfig, start_server_log},
     metrics::Metrics,
-    options::NodeOptions,
+    options::{NodeOptions, Problems},
     pods::{ApiPods, Manifests, ManifestsError, PodSource},
     requests::{AddDefaults, Desk, InFlight, Phase},
     socket::{Socket, SocketError},
@@ -63,7 +63,7 @@ pub enum PodsFrom {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
-    Options(#[from] clap::Error),
+    Options(#[from] Problems),
     #[error(transparent)]
     Manifests(#[from] ManifestsError),
     #[error(transparent)]

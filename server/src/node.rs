@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use crate::{
-    api_server::ApiServer,
+    api_server::{ApiServer, Connection},
     chain,
     cni_conf::{CniConf, CniConfError},
     conditions::{Conditions, Part},
@@ -17,8 +17,8 @@ use crate::{
     http,
     log::{Log, LogConfig, start_server_log},
     metrics::Metrics,
-    options::NodeOptions,
-    pods::{Manifests, ManifestsError, PodSource},
+    options::{NodeOptions, Problems},
+    pods::{ApiPods, Manifests, ManifestsError, PodSource},
     requests::{AddDefaults, Desk, InFlight, Phase},
     socket::{Socket, SocketError},
 };
@@ -62,7 +62,7 @@ pub enum PodsFrom {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
-    Options(#[from] clap::Error),
+    Options(#[from] Problems),
     #[error(transparent)]
     Manifests(#[from] ManifestsError),
     #[error(transparent)]
@@ -95,10 +95,16 @@ impl NodeConfig {
         let _endpoints = endpoints::start(&self.endpoints, &conditions, &metrics);
         let mut signals = Signals::listen().map_err(StartError::Runtime)?;
         let source: Arc<dyn PodSource> = match &self.pods {
-            PodsFrom::Manifests(directory) => Arc::new(Manifests::start(directory)?),
-            PodsFrom::ApiServer(_) => unreachable!("no option leads here yet"),
+            PodsFrom::Manifests(directory) => {
+                let manifests = Manifests::start(directory)?;
+                conditions.met(Part::Pods);
+                Arc::new(manifests)
+            }
+            PodsFrom::ApiServer(api_server) => {
+                let connection = Connection::open(api_server.clone());
+                Arc::new(ApiPods::start(connection, &self.name, conditions.clone(), Arc::clone(&metrics)))
+            }
         };
-        conditions.met(Part::Pods);
         let (socket, listener) = Socket::listen(&self.socket)?;
         let listener = into_tokio(listener).map_err(StartError::Runtime)?;
         let (phase, phases) = watch::channel(Phase::Running);

@@ -75,12 +75,15 @@ impl Desk {
             };
             if wait.is_new(&missing) {
                 tracing::info!(%missing, ms = millis(started.elapsed()), "waiting");
+                if !missing.is_worth_a_long_wait() {
+                    self.source.look_up(wait.pod());
+                }
             }
             let until = started + if missing.is_worth_a_long_wait() { patience } else { patience.min(GRACE) };
             if timeout_at(until, watch.changed()).await.is_err() {
                 let why = match self.source.readiness() {
                     Readiness::Synced => None,
-                    Readiness::NotSynced(why) => Some(why),
+                    Readiness::Behind(why) | Readiness::NotSynced(why) => Some(why),
                 };
                 return Err(wait.gave_up(missing, why));
             }

@@ -1,4 +1,4 @@
-//! What an administrator of a cluster installs (`conf/kubernetes`, `conf/helm`, `conf/Containerfile`, `conf/logrotate.d`), loaded by what
+//! What an administrator of a cluster installs (`conf/kubernetes`, `conf/helm`, `conf/Containerfile`, `conf/logrotate.d`, dashboard and alerts), loaded by what
 //! loads it there: the types of Kubernetes' API, `ovnkube`'s own options, logrotate, Helm.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -11,3 +11,5 @@ mod image;
 mod kubernetes;
 #[path = "deployment/logrotate.rs"]
 mod logrotate;
+#[path = "deployment/monitoring.rs"]
+mod monitoring;

@@ -38,7 +38,9 @@ install: build ## Install them with their configuration (DESTDIR=… for a packa
 	install -D -m 644 $(DOCUMENTS)/completions/ovnkube.bash $(DESTDIR)/usr/share/bash-completion/completions/ovnkube
 	install -D -m 644 $(DOCUMENTS)/completions/_ovnkube $(DESTDIR)/usr/share/zsh/vendor-completions/_ovnkube
 	install -D -m 644 $(DOCUMENTS)/completions/ovnkube.fish $(DESTDIR)/usr/share/fish/vendor_completions.d/ovnkube.fish
+	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes conf/kubernetes/*.yaml
 	# An administrator's own settings stay.
+	test -e $(DESTDIR)/etc/logrotate.d/ovn-kubernetes || install -D -m 644 conf/logrotate.d/ovn-kubernetes $(DESTDIR)/etc/logrotate.d/ovn-kubernetes
 	test -e $(DESTDIR)/etc/openvswitch/ovn_k8s.conf || install -D -m 644 conf/ovn_k8s.conf $(DESTDIR)/etc/openvswitch/ovn_k8s.conf
 
 docs: ## Write manual pages, shell completion and the options file into target/documents

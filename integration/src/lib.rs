@@ -22,6 +22,7 @@
 //! | [`census`] | [`Census`]: what is on a node, as text, to compare before and after |
 //! | [`traffic`] | ping, TCP and UDP between pods |
 //! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
+//! | [`cluster`] | [`Cluster`]: a whole Kubernetes on a lab's nodes |
 //! | [`chaos`] | [`chaos::Chaos`]: kills everything at random moments while pods come and go |
 //! | [`mod@eventually`] | waits for a state, and prints the last thing it saw |
 //! | [`command`] | runs a program to its end and keeps what it said |
@@ -50,6 +51,7 @@ pub mod by_hand;
 pub mod census;
 pub mod central;
 pub mod chaos;
+pub mod cluster;
 pub mod command;
 pub mod daemon;
 pub mod eventually;
@@ -69,6 +71,7 @@ pub mod traffic;
 pub mod versions;
 
 pub use census::Census;
+pub use cluster::Cluster;
 pub use daemon::Daemon;
 pub use eventually::eventually;
 pub use holder::hold;

@@ -9,16 +9,17 @@ use tokio::{
 };
 
 use crate::{
-    api_server::ApiServer,
+    api_server::{ApiServer, Connection},
     chain,
     cni_conf::{CniConf, CniConfError},
     conditions::{Conditions, Part},
     endpoints::{self, Endpoints},
+    events::Events,
     http,
     log::{Log, LogConfig, start_server_log},
     metrics::Metrics,
     options::{NodeOptions, Problems},
-    pods::{Manifests, ManifestsError, PodSource},
+    pods::{ApiPods, Manifests, ManifestsError, PodSource},
     requests::{AddDefaults, Desk, InFlight, Phase},
     socket::{Socket, SocketError},
 };
@@ -94,16 +95,24 @@ impl NodeConfig {
         let metrics = Arc::new(Metrics::with_log_files([self.log.file.clone(), PathBuf::from(&self.cni_conf.log_file)]));
         let _endpoints = endpoints::start(&self.endpoints, &conditions, &metrics);
         let mut signals = Signals::listen().map_err(StartError::Runtime)?;
+        let mut events = Events::default();
         let source: Arc<dyn PodSource> = match &self.pods {
-            PodsFrom::Manifests(directory) => Arc::new(Manifests::start(directory)?),
-            PodsFrom::ApiServer(_) => unreachable!("no option leads here yet"),
+            PodsFrom::Manifests(directory) => {
+                let manifests = Manifests::start(directory)?;
+                conditions.met(Part::Pods);
+                Arc::new(manifests)
+            }
+            PodsFrom::ApiServer(api_server) => {
+                let connection = Connection::open(api_server.clone());
+                events = Events::start(connection.clone(), &self.name);
+                Arc::new(ApiPods::start(connection, &self.name, conditions.clone(), Arc::clone(&metrics)))
+            }
         };
-        conditions.met(Part::Pods);
         let (socket, listener) = Socket::listen(&self.socket)?;
         let listener = into_tokio(listener).map_err(StartError::Runtime)?;
         let (phase, phases) = watch::channel(Phase::Running);
         let adds = InFlight::default();
-        let desk = Arc::new(Desk { source, add: self.add, phase: phases, adds: adds.clone(), metrics: Arc::clone(&metrics) });
+        let desk = Arc::new(Desk { source, add: self.add, phase: phases, adds: adds.clone(), metrics: Arc::clone(&metrics), events });
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(http::serve(listener, desk, stopped));
         conditions.met(Part::Socket);

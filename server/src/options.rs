@@ -58,6 +58,26 @@ pub struct Options {
     #[arg(long, value_name = "PATH", default_value = SERVER_SOCKET, help_heading = "CNI")]
     pub cni_socket: PathBuf,
 
+    /// Directory where the container runtime looks for CNI plugins; the plugin is installed there
+    #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin", help_heading = "CNI")]
+    pub cni_bin_dir: PathBuf,
+
+    /// The CNI plugin to install; without one: /usr/libexec/cni/ovn-k8s-cni-overlay, or one beside this program
+    #[arg(long, value_name = "PATH", help_heading = "CNI")]
+    pub cni_plugin_source: Option<PathBuf>,
+
+    /// Open vSwitch's database
+    #[arg(long, value_name = "ENDPOINT", default_value = contract::paths::OVSDB_ENDPOINT, help_heading = "Open vSwitch")]
+    pub ovsdb_endpoint: ovsdb::Endpoint,
+
+    /// Address that the tunnels of other nodes lead to; without one: that of the interface with the default route
+    #[arg(long, value_name = "ADDRESS", help_heading = "Open vSwitch")]
+    pub encap_ip: Option<String>,
+
+    /// File that names this process while it runs
+    #[arg(long, value_name = "PATH", help_heading = "What to be")]
+    pub pidfile: Option<PathBuf>,
+
     /// Level of both logs: err, warn, info, dbg, or klog's number (5 and more: dbg)
     #[arg(long, value_name = "LEVEL", default_value = "info", help_heading = "Logs")]
     pub loglevel: Level,
@@ -101,7 +121,7 @@ impl Options {
 
 impl NodeOptions {
     /// What the server is told, where `external_ids` (of the `Open_vSwitch` table) are the last source before the defaults.
-    pub fn config(&self, _external_ids: &BTreeMap<String, String>) -> Result<NodeConfig, clap::Error> {
+    pub fn config(&self, external_ids: &BTreeMap<String, String>) -> Result<NodeConfig, clap::Error> {
         let Self(options) = self.clone();
         let Options {
             init_node,
@@ -112,6 +132,11 @@ impl NodeOptions {
             cni_conf_file,
             cni_plugin,
             cni_socket,
+            cni_bin_dir,
+            cni_plugin_source,
+            ovsdb_endpoint,
+            encap_ip,
+            pidfile,
             loglevel,
             logfile,
             cnilogfile,
@@ -141,7 +166,7 @@ impl NodeOptions {
             name,
             pods: PodsFrom::Manifests(manifests),
             add: AddDefaults { mtu, routable_mtu },
-            plugin: PluginInstall { source: None, directory: "/opt/cni/bin".into(), name: cni_plugin.clone() },
+            plugin: PluginInstall { source: cni_plugin_source, directory: cni_bin_dir, name: cni_plugin.clone() },
             cni_conf: CniConf {
                 directory: cni_conf_dir,
                 file: cni_conf_file,
@@ -152,26 +177,31 @@ impl NodeOptions {
             },
             socket: cni_socket,
             log: LogConfig { file: logfile, level: loglevel, rotation: Rotation::default() },
-            pidfile: None,
-            open_vswitch: OpenVSwitch {
-                endpoint: contract::paths::OVSDB_ENDPOINT.parse().expect("the usual endpoint is one"),
-                chassis: Chassis {
-                    southbound: "unix:/var/run/ovn/ovnsb_db.sock".to_owned(),
-                    tls: None,
-                    encap_type: "geneve".to_owned(),
-                    encap_ip: None,
-                    encap_port: None,
-                    inactivity_probe: Duration::from_millis(100_000),
-                    openflow_probe: Duration::from_secs(180),
-                    ofctrl_wait_before_clear: None,
-                    monitor_all: true,
-                    lflow_cache: true,
-                    lflow_cache_limit: None,
-                    lflow_cache_limit_kb: None,
-                },
-            },
+            pidfile,
+            open_vswitch: OpenVSwitch { endpoint: ovsdb_endpoint, chassis: chassis(external_ids, encap_ip) },
             endpoints: Endpoints::default(),
         })
+    }
+}
+
+/// What is there already stays.
+fn chassis(external_ids: &BTreeMap<String, String>, encap_ip: Option<String>) -> Chassis {
+    let there = |key: &str| external_ids.get(key).cloned();
+    let number = |key: &str| external_ids.get(key).and_then(|value| value.parse().ok());
+    let boolean = |key: &str| external_ids.get(key).and_then(|value| value.parse().ok());
+    Chassis {
+        southbound: there("ovn-remote").unwrap_or_else(|| "unix:/var/run/ovn/ovnsb_db.sock".to_owned()),
+        tls: None,
+        encap_type: there("ovn-encap-type").unwrap_or_else(|| "geneve".to_owned()),
+        encap_ip: encap_ip.or_else(|| there("ovn-encap-ip")),
+        encap_port: None,
+        inactivity_probe: Duration::from_millis(number("ovn-remote-probe-interval").unwrap_or(100_000)),
+        openflow_probe: Duration::from_secs(number("ovn-openflow-probe-interval").unwrap_or(180)),
+        ofctrl_wait_before_clear: number("ovn-ofctrl-wait-before-clear").map(Duration::from_millis),
+        monitor_all: boolean("ovn-monitor-all").unwrap_or(true),
+        lflow_cache: boolean("ovn-enable-lflow-cache").unwrap_or(true),
+        lflow_cache_limit: number("ovn-limit-lflow-cache"),
+        lflow_cache_limit_kb: number("ovn-memlimit-lflow-cache-kb"),
     }
 }
 

@@ -10,3 +10,5 @@ mod add;
 mod caller;
 #[path = "node/life.rs"]
 mod life;
+#[path = "node/start.rs"]
+mod start;

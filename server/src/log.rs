@@ -3,6 +3,10 @@
 use std::{
     io::{IsTerminal, stderr},
     path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use cni::log::{Level, ReopenFile, layer, log_panics};
@@ -35,8 +39,26 @@ const WAITING_LINES: usize = 8192;
 #[derive(Debug)]
 pub struct Log {
     _worker: WorkerGuard,
+    reopen: Reopen,
     /// Whether standard error shows the log, too.
     pub on_stderr: bool,
+}
+
+/// A way to ask for the log to be opened anew.
+#[derive(Debug, Clone)]
+pub struct Reopen(Arc<AtomicBool>);
+
+impl Log {
+    pub fn reopen(&self) -> Reopen {
+        self.reopen.clone()
+    }
+}
+
+impl Reopen {
+    /// The next line goes to whatever file has the log's path then.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Starts the log in `file`. Never fails: where the file cannot be written (and for a person at a terminal) the log goes to
@@ -44,6 +66,7 @@ pub struct Log {
 pub fn start_server_log(config: &LogConfig) -> Log {
     let LogConfig { file, level, rotation: _ } = config;
     let mut reopen = ReopenFile::new(file);
+    let asked = Reopen(reopen.reopen_flag());
     let unwritable = reopen.check().err();
     let on_stderr = unwritable.is_some() || stderr().is_terminal();
     let (writer, worker) = NonBlockingBuilder::default().buffered_lines_limit(WAITING_LINES).finish(reopen);
@@ -54,5 +77,5 @@ pub fn start_server_log(config: &LogConfig) -> Log {
     if let Some(error) = unwritable {
         tracing::warn!(%error, file = %file.display(), "the log file cannot be written now; it is tried again with every line");
     }
-    Log { _worker: worker, on_stderr }
+    Log { _worker: worker, reopen: asked, on_stderr }
 }

@@ -176,7 +176,7 @@ impl NodeOptions {
                 server_socket: Some(cni_socket.clone()).filter(|socket| socket.as_os_str() != SERVER_SOCKET),
             },
             socket: cni_socket,
-            log: LogConfig { file: logfile, level: loglevel, rotation: Rotation::default() },
+            log: LogConfig { rotation: Rotation::default_of(&logfile), file: logfile, level: loglevel },
             pidfile,
             open_vswitch: OpenVSwitch { endpoint: ovsdb_endpoint, chassis: chassis(external_ids, encap_ip) },
             endpoints: Endpoints::default(),

@@ -2,7 +2,7 @@
 
 use std::{
     io::{IsTerminal, stderr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,10 +10,18 @@ use std::{
 };
 
 use cni::log::{Level, ReopenFile, layer, log_panics};
+use contract::paths::SERVER_LOG;
+use rotate::RotatedFile;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{Registry, layer::SubscriberExt};
 
+mod rotate;
+
 /// The server's log.
+///
+/// In its usual directory, Open vSwitch's logrotate stanza (`/var/log/openvswitch/*.log`, daily, 30 kept) takes the log away, and would
+/// take the files that [`Rotation`] renames, too: there the default is never to rename. In any other directory nobody takes it away,
+/// and the default is upstream's. [`Rotation::default_of`] is both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
     pub file: PathBuf,
@@ -21,7 +29,8 @@ pub struct LogConfig {
     pub rotation: Rotation,
 }
 
-/// When the server itself renames its log, for machines without logrotate. 0: never, for no reason of that kind.
+/// When the server itself renames its log, for machines without logrotate: `NAME.log` becomes `NAME-TIME.log`. 0: never, for no reason of
+/// that kind; without a size nothing is renamed or removed at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rotation {
     /// Megabytes that a file may have.
@@ -30,6 +39,13 @@ pub struct Rotation {
     pub max_backups: usize,
     /// Days that they are kept.
     pub max_age: u64,
+}
+
+impl Rotation {
+    /// For a log at that place, as long as no option says more.
+    pub fn default_of(file: &Path) -> Self {
+        if file.parent() == Path::new(SERVER_LOG).parent() { Self::default() } else { Self { max_size: 100, max_backups: 5, max_age: 5 } }
+    }
 }
 
 /// Lines that may wait for the disk; more are lost. The memory for them is taken at the start.
@@ -64,12 +80,13 @@ impl Reopen {
 /// Starts the log in `file`. Never fails: where the file cannot be written (and for a person at a terminal) the log goes to
 /// standard error as well.
 pub fn start_server_log(config: &LogConfig) -> Log {
-    let LogConfig { file, level, rotation: _ } = config;
+    let LogConfig { file, level, rotation } = config;
     let mut reopen = ReopenFile::new(file);
     let asked = Reopen(reopen.reopen_flag());
     let unwritable = reopen.check().err();
     let on_stderr = unwritable.is_some() || stderr().is_terminal();
-    let (writer, worker) = NonBlockingBuilder::default().buffered_lines_limit(WAITING_LINES).finish(reopen);
+    let (writer, worker) =
+        NonBlockingBuilder::default().buffered_lines_limit(WAITING_LINES).finish(RotatedFile::new(reopen, file, *rotation));
     let subscriber = Registry::default().with(level.filter()).with(layer(writer)).with(on_stderr.then(|| layer(stderr)));
     // Somebody's subscriber may be there already (a test's): then it gets the events.
     let _ = tracing::subscriber::set_global_default(subscriber);

@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`life`] | the order of things, from the options to the last answer |
+//! | [`cleanup`](mod@cleanup) | `--cleanup-node`: takes away what the server made |
 //! | [`open_vswitch`] | what ovn-controller needs to find in Open vSwitch's database |
 //! | [`plugin`] | the plugin's way into the directory where runtimes look for it |
 //! | [`pidfile`] | the file that says which process is the server |
@@ -24,12 +25,14 @@ use crate::{
 };
 
 mod announce;
+mod cleanup;
 mod life;
 mod open_vswitch;
 mod pidfile;
 mod plugin;
 mod signals;
 
+pub use cleanup::{Cleaned, CleanupError, cleanup};
 pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls};
 pub use pidfile::PidfileError;
 pub use plugin::{PluginError, PluginInstall};

@@ -81,7 +81,6 @@ impl Pidfile {
 }
 
 /// Whether somebody holds the lock of a server on this file.
-#[cfg(test)]
 pub(super) fn is_held(path: &Path) -> bool {
     let Ok(file) = OpenOptions::new().read(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path) else { return false };
     matches!(Flock::lock(file, FlockArg::LockSharedNonblock), Err((_, Errno::EWOULDBLOCK)))

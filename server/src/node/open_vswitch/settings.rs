@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ovsdb::{Mutation, Row, Transaction, Until, Uuid};
+use ovsdb::{Datum, Mutation, Row, Transaction, Until, Uuid};
 
 use super::{Chassis, SouthboundTls};
 
@@ -145,6 +145,23 @@ impl Change {
 /// Names of what this program wrote.
 pub(crate) fn written(external_ids: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
     external_ids.get(WRITTEN).map_or("", String::as_str).split_whitespace()
+}
+
+/// The transaction that takes away what this program wrote, and what that is; none if there is nothing.
+pub(crate) fn removal(seen: &Seen) -> Option<(Transaction, Vec<String>)> {
+    let keys: Vec<String> = written(&seen.external_ids).map(str::to_owned).collect();
+    if !seen.external_ids.contains_key(WRITTEN) {
+        return None;
+    }
+    let mut tx = guarded(seen);
+    let all = keys.iter().map(String::as_str).filter(|key| *key != TLS).chain([WRITTEN]);
+    tx.mutate("Open_vSwitch", seen.root, vec![Mutation::delete_keys("external_ids", all)]);
+    if keys.iter().any(|key| key == TLS) {
+        // The row that nothing refers to goes by itself.
+        tx.update("Open_vSwitch", seen.root, Row::new().with("ssl", Datum::Set(Vec::new())));
+    }
+    tx.comment("ovnkube: node cleaned up");
+    Some((tx, keys))
 }
 
 /// A transaction that goes through only while the keys are as they were seen.

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use contract::external_ids::SANDBOX;
 use ovsdb::{Client, Closed, Endpoint, ErrorKind, Event, Monitor, NotConnected, Options, State, TransactError, Updates, Uuid, Where};
 use tokio::{
     sync::watch,
@@ -14,7 +15,7 @@ use tokio::{
 
 use super::{
     SouthboundTls,
-    settings::{Change, Seen, Settings},
+    settings::{Change, Seen, Settings, removal},
 };
 use crate::{
     chain,
@@ -37,6 +38,11 @@ ovsdb::table! {
         private_key: String,
         certificate: String,
         ca_cert: String,
+    }
+
+    struct Interface in "Interface" {
+        name: String,
+        external_ids: BTreeMap<String, String>,
     }
 }
 
@@ -69,10 +75,28 @@ pub(crate) enum Written {
     Overtaken,
 }
 
+/// Whether what was seen is no longer what there is, or nobody is there to ask: look again.
+fn overtaken(error: &TransactError) -> bool {
+    let lost = matches!(error, TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_));
+    lost || error.kind() == Some(&ErrorKind::TimedOut)
+}
+
 impl Switch {
     /// Begins to connect.
     pub(crate) fn connect(endpoint: &Endpoint, conditions: Conditions, metrics: Arc<Metrics>) -> Self {
-        let monitor = Monitor::new().table::<Root>(Where::all()).table::<Ssl>(Where::all());
+        Self::monitoring(Self::settings(), endpoint, conditions, metrics)
+    }
+
+    /// The same, to know the interfaces, too.
+    pub(crate) fn connect_with_interfaces(endpoint: &Endpoint) -> Self {
+        Self::monitoring(Self::settings().table::<Interface>(Where::all()), endpoint, Conditions::default(), Arc::default())
+    }
+
+    fn settings() -> Monitor {
+        Monitor::new().table::<Root>(Where::all()).table::<Ssl>(Where::all())
+    }
+
+    fn monitoring(monitor: Monitor, endpoint: &Endpoint, conditions: Conditions, metrics: Arc<Metrics>) -> Self {
         let options = Options { backoff_max: PAUSE, ..Options::default() };
         let (client, updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", monitor, options);
         let state = client.state();
@@ -93,16 +117,30 @@ impl Switch {
     pub(crate) async fn write(&mut self, seen: &Seen, change: &Change) -> Result<Written, TransactError> {
         match self.client.transact(change.transaction(seen)).await {
             Ok(_) => Ok(Written::Done),
-            Err(TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_)) => {
-                self.event().await;
-                Ok(Written::Overtaken)
-            }
-            Err(error) if error.kind() == Some(&ErrorKind::TimedOut) => {
+            Err(error) if overtaken(&error) => {
                 self.event().await;
                 Ok(Written::Overtaken)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Takes away what this program wrote; the keys.
+    pub(crate) async fn clean(&mut self) -> Result<Vec<String>, TransactError> {
+        loop {
+            let Some((removal, keys)) = removal(&self.seen().await) else { return Ok(Vec::new()) };
+            match self.client.transact(removal).await {
+                Ok(_) => return Ok(keys),
+                Err(error) if overtaken(&error) => self.event().await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Names of the interfaces that pods are attached by.
+    pub(crate) fn pods_interfaces(&self) -> Vec<String> {
+        let attached = self.updates.rows::<Interface>().filter(|(_, row)| row.external_ids.contains_key(SANDBOX));
+        attached.map(|(_, row)| row.name.clone()).collect()
     }
 
     /// Follows the database for as long as the server lives.

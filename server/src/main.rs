@@ -7,7 +7,7 @@ use std::{
 
 use server::{
     node::{self, StartError},
-    options::{NodeOptions, Options, Problems, Program, documents},
+    options::{Early, NodeOptions, Options, Problems, Program, documents},
 };
 
 /// The options cannot be used.
@@ -16,10 +16,14 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     let outcome = match Options::read(std::env::args_os()).program() {
         Ok(Program::Node(options)) => match node::run(&options) {
-            Err(StartError::Options(problems)) => return refuse(&problems),
+            // It is said already, in the log, too.
+            Err(StartError::Options(_)) => return USAGE.into(),
             outcome => outcome.is_ok(),
         },
-        Ok(Program::CleanupNode(_)) => false,
+        Ok(Program::CleanupNode(options)) => match options.early() {
+            Ok(early) => clean_up(&early),
+            Err(problems) => return refuse(&problems),
+        },
         Ok(Program::PrintConfig(options)) => return print_config(&options),
         // Nobody is left to tell that it cannot be printed.
         Ok(Program::Text(text)) => write!(stdout(), "{text}").is_ok(),
@@ -32,6 +36,17 @@ fn main() -> ExitCode {
 fn refuse(problems: &Problems) -> ExitCode {
     eprintln!("ovnkube: {problems}\nFor all options: ovnkube --help. For what is in force: ovnkube --print-config.");
     USAGE.into()
+}
+
+/// Says what was done, and what was not.
+fn clean_up(early: &Early) -> bool {
+    match node::cleanup(early) {
+        Ok(cleaned) => write!(stdout(), "{cleaned}").is_ok(),
+        Err(error) => {
+            eprintln!("ovnkube: {error}");
+            false
+        }
+    }
 }
 
 fn print_config(options: &NodeOptions) -> ExitCode {

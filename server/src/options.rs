@@ -30,6 +30,7 @@ mod chassis;
 mod command_line;
 pub mod conf_file;
 pub mod documents;
+mod external_ids;
 mod go_style;
 mod kind;
 mod kubernetes;
@@ -171,6 +172,28 @@ impl NodeOptions {
     /// What can be said without Open vSwitch's database.
     pub fn early(&self) -> Result<Early, Problems> {
         self.resolve_early()
+    }
+
+    /// Where nothing but `external_ids` can say where pods are known from, whether they do: nobody waits for a database only to hear that
+    /// an option is missing.
+    pub fn confirm(&self) -> Result<(), Problems> {
+        if kubernetes::is_source_known(&self.settings) {
+            return Ok(());
+        }
+        let ovsdb = self.early()?.ovsdb;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+        let (external_ids, reason) = match runtime.block_on(external_ids::read(&ovsdb)) {
+            Ok(external_ids) => (external_ids, None),
+            Err(reason) => (BTreeMap::new(), Some(reason)),
+        };
+        let mut problems = Gathered::default();
+        for problem in self.config(&external_ids).as_ref().err().into_iter().flat_map(Problems::iter) {
+            problems.add(problem);
+        }
+        if let Some(reason) = reason {
+            problems.add(format!("external_ids of Open vSwitch, which may say more, could not be read ({reason})"));
+        }
+        problems.none_or()
     }
 
     /// What was given without being of use, a sentence each: for the log.

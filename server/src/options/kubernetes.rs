@@ -5,7 +5,7 @@ use secrecy::SecretString;
 
 use super::{
     node_config::Reading,
-    settings::{Origin, Setting},
+    settings::{Origin, Setting, Settings},
     spec::Spec,
     table::{kubernetes as table, kubernetes::POD_MANIFESTS},
     values,
@@ -18,6 +18,17 @@ use crate::{
 /// Options that make no sense without an API server.
 static SPEAK_OF_ONE: [&Spec; 6] =
     [&table::TOKEN_FILE, &table::TOKEN, &table::CLIENT_CERT, &table::CLIENT_PRIVKEY, &table::CA_CERT, &table::CA_CERT_DATA];
+
+/// Whether any source but `external_ids` says where pods are known from.
+pub(super) fn is_source_known(settings: &Settings) -> bool {
+    let reach = [&POD_MANIFESTS, &table::KUBECONFIG, &table::API_SERVER];
+    reach.iter().any(|spec| settings.given(spec).is_some()) || SPEAK_OF_ONE.iter().any(|spec| speaks(settings, spec))
+}
+
+/// Whether an option was given that only counts with an API server; what every pod has does not say that it is to be used.
+fn speaks(settings: &Settings, spec: &Spec) -> bool {
+    settings.given(spec).is_some_and(|setting| setting.insists && setting.origin.rank() < Origin::InCluster.rank())
+}
 
 /// Nothing if it is not known yet, or a problem.
 pub(super) fn pods(reading: &mut Reading) -> Option<PodsFrom> {
@@ -41,8 +52,7 @@ fn cluster(reading: &mut Reading) -> Option<(Cluster, Setting)> {
         }
         (_, Some(address)) => url(reading, address),
         (_, None) => {
-            let said = |spec: &&Spec| reading.settings.given(spec).is_some_and(|setting| setting.insists && setting.origin.rank() <= 2);
-            if SPEAK_OF_ONE.iter().any(said) {
+            if SPEAK_OF_ONE.iter().any(|spec| speaks(&reading.settings, spec)) {
                 let default = reading.settings.value(&table::API_SERVER);
                 return url(reading, default);
             }

@@ -137,7 +137,8 @@ impl Reading {
         let socket = self.read(&cni::SOCKET, values::whole_path);
         let plugin = self.read(&cni::PLUGIN_NAME, values::file_name);
         let file = self.read(&cni::CONF_FILE, values::conf_file);
-        let source = self.file(&cni::PLUGIN_SOURCE);
+        // It may come later: the server waits for it.
+        let source = self.settings.given(&cni::PLUGIN_SOURCE).map(|setting| setting.value.clone().into());
         let log = self.log();
         let ovsdb = self.ovsdb();
         let endpoints = self.endpoints();

@@ -1,20 +1,17 @@
 //! `--print-config`: every option, its value, and the place that it comes from.
 
-use std::{collections::BTreeMap, fmt::Write, time::Duration};
-
-use ovsdb::{Connection, Endpoint, Transaction, Where};
+use std::{collections::BTreeMap, fmt::Write};
 
 use super::{
     NodeOptions,
     command_line::heading,
+    external_ids,
     node_config::Known,
     settings::{Origin, Settings},
     spec::{Effect, Group, Spec},
     table,
 };
 
-/// How long Open vSwitch's database may take: somebody is looking at a terminal.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Values are not padded to more than this.
 const WIDEST: usize = 52;
 
@@ -30,7 +27,7 @@ impl NodeOptions {
     /// A table for people. Reads `external_ids` from Open vSwitch's database, if it answers soon; secrets are left out.
     pub async fn print(&self) -> Printed {
         let asked = match self.reading(Known::NotYet).ovsdb() {
-            Some(endpoint) => external_ids(&endpoint).await,
+            Some(endpoint) => external_ids::read(&endpoint).await,
             None => Err("--ovsdb-endpoint cannot be used".to_owned()),
         };
         let empty = BTreeMap::new();
@@ -108,19 +105,6 @@ fn origin(settings: &Settings, spec: &'static Spec) -> String {
         Effect::Never(_) => text.push_str(" [no effect]"),
     }
     text
-}
-
-/// What an administrator wrote into Open vSwitch's database.
-async fn external_ids(endpoint: &Endpoint) -> Result<BTreeMap<String, String>, String> {
-    let options = ovsdb::Options { connect_timeout: PATIENCE, ..ovsdb::Options::default() };
-    let ask = async {
-        let connection = Connection::open(endpoint, "Open_vSwitch", options).await.map_err(|error| crate::chain(&error))?;
-        let mut transaction = Transaction::new();
-        let selection = transaction.select("Open_vSwitch", Where::all(), &["external_ids"]);
-        let outcome = connection.transact(transaction).await.map_err(|error| crate::chain(&error))?;
-        Ok(outcome.rows(selection).first().map(|row| row.map("external_ids")).unwrap_or_default())
-    };
-    tokio::time::timeout(PATIENCE, ask).await.unwrap_or_else(|_| Err(format!("{endpoint}: no answer within {} s", PATIENCE.as_secs())))
 }
 
 impl NodeOptions {

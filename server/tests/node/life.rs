@@ -138,9 +138,14 @@ fn the_command_line_says_what_is_missing() {
     assert!(text.contains("say where pods are known from: --pod-manifests DIR"), "{text}");
     let (code, text, _) = run(&["--version"]);
     assert_eq!((code, text), (Some(0), format!("ovnkube {}\n", env!("CARGO_PKG_VERSION"))));
-    let (code, _, text) = run(&["--init-node", "node1", "--pod-manifests", "/no/such/directory", "--logfile", "/dev/null"]);
+}
+
+#[test]
+fn a_server_that_cannot_start_says_why() {
+    let server = Server::start();
+    let (status, text) = server.second_with(&["--pod-manifests", "/no/such/directory"]);
     assert_eq!(
-        (code, text.as_str()),
+        (status.code(), text.as_str()),
         (Some(1), "ovnkube: pod manifests in \"/no/such/directory\": No such file or directory (os error 2)\n")
     );
 }

@@ -39,6 +39,9 @@ install: build ## Install them with their configuration (DESTDIR=… for a packa
 	install -D -m 644 $(DOCUMENTS)/completions/_ovnkube $(DESTDIR)/usr/share/zsh/vendor-completions/_ovnkube
 	install -D -m 644 $(DOCUMENTS)/completions/ovnkube.fish $(DESTDIR)/usr/share/fish/vendor_completions.d/ovnkube.fish
 	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes conf/kubernetes/*.yaml
+	install -d $(DESTDIR)/usr/share/ovn-kubernetes/helm
+	cp -R conf/helm/ovn-kubernetes-node $(DESTDIR)/usr/share/ovn-kubernetes/helm/
+	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/monitoring conf/grafana-dashboard.json conf/prometheus-rules.yaml
 	# An administrator's own settings stay.
 	test -e $(DESTDIR)/etc/logrotate.d/ovn-kubernetes || install -D -m 644 conf/logrotate.d/ovn-kubernetes $(DESTDIR)/etc/logrotate.d/ovn-kubernetes
 	test -e $(DESTDIR)/etc/openvswitch/ovn_k8s.conf || install -D -m 644 conf/ovn_k8s.conf $(DESTDIR)/etc/openvswitch/ovn_k8s.conf

@@ -15,10 +15,10 @@ BIN := $(TARGET_DIR)/bin
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.
 TEST_FEATURES := cni/failpoints
 
-.PHONY: help build install demo test bench lint prerequisites
+.PHONY: help build install demo test test-compat bench lint prerequisites
 
 help: ## List these commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
 build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
 	@integration/prerequisites.sh build
@@ -31,7 +31,9 @@ install: build ## Install them with their configuration (DESTDIR=… for a packa
 	install -D -m 755 $(BIN)/ovnkube $(DESTDIR)/usr/bin/ovnkube
 	install -D -m 644 conf/ovnkube-node.service $(DESTDIR)/lib/systemd/system/ovnkube-node.service
 	install -D -m 644 conf/pod.yaml $(DESTDIR)/usr/share/doc/ovn-kubernetes/examples/pod.yaml
+	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes conf/kubernetes/*.yaml
 	# An administrator's own settings stay.
+	test -e $(DESTDIR)/etc/logrotate.d/ovn-kubernetes || install -D -m 644 conf/logrotate.d/ovn-kubernetes $(DESTDIR)/etc/logrotate.d/ovn-kubernetes
 	test -e $(DESTDIR)/etc/openvswitch/ovn_k8s.conf || install -D -m 644 conf/ovn_k8s.conf $(DESTDIR)/etc/openvswitch/ovn_k8s.conf
 
 demo: ## See it work: two nodes, pods, packets between them (KEEP=1 leaves them until Ctrl-D)
@@ -45,6 +47,11 @@ test: ## Run every test (as root: the lab makes namespaces)
 	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
 	cargo test --locked --quiet --workspace --features $(TEST_FEATURES) --doc
 	cargo nextest run --locked --workspace --features $(TEST_FEATURES)
+
+test-compat: ## Run the tests with Open vSwitch and OVN of other Debian releases (SUITES="trixie sid")
+	@integration/prerequisites.sh test compat
+	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
+	@TEST_FEATURES=$(TEST_FEATURES) integration/compat.sh test $(SUITES)
 
 bench: build ## Measure ADD and DEL against the floor (BENCH=--quick takes less than a minute)
 	@integration/prerequisites.sh demo

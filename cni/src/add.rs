@@ -41,8 +41,12 @@ pub enum AddError {
     /// Nothing was touched.
     #[error(transparent)]
     Refused(#[from] Cause),
+    /// Nothing had been made.
     #[error(transparent)]
     Stage(#[from] StageError),
+    /// What had been made is gone again.
+    #[error(transparent)]
+    RolledBack(StageError),
     /// Something was made and could not be removed again; DEL will try.
     #[error("{stage}; and the rollback left something behind")]
     NotRolledBack {
@@ -198,7 +202,7 @@ impl Add<'_> {
         let addresses: Vec<IpAddr> = attachment.addresses.iter().map(ipnet::IpNet::addr).collect();
         let detacher = Detacher::go_on(ready.bridge, ready.host, self.settings, SHORT_TIMEOUT).await;
         match detacher.detach(&attachment.identity, &addresses).await {
-            Ok(_) => stage.into(),
+            Ok(_) => AddError::RolledBack(stage),
             Err(leftover) => AddError::NotRolledBack { stage, leftover },
         }
     }

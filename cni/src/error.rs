@@ -5,7 +5,8 @@ use std::{error::Error, io};
 use contract::{
     error::{CniError, Code},
     net_conf::NetConfError,
-    wire::PodChange,
+    stage::Stage,
+    wire::{PodChange, Rollback},
 };
 
 use crate::{
@@ -99,10 +100,27 @@ impl Failure {
         }
     }
 
+    /// The stage of an ADD that failed, if it failed in one.
+    pub fn stage(&self) -> Option<Stage> {
+        match self {
+            Self::Add(AddError::Stage(stage) | AddError::RolledBack(stage) | AddError::NotRolledBack { stage, .. }) => Some(stage.stage),
+            Self::Cause(_) | Self::Add(AddError::Refused(_)) | Self::Status(_) => None,
+        }
+    }
+
+    /// How the rollback ended, if there was something to roll back.
+    pub fn rollback(&self) -> Option<Rollback> {
+        match self {
+            Self::Add(AddError::RolledBack(_)) => Some(Rollback::Clean),
+            Self::Add(AddError::NotRolledBack { .. }) => Some(Rollback::Leftover),
+            Self::Cause(_) | Self::Add(AddError::Refused(_) | AddError::Stage(_)) | Self::Status(_) => None,
+        }
+    }
+
     fn cause(&self) -> Option<&Cause> {
         match self {
             Self::Cause(cause) | Self::Add(AddError::Refused(cause)) => Some(cause),
-            Self::Add(AddError::Stage(stage) | AddError::NotRolledBack { stage, .. }) => Some(&stage.source),
+            Self::Add(AddError::Stage(stage) | AddError::RolledBack(stage) | AddError::NotRolledBack { stage, .. }) => Some(&stage.source),
             Self::Status(_) => None,
         }
     }

@@ -100,7 +100,8 @@ impl Session<'_> {
         let outcome = self.carry_out(&timeline, stdout, &span);
         let _in_span = span.enter();
         let milliseconds = timeline.milliseconds();
-        let error = outcome.err().map(|failure| failure.report(&self.context(), milliseconds));
+        let failure = outcome.err();
+        let error = failure.as_ref().map(|failure| failure.report(&self.context(), milliseconds));
         match &error {
             // Runtimes ask for STATUS every few seconds.
             None if matches!(self.call, Call::Status) => tracing::debug!(ms = round(milliseconds), "done"),
@@ -114,7 +115,7 @@ impl Session<'_> {
             None => ExitCode::SUCCESS,
             Some(error) => print_error(error.clone(), self.conf.version, stdout),
         };
-        self.report(&timeline, error);
+        self.report(&timeline, failure.as_ref(), error);
         exit
     }
 
@@ -181,7 +182,7 @@ impl Session<'_> {
     }
 
     /// STATUS is asked every few seconds and reports nothing.
-    fn report(&self, timeline: &Timeline, error: Option<CniError>) {
+    fn report(&self, timeline: &Timeline, failure: Option<&Failure>, error: Option<CniError>) {
         if matches!(self.call, Call::Status) {
             return;
         }
@@ -195,6 +196,8 @@ impl Session<'_> {
             pod: subject.and_then(|subject| subject.pod.as_ref()).map(|args| args.pod.to_string()),
             sandbox: subject.map(|subject| subject.sandbox.to_string()),
             stages: timeline.times(),
+            failed_stage: failure.and_then(Failure::stage),
+            rollback: failure.and_then(Failure::rollback),
         };
         if let Err(error) = ask::report(&self.settings.server_socket, &metrics) {
             tracing::debug!(%error, "the server does not hear the report");

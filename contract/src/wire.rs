@@ -12,9 +12,12 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
-use crate::{names::PodKey, stage::StageTime};
+use crate::{
+    names::PodKey,
+    stage::{Stage, StageTime},
+};
 
 mod pod_if_info;
 
@@ -120,9 +123,35 @@ pub struct Metrics {
     pub pod: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// Only of an ADD.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Only of an ADD. A plugin of another version may have other stages: those are not read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "what_is_known")]
     pub stages: Vec<StageTime>,
+    /// Of an ADD that failed in a stage.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "if_it_is_known")]
+    pub failed_stage: Option<Stage>,
+    /// Of an ADD that failed after it had made something.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "if_it_is_known")]
+    pub rollback: Option<Rollback>,
+}
+
+/// How the rollback of an ADD ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rollback {
+    /// Everything that was made is gone.
+    Clean,
+    /// Something is left, for DEL.
+    Leftover,
+}
+
+impl Rollback {
+    /// The name used in messages and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Leftover => "leftover",
+        }
+    }
 }
 
 impl WatchRequest {
@@ -130,6 +159,15 @@ impl WatchRequest {
     pub fn pod(&self) -> Result<PodKey, crate::names::BadName> {
         PodKey::new(&self.namespace, &self.name)
     }
+}
+
+fn what_is_known<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let values = Vec::<serde_json::Value>::deserialize(deserializer)?;
+    Ok(values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect())
+}
+
+fn if_it_is_known<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Ok(serde_json::from_value(serde_json::Value::deserialize(deserializer)?).ok())
 }
 
 /// Bytes as Go's `encoding/json` writes a `[]byte`: base64 with padding; null for none.

@@ -80,9 +80,14 @@ impl Daemon {
     }
 
     /// Starts it and waits until `ready` succeeds; fails at once when it ends instead.
-    pub fn start(&self, mut ready: impl FnMut() -> Result<()>) -> Result<()> {
+    pub fn start(&self, ready: impl FnMut() -> Result<()>) -> Result<()> {
+        self.start_within(PATIENCE, ready)
+    }
+
+    /// The same for a program that may take longer.
+    pub fn start_within(&self, patience: Duration, mut ready: impl FnMut() -> Result<()>) -> Result<()> {
         self.spawn()?;
-        let ended = eventually(&format!("{} is ready", self.name), PATIENCE, || match self.end()? {
+        let ended = eventually(&format!("{} is ready", self.name), patience, || match self.end()? {
             Some(end) => Ok(Some(end)),
             None => ready().map(|()| None),
         });

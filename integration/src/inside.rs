@@ -12,12 +12,19 @@ use std::{
     io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
+    sync::{Arc, OnceLock},
 };
 
 use anyhow::{Context as _, Result, ensure};
-use nix::{sys::stat::Mode, unistd::mkfifo};
+use nix::{
+    sys::{
+        signal::{SigSet, Signal},
+        stat::Mode,
+    },
+    unistd::mkfifo,
+};
 
-use crate::{command, executable, mounts, prerequisites};
+use crate::{Versions, cluster::cgroups, command, executable, mounts, prerequisites};
 
 /// Marks the inner process; the value is the directory of its logs on the host.
 const INSIDE: &str = "OVN_LAB_INSIDE";
@@ -25,6 +32,8 @@ const INSIDE: &str = "OVN_LAB_INSIDE";
 const ALIVE: &str = "alive";
 /// In that directory: the body ran to its end. Without it, a filter that matches no test would pass.
 const PASSED: &str = "passed";
+/// Name of a control group, unique on this machine: what is below it is removed at the end. The kernel has no namespace for that.
+const CGROUP: &str = "OVN_LAB_CGROUP";
 
 /// Runs `body` in private namespaces; call it from a test, with the closure written in that test.
 ///
@@ -60,6 +69,11 @@ pub fn is_inside() -> bool {
     env::var_os(INSIDE).is_some()
 }
 
+/// Control group under which this lab makes its own; nothing is there until somebody makes it.
+pub(crate) fn cgroup() -> Result<String> {
+    env::var(CGROUP).context("not inside the lab's namespaces")
+}
+
 /// For the command: runs this executable again inside, with `arguments` and the caller's terminal.
 pub fn run_again(name: &str, arguments: impl IntoIterator<Item = OsString>) -> Result<ExitStatus> {
     let outside = Outside::prepare(name)?;
@@ -68,8 +82,34 @@ pub fn run_again(name: &str, arguments: impl IntoIterator<Item = OsString>) -> R
     Ok(status)
 }
 
+/// The same, out of reach of SIGINT, SIGTERM and SIGHUP, which end the inner process and all it started; the signal is returned, too.
+pub fn run_again_until_signal(name: &str, arguments: impl IntoIterator<Item = OsString>) -> Result<(ExitStatus, Option<Signal>)> {
+    let signals = ending_signals();
+    signals.thread_block()?;
+    let mut outside = Outside::prepare(name)?;
+    let caught = Arc::new(OnceLock::new());
+    let (alive, catch) = (outside.alive.take(), Arc::clone(&caught));
+    std::thread::spawn(move || {
+        if let Ok(signal) = signals.wait() {
+            let _ = catch.set(signal);
+            drop(alive);
+        }
+    });
+    let status = outside.command()?.args(arguments).status().context("start unshare")?;
+    let signal = caught.get().copied();
+    outside.finish(status.success() || signal.is_some());
+    Ok((status, signal))
+}
+
+/// What a person, a closed terminal and `kill` send.
+fn ending_signals() -> SigSet {
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
+}
+
 /// For the command: the inner side of [`run_again`], before anything else.
 pub fn enter_again() -> Result<()> {
+    // Inherited from an outer side that catches them; what the lab starts should end when it is told to.
+    ending_signals().thread_unblock()?;
     enter(Path::new(&env::var_os(INSIDE).context("not inside the lab's namespaces")?))
 }
 
@@ -89,9 +129,14 @@ fn run_test(path: &str) -> Result<()> {
     let ran = outside.logs.join(PASSED).exists();
     let logs = outside.logs.clone();
     outside.finish(status.success() && ran);
-    ensure!(status.success(), "{test}: {status} inside the lab (see above); logs: {}", logs.display());
+    ensure!(status.success(), "{test}: {status} inside the lab (see above), with {}; logs: {}", versions(), logs.display());
     ensure!(ran, "there is no test `{test}`: write the closure in the test itself, because its type names the test");
     Ok(())
+}
+
+/// For the message of a failure, which it must not hide.
+fn versions() -> String {
+    Versions::installed().map_or_else(|error| format!("an unknown Open vSwitch and OVN ({error:#})"), |versions| versions.to_string())
 }
 
 #[expect(clippy::print_stdout, reason = "what a test prints belongs to the harness")]
@@ -104,7 +149,8 @@ fn pass_on(reader: impl std::io::Read) {
 /// What the outer process keeps while the inner one runs.
 struct Outside {
     logs: PathBuf,
-    _alive: File,
+    cgroup: String,
+    alive: Option<File>,
 }
 
 impl Outside {
@@ -118,19 +164,22 @@ impl Outside {
         let alive = logs.join(ALIVE);
         mkfifo(&alive, Mode::S_IRUSR | Mode::S_IWUSR).with_context(|| format!("create {}", alive.display()))?;
         let alive = OpenOptions::new().read(true).write(true).open(&alive)?;
-        Ok(Self { logs, _alive: alive })
+        Ok(Self { logs, cgroup: format!("ovn-lab-{}", std::process::id()), alive: Some(alive) })
     }
 
     fn command(&self) -> Result<Command> {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "--"]);
-        command.arg(env::current_exe()?).env(INSIDE, &self.logs).env("PATH", prerequisites::search_path());
+        command.arg(env::current_exe()?).env(INSIDE, &self.logs).env(CGROUP, &self.cgroup).env("PATH", prerequisites::search_path());
         Ok(command)
     }
 
     /// Logs are for failures.
     fn finish(self, passed: bool) {
         let _ = fs::remove_file(self.logs.join(ALIVE));
+        if let Err(error) = cgroups::remove(&self.cgroup) {
+            eprintln!("control groups are left: {error:#}");
+        }
         if passed {
             let _ = fs::remove_dir_all(&self.logs);
         }

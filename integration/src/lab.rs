@@ -103,6 +103,11 @@ impl Lab {
     pub fn plan_pod(&self, node: &Node) -> Pod {
         let position = self.nodes.iter().position(|other| other.index == node.index).expect("the node is of this lab");
         let host = self.hosts[position].fetch_add(1, Ordering::Relaxed);
+        self.pod_at(node, host)
+    }
+
+    /// The pod with host number `host` on `node`, on paper.
+    pub(crate) fn pod_at(&self, node: &Node, host: u32) -> Pod {
         Pod::plan(node.index, &node.subnets, self.families, host)
     }
 

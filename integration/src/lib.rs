@@ -18,9 +18,11 @@
 //! | [`by_hand`] | attaches a pod with `ip` and `ovs-vsctl`: the floor that needs no code of this project |
 //! | [`runtime`] | [`Runtime`]: calls the plugin as a container runtime does, or `cnitool` |
 //! | [`executable`] | where the executables under test are |
+//! | [`versions`] | [`Versions`]: which Open vSwitch and OVN run |
 //! | [`census`] | [`Census`]: what is on a node, as text, to compare before and after |
 //! | [`traffic`] | ping, TCP and UDP between pods |
 //! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
+//! | [`cluster`] | [`Cluster`]: a whole Kubernetes on a lab's nodes |
 //! | [`chaos`] | [`chaos::Chaos`]: kills everything at random moments while pods come and go |
 //! | [`mod@eventually`] | waits for a state, and prints the last thing it saw |
 //! | [`command`] | runs a program to its end and keeps what it said |
@@ -49,6 +51,7 @@ pub mod by_hand;
 pub mod census;
 pub mod central;
 pub mod chaos;
+pub mod cluster;
 pub mod command;
 pub mod daemon;
 pub mod eventually;
@@ -65,8 +68,10 @@ pub mod prerequisites;
 pub mod runtime;
 pub mod subnet;
 pub mod traffic;
+pub mod versions;
 
 pub use census::Census;
+pub use cluster::Cluster;
 pub use daemon::Daemon;
 pub use eventually::eventually;
 pub use holder::hold;
@@ -76,3 +81,4 @@ pub use node::Node;
 pub use pod::Pod;
 pub use runtime::{CniError, Invocation, Outcome, Runtime};
 pub use subnet::Families;
+pub use versions::Versions;

@@ -3,6 +3,7 @@
 
 mod bench;
 mod demo;
+mod kubernetes;
 mod show;
 
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ enum Command {
     /// Start nodes and pods, show that they reach each other, take the pods away again, and end.
     Lab(show::Lab),
     Bench(bench::Bench),
+    Cluster(kubernetes::Cluster),
     Chaos(Chaos),
     /// Measure on the node, as `bench` says on standard input; what was measured goes to standard output.
     #[command(hide = true)]
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Lab(lab) => lab.run(),
         Command::Demo(demo) => demo.run(),
         Command::Bench(bench) => bench.run(),
+        Command::Cluster(cluster) => cluster.run(),
         Command::Chaos(chaos) => bring(&chaos),
         Command::BenchDriver => bench::drive()
             .map(|measured| println!("{}", serde_json::to_string(&measured).expect("measurements are plain data")))

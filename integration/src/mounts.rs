@@ -21,8 +21,22 @@ pub const LAB: &str = "/run/lab";
 pub const LOGS: &str = "/run/lab/logs";
 
 /// Empty at the start, under their usual paths.
-const PRIVATE: &[&str] =
-    &["/etc/cni/net.d", "/etc/openvswitch", "/etc/ovn", "/opt/cni/bin", "/var/lib/cni", "/var/lib/openvswitch", "/var/lib/ovn"];
+const PRIVATE: &[&str] = &[
+    "/etc/cni/net.d",
+    "/etc/kubernetes",
+    "/etc/openvswitch",
+    "/etc/ovn",
+    "/opt/cni/bin",
+    "/var/lib/cni",
+    "/var/lib/containerd",
+    "/var/lib/kubelet",
+    "/var/lib/openvswitch",
+    "/var/lib/ovn",
+    "/var/log/containers",
+    "/var/log/openvswitch",
+    "/var/log/ovn",
+    "/var/log/pods",
+];
 
 /// Prepares the lab's root: `host_logs` appears as [`LOGS`], everything else that programs write to is empty and private.
 pub fn prepare_root(host_logs: &Path) -> Result<()> {
@@ -57,9 +71,8 @@ fn prepare(share: impl FnOnce() -> Result<()>) -> Result<()> {
     for dir in ["/run/openvswitch", "/run/ovn", "/run/netns"] {
         fs::create_dir_all(dir)?;
     }
-    for dir in PRIVATE {
-        private(Path::new(dir))?;
-    }
+    make_missing(PRIVATE)?;
+    PRIVATE.iter().try_for_each(|dir| tmpfs(Path::new(dir)))?;
     sysfs()
 }
 
@@ -69,21 +82,25 @@ fn private_logs(logs: &Path) -> Result<()> {
         let source = logs.join(name);
         let target = Path::new("/var/log").join(name);
         fs::create_dir_all(&source).with_context(|| format!("create {}", source.display()))?;
-        private(&target)?;
         bind(&handle(&source)?, &target)?;
     }
     Ok(())
 }
 
-/// Makes `dir` an empty directory. One that the host lacks is created on an overlay over its nearest parent.
-fn private(dir: &Path) -> Result<()> {
-    if !dir.exists() {
+/// Creates those of `dirs` that the host lacks, on overlays over their nearest parents: the upper ones first, because an overlay hides what
+/// is mounted below its directory.
+fn make_missing(dirs: &[&'static str]) -> Result<()> {
+    let missing: Vec<&Path> = dirs.iter().map(Path::new).filter(|dir| !dir.exists()).collect();
+    let mut parents = Vec::new();
+    for dir in &missing {
         let parent = dir.ancestors().find(|parent| parent.exists()).unwrap_or(Path::new("/"));
         ensure!(parent != Path::new("/"), "{} cannot be made private: the machine has nothing on that path", dir.display());
-        overlay(parent)?;
-        fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+        parents.push(parent);
     }
-    tmpfs(dir)
+    parents.sort_unstable();
+    parents.dedup_by(|parent, above| parent.starts_with(above));
+    parents.into_iter().try_for_each(overlay)?;
+    missing.into_iter().try_for_each(|dir| fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display())))
 }
 
 fn overlay(dir: &Path) -> Result<()> {

@@ -146,6 +146,14 @@ impl Node {
         symlink(plugin, self.path("/opt/cni/bin").join(executable::PLUGIN)).context("install the plugin in /opt/cni/bin")
     }
 
+    /// A further daemon of this node, not running yet. Its log is beside those of the others.
+    pub fn new_daemon(&self, program: impl Into<PathBuf>, arguments: impl IntoIterator<Item = impl Into<String>>) -> Daemon {
+        let (pid, program) = (self.holder.pid, program.into());
+        let file = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let log = Path::new(mounts::LOGS).join(&self.name).join(format!("{file}.out"));
+        Daemon::new(format!("{file} on {}", self.name), log, move || Ok(enter(pid, &program)), arguments)
+    }
+
     /// Runs a program with its arguments on the node, to its end; its standard output.
     pub fn run(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<String> {
         let mut words = words.into_iter();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use integration::{Families, Lab, Pod, by_hand, executable, inside};
+use integration::{Families, Lab, Pod, Versions, by_hand, executable, inside};
 
 /// A pod that is attached by hand to node `index`.
 fn attached(lab: &Lab, index: usize) -> Result<Pod> {
@@ -34,6 +34,15 @@ fn pods_of_two_nodes_reach_each_other_through_geneve_in_both_families() {
         }
         let echoes = lab.udp(&there, &here, 50, 1200)?;
         ensure!(echoes.received == echoes.sent, "{echoes:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn the_daemons_are_those_that_path_finds() {
+    Lab::of_nodes(1).test(|lab| {
+        let (installed, running) = (Versions::installed()?, Versions::running(&lab.nodes[0])?);
+        ensure!(installed == running, "{installed} in PATH, but {running} running");
         Ok(())
     });
 }

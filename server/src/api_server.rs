@@ -1,8 +1,37 @@
 //! The API server of Kubernetes: how it is reached, and with which credentials.
+//!
+//! ```text
+//! ApiServer ─read files─▶ Material ─▶ Link (TLS, headers) ◀─ Gateway ◀─ kube::Client ◀─ Connection
+//!                            ▲ files changed, or the API server says 401
+//! ```
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`material`] | what a connection is made of, as the files say it now |
+//! | [`kubeconfig`] | the one cluster and the one user that a kubeconfig chooses |
+//! | [`link`] | one set of material at work |
+//! | [`gateway`] | requests over the link of the moment; reads again when that is refused |
+//! | [`files`] | the moment when a file changes |
+//! | [`trouble`] | a failure in an administrator's words |
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
+use kube::Client;
 use secrecy::SecretString;
+use tokio::{sync::watch, task::JoinHandle};
+
+use self::gateway::Gateway;
+
+mod files;
+mod gateway;
+mod kubeconfig;
+mod link;
+mod material;
+#[cfg(test)]
+pub(crate) mod scripted;
+mod trouble;
+
+pub(crate) use trouble::{Kind as TroubleKind, Trouble};
 
 /// How to reach the API server.
 #[derive(Debug, Clone)]
@@ -42,3 +71,62 @@ pub enum Credential {
         key: PathBuf,
     },
 }
+
+/// A way to the API server that follows its credentials. Clones are the same way.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    gateway: Arc<Gateway>,
+    client: ClientHandle,
+    _watcher: Arc<Watcher>,
+}
+
+#[derive(Clone)]
+struct ClientHandle(Client);
+
+#[derive(Debug)]
+struct Watcher(JoinHandle<()>);
+
+impl Connection {
+    /// Returns at once, whatever state files and API server are in. Needs a tokio runtime.
+    pub fn open(api_server: ApiServer) -> Self {
+        let gateway = Arc::new(Gateway::new(api_server));
+        let client = ClientHandle(Client::new(gateway::service(&gateway), "default"));
+        let watcher = Watcher(tokio::spawn(files::follow(Arc::clone(&gateway))));
+        Self { gateway, client, _watcher: Arc::new(watcher) }
+    }
+
+    /// Asks over the credentials of the moment.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client.0
+    }
+
+    /// Changes whenever the credentials or the authorities do: what was begun before should move over.
+    pub(crate) fn renewals(&self) -> watch::Receiver<u64> {
+        self.gateway.renewals()
+    }
+
+    /// `error` of a request over this connection.
+    pub(crate) fn trouble(&self, error: &kube::Error) -> Trouble {
+        trouble::of(error, &self.gateway.origin())
+    }
+
+    /// URL of the API server, as far as it is known.
+    pub(crate) fn url(&self) -> String {
+        self.gateway.origin().url.clone()
+    }
+}
+
+impl std::fmt::Debug for ClientHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests;

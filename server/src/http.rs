@@ -18,7 +18,6 @@ use tokio::{
 
 use self::{
     peer::Peers,
-    seldom::Seldom,
     slots::{Place, Slots},
 };
 use crate::requests::Desk;
@@ -27,6 +26,8 @@ mod exchange;
 mod peer;
 mod seldom;
 mod slots;
+
+pub(crate) use seldom::Seldom;
 
 /// How long a caller may take for the head of a request, and how long it may keep an idle connection.
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
@@ -76,8 +77,9 @@ async fn accept(listener: &UnixListener, slots: &Slots) -> io::Result<(UnixStrea
 
 /// Speaks with one caller until either side has enough.
 async fn connection(stream: UnixStream, desk: Arc<Desk>, watcher: Watcher, slots: Slots) {
+    let _open = desk.metrics.connected();
     let Some(slot) = slots.slot().await else {
-        exchange::refuse_connection(stream).await;
+        exchange::refuse_connection(stream, &desk).await;
         return;
     };
     let slot = Arc::new(slot);

@@ -22,6 +22,7 @@ pub mod api_server;
 pub mod cni_conf;
 pub mod conditions;
 pub mod endpoints;
+pub mod events;
 pub mod http;
 pub mod log;
 pub mod metrics;

@@ -1,9 +1,9 @@
 //! On what machine and with which versions a run was made: figures of two runs compare only where this is the same.
 
-use std::{fmt, fs, process::Command, thread};
+use std::{fmt, fs, thread};
 
 use anyhow::{Context as _, Result};
-use integration::command;
+use integration::Versions;
 use serde::Serialize;
 
 /// The machine, and what runs on it.
@@ -43,14 +43,15 @@ impl Environment {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
         let load = load()?;
+        let Versions { open_vswitch, ovn } = Versions::installed()?;
         Ok(Self {
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").context("kernel release")?.trim().to_owned(),
             cpus: thread::available_parallelism()?.get(),
             cpu: model.trim_start_matches([' ', '\t', ':']).to_owned(),
             load_before: load.clone(),
             load_after: load,
-            open_vswitch: version("ovs-vswitchd")?,
-            ovn: version("ovn-controller")?,
+            open_vswitch,
+            ovn,
             datapath: "netdev",
             scheduling,
             version: env!("CARGO_PKG_VERSION"),
@@ -67,12 +68,6 @@ impl Environment {
 fn load() -> Result<String> {
     let text = fs::read_to_string("/proc/loadavg").context("load average")?;
     Ok(text.split(' ').take(3).collect::<Vec<_>>().join(" "))
-}
-
-/// The last word of the first line of `PROGRAM --version`.
-fn version(program: &str) -> Result<String> {
-    let text = command::output(Command::new(program).arg("--version"))?;
-    Ok(text.lines().next().unwrap_or_default().split(' ').next_back().unwrap_or_default().to_owned())
 }
 
 impl fmt::Display for Environment {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use integration::{Census, Families, Lab, Node, Pod, command, eventually, executable, node};
+use integration::{Census, Families, Lab, Node, Pod, Versions, eventually, executable, node};
 use serde_json::Value;
 
 use super::{
@@ -60,8 +60,8 @@ struct Story<'a> {
 
 fn start(screen: &mut Screen) -> Result<Lab> {
     screen.section("Two nodes", "Each has a real Open vSwitch, OVN's agent and this project's node server, in namespaces of its own.")?;
-    let (switch, ovn) = (version("ovs-vswitchd")?, version("ovn-controller")?);
-    let lab = screen.step(&format!("Open vSwitch {switch} and OVN {ovn} run, and a tunnel joins the nodes"), || {
+    let Versions { open_vswitch, ovn } = Versions::installed()?;
+    let lab = screen.step(&format!("Open vSwitch {open_vswitch} and OVN {ovn} run, and a tunnel joins the nodes"), || {
         Lab::of_nodes(2).families(Families::Dual).build()
     })?;
     for node in &lab.nodes {
@@ -71,12 +71,6 @@ fn start(screen: &mut Screen) -> Result<Lab> {
         })?;
     }
     Ok(lab)
-}
-
-/// The last word of the first line of `PROGRAM --version`.
-fn version(program: &str) -> Result<String> {
-    let text = command::output(std::process::Command::new(program).arg("--version"))?;
-    Ok(text.lines().next().and_then(|line| line.split_whitespace().last()).unwrap_or_default().to_owned())
 }
 
 impl Story<'_> {

@@ -52,7 +52,7 @@ pub(super) async fn exchange(desk: Arc<Desk>, slot: Arc<Slot>, request: Request<
     // After a refusal the rest of a body may still be under way: a new connection is a clean start.
     last |= outcome.is_err();
     let method_refused = matches!(outcome, Err(Refusal::Method(_)));
-    let reply = outcome.unwrap_or_else(|refusal| span.in_scope(|| Reply::refuse(&refusal, started.elapsed())));
+    let reply = outcome.unwrap_or_else(|refusal| span.in_scope(|| desk.refuse(&refusal, started.elapsed())));
     slot.idle();
     let mut response = response(reply);
     if last {
@@ -87,8 +87,8 @@ fn response(Reply { status, body }: Reply) -> Response<Full<Bytes>> {
 }
 
 /// Tells a caller that nobody will listen to it, without listening to it.
-pub(super) async fn refuse_connection(mut stream: UnixStream) {
-    let Reply { status, body } = Reply::refuse(&Refusal::Busy, Duration::ZERO);
+pub(super) async fn refuse_connection(mut stream: UnixStream, desk: &Desk) {
+    let Reply { status, body } = desk.refuse(&Refusal::Busy, Duration::ZERO);
     let head =
         format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
     let answer = [head.as_bytes(), &body].concat();

@@ -6,14 +6,14 @@ const EVERY: Duration = Duration::from_secs(60);
 
 /// Says something at most once a minute.
 #[derive(Debug, Default)]
-pub(super) struct Seldom {
+pub(crate) struct Seldom {
     said: Option<Instant>,
     times: u32,
 }
 
 impl Seldom {
     /// It happened. `say` hears how often since it was said last.
-    pub(super) fn now(&mut self, say: impl FnOnce(u32)) {
+    pub(crate) fn now(&mut self, say: impl FnOnce(u32)) {
         self.times = self.times.saturating_add(1);
         if self.said.is_none_or(|said| said.elapsed() >= EVERY) {
             say(self.times);

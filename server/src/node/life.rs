@@ -6,7 +6,7 @@
 //!
 //! What is waited for is in the [`Conditions`]. A signal to stop ends every wait.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{oneshot, watch},
@@ -26,12 +26,15 @@ use super::{
     signals::Signals,
 };
 use crate::{
+    api_server::Connection,
     conditions::{Conditions, Part},
+    endpoints,
+    events::Events,
     http,
     log::Log,
     metrics::Metrics,
-    options::NodeOptions,
-    pods::{Manifests, PodSource},
+    options::{Early, NodeOptions},
+    pods::{ApiPods, Manifests, PodSource},
     requests::{Desk, InFlight, Phase},
     socket::Socket,
 };
@@ -46,15 +49,19 @@ const SYSTEM_ID_FILE: &str = "/etc/openvswitch/system-id.conf";
 const GENEVE_PORT: u16 = 6081;
 
 /// From the first signal that could come to the last answer. `early` is what the options say without Open vSwitch's database.
-pub(super) async fn live(options: &NodeOptions, early: NodeConfig, log: &Log) -> Result<(), StartError> {
+pub(super) async fn live(options: &NodeOptions, early: Early, log: &Log) -> Result<(), StartError> {
     let mut signals = Signals::listen(log.reopen()).map_err(StartError::Runtime)?;
     let pidfile = early.pidfile.as_deref().map(Pidfile::create).transpose()?;
     let conditions = Conditions::default();
-    let metrics = Arc::new(Metrics::default());
+    let metrics = Arc::new(Metrics::with_log_files([early.log.file.clone(), PathBuf::from(&early.cni_conf.log_file)]));
     tracing::info!(node = early.name, version = env!("CARGO_PKG_VERSION"), "starting");
+    for note in options.notes() {
+        tracing::warn!(note, "options");
+    }
     tokio::spawn(announce::changes(conditions.clone()));
 
-    // The endpoints are served from here on, so that they say what is waited for.
+    // From here on, so that they say what is waited for.
+    let _endpoints = endpoints::start(&early.endpoints, &conditions, &metrics);
 
     let outcome = tokio::select! {
         started = start(options, early, &conditions, &metrics) => match started {
@@ -77,8 +84,8 @@ pub(super) async fn live(options: &NodeOptions, early: NodeConfig, log: &Log) ->
 }
 
 /// All that comes before the socket is served. Nothing that it leaves behind, if it is given up, is in anybody's way.
-async fn start(options: &NodeOptions, early: NodeConfig, conditions: &Conditions, metrics: &Arc<Metrics>) -> Result<Running, StartError> {
-    let mut switch = Switch::connect(&early.open_vswitch.endpoint, conditions.clone(), Arc::clone(metrics));
+async fn start(options: &NodeOptions, early: Early, conditions: &Conditions, metrics: &Arc<Metrics>) -> Result<Running, StartError> {
+    let mut switch = Switch::connect(&early.ovsdb, conditions.clone(), Arc::clone(metrics));
     let (config, settings) = loop {
         let seen = switch.seen().await;
         let config = options.config(&seen.external_ids)?;
@@ -98,8 +105,8 @@ async fn start(options: &NodeOptions, early: NodeConfig, conditions: &Conditions
     plugin::install(&config.plugin, conditions).await;
     tokio::spawn(plugin::follow(config.plugin.clone(), conditions.clone()));
 
-    let source = source(&config.pods, conditions)?;
-    Running::listen(config, source, conditions.clone())
+    let (source, events) = source(&config, conditions, metrics)?;
+    Running::listen(config, source, events, conditions.clone(), Arc::clone(metrics))
 }
 
 /// The settings that this node is to have.
@@ -118,15 +125,20 @@ async fn wanted(chassis: &Chassis, node: &str) -> Result<Settings, StartError> {
     Ok(Settings::new(chassis, node, &encap_ip, system_id))
 }
 
-/// Where pods are known from.
-fn source(from: &PodsFrom, conditions: &Conditions) -> Result<Arc<dyn PodSource>, StartError> {
-    match from {
+/// Where pods are known from, and where their events go.
+fn source(config: &NodeConfig, conditions: &Conditions, metrics: &Arc<Metrics>) -> Result<(Arc<dyn PodSource>, Events), StartError> {
+    match &config.pods {
         PodsFrom::Manifests(directory) => {
             let manifests = Manifests::start(directory)?;
             conditions.met(Part::Pods);
-            Ok(Arc::new(manifests))
+            Ok((Arc::new(manifests), Events::default()))
         }
-        PodsFrom::ApiServer(_) => unreachable!("no option leads here yet"),
+        PodsFrom::ApiServer(api_server) => {
+            let connection = Connection::open(api_server.clone());
+            let events = Events::start(connection.clone(), &config.name);
+            let pods = ApiPods::start(connection, &config.name, conditions.clone(), Arc::clone(metrics));
+            Ok((Arc::new(pods), events))
+        }
     }
 }
 
@@ -134,6 +146,7 @@ fn source(from: &PodsFrom, conditions: &Conditions) -> Result<Arc<dyn PodSource>
 struct Running {
     config: NodeConfig,
     conditions: Conditions,
+    metrics: Arc<Metrics>,
     socket: Socket,
     phase: watch::Sender<Phase>,
     adds: InFlight,
@@ -142,16 +155,22 @@ struct Running {
 }
 
 impl Running {
-    fn listen(config: NodeConfig, source: Arc<dyn PodSource>, conditions: Conditions) -> Result<Self, StartError> {
+    fn listen(
+        config: NodeConfig,
+        source: Arc<dyn PodSource>,
+        events: Events,
+        conditions: Conditions,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, StartError> {
         let (socket, listener) = Socket::listen(&config.socket)?;
         let listener = into_tokio(listener).map_err(StartError::Runtime)?;
         let (phase, phases) = watch::channel(Phase::Running);
         let adds = InFlight::default();
-        let desk = Arc::new(Desk { source, add: config.add, phase: phases, adds: adds.clone() });
+        let desk = Arc::new(Desk { source, add: config.add, phase: phases, adds: adds.clone(), metrics: Arc::clone(&metrics), events });
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(http::serve(listener, desk, stopped));
         conditions.met(Part::Socket);
-        Ok(Self { config, conditions, socket, phase, adds, stop, serving })
+        Ok(Self { config, conditions, metrics, socket, phase, adds, stop, serving })
     }
 
     /// Makes runtimes use the plugin, and serves until a signal comes.
@@ -177,13 +196,14 @@ impl Running {
         let _ = self.conditions.watch().wait_for(|missing| !missing.contains_key(&Part::Plugin)).await;
         self.config.cni_conf.install()?;
         self.conditions.met(Part::CniConf);
+        self.metrics.became_ready();
         tracing::info!(node = self.config.name, socket = %self.socket.path().display(), "ready");
         announce::ready();
         Ok(())
     }
 
     async fn end(self, why: &str, signals: &mut Signals) {
-        let Self { config: _, conditions, socket, phase, adds, stop, serving } = self;
+        let Self { config: _, conditions, metrics: _, socket, phase, adds, stop, serving } = self;
         tracing::info!(why, in_flight = adds.count(), "stopping; the CNI configuration stays in place");
         announce::stopping();
         conditions.missing(Part::Socket, "the server is shutting down");

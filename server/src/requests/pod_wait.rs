@@ -7,20 +7,15 @@ use contract::{
     bandwidth::Bandwidth,
     cni_args::PodArgs,
     mtu::Mtu,
-    names::Network,
+    names::{Network, PodKey},
     wire::{PodChange, PodInterface},
 };
 
 use super::AddDefaults;
 use crate::{
-    pods::{Pod, PodFacts},
+    pods::{CONFIG_HASH, CONFIG_SOURCE, MIGRATABLE, Pod, PodFacts},
     refusal::Refusal,
 };
-
-/// Where a pod came from; `api` or a file on the node (kubernetes, `pkg/kubelet/types`).
-const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
-/// On pods of virtual machines that migrate: the guest keeps its addresses by itself (kubevirt).
-const MIGRATABLE: &str = "kubevirt.io/allow-pod-bridge-network-live-migration";
 
 /// One ADD's view of its pod.
 #[derive(Debug)]
@@ -66,7 +61,9 @@ impl PodWait {
         let PodFacts { uid: there, annotations } = &pod.facts;
         let uid = match &self.args.uid {
             Some(asked) if there.is_empty() => asked,
-            Some(asked) if asked != there && !is_static(&pod.facts) => return Ok(Step::Wait(Missing::Uid { there: there.clone() })),
+            Some(asked) if asked != there && !is_mirror_of(&pod.facts, asked) => {
+                return Ok(Step::Wait(Missing::Uid { there: there.clone() }));
+            }
             Some(_) | None => there,
         };
         self.settled = Some(pod.incarnation);
@@ -94,18 +91,22 @@ impl PodWait {
         })))
     }
 
+    pub(super) fn pod(&self) -> &PodKey {
+        &self.args.pod
+    }
+
     /// Whether `missing` is something else than the last time.
     pub(super) fn is_new(&mut self, missing: &Missing) -> bool {
         self.said.replace(missing.clone()).as_ref() != Some(missing)
     }
 
     /// Why a wait for `missing` ended without it. `not_synced`: why the source may not know everything.
-    pub(super) fn gave_up(self, missing: Missing, not_synced: Option<String>) -> Refusal {
-        let PodArgs { pod, uid, .. } = self.args;
+    pub(super) fn refusal(&self, missing: Missing, not_synced: Option<String>) -> Refusal {
+        let PodArgs { pod, uid, .. } = self.args.clone();
         match missing {
             Missing::Pod => Refusal::NoSuchPod { pod, why: not_synced },
             Missing::Uid { there } => Refusal::OtherUid { pod, asked: uid.unwrap_or_default(), there },
-            Missing::Annotation => Refusal::NoAnnotation { pod, network: self.network },
+            Missing::Annotation => Refusal::NoAnnotation { pod, network: self.network.clone() },
         }
     }
 
@@ -134,9 +135,12 @@ impl fmt::Display for Missing {
     }
 }
 
-/// The runtime knows a pod out of a node's file by the file's hash, the API server by the UID that it gave the mirror of it.
-fn is_static(facts: &PodFacts) -> bool {
-    facts.annotations.get(CONFIG_SOURCE).is_some_and(|source| source != "api")
+/// The runtime knows a pod out of a node's file by the file's hash, the API server by the UID that it gave the mirror of it. A mirror of
+/// an older file has another hash.
+fn is_mirror_of(facts: &PodFacts, asked: &str) -> bool {
+    let PodFacts { uid: _, annotations } = facts;
+    let from_file = annotations.get(CONFIG_SOURCE).is_some_and(|source| source != "api");
+    from_file && annotations.get(CONFIG_HASH).is_none_or(|hash| hash == asked)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ impl Desk {
         match (self.phase(), self.source.readiness()) {
             (Phase::Draining | Phase::Stopping, _) => Err(Refusal::NotAvailable("the server is shutting down".to_owned())),
             (Phase::Running, Readiness::NotSynced(why)) => Err(Refusal::NotAvailable(why)),
-            (Phase::Running, Readiness::Synced) => Ok(Reply::EMPTY),
+            // A pause: what is missed now is made up for.
+            (Phase::Running, Readiness::Synced | Readiness::Behind(_)) => Ok(Reply::EMPTY),
         }
     }
 }

@@ -58,6 +58,8 @@ fn what_is_in_flight_is_finished_before_the_server_ends() {
     server.pod("cart-1", "u1", Some(&annotation(6)));
     let mut in_flight = server.send("/", &add("cart-0", "u1"));
     server.log_says("waiting missing=\"the pod has no annotation");
+    // Until its manifest has been read, a watch would hear that the pod was deleted.
+    assert_eq!(server.ask("/", &add("cart-1", "u1")).status, 200);
     let mut watching = server.send("/watch", &watch("cart-1", "u1", 6));
 
     server.signal(Signal::SIGTERM);

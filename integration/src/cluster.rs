@@ -1,0 +1,196 @@
+//! A whole Kubernetes on the nodes of a lab: real API server, scheduler, controllers, kubelets and containerd; pods get their network
+//! through the plugin and the server under test.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`programs`] | where the programs and images are |
+//! | [`credentials`] | certificates, tokens, kubectl's configurations |
+//! | [`access`] | what the server under test may do |
+//! | [`control_plane`] | etcd, API server, controller manager, scheduler |
+//! | [`worker`] | containerd and kubelet of a node |
+//! | [`mod@cgroups`] | control groups, which outlive namespaces |
+//! | [`api`] | the API server, for tests |
+//! | [`pods`] | all pods, as a watch tells them |
+//! | [`stand_in`] | addresses, logical ports and annotations, until the project has a control plane |
+
+use std::{process::Command, sync::Arc, thread, time::Duration};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use serde_json::Value;
+use tokio::sync::mpsc::unbounded_channel;
+
+use crate::{Lab, Node, command, eventually, inside};
+
+pub mod access;
+pub mod api;
+pub(crate) mod cgroups;
+pub mod control_plane;
+pub mod credentials;
+pub mod pods;
+pub mod programs;
+pub mod stand_in;
+pub mod worker;
+
+pub use api::Api;
+pub use control_plane::ControlPlane;
+pub use credentials::Credentials;
+pub use pods::Pods;
+pub use worker::Worker;
+
+/// How long the nodes may take to be ready; an idle machine needs some seconds.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What a cluster should be like. [`Cluster::of_nodes`] begins one.
+#[derive(Debug, Clone)]
+pub struct Blueprint {
+    nodes: u32,
+}
+
+impl Blueprint {
+    /// Runs a test in such a cluster, in namespaces of its own; see [`inside::inside`] for how it finds the test.
+    ///
+    /// # Panics
+    /// If the cluster cannot be built or `body` fails.
+    #[track_caller]
+    pub fn test<F: FnOnce(&Cluster) -> Result<()>>(self, body: F) {
+        inside::in_namespaces(inside::test_path::<F>(), || body(&self.build(&|_| ())?));
+    }
+
+    /// Builds the cluster here and tells `progress` what is under way; the process must be inside already.
+    pub fn build(self, progress: &(dyn Fn(&str) + Sync)) -> Result<Cluster> {
+        programs::verify()?;
+        let names: Vec<String> = (1..=self.nodes).map(|index| format!("node{index}")).collect();
+        let credentials = Credentials::create(&names)?;
+        let api = Api::new(&credentials)?;
+        progress("starting etcd and the API server; Open vSwitch, OVN and containerd on each node");
+        let (control_plane, nodes) = thread::scope(|scope| {
+            let nodes = scope.spawn(|| start_nodes(self.nodes, &credentials));
+            let control_plane = ControlPlane::start(&credentials, &api);
+            Ok::<_, anyhow::Error>((control_plane.context("start Kubernetes")?, join(nodes.join())?))
+        })?;
+        let (lab, workers) = nodes;
+        progress("starting controllers, ovnkube and the kubelets");
+        control_plane.start_controllers()?;
+        access::grant(&api)?;
+        let lab = Arc::new(lab);
+        let (changes, changed) = unbounded_channel();
+        stand_in::StandIn::start(Arc::clone(&lab), &api, changed)?;
+        let pods = Pods::watch(&api, changes);
+        let cluster = Cluster { lab, workers, control_plane, credentials, api, pods };
+        cluster.start_kubelets()?;
+        progress("waiting until the nodes are ready for pods");
+        cluster.wait_until_ready()?;
+        Ok(cluster)
+    }
+}
+
+/// A running cluster. Everything in it ends with the namespaces.
+#[derive(Debug)]
+pub struct Cluster {
+    /// Open vSwitch and OVN, and the nodes.
+    pub lab: Arc<Lab>,
+    /// Of each node of the lab, in that order.
+    pub workers: Vec<Worker>,
+    /// The central programs.
+    pub control_plane: ControlPlane,
+    /// Certificates and tokens.
+    pub credentials: Credentials,
+    /// The API server, as its administrator.
+    pub api: Api,
+    /// All pods of now.
+    pub pods: Pods,
+}
+
+impl Cluster {
+    /// Begins a cluster with that many nodes.
+    pub fn of_nodes(nodes: u32) -> Blueprint {
+        Blueprint { nodes }
+    }
+
+    /// The nodes with their daemons of Kubernetes.
+    pub fn nodes(&self) -> impl Iterator<Item = (&Node, &Worker)> {
+        self.lab.nodes.iter().zip(&self.workers)
+    }
+
+    /// Starts the API server (again) and waits until it is ready.
+    pub fn start_api_server(&self) -> Result<()> {
+        self.control_plane.start_api_server(&self.api)
+    }
+
+    /// `kubectl` as the administrator; its standard output.
+    pub fn kubectl(&self, arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>) -> Result<String> {
+        let mut kubectl = Command::new(programs::kubernetes("kubectl")?);
+        kubectl.arg("--kubeconfig").arg(self.credentials.kubeconfig(credentials::ADMIN));
+        command::output(kubectl.args(arguments))
+    }
+
+    fn start_kubelets(&self) -> Result<()> {
+        self.each_node(|node, worker| {
+            node.start_server()?;
+            // A kubelet that finds no network looks again only after seconds.
+            let configuration = node.path("/etc/cni/net.d/10-ovn-kubernetes.conflist");
+            eventually("ovnkube has written the CNI configuration", PATIENCE, || {
+                configuration.exists().then_some(()).with_context(|| format!("{} is missing", configuration.display()))
+            })?;
+            worker.kubelet.spawn()
+        })
+    }
+
+    /// Nodes that take pods, and the service account that every pod needs.
+    fn wait_until_ready(&self) -> Result<()> {
+        eventually("every node is ready for pods", PATIENCE, || {
+            let nodes = self.api.read("/api/v1/nodes")?;
+            let nodes = nodes["items"].as_array().context("a list of nodes")?;
+            ensure!(nodes.len() == self.workers.len(), "{} of {} nodes are known", nodes.len(), self.workers.len());
+            nodes.iter().try_for_each(node_is_ready)?;
+            self.api.read("/api/v1/namespaces/default/serviceaccounts/default").map(drop)
+        })
+    }
+
+    fn each_node(&self, act: impl Fn(&Node, &Worker) -> Result<()> + Sync) -> Result<()> {
+        thread::scope(|scope| {
+            let act = &act;
+            let threads: Vec<_> = self
+                .nodes()
+                .map(|(node, worker)| scope.spawn(move || act(node, worker).with_context(|| format!("on {}", node.name))))
+                .collect();
+            threads.into_iter().try_for_each(|thread| join(thread.join()))
+        })
+    }
+}
+
+/// The lab, and containerd with the images on each of its nodes.
+fn start_nodes(count: u32, credentials: &Credentials) -> Result<(Lab, Vec<Worker>)> {
+    let lab = Lab::of_nodes(count).build()?;
+    let images = programs::images()?;
+    let start = |node: &Node| {
+        let worker = Worker::prepare(node, credentials)?;
+        worker.start_containerd(node)?;
+        images.iter().try_for_each(|image| worker.import_image(node, image))?;
+        anyhow::Ok(worker)
+    };
+    let workers = thread::scope(|scope| {
+        let start = &start;
+        let threads: Vec<_> =
+            lab.nodes.iter().map(|node| scope.spawn(move || start(node).with_context(|| format!("start {}", node.name)))).collect();
+        threads.into_iter().map(|thread| join(thread.join())).collect::<Result<Vec<Worker>>>()
+    })?;
+    Ok((lab, workers))
+}
+
+fn node_is_ready(node: &Value) -> Result<()> {
+    let name = &node["metadata"]["name"];
+    let conditions = node["status"]["conditions"].as_array();
+    let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+    ensure!(
+        ready.is_some_and(|ready| ready["status"] == "True"),
+        "{name} is not ready: {}",
+        ready.map_or(&Value::Null, |ready| &ready["message"])
+    );
+    ensure!(node["spec"]["taints"].is_null(), "{name} takes no pods: {}", node["spec"]["taints"]);
+    Ok(())
+}
+
+fn join<T>(result: thread::Result<Result<T>>) -> Result<T> {
+    result.unwrap_or_else(|_| Err(anyhow!("a thread panicked (see above)")))
+}

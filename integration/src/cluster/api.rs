@@ -1,0 +1,88 @@
+//! The API server as an administrator uses it: objects are JSON, calls wait for their answer.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use http::{Method, Request};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use super::credentials::{ADMIN, Credentials};
+
+/// A connection to the API server, which need not be there yet.
+#[derive(Clone)]
+pub struct Api {
+    pub(crate) client: Client,
+    pub(crate) runtime: Arc<Runtime>,
+}
+
+impl fmt::Debug for Api {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Api").finish_non_exhaustive()
+    }
+}
+
+impl Api {
+    pub(crate) fn new(credentials: &Credentials) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let file = credentials.kubeconfig(ADMIN);
+        let client = runtime.block_on(async {
+            let kubeconfig = Kubeconfig::read_from(&file).with_context(|| format!("read {}", file.display()))?;
+            let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+            config.connect_timeout = Some(Duration::from_secs(2));
+            anyhow::Ok(Client::try_from(config)?)
+        })?;
+        Ok(Self { client, runtime: Arc::new(runtime) })
+    }
+
+    /// Creates the object `object` in the collection `path`, such as `/api/v1/namespaces/default/pods`.
+    pub fn create(&self, path: &str, object: &Value) -> Result<Value> {
+        self.call(Method::POST, path, Some(("application/json", object)))
+    }
+
+    /// The object or list at `path`.
+    pub fn read(&self, path: &str) -> Result<Value> {
+        self.call(Method::GET, path, None)
+    }
+
+    /// Changes what `patch` (a merge patch, RFC 7396) names.
+    pub fn patch(&self, path: &str, patch: &Value) -> Result<Value> {
+        self.call(Method::PATCH, path, Some(("application/merge-patch+json", patch)))
+    }
+
+    /// Deletes an object or a collection.
+    pub fn delete(&self, path: &str) -> Result<Value> {
+        self.call(Method::DELETE, path, None)
+    }
+
+    /// Runs many calls of [`Api::create`] at once.
+    pub fn create_all(&self, path: &str, objects: &[Value]) -> Result<()> {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = objects
+                .chunks(objects.len().div_ceil(8).max(1))
+                .map(|objects| scope.spawn(move || objects.iter().try_for_each(|object| self.create(path, object).map(drop))))
+                .collect();
+            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked"))))
+        })
+    }
+
+    /// What `path` says, as text.
+    pub fn text(&self, path: &str) -> Result<String> {
+        let request = Request::get(path).body(Vec::new())?;
+        self.runtime.block_on(self.client.request_text(request)).with_context(|| format!("GET {path}"))
+    }
+
+    fn call(&self, method: Method, path: &str, body: Option<(&str, &Value)>) -> Result<Value> {
+        let what = format!("{method} {path}");
+        let request = Request::builder().method(method).uri(path);
+        let request = match body {
+            Some((kind, value)) => request.header("content-type", kind).body(serde_json::to_vec(value)?)?,
+            None => request.body(Vec::new())?,
+        };
+        self.runtime.block_on(self.client.request(request)).context(what)
+    }
+}

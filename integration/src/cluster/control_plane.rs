@@ -1,0 +1,136 @@
+//! The central programs of Kubernetes, in the lab's root: etcd, API server, controller manager, scheduler.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+
+use super::{
+    api::Api,
+    credentials::{CONTROLLER_MANAGER, Credentials, SCHEDULER},
+    programs,
+};
+use crate::{Daemon, fabric, mounts};
+
+/// Where the API server is, for everyone.
+pub const URL: &str = "https://172.30.0.1:6443";
+/// Its address as a service; nothing in this cluster forwards it.
+pub(crate) const SERVICE: &str = "10.96.0.1";
+
+const ETCD: &str = "http://127.0.0.1:2379";
+/// A busy machine is slow; an idle one needs 3 s.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The programs; each may be stopped and started again.
+#[derive(Debug)]
+pub struct ControlPlane {
+    /// The database.
+    pub etcd: Daemon,
+    /// Started again with [`super::Cluster::start_api_server`].
+    pub api_server: Daemon,
+    /// Deployments, StatefulSets, garbage collection, service accounts.
+    pub controller_manager: Daemon,
+    /// Gives pods a node.
+    pub scheduler: Daemon,
+}
+
+impl ControlPlane {
+    /// Starts etcd and the API server, and waits until they are ready.
+    pub(crate) fn start(credentials: &Credentials, api: &Api) -> Result<Self> {
+        let control_plane = Self {
+            etcd: etcd()?,
+            api_server: api_server(credentials)?,
+            controller_manager: controller_manager(credentials)?,
+            scheduler: scheduler(credentials)?,
+        };
+        control_plane.etcd.spawn()?;
+        control_plane.start_api_server(api)?;
+        Ok(control_plane)
+    }
+
+    pub(crate) fn start_api_server(&self, api: &Api) -> Result<()> {
+        self.api_server.start_within(PATIENCE, || {
+            let answer = api.text("/readyz")?;
+            ensure!(answer == "ok", "/readyz says: {answer}");
+            Ok(())
+        })
+    }
+
+    /// Starts the rest; does not wait for it.
+    pub(crate) fn start_controllers(&self) -> Result<()> {
+        self.controller_manager.spawn()?;
+        self.scheduler.spawn()
+    }
+}
+
+fn etcd() -> Result<Daemon> {
+    let data = Path::new(mounts::LAB).join("etcd");
+    fs::create_dir_all(&data)?;
+    let arguments = [
+        format!("--data-dir={}", data.display()),
+        format!("--listen-client-urls={ETCD}"),
+        format!("--advertise-client-urls={ETCD}"),
+        "--listen-peer-urls=http://127.0.0.1:2380".to_owned(),
+        // The data ends with the lab anyway.
+        "--unsafe-no-fsync".to_owned(),
+        "--log-level=warn".to_owned(),
+    ];
+    Ok(daemon(PathBuf::from("etcd"), arguments))
+}
+
+fn api_server(credentials: &Credentials) -> Result<Daemon> {
+    let option = |name: &str, file: PathBuf| format!("--{name}={}", file.display());
+    let arguments = [
+        format!("--etcd-servers={ETCD}"),
+        "--secure-port=6443".to_owned(),
+        format!("--advertise-address={}", fabric::LAB_ADDRESS),
+        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        option("tls-cert-file", credentials.server_certificate()),
+        option("tls-private-key-file", credentials.server_key()),
+        option("token-auth-file", credentials.token_table()),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        option("service-account-key-file", credentials.service_account_key()),
+        option("service-account-signing-key-file", credentials.service_account_key()),
+        "--authorization-mode=Node,RBAC".to_owned(),
+        "--enable-admission-plugins=NodeRestriction".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        // Otherwise logs and exec look the node's name up.
+        "--kubelet-preferred-address-types=InternalIP".to_owned(),
+    ];
+    Ok(daemon(programs::kubernetes("kube-apiserver")?, arguments))
+}
+
+fn controller_manager(credentials: &Credentials) -> Result<Daemon> {
+    let arguments = [
+        format!("--kubeconfig={}", credentials.kubeconfig(CONTROLLER_MANAGER).display()),
+        format!("--service-account-private-key-file={}", credentials.service_account_key().display()),
+        format!("--root-ca-file={}", credentials.authority().display()),
+        // Each controller has the rights of its own account.
+        "--use-service-account-credentials=true".to_owned(),
+        "--leader-elect=false".to_owned(),
+        // Its own limit would be what a burst of pods measures.
+        "--kube-api-qps=500".to_owned(),
+        "--kube-api-burst=1000".to_owned(),
+    ];
+    Ok(daemon(programs::kubernetes("kube-controller-manager")?, arguments))
+}
+
+fn scheduler(credentials: &Credentials) -> Result<Daemon> {
+    let arguments = [
+        format!("--kubeconfig={}", credentials.kubeconfig(SCHEDULER).display()),
+        "--leader-elect=false".to_owned(),
+        "--kube-api-qps=500".to_owned(),
+        "--kube-api-burst=1000".to_owned(),
+    ];
+    Ok(daemon(programs::kubernetes("kube-scheduler")?, arguments))
+}
+
+fn daemon(program: PathBuf, arguments: impl IntoIterator<Item = String>) -> Daemon {
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let log = Path::new(mounts::LOGS).join("kubernetes").join(format!("{name}.out"));
+    Daemon::new(name, log, move || Ok(Command::new(&program)), arguments)
+}

@@ -1,0 +1,124 @@
+//! Who is who in the cluster: an authority, the API server's certificate, and a token for everyone who talks to it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+
+use super::control_plane;
+use crate::{command, fabric, mounts};
+
+/// The administrator, who may do everything.
+pub const ADMIN: &str = "admin";
+/// The server under test: what it may do is in [`super::access`].
+pub const OVNKUBE: &str = "ovnkube-node";
+pub(crate) const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
+pub(crate) const SCHEDULER: &str = "system:kube-scheduler";
+
+/// Files with credentials; nodes see them under the same paths.
+#[derive(Debug)]
+pub struct Credentials {
+    directory: PathBuf,
+    tokens: BTreeMap<String, String>,
+}
+
+impl Credentials {
+    /// Makes them for the cluster's own parts and for the kubelets of `nodes`.
+    pub(crate) fn create(nodes: &[String]) -> Result<Self> {
+        let directory = Path::new(mounts::LAB).join("kubernetes");
+        fs::create_dir_all(&directory)?;
+        let mut credentials = Self { directory, tokens: BTreeMap::new() };
+        credentials.certificates()?;
+        let mut table = String::new();
+        let users = [ADMIN, OVNKUBE, CONTROLLER_MANAGER, SCHEDULER].map(str::to_owned);
+        for user in users.into_iter().chain(nodes.iter().map(|node| kubelet(node))) {
+            let groups = match user.as_str() {
+                ADMIN => "system:masters",
+                node if node.starts_with("system:node:") => "system:nodes",
+                _ => "",
+            };
+            let token = random()?;
+            table += &format!("{token},{user},{user},\"{groups}\"\n");
+            fs::write(credentials.kubeconfig(&user), credentials.kubeconfig_text(&user, &token))?;
+            credentials.tokens.insert(user, token);
+        }
+        fs::write(credentials.token_table(), table).context("write the table of tokens")?;
+        Ok(credentials)
+    }
+
+    /// The certificate of who signed the API server's.
+    pub fn authority(&self) -> PathBuf {
+        self.directory.join("ca.crt")
+    }
+
+    /// kubectl's configuration of `user`.
+    pub fn kubeconfig(&self, user: &str) -> PathBuf {
+        self.directory.join(format!("{}.kubeconfig", user.replace(':', "-")))
+    }
+
+    /// The token of `user`.
+    pub fn token(&self, user: &str) -> Option<&str> {
+        self.tokens.get(user).map(String::as_str)
+    }
+
+    pub(crate) fn token_table(&self) -> PathBuf {
+        self.directory.join("tokens.csv")
+    }
+
+    pub(crate) fn server_certificate(&self) -> PathBuf {
+        self.directory.join("apiserver.crt")
+    }
+
+    pub(crate) fn server_key(&self) -> PathBuf {
+        self.directory.join("apiserver.key")
+    }
+
+    /// Signs the tokens of service accounts.
+    pub(crate) fn service_account_key(&self) -> PathBuf {
+        self.directory.join("service-account.key")
+    }
+
+    fn certificates(&self) -> Result<()> {
+        let openssl = |arguments: &str| {
+            let words = arguments.split_whitespace();
+            command::output(Command::new("openssl").args(words).current_dir(&self.directory)).map(drop)
+        };
+        let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30";
+        openssl(&format!("req -x509 {key} -keyout ca.key -out ca.crt -subj /CN=lab-authority"))?;
+        let names =
+            format!("IP:{},IP:127.0.0.1,IP:{},DNS:localhost,DNS:kubernetes.default.svc", fabric::LAB_ADDRESS, control_plane::SERVICE);
+        openssl(&format!(
+            "req -x509 {key} -keyout apiserver.key -out apiserver.crt -subj /CN=kube-apiserver -CA ca.crt -CAkey ca.key \
+             -addext subjectAltName={names} -addext basicConstraints=critical,CA:FALSE"
+        ))?;
+        // The API server derives the public key from this form only.
+        openssl("ecparam -genkey -noout -name prime256v1 -out service-account.key")
+    }
+
+    fn kubeconfig_text(&self, user: &str, token: &str) -> String {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "lab", "cluster": {"server": control_plane::URL, "certificate-authority": self.authority()}}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": user}}],
+            "current-context": "lab",
+        })
+        .to_string()
+    }
+}
+
+/// User name of a node's kubelet.
+pub(crate) fn kubelet(node: &str) -> String {
+    format!("system:node:{node}")
+}
+
+fn random() -> Result<String> {
+    let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").context("read random bytes")?;
+    Ok(uuid.trim().to_owned())
+}

@@ -1,0 +1,115 @@
+//! All pods of the cluster as the API server's watch tells them: what tests wait for, and what the stand-in acts on.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, anyhow};
+use futures_util::{StreamExt as _, pin_mut};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    ResourceExt as _,
+    runtime::{WatchStreamExt as _, watcher},
+};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::api::Api;
+
+/// A change of a pod, in the API server's order.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// It is new, or different.
+    Applied(Box<Pod>),
+    /// It is gone; as it was last.
+    Deleted(Box<Pod>),
+}
+
+/// Every pod by namespace and name; the clones of one share what is known.
+#[derive(Debug, Clone, Default)]
+pub struct Pods(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    known: Mutex<Known>,
+    changed: Condvar,
+}
+
+/// Every pod by `namespace/name`.
+pub type Known = BTreeMap<String, Pod>;
+
+impl Pods {
+    /// Begins to watch, and goes on through failures of the API server; `changes` hears what happens.
+    pub(crate) fn watch(api: &Api, changes: UnboundedSender<Change>) -> Self {
+        let pods = Self::default();
+        let (seen, client) = (pods.clone(), api.client.clone());
+        api.runtime.spawn(async move {
+            let events = watcher(kube::Api::<Pod>::all(client), watcher::Config::default()).default_backoff();
+            pin_mut!(events);
+            // What the list that is under way has not named yet.
+            let mut missing = Known::new();
+            while let Some(event) = events.next().await {
+                match event {
+                    Ok(watcher::Event::Init) => missing = seen.lock().clone(),
+                    Ok(watcher::Event::InitApply(pod) | watcher::Event::Apply(pod)) => {
+                        missing.remove(&key(&pod));
+                        seen.put(pod, &changes);
+                    }
+                    Ok(watcher::Event::InitDone) => std::mem::take(&mut missing).into_values().for_each(|pod| seen.remove(pod, &changes)),
+                    Ok(watcher::Event::Delete(pod)) => seen.remove(pod, &changes),
+                    // The watcher tries again.
+                    Err(_) => {}
+                }
+            }
+        });
+        pods
+    }
+
+    /// Waits until `probe` finds what it looks for in the pods of now; it is asked at every change. After `deadline`, an error that says
+    /// what it saw last.
+    pub fn wait<T>(&self, what: &str, deadline: Duration, mut probe: impl FnMut(&Known) -> Result<T>) -> Result<T> {
+        let end = Instant::now() + deadline;
+        let mut known = self.lock();
+        loop {
+            let seen = match probe(&known) {
+                Ok(found) => return Ok(found),
+                Err(seen) => seen,
+            };
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(anyhow!("not within {deadline:?}: {what}; last seen: {seen:#}"));
+            }
+            known = self.0.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The pods of now.
+    pub fn now(&self) -> Known {
+        self.lock().clone()
+    }
+
+    fn put(&self, pod: Pod, changes: &UnboundedSender<Change>) {
+        let old = self.lock().insert(key(&pod), pod.clone());
+        // Between two lists a pod may have been replaced by another of its name.
+        if let Some(old) = old.filter(|old| old.uid() != pod.uid()) {
+            let _ = changes.send(Change::Deleted(Box::new(old)));
+        }
+        let _ = changes.send(Change::Applied(Box::new(pod)));
+        self.0.changed.notify_all();
+    }
+
+    fn remove(&self, pod: Pod, changes: &UnboundedSender<Change>) {
+        self.lock().remove(&key(&pod));
+        let _ = changes.send(Change::Deleted(Box::new(pod)));
+        self.0.changed.notify_all();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
+}

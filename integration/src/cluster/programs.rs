@@ -1,0 +1,53 @@
+//! Where the cluster's programs and images are: `integration/cluster/programs.sh` builds them, Debian has the rest.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Result, ensure};
+
+use crate::{executable, prerequisites};
+
+/// Image that keeps a pod's namespaces.
+pub const PAUSE: &str = "localhost/pause:1";
+/// Image of test pods: busybox, and agnhost's servers and clients. Its entry point is `/agnhost netexec`.
+pub const AGNHOST: &str = "localhost/agnhost:1";
+
+/// The reference plugins of CNI.
+pub(crate) const REFERENCE_PLUGINS: &str = "/usr/lib/cni";
+
+/// A program of Kubernetes.
+pub fn kubernetes(name: &str) -> Result<PathBuf> {
+    Ok(bin_dir()?.join(name))
+}
+
+/// The directory with all of them.
+pub fn bin_dir() -> Result<PathBuf> {
+    built("bin")
+}
+
+/// Archives of all images.
+pub(crate) fn images() -> Result<[PathBuf; 2]> {
+    let images = built("images")?;
+    Ok([images.join("pause.tar"), images.join("agnhost.tar")])
+}
+
+fn built(what: &str) -> Result<PathBuf> {
+    let path = executable::target_dir()?.join("kubernetes").join(what);
+    ensure!(path.is_dir(), "{} is missing; build it with: make kubernetes", path.display());
+    Ok(path)
+}
+
+/// Checks everything that a cluster needs beyond a lab, so that one run tells all that is missing.
+pub(crate) fn verify() -> Result<()> {
+    bin_dir()?;
+    let path = prerequisites::search_path();
+    let in_path = |program: &str| env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    let programs = ["etcd", "containerd", "ctr", "runc", "openssl"].into_iter().filter(|program| !in_path(program)).map(str::to_owned);
+    let plugins = ["loopback", "bridge", "host-local"].map(|plugin| Path::new(REFERENCE_PLUGINS).join(plugin));
+    let missing: Vec<String> =
+        programs.chain(plugins.iter().filter(|plugin| !plugin.is_file()).map(|plugin| plugin.display().to_string())).collect();
+    ensure!(missing.is_empty(), "missing: {}; install it with: integration/prerequisites.sh cluster", missing.join(", "));
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! What makes a lab's node a node of Kubernetes: containerd and kubelet, in the node's namespaces.
+
+use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
+
+use anyhow::{Context as _, Result};
+
+use super::{
+    cgroups,
+    credentials::{Credentials, kubelet},
+    programs,
+};
+use crate::{Daemon, Node, central, fabric, inside};
+
+/// Socket of containerd, on the node.
+pub const CONTAINERD: &str = "/run/containerd/containerd.sock";
+/// Manifests in this directory of the node are static pods.
+pub const STATIC_PODS: &str = "/etc/kubernetes/manifests";
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node's daemons of Kubernetes.
+#[derive(Debug)]
+pub struct Worker {
+    /// The container runtime.
+    pub containerd: Daemon,
+    /// Started again with `start`, like any daemon.
+    pub kubelet: Daemon,
+}
+
+impl Worker {
+    /// Configures both.
+    pub(crate) fn prepare(node: &Node, credentials: &Credentials) -> Result<Self> {
+        let group = format!("{}/{}", inside::cgroup()?, node.name);
+        cgroups::create(&group)?;
+        let configure = |path: &str, text: &str| fs::write(node.path(path), text).with_context(|| format!("write {path} of {}", node.name));
+        fs::create_dir_all(node.path(STATIC_PODS))?;
+        configure("/run/containerd.toml", include_str!("containerd.toml"))?;
+        configure("/run/kubelet.yaml", &include_str!("kubelet.yaml").replace("CGROUP", &group))?;
+        for plugin in ["loopback", "bridge", "host-local"] {
+            symlink(Path::new(programs::REFERENCE_PLUGINS).join(plugin), node.path("/opt/cni/bin").join(plugin))?;
+        }
+        let kubelet_arguments = [
+            "--config=/run/kubelet.yaml".to_owned(),
+            format!("--kubeconfig={}", credentials.kubeconfig(&kubelet(&node.name)).display()),
+            format!("--hostname-override={}", node.name),
+            format!("--node-ip={}", fabric::address(node.index)),
+            "--root-dir=/var/lib/kubelet".to_owned(),
+            "-v=2".to_owned(),
+        ];
+        Ok(Self {
+            containerd: node.new_daemon("containerd", ["--config=/run/containerd.toml"]),
+            kubelet: node.new_daemon(programs::kubernetes("kubelet")?, kubelet_arguments),
+        })
+    }
+
+    /// Starts containerd (again) and waits until it listens.
+    pub fn start_containerd(&self, node: &Node) -> Result<()> {
+        let socket = node.path(CONTAINERD);
+        self.containerd.start_within(PATIENCE, || central::accepts(&socket))
+    }
+
+    /// Makes the image in an archive (as `docker save` writes it) known to the node.
+    pub fn import_image(&self, node: &Node, archive: &Path) -> Result<()> {
+        let archive = archive.canonicalize().with_context(|| format!("find {}", archive.display()))?;
+        node.run(["ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "images", "import", &archive.to_string_lossy()]).map(drop)
+    }
+}

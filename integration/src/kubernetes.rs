@@ -1,0 +1,119 @@
+//! `integration cluster`: a whole Kubernetes with two nodes, and a shell in it.
+
+use std::{
+    env, fs,
+    io::{self, IsTerminal as _, Write as _},
+    os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
+    path::{Path, PathBuf},
+    process::{self, Command, ExitCode},
+    time::Instant,
+};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use integration::{
+    Cluster as Running, central,
+    cluster::{credentials::ADMIN, programs},
+    executable, inside, mounts,
+};
+
+/// Start a whole Kubernetes with two nodes, and give a shell with kubectl; the cluster ends with the shell.
+///
+/// Without a terminal, standard input is a script that is run in the cluster; its exit status is the command's.
+#[derive(Debug, Args)]
+pub(crate) struct Cluster {
+    /// How many nodes.
+    #[arg(long, default_value_t = 2)]
+    nodes: u32,
+}
+
+/// Exit status after a signal, as shells have it: this and the signal's number.
+const BY_SIGNAL: i32 = 128;
+
+impl Cluster {
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        if inside::is_inside() {
+            inside::enter_again()?;
+            return self.run_inside();
+        }
+        let name = format!("cluster-{}", process::id());
+        let (status, signal) = inside::run_again_until_signal(&name, env::args_os().skip(1))?;
+        if let Some(signal) = signal {
+            eprintln!("\nInterrupted. Nothing of the cluster is left.");
+            return Ok(exit_code(BY_SIGNAL + signal as i32));
+        }
+        if !status.success() {
+            eprintln!("What each program said is in {}", executable::target_dir()?.join("lab-logs").join(name).display());
+        }
+        Ok(exit_code(status.code().unwrap_or(BY_SIGNAL + status.signal().unwrap_or(0))))
+    }
+
+    fn run_inside(&self) -> Result<ExitCode> {
+        let began = Instant::now();
+        // For a script, standard output is the script's.
+        let say = |text: &str| {
+            let _ = writeln!(io::stderr(), "{:5.1} s  {text}", began.elapsed().as_secs_f64());
+        };
+        let cluster = Running::of_nodes(self.nodes).build(&say)?;
+        say(&format!("{} nodes are ready", self.nodes));
+        let tools = write_tools(&cluster)?;
+        let path = env::join_paths(
+            [tools.clone(), programs::bin_dir()?].into_iter().chain(env::split_paths(&env::var_os("PATH").unwrap_or_default())),
+        )?;
+        let mut shell = Command::new("bash");
+        shell.env("PATH", path).env("KUBECONFIG", cluster.credentials.kubeconfig(ADMIN));
+        shell.env("OVN_NB_DB", central::NORTHBOUND).env("OVN_SB_DB", central::SOUTHBOUND);
+        if io::stdin().is_terminal() {
+            eprintln!("{}", hints(&cluster));
+            // What a person's last command returned says nothing about the cluster.
+            shell.arg("--rcfile").arg(tools.join("bashrc")).arg("-i").status().context("start a shell")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let status = shell.arg("-s").status().context("start a shell")?;
+        Ok(exit_code(status.code().unwrap_or(BY_SIGNAL)))
+    }
+}
+
+/// A command for each node, named as the node, and what makes the shell recognisable.
+fn write_tools(cluster: &Running) -> Result<PathBuf> {
+    let directory = Path::new(mounts::LAB).join("bin");
+    fs::create_dir_all(&directory)?;
+    for (node, _) in cluster.nodes() {
+        let file = directory.join(&node.name);
+        let enter = format!("exec nsenter -t {} -m -n -- \"${{@:-bash}}\"", node.pid());
+        fs::write(&file, format!("#!/bin/bash\n# Runs a command on {}; without one, a shell.\n{enter}\n", node.name))?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
+    }
+    let bashrc =
+        "[ ! -r ~/.bashrc ] || . ~/.bashrc\nPS1='(cluster) \\w \\$ '\nsource <(kubectl completion bash) 2>/dev/null\nalias k=kubectl\n";
+    fs::write(directory.join("bashrc"), bashrc)?;
+    Ok(directory)
+}
+
+fn hints(cluster: &Running) -> String {
+    let node = &cluster.lab.nodes[0].name;
+    let image = programs::AGNHOST;
+    format!(
+        "
+This shell talks to the cluster. Try, in this order:
+
+  kubectl get nodes -o wide
+  kubectl create deployment web --image={image} --replicas=4
+  kubectl rollout status deployment web
+  kubectl get pods -o wide                            their addresses come from OVN
+  kubectl exec deploy/web -- ping -c 3 ADDRESS        ADDRESS: of another pod
+  kubectl exec deploy/web -- wget -qO- http://ADDRESS:8080/hostname
+  kubectl get pod POD -o yaml | grep pod-networks     what the plugin is told
+  ovn-nbctl show                                      the logical network
+  {node} ovs-vsctl show                               the switch of {node}; `{node}` alone is a shell on it
+  {node} tail -f /var/log/openvswitch/ovn-k8s-cni-overlay.log    the plugin's log; ovnkube.log is the server's
+  kubectl delete deployment web
+
+Images on the nodes: {image} (busybox and agnhost); nothing is downloaded. `exit` ends the cluster.
+"
+    )
+}
+
+fn exit_code(code: i32) -> ExitCode {
+    u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
+}

@@ -1,0 +1,147 @@
+//! The one cluster and the one user that a kubeconfig chooses. Programs that fetch credentials (`exec`, `auth-provider`) are not run.
+
+use std::path::{Path, PathBuf};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use kube::config::{AuthInfo, Cluster};
+use secrecy::ExposeSecret;
+
+use super::material::{Material, MaterialError, Pem, Reader};
+
+/// What the current context of a kubeconfig refers to.
+pub(super) struct Kubeconfig {
+    path: PathBuf,
+    cluster: Cluster,
+    user: AuthInfo,
+}
+
+impl Kubeconfig {
+    pub(super) fn read(path: &Path, reader: &mut Reader) -> Result<Self, MaterialError> {
+        let bytes = reader.read("kubeconfig", path)?;
+        let bad = |problem: String| MaterialError::Kubeconfig { path: path.to_owned(), problem };
+        // Only the place of an error: its words may quote a secret.
+        let file: kube::config::Kubeconfig = serde_yaml_ng::from_slice(&bytes).map_err(|error| match error.location() {
+            Some(place) => bad(format!("line {}, column {}: not what a kubeconfig has there", place.line(), place.column())),
+            None => bad("it is not a kubeconfig".to_owned()),
+        })?;
+        let context_name =
+            file.current_context.filter(|name| !name.is_empty()).ok_or_else(|| bad("it has no current-context".to_owned()))?;
+        let context = file.contexts.into_iter().find(|context| context.name == context_name).and_then(|context| context.context);
+        let context = context.ok_or_else(|| bad(format!("it has no context {context_name:?}, its current-context")))?;
+        let cluster = file.clusters.into_iter().find(|cluster| cluster.name == context.cluster).and_then(|cluster| cluster.cluster);
+        let cluster =
+            cluster.ok_or_else(|| bad(format!("it has no cluster {:?}, as context {context_name:?} names it", context.cluster)))?;
+        // No user is an anonymous one, for kubectl, too.
+        let user = context.user.and_then(|name| file.auth_infos.into_iter().find(|user| user.name == name));
+        Ok(Self { path: path.to_owned(), cluster, user: user.and_then(|user| user.auth_info).unwrap_or_default() })
+    }
+
+    /// `with_user`: with the credentials of the kubeconfig, as far as it has any.
+    pub(super) fn material(self, with_user: bool, reader: &mut Reader) -> Result<Material, MaterialError> {
+        let Cluster {
+            server,
+            insecure_skip_tls_verify,
+            certificate_authority,
+            certificate_authority_data,
+            proxy_url,
+            tls_server_name,
+            disable_compression: _,
+            extensions: _,
+            other: _,
+        } = &self.cluster;
+        if proxy_url.as_ref().is_some_and(|url| !url.is_empty()) {
+            return Err(self.bad("proxy-url is not supported: give the API server's own address"));
+        }
+        let server = server.as_deref().ok_or_else(|| self.bad("the cluster has no server"))?;
+        let mut material = Material::new(server)?;
+        material.config.accept_invalid_certs = insecure_skip_tls_verify.unwrap_or(false);
+        material.config.tls_server_name = tls_server_name.clone().filter(|name| !name.is_empty());
+        if let Some(pem) =
+            self.pem("certificate-authority", certificate_authority_data.as_deref(), certificate_authority.as_deref(), reader)?
+        {
+            material.trust(pem)?;
+        }
+        if with_user {
+            self.present_user(&mut material, reader)?;
+        }
+        Ok(material)
+    }
+
+    fn present_user(&self, material: &mut Material, reader: &mut Reader) -> Result<(), MaterialError> {
+        let AuthInfo {
+            username,
+            password,
+            token,
+            token_file,
+            client_certificate,
+            client_certificate_data,
+            client_key,
+            client_key_data,
+            impersonate,
+            impersonate_uid,
+            impersonate_groups,
+            impersonate_user_extra,
+            auth_provider,
+            exec,
+            extensions: _,
+            other: _,
+        } = &self.user;
+        if exec.is_some() || auth_provider.is_some() {
+            return Err(self.bad(
+                "the user's credentials come from a program (exec or auth-provider), which is not run on a node: \
+                 use a token file or a client certificate",
+            ));
+        }
+        let mut credentials = Vec::new();
+        let chain = self.pem("client-certificate", client_certificate_data.as_deref(), client_certificate.as_deref(), reader)?;
+        if let Some(chain) = chain {
+            let key_data = client_key_data.as_ref().map(ExposeSecret::expose_secret);
+            let key = self.pem("client-key", key_data, client_key.as_deref(), reader)?;
+            let key = key.ok_or_else(|| self.bad("the user has a client-certificate without client-key"))?;
+            material.present_certificate(chain, Some(key).filter(|_| client_key.is_none() || client_key != client_certificate))?;
+            credentials.push(material.origin.credential.clone());
+        }
+        // The file first, as kubectl does: the token beside it is the one of the time when the file was made.
+        match (token_file.as_deref().filter(|path| !path.is_empty()), token) {
+            (Some(path), _) => material.present_token_file(&self.resolve(path), reader)?,
+            (None, Some(token)) if !token.expose_secret().is_empty() => {
+                material.present_token(token.expose_secret(), format!("the token in {}", self.path.display()))?;
+            }
+            (None, _) => {
+                if let (Some(username), Some(password)) = (username, password) {
+                    material.config.auth_info.username = Some(username.clone());
+                    material.config.auth_info.password = Some(password.clone());
+                    material.origin.credential = format!("the password in {}", self.path.display());
+                }
+            }
+        }
+        if !credentials.contains(&material.origin.credential) {
+            credentials.push(material.origin.credential.clone());
+        }
+        material.origin.credential = credentials.join(" and ");
+        let AuthInfo { impersonate: who, impersonate_uid: uid, impersonate_groups: groups, impersonate_user_extra: extra, .. } =
+            &mut material.config.auth_info;
+        (*who, *uid) = (impersonate.clone(), impersonate_uid.clone());
+        (*groups, *extra) = (impersonate_groups.clone(), impersonate_user_extra.clone());
+        Ok(())
+    }
+
+    /// Data within the file first, then a file of its own.
+    fn pem(&self, what: &'static str, data: Option<&str>, path: Option<&str>, reader: &mut Reader) -> Result<Option<Pem>, MaterialError> {
+        if let Some(data) = data.filter(|data| !data.is_empty()) {
+            let bytes = STANDARD.decode(data).map_err(|_| self.bad(&format!("{what}-data is not base64")))?;
+            return Ok(Some(Pem { bytes, origin: format!("{what}-data of {}", self.path.display()) }));
+        }
+        let Some(path) = path.filter(|path| !path.is_empty()).map(|path| self.resolve(path)) else { return Ok(None) };
+        Ok(Some(Pem { bytes: reader.read(what, &path)?, origin: path.display().to_string() }))
+    }
+
+    /// Relative paths start where the kubeconfig is.
+    fn resolve(&self, path: &str) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(path)
+    }
+
+    fn bad(&self, problem: &str) -> MaterialError {
+        MaterialError::Kubeconfig { path: self.path.clone(), problem: problem.to_owned() }
+    }
+}

@@ -1,0 +1,99 @@
+//! What is said on each path. Knows nothing of connections.
+
+use std::{fmt::Write, sync::Arc};
+
+use http_body_util::Full;
+use hyper::{
+    Method, Response, StatusCode,
+    body::Bytes,
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+};
+use tokio::task::spawn_blocking;
+
+use crate::{
+    conditions::{Conditions, Part},
+    metrics::{CONTENT_TYPE as METRICS_TYPE, Metrics},
+};
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// The pages of one address.
+#[derive(Debug)]
+pub(super) struct Pages {
+    pub(super) conditions: Conditions,
+    /// None where `/metrics` is not served.
+    pub(super) metrics: Option<Arc<Metrics>>,
+}
+
+impl Pages {
+    pub(super) async fn page(&self, method: &Method, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
+        match (path, &self.metrics) {
+            ("/healthz" | "/readyz", _) | ("/metrics", Some(_)) if !matches!(*method, Method::GET | Method::HEAD) => {
+                let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
+                refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+                refused
+            }
+            // Whoever reads this was answered by the loop that answers the plugin.
+            ("/healthz", _) => text(StatusCode::OK, "ok\n".to_owned()),
+            ("/readyz", _) => self.readyz(query.is_some_and(asks_for_everything)),
+            ("/metrics", Some(metrics)) => self.metrics(Arc::clone(metrics)).await,
+            (_, Some(_)) => text(StatusCode::NOT_FOUND, "no such path; there are /metrics, /healthz and /readyz\n".to_owned()),
+            (_, None) => text(StatusCode::NOT_FOUND, "no such path; there are /healthz and /readyz\n".to_owned()),
+        }
+    }
+
+    /// In the words of Kubernetes' own components: every check if something is missing or all was asked for.
+    fn readyz(&self, everything: bool) -> Response<Full<Bytes>> {
+        let missing = self.conditions.all_missing();
+        if missing.is_empty() && !everything {
+            return text(StatusCode::OK, "ok\n".to_owned());
+        }
+        let mut list = String::new();
+        for part in Part::ALL {
+            // Writing into a string cannot fail.
+            let _ = match missing.get(&part) {
+                None => writeln!(list, "[+]{part} ok"),
+                Some(why) => writeln!(list, "[-]{part} not ready: {}", why.replace(char::is_control, " ")),
+            };
+        }
+        if missing.is_empty() {
+            text(StatusCode::OK, list + "readyz check passed\n")
+        } else {
+            text(StatusCode::SERVICE_UNAVAILABLE, list + "readyz check failed\n")
+        }
+    }
+
+    /// Some measurements are read from files at this moment, so on a thread that may block.
+    async fn metrics(&self, metrics: Arc<Metrics>) -> Response<Full<Bytes>> {
+        let conditions = self.conditions.clone();
+        match spawn_blocking(move || metrics.text(&conditions)).await {
+            Ok(Ok(page)) => answer(StatusCode::OK, METRICS_TYPE, page),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the measurements cannot be written");
+                text(StatusCode::INTERNAL_SERVER_ERROR, "the measurements cannot be written; see the server's log\n".to_owned())
+            }
+            Err(error) => {
+                tracing::error!(%error, "the measurements were not collected");
+                text(StatusCode::INTERNAL_SERVER_ERROR, "the measurements were not collected; see the server's log\n".to_owned())
+            }
+        }
+    }
+}
+
+/// `?verbose`, `?verbose=1`; other parameters mean nothing here.
+fn asks_for_everything(query: &str) -> bool {
+    query.split('&').any(|parameter| parameter == "verbose" || parameter.starts_with("verbose="))
+}
+
+fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+    answer(status, TEXT, body)
+}
+
+fn answer(status: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,120 @@
+//! What the plugin tells of its own calls, which is all that is seen of the part after the annotation.
+
+use contract::{
+    error::Code,
+    stage::{Stage, StageTime},
+    wire::{self, Rollback},
+};
+use prometheus::{Counter, HistogramVec, IntCounterVec};
+
+use super::register::Register;
+
+/// The verbs of CNI; whatever else a caller says is [`OTHER`].
+const COMMANDS: [&str; 7] = ["ADD", "DEL", "CHECK", "GC", "STATUS", "UPDATE", "VERSION"];
+const OTHER: &str = "other";
+/// The stage of a failure that belongs to none.
+const NO_STAGE: &str = "none";
+/// Buckets from a millisecond to a minute.
+const FINE: (f64, usize) = (0.001, 17);
+/// No call lasts longer, whatever a caller says: a day.
+const LONGEST: f64 = 86_400.0;
+
+#[derive(Debug)]
+pub(super) struct Reports {
+    requests: HistogramVec,
+    calls: HistogramVec,
+    stages: HistogramVec,
+    interface_up_wait: Counter,
+    errors: IntCounterVec,
+    rollbacks: IntCounterVec,
+}
+
+impl Reports {
+    pub(super) fn register(register: &Register<'_>) -> Self {
+        let reports = Self {
+            // Upstream's buckets, which begin where this plugin has ended.
+            requests: register.histograms(
+                "ovnkube_node_cni_request_duration_seconds",
+                "Duration of CNI calls, as the plugin reports it. See ovnkube_node_cni_call_duration_seconds for less than 100 ms.",
+                &["command", "err"],
+                0.1,
+                15,
+            ),
+            calls: register.histograms(
+                "ovnkube_node_cni_call_duration_seconds",
+                "Duration of CNI calls, as the plugin reports it, from 1 ms.",
+                &["command"],
+                FINE.0,
+                FINE.1,
+            ),
+            stages: register.histograms(
+                "ovnkube_node_cni_stage_duration_seconds",
+                "Duration of the stages of an ADD, as the plugin reports it. Stages overlap.",
+                &["stage"],
+                FINE.0,
+                FINE.1,
+            ),
+            interface_up_wait: register.counter(
+                "ovs_vswitchd_interface_up_wait_seconds_total",
+                "Time that ADDs have waited for ovn-controller to install the flows of their ports.",
+            ),
+            errors: register.counters(
+                "ovnkube_node_cni_errors_total",
+                "CNI calls that failed, by the stage that failed (none: not in a stage of an ADD) and the code of the CNI error.",
+                &["command", "stage", "code"],
+            ),
+            rollbacks: register.counters(
+                "ovnkube_node_cni_rollbacks_total",
+                "ADDs that failed after they had made something; leftover: not all of it could be removed at once.",
+                &["outcome"],
+            ),
+        };
+        for stage in Stage::ALL {
+            reports.stages.with_label_values(&[stage.name()]);
+        }
+        for command in ["ADD", "DEL"] {
+            reports.calls.with_label_values(&[command]);
+            for err in ["true", "false"] {
+                reports.requests.with_label_values(&[command, err]);
+            }
+        }
+        for rollback in [Rollback::Clean, Rollback::Leftover] {
+            reports.rollbacks.with_label_values(&[rollback.name()]);
+        }
+        reports
+    }
+
+    pub(super) fn count(&self, report: &wire::Metrics) {
+        let wire::Metrics { command, elapsed_time, has_err, code, message: _, pod: _, sandbox: _, stages, failed_stage, rollback } = report;
+        let command = command_label(Some(command));
+        if let Some(seconds) = plausible(*elapsed_time) {
+            self.requests.with_label_values(&[command, if *has_err { "true" } else { "false" }]).observe(seconds);
+            self.calls.with_label_values(&[command]).observe(seconds);
+        }
+        for StageTime { stage, start, end } in stages.iter().take(Stage::ALL.len()) {
+            if let Some(seconds) = plausible((end - start) / 1e3) {
+                self.stages.with_label_values(&[stage.name()]).observe(seconds);
+                if *stage == Stage::OvnInstalled {
+                    self.interface_up_wait.inc_by(seconds);
+                }
+            }
+        }
+        if *has_err {
+            let code = code.map_or(Code::Internal, Code::from_number).number().to_string();
+            self.errors.with_label_values(&[command, failed_stage.map_or(NO_STAGE, Stage::name), &code]).inc();
+        }
+        if let Some(rollback) = rollback {
+            self.rollbacks.with_label_values(&[rollback.name()]).inc();
+        }
+    }
+}
+
+/// The label of what a caller calls its command.
+pub(super) fn command_label(command: Option<&str>) -> &'static str {
+    COMMANDS.into_iter().find(|known| command == Some(known)).unwrap_or(OTHER)
+}
+
+/// What a sum of seconds survives: one wrong number would stay in it for ever.
+fn plausible(seconds: f64) -> Option<f64> {
+    (0.0..=LONGEST).contains(&seconds).then_some(seconds)
+}

@@ -1,0 +1,125 @@
+//! What the server itself sees of requests: how many there are, how long they wait, which it refuses.
+
+use std::time::Instant;
+
+use contract::error::Code;
+use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+
+use super::{register::Register, reports::command_label};
+
+const WATCH: &str = "watch";
+
+#[derive(Debug)]
+pub(super) struct Requests {
+    in_flight: IntGaugeVec,
+    refused: IntCounterVec,
+    annotation_wait: HistogramVec,
+    connections: IntGauge,
+    accepted: IntCounter,
+}
+
+/// Something that goes on until this is dropped.
+#[derive(Debug)]
+pub struct InProgress(IntGauge);
+
+/// An ADD that waits for an annotation. One that is dropped was left by its caller.
+#[derive(Debug)]
+pub struct AnnotationWait {
+    durations: HistogramVec,
+    started: Instant,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Outcome {
+    Answered,
+    Refused,
+    HungUp,
+}
+
+impl Requests {
+    pub(super) fn register(register: &Register<'_>) -> Self {
+        let requests = Self {
+            in_flight: register.int_gauges(
+                "ovnkube_node_cni_requests_in_flight",
+                "Requests that are being answered; watch: ADDs whose port is not up yet.",
+                &["command"],
+            ),
+            refused: register.counters(
+                "ovnkube_node_cni_requests_refused_total",
+                "Requests that were answered with an error, by its code.",
+                &["code"],
+            ),
+            annotation_wait: register.histograms(
+                "ovnkube_node_cni_annotation_wait_seconds",
+                "How long ADDs waited for their pods' network annotation; hung-up: the caller did not wait for the answer.",
+                &["outcome"],
+                0.001,
+                17,
+            ),
+            connections: register.int_gauge("ovnkube_node_cni_connections", "Connections of plugins that are open."),
+            accepted: register.int_counter("ovnkube_node_cni_connections_total", "Connections of plugins that were accepted."),
+        };
+        for command in ["ADD", WATCH] {
+            requests.in_flight.with_label_values(&[command]);
+        }
+        for outcome in [Outcome::Answered, Outcome::Refused, Outcome::HungUp] {
+            requests.annotation_wait.with_label_values(&[outcome.name()]);
+        }
+        requests
+    }
+
+    pub(super) fn in_progress(&self, command: Option<&str>) -> InProgress {
+        let label = if command == Some(WATCH) { WATCH } else { command_label(command) };
+        InProgress::start(self.in_flight.with_label_values(&[label]))
+    }
+
+    pub(super) fn connected(&self) -> InProgress {
+        self.accepted.inc();
+        InProgress::start(self.connections.clone())
+    }
+
+    pub(super) fn refused(&self, code: Code) {
+        self.refused.with_label_values(&[&code.number().to_string()]).inc();
+    }
+
+    pub(super) fn annotation_wait(&self) -> AnnotationWait {
+        AnnotationWait { durations: self.annotation_wait.clone(), started: Instant::now(), outcome: Outcome::HungUp }
+    }
+}
+
+impl InProgress {
+    fn start(gauge: IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl AnnotationWait {
+    /// The wait is over.
+    pub fn ended<T, E>(mut self, outcome: &Result<T, E>) {
+        self.outcome = if outcome.is_ok() { Outcome::Answered } else { Outcome::Refused };
+    }
+}
+
+impl Drop for AnnotationWait {
+    fn drop(&mut self) {
+        self.durations.with_label_values(&[self.outcome.name()]).observe(self.started.elapsed().as_secs_f64());
+    }
+}
+
+impl Outcome {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Refused => "refused",
+            Self::HungUp => "hung-up",
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! One pod, asked for once however many want it: for the time until the watch tells of it.
+//!
+//! It is a list of at most one pod, which the API server reads by its key like a GET, but which can be limited to this node and says as
+//! of which version it is true.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use contract::names::PodKey;
+use kube::{api::ListParams, core::request};
+use tokio::{sync::Semaphore, time::timeout};
+
+use super::{
+    Shared,
+    pod_meta::{PodMetaList, Seen},
+};
+
+/// Less than an ADD waits for a pod that is not known.
+const DEADLINE: Duration = Duration::from_secs(4);
+
+/// The lookups under way.
+#[derive(Debug)]
+pub(super) struct Lookups {
+    pods: Mutex<HashSet<PodKey>>,
+    at_once: Semaphore,
+}
+
+impl Lookups {
+    pub(super) fn new(at_once: Semaphore) -> Self {
+        Self { pods: Mutex::default(), at_once }
+    }
+
+    fn pods(&self) -> MutexGuard<'_, HashSet<PodKey>> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks for `pod`, unless somebody is doing that. What comes of it is in its watch.
+pub(super) fn start(shared: &Arc<Shared>, pod: &PodKey) {
+    if !shared.lookups.pods().insert(pod.clone()) {
+        return;
+    }
+    let (shared, pod) = (Arc::clone(shared), pod.clone());
+    tokio::spawn(async move {
+        let outcome = timeout(DEADLINE, look_up(&shared, &pod)).await;
+        shared.lookups.pods().remove(&pod);
+        match outcome {
+            Ok(Ok(Some(seen))) => {
+                let news = shared.ledger().looked_up(seen);
+                tracing::debug!(%pod, news, "looked a pod up");
+                if news {
+                    shared.nudge.notify_one();
+                }
+            }
+            Ok(Ok(None)) => {
+                tracing::debug!(%pod, node = shared.node, "the API server knows no such pod of this node");
+            }
+            Ok(Err(error)) => {
+                let problem = shared.connection.trouble(&error).text;
+                tracing::info!(%pod, problem, "a pod could not be looked up");
+            }
+            Err(_) => tracing::info!(%pod, problem = "no answer in time", "a pod could not be looked up"),
+        }
+    });
+}
+
+async fn look_up(shared: &Shared, pod: &PodKey) -> Result<Option<Seen>, kube::Error> {
+    let _permit = shared.lookups.at_once.acquire().await;
+    let selector = format!("metadata.name={},spec.nodeName={}", pod.name(), shared.node);
+    let path = format!("/api/v1/namespaces/{}/pods", pod.namespace());
+    let request = request::Request::new(path).list_metadata(&ListParams::default().fields(&selector)).map_err(kube::Error::BuildRequest)?;
+    let text = shared.connection.client().request_text(request).await?;
+    let list: PodMetaList = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+    Ok(list.items.into_iter().flatten().find_map(|meta| Seen::try_from(meta).ok().filter(|seen| seen.pod == *pod)))
+}

@@ -1,0 +1,65 @@
+//! What is read of a pod: its metadata, and of that as little as serves.
+
+use std::collections::BTreeMap;
+
+use contract::names::{BadName, PodKey};
+use serde::{Deserialize, Deserializer};
+
+use super::ledger::Version;
+use crate::pods::{KEPT_ANNOTATIONS, PodFacts};
+
+/// One object of a list, a watch or a lookup (`PartialObjectMetadata`).
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct PodMeta {
+    metadata: Metadata,
+}
+
+/// `PartialObjectMetadataList`
+#[derive(Debug, Deserialize)]
+pub(super) struct PodMetaList {
+    pub(super) metadata: ListMetadata,
+    /// null for none
+    pub(super) items: Option<Vec<PodMeta>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ListMetadata {
+    pub(super) resource_version: Version,
+    #[serde(default, rename = "continue")]
+    pub(super) continue_token: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    namespace: String,
+    name: String,
+    uid: String,
+    resource_version: Version,
+    #[serde(default, deserialize_with = "kept")]
+    annotations: BTreeMap<String, String>,
+}
+
+/// A pod as of a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) pod: PodKey,
+    pub(super) version: Version,
+    pub(super) facts: PodFacts,
+}
+
+impl TryFrom<PodMeta> for Seen {
+    type Error = BadName;
+
+    fn try_from(PodMeta { metadata }: PodMeta) -> Result<Self, BadName> {
+        let Metadata { namespace, name, uid, resource_version, annotations } = metadata;
+        Ok(Self { pod: PodKey::new(&namespace, &name)?, version: resource_version, facts: PodFacts { uid, annotations } })
+    }
+}
+
+fn kept<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let mut annotations = Option::<BTreeMap<String, String>>::deserialize(deserializer)?.unwrap_or_default();
+    annotations.retain(|key, _| KEPT_ANNOTATIONS.contains(&key.as_str()));
+    Ok(annotations)
+}

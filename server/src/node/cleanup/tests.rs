@@ -6,7 +6,10 @@ use super::*;
 use crate::{
     conditions::Conditions,
     metrics::Metrics,
-    node::{NodeConfig, open_vswitch::{settings::Settings, switch::Written}},
+    node::{
+        NodeConfig,
+        open_vswitch::{settings::Settings, switch::Written},
+    },
     options::{Options, Program},
 };
 

@@ -7,7 +7,7 @@ use std::{
 
 use server::{
     node::{self, StartError},
-    options::{NodeOptions, Options, Problems, Program, documents},
+    options::{Early, NodeOptions, Options, Problems, Program, documents},
 };
 
 /// The options cannot be used.
@@ -19,7 +19,10 @@ fn main() -> ExitCode {
             Err(StartError::Options(problems)) => return refuse(&problems),
             outcome => outcome.is_ok(),
         },
-        Ok(Program::CleanupNode(_)) => false,
+        Ok(Program::CleanupNode(options)) => match options.early() {
+            Ok(early) => clean_up(&early),
+            Err(problems) => return refuse(&problems),
+        },
         Ok(Program::PrintConfig(options)) => return print_config(&options),
         // Nobody is left to tell that it cannot be printed.
         Ok(Program::Text(text)) => write!(stdout(), "{text}").is_ok(),
@@ -40,6 +43,17 @@ fn print_config(options: &NodeOptions) -> ExitCode {
         Ok(printed) if write!(stdout(), "{}", printed.text).is_ok() && printed.usable => ExitCode::SUCCESS,
         Ok(_) => USAGE.into(),
         Err(error) => u8::from(!said(Err(error))).into(),
+    }
+}
+
+/// Whether everything was removed; what was is said either way.
+fn clean_up(early: &Early) -> bool {
+    match node::cleanup(early) {
+        Ok(cleaned) => write!(stdout(), "{cleaned}").is_ok(),
+        Err(error) => {
+            eprintln!("ovnkube: {error}");
+            false
+        }
     }
 }
 

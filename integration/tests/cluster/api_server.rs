@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use integration::{Cluster, cluster::worker::STATIC_PODS, eventually};
 
-use crate::support::{PODS, attached, pod, small_pod, start, wait_ready};
+use crate::support::{PODS, attached, pod, small_pod, start, start_within, wait_ready};
 
 #[test]
 fn pods_keep_their_network_while_the_api_server_is_away_for_30_s() {
@@ -31,7 +31,8 @@ fn pods_keep_their_network_while_the_api_server_is_away_for_30_s() {
         ensure!(rows.lines_with(&fixed.sandbox).is_empty(), "DEL has left: {:#?}", rows.lines_with(&fixed.sandbox));
 
         cluster.start_api_server()?;
-        let new = start(cluster, &pod("new", "node1"))?;
+        // Scheduler and kubelet look for the API server after half a minute, having found none for so long.
+        let new = start_within(cluster, &pod("new", "node1"), Duration::from_secs(120))?;
         cluster.lab.ping(&there, new.address())?;
         cluster.lab.tcp(&new, &there, 1 << 20)?;
         cluster.api.delete(PODS)?;

@@ -44,7 +44,11 @@ pub(crate) fn small_pod(name: &str, node: &str) -> Value {
 
 /// Waits until the pods of these names are ready.
 pub(crate) fn wait_ready(cluster: &Cluster, names: &[impl AsRef<str>]) -> Result<()> {
-    cluster.pods.wait("the pods are ready", SOON, |known| {
+    wait_ready_within(cluster, names, SOON)
+}
+
+fn wait_ready_within(cluster: &Cluster, names: &[impl AsRef<str>], deadline: Duration) -> Result<()> {
+    cluster.pods.wait("the pods are ready", deadline, |known| {
         let waiting: Vec<&str> =
             names.iter().map(AsRef::as_ref).filter(|name| !known.get(&format!("default/{name}")).is_some_and(is_ready)).collect();
         ensure!(waiting.is_empty(), "{} of {} are not: {waiting:?}", waiting.len(), names.len());
@@ -54,9 +58,14 @@ pub(crate) fn wait_ready(cluster: &Cluster, names: &[impl AsRef<str>]) -> Result
 
 /// Creates one and waits until it is ready.
 pub(crate) fn start(cluster: &Cluster, pod: &Value) -> Result<Pod> {
+    start_within(cluster, pod, SOON)
+}
+
+/// The same for one that may take longer.
+pub(crate) fn start_within(cluster: &Cluster, pod: &Value, deadline: Duration) -> Result<Pod> {
     cluster.api.create(PODS, pod)?;
     let name = pod["metadata"]["name"].as_str().context("a name")?;
-    wait_ready(cluster, &[name])?;
+    wait_ready_within(cluster, &[name], deadline)?;
     attached(cluster, name)
 }
 

@@ -31,7 +31,9 @@ install: build ## Install them with their configuration (DESTDIR=… for a packa
 	install -D -m 755 $(BIN)/ovnkube $(DESTDIR)/usr/bin/ovnkube
 	install -D -m 644 conf/ovnkube-node.service $(DESTDIR)/lib/systemd/system/ovnkube-node.service
 	install -D -m 644 conf/pod.yaml $(DESTDIR)/usr/share/doc/ovn-kubernetes/examples/pod.yaml
+	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes conf/kubernetes/*.yaml
 	# An administrator's own settings stay.
+	test -e $(DESTDIR)/etc/logrotate.d/ovn-kubernetes || install -D -m 644 conf/logrotate.d/ovn-kubernetes $(DESTDIR)/etc/logrotate.d/ovn-kubernetes
 	test -e $(DESTDIR)/etc/openvswitch/ovn_k8s.conf || install -D -m 644 conf/ovn_k8s.conf $(DESTDIR)/etc/openvswitch/ovn_k8s.conf
 
 demo: ## See it work: two nodes, pods, packets between them (KEEP=1 leaves them until Ctrl-D)

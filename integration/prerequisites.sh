@@ -55,7 +55,7 @@ packages_for() {
     case " $* " in *" compat "*)
         wanted+=" debootstrap debootstrap /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring" ;;
     esac
-    case " $* " in *" test "*) wanted+=" make make conntrack conntrack" ;; esac
+    case " $* " in *" test "*) wanted+=" make make conntrack conntrack logrotate logrotate openssl openssl" ;; esac
     case " $* " in *" cluster "*)
         wanted+=" etcd etcd-server containerd containerd runc runc /usr/lib/cni/loopback containernetworking-plugins openssl openssl"
         # Debian has another package with a program of this name, which needs libraries that images do not have.

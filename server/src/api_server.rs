@@ -27,6 +27,8 @@ mod gateway;
 mod kubeconfig;
 mod link;
 mod material;
+#[cfg(test)]
+pub(crate) mod scripted;
 mod trouble;
 
 pub(crate) use trouble::{Kind as TroubleKind, Trouble};
@@ -125,3 +127,6 @@ impl Drop for Watcher {
         self.0.abort();
     }
 }
+
+#[cfg(test)]
+mod tests;

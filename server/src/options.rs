@@ -1,95 +1,68 @@
-//! The command line of `ovnkube`, under the names that it has in OVN-Kubernetes.
+//! The options of `ovnkube`, under the names that they have in OVN-Kubernetes.
 //!
-//! [`Options`] is the line as it is spelled; [`Options::program`] is what it asks for, with everything checked that can be checked
-//! without touching anything.
+//! ```text
+//! arguments ─▶ command_line ─┐
+//! file      ─▶ conf_file ────┼─▶ Settings ─▶ Options ─▶ Program ─▶ NodeOptions ─ external_ids ─▶ NodeConfig
+//! environment, service account
+//!           ─▶ surroundings ─┘
+//! ```
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `table` | every option, once: all else is made of it |
+//! | `spec`, `kind` | what there is to know of an option; what its value looks like |
+//! | `command_line`, `conf_file`, `surroundings` | where values come from |
+//! | `settings` | all values of all options, and which of them counts |
+//! | `values` | texts as what they mean |
+//! | `node_config`, `kubernetes`, `chassis` | what the values mean together for a node |
+//! | `problems` | everything that is wrong, at once |
+//!
+//! A value on the command line wins over one in the file, that over the environment, that over the service account's files, that over
+//! `external_ids` of Open vSwitch's database, and that over the default. An empty value counts as none.
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, str::FromStr};
 
-use clap::{CommandFactory, FromArgMatches, Parser, error::ErrorKind};
-use cni::log::Level;
-use contract::{
-    mtu::{BadMtu, Mtu},
-    paths::{CNI_CONF_DIR, CNI_CONF_FILE, PLUGIN, PLUGIN_LOG, SERVER_LOG, SERVER_SOCKET},
-};
+use crate::node::NodeConfig;
 
-use crate::{
-    api_server::{ApiServer, Authority, Cluster, Credential},
-    cni_conf::{CniConf, ConfFile},
-    endpoints::Endpoints,
-    log::{LogConfig, Rotation},
-    node::{Chassis, NodeConfig, OpenVSwitch, PluginInstall, PodsFrom},
-    requests::AddDefaults,
-};
-
+mod chassis;
+mod command_line;
+pub mod conf_file;
 mod go_style;
+mod kind;
+mod kubernetes;
+mod node_config;
+mod problems;
+mod settings;
+mod spec;
+mod surroundings;
+mod table;
+mod values;
 
-/// Connects the pods of Kubernetes through OVN.
-#[derive(Debug, Clone, Parser)]
-#[command(name = "ovnkube", version, args_override_self = true, max_term_width = 100)]
-pub struct Options {
-    /// Serve the pods of this node: answer the CNI plugin and write its configuration
-    #[arg(long, value_name = "NODE", help_heading = "What to be")]
-    pub init_node: Option<String>,
+pub use command_line::command;
+pub use node_config::Early;
+pub use problems::Problems;
+pub use settings::Origin;
+pub use spec::{Effect, Group, Key, OldKey, Part, Spec};
+pub use surroundings::Surroundings;
+pub use table::all;
 
-    /// Know the pods from the Pod manifests (*.yaml, *.yml, *.json) in this directory
-    #[arg(long, value_name = "DIR", help_heading = "Where pods are known from")]
-    pub pod_manifests: Option<PathBuf>,
+use self::{
+    command_line::CommandLine,
+    conf_file::Asked,
+    node_config::Known,
+    problems::Gathered,
+    settings::{Setting, Settings},
+    table::roles,
+};
 
-    /// Know the pods from the API server that this kubeconfig leads to
-    #[arg(long, value_name = "PATH", help_heading = "Where pods are known from", conflicts_with = "pod_manifests")]
-    pub k8s_kubeconfig: Option<PathBuf>,
+/// What was given, from everywhere but Open vSwitch's database.
+#[derive(Debug, Clone)]
+pub struct Options(Given);
 
-    /// Know the pods from the API server at this URL
-    #[arg(long, value_name = "URL", help_heading = "Where pods are known from", conflicts_with = "pod_manifests")]
-    pub k8s_apiserver: Option<String>,
-
-    /// PEM of who signed the API server's certificate
-    #[arg(long, value_name = "PATH", help_heading = "Where pods are known from")]
-    pub k8s_cacert: Option<PathBuf>,
-
-    /// Token for the API server
-    #[arg(long, value_name = "TOKEN", help_heading = "Where pods are known from")]
-    pub k8s_token: Option<String>,
-
-    /// File with a token for the API server
-    #[arg(long, value_name = "PATH", help_heading = "Where pods are known from")]
-    pub k8s_token_file: Option<PathBuf>,
-
-    /// MTU of pods
-    #[arg(long, value_name = "BYTES", default_value_t = 1400, help_heading = "Pods")]
-    pub mtu: u64,
-
-    /// MTU of pods' default routes, where it is less than the link's; 0 for the same
-    #[arg(long, value_name = "BYTES", default_value_t = 0, help_heading = "Pods")]
-    pub routable_mtu: u64,
-
-    /// Directory where the container runtime looks for CNI configurations
-    #[arg(long, value_name = "DIR", default_value = CNI_CONF_DIR, help_heading = "CNI")]
-    pub cni_conf_dir: PathBuf,
-
-    /// File to write there; a name that ends with .conf gives the older form, of a single plugin
-    #[arg(long, value_name = "NAME", default_value = CNI_CONF_FILE, help_heading = "CNI")]
-    pub cni_conf_file: ConfFile,
-
-    /// File name of the CNI plugin
-    #[arg(long, value_name = "NAME", default_value = PLUGIN, help_heading = "CNI")]
-    pub cni_plugin: String,
-
-    /// Where the CNI plugin finds this server
-    #[arg(long, value_name = "PATH", default_value = SERVER_SOCKET, help_heading = "CNI")]
-    pub cni_socket: PathBuf,
-
-    /// Level of both logs: err, warn, info, dbg, or klog's number (5 and more: dbg)
-    #[arg(long, value_name = "LEVEL", default_value = "info", help_heading = "Logs")]
-    pub loglevel: Level,
-
-    /// This server's log
-    #[arg(long, value_name = "PATH", default_value = SERVER_LOG, help_heading = "Logs")]
-    pub logfile: PathBuf,
-
-    /// The CNI plugin's log
-    #[arg(long, value_name = "PATH", default_value = PLUGIN_LOG, help_heading = "Logs")]
-    pub cnilogfile: String,
+#[derive(Debug, Clone)]
+enum Given {
+    Settings { settings: Settings, notes: Vec<String>, problems: Gathered },
+    Text(String),
 }
 
 /// What a command line asks for.
@@ -97,157 +70,118 @@ pub struct Options {
 pub enum Program {
     /// `--init-node`
     Node(NodeOptions),
+    /// `--cleanup-node`
+    CleanupNode(NodeOptions),
+    /// `--print-config`
+    PrintConfig(NodeOptions),
+    /// Help or version: to be printed.
+    Text(String),
 }
 
 /// The options of a node's server. What nobody gave may be in Open vSwitch's database, which is not there yet when they are read.
 #[derive(Debug, Clone)]
-pub struct NodeOptions(Options);
+pub struct NodeOptions {
+    settings: Settings,
+    notes: Vec<String>,
+    problems: Gathered,
+}
 
 impl Options {
-    /// Reads the command line: `--name value`, `--name=value`, and both with one dash. An error's text is for the user, and so are
-    /// help and version, which are errors here, too.
-    pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let command = Self::command();
-        let arguments = go_style::with_two_dashes(&command, arguments);
-        Self::from_arg_matches(&command.try_get_matches_from(arguments)?)
+    /// Reads the command line of this process, the program's name first, and everything else that options are read from.
+    pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Problems> {
+        Self::read_in(arguments, &Surroundings::of_process())
     }
 
-    /// What the options ask for, or what is missing or contradictory and how to say it.
-    pub fn program(self) -> Result<Program, clap::Error> {
-        let node = NodeOptions(self);
-        node.config(&BTreeMap::new())?;
-        Ok(Program::Node(node))
+    /// The same, elsewhere. Only a command line that cannot be understood is an error here; all else that is wrong is said with it in
+    /// [`Options::program`].
+    pub fn read_in(arguments: impl IntoIterator<Item = OsString>, surroundings: &Surroundings) -> Result<Self, Problems> {
+        let mut settings = match command_line::read(arguments)? {
+            CommandLine::Text(text) => return Ok(Self(Given::Text(text))),
+            CommandLine::Options(settings) => settings,
+        };
+        let (mut notes, mut problems) = (Vec::new(), Gathered::default());
+        let file = settings.given(&roles::CONFIG_FILE).map(|setting| setting.value.clone().into());
+        let asked = if file.is_some() { Asked::Explicitly } else { Asked::ByDefault };
+        if let Some(file) = file.or_else(|| surroundings.conf_file.clone()) {
+            conf_file::read(&file, asked, &mut settings, &mut problems, &mut notes);
+        }
+        surroundings.add_to(&mut settings);
+        for spec in all() {
+            for setting in settings.every(spec) {
+                problems.take(check(spec, setting));
+            }
+        }
+        Ok(Self(Given::Settings { settings, notes, problems }))
+    }
+
+    /// What the options ask for, or everything that is wrong with them whatever Open vSwitch's database says.
+    pub fn program(self) -> Result<Program, Problems> {
+        let (settings, notes, mut problems) = match self.0 {
+            Given::Text(text) => return Ok(Program::Text(text)),
+            Given::Settings { settings, notes, problems } => (settings, notes, problems),
+        };
+        let is_given = |spec: &Spec| settings.given(spec).is_some();
+        let (node, cleanup) = (is_given(&roles::INIT_NODE), is_given(&roles::CLEANUP_NODE));
+        let absent: Vec<&Spec> = all().filter(|spec| roles::ABSENT.contains(&spec.name) && is_given(spec)).collect();
+        let options = |problems: &Gathered| NodeOptions { settings: settings.clone(), notes: notes.clone(), problems: problems.clone() };
+        if node_config::switch(&settings, &roles::PRINT_CONFIG) {
+            return Ok(Program::PrintConfig(options(&problems)));
+        }
+        for spec in &absent {
+            let beside = if node { ". Start the node's server without it, and run the control plane as another process" } else { "" };
+            problems.add(format!("--{}: the control plane is not part of this version; --init-node NODE is{beside}", spec.name));
+        }
+        if node && cleanup {
+            problems.add("--init-node and --cleanup-node: give one of them");
+        }
+        if !node && !cleanup && absent.is_empty() {
+            problems.add("say what to be: --init-node NODE, with the name of this node");
+        }
+        let options = options(&problems);
+        if cleanup && !node {
+            options.early().map(|_| Program::CleanupNode(options))
+        } else {
+            options.resolve(Known::NotYet).map(|_| Program::Node(options))
+        }
     }
 }
 
 impl NodeOptions {
     /// What the server is told, where `external_ids` (of the `Open_vSwitch` table) are the last source before the defaults.
-    pub fn config(&self, _external_ids: &BTreeMap<String, String>) -> Result<NodeConfig, clap::Error> {
-        let Self(options) = self.clone();
-        let Options {
-            init_node,
-            pod_manifests,
-            k8s_kubeconfig,
-            k8s_apiserver,
-            k8s_cacert,
-            k8s_token,
-            k8s_token_file,
-            mtu,
-            routable_mtu,
-            cni_conf_dir,
-            cni_conf_file,
-            cni_plugin,
-            cni_socket,
-            loglevel,
-            logfile,
-            cnilogfile,
-        } = options;
-        let missing = |text| usage(ErrorKind::MissingRequiredArgument, text);
-        let wrong = |text| usage(ErrorKind::ValueValidation, text);
+    pub fn config(&self, external_ids: &BTreeMap<String, String>) -> Result<NodeConfig, Problems> {
+        self.resolve(Known::Read(external_ids))?.ok_or_else(|| Problems::from("the options are incomplete".to_owned()))
+    }
 
-        let name = init_node.ok_or_else(|| missing("say what to be: --init-node NODE, with the name of this node".to_owned()))?;
-        check_node_name(&name).map_err(wrong)?;
-        let cluster = match (k8s_kubeconfig, k8s_apiserver) {
-            (_, Some(url)) => Some(Cluster::Url { url, authority: k8s_cacert.map(Authority::File) }),
-            (Some(path), None) => Some(Cluster::Kubeconfig(path)),
-            (None, None) => None,
-        };
-        let credential = match (k8s_token_file, k8s_token) {
-            (Some(path), _) => Some(Credential::TokenFile(path)),
-            (None, token) => token.map(|token| Credential::Token(token.into())),
-        };
-        let pods = match (pod_manifests, cluster) {
-            (Some(directory), _) => PodsFrom::Manifests(directory),
-            (None, Some(cluster)) => PodsFrom::ApiServer(ApiServer { cluster, credential }),
-            (None, None) => {
-                return Err(missing("say where pods are known from: --pod-manifests DIR, a directory of Pod manifests".to_owned()));
-            }
-        };
-        let mtu = option_mtu("--mtu", mtu).map_err(wrong)?;
-        let routable_mtu = match routable_mtu {
-            0 => None,
-            bytes => Some(option_mtu("--routable-mtu", bytes).map_err(wrong)?),
-        };
-        if routable_mtu.is_some_and(|routable| routable > mtu) {
-            return Err(wrong(format!("--routable-mtu {} is more than --mtu {mtu}: lower it", routable_mtu.unwrap_or(mtu))));
-        }
-        if !cni_socket.is_absolute() {
-            return Err(wrong(format!("--cni-socket {cni_socket:?}: give the whole path, from / on")));
-        }
-        if cni_plugin.is_empty() || cni_plugin.contains('/') {
-            return Err(wrong(format!("--cni-plugin {cni_plugin:?}: give a file name; runtimes know the directory")));
-        }
-        Ok(NodeConfig {
-            name,
-            pods,
-            add: AddDefaults { mtu, routable_mtu },
-            plugin: PluginInstall { source: None, directory: "/opt/cni/bin".into(), name: cni_plugin.clone() },
-            cni_conf: CniConf {
-                directory: cni_conf_dir,
-                file: cni_conf_file,
-                plugin: cni_plugin,
-                log_file: cnilogfile,
-                log_level: conf_log_level(loglevel).to_owned(),
-                server_socket: Some(cni_socket.clone()).filter(|socket| socket.as_os_str() != SERVER_SOCKET),
-            },
-            socket: cni_socket,
-            log: LogConfig { file: logfile, level: loglevel, rotation: Rotation::default() },
-            pidfile: None,
-            open_vswitch: OpenVSwitch {
-                endpoint: contract::paths::OVSDB_ENDPOINT.parse().expect("the usual endpoint is one"),
-                chassis: Chassis {
-                    southbound: "unix:/var/run/ovn/ovnsb_db.sock".to_owned(),
-                    tls: None,
-                    encap_type: "geneve".to_owned(),
-                    encap_ip: None,
-                    encap_port: None,
-                    inactivity_probe: Duration::from_millis(100_000),
-                    openflow_probe: Duration::from_secs(180),
-                    ofctrl_wait_before_clear: None,
-                    monitor_all: true,
-                    lflow_cache: true,
-                    lflow_cache_limit: None,
-                    lflow_cache_limit_kb: None,
-                },
-            },
-            endpoints: Endpoints::default(),
-        })
+    /// What can be said without Open vSwitch's database.
+    pub fn early(&self) -> Result<Early, Problems> {
+        self.resolve_early()
+    }
+
+    /// What was given without being of use, a sentence each: for the log.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        notes.extend(node_config::without_effect(&self.settings));
+        notes
     }
 }
 
-fn usage(kind: ErrorKind, text: String) -> clap::Error {
-    Options::command().error(kind, text)
+/// Why a value cannot be one of this option.
+fn check(spec: &Spec, setting: &Setting) -> Result<(), String> {
+    spec.kind.check(&setting.value).map_err(|reason| sentence(spec, setting, &reason))
 }
 
-fn option_mtu(option: &str, bytes: u64) -> Result<Mtu, String> {
-    Mtu::try_from(bytes).map_err(|error: BadMtu| format!("{option}: {error}"))
-}
-
-/// The name is that of a Node object (DNS-1123 subdomain).
-fn check_node_name(name: &str) -> Result<(), String> {
-    let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
-    if (1..=253).contains(&name.len()) && name.bytes().all(good) {
-        return Ok(());
-    }
-    Err(format!("--init-node {name:?} is no node's name: lower-case letters, digits, '-' and '.' (is it the value of another option?)"))
-}
-
-/// The level in the plugin's configuration: klog's number where there is one, which upstream's plugin understands, too.
-fn conf_log_level(level: Level) -> &'static str {
-    match level {
-        Level::Error => "err",
-        Level::Warn => "warn",
-        Level::Info => "4",
-        Level::Debug => "5",
-    }
+/// The option as it was given, and what is wrong with it.
+fn sentence(spec: &Spec, setting: &Setting, reason: &str) -> String {
+    let between = if reason.starts_with('"') { "" } else { ":" };
+    format!("{}{between} {reason}", setting.origin.names(spec))
 }
 
 impl FromStr for Options {
-    type Err = clap::Error;
+    type Err = Problems;
 
-    /// A command line as one text, without quoting: for tests and examples.
-    fn from_str(line: &str) -> Result<Self, clap::Error> {
-        Self::read(std::iter::once("ovnkube").chain(line.split_whitespace()).map(OsString::from))
+    /// A command line as one text, without quoting and without anything around it: for tests and examples.
+    fn from_str(line: &str) -> Result<Self, Problems> {
+        Self::read_in(std::iter::once("ovnkube").chain(line.split_whitespace()).map(OsString::from), &Surroundings::none())
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A source puts what it learns into [`Pods`]; who waits for a pod holds a [`PodWatch`] and is woken by the change itself.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, path::PathBuf};
 
 use contract::{
     annotation::{LEGACY, POD_NETWORKS},
@@ -41,6 +41,18 @@ pub trait PodSource: Debug + Send + Sync {
 
     /// Whether a pod that is not known does not exist.
     fn readiness(&self) -> Readiness;
+
+    /// Where an administrator sees what this source sees.
+    fn whereabouts(&self) -> Whereabouts;
+}
+
+/// Where pods are for an administrator to see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// Manifests in this directory.
+    Manifests(PathBuf),
+    /// An API server, and the node whose pods count.
+    ApiServer { node: String },
 }
 
 /// How far a source can be relied on.

@@ -13,7 +13,7 @@ use contract::{
 };
 use hyper::StatusCode;
 
-use crate::chain;
+use crate::{chain, pods::Whereabouts};
 
 /// Why a request gets no answer.
 #[derive(Debug, thiserror::Error)]
@@ -77,12 +77,14 @@ pub(crate) enum Severity {
 
 impl Refusal {
     /// The error object that answers a request after `elapsed`.
-    pub(crate) fn to_cni(&self, elapsed: Duration) -> CniError {
+    ///
+    /// `whereabouts`: of pods, for what to look at next.
+    pub(crate) fn to_cni(&self, elapsed: Duration, whereabouts: &Whereabouts) -> CniError {
         let mut text = chain(self);
         if self.is_about_a_pod() {
             text.push_str(&format!(" (after {:.1} s)", elapsed.as_secs_f64()));
         }
-        CniError::new(self.code(), text, self.hint())
+        CniError::new(self.code(), text, self.hint(whereabouts))
     }
 
     /// The code of the error object.
@@ -121,7 +123,7 @@ impl Refusal {
     }
 
     /// What to look at next.
-    fn hint(&self) -> String {
+    pub(crate) fn hint(&self, whereabouts: &Whereabouts) -> String {
         match self {
             Self::NoSuchPath(_) | Self::Method(_) | Self::Json(_) | Self::BrokenBody(_) | Self::TooSlow(_) | Self::TooLong => {
                 "is the caller the CNI plugin of this version?".to_owned()
@@ -131,19 +133,26 @@ impl Refusal {
                 "see the CNI_* variables that the runtime sets for the plugin".to_owned()
             }
             Self::Config(_) => "see the CNI configuration in the runtime's directory, usually /etc/cni/net.d".to_owned(),
-            Self::NoSuchPod { pod, .. } => {
-                format!("is there a manifest of pod {} in namespace {} where this node's server reads pods?", pod.name(), pod.namespace())
-            }
+            Self::NoSuchPod { pod, .. } => match whereabouts {
+                Whereabouts::Manifests(directory) => {
+                    let (name, namespace) = (pod.name(), pod.namespace());
+                    format!("is there a manifest of pod {name} in namespace {namespace} in {}?", directory.display())
+                }
+                Whereabouts::ApiServer { node } => {
+                    let (name, namespace) = (pod.name(), pod.namespace());
+                    format!("does it exist, on node {node}? kubectl -n {namespace} get pod {name} -o wide")
+                }
+            },
             Self::OtherUid { .. } | Self::PodChanged { .. } => {
                 "nothing to do: the runtime is asked again for the pod that exists now, if there is one".to_owned()
             }
             Self::BadAnnotation { pod, .. } | Self::BadBandwidth { pod, .. } => {
-                format!("see the annotations of pod {pod}; who wrote them has to correct them")
+                format!("see the annotations of pod {pod}; who wrote them has to correct them: {}", show(pod, whereabouts))
             }
-            Self::NoAnnotation { .. } => {
-                "is the control plane running? It writes the annotation; see its log for this pod, and whether the node has a subnet"
-                    .to_owned()
-            }
+            Self::NoAnnotation { pod, .. } => format!(
+                "is the control plane running? It writes the annotation; see its log for this pod, and whether the node has a subnet: {}",
+                show(pod, whereabouts)
+            ),
             Self::ShuttingDown => "the runtime tries again once the server runs again".to_owned(),
             Self::NotAvailable(_) => "see the server's log".to_owned(),
             Self::Answer(_) => "please report this".to_owned(),
@@ -173,6 +182,14 @@ impl Refusal {
         }
     }
 
+    /// Whether the owner of the pod should know, who may have to do something about it.
+    pub(crate) fn is_for_the_owner(&self) -> bool {
+        matches!(
+            self,
+            Self::Config(_) | Self::NoSuchPod { .. } | Self::BadAnnotation { .. } | Self::BadBandwidth { .. } | Self::NoAnnotation { .. }
+        )
+    }
+
     /// Whether it came out of waiting for a pod's annotation.
     fn is_about_a_pod(&self) -> bool {
         match self {
@@ -198,6 +215,14 @@ impl Refusal {
             | Self::NotAvailable(_)
             | Self::Answer(_) => false,
         }
+    }
+}
+
+/// How to see a pod.
+fn show(pod: &PodKey, whereabouts: &Whereabouts) -> String {
+    match whereabouts {
+        Whereabouts::Manifests(directory) => format!("its manifest is in {}", directory.display()),
+        Whereabouts::ApiServer { node: _ } => format!("kubectl -n {} get pod {} -o yaml", pod.namespace(), pod.name()),
     }
 }
 

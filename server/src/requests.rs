@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use contract::{
     cni_args::PodArgs,
     error::CniError,
+    names::PodKey,
     wire::{METRICS_PATH, Metrics, REQUEST_PATH, Request, WATCH_PATH, WatchRequest},
 };
 use hyper::{Method, StatusCode};
@@ -13,8 +14,9 @@ use tokio::{sync::watch, time::Instant};
 use tracing::{Span, info_span};
 
 use crate::{
+    events::Events,
     metrics::Metrics as Measurements,
-    pods::PodSource,
+    pods::{PodSource, Whereabouts},
     refusal::{Refusal, Severity},
 };
 
@@ -39,6 +41,7 @@ pub struct Desk {
     /// The ADDs that are being answered.
     pub adds: InFlight,
     pub metrics: Arc<Measurements>,
+    pub events: Events,
 }
 
 /// Where the server is in its life.
@@ -140,6 +143,7 @@ impl Desk {
             }
             Asked::Metrics(report) => {
                 self.metrics.reported(&report);
+                self.tell_owner(&report);
                 metrics::log(&report);
                 Ok(Reply::EMPTY)
             }
@@ -162,7 +166,20 @@ impl Desk {
     /// Answers with a refusal and counts it.
     pub(crate) fn refuse(&self, refusal: &Refusal, elapsed: Duration) -> Reply {
         self.metrics.refused(refusal.code());
-        Reply::refuse(refusal, elapsed)
+        Reply::refuse(refusal, elapsed, &self.source.whereabouts())
+    }
+
+    /// UID of a pod as the API server has it, if that is known.
+    fn uid(&self, pod: &PodKey) -> Option<String> {
+        self.source.watch(pod).now().map(|pod| pod.facts.uid.clone())
+    }
+
+    /// A failure of the plugin is the pod's owner's business, too.
+    fn tell_owner(&self, report: &Metrics) {
+        let pod = report.pod.as_deref().and_then(|pod| pod.split_once('/'));
+        if let Some(pod) = pod.and_then(|(namespace, name)| PodKey::new(namespace, name).ok()) {
+            self.events.reported(&pod, &self.uid(&pod).unwrap_or_default(), report);
+        }
     }
 
     fn phase(&self) -> Phase {
@@ -186,14 +203,15 @@ impl Reply {
     }
 
     /// Answers with a refusal and logs it: the only place that does.
-    fn refuse(refusal: &Refusal, elapsed: Duration) -> Self {
-        let CniError { code, msg, details, .. } = &refusal.to_cni(elapsed);
+    fn refuse(refusal: &Refusal, elapsed: Duration, whereabouts: &Whereabouts) -> Self {
+        let error = refusal.to_cni(elapsed, whereabouts);
+        let CniError { code, msg, details, .. } = &error;
         let status = refusal.status();
         match refusal.severity() {
             Severity::Expected => tracing::info!(code, status = status.as_u16(), ms = millis(elapsed), msg, "refused"),
             Severity::Wrong => tracing::warn!(code, status = status.as_u16(), ms = millis(elapsed), msg, hint = details, "refused"),
         }
-        let body = serde_json::to_vec(&refusal.to_cni(elapsed)).unwrap_or_default();
+        let body = serde_json::to_vec(&error).unwrap_or_default();
         Self { status, body }
     }
 }

@@ -1,6 +1,8 @@
 //! The executable `ovnkube --init-node`, as a plugin, an administrator and an ill-behaved program see it. Needs no privileges.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+#[path = "node/exposition.rs"]
+mod exposition;
 #[path = "node/lab.rs"]
 mod lab;
 
@@ -8,5 +10,9 @@ mod lab;
 mod add;
 #[path = "node/caller.rs"]
 mod caller;
+#[path = "node/endpoints.rs"]
+mod endpoints;
 #[path = "node/life.rs"]
 mod life;
+#[path = "node/start.rs"]
+mod start;

@@ -113,7 +113,9 @@ impl Material {
 
     /// Without authorities (the system's count then) and without credentials.
     pub(super) fn new(url: &str) -> Result<Self, MaterialError> {
-        let bad = || MaterialError::Url(url.chars().take(256).collect());
+        // A name and a password before the host are of no use, and not for the log.
+        let shown = url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("...@{host}"));
+        let bad = || MaterialError::Url(shown.chars().take(256).collect());
         let uri: Uri = url.trim().parse().map_err(|_| bad())?;
         let host = uri.authority().filter(|authority| !authority.as_str().contains('@')).ok_or_else(bad)?.to_string();
         let scheme = uri.scheme_str().filter(|scheme| ["http", "https"].contains(scheme)).ok_or_else(bad)?.to_owned();

@@ -97,6 +97,8 @@ pub(super) fn of_status(status: &Status, Origin { url, credential, .. }: &Origin
     let said = if message.is_empty() { reason } else { &message };
     let retry_after = details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
     let (kind, text) = match code {
+        // kube takes any object that it cannot read for a Status without a code.
+        0 => (Kind::Malformed, format!("the API server {url} sent an event that cannot be read")),
         401 => (Kind::Refused, format!("the API server {url} does not accept {credential}: {said} (401)")),
         403 => (Kind::Refused, format!("the API server {url}: {said} (403): see the roles bound to this user")),
         _ if is_from_the_future(status) => (Kind::Gone, format!("the API server {url}: {said} ({code})")),

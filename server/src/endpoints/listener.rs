@@ -1,6 +1,13 @@
 //! One address: listens, accepts, limits. What protects a server that anybody in the network may talk to is here.
 
-use std::{collections::VecDeque, convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -76,7 +83,7 @@ impl Listener {
         let Self { option, address, .. } = self;
         let mut retry = FIRST_RETRY;
         loop {
-            match TcpListener::bind(address).await {
+            match bind(*address).await {
                 Ok(listener) => return listener,
                 Err(error) => {
                     let hint = hint(&error);
@@ -86,6 +93,16 @@ impl Listener {
             sleep(retry).await;
             retry = (retry * 2).min(LAST_RETRY);
         }
+    }
+}
+
+/// Every address is that of IPv4, too; where the kernel has no IPv6, that one alone.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && !matches!(error.kind(), io::ErrorKind::AddrInUse) => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
     }
 }
 

@@ -1,8 +1,14 @@
+use std::path::PathBuf;
+
+use cni::log::Level;
+use contract::mtu::Mtu;
+
 use super::*;
+use crate::cni_conf::ConfFile;
 
 fn node(line: &str) -> Result<NodeConfig, String> {
     let program = line.parse::<Options>().and_then(Options::program).map_err(|error| error.to_string())?;
-    let Program::Node(node) = program;
+    let Program::Node(node) = program else { return Err(format!("{program:?}")) };
     node.config(&BTreeMap::new()).map_err(|error| error.to_string())
 }
 
@@ -53,7 +59,7 @@ fn what_is_missing_or_wrong_is_named_with_what_to_do() {
 
 #[test]
 fn a_value_that_looks_like_no_option_stays_as_it_is() {
-    let command = Options::command();
+    let command = command();
     let arguments = ["ovnkube", "-unknown", "-x=1", "-help", "--", "-mtu"].map(OsString::from);
     assert_eq!(go_style::with_two_dashes(&command, arguments), ["ovnkube", "-unknown", "-x=1", "--help", "--", "-mtu"]);
 }

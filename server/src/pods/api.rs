@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use self::{ledger::Ledger, lookup::Lookups};
-use super::{PodSource, PodWatch, Pods, Readiness};
+use super::{PodSource, PodWatch, Pods, Readiness, Whereabouts};
 use crate::{
     api_server::Connection,
     conditions::{Conditions, Part},
@@ -106,6 +106,10 @@ impl PodSource for ApiPods {
     fn readiness(&self) -> Readiness {
         self.shared.standing().readiness.clone()
     }
+
+    fn whereabouts(&self) -> Whereabouts {
+        Whereabouts::ApiServer { node: self.shared.node.clone() }
+    }
 }
 
 impl Drop for ApiPods {
@@ -146,3 +150,6 @@ impl Shared {
         };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchMask};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use self::directory::Directory;
-use super::{PodSource, PodWatch, Pods, Readiness};
+use super::{PodSource, PodWatch, Pods, Readiness, Whereabouts};
 
 mod directory;
 mod manifest;
@@ -30,6 +30,7 @@ const CONFIG_MAP_LINK: &str = "..data";
 pub struct Manifests {
     pods: Pods,
     readiness: Arc<Mutex<Readiness>>,
+    directory: PathBuf,
     watcher: JoinHandle<()>,
 }
 
@@ -51,7 +52,7 @@ impl Manifests {
         state.scan().map_err(failed)?;
         let readiness = Arc::new(Mutex::new(Readiness::Synced));
         let watcher = tokio::spawn(follow(state, events, Arc::clone(&readiness)));
-        Ok(Self { pods, readiness, watcher })
+        Ok(Self { pods, readiness, directory: directory.to_owned(), watcher })
     }
 }
 
@@ -62,6 +63,10 @@ impl PodSource for Manifests {
 
     fn readiness(&self) -> Readiness {
         self.readiness.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn whereabouts(&self) -> Whereabouts {
+        Whereabouts::Manifests(self.directory.clone())
     }
 }
 

@@ -13,9 +13,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     Desk, Phase, Reply, millis,
-    pod_wait::{PodWait, Step},
+    pod_wait::{Missing, PodWait, Step},
 };
 use crate::{
+    events::LATE,
     pods::{PodWatch, Readiness},
     refusal::Refusal,
 };
@@ -47,6 +48,7 @@ impl Desk {
             return Err(Refusal::ShuttingDown);
         }
         let watch = self.source.watch(&args.pod);
+        let (pod, asked_uid) = (args.pod.clone(), args.uid.clone());
         let wait = PodWait::new(args, conf.network, conf.mtu, self.add);
         let waiting = self.metrics.annotation_wait();
         let answer = tokio::select! {
@@ -54,6 +56,10 @@ impl Desk {
             () = self.reached(Phase::Stopping) => Err(Refusal::ShuttingDown),
         };
         waiting.ended(&answer);
+        if let Err(refusal) = &answer {
+            let uid = self.uid(&pod).or(asked_uid).unwrap_or_default();
+            self.events.refused(&pod, &uid, refusal, &refusal.hint(&self.source.whereabouts()));
+        }
         let answer = answer?;
         let addresses: Vec<String> = answer.addressing.addresses.iter().map(ToString::to_string).collect();
         tracing::info!(
@@ -68,6 +74,7 @@ impl Desk {
 
     /// Looks at the pod now and after every change.
     async fn wait(&self, mut wait: PodWait, mut watch: PodWatch, started: Instant, patience: Duration) -> Result<PodInterface, Refusal> {
+        let mut late = Some(started + LATE);
         loop {
             let missing = match wait.look(watch.now().as_deref())? {
                 Step::Answer(answer) => return Ok(*answer),
@@ -80,14 +87,31 @@ impl Desk {
                 }
             }
             let until = started + if missing.is_worth_a_long_wait() { patience } else { patience.min(GRACE) };
-            if timeout_at(until, watch.changed()).await.is_err() {
+            if timeout_at(late.map_or(until, |late| late.min(until)), watch.changed()).await.is_err() {
+                if Instant::now() < until {
+                    late = None;
+                    self.say_late(&wait, missing);
+                    continue;
+                }
                 let why = match self.source.readiness() {
                     Readiness::Synced => None,
                     Readiness::Behind(why) | Readiness::NotSynced(why) => Some(why),
                 };
-                return Err(wait.gave_up(missing, why));
+                return Err(wait.refusal(missing, why));
             }
         }
+    }
+}
+
+impl Desk {
+    /// Tells the pod's owner, and makes sure that it is not the source that is late.
+    fn say_late(&self, wait: &PodWait, missing: Missing) {
+        let pod = wait.pod();
+        self.source.look_up(pod);
+        let uid = self.uid(pod).unwrap_or_default();
+        let text = missing.to_string();
+        let hint = wait.refusal(missing, None).hint(&self.source.whereabouts());
+        self.events.late_add(pod, &uid, &text, &hint);
     }
 }
 

@@ -101,12 +101,12 @@ impl PodWait {
     }
 
     /// Why a wait for `missing` ended without it. `not_synced`: why the source may not know everything.
-    pub(super) fn gave_up(self, missing: Missing, not_synced: Option<String>) -> Refusal {
-        let PodArgs { pod, uid, .. } = self.args;
+    pub(super) fn refusal(&self, missing: Missing, not_synced: Option<String>) -> Refusal {
+        let PodArgs { pod, uid, .. } = self.args.clone();
         match missing {
             Missing::Pod => Refusal::NoSuchPod { pod, why: not_synced },
             Missing::Uid { there } => Refusal::OtherUid { pod, asked: uid.unwrap_or_default(), there },
-            Missing::Annotation => Refusal::NoAnnotation { pod, network: self.network },
+            Missing::Annotation => Refusal::NoAnnotation { pod, network: self.network.clone() },
         }
     }
 

@@ -9,8 +9,11 @@ use contract::{
 };
 use ipnet::IpNet;
 
+use tokio::time::sleep;
+
 use super::{Desk, Phase, Reply};
 use crate::{
+    events::LATE,
     pods::{Pod, Readiness},
     refusal::Refusal,
 };
@@ -18,8 +21,10 @@ use crate::{
 impl Desk {
     /// No deadline: the caller ends it with its connection, a shutdown with a refusal.
     pub(super) async fn watched(&self, request: WatchRequest) -> Result<Reply, Refusal> {
-        let mut watch = self.source.watch(&request.pod()?);
+        let (pod, uid) = (request.pod()?, request.uid.clone());
+        let mut watch = self.source.watch(&pod);
         let mut view = View::new(request);
+        let network = view.network.clone();
         let change = async {
             loop {
                 let synced = self.source.readiness() == Readiness::Synced;
@@ -32,9 +37,16 @@ impl Desk {
                 watch.changed().await;
             }
         };
+        let late = async {
+            sleep(LATE).await;
+            let uid = self.uid(&pod).unwrap_or(uid);
+            self.events.late_port(&pod, &uid, &network);
+            std::future::pending().await
+        };
         let change = tokio::select! {
             change = change => change,
             () = self.reached(Phase::Draining) => return Err(Refusal::ShuttingDown),
+            never = late => never,
         };
         tracing::info!(%change, "told the plugin");
         Reply::json(&WatchAnswer { change })

@@ -124,9 +124,11 @@ impl Follower<'_> {
     }
 
     async fn list(&self, freshness: Freshness) -> Result<Version, Trouble> {
-        let mut params = ListParams::default().fields(&self.selector()).limit(PAGE);
-        if let Freshness::Any = freshness {
-            params.resource_version = Some("0".to_owned());
+        let mut params = ListParams::default().fields(&self.selector());
+        match freshness {
+            // From the API server's memory, which has no pages.
+            Freshness::Any => params.resource_version = Some("0".to_owned()),
+            Freshness::Newest => params.limit = Some(PAGE),
         }
         let mut pods = Vec::new();
         let version = loop {

@@ -5,7 +5,8 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::{
-    pods::{PodFacts, PodSource, Pods},
+    events::Events,
+    pods::{PodFacts, PodSource, Pods, Whereabouts},
     requests::InFlight,
 };
 
@@ -24,6 +25,10 @@ impl PodSource for Played {
     fn readiness(&self) -> Readiness {
         if self.lagging { Readiness::NotSynced("the API server does not answer".to_owned()) } else { Readiness::Synced }
     }
+
+    fn whereabouts(&self) -> Whereabouts {
+        Whereabouts::ApiServer { node: "node1".to_owned() }
+    }
 }
 
 /// A desk, and what a test moves.
@@ -38,7 +43,11 @@ fn desk(lagging: bool) -> Stage {
     let (phase, phases) = watch::channel(Phase::Running);
     let source = Arc::new(Played { pods: pods.clone(), lagging });
     let add = AddDefaults { mtu: Mtu::DEFAULT, routable_mtu: None };
-    Stage { desk: Arc::new(Desk { source, add, phase: phases, adds: InFlight::default(), metrics: Arc::default() }), pods, phase }
+    Stage {
+        desk: Arc::new(Desk { source, add, phase: phases, adds: InFlight::default(), metrics: Arc::default(), events: Events::default() }),
+        pods,
+        phase,
+    }
 }
 
 fn cart() -> PodKey {

@@ -1,0 +1,114 @@
+//! Where pods are known from, and how the API server is reached if it is from there.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use secrecy::SecretString;
+
+use super::{
+    node_config::Reading,
+    settings::{Origin, Setting},
+    spec::Spec,
+    table::{kubernetes as table, kubernetes::POD_MANIFESTS},
+    values,
+};
+use crate::{
+    api_server::{ApiServer, Authority, Cluster, Credential},
+    node::PodsFrom,
+};
+
+/// Options that make no sense without an API server.
+static SPEAK_OF_ONE: [&Spec; 6] =
+    [&table::TOKEN_FILE, &table::TOKEN, &table::CLIENT_CERT, &table::CLIENT_PRIVKEY, &table::CA_CERT, &table::CA_CERT_DATA];
+
+/// Nothing if it is not known yet, or a problem.
+pub(super) fn pods(reading: &mut Reading) -> Option<PodsFrom> {
+    if let Some(directory) = reading.settings.given(&POD_MANIFESTS) {
+        return Some(PodsFrom::Manifests(directory.value.clone().into()));
+    }
+    let (cluster, reached) = cluster(reading)?;
+    let credential = credential(reading, &reached);
+    Some(PodsFrom::ApiServer(ApiServer { cluster, credential }))
+}
+
+/// The API server, and who said so.
+fn cluster(reading: &mut Reading) -> Option<(Cluster, Setting)> {
+    let kubeconfig = reading.settings.given(&table::KUBECONFIG).cloned();
+    let address = reading.settings.given(&table::API_SERVER).cloned();
+    match (kubeconfig, address) {
+        // Of two that are given in one place, the kubeconfig says more.
+        (Some(kubeconfig), address) if address.as_ref().is_none_or(|address| kubeconfig.origin.rank() <= address.origin.rank()) => {
+            let path = reading.file_of(&table::KUBECONFIG, &kubeconfig)?;
+            Some((Cluster::Kubeconfig(path), kubeconfig))
+        }
+        (_, Some(address)) => url(reading, address),
+        (_, None) => {
+            let said = |spec: &&Spec| reading.settings.given(spec).is_some_and(|setting| setting.insists && setting.origin.rank() <= 2);
+            if SPEAK_OF_ONE.iter().any(said) {
+                let default = reading.settings.value(&table::API_SERVER);
+                return url(reading, default);
+            }
+            if reading.complete {
+                reading.problems.add(
+                    "say where pods are known from: --pod-manifests DIR, a directory of Pod manifests, or the API server: \
+                     --k8s-kubeconfig FILE, or --k8s-apiserver URL with --k8s-cacert and --k8s-token-file",
+                );
+            }
+            None
+        }
+    }
+}
+
+fn url(reading: &mut Reading, address: Setting) -> Option<(Cluster, Setting)> {
+    let url = reading.read(&table::API_SERVER, values::server_url);
+    let authority = authority(reading);
+    Some((Cluster::Url { url: url?, authority }, address))
+}
+
+/// Of a file and the certificates themselves, what is given in the better place; of one place, the file.
+fn authority(reading: &mut Reading) -> Option<Authority> {
+    let file = reading.settings.given(&table::CA_CERT).cloned();
+    let data = reading.settings.given(&table::CA_CERT_DATA).cloned();
+    let rank = |setting: &Setting| setting.origin.rank();
+    match (file, data) {
+        (Some(file), data) if data.as_ref().is_none_or(|data| rank(&file) <= rank(data)) => match file.origin {
+            // The Python programs kept the text there, later ones a path.
+            Origin::ExternalId(_) if file.value.contains("-----BEGIN") => Some(Authority::Pem(file.value.replace("\\n", "\n"))),
+            _ if !file.insists && !std::path::Path::new(&file.value).exists() => None,
+            _ => reading.file_of(&table::CA_CERT, &file).map(Authority::File),
+        },
+        (_, Some(_)) => reading.read(&table::CA_CERT_DATA, pem).map(Authority::Pem),
+        (_, None) => None,
+    }
+}
+
+fn pem(base64: &str) -> Result<String, String> {
+    let bytes = BASE64_STANDARD.decode(base64.split_whitespace().collect::<String>()).map_err(|error| format!("is not base64: {error}"))?;
+    let text = String::from_utf8(bytes).ok().filter(|text| text.contains("-----BEGIN"));
+    text.ok_or_else(|| "is not the base64 of PEM (-----BEGIN CERTIFICATE-----)".to_owned())
+}
+
+/// What is given in the best place; of one place, the token's file wins over the token. Beside a kubeconfig, only what is given in no
+/// worse place than that.
+fn credential(reading: &mut Reading, reached: &Setting) -> Option<Credential> {
+    let reached_by_kubeconfig = reading.settings.given(&table::KUBECONFIG) == Some(reached);
+    let worst = if reached_by_kubeconfig { reached.origin.rank() } else { u8::MAX };
+    let candidates = [&table::TOKEN_FILE, &table::TOKEN, &table::CLIENT_CERT];
+    let given: Vec<(&'static Spec, Setting)> =
+        candidates.into_iter().filter_map(|spec| Some((spec, reading.settings.given(spec)?.clone()))).collect();
+    let (spec, setting) =
+        given.iter().filter(|(_, setting)| setting.origin.rank() <= worst).min_by_key(|(_, setting)| setting.origin.rank())?;
+    let certificate = given.iter().find(|(spec, _)| spec.name == table::CLIENT_CERT.name);
+    if let Some((_, certificate)) = certificate.filter(|(other, of)| other.name != spec.name && of.origin.rank() == setting.origin.rank()) {
+        let (one, other) = (setting.origin.names(spec), certificate.origin.names(&table::CLIENT_CERT));
+        reading.problems.add(format!("{one} and {other}: give a token or a certificate, not both"));
+    }
+    if spec.name == table::TOKEN.name {
+        return Some(Credential::Token(SecretString::from(setting.value.trim())));
+    }
+    let file = reading.file_of(spec, setting)?;
+    if spec.name == table::TOKEN_FILE.name {
+        return Some(Credential::TokenFile(file));
+    }
+    let is_key_given = reading.settings.given(&table::CLIENT_PRIVKEY).is_some();
+    let key = if is_key_given { reading.file(&table::CLIENT_PRIVKEY)? } else { file.clone() };
+    Some(Credential::Certificate { certificate: file, key })
+}

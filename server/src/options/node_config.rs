@@ -1,0 +1,233 @@
+//! What the options of a node mean together.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use ::cni::log::Level;
+use contract::paths::SERVER_SOCKET;
+use ovsdb::Endpoint;
+
+use super::{
+    NodeOptions, Problems, chassis, check, kind, kubernetes,
+    problems::Gathered,
+    sentence,
+    settings::{Origin, Setting, Settings},
+    spec::{Effect, Part, Spec},
+    surroundings::readable,
+    table::{self, cni, endpoints, logs, node, open_vswitch, roles},
+    values,
+};
+use crate::{
+    cni_conf::CniConf,
+    endpoints::{Endpoints, Tls},
+    log::{LogConfig, Rotation},
+    node::{NodeConfig, OpenVSwitch, PluginInstall},
+    requests::AddDefaults,
+};
+
+/// What a node's server needs before Open vSwitch's database is there, and what the removal of a node's things needs at all.
+#[derive(Debug, Clone)]
+pub struct Early {
+    /// Name of the node.
+    pub name: String,
+    pub log: LogConfig,
+    pub pidfile: Option<PathBuf>,
+    /// Open vSwitch's database.
+    pub ovsdb: Endpoint,
+    pub cni_conf: CniConf,
+    pub plugin: PluginInstall,
+    /// The server's socket.
+    pub socket: PathBuf,
+}
+
+/// What is known of `external_ids`.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Known<'a> {
+    NotYet,
+    Read(&'a BTreeMap<String, String>),
+}
+
+/// The settings, as they are read; what is wrong with them is gathered.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) settings: Settings,
+    pub(super) problems: Gathered,
+    /// No further source will say more.
+    pub(super) complete: bool,
+}
+
+impl NodeOptions {
+    /// Nothing where something may still come from `external_ids`.
+    pub(super) fn resolve(&self, known: Known<'_>) -> Result<Option<NodeConfig>, Problems> {
+        let mut reading = self.reading(known);
+        let early = reading.early();
+        let pods = kubernetes::pods(&mut reading);
+        let add = reading.add_defaults();
+        let chassis = chassis::chassis(&mut reading);
+        let endpoints = reading.endpoints();
+        reading.read(&node::NODE_MODE_OPTION, values::node_mode);
+        reading.problems.none_or()?;
+        let (Some(early), Some(pods), Some(add), Some(chassis), Some(endpoints)) = (early, pods, add, chassis, endpoints) else {
+            return Ok(None);
+        };
+        let Early { name, log, pidfile, ovsdb, cni_conf, plugin, socket } = early;
+        let open_vswitch = OpenVSwitch { endpoint: ovsdb, chassis };
+        Ok(Some(NodeConfig { name, pods, add, cni_conf, plugin, socket, log, pidfile, open_vswitch, endpoints }))
+    }
+
+    pub(super) fn resolve_early(&self) -> Result<Early, Problems> {
+        let mut reading = self.reading(Known::NotYet);
+        let early = reading.early();
+        reading.problems.none_or()?;
+        early.ok_or_else(|| Problems::from("the options are incomplete".to_owned()))
+    }
+
+    pub(super) fn reading(&self, known: Known<'_>) -> Reading {
+        let mut problems = self.problems.clone();
+        match known {
+            Known::NotYet => Reading { settings: self.settings.clone(), problems, complete: false },
+            Known::Read(external_ids) => {
+                let settings = self.settings.with_external_ids(external_ids);
+                for spec in table::all() {
+                    let from_there = settings.given(spec).filter(|setting| matches!(setting.origin, Origin::ExternalId(_)));
+                    problems.take(from_there.map_or(Ok(()), |setting| check(spec, setting)));
+                }
+                Reading { settings, problems, complete: true }
+            }
+        }
+    }
+}
+
+impl Reading {
+    /// The value that counts, as what it means.
+    pub(super) fn read<T>(&mut self, spec: &'static Spec, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let setting = self.settings.value(spec);
+        self.problems.take(parse(&setting.value).map_err(|reason| sentence(spec, &setting, &reason)))
+    }
+
+    /// The same, unless nobody gave one.
+    pub(super) fn read_given<T>(&mut self, spec: &'static Spec, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        if self.settings.given(spec).is_some() { self.read(spec, parse) } else { None }
+    }
+
+    pub(super) fn path(&self, spec: &'static Spec) -> PathBuf {
+        self.settings.value(spec).value.into()
+    }
+
+    pub(super) fn switch(&mut self, spec: &'static Spec) -> Option<bool> {
+        self.read(spec, kind::switch)
+    }
+
+    pub(super) fn number(&mut self, spec: &'static Spec) -> Option<u64> {
+        self.read(spec, |text| kind::number(text, 0, u64::MAX))
+    }
+
+    /// A file that was given, if it can be read.
+    pub(super) fn file(&mut self, spec: &'static Spec) -> Option<PathBuf> {
+        let setting = self.settings.given(spec)?.clone();
+        self.file_of(spec, &setting)
+    }
+
+    pub(super) fn file_of(&mut self, spec: &'static Spec, setting: &Setting) -> Option<PathBuf> {
+        let path = PathBuf::from(&setting.value);
+        let wrong = |reason: String| format!("{}: {reason}", setting.names(spec));
+        self.problems.take(readable(&path).map_err(wrong)).map(|()| path)
+    }
+
+    fn early(&mut self) -> Option<Early> {
+        let name_of = if self.settings.given(&roles::INIT_NODE).is_some() { &roles::INIT_NODE } else { &roles::CLEANUP_NODE };
+        let name = self.read_given(name_of, values::node_name);
+        let socket = self.read(&cni::SOCKET, values::whole_path);
+        let plugin = self.read(&cni::PLUGIN_NAME, values::file_name);
+        let file = self.read(&cni::CONF_FILE, values::conf_file);
+        let source = self.file(&cni::PLUGIN_SOURCE);
+        let log = self.log();
+        let ovsdb = self.ovsdb();
+        let (name, socket, plugin, file, log) = (name?, socket?, plugin?, file?, log?);
+        Some(Early {
+            name,
+            cni_conf: CniConf {
+                directory: self.path(&cni::CONF_DIR),
+                file,
+                plugin: plugin.clone(),
+                log_file: self.settings.value(&logs::CNILOGFILE).value,
+                log_level: conf_log_level(log.level).to_owned(),
+                server_socket: Some(socket.clone()).filter(|socket| socket.as_os_str() != SERVER_SOCKET),
+            },
+            plugin: PluginInstall { source, directory: self.path(&cni::BIN_DIR), name: plugin },
+            pidfile: self.settings.given(&roles::PIDFILE).map(|setting| setting.value.clone().into()),
+            ovsdb: ovsdb?,
+            socket,
+            log,
+        })
+    }
+
+    fn log(&mut self) -> Option<LogConfig> {
+        let level = self.read(&logs::LOGLEVEL, values::level);
+        let (size, backups, age) = (self.number(&logs::MAX_SIZE), self.number(&logs::MAX_BACKUPS), self.number(&logs::MAX_AGE));
+        let rotation = Rotation { max_size: size?, max_backups: usize::try_from(backups?).unwrap_or(usize::MAX), max_age: age? };
+        Some(LogConfig { file: self.path(&logs::LOGFILE), level: level?, rotation })
+    }
+
+    /// `--ovsdb-endpoint`, else the socket in `--ovs-run-dir`.
+    fn ovsdb(&mut self) -> Option<Endpoint> {
+        match self.settings.given(&open_vswitch::OVS_RUN_DIR).map(|setting| PathBuf::from(&setting.value)) {
+            Some(directory) if self.settings.given(&open_vswitch::OVSDB_ENDPOINT).is_none() => {
+                Some(Endpoint::Unix(directory.join("db.sock")))
+            }
+            _ => self.read(&open_vswitch::OVSDB_ENDPOINT, values::endpoint),
+        }
+    }
+
+    fn add_defaults(&mut self) -> Option<AddDefaults> {
+        let mtu = self.read(&node::MTU, values::mtu);
+        let routable_mtu = self.read(&node::ROUTABLE_MTU, values::mtu_or_none);
+        let (mtu, routable_mtu) = (mtu?, routable_mtu?);
+        if let Some(routable) = routable_mtu.filter(|routable| *routable > mtu) {
+            let how = self.settings.value(&node::ROUTABLE_MTU).origin.names(&node::ROUTABLE_MTU);
+            self.problems.add(format!("{how} {routable} is more than --mtu {mtu}: lower it"));
+        }
+        Some(AddDefaults { mtu, routable_mtu })
+    }
+
+    fn endpoints(&mut self) -> Option<Endpoints> {
+        let metrics = self.read_given(&endpoints::METRICS, values::bind_address);
+        let healthz = self.read_given(&endpoints::HEALTHZ, values::bind_address);
+        let (key, certificate) = (self.file(&endpoints::NODE_SERVER_PRIVKEY), self.file(&endpoints::NODE_SERVER_CERT));
+        let given = |spec: &Spec| self.settings.given(spec).is_some();
+        if given(&endpoints::NODE_SERVER_PRIVKEY) != given(&endpoints::NODE_SERVER_CERT) {
+            self.problems.add("--node-server-privkey and --node-server-cert: one is of no use without the other");
+        }
+        let tls = key.zip(certificate).map(|(key, certificate)| Tls { key, certificate });
+        Some(Endpoints { metrics, healthz, tls })
+    }
+}
+
+/// Whether a switch is on; one that is given badly is off, and a problem elsewhere.
+pub(super) fn switch(settings: &Settings, spec: &'static Spec) -> bool {
+    kind::switch(&settings.value(spec).value).unwrap_or(false)
+}
+
+/// What was given for parts that do not exist: once each, in one sentence for each part.
+pub(super) fn without_effect(settings: &Settings) -> Vec<String> {
+    let mut later: BTreeMap<Part, Vec<String>> = BTreeMap::new();
+    let mut never = Vec::new();
+    for (spec, setting) in table::all().filter_map(|spec| Some((spec, settings.given(spec)?))).filter(|(_, setting)| setting.insists) {
+        match spec.effect {
+            Effect::Later(part) => later.entry(part).or_default().push(setting.origin.names(spec)),
+            Effect::Never(why) => never.push(format!("{} {why}", setting.origin.names(spec))),
+            Effect::Full => {}
+        }
+    }
+    let later = later.into_iter().map(|(part, names)| format!("without effect in this version, for {}: {}", part.name(), names.join(", ")));
+    later.chain(never).collect()
+}
+
+/// The level in the plugin's configuration: klog's number where there is one, which upstream's plugin understands, too.
+fn conf_log_level(level: Level) -> &'static str {
+    match level {
+        Level::Error => "err",
+        Level::Warn => "warn",
+        Level::Info => "4",
+        Level::Debug => "5",
+    }
+}

@@ -1,0 +1,56 @@
+//! Everything that is wrong with the options, at once.
+
+use std::fmt;
+
+/// What has to be put right before the program can start. Never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems(Vec<String>);
+
+/// Where problems are gathered.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Gathered(Vec<String>);
+
+impl Gathered {
+    /// What is wrong, where it was said, and what to do.
+    pub(super) fn add(&mut self, problem: impl Into<String>) {
+        let problem = problem.into();
+        if !self.0.contains(&problem) {
+            self.0.push(problem);
+        }
+    }
+
+    /// The value, unless it is a problem.
+    pub(super) fn take<T>(&mut self, outcome: Result<T, String>) -> Option<T> {
+        outcome.map_err(|problem| self.add(problem)).ok()
+    }
+
+    pub(super) fn none_or(self) -> Result<(), Problems> {
+        if self.0.is_empty() { Ok(()) } else { Err(Problems(self.0)) }
+    }
+}
+
+impl Problems {
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl From<String> for Problems {
+    fn from(problem: String) -> Self {
+        Self(vec![problem])
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [problem] => f.write_str(problem),
+            problems => {
+                write!(f, "{} problems with the options", problems.len())?;
+                problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Problems {}

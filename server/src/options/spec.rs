@@ -1,0 +1,237 @@
+//! What there is to know about one option: everything that is said or read of it comes from here.
+
+use super::kind::Kind;
+
+/// One option, in every place where it can be given.
+#[derive(Debug)]
+pub struct Spec {
+    /// On the command line: `--name`.
+    pub name: &'static str,
+    /// Older names on the command line.
+    pub aliases: &'static [&'static str],
+    /// Where it is in the file; nothing for what only makes sense on a command line.
+    pub key: Option<Key>,
+    /// Other places in the file that mean the same.
+    pub old_keys: &'static [OldKey],
+    /// Variable of the environment.
+    pub environment: Option<&'static str>,
+    /// Key in `external_ids` of the `Open_vSwitch` table.
+    pub external_id: Option<&'static str>,
+    pub kind: Kind,
+    /// What stands for the value in help.
+    pub value_name: &'static str,
+    /// The value that it has if nobody gives one; empty for none.
+    pub default: &'static str,
+    pub group: Group,
+    /// One sentence, without a full stop.
+    pub help: &'static str,
+    pub effect: Effect,
+}
+
+/// A key of the file, in its modern spelling: lower case, with hyphens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    pub section: &'static str,
+    pub name: &'static str,
+}
+
+/// A place in the file that earlier programs read.
+#[derive(Debug, Clone, Copy)]
+pub struct OldKey {
+    pub key: Key,
+    /// In front of the value, if it is not there yet (`unix:` for a path).
+    pub prefix: &'static str,
+    /// The file says it without insisting: files of the Python programs give every default, also for connections that are not used.
+    pub insists: bool,
+}
+
+/// What an option is about: its heading in help and manual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    Roles,
+    Sources,
+    Kubernetes,
+    Pods,
+    Cni,
+    OpenVSwitch,
+    Southbound,
+    Logs,
+    Endpoints,
+    Later,
+}
+
+/// What becomes of an option that is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It does what its help says.
+    Full,
+    /// It is for a part that does not exist yet.
+    Later(Part),
+    /// It never will have an effect; the text says why, as the end of a sentence that begins with the option.
+    Never(&'static str),
+}
+
+/// What does not exist yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    ControlPlane,
+    Gateway,
+    ManagementPort,
+    Networks,
+    Offload,
+    HybridOverlay,
+    FlowExport,
+    Metrics,
+    NodeCertificates,
+}
+
+impl Spec {
+    pub const fn new(name: &'static str, kind: Kind) -> Self {
+        Self {
+            name,
+            aliases: &[],
+            key: None,
+            old_keys: &[],
+            environment: None,
+            external_id: None,
+            value_name: kind.value_name(),
+            default: "",
+            kind,
+            group: Group::Later,
+            help: "",
+            effect: Effect::Full,
+        }
+    }
+
+    pub const fn aliases(mut self, aliases: &'static [&'static str]) -> Self {
+        self.aliases = aliases;
+        self
+    }
+
+    pub const fn key(mut self, section: &'static str, name: &'static str) -> Self {
+        self.key = Some(Key { section, name });
+        self
+    }
+
+    pub const fn old_keys(mut self, old_keys: &'static [OldKey]) -> Self {
+        self.old_keys = old_keys;
+        self
+    }
+
+    pub const fn environment(mut self, variable: &'static str) -> Self {
+        self.environment = Some(variable);
+        self
+    }
+
+    pub const fn external_id(mut self, key: &'static str) -> Self {
+        self.external_id = Some(key);
+        self
+    }
+
+    pub const fn value(mut self, name: &'static str) -> Self {
+        self.value_name = name;
+        self
+    }
+
+    pub const fn default(mut self, default: &'static str) -> Self {
+        self.default = default;
+        self
+    }
+
+    pub const fn under(mut self, group: Group) -> Self {
+        self.group = group;
+        self
+    }
+
+    pub const fn help(mut self, help: &'static str) -> Self {
+        self.help = help;
+        self
+    }
+
+    pub const fn later(mut self, part: Part) -> Self {
+        self.effect = Effect::Later(part);
+        self
+    }
+
+    pub const fn never(mut self, why: &'static str) -> Self {
+        self.effect = Effect::Never(why);
+        self
+    }
+
+    pub(super) fn is_secret(&self) -> bool {
+        matches!(self.kind, Kind::Secret)
+    }
+
+    pub(super) fn is_switch(&self) -> bool {
+        matches!(self.kind, Kind::Switch)
+    }
+
+    /// As it stands on a command line.
+    pub(super) fn flag(&self) -> String {
+        format!("--{}", self.name)
+    }
+}
+
+impl OldKey {
+    /// A key under which a value means the same.
+    pub const fn same(section: &'static str, name: &'static str) -> Self {
+        Self { key: Key { section, name }, prefix: "", insists: true }
+    }
+
+    /// A key of the Python programs' file.
+    pub const fn python(name: &'static str) -> Self {
+        Self { key: Key { section: "default", name }, prefix: "", insists: false }
+    }
+
+    pub const fn prefix(mut self, prefix: &'static str) -> Self {
+        self.prefix = prefix;
+        self
+    }
+}
+
+impl Group {
+    pub const ALL: [Self; 10] = [
+        Self::Roles,
+        Self::Sources,
+        Self::Kubernetes,
+        Self::Pods,
+        Self::Cni,
+        Self::OpenVSwitch,
+        Self::Southbound,
+        Self::Logs,
+        Self::Endpoints,
+        Self::Later,
+    ];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Roles => "What to be",
+            Self::Sources => "Where options come from",
+            Self::Kubernetes => "Kubernetes: where pods are known from",
+            Self::Pods => "Pods",
+            Self::Cni => "CNI",
+            Self::OpenVSwitch => "Open vSwitch and ovn-controller",
+            Self::Southbound => "OVN's databases",
+            Self::Logs => "Logs",
+            Self::Endpoints => "Health and measurements",
+            Self::Later => "Accepted, without effect in this version",
+        }
+    }
+}
+
+impl Part {
+    /// As the end of "is for …".
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "the control plane",
+            Self::Gateway => "the node's gateway",
+            Self::ManagementPort => "the node's management port",
+            Self::Networks => "networks beside the cluster's own",
+            Self::Offload => "DPUs and other hardware offload",
+            Self::HybridOverlay => "the hybrid overlay",
+            Self::FlowExport => "the export of flow records",
+            Self::Metrics => "measurements of OVN and Open vSwitch",
+            Self::NodeCertificates => "certificates that the cluster signs for nodes",
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Where pods are known from: a directory, or the API server and who this server is to it.
+
+use super::super::{
+    kind::Kind,
+    spec::{Group, OldKey, Part, Spec},
+    values,
+};
+
+const SECTION: &str = "kubernetes";
+const URL: Kind = Kind::Checked { value_name: "URL", check: |text| values::server_url(text).map(drop) };
+
+options! { Group::Kubernetes;
+    POD_MANIFESTS = Spec::new("pod-manifests", Kind::Path).value("DIR").key(SECTION, "pod-manifests")
+        .help("Know the pods from the Pod manifests (*.yaml, *.yml, *.json) in this directory, not from the API server");
+    KUBECONFIG = Spec::new("k8s-kubeconfig", Kind::Path).key(SECTION, "kubeconfig").environment("KUBECONFIG")
+        .help("Reach the API server as this kubeconfig file says");
+    API_SERVER = Spec::new("k8s-apiserver", URL).key(SECTION, "apiserver").environment("K8S_APISERVER").external_id("k8s-api-server")
+        .default("http://localhost:8443")
+        .help("The API server's address; the default counts only where a credential for it is given");
+    CA_CERT = Spec::new("k8s-cacert", Kind::Path).key(SECTION, "cacert").environment("K8S_CACERT").external_id("k8s-ca-certificate")
+        .old_keys(&[OldKey::python("k8s-ca-certificate")])
+        .help("Certificates (PEM) of who may have signed the API server's; without any, the system's");
+    CA_CERT_DATA = Spec::new("k8s-cacert-data", Kind::Text).value("BASE64").key(SECTION, "cacert-data").environment("K8S_CACERT_DATA")
+        .help("The same in the option itself, as base64 of PEM; --k8s-cacert of the same source wins");
+    TOKEN = Spec::new("k8s-token", Kind::Secret).key(SECTION, "token").environment("K8S_TOKEN").external_id("k8s-api-token")
+        .help("Token for the API server. Other users can see it in the list of processes: prefer --k8s-token-file");
+    TOKEN_FILE = Spec::new("k8s-token-file", Kind::Path).key(SECTION, "tokenfile").environment("K8S_TOKEN_FILE")
+        .old_keys(&[OldKey::same(SECTION, "token-file")])
+        .external_id("k8s-api-token-file")
+        .help("File with the token, read again when it changes; wins over --k8s-token of the same source");
+    CLIENT_CERT = Spec::new("k8s-client-cert", Kind::Path).key(SECTION, "client-cert").environment("K8S_CLIENT_CERT")
+        .help("Certificate (PEM) for the API server instead of a token, read again when it changes");
+    CLIENT_PRIVKEY = Spec::new("k8s-client-privkey", Kind::Path).aliases(&["k8s-client-key"]).key(SECTION, "client-privkey")
+        .environment("K8S_CLIENT_PRIVKEY").old_keys(&[OldKey::same(SECTION, "client-key")])
+        .help("Private key (PEM) of --k8s-client-cert; without it, the certificate's file has both");
+    BOOTSTRAP_KUBECONFIG = Spec::new("bootstrap-kubeconfig", Kind::Path).key(SECTION, "bootstrap-kubeconfig")
+        .environment("BOOTSTRAP_KUBECONFIG").later(Part::NodeCertificates)
+        .help("Kubeconfig of who may ask the cluster for a certificate of this node");
+    CERT_DIR = Spec::new("cert-dir", Kind::Path).value("DIR").key(SECTION, "cert-dir").environment("CERT_DIR")
+        .later(Part::NodeCertificates).help("Where certificates of this node are kept");
+    CERT_DURATION = Spec::new("cert-duration", Kind::Span).key(SECTION, "cert-duration").default("10m")
+        .later(Part::NodeCertificates).help("How long such a certificate is asked to be valid");
+    SERVICE_CIDRS = Spec::new("k8s-service-cidrs", Kind::Text).value("CIDRS").aliases(&["k8s-service-cidr", "service-cluster-ip-range"])
+        .key(SECTION, "service-cidrs").old_keys(&[OldKey::same(SECTION, "service-cidr")]).default("172.16.1.0/24")
+        .later(Part::ControlPlane).help("Addresses of services");
+    OVN_CONFIG_NAMESPACE = Spec::new("ovn-config-namespace", Kind::Text).value("NAMESPACE").key(SECTION, "ovn-config-namespace")
+        .default("ovn-kubernetes").later(Part::ControlPlane).help("Namespace of this project's own objects");
+    HOST_NETWORK_NAMESPACE = Spec::new("host-network-namespace", Kind::Text).value("NAMESPACE").key(SECTION, "host-network-namespace")
+        .environment("OVN_HOST_NETWORK_NAMESPACE").later(Part::ControlPlane)
+        .help("Namespace that stands for the nodes' own network in policies");
+    NO_HOSTSUBNET_NODES = Spec::new("no-hostsubnet-nodes", Kind::Text).value("SELECTOR").key(SECTION, "no-hostsubnet-nodes")
+        .later(Part::ControlPlane).help("Labels of nodes that another network plugin serves");
+    DISABLE_REQUESTEDCHASSIS = Spec::new("disable-requestedchassis", Kind::Switch).key(SECTION, "disable-requestedchassis")
+        .default("false").later(Part::ControlPlane).help("Let any node claim a pod's port");
+    PLATFORM_TYPE = Spec::new("platform-type", Kind::Text).key(SECTION, "platform-type").later(Part::ControlPlane)
+        .help("The provider of the machines");
+    DNS_SERVICE_NAMESPACE = Spec::new("dns-service-namespace", Kind::Text).value("NAMESPACE").key(SECTION, "dns-service-namespace")
+        .default("kube-system").later(Part::ControlPlane).help("Namespace of the cluster's DNS service");
+    DNS_SERVICE_NAME = Spec::new("dns-service-name", Kind::Text).value("NAME").key(SECTION, "dns-service-name")
+        .default("kube-dns").later(Part::ControlPlane).help("Name of the cluster's DNS service");
+    OVN_EMPTY_LB_EVENTS = Spec::new("ovn-empty-lb-events", Kind::Switch).key(SECTION, "ovn-empty-lb-events").default("false")
+        .later(Part::ControlPlane).help("Report connections to services without endpoints");
+    POD_IP = Spec::new("pod-ip", Kind::Text).value("IP").key(SECTION, "pod-ip").help("Address of this process's own pod")
+        .never("is not needed by any part");
+}

@@ -1,0 +1,24 @@
+//! What this node's pods get.
+
+use super::super::{
+    kind::Kind,
+    spec::{Group, Part, Spec},
+    values,
+};
+
+const SECTION: &str = "default";
+const MTU_KIND: Kind = Kind::Checked { value_name: "BYTES", check: |text| values::mtu(text).map(drop) };
+const MTU_OR_NONE: Kind = Kind::Checked { value_name: "BYTES", check: |text| values::mtu_or_none(text).map(drop) };
+const NODE_MODE: Kind = Kind::Checked { value_name: "MODE", check: values::node_mode };
+
+options! { Group::Pods;
+    MTU = Spec::new("mtu", MTU_KIND).key(SECTION, "mtu").default("1400").help("MTU of pods: 1500 less what geneve adds");
+    ROUTABLE_MTU = Spec::new("routable-mtu", MTU_OR_NONE).key(SECTION, "routable-mtu").default("0")
+        .help("MTU of pods' default routes, where it is less than the link's; 0 for the same");
+    NODE_MODE_OPTION = Spec::new("ovnkube-node-mode", NODE_MODE).key("ovnkubenode", "mode").default("full")
+        .help("How the node's network is divided between host and DPU; this version knows full, where it is not");
+    UNPRIVILEGED_MODE = Spec::new("unprivileged-mode", Kind::Switch).default("false").help("Need no privileges over the host's network")
+        .never("says what is always so: the plugin configures the pods' network");
+    CONNTRACK_ZONE = Spec::new("conntrack-zone", Kind::NUMBER).key(SECTION, "conntrack-zone").default("64000").later(Part::Gateway)
+        .help("Conntrack zone of the gateway's flows");
+}

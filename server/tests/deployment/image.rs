@@ -1,0 +1,33 @@
+//! The recipe of the image.
+
+use crate::manifests::{Manifests, conf, read, workspace};
+
+/// The words of each instruction of a name.
+fn instructions<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
+    let lines = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.filter(|words| words.first() == Some(&name)).map(|words| words[1..].to_vec()).collect()
+}
+
+#[test]
+fn the_image_holds_what_make_build_makes_and_nothing_of_a_registry() {
+    let recipe = read(&conf("Containerfile"));
+    assert_eq!(instructions(&recipe, "FROM"), [["scratch"]]);
+    let makefile = read(&workspace().join("Makefile"));
+    let built = makefile.lines().find(|line| line.contains("install -D -t $(BIN)")).unwrap();
+    for copy in instructions(&recipe, "COPY") {
+        let [from, to] = copy[..] else { panic!("{copy:?}") };
+        let name = from.strip_prefix("target/bin/").unwrap();
+        assert!(built.split_whitespace().any(|path| path.ends_with(&format!("/{name}"))), "make build makes no {name}");
+        assert!(to.ends_with(&format!("/{name}")), "{to}");
+    }
+    assert_eq!(instructions(&recipe, "ENTRYPOINT"), [[r#"["/usr/bin/ovnkube"]"#]]);
+}
+
+#[test]
+fn the_manifests_start_the_image_of_this_version() {
+    let image = format!("ovn-kubernetes-node:{}", env!("CARGO_PKG_VERSION"));
+    let manifests = Manifests::plain();
+    assert_eq!(manifests.container().image.as_deref(), Some(image.as_str()));
+    assert_eq!(manifests.container().command, None, "the image says what is started");
+    assert!(read(&conf("Containerfile")).contains(&format!("-t {image} ")));
+}

@@ -15,10 +15,11 @@ const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let outcome = match Options::read(std::env::args_os()).program() {
-        Ok(Program::Node(options)) => match node::run(&options) {
-            // It is said already, in the log, too.
-            Err(StartError::Options(_)) => return USAGE.into(),
-            outcome => outcome.is_ok(),
+        Ok(Program::Node(options)) => match options.confirm().map(|()| node::run(&options)) {
+            // Said already, in the log, too.
+            Ok(Err(StartError::Options(_))) => return USAGE.into(),
+            Ok(outcome) => outcome.is_ok(),
+            Err(problems) => return refuse(&problems),
         },
         Ok(Program::CleanupNode(options)) => match options.early() {
             Ok(early) => clean_up(&early),
@@ -38,7 +39,16 @@ fn refuse(problems: &Problems) -> ExitCode {
     USAGE.into()
 }
 
-/// Says what was done, and what was not.
+fn print_config(options: &NodeOptions) -> ExitCode {
+    let printed = tokio::runtime::Builder::new_current_thread().enable_all().build().map(|runtime| runtime.block_on(options.print()));
+    match printed {
+        Ok(printed) if write!(stdout(), "{}", printed.text).is_ok() && printed.usable => ExitCode::SUCCESS,
+        Ok(_) => USAGE.into(),
+        Err(error) => u8::from(!said(Err(error))).into(),
+    }
+}
+
+/// Whether everything was removed; what was is said either way.
 fn clean_up(early: &Early) -> bool {
     match node::cleanup(early) {
         Ok(cleaned) => write!(stdout(), "{cleaned}").is_ok(),
@@ -46,15 +56,6 @@ fn clean_up(early: &Early) -> bool {
             eprintln!("ovnkube: {error}");
             false
         }
-    }
-}
-
-fn print_config(options: &NodeOptions) -> ExitCode {
-    let printed = tokio::runtime::Builder::new_current_thread().enable_all().build().map(|runtime| runtime.block_on(options.print()));
-    match printed {
-        Ok(printed) if write!(stdout(), "{}", printed.text).is_ok() && printed.usable => ExitCode::SUCCESS,
-        Ok(_) => USAGE.into(),
-        Err(error) => u8::from(!said(Err(error))).into(),
     }
 }
 

@@ -89,7 +89,6 @@ pub enum StartError {
 
 /// Serves until the process is told to stop. An error is in the log, and on standard error.
 pub fn run(options: &NodeOptions) -> Result<(), StartError> {
-    // Where the log is, and what is needed to reach Open vSwitch, is not said there.
     let early = options.early().inspect_err(|problems| eprintln!("ovnkube: {problems}"))?;
     let log = start_server_log(&early.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(StartError::Runtime);

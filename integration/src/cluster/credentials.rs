@@ -1,7 +1,6 @@
 //! Who is who in the cluster: an authority, the API server's certificate, and a token for everyone who talks to it.
 
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -24,7 +23,6 @@ pub(crate) const SCHEDULER: &str = "system:kube-scheduler";
 #[derive(Debug)]
 pub struct Credentials {
     directory: PathBuf,
-    tokens: BTreeMap<String, String>,
 }
 
 impl Credentials {
@@ -32,7 +30,7 @@ impl Credentials {
     pub(crate) fn create(nodes: &[String]) -> Result<Self> {
         let directory = Path::new(mounts::LAB).join("kubernetes");
         fs::create_dir_all(&directory)?;
-        let mut credentials = Self { directory, tokens: BTreeMap::new() };
+        let credentials = Self { directory };
         credentials.certificates()?;
         let mut table = String::new();
         let users = [ADMIN, OVNKUBE, CONTROLLER_MANAGER, SCHEDULER].map(str::to_owned);
@@ -45,7 +43,7 @@ impl Credentials {
             let token = random()?;
             table += &format!("{token},{user},{user},\"{groups}\"\n");
             fs::write(credentials.kubeconfig(&user), credentials.kubeconfig_text(&user, &token))?;
-            credentials.tokens.insert(user, token);
+            fs::write(credentials.token_file(&user), token + "\n")?;
         }
         fs::write(credentials.token_table(), table).context("write the table of tokens")?;
         Ok(credentials)
@@ -61,9 +59,9 @@ impl Credentials {
         self.directory.join(format!("{}.kubeconfig", user.replace(':', "-")))
     }
 
-    /// The token of `user`.
-    pub fn token(&self, user: &str) -> Option<&str> {
-        self.tokens.get(user).map(String::as_str)
+    /// The token of `user`, with a line break behind it, as editors and `echo` write it.
+    pub fn token_file(&self, user: &str) -> PathBuf {
+        self.directory.join(format!("{}.token", user.replace(':', "-")))
     }
 
     pub(crate) fn token_table(&self) -> PathBuf {

@@ -1,0 +1,8 @@
+//! Pods that real kubelets start, through the plugin and the server under test: `make test-cluster`.
+
+mod api_server;
+mod cnitool;
+mod network;
+mod pods;
+mod restarts;
+mod support;

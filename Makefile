@@ -12,10 +12,11 @@ STATIC ?= $(shell uname -m)-unknown-linux-musl
 export CC_$(subst -,_,$(STATIC)) ?= gcc
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/bin
+DOCUMENTS := $(TARGET_DIR)/documents
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.
 TEST_FEATURES := cni/failpoints
 
-.PHONY: help build install demo cluster kubernetes test test-compat test-cluster bench lint prerequisites
+.PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster bench lint prerequisites
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -31,10 +32,23 @@ install: build ## Install them with their configuration (DESTDIR=… for a packa
 	install -D -m 755 $(BIN)/ovnkube $(DESTDIR)/usr/bin/ovnkube
 	install -D -m 644 conf/ovnkube-node.service $(DESTDIR)/lib/systemd/system/ovnkube-node.service
 	install -D -m 644 conf/pod.yaml $(DESTDIR)/usr/share/doc/ovn-kubernetes/examples/pod.yaml
+	$(BIN)/ovnkube --generate-documents $(DOCUMENTS)
+	install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 $(DOCUMENTS)/man8/*
+	install -D -m 644 -t $(DESTDIR)/usr/share/man/man5 $(DOCUMENTS)/man5/*
+	install -D -m 644 $(DOCUMENTS)/completions/ovnkube.bash $(DESTDIR)/usr/share/bash-completion/completions/ovnkube
+	install -D -m 644 $(DOCUMENTS)/completions/_ovnkube $(DESTDIR)/usr/share/zsh/vendor-completions/_ovnkube
+	install -D -m 644 $(DOCUMENTS)/completions/ovnkube.fish $(DESTDIR)/usr/share/fish/vendor_completions.d/ovnkube.fish
 	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes conf/kubernetes/*.yaml
+	install -d $(DESTDIR)/usr/share/ovn-kubernetes/helm
+	cp -R conf/helm/ovn-kubernetes-node $(DESTDIR)/usr/share/ovn-kubernetes/helm/
+	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/monitoring conf/grafana-dashboard.json conf/prometheus-rules.yaml
 	# An administrator's own settings stay.
 	test -e $(DESTDIR)/etc/logrotate.d/ovn-kubernetes || install -D -m 644 conf/logrotate.d/ovn-kubernetes $(DESTDIR)/etc/logrotate.d/ovn-kubernetes
 	test -e $(DESTDIR)/etc/openvswitch/ovn_k8s.conf || install -D -m 644 conf/ovn_k8s.conf $(DESTDIR)/etc/openvswitch/ovn_k8s.conf
+
+docs: ## Write manual pages, shell completion and the options file into target/documents
+	cargo build --locked -p server --bin ovnkube
+	$(TARGET_DIR)/debug/ovnkube --generate-documents $(DOCUMENTS)
 
 demo: ## See it work: two nodes, pods, packets between them (KEEP=1 leaves them until Ctrl-D)
 	@integration/prerequisites.sh demo

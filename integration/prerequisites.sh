@@ -39,7 +39,7 @@ main() {
         cluster) go_toolchain ;;
         compat | demo) ;;
         lint) cargo_tool cargo-deny "$deny" ;;
-        test) cargo_tool cargo-nextest "$nextest" --no-default-features --features default-no-update; cni_tool ;;
+        test) cargo_tool cargo-nextest "$nextest" --no-default-features --features default-no-update; cni_tool; charts ;;
         esac
     done
 }
@@ -149,6 +149,15 @@ cni_tool() {
     go_toolchain
     say "building cnitool $cnitool"
     GOBIN="$tools" CGO_ENABLED=0 "$(find_go)" install "github.com/containernetworking/cni/cnitool@$cnitool"
+}
+
+# Helm's own packages on a chart, for its tests; built again when its source has changed.
+charts() {
+    local source=integration/helm
+    [ -x "$tools/charts" ] && [ -z "$(find "$source" -newer "$tools/charts")" ] && return
+    go_toolchain
+    say "building charts, which checks the Helm chart (a minute, once)"
+    (cd "$source" && CGO_ENABLED=0 GOFLAGS=-mod=readonly "$(find_go)" build -trimpath -o "$tools/charts" .)
 }
 
 go_toolchain() {

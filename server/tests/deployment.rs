@@ -5,6 +5,8 @@
 #[path = "deployment/manifests.rs"]
 mod manifests;
 
+#[path = "deployment/chart.rs"]
+mod chart;
 #[path = "deployment/image.rs"]
 mod image;
 #[path = "deployment/kubernetes.rs"]

@@ -21,7 +21,7 @@ fn place() -> (Scratch, Early, NodeConfig) {
         "--init-node n1 --pod-manifests {dir} --encap-ip 127.0.0.1 --cni-conf-dir {dir}/net.d --cni-bin-dir {dir}/bin \
          --cni-plugin-source /bin/true --cni-socket {dir}/run/server.sock --pidfile {dir}/ovnkube.pid --ovsdb-endpoint unix:{dir}/db.sock"
     );
-    let Ok(Program::Node(options)) = line.parse::<Options>().and_then(Options::program) else { panic!("{line}") };
+    let Ok(Program::Node(options)) = line.parse::<Options>().unwrap().program() else { panic!("{line}") };
     let (early, config) = (options.early().unwrap(), options.config(&BTreeMap::new()).unwrap());
     (scratch, early, config)
 }

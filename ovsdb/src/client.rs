@@ -78,10 +78,15 @@ impl Client {
 /// The first connection there is that has not ended.
 async fn next_connection(state: &mut watch::Receiver<State>) -> Connection {
     let usable = |state: &State| matches!(state, State::Connected(connection) if !connection.is_closed());
-    match state.wait_for(usable).await.as_deref() {
-        Ok(State::Connected(connection)) => connection.clone(),
+    // The state is locked while it is looked at, and no longer: who waits here may be moved to another thread.
+    let connection = match state.wait_for(usable).await.as_deref() {
+        Ok(State::Connected(connection)) => Some(connection.clone()),
         // The task that connects ended with its runtime.
-        Ok(State::Disconnected(_)) | Err(_) => std::future::pending().await,
+        Ok(State::Disconnected(_)) | Err(_) => None,
+    };
+    match connection {
+        Some(connection) => connection,
+        None => std::future::pending().await,
     }
 }
 

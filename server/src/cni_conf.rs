@@ -98,6 +98,22 @@ impl CniConf {
         Ok(())
     }
 
+    /// Removes the file, if it is of our network; whether it was there. One of another network is an error: it is not ours to remove.
+    pub fn uninstall(&self) -> Result<bool, CniConfError> {
+        let path = self.directory.join(self.file.name());
+        let failed = |source| CniConfError { path: path.clone(), source };
+        if !path.exists() {
+            return Ok(false);
+        }
+        match network_of(&path) {
+            Some(name) if name == NETWORK_NAME => std::fs::remove_file(&path).map(|()| true).map_err(failed),
+            other => {
+                let network = other.unwrap_or_else(|| "none".to_owned());
+                Err(failed(io::Error::other(format!("its network is {network:?}, not {NETWORK_NAME:?}: it is not ours"))))
+            }
+        }
+    }
+
     /// In the list form the newest runtimes choose the newest version out of `cniVersions`; the others read `cniVersion` alone, and
     /// containerd 1.6 and 1.7 reject results of 1.1.0. The single form is upstream's, in the version that every runtime knows.
     fn text(&self) -> Result<Vec<u8>, serde_json::Error> {

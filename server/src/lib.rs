@@ -7,7 +7,7 @@
 //! | module | noun | reads | writes |
 //! |---|---|---|---|
 //! | [`options`] | [`options::Options`]: the command line | arguments | – |
-//! | [`node`] | the server's life, from the options to the last answer | signals | the files of the others |
+//! | [`node`] | the server's life, from the options to the last answer | signals, Open vSwitch's `external_ids` | `external_ids`, `/opt/cni/bin`, pidfile, systemd |
 //! | [`pods`] | [`pods::PodSource`]: what is known of this node's pods, and every change of it | pod manifests | – |
 //! | [`socket`] | [`socket::Socket`]: the place where the plugin finds the server | directory's owner and mode | the socket's file |
 //! | [`http`] | connections: who may, how many, how slowly | socket | socket |

@@ -3,13 +3,23 @@
 use std::{
     io::{IsTerminal, stderr},
     path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use cni::log::{Level, ReopenFile, layer, log_panics};
+use rotate::RotatedFile;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{Registry, layer::SubscriberExt};
 
+mod rotate;
+
 /// The server's log.
+///
+/// In its usual directory Open vSwitch's logrotate stanza (`/var/log/openvswitch/*.log`, daily) takes the log away, too. The two do not
+/// disturb each other: what is renamed here ends with no `.log`, and a log that somebody else renamed is a small one here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
     pub file: PathBuf,
@@ -17,7 +27,8 @@ pub struct LogConfig {
     pub rotation: Rotation,
 }
 
-/// When the server itself renames its log, for machines without logrotate. 0: never, for no reason of that kind.
+/// When the server itself renames its log, for machines without logrotate: `NAME` becomes `NAME.TIME`. 0: never, for no reason of
+/// that kind; without a size nothing is renamed or removed at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rotation {
     /// Megabytes that a file may have.
@@ -35,18 +46,38 @@ const WAITING_LINES: usize = 8192;
 #[derive(Debug)]
 pub struct Log {
     _worker: WorkerGuard,
+    reopen: Reopen,
     /// Whether standard error shows the log, too.
     pub on_stderr: bool,
+}
+
+/// A way to ask for the log to be opened anew.
+#[derive(Debug, Clone)]
+pub struct Reopen(Arc<AtomicBool>);
+
+impl Log {
+    pub fn reopen(&self) -> Reopen {
+        self.reopen.clone()
+    }
+}
+
+impl Reopen {
+    /// The next line goes to whatever file has the log's path then.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Starts the log in `file`. Never fails: where the file cannot be written (and for a person at a terminal) the log goes to
 /// standard error as well.
 pub fn start_server_log(config: &LogConfig) -> Log {
-    let LogConfig { file, level, rotation: _ } = config;
+    let LogConfig { file, level, rotation } = config;
     let mut reopen = ReopenFile::new(file);
+    let asked = Reopen(reopen.reopen_flag());
     let unwritable = reopen.check().err();
     let on_stderr = unwritable.is_some() || stderr().is_terminal();
-    let (writer, worker) = NonBlockingBuilder::default().buffered_lines_limit(WAITING_LINES).finish(reopen);
+    let (writer, worker) =
+        NonBlockingBuilder::default().buffered_lines_limit(WAITING_LINES).finish(RotatedFile::new(reopen, file, *rotation));
     let subscriber = Registry::default().with(level.filter()).with(layer(writer)).with(on_stderr.then(|| layer(stderr)));
     // Somebody's subscriber may be there already (a test's): then it gets the events.
     let _ = tracing::subscriber::set_global_default(subscriber);
@@ -54,5 +85,5 @@ pub fn start_server_log(config: &LogConfig) -> Log {
     if let Some(error) = unwritable {
         tracing::warn!(%error, file = %file.display(), "the log file cannot be written now; it is tried again with every line");
     }
-    Log { _worker: worker, on_stderr }
+    Log { _worker: worker, reopen: asked, on_stderr }
 }

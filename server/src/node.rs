@@ -1,39 +1,41 @@
-//! The server's life: from its options to its last answer. Knows the order of things, not how they are done.
+//! A node's server: what it is told, and its life.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`life`] | the order of things, from the options to the last answer |
+//! | [`cleanup`](mod@cleanup) | `--cleanup-node`: takes away what the server made |
+//! | [`open_vswitch`] | what ovn-controller needs to find in Open vSwitch's database |
+//! | [`plugin`] | the plugin's way into the directory where runtimes look for it |
+//! | [`pidfile`] | the file that says which process is the server |
+//! | [`signals`] | what tells the process to stop, or to open its log anew |
+//! | [`announce`] | what is missing and what is done, to the log and to systemd |
 
-use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
-
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::{oneshot, watch},
-    time::timeout,
-};
+use std::{io, path::PathBuf};
 
 use crate::{
-    api_server::{ApiServer, Connection},
+    api_server::ApiServer,
     chain,
     cni_conf::{CniConf, CniConfError},
-    conditions::{Conditions, Part},
-    endpoints::{self, Endpoints},
-    events::Events,
-    http,
+    endpoints::Endpoints,
     log::{Log, LogConfig, start_server_log},
-    metrics::Metrics,
     options::{NodeOptions, Problems},
-    pods::{ApiPods, Manifests, ManifestsError, PodSource},
-    requests::{AddDefaults, Desk, InFlight, Phase},
-    socket::{Socket, SocketError},
+    pods::ManifestsError,
+    requests::AddDefaults,
+    socket::SocketError,
 };
 
+mod announce;
+mod cleanup;
+mod life;
 mod open_vswitch;
+mod pidfile;
 mod plugin;
+mod signals;
 
+pub use cleanup::{Cleaned, CleanupError, cleanup};
 pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls};
-pub use plugin::PluginInstall;
-
-/// How long the ADDs in flight may take to be finished when the server is told to stop.
-const DRAIN: Duration = Duration::from_secs(20);
-/// How long those that are told to try again may take to hear it.
-const STOP: Duration = Duration::from_secs(1);
+pub use pidfile::PidfileError;
+pub use plugin::{PluginError, PluginInstall};
 
 /// What a node's server is told.
 #[derive(Debug)]
@@ -70,109 +72,31 @@ pub enum StartError {
     Socket(#[from] SocketError),
     #[error(transparent)]
     CniConf(#[from] CniConfError),
+    #[error(transparent)]
+    Pidfile(#[from] PidfileError),
+    #[error(
+        "no address for tunnels: no interface of this node has a default route, so give the address that other nodes reach this one at \
+         with --encap-ip"
+    )]
+    NoEncapIp,
+    #[error("which interface has the default route, for tunnels' address (--encap-ip says it, too)")]
+    DefaultRoute(#[source] io::Error),
+    #[error("Open vSwitch's database refused the settings for ovn-controller")]
+    Settings(#[from] ovsdb::TransactError),
     #[error("the runtime of this program")]
     Runtime(#[source] io::Error),
 }
 
 /// Serves until the process is told to stop. An error is in the log, and on standard error.
 pub fn run(options: &NodeOptions) -> Result<(), StartError> {
-    options.config(&BTreeMap::new())?.run()
-}
-
-impl NodeConfig {
-    fn run(self) -> Result<(), StartError> {
-        let log = start_server_log(&self.log);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(StartError::Runtime);
-        let outcome = runtime.and_then(|runtime| runtime.block_on(self.serve()));
-        if let Err(error) = &outcome {
-            say(error, &log);
-        }
-        outcome
+    let early = options.early()?;
+    let log = start_server_log(&early.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(StartError::Runtime);
+    let outcome = runtime.and_then(|runtime| runtime.block_on(life::live(options, early, &log)));
+    if let Err(error) = &outcome {
+        say(error, &log);
     }
-
-    async fn serve(self) -> Result<(), StartError> {
-        let conditions = Conditions::default();
-        let metrics = Arc::new(Metrics::with_log_files([self.log.file.clone(), PathBuf::from(&self.cni_conf.log_file)]));
-        let _endpoints = endpoints::start(&self.endpoints, &conditions, &metrics);
-        let mut signals = Signals::listen().map_err(StartError::Runtime)?;
-        let mut events = Events::default();
-        let source: Arc<dyn PodSource> = match &self.pods {
-            PodsFrom::Manifests(directory) => {
-                let manifests = Manifests::start(directory)?;
-                conditions.met(Part::Pods);
-                Arc::new(manifests)
-            }
-            PodsFrom::ApiServer(api_server) => {
-                let connection = Connection::open(api_server.clone());
-                events = Events::start(connection.clone(), &self.name);
-                Arc::new(ApiPods::start(connection, &self.name, conditions.clone(), Arc::clone(&metrics)))
-            }
-        };
-        let (socket, listener) = Socket::listen(&self.socket)?;
-        let listener = into_tokio(listener).map_err(StartError::Runtime)?;
-        let (phase, phases) = watch::channel(Phase::Running);
-        let adds = InFlight::default();
-        let desk = Arc::new(Desk { source, add: self.add, phase: phases, adds: adds.clone(), metrics: Arc::clone(&metrics), events });
-        let (stop, stopped) = oneshot::channel();
-        let serving = tokio::spawn(http::serve(listener, desk, stopped));
-        conditions.met(Part::Socket);
-
-        if let Err(error) = self.cni_conf.install() {
-            socket.remove();
-            return Err(error.into());
-        }
-        conditions.met(Part::CniConf);
-        metrics.became_ready();
-        tracing::info!(
-            node = self.name,
-            version = env!("CARGO_PKG_VERSION"),
-            socket = %socket.path().display(),
-            "ready"
-        );
-
-        let why = signals.stop().await;
-        tracing::info!(why, in_flight = adds.count(), "stopping; the CNI configuration stays in place");
-        phase.send_replace(Phase::Draining);
-        tokio::select! {
-            drained = timeout(DRAIN, adds.none()) => if drained.is_err() {
-                tracing::warn!(in_flight = adds.count(), "not finished in time; told to try again");
-                phase.send_replace(Phase::Stopping);
-                let _ = timeout(STOP, adds.none()).await;
-            },
-            why = signals.stop() => tracing::warn!(why, in_flight = adds.count(), "told to stop once more: not waiting any longer"),
-        }
-        // The socket goes first: who finds none knows at once that nobody is there.
-        socket.remove();
-        let _ = stop.send(());
-        let _ = serving.await;
-        tracing::info!("stopped");
-        Ok(())
-    }
-}
-
-/// What tells a process to stop.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    /// Waits for the next one and returns its name.
-    async fn stop(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
-}
-
-fn into_tokio(listener: std::os::unix::net::UnixListener) -> io::Result<tokio::net::UnixListener> {
-    listener.set_nonblocking(true)?;
-    tokio::net::UnixListener::from_std(listener)
+    outcome
 }
 
 /// An error that ends the process: to whoever started it, and to the log.

@@ -1,13 +1,17 @@
-//! What an administrator of a cluster installs (`conf/kubernetes`, `conf/helm`, `conf/Containerfile`, `conf/logrotate.d`), loaded by what
+//! What an administrator of a cluster installs (`conf/kubernetes`, `conf/helm`, `conf/Containerfile`, `conf/logrotate.d`, dashboard and alerts), loaded by what
 //! loads it there: the types of Kubernetes' API, `ovnkube`'s own options, logrotate, Helm.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 #[path = "deployment/manifests.rs"]
 mod manifests;
 
+#[path = "deployment/chart.rs"]
+mod chart;
 #[path = "deployment/image.rs"]
 mod image;
 #[path = "deployment/kubernetes.rs"]
 mod kubernetes;
 #[path = "deployment/logrotate.rs"]
 mod logrotate;
+#[path = "deployment/monitoring.rs"]
+mod monitoring;

@@ -14,3 +14,5 @@ mod caller;
 mod endpoints;
 #[path = "node/life.rs"]
 mod life;
+#[path = "node/start.rs"]
+mod start;

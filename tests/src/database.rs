@@ -26,12 +26,30 @@ impl Database {
         database
     }
 
+    /// Starts one without the row that `ovs-vsctl init` makes.
+    #[track_caller]
+    pub fn start_empty(directory: &Path) -> Self {
+        Self::of_schema(directory, "db", SCHEMA)
+    }
+
+    /// Starts one again that has ended, with what it held.
+    #[track_caller]
+    pub fn restart(directory: &Path) -> Self {
+        Self::serve(directory, "db")
+    }
+
     /// Starts one of any schema, at `NAME.sock`.
     #[track_caller]
     pub(crate) fn of_schema(directory: &Path, name: &str, schema: &'static str) -> Self {
+        let file = directory.join(format!("{name}.conf"));
+        program::output(program::command("ovsdb-tool").arg("create").arg(&file).arg(program::file(schema)));
+        Self::serve(directory, name)
+    }
+
+    #[track_caller]
+    fn serve(directory: &Path, name: &str) -> Self {
         let place = |ending: &str| directory.join(format!("{name}.{ending}"));
         let (file, socket) = (place("conf"), place("sock"));
-        program::output(program::command("ovsdb-tool").arg("create").arg(&file).arg(program::file(schema)));
         let mut command = program::unprivileged("ovsdb-server");
         let option = |name: &str, place: PathBuf| format!("--{name}={}", place.display());
         command.arg(&file).arg(format!("--remote=punix:{}", socket.display())).arg("-vconsole:off");

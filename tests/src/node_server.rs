@@ -12,6 +12,7 @@ use contract::wire::REQUEST_PATH;
 use serde_json::Value;
 
 use crate::{
+    database::Database,
     eventually, executable,
     http::{self, Message},
     node::Node,
@@ -32,6 +33,8 @@ pub struct NodeServer {
     /// Directory of the configurations that runtimes read.
     pub conf_dir: PathBuf,
     manifests: PathBuf,
+    /// The server's own, where the node has none.
+    _database: Option<Database>,
 }
 
 impl NodeServer {
@@ -41,12 +44,15 @@ impl NodeServer {
         Self::start_with(node, &[])
     }
 
-    /// With more options.
+    /// With more options. A node without a database of Open vSwitch gets one that is the server's alone.
     #[track_caller]
     pub fn start_with(node: &Node, options: &[&str]) -> Self {
         let manifests = node.make_dir("manifests");
         let (socket, log, conf_dir) = (node.server_socket(), node.path("log/ovnkube.log"), node.path("net.d"));
+        let database = (!node.ovsdb_socket().exists()).then(|| Database::start(&node.make_dir("ovs-of-the-server")));
+        let endpoint = database.as_ref().map_or_else(|| format!("unix:{}", node.ovsdb_socket().display()), |own| own.endpoint().to_owned());
         let mut command = program::unprivileged(executable::path(executable::SERVER));
+        command.args(["--ovsdb-endpoint", &endpoint, "--encap-ip", "127.0.0.1"]).arg("--cni-bin-dir").arg(node.make_dir("bin"));
         command.args(["--init-node", "node1", "--loglevel", "dbg"]).arg("--pod-manifests").arg(&manifests);
         command.arg("--cni-socket").arg(&socket).arg("--cni-conf-dir").arg(&conf_dir);
         command.arg("--logfile").arg(&log).arg("--cnilogfile").arg(node.plugin_log()).args(options);
@@ -63,7 +69,7 @@ impl NodeServer {
                 UnixStream::connect(&socket).map_err(|error| error.to_string())
             }
         });
-        Self { process, socket, log, conf_dir, manifests }
+        Self { process, socket, log, conf_dir, manifests, _database: database }
     }
 
     /// Puts a pod's manifest in place of the one before, in one step.

@@ -85,7 +85,7 @@ fn check_unit(path: &Path) {
     let mut words = start.split_whitespace();
     assert_eq!(words.next().map(Path::new).and_then(Path::file_name), Some(executable::SERVER.as_ref()));
     // Of the wrong options, the first is an error; of the right ones, the help is printed.
-    let arguments = words.map(|word| word.replace("%H", "node1"));
+    let arguments = words.filter(|word| !word.starts_with('$')).map(|word| word.replace("%H", "node1"));
     program::output(Command::new(executable::path(executable::SERVER)).args(arguments).arg("--help"));
 }
 
@@ -93,11 +93,12 @@ fn check_unit(path: &Path) {
 fn every_file_that_is_installed_can_be_loaded() {
     for path in files() {
         match ending(&path) {
-            "yaml" => check_pod(&path),
+            "yaml" if path.ends_with("pod.yaml") => check_pod(&path),
             "service" => check_unit(&path),
             "conf" => drop(parse_ini(&path)),
             // server/tests/deployment.rs
             "" if path.ends_with("Containerfile") => {}
+            "yaml" | "json" if path.ends_with("prometheus-rules.yaml") || path.ends_with("grafana-dashboard.json") => {}
             _ => panic!("no test loads {}", path.display()),
         }
     }

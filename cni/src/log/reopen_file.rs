@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -30,6 +30,8 @@ pub struct ReopenFile {
     /// The disk took only a part of the line before.
     torn: bool,
     lost: Arc<AtomicU64>,
+    /// Somebody wants the path to be looked at before the next line, and the file to be opened anew.
+    asked: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -41,7 +43,7 @@ struct OpenFile {
 impl ReopenFile {
     /// Of the file at `path`, opened with the first line.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), recheck: RECHECK, open: None, checked: None, torn: false, lost: Arc::default() }
+        Self { path: path.into(), recheck: RECHECK, open: None, checked: None, torn: false, lost: Arc::default(), asked: Arc::default() }
     }
 
     /// The same, but the path is looked at before every line.
@@ -55,6 +57,11 @@ impl ReopenFile {
         Arc::clone(&self.lost)
     }
 
+    /// Set, it makes the next line go to whatever file has the path then.
+    pub fn reopen_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.asked)
+    }
+
     /// Whether the file can be opened now.
     pub fn check(&mut self) -> io::Result<()> {
         self.refresh()
@@ -62,7 +69,8 @@ impl ReopenFile {
 
     /// Opens the file unless the one that is open still has the path.
     fn refresh(&mut self) -> io::Result<()> {
-        if self.checked.is_some_and(|checked| checked.elapsed() < self.recheck) {
+        let asked = self.asked.swap(false, Ordering::Relaxed);
+        if !asked && self.checked.is_some_and(|checked| checked.elapsed() < self.recheck) {
             return Ok(());
         }
         self.checked = Some(Instant::now());

@@ -18,11 +18,11 @@ impl LogFiles {
         Self { files: files.into_iter().collect(), sizes }
     }
 
-    /// Looks at the files; one that is not there has no size.
+    /// Looks at the files; one that is not there, or is none (`/dev/stderr`), has no size.
     pub(super) fn look(&self) {
         self.sizes.reset();
         for file in &self.files {
-            if let (Some(name), Ok(metadata)) = (file.file_name(), file.metadata()) {
+            if let (Some(name), Some(metadata)) = (file.file_name(), file.metadata().ok().filter(std::fs::Metadata::is_file)) {
                 let size = i64::try_from(metadata.len()).unwrap_or(i64::MAX);
                 self.sizes.with_label_values(&[&name.to_string_lossy()]).set(size);
             }

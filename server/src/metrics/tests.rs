@@ -113,7 +113,8 @@ fn logs_have_their_sizes_and_conditions_their_states() {
     let directory = tempfile::tempdir().unwrap();
     let (log, other) = (directory.path().join("ovnkube.log"), directory.path().join("other.log"));
     std::fs::write(&log, "12345").unwrap();
-    let metrics = Metrics::with_log_files([log.clone(), other]);
+    let metrics = Metrics::with_log_files([log.clone(), other, "/dev/null".into()]);
+    assert!(!metrics.text(&Conditions::default()).unwrap().contains("\"null\""));
     let size = r#"ovnkube_node_logfile_size_bytes{logfile_name="ovnkube.log"}"#;
     assert_eq!(value(&metrics, size), Some(5.0));
     std::fs::remove_file(log).unwrap();

@@ -1,8 +1,18 @@
 //! What ovn-controller needs to find in Open vSwitch's database.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`settings`] | what the database is to hold, what of it differs or is missing, and the transaction that writes it; pure |
+//! | [`switch`] | the connection: waits for the database, writes, and puts back what disappears |
+//! | [`default_route`] | the address that tunnels end at, where nobody gave one |
 
 use std::{path::PathBuf, time::Duration};
 
 use ovsdb::Endpoint;
+
+pub(super) mod default_route;
+pub(super) mod settings;
+pub(super) mod switch;
 
 /// This node's settings in Open vSwitch's database.
 #[derive(Debug, Clone)]
@@ -18,13 +28,14 @@ pub struct OpenVSwitch {
 pub struct Chassis {
     /// `ovn-remote`: endpoints of the southbound database, separated by commas.
     pub southbound: String,
-    /// For `ssl:`.
+    /// For `ssl:`; none: whatever the administrator gave to `ovs-vsctl set-ssl` stays.
     pub tls: Option<SouthboundTls>,
     /// `ovn-encap-type`
     pub encap_type: String,
     /// `ovn-encap-ip`; none: the address of the interface with the default route.
     pub encap_ip: Option<String>,
-    /// `ovn-encap-port`; none: OVN's own choice.
+    /// No key of Open vSwitch's database: OVN knows the port of each chassis from the southbound database (`Encap`,
+    /// `options:dst_port`), which this server does not write. A value is reported, and nothing else.
     pub encap_port: Option<u16>,
     /// `ovn-remote-probe-interval`, written in milliseconds.
     pub inactivity_probe: Duration,

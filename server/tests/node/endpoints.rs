@@ -18,13 +18,18 @@ use crate::{
 
 fn start() -> (Server, String) {
     let server = Server::start_with(&["--metrics-bind-address", "127.0.0.1:0"]);
-    let address = eventually("the log says where", || {
+    let address = address(&server);
+    (server, address)
+}
+
+/// Where the endpoints are.
+fn address(server: &Server) -> String {
+    eventually("the log says where", || {
         let log = server.log();
         let address =
             log.split_once("option=--metrics-bind-address url=http://").map(|(_, rest)| rest.split_whitespace().next().unwrap().to_owned());
         address.ok_or(log)
-    });
-    (server, address)
+    })
 }
 
 /// Status and body.
@@ -152,12 +157,36 @@ fn upstreams_names_are_there_with_their_labels() {
 }
 
 #[test]
-fn readiness_names_what_is_missing_and_health_does_not_depend_on_it() {
-    let (_server, address) = start();
+fn whoever_asks_is_answered_from_the_first_moment_with_what_is_waited_for() {
+    let mut server = Server::spawn_without_database(&["--metrics-bind-address", "127.0.0.1:0"]);
+    let address = address(&server);
     assert_eq!(get(&address, "/healthz"), (200, "ok\n".to_owned()));
-    let (status, list) = get(&address, "/readyz?verbose");
-    assert!(list.contains("[+]pods ok\n") && list.contains("[+]socket ok\n"), "{status} {list}");
-    assert_eq!(status == 200, !list.contains("[-]"), "{status} {list}");
+    let (status, list) = get(&address, "/readyz");
+    assert!(status == 503 && list.contains("[-]open-vswitch not ready: "), "{status} {list}");
+    assert_eq!(scrape(&address).value(r#"ovnkube_node_condition_met{condition="open-vswitch"}"#), Some(0.0));
+
+    server.start_database();
+    server.ready();
+    eventually("the server is ready", || match get(&address, "/readyz") {
+        (200, body) => Ok(assert_eq!(body, "ok\n")),
+        other => Err(other),
+    });
+    let (_, list) = get(&address, "/readyz?verbose");
+    assert!(list.lines().count() == 6 && !list.contains("[-]"), "{list}");
+}
+
+#[test]
+fn a_connection_that_was_lost_is_missing_then_counted_and_readiness_comes_back() {
+    let (mut server, address) = start();
+    let reconnects = r#"ovnkube_node_reconnects_total{peer="open-vswitch"}"#;
+    assert_eq!(scrape(&address).value(reconnects), Some(0.0));
+    server.stop_database();
+    becomes(&address, r#"ovnkube_node_condition_met{condition="open-vswitch"}"#, 0.0);
+    assert_eq!((get(&address, "/readyz").0, get(&address, "/healthz").0), (503, 200));
+    server.restart_database();
+    becomes(&address, r#"ovnkube_node_condition_met{condition="open-vswitch"}"#, 1.0);
+    becomes(&address, reconnects, 1.0);
+    assert_eq!(get(&address, "/readyz").0, 200);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use nix::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tests::Database;
 
 /// Longer than anything here takes on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -22,7 +23,10 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 /// A running server. Killed when dropped; its directory stays if the test failed.
 pub(crate) struct Server {
     pub(crate) directory: TempDir,
-    child: Child,
+    /// Where systemd would listen.
+    pub(crate) notify: Option<PathBuf>,
+    database: Option<Database>,
+    child: Option<Child>,
 }
 
 /// One answer.
@@ -39,15 +43,97 @@ impl Server {
     }
 
     pub(crate) fn start_with(options: &[&str]) -> Self {
-        let directory = place();
-        let mut server = Self { child: spawn(directory.path(), options), directory };
-        eventually("the CNI configuration is there", || {
-            if let Some(status) = server.child.try_wait().unwrap() {
-                panic!("the server ended: {status}\n{}", server.log());
-            }
-            server.conf_dir().join("10-ovn-kubernetes.conflist").exists().then_some(()).ok_or_else(|| server.log())
-        });
+        let mut server = Self::spawn(options);
+        server.ready();
         server
+    }
+
+    /// One that starts after something was done to the database.
+    pub(crate) fn start_after(prepare: impl FnOnce(&Database)) -> Self {
+        let mut server = Self::prepare();
+        server.start_database();
+        prepare(server.database());
+        server.respawn(&[]);
+        server.ready();
+        server
+    }
+
+    pub(crate) fn start_with_pidfile() -> Self {
+        let mut server = Self::prepare();
+        server.start_database();
+        let pidfile = server.directory.path().join("ovnkube.pid");
+        server.respawn(&["--pidfile", pidfile.to_str().unwrap()]);
+        server.ready();
+        server
+    }
+
+    /// One that is not waited for.
+    pub(crate) fn spawn(options: &[&str]) -> Self {
+        let mut server = Self::prepare();
+        server.start_database();
+        server.respawn(options);
+        server
+    }
+
+    /// One that finds no database.
+    pub(crate) fn spawn_without_database(options: &[&str]) -> Self {
+        let mut server = Self::prepare();
+        server.respawn(options);
+        server
+    }
+
+    /// The directory alone.
+    pub(crate) fn prepare() -> Self {
+        let directory = tempfile::Builder::new().prefix("ovnkube-").permissions(Permissions::from_mode(0o700)).tempdir().unwrap();
+        fs::create_dir(directory.path().join("pods")).unwrap();
+        Self { directory, notify: None, database: None, child: None }
+    }
+
+    /// Starts the process (again).
+    pub(crate) fn respawn(&mut self, options: &[&str]) {
+        self.child = Some(spawn(self.directory.path(), self.notify.as_deref(), options));
+    }
+
+    /// Waits for the CNI configuration.
+    pub(crate) fn ready(&mut self) {
+        eventually("the CNI configuration is there", || {
+            if let Some(status) = self.child().try_wait().unwrap() {
+                panic!("the server ended: {status}\n{}", self.log());
+            }
+            self.conf_dir().join("10-ovn-kubernetes.conflist").exists().then_some(()).ok_or_else(|| self.log())
+        });
+    }
+
+    fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("the server was started")
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        self.database.as_ref().expect("the database was started")
+    }
+
+    pub(crate) fn start_database(&mut self) {
+        self.database = Some(Database::start(self.directory.path()));
+    }
+
+    /// One without the row that `ovs-vsctl init` makes.
+    pub(crate) fn start_empty_database(&mut self) {
+        self.database = Some(Database::start_empty(self.directory.path()));
+    }
+
+    pub(crate) fn stop_database(&mut self) {
+        self.database.take().expect("the database was started").process.stop();
+    }
+
+    /// With what it held.
+    pub(crate) fn restart_database(&mut self) {
+        self.database = Some(Database::restart(self.directory.path()));
+    }
+
+    /// One of `external_ids` of table `Open_vSwitch`.
+    pub(crate) fn external_id(&self, key: &str) -> Option<String> {
+        let text = self.database().vsctl(&["--if-exists", "get", "Open_vSwitch", ".", &format!("external_ids:{key}")]);
+        (!text.is_empty()).then(|| text.trim_matches('"').to_owned())
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -103,36 +189,56 @@ impl Server {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().expect("the server was started").id()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+        kill(Pid::from_raw(self.pid().try_into().unwrap()), signal).unwrap();
     }
 
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        eventually("the server ends", || self.child.try_wait().unwrap().ok_or("it runs"))
+        let child = self.child();
+        eventually("the server ends", || child.try_wait().unwrap().ok_or("it runs"))
     }
 
     /// Starts another server with the same options, which is expected to end; its standard error.
     pub(crate) fn second(&self) -> (ExitStatus, String) {
-        let output = spawn(self.directory.path(), &[]).wait_with_output().unwrap();
+        self.second_with(&[])
+    }
+
+    /// The same with more options.
+    pub(crate) fn second_with(&self, options: &[&str]) -> (ExitStatus, String) {
+        let output = spawn(self.directory.path(), None, options).wait_with_output().unwrap();
         (output.status, String::from_utf8(output.stderr).unwrap())
+    }
+
+    /// `--cleanup-node` with the server's options; its standard error.
+    pub(crate) fn clean_up(&self) -> (ExitStatus, String) {
+        let mut command = command(self.directory.path(), "--cleanup-node");
+        let output = command.output().unwrap();
+        (output.status, String::from_utf8(output.stderr).unwrap())
+    }
+
+    /// Ends the server as a power failure would.
+    pub(crate) fn kill(&mut self) {
+        self.signal(Signal::SIGKILL);
+        self.ended();
     }
 
     /// Ends the server as a power failure would, and starts another in its place.
     pub(crate) fn kill_and_restart(&mut self) {
-        self.signal(Signal::SIGKILL);
-        self.ended();
-        self.child = spawn(self.directory.path(), &[]);
+        self.kill();
+        self.respawn(&[]);
         eventually("the server answers again", || UnixStream::connect(self.socket()).map(drop));
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
         if std::thread::panicking() {
             self.directory.disable_cleanup(true);
             eprintln!("kept: {}\n{}", self.directory.path().display(), self.log());
@@ -140,28 +246,31 @@ impl Drop for Server {
     }
 }
 
-fn place() -> TempDir {
-    let directory = tempfile::Builder::new().prefix("ovnkube-").permissions(Permissions::from_mode(0o700)).tempdir().unwrap();
-    fs::create_dir(directory.path().join("pods")).unwrap();
-    directory
+fn spawn(directory: &Path, notify: Option<&Path>, options: &[&str]) -> Child {
+    let mut command = command(directory, "--init-node");
+    match notify {
+        Some(socket) => command.env("NOTIFY_SOCKET", socket),
+        None => command.env_remove("NOTIFY_SOCKET"),
+    };
+    command.args(options).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-fn spawn(directory: &Path, options: &[&str]) -> Child {
+/// The program, to be this to the node in that directory.
+fn command(directory: &Path, role: &str) -> Command {
     let path = |name: &str| directory.join(name).into_os_string();
-    Command::new(env!("CARGO_BIN_EXE_ovnkube"))
-        .args(["--init-node", "node1", "--pod-manifests"])
-        .arg(path("pods"))
-        .arg("--cni-conf-dir")
-        .arg(path("net.d"))
-        .arg("--cni-socket")
-        .arg(path("run/server.sock"))
-        .arg("--logfile")
-        .arg(path("log"))
-        .args(options)
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ovnkube"));
+    command.args([role, "node1", "--encap-ip", "127.0.0.1", "--cni-plugin-source", "/bin/true"]);
+    for (option, name) in [
+        ("--pod-manifests", "pods"),
+        ("--cni-conf-dir", "net.d"),
+        ("--cni-bin-dir", "bin"),
+        ("--cni-socket", "run/server.sock"),
+        ("--logfile", "log"),
+    ] {
+        command.arg(option).arg(path(name));
+    }
+    command.arg("--ovsdb-endpoint").arg(format!("unix:{}", directory.join("db.sock").display()));
+    command
 }
 
 /// An annotation of the cluster's own network.

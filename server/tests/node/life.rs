@@ -58,6 +58,8 @@ fn what_is_in_flight_is_finished_before_the_server_ends() {
     server.pod("cart-1", "u1", Some(&annotation(6)));
     let mut in_flight = server.send("/", &add("cart-0", "u1"));
     server.log_says("waiting missing=\"the pod has no annotation");
+    // Until its manifest has been read, a watch would hear that the pod was deleted.
+    assert_eq!(server.ask("/", &add("cart-1", "u1")).status, 200);
     let mut watching = server.send("/watch", &watch("cart-1", "u1", 6));
 
     server.signal(Signal::SIGTERM);
@@ -131,14 +133,19 @@ fn the_command_line_says_what_is_missing() {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_ovnkube")).args(arguments).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, _, text) = run(&["-init-node", "node1"]);
+    let (code, _, text) = run(&["--config-file", "/dev/null"]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("say where pods are known from: --pod-manifests DIR"), "{text}");
+    assert!(text.contains("say what to be: --init-node NODE"), "{text}");
     let (code, text, _) = run(&["--version"]);
     assert_eq!((code, text), (Some(0), format!("ovnkube {}\n", env!("CARGO_PKG_VERSION"))));
-    let (code, _, text) = run(&["--init-node", "node1", "--pod-manifests", "/no/such/directory", "--logfile", "/dev/null"]);
+}
+
+#[test]
+fn a_server_that_cannot_start_says_why() {
+    let server = Server::start();
+    let (status, text) = server.second_with(&["--pod-manifests", "/no/such/directory"]);
     assert_eq!(
-        (code, text.as_str()),
+        (status.code(), text.as_str()),
         (Some(1), "ovnkube: pod manifests in \"/no/such/directory\": No such file or directory (os error 2)\n")
     );
 }

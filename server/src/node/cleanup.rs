@@ -1,0 +1,153 @@
+//! `--cleanup-node`: takes away what the server made on a node, so that another network can be installed there.
+//!
+//! Pods' ports and interfaces are not touched: their runtime removes them, with the plugin of the next network or by DEL before. What
+//! fails does not keep the rest from being done.
+
+use std::{
+    fmt, io,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::time::timeout;
+
+use super::{open_vswitch::switch::Switch, pidfile, plugin::PluginInstall};
+use crate::{chain, options::Early};
+
+/// How long Open vSwitch's database may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What was done, in the order of doing. `Display` is a line for each.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cleaned {
+    pub lines: Vec<String>,
+    /// What could not be done, and why.
+    pub failures: Vec<String>,
+}
+
+/// Why nothing, or not everything, was done.
+#[derive(Debug, thiserror::Error)]
+pub enum CleanupError {
+    #[error("a server answers on {0:?}: stop it first (systemctl stop ovnkube-node, or delete its pod)")]
+    Running(PathBuf),
+    #[error("a running server holds {0:?}: stop it first")]
+    Pidfile(PathBuf),
+    #[error("the runtime of this program")]
+    Runtime(#[source] io::Error),
+    #[error("not everything was cleaned up:\n{0}")]
+    Incomplete(Cleaned),
+}
+
+/// Removes the CNI configuration, the plugin, the settings in Open vSwitch's database, the socket and the pidfile, as far as they are
+/// this program's. What is gone already is fine.
+///
+/// An error holds what was done, too.
+pub fn cleanup(early: &Early) -> Result<Cleaned, CleanupError> {
+    if UnixStream::connect(&early.socket).is_ok() {
+        return Err(CleanupError::Running(early.socket.clone()));
+    }
+    if let Some(path) = early.pidfile.as_deref().filter(|path| pidfile::is_held(path)) {
+        return Err(CleanupError::Pidfile(path.to_owned()));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CleanupError::Runtime)?;
+
+    let mut cleaned = Cleaned::default();
+    // The configuration goes first: from then on no runtime starts the plugin for a new pod.
+    cleaned.cni_conf(early);
+    cleaned.plugin(&early.plugin);
+    runtime.block_on(cleaned.open_vswitch(early));
+    cleaned.file("socket", &early.socket);
+    if let Some(directory) = early.socket.parent() {
+        cleaned.directory(directory);
+    }
+    if let Some(path) = &early.pidfile {
+        cleaned.file("pidfile", path);
+    }
+    if cleaned.failures.is_empty() { Ok(cleaned) } else { Err(CleanupError::Incomplete(cleaned)) }
+}
+
+impl Cleaned {
+    fn cni_conf(&mut self, early: &Early) {
+        let path = early.cni_conf.directory.join(early.cni_conf.file.name());
+        match early.cni_conf.uninstall() {
+            Ok(true) => self.say(format!("removed the CNI configuration {}", path.display())),
+            Ok(false) => self.say(format!("there is no CNI configuration {}", path.display())),
+            Err(error) => self.fail(chain(&error)),
+        }
+    }
+
+    /// Ours is the one that would be installed; another may be another program's.
+    fn plugin(&mut self, plugin: &PluginInstall) {
+        let target = plugin.target();
+        let content = match std::fs::read(&target) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.say(format!("there is no plugin {}", target.display())),
+            Err(error) => return self.fail(format!("plugin {}: {error}", target.display())),
+        };
+        let same = |path: &PathBuf| *path != target && std::fs::read(path).is_ok_and(|source| source == content);
+        if !plugin.sources().iter().any(same) {
+            let why = "it is not the same as the one that is installed from here; remove it by hand if nobody needs it";
+            return self.say(format!("left the plugin {}: {why}", target.display()));
+        }
+        self.file("plugin", &target);
+    }
+
+    async fn open_vswitch(&mut self, early: &Early) {
+        let endpoint = &early.ovsdb;
+        let mut switch = Switch::connect_with_interfaces(endpoint);
+        match timeout(PATIENCE, switch.clean()).await {
+            Ok(Ok(keys)) if keys.is_empty() => self.say(format!("there are no settings of ours in {endpoint}")),
+            Ok(Ok(keys)) => self.say(format!("removed from {endpoint}: {}", keys.join(" "))),
+            Ok(Err(error)) => return self.fail(format!("settings in {endpoint}: {}", chain(&error))),
+            Err(_) => {
+                let why = format!("no answer within {} s; start Open vSwitch and try again", PATIENCE.as_secs());
+                return self.fail(format!("settings in {endpoint}: {why}"));
+            }
+        }
+        let pods = switch.pods_interfaces();
+        if !pods.is_empty() {
+            let count = pods.len();
+            let names = pods.into_iter().take(10).collect::<Vec<_>>().join(" ");
+            self.say(format!("warning: {count} interfaces of pods are still attached and stay: {names}; delete the pods"));
+        }
+    }
+
+    fn file(&mut self, what: &str, path: &Path) {
+        match std::fs::remove_file(path) {
+            Ok(()) => self.say(format!("removed the {what} {}", path.display())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.say(format!("there is no {what} {}", path.display())),
+            Err(error) => self.fail(format!("{what} {}: {error}", path.display())),
+        }
+    }
+
+    /// Only if nothing is in it.
+    fn directory(&mut self, path: &Path) {
+        match std::fs::remove_dir(path) {
+            Ok(()) => self.say(format!("removed the directory {}", path.display())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.say(format!("there is no directory {}", path.display())),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                self.say(format!("left the directory {}: there are other files in it", path.display()));
+            }
+            Err(error) => self.fail(format!("directory {}: {error}", path.display())),
+        }
+    }
+
+    fn say(&mut self, line: String) {
+        self.lines.push(line);
+    }
+
+    fn fail(&mut self, line: String) {
+        self.failures.push(line);
+    }
+}
+
+impl fmt::Display for Cleaned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        self.failures.iter().try_for_each(|line| writeln!(f, "failed: {line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+use std::{collections::BTreeMap, fs, os::unix::net::UnixListener, sync::Arc};
+
+use ::tests::{Database, Scratch};
+
+use super::*;
+use crate::{
+    conditions::Conditions,
+    metrics::Metrics,
+    node::{
+        NodeConfig,
+        open_vswitch::{settings::Settings, switch::Written},
+    },
+    options::{Options, Program},
+};
+
+/// A node's places, and what the server would be told of them.
+fn place() -> (Scratch, Early, NodeConfig) {
+    let scratch = Scratch::new();
+    let dir = scratch.path().display();
+    let line = format!(
+        "--init-node n1 --pod-manifests {dir} --encap-ip 127.0.0.1 --cni-conf-dir {dir}/net.d --cni-bin-dir {dir}/bin \
+         --cni-plugin-source /bin/true --cni-socket {dir}/run/server.sock --pidfile {dir}/ovnkube.pid --ovsdb-endpoint unix:{dir}/db.sock"
+    );
+    let Ok(Program::Node(options)) = line.parse::<Options>().unwrap().program() else { panic!("{line}") };
+    let (early, config) = (options.early().unwrap(), options.config(&BTreeMap::new()).unwrap());
+    (scratch, early, config)
+}
+
+/// What a start leaves in the database.
+async fn write_settings(config: &NodeConfig) {
+    let mut switch = Switch::connect(&config.open_vswitch.endpoint, Conditions::default(), Arc::new(Metrics::default()));
+    let settings = Settings::new(&config.open_vswitch.chassis, "n1", "127.0.0.1", "n1".to_owned());
+    let seen = switch.seen().await;
+    assert_eq!(switch.write(&seen, &settings.differing(&seen)).await.unwrap(), Written::Done);
+}
+
+fn start(config: &NodeConfig) {
+    config.cni_conf.install().unwrap();
+    config.plugin.install().unwrap();
+    fs::create_dir_all(config.socket.parent().unwrap()).unwrap();
+    // As a killed server leaves it.
+    drop(UnixListener::bind(&config.socket).unwrap());
+    fs::write(config.pidfile.as_ref().unwrap(), "4194304\n").unwrap();
+    tokio::runtime::Runtime::new().unwrap().block_on(write_settings(config));
+}
+
+#[test]
+fn everything_that_the_server_made_is_removed_and_named_and_a_second_time_it_is_missing() {
+    let (scratch, early, config) = place();
+    let database = Database::start(scratch.path());
+    database.vsctl(&["set", "Open_vSwitch", ".", "external_ids:system-id=chassis-1", "external_ids:ovn-encap-type=geneve"]);
+    start(&config);
+
+    let text = cleanup(&early).unwrap().to_string();
+    for line in [
+        "removed the CNI configuration ",
+        "removed the plugin ",
+        "removed from unix:",
+        "ovn-encap-ip",
+        "removed the socket ",
+        "removed the directory ",
+        "removed the pidfile ",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let ids = database.vsctl(&["get", "Open_vSwitch", ".", "external_ids"]);
+    assert_eq!(ids, "{ovn-encap-type=geneve, system-id=chassis-1}", "what was there before stays");
+    let left: Vec<_> = ["net.d/10-ovn-kubernetes.conflist", "bin/ovn-k8s-cni-overlay", "run", "ovnkube.pid"]
+        .into_iter()
+        .filter(|name| scratch.join(name).exists())
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+
+    let text = cleanup(&early).unwrap().to_string();
+    assert!(text.lines().all(|line| line.starts_with("there is no ") || line.starts_with("there are no ")), "{text}");
+}
+
+#[test]
+fn what_is_anothers_stays_and_pods_are_named() {
+    let (scratch, early, config) = place();
+    let database = Database::start(scratch.path());
+    start(&config);
+    fs::write(config.plugin.target(), "another program").unwrap();
+    fs::write(scratch.join("run/another.sock"), "").unwrap();
+    let conf = scratch.join("net.d/10-ovn-kubernetes.conflist");
+    fs::write(&conf, r#"{"cniVersion":"1.0.0","name":"mine","plugins":[]}"#).unwrap();
+    database.vsctl(&["add-br", "br-int"]);
+    database.vsctl(&[
+        "add-port",
+        "br-int",
+        "0123456789abcde",
+        "--",
+        "set",
+        "Interface",
+        "0123456789abcde",
+        "external_ids:sandbox=0123456789abcdef",
+    ]);
+
+    let Err(CleanupError::Incomplete(cleaned)) = cleanup(&early) else { panic!("the configuration is another network's") };
+    assert_eq!(cleaned.failures.len(), 1, "{cleaned}");
+    assert!(cleaned.failures[0].contains("its network is \"mine\""), "{cleaned}");
+    let text = cleaned.to_string();
+    assert!(text.contains("left the plugin ") && text.contains("left the directory "), "{text}");
+    assert!(text.contains("1 interfaces of pods are still attached and stay: 0123456789abcde"), "{text}");
+    assert!(conf.exists() && config.plugin.target().exists());
+    assert_eq!(database.ports(), ["0123456789abcde"]);
+    assert!(text.contains("removed from unix:") && text.contains("removed the pidfile"), "the rest was done: {text}");
+}
+
+#[test]
+fn a_server_that_runs_is_left_alone() {
+    let (scratch, early, config) = place();
+    fs::create_dir_all(config.socket.parent().unwrap()).unwrap();
+    let listener = UnixListener::bind(&config.socket).unwrap();
+    fs::write(config.pidfile.as_ref().unwrap(), "1\n").unwrap();
+    let error = cleanup(&early).unwrap_err().to_string();
+    assert!(error.contains("a server answers on") && error.contains("stop it first"), "{error}");
+    drop(listener);
+    let pidfile = pidfile::Pidfile::create(config.pidfile.as_ref().unwrap()).unwrap();
+    let error = cleanup(&early).unwrap_err().to_string();
+    assert!(error.contains("a running server holds"), "{error}");
+    assert!(scratch.join("ovnkube.pid").exists());
+    pidfile.remove();
+}
+
+#[test]
+fn without_open_vswitch_the_rest_is_done_and_the_failure_is_said() {
+    let (_scratch, early, config) = place();
+    config.cni_conf.install().unwrap();
+    let error = cleanup(&early).unwrap_err().to_string();
+    assert!(error.contains("removed the CNI configuration ") && error.contains("failed: settings in unix:"), "{error}");
+    assert!(error.contains("start Open vSwitch and try again"), "{error}");
+}

@@ -1,0 +1,103 @@
+//! The address that other nodes reach this one at, as far as this node can know: that of the interface with the default route.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use cni::{link::into_io, netns::host_netlink};
+use futures_util::TryStreamExt;
+use netlink_packet_route::{
+    AddressFamily,
+    address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
+    route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
+};
+use rtnetlink::RouteMessageBuilder;
+
+/// `RT_TABLE_MAIN` (`linux/rtnetlink.h`).
+const MAIN_TABLE: u32 = 254;
+
+/// The address for tunnels, IPv4 before IPv6; none without a default route.
+pub(crate) async fn address() -> io::Result<Option<IpAddr>> {
+    let netlink = host_netlink()?;
+    let families = [
+        (AddressFamily::Inet, RouteMessageBuilder::<Ipv4Addr>::new().build()),
+        (AddressFamily::Inet6, RouteMessageBuilder::<Ipv6Addr>::new().build()),
+    ];
+    for (family, message) in families {
+        let routes: Vec<RouteMessage> = netlink.route().get(message).execute().try_collect().await.map_err(into_io)?;
+        let Some(route) = best(&routes) else { continue };
+        let addresses = netlink.address().get().set_link_index_filter(route.link).execute();
+        let addresses: Vec<AddressMessage> = addresses.try_collect().await.map_err(into_io)?;
+        let address = route.source.or_else(|| first(&addresses, family));
+        if address.is_some() {
+            return Ok(address);
+        }
+    }
+    Ok(None)
+}
+
+/// A default route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct DefaultRoute {
+    link: u32,
+    metric: u32,
+    /// The address that packets over this route leave with, if the route names one.
+    source: Option<IpAddr>,
+}
+
+impl DefaultRoute {
+    fn read(message: &RouteMessage) -> Option<Self> {
+        let mut route = Self { link: 0, metric: 0, source: None };
+        let mut table = u32::from(message.header.table);
+        for attribute in &message.attributes {
+            match attribute {
+                RouteAttribute::Oif(link) => route.link = *link,
+                RouteAttribute::Priority(metric) => route.metric = *metric,
+                RouteAttribute::Table(number) => table = *number,
+                RouteAttribute::PrefSource(RouteAddress::Inet(address)) => route.source = Some((*address).into()),
+                RouteAttribute::PrefSource(RouteAddress::Inet6(address)) => route.source = Some((*address).into()),
+                // Several ways: the first is as good as any.
+                RouteAttribute::MultiPath(hops) => route.link = hops.first()?.interface_index,
+                _ => {}
+            }
+        }
+        let is_default = message.header.destination_prefix_length == 0 && message.header.kind == RouteType::Unicast;
+        (is_default && table == MAIN_TABLE && route.link != 0).then_some(route)
+    }
+}
+
+/// The default route that the kernel prefers.
+fn best(routes: &[RouteMessage]) -> Option<DefaultRoute> {
+    routes.iter().filter_map(DefaultRoute::read).min_by_key(|route| route.metric)
+}
+
+/// The first address of an interface that is meant for other machines and stays.
+fn first(addresses: &[AddressMessage], family: AddressFamily) -> Option<IpAddr> {
+    let passing = AddressFlags::Secondary | AddressFlags::Deprecated | AddressFlags::Tentative | AddressFlags::Dadfailed;
+    let meant = |message: &&AddressMessage| {
+        let header = &message.header;
+        let flags = message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Flags(flags) => Some(*flags),
+            _ => None,
+        });
+        header.family == family && header.scope == AddressScope::Universe && !flags.unwrap_or(AddressFlags::empty()).intersects(passing)
+    };
+    // Where the two differ, the link is one between two points, and `Address` is the other's.
+    let own = |message: &AddressMessage| {
+        let local = message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Local(address) => Some(*address),
+            _ => None,
+        });
+        local.or_else(|| {
+            message.attributes.iter().find_map(|attribute| match attribute {
+                AddressAttribute::Address(address) => Some(*address),
+                _ => None,
+            })
+        })
+    };
+    addresses.iter().filter(meant).find_map(own)
+}
+
+#[cfg(test)]
+mod tests;

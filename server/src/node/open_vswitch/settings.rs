@@ -1,0 +1,176 @@
+//! The settings that ovn-controller reads, and what of them a database lacks. Pure: builds transactions, sends nothing.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ovsdb::{Datum, Mutation, Row, Transaction, Until, Uuid};
+
+use super::{Chassis, SouthboundTls};
+
+/// Name of the chassis.
+pub(crate) const SYSTEM_ID: &str = "system-id";
+/// Names of the keys that this program wrote, separated by spaces: what it takes away when the node is cleaned up. [`TLS`] among them
+/// stands for the SSL row.
+pub(crate) const WRITTEN: &str = "ovnkube-wrote";
+pub(crate) const TLS: &str = "ssl";
+
+/// What the database is to hold. By it, OVN knows the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    external_ids: BTreeMap<String, String>,
+    /// The chassis' name, if nobody else gives it one.
+    system_id: String,
+    tls: Option<SouthboundTls>,
+}
+
+/// What the database holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Seen {
+    /// The only row of table `Open_vSwitch`.
+    pub(crate) root: Uuid,
+    pub(crate) external_ids: BTreeMap<String, String>,
+    pub(crate) ssl: Option<(Uuid, SouthboundTls)>,
+}
+
+/// What is to be written.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Change {
+    external_ids: BTreeMap<String, String>,
+    tls: Option<SouthboundTls>,
+}
+
+impl Settings {
+    /// Of node `name`. Keys and units are those of ovn-controller(8).
+    pub(crate) fn new(chassis: &Chassis, name: &str, encap_ip: &str, system_id: String) -> Self {
+        let Chassis {
+            southbound,
+            tls,
+            encap_type,
+            encap_ip: _,
+            encap_port: _,
+            inactivity_probe,
+            openflow_probe,
+            ofctrl_wait_before_clear,
+            monitor_all,
+            lflow_cache,
+            lflow_cache_limit,
+            lflow_cache_limit_kb,
+        } = chassis;
+        let milliseconds = |time: &Duration| time.as_millis().to_string();
+        let always = [
+            // A logical port asks for the node's name, which OVN compares with the chassis' name and host name.
+            ("hostname", name.to_owned()),
+            ("ovn-remote", southbound.clone()),
+            ("ovn-encap-type", encap_type.clone()),
+            ("ovn-encap-ip", encap_ip.to_owned()),
+            ("ovn-remote-probe-interval", milliseconds(inactivity_probe)),
+            ("ovn-openflow-probe-interval", openflow_probe.as_secs().to_string()),
+            ("ovn-monitor-all", monitor_all.to_string()),
+            ("ovn-enable-lflow-cache", lflow_cache.to_string()),
+        ];
+        let sometimes = [
+            ("ovn-ofctrl-wait-before-clear", ofctrl_wait_before_clear.as_ref().map(milliseconds)),
+            ("ovn-limit-lflow-cache", lflow_cache_limit.map(|limit| limit.to_string())),
+            ("ovn-memlimit-lflow-cache-kb", lflow_cache_limit_kb.map(|limit| limit.to_string())),
+        ];
+        let sometimes = sometimes.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        let external_ids = always.into_iter().chain(sometimes).map(|(key, value)| (key.to_owned(), value)).collect();
+        Self { external_ids, system_id, tls: tls.clone() }
+    }
+
+    /// What is not as it should be. The chassis' name is left to Open vSwitch's own scripts, which write it a moment after the database
+    /// is there: a chassis must not change its name.
+    pub(crate) fn differing(&self, seen: &Seen) -> Change {
+        let differs = |(key, value): &(&String, &String)| seen.external_ids.get(*key) != Some(value);
+        let tls = self.tls.clone().filter(|tls| seen.ssl.as_ref().map(|(_, there)| there) != Some(tls));
+        Change { external_ids: owned(self.external_ids.iter().filter(differs)), tls }
+    }
+
+    /// What is not there at all; another value is somebody's intention. Includes the chassis' name.
+    pub(crate) fn missing(&self, seen: &Seen) -> Change {
+        let system_id = (&SYSTEM_ID.to_owned(), &self.system_id);
+        let absent = |(key, _): &(&String, &String)| !seen.external_ids.contains_key(*key);
+        let tls = self.tls.clone().filter(|_| seen.ssl.is_none());
+        Change { external_ids: owned(self.external_ids.iter().chain([system_id]).filter(absent)), tls }
+    }
+}
+
+fn owned<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> BTreeMap<String, String> {
+    pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+impl Change {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.external_ids.is_empty() && self.tls.is_none()
+    }
+
+    /// What is written, for the log.
+    pub(crate) fn describe(&self) -> String {
+        let pairs = self.external_ids.iter().map(|(key, value)| format!("{key}={value}"));
+        pairs.chain(self.tls.as_ref().map(|_| TLS.to_owned())).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The transaction that writes it, if the database still holds what was seen. Keys that others wrote stay.
+    pub(crate) fn transaction(&self, seen: &Seen) -> Transaction {
+        let mut written: Vec<&str> = written(&seen.external_ids).collect();
+        written.extend(self.external_ids.keys().map(String::as_str).chain(self.tls.as_ref().map(|_| TLS)));
+        written.sort_unstable();
+        written.dedup();
+
+        let mut pairs = self.external_ids.clone();
+        pairs.insert(WRITTEN.to_owned(), written.join(" "));
+        let mut tx = guarded(seen);
+        let old = Mutation::delete_keys("external_ids", pairs.keys().map(String::as_str));
+        tx.mutate("Open_vSwitch", seen.root, vec![old, Mutation::insert("external_ids", pairs)]);
+        if let Some(SouthboundTls { private_key, certificate, authority }) = &self.tls {
+            let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
+            let row = Row::new()
+                .with("private_key", text(private_key))
+                .with("certificate", text(certificate))
+                .with("ca_cert", text(authority))
+                .with("bootstrap_ca_cert", false);
+            // There may be one such row at most.
+            match &seen.ssl {
+                Some((uuid, _)) => drop(tx.update("SSL", *uuid, row)),
+                None => {
+                    let row = tx.insert("SSL", row);
+                    tx.update("Open_vSwitch", seen.root, Row::new().with("ssl", &row));
+                }
+            }
+        }
+        tx.comment("ovnkube: settings for ovn-controller");
+        tx
+    }
+}
+
+/// Names of what this program wrote.
+pub(crate) fn written(external_ids: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
+    external_ids.get(WRITTEN).map_or("", String::as_str).split_whitespace()
+}
+
+/// The transaction that takes away what this program wrote, and what that is; none if there is nothing.
+pub(crate) fn removal(seen: &Seen) -> Option<(Transaction, Vec<String>)> {
+    let keys: Vec<String> = written(&seen.external_ids).map(str::to_owned).collect();
+    if !seen.external_ids.contains_key(WRITTEN) {
+        return None;
+    }
+    let mut tx = guarded(seen);
+    let all = keys.iter().map(String::as_str).filter(|key| *key != TLS).chain([WRITTEN]);
+    tx.mutate("Open_vSwitch", seen.root, vec![Mutation::delete_keys("external_ids", all)]);
+    if keys.iter().any(|key| key == TLS) {
+        // The row that nothing refers to goes by itself.
+        tx.update("Open_vSwitch", seen.root, Row::new().with("ssl", Datum::Set(Vec::new())));
+    }
+    tx.comment("ovnkube: node cleaned up");
+    Some((tx, keys))
+}
+
+/// A transaction that goes through only while the keys are as they were seen.
+pub(crate) fn guarded(seen: &Seen) -> Transaction {
+    let mut tx = Transaction::new();
+    let row = Row::new().with("external_ids", seen.external_ids.clone());
+    tx.wait("Open_vSwitch", seen.root, &["external_ids"], Until::Equal, vec![row], Duration::ZERO);
+    tx
+}
+
+#[cfg(test)]
+mod tests;

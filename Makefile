@@ -12,10 +12,11 @@ STATIC ?= $(shell uname -m)-unknown-linux-musl
 export CC_$(subst -,_,$(STATIC)) ?= gcc
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/bin
+DOCUMENTS := $(TARGET_DIR)/documents
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.
 TEST_FEATURES := cni/failpoints
 
-.PHONY: help build install demo test test-compat bench lint prerequisites
+.PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster bench lint prerequisites
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -31,6 +32,12 @@ install: build ## Install them with their configuration (DESTDIR=… for a packa
 	install -D -m 755 $(BIN)/ovnkube $(DESTDIR)/usr/bin/ovnkube
 	install -D -m 644 conf/ovnkube-node.service $(DESTDIR)/lib/systemd/system/ovnkube-node.service
 	install -D -m 644 conf/pod.yaml $(DESTDIR)/usr/share/doc/ovn-kubernetes/examples/pod.yaml
+	$(BIN)/ovnkube --generate-documents $(DOCUMENTS)
+	install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 $(DOCUMENTS)/man8/*
+	install -D -m 644 -t $(DESTDIR)/usr/share/man/man5 $(DOCUMENTS)/man5/*
+	install -D -m 644 $(DOCUMENTS)/completions/ovnkube.bash $(DESTDIR)/usr/share/bash-completion/completions/ovnkube
+	install -D -m 644 $(DOCUMENTS)/completions/_ovnkube $(DESTDIR)/usr/share/zsh/vendor-completions/_ovnkube
+	install -D -m 644 $(DOCUMENTS)/completions/ovnkube.fish $(DESTDIR)/usr/share/fish/vendor_completions.d/ovnkube.fish
 	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes conf/kubernetes/*.yaml
 	install -d $(DESTDIR)/usr/share/ovn-kubernetes/helm
 	cp -R conf/helm/ovn-kubernetes-node $(DESTDIR)/usr/share/ovn-kubernetes/helm/
@@ -39,10 +46,23 @@ install: build ## Install them with their configuration (DESTDIR=… for a packa
 	test -e $(DESTDIR)/etc/logrotate.d/ovn-kubernetes || install -D -m 644 conf/logrotate.d/ovn-kubernetes $(DESTDIR)/etc/logrotate.d/ovn-kubernetes
 	test -e $(DESTDIR)/etc/openvswitch/ovn_k8s.conf || install -D -m 644 conf/ovn_k8s.conf $(DESTDIR)/etc/openvswitch/ovn_k8s.conf
 
+docs: ## Write manual pages, shell completion and the options file into target/documents
+	cargo build --locked -p server --bin ovnkube
+	$(TARGET_DIR)/debug/ovnkube --generate-documents $(DOCUMENTS)
+
 demo: ## See it work: two nodes, pods, packets between them (KEEP=1 leaves them until Ctrl-D)
 	@integration/prerequisites.sh demo
 	cargo build --locked -p cni -p server -p integration
 	@$(TARGET_DIR)/debug/integration demo $(if $(filter-out 0 no,$(KEEP)),--keep)
+
+cluster: kubernetes ## Start a whole Kubernetes with two nodes, and a shell with kubectl; it ends with the shell
+	cargo build --locked -p cni -p server -p integration
+	@$(TARGET_DIR)/debug/integration cluster
+
+kubernetes: # What a cluster consists of: built once for this machine, kept in ~/.cache.
+	@integration/prerequisites.sh cluster
+	@mkdir -p $(TARGET_DIR)
+	@integration/cluster/programs.sh $(TARGET_DIR)/kubernetes >/dev/null
 
 test: ## Run every test (as root: the lab makes namespaces)
 	@integration/prerequisites.sh test
@@ -55,6 +75,11 @@ test-compat: ## Run the tests with Open vSwitch and OVN of other Debian releases
 	@integration/prerequisites.sh test compat
 	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
 	@TEST_FEATURES=$(TEST_FEATURES) integration/compat.sh test $(SUITES)
+
+test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelets, containerd and what `make build` builds
+	@integration/prerequisites.sh cluster test
+	cargo build --locked -p integration
+	OVN_CNI_BIN_DIR=$(BIN) cargo nextest run --locked -p integration --test cluster --profile cluster
 
 bench: build ## Measure ADD and DEL against the floor (BENCH=--quick takes less than a minute)
 	@integration/prerequisites.sh demo

@@ -11,6 +11,8 @@
 //! | [`mod@cgroups`] | control groups, which outlive namespaces |
 //! | [`api`] | the API server, for tests |
 //! | [`pods`] | all pods, as a watch tells them |
+//! | [`attached`] | a running pod as the lab knows pods: for packets |
+//! | [`leftovers`] | what is on the nodes and in OVN before and after pods |
 //! | [`stand_in`] | addresses, logical ports and annotations, until the project has a control plane |
 
 use std::{process::Command, sync::Arc, thread, time::Duration};
@@ -23,9 +25,11 @@ use crate::{Lab, Node, command, eventually, inside};
 
 pub mod access;
 pub mod api;
+pub mod attached;
 pub(crate) mod cgroups;
 pub mod control_plane;
 pub mod credentials;
+pub mod leftovers;
 pub mod pods;
 pub mod programs;
 pub mod stand_in;
@@ -34,6 +38,7 @@ pub mod worker;
 pub use api::Api;
 pub use control_plane::ControlPlane;
 pub use credentials::Credentials;
+pub use leftovers::Leftovers;
 pub use pods::Pods;
 pub use worker::Worker;
 
@@ -71,7 +76,7 @@ impl Blueprint {
         let (lab, workers) = nodes;
         progress("starting controllers, ovnkube and the kubelets");
         control_plane.start_controllers()?;
-        access::grant(&api)?;
+        credentials.write_server_token(&access::grant(&api)?)?;
         let lab = Arc::new(lab);
         let (changes, changed) = unbounded_channel();
         stand_in::StandIn::start(Arc::clone(&lab), &api, changed)?;
@@ -126,6 +131,7 @@ impl Cluster {
 
     fn start_kubelets(&self) -> Result<()> {
         self.each_node(|node, worker| {
+            node.server.set_arguments(self.server_arguments(&node.name));
             node.start_server()?;
             // A kubelet that finds no network looks again only after seconds.
             let configuration = node.path("/etc/cni/net.d/10-ovn-kubernetes.conflist");
@@ -136,8 +142,18 @@ impl Cluster {
         })
     }
 
-    /// Nodes that take pods, and the service account that every pod needs.
-    fn wait_until_ready(&self) -> Result<()> {
+    /// The server under test knows the pods from the API server, with a token of its own.
+    fn server_arguments(&self, node: &str) -> Vec<String> {
+        vec![
+            format!("--init-node={node}"),
+            format!("--k8s-apiserver={}", control_plane::URL),
+            format!("--k8s-cacert={}", self.credentials.authority().display()),
+            format!("--k8s-token-file={}", self.credentials.server_token().display()),
+        ]
+    }
+
+    /// Waits for nodes that take pods, and the service account that every pod needs.
+    pub fn wait_until_ready(&self) -> Result<()> {
         eventually("every node is ready for pods", PATIENCE, || {
             let nodes = self.api.read("/api/v1/nodes")?;
             let nodes = nodes["items"].as_array().context("a list of nodes")?;

@@ -17,6 +17,8 @@ use integration::{
     executable, inside, mounts,
 };
 
+mod compare;
+
 /// Start a whole Kubernetes with two nodes, and give a shell with kubectl; the cluster ends with the shell.
 ///
 /// Without a terminal, standard input is a script that is run in the cluster; its exit status is the command's.
@@ -25,6 +27,9 @@ pub(crate) struct Cluster {
     /// How many nodes.
     #[arg(long, default_value_t = 2)]
     nodes: u32,
+    /// Measure instead: how long pods take to be ready, with this network and with the plugins `bridge` and `host-local`, in turn.
+    #[arg(long, value_name = "ROUNDS")]
+    compare: Option<usize>,
 }
 
 /// Exit status after a signal, as shells have it: this and the signal's number.
@@ -56,6 +61,9 @@ impl Cluster {
         };
         let cluster = Running::of_nodes(self.nodes).build(&say)?;
         say(&format!("{} nodes are ready", self.nodes));
+        if let Some(rounds) = self.compare {
+            return compare::run(&cluster, rounds).map(|()| ExitCode::SUCCESS);
+        }
         let tools = write_tools(&cluster)?;
         let path = env::join_paths(
             [tools.clone(), programs::bin_dir()?].into_iter().chain(env::split_paths(&env::var_os("PATH").unwrap_or_default())),

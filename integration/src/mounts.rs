@@ -71,6 +71,8 @@ fn prepare(share: impl FnOnce() -> Result<()>) -> Result<()> {
     for dir in ["/run/openvswitch", "/run/ovn", "/run/netns"] {
         fs::create_dir_all(dir)?;
     }
+    // A mount of its own: otherwise `ip netns` makes it one later, and namespaces that a runtime has there already cannot be removed.
+    tmpfs(Path::new("/run/netns"))?;
     make_missing(PRIVATE)?;
     PRIVATE.iter().try_for_each(|dir| tmpfs(Path::new(dir)))?;
     sysfs()

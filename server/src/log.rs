@@ -2,7 +2,7 @@
 
 use std::{
     io::{IsTerminal, stderr},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,7 +10,6 @@ use std::{
 };
 
 use cni::log::{Level, ReopenFile, layer, log_panics};
-use contract::paths::SERVER_LOG;
 use rotate::RotatedFile;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{Registry, layer::SubscriberExt};
@@ -19,9 +18,8 @@ mod rotate;
 
 /// The server's log.
 ///
-/// In its usual directory, Open vSwitch's logrotate stanza (`/var/log/openvswitch/*.log`, daily, 30 kept) takes the log away, and would
-/// take the files that [`Rotation`] renames, too: there the default is never to rename. In any other directory nobody takes it away,
-/// and the default is upstream's. [`Rotation::default_of`] is both.
+/// In its usual directory Open vSwitch's logrotate stanza (`/var/log/openvswitch/*.log`, daily) takes the log away, too. The two do not
+/// disturb each other: what is renamed here ends with no `.log`, and a log that somebody else renamed is a small one here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
     pub file: PathBuf,
@@ -29,7 +27,7 @@ pub struct LogConfig {
     pub rotation: Rotation,
 }
 
-/// When the server itself renames its log, for machines without logrotate: `NAME.log` becomes `NAME-TIME.log`. 0: never, for no reason of
+/// When the server itself renames its log, for machines without logrotate: `NAME` becomes `NAME.TIME`. 0: never, for no reason of
 /// that kind; without a size nothing is renamed or removed at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rotation {
@@ -39,13 +37,6 @@ pub struct Rotation {
     pub max_backups: usize,
     /// Days that they are kept.
     pub max_age: u64,
-}
-
-impl Rotation {
-    /// For a log at that place, as long as no option says more.
-    pub fn default_of(file: &Path) -> Self {
-        if file.parent() == Path::new(SERVER_LOG).parent() { Self::default() } else { Self { max_size: 100, max_backups: 5, max_age: 5 } }
-    }
 }
 
 /// Lines that may wait for the disk; more are lost. The memory for them is taken at the start.

@@ -1,28 +1,63 @@
 //! `ovnkube`: outcomes to exit statuses, nothing else. 0: done; 1: not started; 2: the options.
 
 use std::{
-    io::{Write, stdout},
+    io::{self, Write, stdout},
     process::ExitCode,
 };
 
 use server::{
-    node,
-    options::{Options, Program},
+    node::{self, StartError},
+    options::{Early, NodeOptions, Options, Problems, Program, documents},
 };
 
 /// The options cannot be used.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let outcome = match Options::read(std::env::args_os()).and_then(Options::program) {
-        Ok(Program::Node(options)) => node::run(&options).is_ok(),
-        Ok(Program::CleanupNode(_) | Program::PrintConfig(_)) => false,
+    let outcome = match Options::read(std::env::args_os()).program() {
+        Ok(Program::Node(options)) => match node::run(&options) {
+            Err(StartError::Options(problems)) => return refuse(&problems),
+            outcome => outcome.is_ok(),
+        },
+        Ok(Program::CleanupNode(options)) => match options.early() {
+            Ok(early) => clean_up(&early),
+            Err(problems) => return refuse(&problems),
+        },
+        Ok(Program::PrintConfig(options)) => return print_config(&options),
         // Nobody is left to tell that it cannot be printed.
         Ok(Program::Text(text)) => write!(stdout(), "{text}").is_ok(),
-        Err(problems) => {
-            eprintln!("ovnkube: {problems}\nFor all options: ovnkube --help. For what is in force: ovnkube --print-config.");
-            return USAGE.into();
-        }
+        Ok(Program::Documents(directory)) => said(documents::write(&directory)),
+        Err(problems) => return refuse(&problems),
     };
     if outcome { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn refuse(problems: &Problems) -> ExitCode {
+    eprintln!("ovnkube: {problems}\nFor all options: ovnkube --help. For what is in force: ovnkube --print-config.");
+    USAGE.into()
+}
+
+fn print_config(options: &NodeOptions) -> ExitCode {
+    let printed = tokio::runtime::Builder::new_current_thread().enable_all().build().map(|runtime| runtime.block_on(options.print()));
+    match printed {
+        Ok(printed) if write!(stdout(), "{}", printed.text).is_ok() && printed.usable => ExitCode::SUCCESS,
+        Ok(_) => USAGE.into(),
+        Err(error) => u8::from(!said(Err(error))).into(),
+    }
+}
+
+/// Whether everything was removed; what was is said either way.
+fn clean_up(early: &Early) -> bool {
+    match node::cleanup(early) {
+        Ok(cleaned) => write!(stdout(), "{cleaned}").is_ok(),
+        Err(error) => {
+            eprintln!("ovnkube: {error}");
+            false
+        }
+    }
+}
+
+/// Whether it succeeded; if not, why.
+fn said(outcome: io::Result<()>) -> bool {
+    outcome.inspect_err(|error| eprintln!("ovnkube: {error}")).is_ok()
 }

@@ -10,7 +10,7 @@
 //! | [`signals`] | what tells the process to stop, or to open its log anew |
 //! | [`announce`] | what is missing and what is done, to the log and to systemd |
 
-use std::{collections::BTreeMap, io, path::PathBuf};
+use std::{io, path::PathBuf};
 
 use crate::{
     api_server::ApiServer,
@@ -89,8 +89,7 @@ pub enum StartError {
 
 /// Serves until the process is told to stop. An error is in the log, and on standard error.
 pub fn run(options: &NodeOptions) -> Result<(), StartError> {
-    // Where the log is, and what is needed to reach Open vSwitch, is not said there.
-    let early = options.config(&BTreeMap::new())?;
+    let early = options.early()?;
     let log = start_server_log(&early.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(StartError::Runtime);
     let outcome = runtime.and_then(|runtime| runtime.block_on(life::live(options, early, &log)));

@@ -15,22 +15,26 @@
 //! | `settings` | all values of all options, and which of them counts |
 //! | `values` | texts as what they mean |
 //! | `node_config`, `kubernetes`, `chassis` | what the values mean together for a node |
+//! | `print` | `--print-config` |
+//! | [`documents`] | manual, completion, and the file with every default |
 //! | `problems` | everything that is wrong, at once |
 //!
 //! A value on the command line wins over one in the file, that over the environment, that over the service account's files, that over
 //! `external_ids` of Open vSwitch's database, and that over the default. An empty value counts as none.
 
-use std::{collections::BTreeMap, ffi::OsString, str::FromStr};
+use std::{collections::BTreeMap, convert::Infallible, ffi::OsString, path::PathBuf, str::FromStr};
 
 use crate::node::NodeConfig;
 
 mod chassis;
 mod command_line;
 pub mod conf_file;
+pub mod documents;
 mod go_style;
 mod kind;
 mod kubernetes;
 mod node_config;
+mod print;
 mod problems;
 mod settings;
 mod spec;
@@ -40,6 +44,7 @@ mod values;
 
 pub use command_line::command;
 pub use node_config::Early;
+pub use print::Printed;
 pub use problems::Problems;
 pub use settings::Origin;
 pub use spec::{Effect, Group, Key, OldKey, Part, Spec};
@@ -61,12 +66,17 @@ pub struct Options(Given);
 
 #[derive(Debug, Clone)]
 enum Given {
-    Settings { settings: Settings, notes: Vec<String>, problems: Gathered },
-    Text(String),
+    Options {
+        options: NodeOptions,
+        /// There is nothing on the command line that is no option.
+        understood: bool,
+    },
+    /// Nothing else counts.
+    Program(Program),
 }
 
 /// What a command line asks for.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Program {
     /// `--init-node`
     Node(NodeOptions),
@@ -76,6 +86,8 @@ pub enum Program {
     PrintConfig(NodeOptions),
     /// Help or version: to be printed.
     Text(String),
+    /// `--generate-documents`: manual, completion and the like, to be written into this directory.
+    Documents(PathBuf),
 }
 
 /// The options of a node's server. What nobody gave may be in Open vSwitch's database, which is not there yet when they are read.
@@ -88,18 +100,20 @@ pub struct NodeOptions {
 
 impl Options {
     /// Reads the command line of this process, the program's name first, and everything else that options are read from.
-    pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Problems> {
+    pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Self {
         Self::read_in(arguments, &Surroundings::of_process())
     }
 
-    /// The same, elsewhere. Only a command line that cannot be understood is an error here; all else that is wrong is said with it in
-    /// [`Options::program`].
-    pub fn read_in(arguments: impl IntoIterator<Item = OsString>, surroundings: &Surroundings) -> Result<Self, Problems> {
-        let mut settings = match command_line::read(arguments)? {
-            CommandLine::Text(text) => return Ok(Self(Given::Text(text))),
-            CommandLine::Options(settings) => settings,
+    /// The same, elsewhere.
+    pub fn read_in(arguments: impl IntoIterator<Item = OsString>, surroundings: &Surroundings) -> Self {
+        let (mut settings, usage) = match command_line::read(arguments) {
+            CommandLine::Text(text) => return Self(Given::Program(Program::Text(text))),
+            CommandLine::Documents(directory) => return Self(Given::Program(Program::Documents(directory))),
+            CommandLine::Options { settings, problems } => (settings, problems),
         };
+        let understood = usage.is_empty();
         let (mut notes, mut problems) = (Vec::new(), Gathered::default());
+        usage.into_iter().for_each(|problem| problems.add(problem));
         let file = settings.given(&roles::CONFIG_FILE).map(|setting| setting.value.clone().into());
         let asked = if file.is_some() { Asked::Explicitly } else { Asked::ByDefault };
         if let Some(file) = file.or_else(|| surroundings.conf_file.clone()) {
@@ -111,33 +125,35 @@ impl Options {
                 problems.take(check(spec, setting));
             }
         }
-        Ok(Self(Given::Settings { settings, notes, problems }))
+        Self(Given::Options { options: NodeOptions { settings, notes, problems }, understood })
     }
 
     /// What the options ask for, or everything that is wrong with them whatever Open vSwitch's database says.
     pub fn program(self) -> Result<Program, Problems> {
-        let (settings, notes, mut problems) = match self.0 {
-            Given::Text(text) => return Ok(Program::Text(text)),
-            Given::Settings { settings, notes, problems } => (settings, notes, problems),
+        let (mut options, understood) = match self.0 {
+            Given::Program(program) => return Ok(program),
+            Given::Options { options, understood } => (options, understood),
         };
-        let is_given = |spec: &Spec| settings.given(spec).is_some();
+        if !understood {
+            // What is missing may be among what is not understood.
+            options.problems.clone().none_or()?;
+        }
+        if node_config::switch(&options.settings, &roles::PRINT_CONFIG) {
+            return Ok(Program::PrintConfig(options));
+        }
+        let is_given = |spec: &Spec| options.settings.given(spec).is_some();
         let (node, cleanup) = (is_given(&roles::INIT_NODE), is_given(&roles::CLEANUP_NODE));
         let absent: Vec<&Spec> = all().filter(|spec| roles::ABSENT.contains(&spec.name) && is_given(spec)).collect();
-        let options = |problems: &Gathered| NodeOptions { settings: settings.clone(), notes: notes.clone(), problems: problems.clone() };
-        if node_config::switch(&settings, &roles::PRINT_CONFIG) {
-            return Ok(Program::PrintConfig(options(&problems)));
-        }
         for spec in &absent {
             let beside = if node { ". Start the node's server without it, and run the control plane as another process" } else { "" };
-            problems.add(format!("--{}: the control plane is not part of this version; --init-node NODE is{beside}", spec.name));
+            options.problems.add(format!("--{}: the control plane is not part of this version; --init-node NODE is{beside}", spec.name));
         }
         if node && cleanup {
-            problems.add("--init-node and --cleanup-node: give one of them");
+            options.problems.add("--init-node and --cleanup-node: give one of them");
         }
         if !node && !cleanup && absent.is_empty() {
-            problems.add("say what to be: --init-node NODE, with the name of this node");
+            options.problems.add("say what to be: --init-node NODE, with the name of this node");
         }
-        let options = options(&problems);
         if cleanup && !node {
             options.early().map(|_| Program::CleanupNode(options))
         } else {
@@ -177,11 +193,11 @@ fn sentence(spec: &Spec, setting: &Setting, reason: &str) -> String {
 }
 
 impl FromStr for Options {
-    type Err = Problems;
+    type Err = Infallible;
 
     /// A command line as one text, without quoting and without anything around it: for tests and examples.
-    fn from_str(line: &str) -> Result<Self, Problems> {
-        Self::read_in(std::iter::once("ovnkube").chain(line.split_whitespace()).map(OsString::from), &Surroundings::none())
+    fn from_str(line: &str) -> Result<Self, Infallible> {
+        Ok(Self::read_in(std::iter::once("ovnkube").chain(line.split_whitespace()).map(OsString::from), &Surroundings::none()))
     }
 }
 

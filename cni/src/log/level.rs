@@ -3,6 +3,10 @@
 use std::str::FromStr;
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+
+/// Libraries that tell at every level what only their authors want to know (and those whose names begin so).
+const TALKATIVE: [&str; 4] = ["hyper", "kube", "rustls", "tower"];
 
 /// The least important events that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -21,13 +25,14 @@ pub struct BadLevel(String);
 
 impl Level {
     /// The same, for a subscriber.
-    pub fn filter(self) -> LevelFilter {
-        match self {
+    pub fn filter(self) -> Targets {
+        let level = match self {
             Self::Error => LevelFilter::ERROR,
             Self::Warn => LevelFilter::WARN,
             Self::Info => LevelFilter::INFO,
             Self::Debug => LevelFilter::DEBUG,
-        }
+        };
+        Targets::new().with_default(level).with_targets(TALKATIVE.map(|library| (library, LevelFilter::ERROR)))
     }
 }
 

@@ -192,3 +192,16 @@ fn a_level_is_named_as_open_vswitch_or_as_klog_names_it() {
         "level \"loud\" is none of emer, err, warn, info, dbg, and no number of klog"
     );
 }
+
+#[test]
+fn libraries_do_not_drown_what_is_told_of_pods() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = logged(&dir.path().join("log"), Level::Debug, || {
+        tracing::debug!(target: "hyper_util::client::legacy::pool", "pooling idle connection");
+        tracing::warn!(target: "kube_client::client", "eof in poll");
+        tracing::error!(target: "rustls::conn", "broken");
+        tracing::debug!("of a pod");
+    });
+    assert_eq!(log.len(), 2, "{log:?}");
+    assert!(log[0].ends_with("|conn|ERR|broken") && log[1].ends_with("of a pod"), "{log:?}");
+}

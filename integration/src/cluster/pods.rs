@@ -11,7 +11,7 @@ use futures_util::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     ResourceExt as _,
-    runtime::{WatchStreamExt as _, watcher},
+    runtime::{WatchStreamExt as _, utils::Backoff, watcher},
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -45,7 +45,8 @@ impl Pods {
         let pods = Self::default();
         let (seen, client) = (pods.clone(), api.client.clone());
         api.runtime.spawn(async move {
-            let events = watcher(kube::Api::<Pod>::all(client), watcher::Config::default()).default_backoff();
+            // The API server is away for as long as a test says; a test that waits for it to be seen again learns nothing.
+            let events = watcher(kube::Api::<Pod>::all(client), watcher::Config::default()).backoff(Soon);
             pin_mut!(events);
             // What the list that is under way has not named yet.
             let mut missing = Known::new();
@@ -108,6 +109,22 @@ impl Pods {
     fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Tries again after a moment, for ever.
+#[derive(Debug)]
+struct Soon;
+
+impl Iterator for Soon {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::from_millis(200))
+    }
+}
+
+impl Backoff for Soon {
+    fn reset(&mut self) {}
 }
 
 fn key(pod: &Pod) -> String {

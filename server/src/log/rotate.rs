@@ -1,10 +1,11 @@
 //! A log that is renamed when it grows too large, for machines without logrotate.
 //!
-//! `ovnkube.log` becomes `ovnkube-2026-11-21T22-40-00.123.log` (UTC), as upstream's does. Of such files, those beyond a number or an age
-//! are removed; a file of any other name is nobody's business here.
+//! `ovnkube.log` becomes `ovnkube.log.2026-11-21T22-40-00.123` (UTC). Of such files, those beyond a number or an age are removed; a file
+//! of any other name is nobody's business here. The name does not end with `.log`, unlike upstream's `ovnkube-TIME.log`: a logrotate
+//! stanza for all logs of a directory, such as Open vSwitch's, would take it for one more log, and rotate it for ever.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
@@ -102,10 +103,8 @@ impl RotatedFile {
 
     /// The name that the file gets at that time.
     fn backup(&self, now: SystemTime) -> Option<PathBuf> {
-        let (stem, ending) = parts(&self.path)?;
         let time = OffsetDateTime::from(now).format(TIME).ok()?;
-        let name = [stem, OsStr::new("-"), OsStr::new(&time), &ending].into_iter().collect::<OsString>();
-        Some(self.path.with_file_name(name))
+        Some(self.path.with_file_name(prefix(&self.path)? + &time))
     }
 
     /// Removes what is too old or too many. What cannot be removed now can be later.
@@ -127,19 +126,14 @@ impl RotatedFile {
     }
 }
 
-/// The two parts of a name that the time stands between.
-fn parts(path: &Path) -> Option<(&OsStr, OsString)> {
-    let ending = path.extension().map(|ending| [OsStr::new("."), ending].into_iter().collect::<OsString>());
-    Some((path.file_stem()?, ending.unwrap_or_default()))
+/// What the names of renamed logs begin with.
+fn prefix(log: &Path) -> Option<String> {
+    Some(format!("{}.", log.file_name()?.to_str()?))
 }
 
-/// The time in the name of a renamed log, packed (upstream's) or not; none for any other file.
+/// The time in the name of a renamed log; none for any other file.
 fn time_of(name: &OsStr, log: &Path) -> Option<PrimitiveDateTime> {
-    let (stem, ending) = parts(log)?;
-    let name = name.to_str()?;
-    let name = name.strip_suffix(".gz").unwrap_or(name);
-    let time = name.strip_prefix(stem.to_str()?)?.strip_prefix('-')?.strip_suffix(ending.to_str()?)?;
-    PrimitiveDateTime::parse(time, TIME).ok()
+    PrimitiveDateTime::parse(name.to_str()?.strip_prefix(&prefix(log)?)?, TIME).ok()
 }
 
 impl Write for RotatedFile {

@@ -12,8 +12,8 @@ use std::{
 
 use tokio::time::timeout;
 
-use super::{NodeConfig, open_vswitch::switch::Switch, pidfile, plugin::PluginInstall};
-use crate::chain;
+use super::{open_vswitch::switch::Switch, pidfile, plugin::PluginInstall};
+use crate::{chain, options::Early};
 
 /// How long Open vSwitch's database may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,35 +42,35 @@ pub enum CleanupError {
 /// Removes the CNI configuration, the plugin, the settings in Open vSwitch's database, the socket and the pidfile, as far as they are
 /// this program's. What is gone already is fine.
 ///
-/// `config`: what the options of the node's server say, without Open vSwitch's database. An error holds what was done, too.
-pub fn cleanup(config: &NodeConfig) -> Result<Cleaned, CleanupError> {
-    if UnixStream::connect(&config.socket).is_ok() {
-        return Err(CleanupError::Running(config.socket.clone()));
+/// An error holds what was done, too.
+pub fn cleanup(early: &Early) -> Result<Cleaned, CleanupError> {
+    if UnixStream::connect(&early.socket).is_ok() {
+        return Err(CleanupError::Running(early.socket.clone()));
     }
-    if let Some(path) = config.pidfile.as_deref().filter(|path| pidfile::is_held(path)) {
+    if let Some(path) = early.pidfile.as_deref().filter(|path| pidfile::is_held(path)) {
         return Err(CleanupError::Pidfile(path.to_owned()));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CleanupError::Runtime)?;
 
     let mut cleaned = Cleaned::default();
     // The configuration goes first: from then on no runtime starts the plugin for a new pod.
-    cleaned.cni_conf(config);
-    cleaned.plugin(&config.plugin);
-    runtime.block_on(cleaned.open_vswitch(config));
-    cleaned.file("socket", &config.socket);
-    if let Some(directory) = config.socket.parent() {
+    cleaned.cni_conf(early);
+    cleaned.plugin(&early.plugin);
+    runtime.block_on(cleaned.open_vswitch(early));
+    cleaned.file("socket", &early.socket);
+    if let Some(directory) = early.socket.parent() {
         cleaned.directory(directory);
     }
-    if let Some(path) = &config.pidfile {
+    if let Some(path) = &early.pidfile {
         cleaned.file("pidfile", path);
     }
     if cleaned.failures.is_empty() { Ok(cleaned) } else { Err(CleanupError::Incomplete(cleaned)) }
 }
 
 impl Cleaned {
-    fn cni_conf(&mut self, config: &NodeConfig) {
-        let path = config.cni_conf.directory.join(config.cni_conf.file.name());
-        match config.cni_conf.uninstall() {
+    fn cni_conf(&mut self, early: &Early) {
+        let path = early.cni_conf.directory.join(early.cni_conf.file.name());
+        match early.cni_conf.uninstall() {
             Ok(true) => self.say(format!("removed the CNI configuration {}", path.display())),
             Ok(false) => self.say(format!("there is no CNI configuration {}", path.display())),
             Err(error) => self.fail(chain(&error)),
@@ -93,8 +93,8 @@ impl Cleaned {
         self.file("plugin", &target);
     }
 
-    async fn open_vswitch(&mut self, config: &NodeConfig) {
-        let endpoint = &config.open_vswitch.endpoint;
+    async fn open_vswitch(&mut self, early: &Early) {
+        let endpoint = &early.ovsdb;
         let mut switch = Switch::connect_with_interfaces(endpoint);
         match timeout(PATIENCE, switch.clean()).await {
             Ok(Ok(keys)) if keys.is_empty() => self.say(format!("there are no settings of ours in {endpoint}")),

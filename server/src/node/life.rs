@@ -33,7 +33,7 @@ use crate::{
     http,
     log::Log,
     metrics::Metrics,
-    options::NodeOptions,
+    options::{Early, NodeOptions},
     pods::{ApiPods, Manifests, PodSource},
     requests::{Desk, InFlight, Phase},
     socket::Socket,
@@ -49,12 +49,15 @@ const SYSTEM_ID_FILE: &str = "/etc/openvswitch/system-id.conf";
 const GENEVE_PORT: u16 = 6081;
 
 /// From the first signal that could come to the last answer. `early` is what the options say without Open vSwitch's database.
-pub(super) async fn live(options: &NodeOptions, early: NodeConfig, log: &Log) -> Result<(), StartError> {
+pub(super) async fn live(options: &NodeOptions, early: Early, log: &Log) -> Result<(), StartError> {
     let mut signals = Signals::listen(log.reopen()).map_err(StartError::Runtime)?;
     let pidfile = early.pidfile.as_deref().map(Pidfile::create).transpose()?;
     let conditions = Conditions::default();
     let metrics = Arc::new(Metrics::with_log_files([early.log.file.clone(), PathBuf::from(&early.cni_conf.log_file)]));
     tracing::info!(node = early.name, version = env!("CARGO_PKG_VERSION"), "starting");
+    for note in options.notes() {
+        tracing::warn!(note, "options");
+    }
     tokio::spawn(announce::changes(conditions.clone()));
 
     // From here on, so that they say what is waited for.
@@ -81,8 +84,8 @@ pub(super) async fn live(options: &NodeOptions, early: NodeConfig, log: &Log) ->
 }
 
 /// All that comes before the socket is served. Nothing that it leaves behind, if it is given up, is in anybody's way.
-async fn start(options: &NodeOptions, early: NodeConfig, conditions: &Conditions, metrics: &Arc<Metrics>) -> Result<Running, StartError> {
-    let mut switch = Switch::connect(&early.open_vswitch.endpoint, conditions.clone(), Arc::clone(metrics));
+async fn start(options: &NodeOptions, early: Early, conditions: &Conditions, metrics: &Arc<Metrics>) -> Result<Running, StartError> {
+    let mut switch = Switch::connect(&early.ovsdb, conditions.clone(), Arc::clone(metrics));
     let (config, settings) = loop {
         let seen = switch.seen().await;
         let config = options.config(&seen.external_ids)?;

@@ -1,8 +1,12 @@
 //! The command line: clap's command, made of the table, and what it reads.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Arg, ArgAction, ArgMatches, Command, builder::Str, error::ErrorKind};
+use clap::{
+    Arg, ArgAction, ArgMatches, Command,
+    builder::Str,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 use super::{
     go_style,
@@ -11,12 +15,21 @@ use super::{
     table,
 };
 
+/// For who builds packages; not an option of the program.
+const DOCUMENTS: &str = "generate-documents";
+
 /// What a command line says.
 #[derive(Debug, Clone)]
 pub(super) enum CommandLine {
-    Options(Settings),
+    Options {
+        settings: Settings,
+        /// What is no option, or has no value.
+        problems: Vec<String>,
+    },
     /// Help or version: this text, and nothing else.
     Text(String),
+    /// Manual, completion and the like, into this directory.
+    Documents(PathBuf),
 }
 
 /// `ovnkube`, for clap, its manual and its completion.
@@ -43,20 +56,16 @@ pub(super) fn heading(spec: &Spec) -> Group {
 }
 
 fn argument(spec: &'static Spec) -> Arg {
+    let help = if spec.default.is_empty() { spec.help.to_owned() } else { format!("{} [default: {}]", spec.help, spec.default) };
     let argument = Arg::new(spec.name)
         .long(spec.name)
         .aliases(spec.aliases.iter().copied().map(Str::from).collect::<Vec<_>>())
         .value_name(spec.value_name)
-        .help(spec.help)
+        .help(help)
         .help_heading(heading(spec).title())
         .hide_short_help(spec.effect != Effect::Full)
         .action(ArgAction::Set)
         .allow_negative_numbers(true);
-    let argument = if spec.default.is_empty() {
-        argument
-    } else {
-        argument.long_help(format!("{} [default: {}]", spec.help, spec.default)).help(format!("{} [default: {}]", spec.help, spec.default))
-    };
     if spec.is_switch() {
         // Only behind an equals sign: `--nodeport true` is not a value in Go either.
         argument.num_args(0..=1).require_equals(true).default_missing_value("true")
@@ -66,21 +75,68 @@ fn argument(spec: &'static Spec) -> Arg {
 }
 
 /// Reads a command line, the program's name first.
-pub(super) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<CommandLine, String> {
-    let command = command();
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
-    match command.clone().try_get_matches_from(go_style::with_two_dashes(&command, arguments.clone())) {
-        Ok(matches) => Ok(CommandLine::Options(settings(&matches))),
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            Ok(CommandLine::Text(error.render().to_string()))
+pub(super) fn read(arguments: impl IntoIterator<Item = OsString>) -> CommandLine {
+    let documents = Arg::new(DOCUMENTS).long(DOCUMENTS).value_name("DIR").hide(true);
+    let command = command().arg(documents);
+    let mut arguments = go_style::with_two_dashes(&command, arguments);
+    let mut problems = Vec::new();
+    loop {
+        let error = match command.clone().try_get_matches_from(arguments.clone()) {
+            Ok(matches) => {
+                return match matches.get_one::<String>(DOCUMENTS) {
+                    Some(directory) => CommandLine::Documents(directory.into()),
+                    None => CommandLine::Options { settings: settings(&matches), problems },
+                };
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+                return CommandLine::Text(error.render().to_string());
+            }
+            Err(error) => error,
+        };
+        // What is wrong is taken away, to see what else is.
+        match position(&error, &arguments) {
+            Some(at) => {
+                let wrong = arguments.remove(at);
+                let is_unknown = error.kind() == ErrorKind::UnknownArgument;
+                problems.push(if is_unknown { unknown(&wrong.to_string_lossy()) } else { text(&error) });
+                let had_value = wrong.to_string_lossy().contains('=') || !wrong.to_string_lossy().starts_with('-');
+                if is_unknown && !had_value && arguments.get(at).is_some_and(|next| !next.to_string_lossy().starts_with('-')) {
+                    arguments.remove(at);
+                }
+            }
+            None => {
+                problems.push(text(&error));
+                return CommandLine::Options { settings: Settings::default(), problems };
+            }
         }
-        Err(error) if error.kind() == ErrorKind::UnknownArgument => {
-            // With one dash clap sees a bunch of letters; with two it knows which option is meant.
-            let again = command.clone().try_get_matches_from(go_style::all_with_two_dashes(arguments)).err();
-            Err(text(&again.filter(|again| again.kind() == ErrorKind::UnknownArgument).unwrap_or(error)))
-        }
-        Err(error) => Err(text(&error)),
     }
+}
+
+/// Where the argument is that an error is about.
+fn position(error: &clap::Error, arguments: &[OsString]) -> Option<usize> {
+    let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = shown.split([' ', '=']).next()?;
+    let is_it = |argument: &OsString| {
+        let argument = argument.to_string_lossy();
+        let is_long = argument.starts_with("--");
+        // Of what has one dash, clap names the first letter.
+        argument.split('=').next() == Some(name) || !is_long && name.starts_with('-') && argument.starts_with(name)
+    };
+    arguments.iter().skip(1).position(is_it).map(|at| at + 1)
+}
+
+/// What to say of an argument that is no option. Its value may be a secret.
+fn unknown(argument: &str) -> String {
+    let name = argument.split('=').next().unwrap_or_default();
+    if !name.starts_with('-') {
+        let hint = if matches!(name, "true" | "false") { ": the value of a true-or-false option stands behind =" } else { "" };
+        return format!("unexpected argument '{}'{hint}", super::kind::shown(name));
+    }
+    let name = name.trim_start_matches('-');
+    let names = table::all().flat_map(|spec| spec.aliases.iter().chain([&spec.name]));
+    let nearest = names.map(|other| (strsim::damerau_levenshtein(name, other), *other)).min();
+    let near = nearest.filter(|(changes, other)| *changes <= 2.max(other.len() / 4)).map(|(_, other)| format!(" (is it --{other}?)"));
+    format!("unexpected argument '--{}'{}", super::kind::shown(name), near.unwrap_or_default())
 }
 
 /// Without clap's prefix, usage and pointer to help, which stand around all problems alike.

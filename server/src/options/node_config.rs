@@ -37,6 +37,7 @@ pub struct Early {
     pub plugin: PluginInstall,
     /// The server's socket.
     pub socket: PathBuf,
+    pub endpoints: Endpoints,
 }
 
 /// What is known of `external_ids`.
@@ -63,13 +64,10 @@ impl NodeOptions {
         let pods = kubernetes::pods(&mut reading);
         let add = reading.add_defaults();
         let chassis = chassis::chassis(&mut reading);
-        let endpoints = reading.endpoints();
         reading.read(&node::NODE_MODE_OPTION, values::node_mode);
         reading.problems.none_or()?;
-        let (Some(early), Some(pods), Some(add), Some(chassis), Some(endpoints)) = (early, pods, add, chassis, endpoints) else {
-            return Ok(None);
-        };
-        let Early { name, log, pidfile, ovsdb, cni_conf, plugin, socket } = early;
+        let (Some(early), Some(pods), Some(add), Some(chassis)) = (early, pods, add, chassis) else { return Ok(None) };
+        let Early { name, log, pidfile, ovsdb, cni_conf, plugin, socket, endpoints } = early;
         let open_vswitch = OpenVSwitch { endpoint: ovsdb, chassis };
         Ok(Some(NodeConfig { name, pods, add, cni_conf, plugin, socket, log, pidfile, open_vswitch, endpoints }))
     }
@@ -142,6 +140,7 @@ impl Reading {
         let source = self.file(&cni::PLUGIN_SOURCE);
         let log = self.log();
         let ovsdb = self.ovsdb();
+        let endpoints = self.endpoints();
         let (name, socket, plugin, file, log) = (name?, socket?, plugin?, file?, log?);
         Some(Early {
             name,
@@ -156,6 +155,7 @@ impl Reading {
             plugin: PluginInstall { source, directory: self.path(&cni::BIN_DIR), name: plugin },
             pidfile: self.settings.given(&roles::PIDFILE).map(|setting| setting.value.clone().into()),
             ovsdb: ovsdb?,
+            endpoints: endpoints?,
             socket,
             log,
         })
@@ -169,7 +169,7 @@ impl Reading {
     }
 
     /// `--ovsdb-endpoint`, else the socket in `--ovs-run-dir`.
-    fn ovsdb(&mut self) -> Option<Endpoint> {
+    pub(super) fn ovsdb(&mut self) -> Option<Endpoint> {
         match self.settings.given(&open_vswitch::OVS_RUN_DIR).map(|setting| PathBuf::from(&setting.value)) {
             Some(directory) if self.settings.given(&open_vswitch::OVSDB_ENDPOINT).is_none() => {
                 Some(Endpoint::Unix(directory.join("db.sock")))

@@ -49,7 +49,6 @@ pub struct OldKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     Roles,
-    Sources,
     Kubernetes,
     Pods,
     Cni,
@@ -190,9 +189,8 @@ impl OldKey {
 }
 
 impl Group {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::Roles,
-        Self::Sources,
         Self::Kubernetes,
         Self::Pods,
         Self::Cni,
@@ -206,7 +204,6 @@ impl Group {
     pub fn title(self) -> &'static str {
         match self {
             Self::Roles => "What to be",
-            Self::Sources => "Where options come from",
             Self::Kubernetes => "Kubernetes: where pods are known from",
             Self::Pods => "Pods",
             Self::Cni => "CNI",

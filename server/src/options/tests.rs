@@ -6,8 +6,61 @@ use contract::mtu::Mtu;
 use super::*;
 use crate::cni_conf::ConfFile;
 
+mod command_lines;
+mod precedence;
+mod print;
+mod problems;
+mod table;
+
+/// A machine of a test's own.
+pub(super) struct Place {
+    directory: tempfile::TempDir,
+    surroundings: Surroundings,
+}
+
+impl Place {
+    pub(super) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let surroundings = Surroundings { conf_file: Some(directory.path().join("ovn_k8s.conf")), ..Surroundings::none() };
+        Self { directory, surroundings }
+    }
+
+    /// With a pod's credentials.
+    fn service_account(mut self) -> Self {
+        self.surroundings.service_account = self.directory.path().to_owned();
+        self.file("token", "x");
+        self.file("ca.crt", "x");
+        self
+    }
+
+    fn variable(&mut self, name: &str, value: &str) {
+        self.surroundings.environment.insert(name.to_owned(), value.to_owned());
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(super) fn file(&self, name: &str, text: &str) -> PathBuf {
+        std::fs::write(self.path(name), text).unwrap();
+        self.path(name)
+    }
+
+    fn options(&self, line: &str) -> Options {
+        Options::read_in(std::iter::once("ovnkube").chain(line.split_whitespace()).map(OsString::from), &self.surroundings)
+    }
+
+    pub(super) fn node(&self, line: &str) -> Result<NodeOptions, String> {
+        match self.options(line).program() {
+            Ok(Program::Node(node)) => Ok(node),
+            Ok(other) => Err(format!("{other:?}")),
+            Err(problems) => Err(problems.to_string()),
+        }
+    }
+}
+
 fn node(line: &str) -> Result<NodeConfig, String> {
-    let program = line.parse::<Options>().and_then(Options::program).map_err(|error| error.to_string())?;
+    let program = line.parse::<Options>().unwrap().program().map_err(|error| error.to_string())?;
     let Program::Node(node) = program else { return Err(format!("{program:?}")) };
     node.config(&BTreeMap::new()).map_err(|error| error.to_string())
 }

@@ -1,9 +1,12 @@
 //! The manifests: may they do what they do, and no more?
 
-use std::ffi::OsString;
+use std::{collections::BTreeMap, ffi::OsString};
 
 use contract::paths::{CNI_CONF_DIR, SERVER_SOCKET};
-use server::options::Options;
+use server::{
+    node::PodsFrom,
+    options::{Options, Program, Surroundings},
+};
 
 use crate::manifests::Manifests;
 
@@ -69,11 +72,29 @@ fn the_probes_ask_where_the_server_answers() {
 }
 
 #[test]
-fn the_command_line_is_one_that_the_executable_understands() {
+fn command_line_and_options_file_are_what_the_executable_understands() {
     let manifests = Manifests::plain();
+    let pod = tempfile::tempdir().unwrap();
+    for (name, text) in
+        manifests.config.data.clone().unwrap().into_iter().chain(["token", "ca.crt"].map(|name| (name.to_owned(), String::new())))
+    {
+        std::fs::write(pod.path().join(name), text).unwrap();
+    }
+    let conf_dir = format!("--config-file={}", pod.path().display());
     let arguments = manifests.container().args.clone().unwrap();
-    let node = arguments.iter().map(|argument| OsString::from(argument.replace("$(K8S_NODE)", "node1")));
-    Options::read(std::iter::once("ovnkube".into()).chain(node)).unwrap_or_else(|error| panic!("{error}"));
+    let arguments =
+        arguments.iter().map(|argument| argument.replace("$(K8S_NODE)", "node1").replace("--config-file=/etc/ovn-kubernetes", &conf_dir));
+    let mut surroundings = Surroundings { service_account: pod.path().to_owned(), ..Surroundings::none() };
+    surroundings.environment.extend(
+        [("KUBERNETES_SERVICE_HOST", "10.96.0.1"), ("KUBERNETES_SERVICE_PORT", "443")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+    );
+    let arguments = std::iter::once("ovnkube".into()).chain(arguments.map(OsString::from));
+    let program = Options::read_in(arguments, &surroundings).program().unwrap_or_else(|problems| panic!("{problems}"));
+    let Program::Node(node) = program else { panic!("{program:?}") };
+    let config = node.config(&BTreeMap::new()).unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(matches!(config.pods, PodsFrom::ApiServer(_)), "{config:?}");
+    assert_eq!(node.notes(), Vec::<String>::new());
 }
 
 #[test]

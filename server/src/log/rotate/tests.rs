@@ -38,7 +38,7 @@ fn a_line_that_would_be_too_much_begins_a_new_file_and_none_is_lost() {
     lines.sort_unstable();
     assert_eq!(lines.first(), Some(&"line number 00000"));
     assert_eq!((lines.len(), lines.last()), (10, Some(&"line number 00009")));
-    assert_eq!(texts.last().unwrap(), "line number 00008\nline number 00009\n", "the newest are in the log itself");
+    assert_eq!(texts[0], "line number 00008\nline number 00009\n", "the newest are in the log itself");
 }
 
 #[test]
@@ -47,16 +47,17 @@ fn only_the_newest_are_kept_and_no_other_file_is_touched() {
     let others = [
         "ovnkube.log.1",
         "ovnkube.log.2.gz",
+        "ovnkube.log-20261121",
         "ovnkube-master.log",
-        "ovnkube-.log",
-        "ovnkube-2026-13-01T00-00-00.000.log",
-        "ovnkube-2026-01-01T00-00-00.000.txt",
-        "xovnkube-2026-01-01T00-00-00.000.log",
+        "ovnkube-2026-01-01T00-00-00.000.log",
+        "ovnkube.log.2026-13-01T00-00-00.000",
+        "ovnkube.log.2026-01-01T00-00-00.000.gz",
+        "xovnkube.log.2026-01-01T00-00-00.000",
         "ovs-vswitchd.log",
     ];
     others.iter().for_each(|name| fs::write(dir.path().join(name), "foreign").unwrap());
-    fs::create_dir(dir.path().join("ovnkube-2020-01-01T00-00-00.000.log")).unwrap();
-    let old = ["ovnkube-2026-01-01T00-00-00.000.log", "ovnkube-2026-01-02T00-00-00.000.log.gz"];
+    fs::create_dir(dir.path().join("ovnkube.log.2020-01-01T00-00-00.000")).unwrap();
+    let old = ["ovnkube.log.2026-01-01T00-00-00.000", "ovnkube.log.2026-01-02T00-00-00.000"];
     old.iter().for_each(|name| fs::write(dir.path().join(name), "ours").unwrap());
     for number in 0..4 {
         write(&mut log, &format!("line {number:04}\n"));

@@ -6,21 +6,24 @@ use super::*;
 use crate::{
     conditions::Conditions,
     metrics::Metrics,
-    node::open_vswitch::{settings::Settings, switch::Written},
+    node::{
+        NodeConfig,
+        open_vswitch::{settings::Settings, switch::Written},
+    },
     options::{Options, Program},
 };
 
 /// A node's places, and what the server would be told of them.
-fn place() -> (Scratch, NodeConfig) {
+fn place() -> (Scratch, Early, NodeConfig) {
     let scratch = Scratch::new();
     let dir = scratch.path().display();
     let line = format!(
         "--init-node n1 --pod-manifests {dir} --encap-ip 127.0.0.1 --cni-conf-dir {dir}/net.d --cni-bin-dir {dir}/bin \
          --cni-plugin-source /bin/true --cni-socket {dir}/run/server.sock --pidfile {dir}/ovnkube.pid --ovsdb-endpoint unix:{dir}/db.sock"
     );
-    let Ok(Program::Node(options)) = line.parse::<Options>().and_then(Options::program) else { panic!("{line}") };
-    let config = options.config(&BTreeMap::new()).unwrap();
-    (scratch, config)
+    let Ok(Program::Node(options)) = line.parse::<Options>().unwrap().program() else { panic!("{line}") };
+    let (early, config) = (options.early().unwrap(), options.config(&BTreeMap::new()).unwrap());
+    (scratch, early, config)
 }
 
 /// What a start leaves in the database.
@@ -43,12 +46,12 @@ fn start(config: &NodeConfig) {
 
 #[test]
 fn everything_that_the_server_made_is_removed_and_named_and_a_second_time_it_is_missing() {
-    let (scratch, config) = place();
+    let (scratch, early, config) = place();
     let database = Database::start(scratch.path());
     database.vsctl(&["set", "Open_vSwitch", ".", "external_ids:system-id=chassis-1", "external_ids:ovn-encap-type=geneve"]);
     start(&config);
 
-    let text = cleanup(&config).unwrap().to_string();
+    let text = cleanup(&early).unwrap().to_string();
     for line in [
         "removed the CNI configuration ",
         "removed the plugin ",
@@ -68,13 +71,13 @@ fn everything_that_the_server_made_is_removed_and_named_and_a_second_time_it_is_
         .collect();
     assert!(left.is_empty(), "{left:?}");
 
-    let text = cleanup(&config).unwrap().to_string();
+    let text = cleanup(&early).unwrap().to_string();
     assert!(text.lines().all(|line| line.starts_with("there is no ") || line.starts_with("there are no ")), "{text}");
 }
 
 #[test]
 fn what_is_anothers_stays_and_pods_are_named() {
-    let (scratch, config) = place();
+    let (scratch, early, config) = place();
     let database = Database::start(scratch.path());
     start(&config);
     fs::write(config.plugin.target(), "another program").unwrap();
@@ -93,7 +96,7 @@ fn what_is_anothers_stays_and_pods_are_named() {
         "external_ids:sandbox=0123456789abcdef",
     ]);
 
-    let Err(CleanupError::Incomplete(cleaned)) = cleanup(&config) else { panic!("the configuration is another network's") };
+    let Err(CleanupError::Incomplete(cleaned)) = cleanup(&early) else { panic!("the configuration is another network's") };
     assert_eq!(cleaned.failures.len(), 1, "{cleaned}");
     assert!(cleaned.failures[0].contains("its network is \"mine\""), "{cleaned}");
     let text = cleaned.to_string();
@@ -106,15 +109,15 @@ fn what_is_anothers_stays_and_pods_are_named() {
 
 #[test]
 fn a_server_that_runs_is_left_alone() {
-    let (scratch, config) = place();
+    let (scratch, early, config) = place();
     fs::create_dir_all(config.socket.parent().unwrap()).unwrap();
     let listener = UnixListener::bind(&config.socket).unwrap();
     fs::write(config.pidfile.as_ref().unwrap(), "1\n").unwrap();
-    let error = cleanup(&config).unwrap_err().to_string();
+    let error = cleanup(&early).unwrap_err().to_string();
     assert!(error.contains("a server answers on") && error.contains("stop it first"), "{error}");
     drop(listener);
     let pidfile = pidfile::Pidfile::create(config.pidfile.as_ref().unwrap()).unwrap();
-    let error = cleanup(&config).unwrap_err().to_string();
+    let error = cleanup(&early).unwrap_err().to_string();
     assert!(error.contains("a running server holds"), "{error}");
     assert!(scratch.join("ovnkube.pid").exists());
     pidfile.remove();
@@ -122,9 +125,9 @@ fn a_server_that_runs_is_left_alone() {
 
 #[test]
 fn without_open_vswitch_the_rest_is_done_and_the_failure_is_said() {
-    let (_scratch, config) = place();
+    let (_scratch, early, config) = place();
     config.cni_conf.install().unwrap();
-    let error = cleanup(&config).unwrap_err().to_string();
+    let error = cleanup(&early).unwrap_err().to_string();
     assert!(error.contains("removed the CNI configuration ") && error.contains("failed: settings in unix:"), "{error}");
     assert!(error.contains("start Open vSwitch and try again"), "{error}");
 }

@@ -16,7 +16,7 @@ options! { Group::Endpoints;
     HEALTHZ = Spec::new("healthz-bind-address", BIND).key("kubernetes", "healthz-bind-address").help("Serve /healthz and /readyz here");
     NODE_SERVER_PRIVKEY = Spec::new("node-server-privkey", Kind::Path).key(SECTION, "node-server-privkey")
         .help("Private key (PEM) for https on --metrics-bind-address, read again when it changes");
-    NODE_SERVER_CERT = Spec::new("node-server-cert", Kind::Path).key(SECTION, "node-server-cert").help("Certificate (PEM) for the same");
+    NODE_SERVER_CERT = Spec::new("node-server-cert", Kind::Path).key(SECTION, "node-server-cert").help("Certificate (PEM) of --node-server-privkey");
     OVN_METRICS = Spec::new("ovn-metrics-bind-address", BIND).key(SECTION, "ovn-metrics-bind-address")
         .old_keys(&[OldKey::same("kubernetes", "ovn-metrics-bind-address")])
         .later(Part::Metrics).help("Serve measurements of OVN here");

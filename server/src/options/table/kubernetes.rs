@@ -21,13 +21,13 @@ options! { Group::Kubernetes;
         .old_keys(&[OldKey::python("k8s-ca-certificate")])
         .help("Certificates (PEM) of who may have signed the API server's; without any, the system's");
     CA_CERT_DATA = Spec::new("k8s-cacert-data", Kind::Text).value("BASE64").key(SECTION, "cacert-data").environment("K8S_CACERT_DATA")
-        .help("The same in the option itself, as base64 of PEM; --k8s-cacert of the same source wins");
+        .help("These certificates themselves, as base64 of PEM; --k8s-cacert from the same place wins");
     TOKEN = Spec::new("k8s-token", Kind::Secret).key(SECTION, "token").environment("K8S_TOKEN").external_id("k8s-api-token")
         .help("Token for the API server. Other users can see it in the list of processes: prefer --k8s-token-file");
     TOKEN_FILE = Spec::new("k8s-token-file", Kind::Path).key(SECTION, "tokenfile").environment("K8S_TOKEN_FILE")
         .old_keys(&[OldKey::same(SECTION, "token-file")])
         .external_id("k8s-api-token-file")
-        .help("File with the token, read again when it changes; wins over --k8s-token of the same source");
+        .help("File with the token, read again when it changes; wins over --k8s-token from the same place");
     CLIENT_CERT = Spec::new("k8s-client-cert", Kind::Path).key(SECTION, "client-cert").environment("K8S_CLIENT_CERT")
         .help("Certificate (PEM) for the API server instead of a token, read again when it changes");
     CLIENT_PRIVKEY = Spec::new("k8s-client-privkey", Kind::Path).aliases(&["k8s-client-key"]).key(SECTION, "client-privkey")

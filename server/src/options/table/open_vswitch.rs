@@ -27,7 +27,7 @@ options! { Group::OpenVSwitch;
         .default("100000").external_id("ovn-remote-probe-interval")
         .help("How long ovn-controller hears nothing from the southbound database before it asks whether it is there; 0 for never");
     OPENFLOW_PROBE = Spec::new("openflow-probe", Kind::NUMBER).value("SECONDS").key(SECTION, "openflow-probe").default("180")
-        .external_id("ovn-openflow-probe-interval").help("The same for its connection to ovs-vswitchd");
+        .external_id("ovn-openflow-probe-interval").help("The same for ovn-controller's connection to ovs-vswitchd");
     OFCTRL_WAIT_BEFORE_CLEAR = Spec::new("ofctrl-wait-before-clear", Kind::NUMBER).value("MILLISECONDS")
         .key(SECTION, "ofctrl-wait-before-clear").default("0").external_id("ovn-ofctrl-wait-before-clear")
         .help("How long ovn-controller keeps the flows of before when it starts, while it computes new ones");

@@ -1,0 +1,47 @@
+//! A pod that a kubelet started, as the lab's own pods are: what packets can be sent from.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Pod as KubernetesPod;
+use kube::ResourceExt as _;
+
+use super::{Cluster, worker::CONTAINERD};
+use crate::Pod;
+
+impl Cluster {
+    /// The running pod `namespace/name`: its sandbox and network namespace as they are now.
+    pub fn attached(&self, key: &str) -> Result<Pod> {
+        let known = self.pods.now();
+        let pod = known.get(key).with_context(|| format!("there is no pod {key}"))?;
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).with_context(|| format!("{key} has no node"))?;
+        let node = self.lab.nodes.iter().find(|known| known.name == node).context("the pod's node")?;
+        let address = address_of(pod).with_context(|| format!("{key} has no address"))?;
+        let host = address.rsplit('.').next().and_then(|host| host.parse().ok()).with_context(|| format!("{key} has IPv4: {address}"))?;
+        let mut attached = self.lab.pod_at(node, host);
+        attached.namespace = pod.namespace().unwrap_or_default();
+        attached.name = pod.name_any();
+        attached.uid = pod.uid().unwrap_or_default();
+        let condition = format!("external_ids:iface-id={}", attached.port());
+        let sandbox = node.vsctl(["--bare", "--columns=external_ids", "find", "Interface", &condition])?;
+        let sandbox = sandbox.split_whitespace().find_map(|pair| pair.strip_prefix("sandbox="));
+        attached.sandbox = sandbox.with_context(|| format!("no interface with {condition} on {}", node.name))?.to_owned();
+        let info = node.run(["ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "containers", "info", &attached.sandbox])?;
+        let info: serde_json::Value = serde_json::from_str(&info).context("what ctr says of the sandbox")?;
+        let namespaces = info["Spec"]["linux"]["namespaces"].as_array().context("namespaces of the sandbox")?;
+        let network = namespaces.iter().find(|namespace| namespace["type"] == "network").context("its network namespace")?;
+        attached.netns = PathBuf::from(network["path"].as_str().context("the path of its network namespace")?);
+        Ok(attached)
+    }
+}
+
+/// The address that Kubernetes shows.
+pub fn address_of(pod: &KubernetesPod) -> Option<&str> {
+    pod.status.as_ref()?.pod_ip.as_deref()
+}
+
+/// Whether all its containers are ready.
+pub fn is_ready(pod: &KubernetesPod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}

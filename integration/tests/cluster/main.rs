@@ -1,0 +1,10 @@
+//! Pods that real kubelets start, through the plugin and the server under test: `make test-cluster`.
+
+mod api_server;
+mod cnitool;
+mod deployment;
+mod events;
+mod network;
+mod pods;
+mod restarts;
+mod support;

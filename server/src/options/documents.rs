@@ -1,0 +1,36 @@
+//! What is written for people, made of the table: manual pages, completion, the configuration file with every default.
+//!
+//! | file | for |
+//! |---|---|
+//! | `man8/ovnkube.8`, `man5/ovn_k8s.conf.5`, `man8/ovn-k8s-cni-overlay.8` | `man` |
+//! | `completions/ovnkube.bash`, `completions/_ovnkube`, `completions/ovnkube.fish` | bash, zsh, fish |
+//! | `ovn_k8s.conf` | the file as it is installed: nothing is set in it |
+
+use std::{fs, io, path::Path};
+
+use clap_complete::{Generator, Shell, generate};
+
+use super::command_line::command;
+
+mod conf;
+mod manual;
+
+pub use conf::conf_file;
+
+/// Writes all of them into a directory.
+pub fn write(directory: &Path) -> io::Result<()> {
+    let put = |name: &str, text: Vec<u8>| {
+        let path = directory.join(name);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(path, text)
+    };
+    put("man8/ovnkube.8", manual::of_server()?)?;
+    put("man5/ovn_k8s.conf.5", manual::of_file()?)?;
+    put("man8/ovn-k8s-cni-overlay.8", manual::of_plugin()?)?;
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        let mut text = Vec::new();
+        generate(shell, &mut command(), "ovnkube", &mut text);
+        put(&format!("completions/{}", shell.file_name("ovnkube")), text)?;
+    }
+    put("ovn_k8s.conf", conf_file().into_bytes())
+}

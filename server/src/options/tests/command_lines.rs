@@ -1,0 +1,134 @@
+//! Command lines of OVN-Kubernetes as its documents and scripts have them.
+
+use std::collections::BTreeMap;
+
+use super::Place;
+use crate::{
+    api_server::{Cluster, Credential},
+    node::{NodeConfig, PodsFrom},
+};
+
+/// The configuration and the notes.
+fn node(place: &Place, line: &str) -> (NodeConfig, String) {
+    let options = place.node(line).expect(line);
+    (options.config(&BTreeMap::new()).expect(line), options.notes().join("\n"))
+}
+
+fn url(config: &NodeConfig) -> &str {
+    match &config.pods {
+        PodsFrom::ApiServer(api) => match &api.cluster {
+            Cluster::Url { url, .. } => url,
+            Cluster::Kubeconfig(path) => path.to_str().unwrap(),
+        },
+        PodsFrom::Manifests(_) => "manifests",
+    }
+}
+
+#[test]
+fn the_handbooks_of_2018() {
+    let place = Place::new();
+    let kubeconfig = place.file("kubeconfig.yaml", "");
+    let line = format!(
+        "-k8s-kubeconfig {} -loglevel=4 -logfile=/var/log/openvswitch/ovnkube.log -k8s-apiserver=http://10.0.0.1:8080 -init-node=node1 \
+         -nodeport -nb-address=tcp://10.0.0.1:6631 -sb-address=tcp://10.0.0.1:6632 -k8s-token=TOKEN -init-gateways \
+         -service-cluster-ip-range=172.16.1.0/24 -cluster-subnet=192.168.0.0/16",
+        kubeconfig.display()
+    );
+    let (config, notes) = node(&place, &line);
+    assert_eq!((config.name.as_str(), url(&config)), ("node1", kubeconfig.to_str().unwrap()));
+    assert_eq!(config.open_vswitch.chassis.southbound, "tcp:10.0.0.1:6632");
+    for option in ["--nodeport", "--init-gateways", "--nb-address", "--k8s-service-cidrs", "--cluster-subnets"] {
+        assert_eq!(notes.matches(option).count(), 1, "{option}\n{notes}");
+    }
+    assert!(!notes.contains("TOKEN"));
+}
+
+#[test]
+fn the_container_script_of_2018_with_an_empty_token() {
+    let place = Place::new();
+    let line = "--init-node node1 --cluster-subnet 10.128.0.0/14 --service-cluster-ip-range=172.30.0.0/16 --k8s-token= \
+                --k8s-apiserver=http://10.0.0.1:8443 --nb-address=tcp://10.0.0.1:6641 --sb-address=tcp://10.0.0.1:6642 --nodeport \
+                --init-gateways --gateway-localnet --pidfile /var/run/openvswitch/ovnkube.pid --logfile /var/log/openvswitch/ovnkube.log";
+    let (config, notes) = node(&place, line);
+    assert_eq!(
+        (url(&config), config.pidfile.as_deref().and_then(|path| path.to_str())),
+        ("http://10.0.0.1:8443", Some("/var/run/openvswitch/ovnkube.pid"))
+    );
+    assert!(notes.contains("the node's gateway: --nodeport, --init-gateways, --gateway-local"), "{notes}");
+}
+
+#[test]
+fn the_containers_of_openshift_with_a_service_account() {
+    let place = Place::new().service_account();
+    let line = "--init-node node1 --k8s-cacert= --k8s-apiserver=https://10.0.0.1:8443 --nb-address=tcp:10.0.0.1:6641 \
+                --sb-address=tcp:10.0.0.1:6642 --loglevel=5 --nodeport=true --ha --net-controller=false --win-hnsnetwork-id x";
+    let (config, notes) = node(&place, line);
+    let PodsFrom::ApiServer(api) = &config.pods else { panic!("{config:?}") };
+    assert!(matches!(&api.credential, Some(Credential::TokenFile(path)) if path.ends_with("token")), "{api:?}");
+    assert!(matches!(&api.cluster, Cluster::Url { authority: Some(_), .. }), "{api:?}");
+    for option in ["--ha", "--net-controller", "--win-hnsnetwork-id"] {
+        assert!(notes.contains(option), "{notes}");
+    }
+}
+
+#[test]
+fn the_controllers_readme() {
+    let place = Place::new();
+    let ca = place.file("ca.crt", "");
+    let line = format!("--init-node node1 --k8s-cacert {} --k8s-token TOKEN --k8s-apiserver https://10.11.12.13.8443", ca.display());
+    let (config, _) = node(&place, &line);
+    assert_eq!(url(&config), "https://10.11.12.13.8443");
+}
+
+#[test]
+fn the_container_script_of_2024_with_everything_on() {
+    let place = Place::new();
+    let (config, notes) = node(
+        &place,
+        "--init-node node1 --enable-admin-network-policy --disable-forwarding --disable-ovn-iface-id-ver --disable-pkt-mtu-check \
+         --disable-snat-multiple-gws --exgw-interface=eth2 --enable-egress-ip=true --egressip-node-healthcheck-port=9107 --enable-egress-service=true \
+         --enable-lflow-cache=false --enable-hybrid-overlay --no-hostsubnet-nodes=kubernetes.io/os=windows --ipfix-cache-active-timeout=60 \
+         --ipfix-targets=10.0.0.2:4739 --lflow-cache-limit=1000 --lflow-cache-limit-kb=100000 --monitor-all=false --enable-multicast \
+         --enable-multi-network --enable-network-segmentation --enable-route-advertisements --netflow-targets=10.0.0.2:2056 \
+         --ofctrl-wait-before-clear=8000 --nb-address=local --encap-ip=10.0.0.9 --encap-port=6082 --conntrack-zone=64321 --enable-interconnect \
+         --enable-multi-external-gateway=true --gateway-v4-masquerade-subnet=169.254.169.0/29 --ovnkube-node-mode=full --unprivileged-mode \
+         --routable-mtu=1300 --sflow-targets=10.0.0.2:6343 --cluster-subnets 10.244.0.0/16/24 --k8s-service-cidr=10.96.0.0/16 \
+         --export-ovs-metrics --gateway-mode=shared --gateway-interface=eth0 --gateway-router-subnet= --host-network-namespace ovn-host-network \
+         --inactivity-probe=180000 --logfile-maxage=5 --logfile-maxbackups=7 --logfile-maxsize=50 --logfile /var/log/ovn-kubernetes/ovnkube.log \
+         --loglevel=4 --metrics-bind-address 10.0.0.9:9410 --metrics-enable-pprof --mtu=1400 --nodeport --ovn-config-namespace ovn-kubernetes \
+         --ovn-metrics-bind-address [::]:9476 --pidfile /var/run/ovn/ovnkube.pid --zone node1 --k8s-apiserver https://10.96.0.1:443"
+            .replace("--nb-address=local ", "")
+            .as_str(),
+    );
+    let chassis = &config.open_vswitch.chassis;
+    assert_eq!(
+        (chassis.encap_ip.as_deref(), chassis.encap_port, chassis.inactivity_probe.as_millis()),
+        (Some("10.0.0.9"), Some(6082), 180_000)
+    );
+    assert_eq!(
+        (chassis.monitor_all, chassis.lflow_cache, chassis.lflow_cache_limit, chassis.lflow_cache_limit_kb),
+        (false, false, Some(1000), Some(100_000))
+    );
+    assert_eq!(chassis.ofctrl_wait_before_clear.map(|wait| wait.as_millis()), Some(8000));
+    assert_eq!((config.log.rotation.max_size, config.log.rotation.max_backups, config.log.rotation.max_age), (50, 7, 5));
+    assert_eq!(config.endpoints.metrics.map(|address| address.to_string()).as_deref(), Some("10.0.0.9:9410"));
+    assert_eq!(config.add.routable_mtu.map(|mtu| mtu.bytes()), Some(1300));
+    assert!(notes.contains("--unprivileged-mode says what is always so"), "{notes}");
+    assert!(!notes.contains("--mtu") && !notes.contains("--gateway-router-subnet"), "{notes}");
+}
+
+#[test]
+fn roles_of_the_control_plane_are_refused_by_name() {
+    for (line, text) in [
+        ("-init-master m1 -net-controller -cluster-subnet=10.0.0.0/8", "--init-master: the control plane is not part of this version"),
+        ("--init-cluster-manager m1", "--init-cluster-manager: the control plane is not part of this version"),
+        ("--init-network-controller-manager m1", "--init-ovnkube-controller: the control plane"),
+        ("--remove-node n1", "--remove-node: the control plane is not part"),
+        ("--init-ovnkube-controller n1 --init-node n1 --pod-manifests /m", "run the control plane as another process"),
+        ("--init-node n1 --cleanup-node n1 --pod-manifests /m", "--init-node and --cleanup-node: give one of them"),
+    ] {
+        let error = Place::new().node(line).unwrap_err();
+        assert!(error.contains(text), "{line}: {error}");
+        assert!(!error.contains("say what to be"), "{line}: {error}");
+    }
+}

@@ -1,0 +1,40 @@
+//! `--print-config`
+
+use super::{super::Program, Place};
+
+async fn printed(place: &Place, line: &str) -> (String, bool) {
+    let Program::PrintConfig(options) = place.options(line).program().unwrap() else { panic!("it is to be printed") };
+    let printed = options.print().await;
+    (printed.text, printed.usable)
+}
+
+#[tokio::test]
+async fn each_value_stands_with_where_it_comes_from() {
+    let mut place = Place::new().service_account();
+    place.variable("K8S_APISERVER", "https://a:6443");
+    let file = place.file("ovn_k8s.conf", "[default]\nmtu=1300\n[gateway]\nmode=shared\n[logging]\nloglevel=5\nwhat=ever\n");
+    let (text, usable) =
+        printed(&place, "--print-config --init-node n1 --mtu 1200 -k8s-token SECRET --ovsdb-endpoint unix:/nonexistent/db.sock").await;
+    let row = |name: &str| {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap_or_else(|| panic!("{name}\n{text}"));
+        line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
+    };
+    assert!(usable, "{text}");
+    let file = file.display();
+    assert_eq!(row("mtu"), format!("1200 command line, over {file}:2"));
+    assert_eq!(row("loglevel"), format!("5 {file}:6"));
+    assert_eq!(row("k8s-apiserver"), "https://a:6443 environment K8S_APISERVER");
+    assert_eq!(row("k8s-token"), "(hidden) command line");
+    assert!(row("k8s-token-file").ends_with("/token service account"), "{text}");
+    assert_eq!(row("gateway-mode"), format!("shared {file}:4 [no effect yet: for the node's gateway]"));
+    assert_eq!(row("encap-type"), "geneve default");
+    assert!(text.contains("external_ids of Open vSwitch are not shown (unix:/nonexistent/db.sock: No such file"), "{text}");
+    assert!(text.contains(&format!("{file}:7: what is ignored")), "{text}");
+    assert!(!text.contains("SECRET"), "{text}");
+}
+
+#[tokio::test]
+async fn problems_are_printed_behind_the_values() {
+    let (text, usable) = printed(&Place::new(), "--print-config --mtu 1 --ovsdb-endpoint unix:/nonexistent/db.sock").await;
+    assert!(!usable && text.contains("PROBLEM: --mtu: MTU 1 is not between"), "{text}");
+}

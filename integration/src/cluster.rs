@@ -8,7 +8,7 @@
 //! | [`access`] | what the server under test may do |
 //! | [`control_plane`] | etcd, API server, controller manager, scheduler |
 //! | [`worker`] | containerd and kubelet of a node |
-//! | [`mod@cgroups`] | control groups, which outlive namespaces |
+//! | `cgroups` | control groups, which outlive namespaces |
 //! | [`api`] | the API server, for tests |
 //! | [`pods`] | all pods, as a watch tells them |
 //! | [`attached`] | a running pod as the lab knows pods: for packets |

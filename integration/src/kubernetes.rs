@@ -99,26 +99,27 @@ fn write_tools(cluster: &Running) -> Result<PathBuf> {
 }
 
 fn hints(cluster: &Running) -> String {
-    let node = &cluster.lab.nodes[0].name;
-    let image = programs::AGNHOST;
+    let (node, image) = (&cluster.lab.nodes[0].name, programs::AGNHOST);
+    let logs = "/var/log/openvswitch";
+    let lines = [
+        ("kubectl get nodes -o wide".to_owned(), ""),
+        (format!("kubectl create deployment web --image={image} --replicas=4"), ""),
+        ("kubectl rollout status deployment web".to_owned(), ""),
+        ("kubectl get pods -o wide".to_owned(), "their addresses come from OVN"),
+        ("ip=$(kubectl get pods -o jsonpath='{.items[3].status.podIP}')".to_owned(), "of one of them"),
+        ("kubectl exec deploy/web -- ping -c 3 $ip".to_owned(), "another reaches it"),
+        ("kubectl exec deploy/web -- wget -qO- http://$ip:8080/hostname".to_owned(), ""),
+        ("kubectl get pods -o yaml | grep pod-networks".to_owned(), "what the plugin is told"),
+        ("ovn-nbctl show".to_owned(), "the logical network"),
+        (format!("{node} ovs-vsctl show"), "the switch of a node; its name alone is a shell on it"),
+        (format!("{node} tail {logs}/ovn-k8s-cni-overlay.log"), "the plugin's log"),
+        (format!("{node} tail {logs}/ovnkube.log"), "the server's"),
+        ("kubectl delete deployment web".to_owned(), ""),
+    ];
+    let lines: String = lines.iter().map(|(command, meaning)| format!("  {command:<62} {meaning}").trim_end().to_owned() + "\n").collect();
     format!(
-        "
-This shell talks to the cluster. Try, in this order:
-
-  kubectl get nodes -o wide
-  kubectl create deployment web --image={image} --replicas=4
-  kubectl rollout status deployment web
-  kubectl get pods -o wide                            their addresses come from OVN
-  kubectl exec deploy/web -- ping -c 3 ADDRESS        ADDRESS: of another pod
-  kubectl exec deploy/web -- wget -qO- http://ADDRESS:8080/hostname
-  kubectl get pod POD -o yaml | grep pod-networks     what the plugin is told
-  ovn-nbctl show                                      the logical network
-  {node} ovs-vsctl show                               the switch of {node}; `{node}` alone is a shell on it
-  {node} tail -f /var/log/openvswitch/ovn-k8s-cni-overlay.log    the plugin's log; ovnkube.log is the server's
-  kubectl delete deployment web
-
-Images on the nodes: {image} (busybox and agnhost); nothing is downloaded. `exit` ends the cluster.
-"
+        "\nThis shell talks to the cluster. Try, in this order:\n\n{lines}\n\
+         Images on the nodes: {image} (busybox and agnhost); nothing is downloaded. `exit` ends the cluster.\n"
     )
 }
 

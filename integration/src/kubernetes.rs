@@ -17,6 +17,8 @@ use integration::{
     executable, inside, mounts,
 };
 
+mod compare;
+
 /// Start a whole Kubernetes with two nodes, and give a shell with kubectl; the cluster ends with the shell.
 ///
 /// Without a terminal, standard input is a script that is run in the cluster; its exit status is the command's.
@@ -25,6 +27,9 @@ pub(crate) struct Cluster {
     /// How many nodes.
     #[arg(long, default_value_t = 2)]
     nodes: u32,
+    /// Measure instead: how long pods take to be ready, with this network and with the plugins `bridge` and `host-local`, in turn.
+    #[arg(long, value_name = "ROUNDS")]
+    compare: Option<usize>,
 }
 
 /// Exit status after a signal, as shells have it: this and the signal's number.
@@ -56,6 +61,9 @@ impl Cluster {
         };
         let cluster = Running::of_nodes(self.nodes).build(&say)?;
         say(&format!("{} nodes are ready", self.nodes));
+        if let Some(rounds) = self.compare {
+            return compare::run(&cluster, rounds).map(|()| ExitCode::SUCCESS);
+        }
         let tools = write_tools(&cluster)?;
         let path = env::join_paths(
             [tools.clone(), programs::bin_dir()?].into_iter().chain(env::split_paths(&env::var_os("PATH").unwrap_or_default())),
@@ -91,26 +99,27 @@ fn write_tools(cluster: &Running) -> Result<PathBuf> {
 }
 
 fn hints(cluster: &Running) -> String {
-    let node = &cluster.lab.nodes[0].name;
-    let image = programs::AGNHOST;
+    let (node, image) = (&cluster.lab.nodes[0].name, programs::AGNHOST);
+    let logs = "/var/log/openvswitch";
+    let lines = [
+        ("kubectl get nodes -o wide".to_owned(), ""),
+        (format!("kubectl create deployment web --image={image} --replicas=4"), ""),
+        ("kubectl rollout status deployment web".to_owned(), ""),
+        ("kubectl get pods -o wide".to_owned(), "their addresses come from OVN"),
+        ("ip=$(kubectl get pods -o jsonpath='{.items[3].status.podIP}')".to_owned(), "of one of them"),
+        ("kubectl exec deploy/web -- ping -c 3 $ip".to_owned(), "another reaches it"),
+        ("kubectl exec deploy/web -- wget -qO- http://$ip:8080/hostname".to_owned(), ""),
+        ("kubectl get pods -o yaml | grep pod-networks".to_owned(), "what the plugin is told"),
+        ("ovn-nbctl show".to_owned(), "the logical network"),
+        (format!("{node} ovs-vsctl show"), "the switch of a node; its name alone is a shell on it"),
+        (format!("{node} tail {logs}/ovn-k8s-cni-overlay.log"), "the plugin's log"),
+        (format!("{node} tail {logs}/ovnkube.log"), "the server's"),
+        ("kubectl delete deployment web".to_owned(), ""),
+    ];
+    let lines: String = lines.iter().map(|(command, meaning)| format!("  {command:<62} {meaning}").trim_end().to_owned() + "\n").collect();
     format!(
-        "
-This shell talks to the cluster. Try, in this order:
-
-  kubectl get nodes -o wide
-  kubectl create deployment web --image={image} --replicas=4
-  kubectl rollout status deployment web
-  kubectl get pods -o wide                            their addresses come from OVN
-  kubectl exec deploy/web -- ping -c 3 ADDRESS        ADDRESS: of another pod
-  kubectl exec deploy/web -- wget -qO- http://ADDRESS:8080/hostname
-  kubectl get pod POD -o yaml | grep pod-networks     what the plugin is told
-  ovn-nbctl show                                      the logical network
-  {node} ovs-vsctl show                               the switch of {node}; `{node}` alone is a shell on it
-  {node} tail -f /var/log/openvswitch/ovn-k8s-cni-overlay.log    the plugin's log; ovnkube.log is the server's
-  kubectl delete deployment web
-
-Images on the nodes: {image} (busybox and agnhost); nothing is downloaded. `exit` ends the cluster.
-"
+        "\nThis shell talks to the cluster. Try, in this order:\n\n{lines}\n\
+         Images on the nodes: {image} (busybox and agnhost); nothing is downloaded. `exit` ends the cluster.\n"
     )
 }
 

@@ -1,25 +1,32 @@
-//! What the server under test may do in the cluster: as little as it needs.
+//! What the server under test may do in the cluster: what its deployment gives it (`conf/kubernetes`), and nothing more.
 
-use anyhow::Result;
-use serde_json::json;
+use anyhow::{Context as _, Result};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
 
-use super::{api::Api, credentials::OVNKUBE};
+use super::api::Api;
 
-/// Tells the API server.
-pub(crate) fn grant(api: &Api) -> Result<()> {
-    let name = OVNKUBE;
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
-        "rules": [
-            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-            {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
-        ],
-    });
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}],
-    });
-    api.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role)?;
-    api.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).map(drop)
+/// The deployment, as administrators apply it.
+pub const MANIFEST: &str = include_str!("../../../conf/kubernetes/ovn-kubernetes-node.yaml");
+
+const NAMESPACE: &str = "ovn-kubernetes";
+const ACCOUNT: &str = "ovn-kubernetes-node";
+
+/// Creates the deployment's namespace, account, role and binding; a token of that account.
+pub(crate) fn grant(api: &Api) -> Result<String> {
+    for object in serde_yaml_ng::Deserializer::from_str(MANIFEST) {
+        let object = Value::deserialize(object).context("read the deployment's manifest")?;
+        let collection = match object["kind"].as_str() {
+            Some("Namespace") => "/api/v1/namespaces".to_owned(),
+            Some("ServiceAccount") => format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts"),
+            Some("ClusterRole") => "/apis/rbac.authorization.k8s.io/v1/clusterroles".to_owned(),
+            Some("ClusterRoleBinding") => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings".to_owned(),
+            // The server runs beside the lab's other daemons, not in a pod.
+            _ => continue,
+        };
+        api.create(&collection, &object)?;
+    }
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}});
+    let answer = api.create(&format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"), &request)?;
+    answer["status"]["token"].as_str().map(str::to_owned).context("the API server gave no token")
 }

@@ -14,8 +14,6 @@ use crate::{command, fabric, mounts};
 
 /// The administrator, who may do everything.
 pub const ADMIN: &str = "admin";
-/// The server under test: what it may do is in [`super::access`].
-pub const OVNKUBE: &str = "ovnkube-node";
 pub(crate) const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 pub(crate) const SCHEDULER: &str = "system:kube-scheduler";
 
@@ -33,7 +31,7 @@ impl Credentials {
         let credentials = Self { directory };
         credentials.certificates()?;
         let mut table = String::new();
-        let users = [ADMIN, OVNKUBE, CONTROLLER_MANAGER, SCHEDULER].map(str::to_owned);
+        let users = [ADMIN, CONTROLLER_MANAGER, SCHEDULER].map(str::to_owned);
         for user in users.into_iter().chain(nodes.iter().map(|node| kubelet(node))) {
             let groups = match user.as_str() {
                 ADMIN => "system:masters",
@@ -43,7 +41,6 @@ impl Credentials {
             let token = random()?;
             table += &format!("{token},{user},{user},\"{groups}\"\n");
             fs::write(credentials.kubeconfig(&user), credentials.kubeconfig_text(&user, &token))?;
-            fs::write(credentials.token_file(&user), token + "\n")?;
         }
         fs::write(credentials.token_table(), table).context("write the table of tokens")?;
         Ok(credentials)
@@ -59,9 +56,14 @@ impl Credentials {
         self.directory.join(format!("{}.kubeconfig", user.replace(':', "-")))
     }
 
-    /// The token of `user`, with a line break behind it, as editors and `echo` write it.
-    pub fn token_file(&self, user: &str) -> PathBuf {
-        self.directory.join(format!("{}.token", user.replace(':', "-")))
+    /// A token of the deployment's own account, for the server under test.
+    pub fn server_token(&self) -> PathBuf {
+        self.directory.join("ovn-kubernetes-node.token")
+    }
+
+    /// Writes it, with a line break behind it, as editors and `echo` do.
+    pub(crate) fn write_server_token(&self, token: &str) -> Result<()> {
+        fs::write(self.server_token(), format!("{token}\n")).context("write the server's token")
     }
 
     pub(crate) fn token_table(&self) -> PathBuf {

@@ -172,3 +172,19 @@ fn is_over(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_was_given_back_is_given_again_after_all_others() {
+        let mut hosts = Hosts::default();
+        assert_eq!(hosts.take("a"), Some(subnet::FIRST_POD));
+        assert!(hosts.give_back("a"));
+        assert!(!hosts.give_back("a"));
+        let others: Vec<u32> = std::iter::from_fn(|| hosts.take("b")).collect();
+        assert_eq!(others.len(), 252);
+        assert_eq!(others.last(), Some(&subnet::FIRST_POD));
+    }
+}

@@ -2,6 +2,8 @@
 
 mod api_server;
 mod cnitool;
+mod deployment;
+mod events;
 mod network;
 mod pods;
 mod restarts;

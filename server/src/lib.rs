@@ -12,6 +12,8 @@
 //! | [`socket`] | [`socket::Socket`]: the place where the plugin finds the server | directory's owner and mode | the socket's file |
 //! | [`http`] | connections: who may, how many, how slowly | socket | socket |
 //! | [`requests`] | one verb each: ADD, DEL, STATUS; watch; metrics | [`pods`] | – |
+//! | [`metrics`] | [`metrics::Metrics`]: what is counted and timed | `/proc`, sizes of logs | – |
+//! | [`endpoints`] | `/metrics`, `/healthz`, `/readyz` over TCP | [`metrics`], [`conditions`] | TCP |
 //! | [`refusal`] | [`refusal::Refusal`]: every failure of a request, its code, status and hint | – | – |
 //! | [`cni_conf`] | [`cni_conf::CniConf`]: the file that makes runtimes use the plugin | – | `/etc/cni/net.d` |
 //! | [`log`] | the server's log | – | `/var/log/openvswitch` |

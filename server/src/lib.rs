@@ -1,14 +1,17 @@
 //! The node-local server, `ovnkube --init-node NODE`: tells the CNI plugin what network a pod has, as soon as that is known.
 //!
 //! ```text
-//! pod manifests ─inotify─▶ Manifests ─▶ Pods ─watch─▶ add ─▶ wire::Response ═ unix socket ═▶ plugin
+//! API server ─list, watch─▶ ApiPods ─▶ Pods ─watch─▶ add ─▶ wire::Response ═ unix socket ═▶ plugin
+//! pod manifests ─inotify─▶ Manifests ─▲               └─ late, refused ─▶ Events ─▶ API server
 //! ```
 //!
 //! | module | noun | reads | writes |
 //! |---|---|---|---|
 //! | [`options`] | [`options::Options`]: the command line | arguments | – |
 //! | [`node`] | the server's life, from the options to the last answer | signals, Open vSwitch's `external_ids` | `external_ids`, `/opt/cni/bin`, pidfile, systemd |
-//! | [`pods`] | [`pods::PodSource`]: what is known of this node's pods, and every change of it | pod manifests | – |
+//! | [`api_server`] | [`api_server::Connection`]: requests to the API server, with the credentials of the moment | kubeconfig, tokens, certificates | – |
+//! | [`pods`] | [`pods::PodSource`]: what is known of this node's pods, and every change of it | API server, or pod manifests | – |
+//! | [`events`] | [`events::Events`]: what the owner of a pod is told | – | events on pods |
 //! | [`socket`] | [`socket::Socket`]: the place where the plugin finds the server | directory's owner and mode | the socket's file |
 //! | [`http`] | connections: who may, how many, how slowly | socket | socket |
 //! | [`requests`] | one verb each: ADD, DEL, STATUS; watch; metrics | [`pods`] | – |

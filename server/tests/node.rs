@@ -8,6 +8,8 @@ mod lab;
 
 #[path = "node/add.rs"]
 mod add;
+#[path = "node/api_server.rs"]
+mod api_server;
 #[path = "node/caller.rs"]
 mod caller;
 #[path = "node/endpoints.rs"]

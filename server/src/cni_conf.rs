@@ -152,14 +152,17 @@ impl CniConf {
 
     /// Runtimes take the first file in the order of names: one before ours (`10-net.conf` of 2016) makes all of this pointless.
     fn report_preferred(&self) {
-        let names = std::fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
-        let mut before: Vec<_> = names.filter(|name| is_loaded(name) && name.as_os_str() < OsStr::new(self.file.name())).collect();
-        before.sort();
-        if let Some(first) = before.first() {
-            let path = self.directory.join(first);
+        if let Some(path) = self.preferred() {
             let network = network_of(&path).unwrap_or_default();
             tracing::warn!(path = %path.display(), network, "runtimes prefer this CNI configuration to ours: remove it if it is stale");
         }
+    }
+
+    /// The configuration that runtimes use, if it is not ours.
+    fn preferred(&self) -> Option<PathBuf> {
+        let names = std::fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let before = names.filter(|name| is_loaded(name) && name.as_os_str() < OsStr::new(self.file.name()));
+        before.min().map(|first| self.directory.join(first))
     }
 }
 

@@ -56,7 +56,9 @@ fn the_options_file_documents_every_option_with_its_default() {
 fn the_units_command_line_is_one_that_ovnkube_takes() {
     let unit = text("ovnkube-node.service");
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/ovnkube ")).expect("ExecStart");
-    let options: Options = line.replace("%H", "node1").parse().unwrap();
+    // The latter is the administrator's, in a file.
+    let line = line.replace("%H", "node1").replace("$OVNKUBE_OPTIONS", "--pod-manifests /etc/ovn-kubernetes/pods");
+    let options: Options = line.parse().unwrap();
     let Program::Node(node) = options.program().unwrap() else { panic!("it is a node's") };
     let node = node.config(&BTreeMap::new()).unwrap();
     assert_eq!(node.name, "node1");

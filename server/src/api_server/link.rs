@@ -10,8 +10,10 @@ use hyper_util::{
 use kube::client::{Body, ConfigExt};
 use tower::{BoxError, ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 
-use super::material::{Material, MaterialError, Origin};
-use crate::chain;
+use super::{
+    material::{Material, MaterialError, Origin},
+    trouble::innermost,
+};
 
 /// How long a TCP connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -31,7 +33,7 @@ impl Link {
         let Material { config, origin } = material;
         // Whoever was first has installed the same one: there is no other in this program.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let failed = |error: kube::Error| MaterialError::Tls(format!("{} with {}", origin.credential, origin.authority), chain(&error));
+        let failed = |error: kube::Error| MaterialError::Tls(format!("{} with {}", origin.credential, origin.authority), innermost(&error));
 
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);

@@ -132,6 +132,7 @@ fn tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     None
 }
 
-fn innermost(error: &dyn Error) -> String {
+/// The last cause, where those before only repeat it.
+pub(super) fn innermost(error: &dyn Error) -> String {
     std::iter::successors(error.source(), |cause| (*cause).source()).last().map_or_else(|| error.to_string(), ToString::to_string)
 }

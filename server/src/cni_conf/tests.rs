@@ -95,3 +95,30 @@ fn the_plugin_is_told_where_an_unusual_socket_is() {
     let read = contract::net_conf::NetConf::parse(&written).unwrap();
     assert_eq!(read.places.server_socket.as_deref(), Some("/run/other.sock"));
 }
+
+#[test]
+fn a_configuration_of_2016_that_runtimes_prefer_is_reported_and_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let conf = conf(dir.path(), "10-ovn-kubernetes.conflist");
+    fs::write(dir.path().join("99-loopback.conf"), r#"{"name":"lo"}"#).unwrap();
+    fs::write(dir.path().join("10-net.conf.bak"), "").unwrap();
+    conf.install().unwrap();
+    assert_eq!(conf.preferred(), None);
+    let old = dir.path().join("10-net.conf");
+    fs::write(&old, r#"{"name":"net","type":"ovn_cni","bridge":"br-int","isGateway":"true","ipMasq":"false"}"#).unwrap();
+    conf.install().unwrap();
+    assert_eq!(conf.preferred(), Some(old.clone()));
+    assert!(old.exists(), "it may be in use: whose it is, the administrator knows");
+}
+
+#[test]
+fn our_own_file_alone_is_taken_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let conf = conf(dir.path(), "10-ovn-kubernetes.conflist");
+    assert!(!conf.uninstall().unwrap());
+    conf.install().unwrap();
+    assert!(conf.uninstall().unwrap());
+    fs::write(dir.path().join(conf.file.name()), "not JSON").unwrap();
+    let error = crate::chain(&conf.uninstall().unwrap_err());
+    assert!(error.contains("it is not ours"), "{error}");
+}

@@ -133,6 +133,9 @@ impl Shared {
         if standing.lost.take().is_some() && standing.synced_once {
             self.metrics.reconnected(crate::metrics::Peer::ApiServer);
         }
+        if !standing.synced_once {
+            tracing::info!(api_server = self.connection.url(), pods = self.pods.known().len(), "the pods of this node are known");
+        }
         standing.synced_once = true;
         standing.readiness = Readiness::Synced;
         self.conditions.met(Part::Pods);

@@ -167,10 +167,7 @@ fn whoever_asks_is_answered_from_the_first_moment_with_what_is_waited_for() {
 
     server.start_database();
     server.ready();
-    eventually("the server is ready", || match get(&address, "/readyz") {
-        (200, body) => Ok(assert_eq!(body, "ok\n")),
-        other => Err(other),
-    });
+    eventually("the server is ready", || Some(get(&address, "/readyz")).filter(|page| *page == (200, "ok\n".to_owned())).ok_or(()));
     let (_, list) = get(&address, "/readyz?verbose");
     assert!(list.lines().count() == 6 && !list.contains("[-]"), "{list}");
 }

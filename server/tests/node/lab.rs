@@ -212,6 +212,13 @@ impl Server {
         (output.status, String::from_utf8(output.stderr).unwrap())
     }
 
+    /// `--cleanup-node` with the server's options; its standard error.
+    pub(crate) fn clean_up(&self) -> (ExitStatus, String) {
+        let mut command = command(self.directory.path(), "--cleanup-node");
+        let output = command.output().unwrap();
+        (output.status, String::from_utf8(output.stderr).unwrap())
+    }
+
     /// Ends the server as a power failure would.
     pub(crate) fn kill(&mut self) {
         self.signal(Signal::SIGKILL);
@@ -240,9 +247,19 @@ impl Drop for Server {
 }
 
 fn spawn(directory: &Path, notify: Option<&Path>, options: &[&str]) -> Child {
+    let mut command = command(directory, "--init-node");
+    match notify {
+        Some(socket) => command.env("NOTIFY_SOCKET", socket),
+        None => command.env_remove("NOTIFY_SOCKET"),
+    };
+    command.args(options).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The program, to be this to the node in that directory.
+fn command(directory: &Path, role: &str) -> Command {
     let path = |name: &str| directory.join(name).into_os_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ovnkube"));
-    command.args(["--init-node", "node1", "--encap-ip", "127.0.0.1", "--cni-plugin-source", "/bin/true"]);
+    command.args([role, "node1", "--encap-ip", "127.0.0.1", "--cni-plugin-source", "/bin/true"]);
     for (option, name) in [
         ("--pod-manifests", "pods"),
         ("--cni-conf-dir", "net.d"),
@@ -253,11 +270,7 @@ fn spawn(directory: &Path, notify: Option<&Path>, options: &[&str]) -> Child {
         command.arg(option).arg(path(name));
     }
     command.arg("--ovsdb-endpoint").arg(format!("unix:{}", directory.join("db.sock").display()));
-    match notify {
-        Some(socket) => command.env("NOTIFY_SOCKET", socket),
-        None => command.env_remove("NOTIFY_SOCKET"),
-    };
-    command.args(options).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    command
 }
 
 /// An annotation of the cluster's own network.

@@ -133,9 +133,9 @@ fn the_command_line_says_what_is_missing() {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_ovnkube")).args(arguments).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, _, text) = run(&["-init-node", "node1"]);
+    let (code, _, text) = run(&["--config-file", "/dev/null"]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("say where pods are known from: --pod-manifests DIR"), "{text}");
+    assert!(text.contains("say what to be: --init-node NODE"), "{text}");
     let (code, text, _) = run(&["--version"]);
     assert_eq!((code, text), (Some(0), format!("ovnkube {}\n", env!("CARGO_PKG_VERSION"))));
 }

@@ -131,11 +131,18 @@ fn the_plugin_is_there_before_the_configuration() {
 
 #[test]
 fn a_missing_plugin_keeps_the_configuration_back_until_somebody_installs_it() {
-    let mut server = Server::spawn(&["--cni-plugin-source", "/no/such/plugin"]);
+    let mut server = Server::prepare();
+    let plugin = server.directory.path().join("bin/ovn-k8s-cni-overlay");
+    // In the way of whatever is to be put there.
+    fs::create_dir_all(plugin.join("full")).unwrap();
+    server.start_database();
+    server.respawn(&[]);
     server.log_says("the plugin was not installed");
+    server.log_says("missing part=plugin");
     eventually("the socket is served", || UnixStream::connect(server.socket()).map(drop));
     assert!(!server.conf_dir().exists(), "runtimes would start what is not there");
-    fs::copy("/bin/true", server.directory.path().join("bin/ovn-k8s-cni-overlay")).unwrap();
+    fs::remove_dir_all(&plugin).unwrap();
+    fs::copy("/bin/true", &plugin).unwrap();
     server.ready();
 }
 
@@ -188,4 +195,19 @@ fn sighup_opens_the_log_anew() {
     fs::rename(&log, server.directory.path().join("log.1")).unwrap();
     server.signal(Signal::SIGHUP);
     eventually("the log is there", || fs::read_to_string(&log).map(|text| assert!(text.contains("SIGHUP"), "{text}")));
+}
+
+#[test]
+fn a_node_is_cleaned_up_after_its_server_has_ended_and_not_before() {
+    let mut server = Server::start();
+    let clean = |server: &Server| server.second_with(&["--cleanup-node", "node1"]);
+    let (status, text) = clean(&server);
+    assert!(status.code() == Some(2) && text.contains("give one of them"), "{status}: {text}");
+    let (status, text) = server.clean_up();
+    assert!(status.code() == Some(1) && text.contains("a server answers on"), "{status}: {text}");
+    server.kill();
+    let (status, text) = server.clean_up();
+    assert!(status.success() && text.is_empty(), "{status}: {text}");
+    assert!(!server.socket().exists() && !server.conf_dir().join("10-ovn-kubernetes.conflist").exists());
+    assert_eq!(server.external_id("ovn-remote"), None);
 }

@@ -115,3 +115,32 @@ async fn a_plugin_that_is_copied_later_is_noticed_and_so_is_its_end() {
     noticed(&|why| why.is_some()).await;
     follower.abort();
 }
+
+#[test]
+fn a_full_disk_leaves_the_old_plugin_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=16k tmpfs \"$0\" && exec \"$@\"";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .arg(dir.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "node::plugin::tests::on_a_small_disk_the_old_plugin_stays", "--nocapture"])
+        .env("SMALL_DISK", dir.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[test]
+#[ignore = "the test above runs it, on a disk of a few kilobytes"]
+fn on_a_small_disk_the_old_plugin_stays() {
+    let directory = PathBuf::from(std::env::var_os("SMALL_DISK").unwrap());
+    let plugin = PluginInstall { source: Some("/bin/cat".into()), directory, name: "p".to_owned() };
+    fs::write(plugin.target(), "#!/bin/sh\n").unwrap();
+    fs::set_permissions(plugin.target(), PermissionsExt::from_mode(0o755)).unwrap();
+    let error = chain(&plugin.install().unwrap_err());
+    assert!(error.contains("No space left") && error.contains("/p\""), "{error}");
+    assert_eq!(fs::read_to_string(plugin.target()).unwrap(), "#!/bin/sh\n");
+    assert_eq!(files(&plugin.directory), ["p"], "nothing half written is left");
+}

@@ -6,7 +6,7 @@ use std::{
 };
 
 const FIRST: Duration = Duration::from_millis(200);
-const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(5);
 
 /// The waits between attempts.
 #[derive(Debug, Default)]

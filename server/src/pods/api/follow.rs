@@ -35,7 +35,8 @@ const GOOD: Duration = Duration::from_secs(10);
 
 /// Keeps the ledger as the API server is.
 pub(super) async fn follow(shared: Arc<Shared>) {
-    let mut follower = Follower { shared: &shared, backoff: Backoff::default(), next: Next::List(Freshness::Any), complained: None };
+    let mut follower =
+        Follower { shared: &shared, backoff: Backoff::default(), next: Next::List(Freshness::Any), listed: None, complained: None };
     loop {
         follower.step().await;
     }
@@ -45,6 +46,8 @@ struct Follower<'a> {
     shared: &'a Shared,
     backoff: Backoff,
     next: Next,
+    /// When the last list was complete.
+    listed: Option<Instant>,
     /// What was last said about what is wrong.
     complained: Option<String>,
 }
@@ -75,7 +78,11 @@ impl Follower<'_> {
     async fn step(&mut self) {
         match &self.next {
             Next::List(freshness) => match self.list(*freshness).await {
-                Ok(version) => self.next = Next::Watch(version),
+                Ok(version) => {
+                    self.backoff.reset();
+                    self.listed = Some(Instant::now());
+                    self.next = Next::Watch(version);
+                }
                 Err(trouble) => self.wait(trouble).await,
             },
             Next::Watch(from) => {
@@ -106,6 +113,10 @@ impl Follower<'_> {
         let Trouble { kind, text, retry_after } = trouble;
         if kind == TroubleKind::Gone {
             tracing::info!(reason = text, "the watch of pods begins anew, with a list");
+            // The API server is there, and waits for nothing but the list.
+            if self.listed.is_none_or(|listed| listed.elapsed() >= GOOD) {
+                return;
+            }
         } else {
             if self.complained.as_ref() != Some(&text) {
                 tracing::warn!(problem = text, "pods are not heard of");

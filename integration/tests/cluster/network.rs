@@ -37,7 +37,11 @@ fn fifty_pods_of_a_node_reach_each_other_and_leave_nothing() {
     Cluster::of_nodes(1).test(|cluster| {
         let before = cluster.leftovers()?;
         let names: Vec<String> = (0..50).map(|number| format!("pod-{number}")).collect();
-        let pods: Vec<_> = names.iter().map(|name| small_pod(name, "node1")).collect();
+        let mut pods: Vec<_> = names.iter().map(|name| small_pod(name, "node1")).collect();
+        // Some of them with a limit, which is a QoS row and its queues.
+        for pod in pods.iter_mut().step_by(10) {
+            pod["metadata"]["annotations"] = json!({"kubernetes.io/ingress-bandwidth": "100M"});
+        }
         cluster.api.create_all(PODS, &pods)?;
         wait_ready(cluster, &names)?;
         let attached = names.iter().map(|name| attached(cluster, name)).collect::<Result<Vec<Pod>>>()?;
@@ -46,6 +50,8 @@ fn fifty_pods_of_a_node_reach_each_other_and_leave_nothing() {
         let reach = "for try in 1 2 3 4 5 6 7 8 9 10; do ping -n -q -c 1 -W 1 $to >/dev/null && exit; done; echo $to";
         let pings = format!("for to in {}; do ({reach}) & done; wait", targets.join(" "));
         let node = &cluster.lab.nodes[0];
+        let rows = node.census()?;
+        ensure!(rows.lines_with("QoS type").len() == 5, "{rows}");
         for some in attached.chunks(5) {
             for pod in some {
                 let silent = node.run_in_pod(pod, ["sh", "-c", &pings])?;

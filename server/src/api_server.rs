@@ -7,12 +7,12 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | [`material`] | what a connection is made of, as the files say it now |
-//! | [`kubeconfig`] | the one cluster and the one user that a kubeconfig chooses |
-//! | [`link`] | one set of material at work |
-//! | [`gateway`] | requests over the link of the moment; reads again when that is refused |
-//! | [`files`] | the moment when a file changes |
-//! | [`trouble`] | a failure in an administrator's words |
+//! | `material` | what a connection is made of, as the files say it now |
+//! | `kubeconfig` | the one cluster and the one user that a kubeconfig chooses |
+//! | `link` | one set of material at work |
+//! | `gateway` | requests over the link of the moment; reads again when that is refused |
+//! | `files` | the moment when a file changes |
+//! | `trouble` | a failure in an administrator's words |
 
 use std::{path::PathBuf, sync::Arc};
 

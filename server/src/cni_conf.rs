@@ -27,6 +27,8 @@ pub struct CniConf {
     pub log_level: String,
     /// Where the plugin finds the server, unless it is the usual place.
     pub server_socket: Option<PathBuf>,
+    /// Where it finds Open vSwitch's database, unless it is the usual place.
+    pub ovsdb_endpoint: Option<String>,
 }
 
 /// A file's name, which says its form.
@@ -77,6 +79,8 @@ struct Plugin<'a> {
     log_level: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     server_socket: Option<&'a Path>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ovsdb_endpoint: Option<&'a str>,
 }
 
 impl CniConf {
@@ -122,6 +126,7 @@ impl CniConf {
             log_file: &self.log_file,
             log_level: &self.log_level,
             server_socket: self.server_socket.as_deref(),
+            ovsdb_endpoint: self.ovsdb_endpoint.as_deref(),
         };
         let mut text = match self.file {
             ConfFile::List(_) => serde_json::to_vec(&List {

@@ -2,13 +2,13 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`life`] | the order of things, from the options to the last answer |
-//! | [`cleanup`](mod@cleanup) | `--cleanup-node`: takes away what the server made |
-//! | [`open_vswitch`] | what ovn-controller needs to find in Open vSwitch's database |
-//! | [`plugin`] | the plugin's way into the directory where runtimes look for it |
-//! | [`pidfile`] | the file that says which process is the server |
-//! | [`signals`] | what tells the process to stop, or to open its log anew |
-//! | [`announce`] | what is missing and what is done, to the log and to systemd |
+//! | `life` | the order of things, from the options to the last answer |
+//! | `cleanup`(mod@cleanup) | `--cleanup-node`: takes away what the server made |
+//! | `open_vswitch` | what ovn-controller needs to find in Open vSwitch's database |
+//! | `plugin` | the plugin's way into the directory where runtimes look for it |
+//! | `pidfile` | the file that says which process is the server |
+//! | `signals` | what tells the process to stop, or to open its log anew |
+//! | `announce` | what is missing and what is done, to the log and to systemd |
 
 use std::{io, path::PathBuf};
 

@@ -10,6 +10,7 @@ fn conf(directory: &Path, file: &str) -> CniConf {
         log_file: "/l".to_owned(),
         log_level: "4".to_owned(),
         server_socket: None,
+        ovsdb_endpoint: None,
     }
 }
 
@@ -89,11 +90,13 @@ fn only_names_that_runtimes_load_are_accepted() {
 #[test]
 fn the_plugin_is_told_where_an_unusual_socket_is() {
     let dir = tempfile::tempdir().unwrap();
-    let elsewhere = CniConf { server_socket: Some("/run/other.sock".into()), ..conf(dir.path(), "10-ovn-kubernetes.conflist") };
+    let (server_socket, ovsdb_endpoint) = (Some("/run/other.sock".into()), Some("unix:/run/other.db".to_owned()));
+    let elsewhere = CniConf { server_socket, ovsdb_endpoint, ..conf(dir.path(), "10-ovn-kubernetes.conflist") };
     elsewhere.install().unwrap();
     let written = fs::read(dir.path().join("10-ovn-kubernetes.conflist")).unwrap();
     let read = contract::net_conf::NetConf::parse(&written).unwrap();
     assert_eq!(read.places.server_socket.as_deref(), Some("/run/other.sock"));
+    assert_eq!(read.places.ovsdb_endpoint.as_deref(), Some("unix:/run/other.db"));
 }
 
 #[test]

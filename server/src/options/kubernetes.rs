@@ -21,7 +21,7 @@ static SPEAK_OF_ONE: [&Spec; 6] =
 
 /// Whether any source but `external_ids` says where pods are known from.
 pub(super) fn is_source_known(settings: &Settings) -> bool {
-    let reach = [&POD_MANIFESTS, &table::KUBECONFIG, &table::API_SERVER];
+    let reach = [&POD_MANIFESTS, &table::KUBECONFIG, &table::BOOTSTRAP_KUBECONFIG, &table::API_SERVER];
     reach.iter().any(|spec| settings.given(spec).is_some()) || SPEAK_OF_ONE.iter().any(|spec| speaks(settings, spec))
 }
 
@@ -42,12 +42,12 @@ pub(super) fn pods(reading: &mut Reading) -> Option<PodsFrom> {
 
 /// The API server, and who said so.
 fn cluster(reading: &mut Reading) -> Option<(Cluster, Setting)> {
-    let kubeconfig = reading.settings.given(&table::KUBECONFIG).cloned();
+    let kubeconfig = kubeconfig(&reading.settings);
     let address = reading.settings.given(&table::API_SERVER).cloned();
     match (kubeconfig, address) {
         // Of two that are given in one place, the kubeconfig says more.
-        (Some(kubeconfig), address) if address.as_ref().is_none_or(|address| kubeconfig.origin.rank() <= address.origin.rank()) => {
-            let path = reading.file_of(&table::KUBECONFIG, &kubeconfig)?;
+        (Some((spec, kubeconfig)), address) if address.as_ref().is_none_or(|address| kubeconfig.origin.rank() <= address.origin.rank()) => {
+            let path = reading.file_of(spec, &kubeconfig)?;
             Some((Cluster::Kubeconfig(path), kubeconfig))
         }
         (_, Some(address)) => url(reading, address),
@@ -65,6 +65,12 @@ fn cluster(reading: &mut Reading) -> Option<(Cluster, Setting)> {
             None
         }
     }
+}
+
+/// The kubeconfig that is given, if any.
+fn kubeconfig(settings: &Settings) -> Option<(&'static Spec, Setting)> {
+    let given = |spec: &'static Spec| Some((spec, settings.given(spec)?.clone()));
+    given(&table::KUBECONFIG).or_else(|| given(&table::BOOTSTRAP_KUBECONFIG))
 }
 
 fn url(reading: &mut Reading, address: Setting) -> Option<(Cluster, Setting)> {
@@ -99,7 +105,7 @@ fn pem(base64: &str) -> Result<String, String> {
 /// What is given in the best place; of one place, the token's file wins over the token. Beside a kubeconfig, only what is given in no
 /// worse place than that.
 fn credential(reading: &mut Reading, reached: &Setting) -> Option<Credential> {
-    let reached_by_kubeconfig = reading.settings.given(&table::KUBECONFIG) == Some(reached);
+    let reached_by_kubeconfig = kubeconfig(&reading.settings).is_some_and(|(_, kubeconfig)| kubeconfig == *reached);
     let worst = if reached_by_kubeconfig { reached.origin.rank() } else { u8::MAX };
     let candidates = [&table::TOKEN_FILE, &table::TOKEN, &table::CLIENT_CERT];
     let given: Vec<(&'static Spec, Setting)> =

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use ::cni::log::Level;
-use contract::paths::SERVER_SOCKET;
+use contract::paths::{OVSDB_ENDPOINT, SERVER_SOCKET};
 use ovsdb::Endpoint;
 
 use super::{
@@ -142,7 +142,7 @@ impl Reading {
         let log = self.log();
         let ovsdb = self.ovsdb();
         let endpoints = self.endpoints();
-        let (name, socket, plugin, file, log) = (name?, socket?, plugin?, file?, log?);
+        let (name, socket, plugin, file, log, ovsdb) = (name?, socket?, plugin?, file?, log?, ovsdb?);
         Some(Early {
             name,
             cni_conf: CniConf {
@@ -152,10 +152,11 @@ impl Reading {
                 log_file: self.settings.value(&logs::CNILOGFILE).value,
                 log_level: conf_log_level(log.level).to_owned(),
                 server_socket: Some(socket.clone()).filter(|socket| socket.as_os_str() != SERVER_SOCKET),
+                ovsdb_endpoint: Some(ovsdb.to_string()).filter(|endpoint| endpoint != OVSDB_ENDPOINT),
             },
             plugin: PluginInstall { source, directory: self.path(&cni::BIN_DIR), name: plugin },
             pidfile: self.settings.given(&roles::PIDFILE).map(|setting| setting.value.clone().into()),
-            ovsdb: ovsdb?,
+            ovsdb,
             endpoints: endpoints?,
             socket,
             log,

@@ -8,11 +8,11 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | [`follow`] | list and watch, for ever |
-//! | [`lookup`] | one pod, asked for once however many want it |
-//! | [`ledger`] | which news is newer: the order of things |
-//! | [`pod_meta`] | what is read of a pod |
-//! | [`backoff`] | when to try again |
+//! | `follow` | list and watch, for ever |
+//! | `lookup` | one pod, asked for once however many want it |
+//! | `ledger` | which news is newer: the order of things |
+//! | `pod_meta` | what is read of a pod |
+//! | `backoff` | when to try again |
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

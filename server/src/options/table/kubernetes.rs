@@ -34,8 +34,8 @@ options! { Group::Kubernetes;
         .environment("K8S_CLIENT_PRIVKEY").old_keys(&[OldKey::same(SECTION, "client-key")])
         .help("Private key (PEM) of --k8s-client-cert; without it, the certificate's file has both");
     BOOTSTRAP_KUBECONFIG = Spec::new("bootstrap-kubeconfig", Kind::Path).key(SECTION, "bootstrap-kubeconfig")
-        .environment("BOOTSTRAP_KUBECONFIG").later(Part::NodeCertificates)
-        .help("Kubeconfig of who may ask the cluster for a certificate of this node");
+        .environment("BOOTSTRAP_KUBECONFIG")
+        .help("Kubeconfig where --k8s-kubeconfig is not given, usually the kubelet's: its user is used as it is, no other certificate is asked for");
     CERT_DIR = Spec::new("cert-dir", Kind::Path).value("DIR").key(SECTION, "cert-dir").environment("CERT_DIR")
         .later(Part::NodeCertificates).help("Where certificates of this node are kept");
     CERT_DURATION = Spec::new("cert-duration", Kind::Span).key(SECTION, "cert-duration").default("10m")

@@ -79,7 +79,7 @@ test-compat: ## Run the tests with Open vSwitch and OVN of other Debian releases
 test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelets, containerd and what `make build` builds
 	@integration/prerequisites.sh cluster test
 	cargo build --locked -p integration
-	OVN_CNI_BIN_DIR=$(BIN) cargo nextest run --locked -p integration --test cluster --profile cluster
+	OVN_CNI_BIN_DIR=$(abspath $(BIN)) cargo nextest run --locked -p integration --test cluster --profile cluster
 
 bench: build ## Measure ADD and DEL against the floor (BENCH=--quick takes less than a minute)
 	@integration/prerequisites.sh demo

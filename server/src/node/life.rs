@@ -58,7 +58,7 @@ pub(super) async fn live(options: &NodeOptions, early: Early, log: &Log) -> Resu
     for note in options.notes() {
         tracing::warn!(note, "options");
     }
-    tokio::spawn(announce::changes(conditions.clone()));
+    let announcing = tokio::spawn(announce::changes(conditions.clone()));
 
     // From here on, so that they say what is waited for.
     let _endpoints = endpoints::start(&early.endpoints, &conditions, &metrics);
@@ -77,6 +77,9 @@ pub(super) async fn live(options: &NodeOptions, early: Early, log: &Log) -> Resu
     if let Some(pidfile) = pidfile {
         pidfile.remove();
     }
+    // Nothing is announced behind the last line.
+    announcing.abort();
+    let _ = announcing.await;
     if outcome.is_ok() {
         tracing::info!("stopped");
     }

@@ -3,14 +3,16 @@
 
 use std::{
     ffi::OsStr,
-    fs::{DirBuilder, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    fs::DirBuilder,
+    io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
 use contract::paths::{CNI_CONF_FILE, NETWORK_NAME, UPSTREAM_CNI_CONF_FILE};
 use serde::{Deserialize, Serialize};
+
+use crate::atomic_file::replace;
 
 /// Endings of the files that runtimes load (the Go library's `libcni.ConfFiles`).
 const ENDINGS: [&str; 3] = ["conf", "conflist", "json"];
@@ -94,7 +96,7 @@ impl CniConf {
         if std::fs::read(&path).is_ok_and(|there| there == text) {
             tracing::info!(path = %path.display(), "the CNI configuration is in place already");
         } else {
-            replace(&path, &text).map_err(failed)?;
+            replace(&path, &text, 0o644).map_err(failed)?;
             tracing::info!(path = %path.display(), "wrote the CNI configuration");
         }
         self.remove_predecessors();
@@ -191,25 +193,6 @@ impl std::str::FromStr for ConfFile {
             _ => Err(bad()),
         }
     }
-}
-
-/// Writes a file that readers see either as it was or as it becomes, even after a power failure.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    // A name that no runtime loads.
-    let temporary = directory.join(format!(".{}.{}", NETWORK_NAME, std::process::id()));
-    let written = (|| {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&temporary)?;
-        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
-        file.write_all(text)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)?;
-        std::fs::File::open(directory)?.sync_all()
-    })();
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
 }
 
 fn is_loaded(name: &OsStr) -> bool {

@@ -19,11 +19,13 @@
 //! | [`endpoints`] | `/metrics`, `/healthz`, `/readyz` over TCP | [`metrics`], [`conditions`] | TCP |
 //! | [`refusal`] | [`refusal::Refusal`]: every failure of a request, its code, status and hint | – | – |
 //! | [`cni_conf`] | [`cni_conf::CniConf`]: the file that makes runtimes use the plugin | – | `/etc/cni/net.d` |
+//! | `atomic_file` | a file that is replaced in one step | – | what its callers say |
 //! | [`log`] | the server's log | – | `/var/log/openvswitch` |
 //!
 //! The server needs no privilege over the host's network: the plugin does the plumbing, and DEL works without the server.
 
 pub mod api_server;
+mod atomic_file;
 pub mod cni_conf;
 pub mod conditions;
 pub mod endpoints;

@@ -1,19 +1,21 @@
 //! The plugin's way into the directory where runtimes look for it, and whether it is there.
 
 use std::{
-    fs::{DirBuilder, File, OpenOptions},
+    fs::{DirBuilder, File},
     io::{self, Read},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
+    pin::pin,
     time::Duration,
 };
 
 use contract::paths::PLUGIN;
 use futures_util::StreamExt;
 use inotify::{Inotify, WatchMask};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::sleep;
 
 use crate::{
+    atomic_file::replace,
     chain,
     conditions::{Conditions, Part},
 };
@@ -87,9 +89,8 @@ pub(super) async fn install(plugin: &PluginInstall, conditions: &Conditions) {
 
 /// Follows the plugin's directory, for as long as the server lives.
 pub(super) async fn follow(plugin: PluginInstall, conditions: Conditions) {
-    let mut resync = interval(RESYNC);
-    resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        let mut resync = pin!(sleep(RESYNC));
         let mut events = match listen(&plugin.directory) {
             Ok(events) => Some(events),
             Err(error) => {
@@ -111,7 +112,7 @@ pub(super) async fn follow(plugin: PluginInstall, conditions: Conditions) {
                     // The directory went away.
                     Some(_) | None => events = None,
                 },
-                _ = resync.tick() => break,
+                () = &mut resync => break,
             }
         }
     }
@@ -163,7 +164,7 @@ impl PluginInstall {
         if self.check().is_ok() && std::fs::read(&target).is_ok_and(|there| there == content) {
             return Ok(Installed::SameAs(path.clone()));
         }
-        directory.and_then(|()| self.replace(&content)).map_err(|source| PluginError::Target { target, source })?;
+        directory.and_then(|()| replace(&target, &content, 0o755)).map_err(|source| PluginError::Target { target, source })?;
         Ok(Installed::From(path.clone()))
     }
 
@@ -184,27 +185,6 @@ impl PluginInstall {
         }
         let beside = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join(PLUGIN)));
         [Some(Path::new(PACKAGED).join(PLUGIN)), beside].into_iter().flatten().collect()
-    }
-
-    /// Writes beside and renames: whoever executes the plugin finds the old one or the new one, whole, and nobody finds it open for
-    /// writing (`ETXTBSY`). A link in its place is replaced, not followed.
-    fn replace(&self, content: &[u8]) -> io::Result<()> {
-        // Runtimes execute what a configuration names, and none names this.
-        let temporary = self.directory.join(format!(".{}.{}", self.name, std::process::id()));
-        let written = (|| {
-            let _ = std::fs::remove_file(&temporary);
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o755).open(&temporary)?;
-            io::Write::write_all(&mut file, content)?;
-            file.set_permissions(PermissionsExt::from_mode(0o755))?;
-            file.sync_all()?;
-            drop(file);
-            std::fs::rename(&temporary, self.target())?;
-            File::open(&self.directory)?.sync_all()
-        })();
-        if written.is_err() {
-            let _ = std::fs::remove_file(&temporary);
-        }
-        written
     }
 }
 

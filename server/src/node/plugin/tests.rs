@@ -57,7 +57,7 @@ fn a_plugin_that_runs_is_replaced_and_goes_on() {
     plugin.install().unwrap();
     let mut running = Command::new(plugin.target()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     assert_eq!(
-        OpenOptions::new().write(true).open(plugin.target()).unwrap_err().kind(),
+        fs::OpenOptions::new().write(true).open(plugin.target()).unwrap_err().kind(),
         io::ErrorKind::ExecutableFileBusy,
         "this is what a copy in place runs into"
     );

@@ -7,15 +7,13 @@ use contract::{
 };
 use prometheus::{Counter, HistogramVec, IntCounterVec};
 
-use super::register::Register;
+use super::register::{FINE, Register};
 
 /// The verbs of CNI; whatever else a caller says is [`OTHER`].
 const COMMANDS: [&str; 7] = ["ADD", "DEL", "CHECK", "GC", "STATUS", "UPDATE", "VERSION"];
 const OTHER: &str = "other";
 /// The stage of a failure that belongs to none.
 const NO_STAGE: &str = "none";
-/// Buckets from a millisecond to a minute.
-const FINE: (f64, usize) = (0.001, 17);
 /// No call lasts longer, whatever a caller says: a day.
 const LONGEST: f64 = 86_400.0;
 

@@ -5,7 +5,10 @@ use std::time::Instant;
 use contract::error::Code;
 use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::{register::Register, reports::command_label};
+use super::{
+    register::{FINE, Register},
+    reports::command_label,
+};
 
 const WATCH: &str = "watch";
 
@@ -54,8 +57,8 @@ impl Requests {
                 "ovnkube_node_cni_annotation_wait_seconds",
                 "How long ADDs waited for their pods' network annotation; hung-up: the caller did not wait for the answer.",
                 &["outcome"],
-                0.001,
-                17,
+                FINE.0,
+                FINE.1,
             ),
             connections: register.int_gauge("ovnkube_node_cni_connections", "Connections of plugins that are open."),
             accepted: register.int_counter("ovnkube_node_cni_connections_total", "Connections of plugins that were accepted."),

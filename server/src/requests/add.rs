@@ -101,9 +101,7 @@ impl Desk {
             }
         }
     }
-}
 
-impl Desk {
     /// Tells the pod's owner, and makes sure that it is not the source that is late.
     fn say_late(&self, wait: &PodWait, missing: Missing) {
         let pod = wait.pod();

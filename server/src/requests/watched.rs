@@ -8,7 +8,6 @@ use contract::{
     wire::{PodChange, WatchAnswer, WatchRequest},
 };
 use ipnet::IpNet;
-
 use tokio::time::sleep;
 
 use super::{Desk, Phase, Reply};

@@ -12,13 +12,20 @@
 //! | [`store`] | [`store::Store`]: what the API server said, indexed | observations | itself |
 //! | [`key`] | [`key::Key`]: what owns rows; which change dirties which keys | – | – |
 //! | [`desired`](mod@desired) | one pure function per feature: what rows a key should have | [`store`] | – |
+//! | [`api_server`] | [`api_server::ApiServer`]: a connection that somebody else keeps, and what failed there | – | – |
 //! | [`rows`] | [`rows::DesiredRow`]: a row as it should be, its columns and whose set it belongs to | – | – |
 //!
 //! Start, restart, reconnection, drift and steady state are one path: keys are dirty, their desired rows are compared with what the
 //! database holds, and the difference goes out in one transaction.
 
+pub mod annotate;
+pub mod api_server;
+pub mod backoff;
 pub mod config;
 pub mod desired;
 pub mod key;
+pub mod lead;
+pub mod observation;
 pub mod rows;
 pub mod store;
+pub mod watch;

@@ -163,7 +163,7 @@ impl Reading {
         })
     }
 
-    fn log(&mut self) -> Option<LogConfig> {
+    pub(super) fn log(&mut self) -> Option<LogConfig> {
         let level = self.read(&logs::LOGLEVEL, values::level);
         let (size, backups, age) = (self.number(&logs::MAX_SIZE), self.number(&logs::MAX_BACKUPS), self.number(&logs::MAX_AGE));
         let rotation = Rotation { max_size: size?, max_backups: usize::try_from(backups?).unwrap_or(usize::MAX), max_age: age? };
@@ -191,7 +191,7 @@ impl Reading {
         Some(AddDefaults { mtu, routable_mtu })
     }
 
-    fn endpoints(&mut self) -> Option<Endpoints> {
+    pub(super) fn endpoints(&mut self) -> Option<Endpoints> {
         let metrics = self.read_given(&endpoints::METRICS, values::bind_address);
         let healthz = self.read_given(&endpoints::HEALTHZ, values::bind_address);
         let (key, certificate) = (self.file(&endpoints::NODE_SERVER_PRIVKEY), self.file(&endpoints::NODE_SERVER_CERT));

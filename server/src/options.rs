@@ -14,7 +14,7 @@
 //! | `command_line`, `conf_file`, `surroundings` | where values come from |
 //! | `settings` | all values of all options, and which of them counts |
 //! | `values` | texts as what they mean |
-//! | `node_config`, `kubernetes`, `chassis` | what the values mean together for a node |
+//! | `node_config`, `kubernetes`, `chassis`, `management_port` | what the values mean together for a node |
 //! | `print` | `--print-config` |
 //! | [`documents`] | manual, completion, and the file with every default |
 //! | `problems` | everything that is wrong, at once |
@@ -34,6 +34,7 @@ mod external_ids;
 mod go_style;
 mod kind;
 mod kubernetes;
+mod management_port;
 mod node_config;
 mod print;
 mod problems;

@@ -10,18 +10,18 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// The waits between attempts.
 #[derive(Debug, Default)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     last: Option<Duration>,
 }
 
 impl Backoff {
     /// The last attempt succeeded, and for long enough.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.last = None;
     }
 
     /// How long to wait now, but at least `asked` if somebody asked for that.
-    pub(super) fn next(&mut self, asked: Option<Duration>) -> Duration {
+    pub(crate) fn next(&mut self, asked: Option<Duration>) -> Duration {
         let next = self.last.map_or(FIRST, |last| (last * 2).min(LONGEST));
         self.last = Some(next);
         let wait = next.max(asked.unwrap_or_default());

@@ -9,21 +9,29 @@
 //! | module | noun | reads | writes |
 //! |---|---|---|---|
 //! | [`config`] | [`config::ClusterConfig`]: what the options say about the cluster | – | – |
+//! | [`observation`] | [`observation::Observation`]: what a watch saw | – | – |
 //! | [`store`] | [`store::Store`]: what the API server said, indexed | observations | itself |
+//! | [`allocate`] | what the cluster manager gives to nodes, and how addresses are given to pods | [`store`]'s nodes | itself |
+//! | [`selector`] | [`selector::LabelSelector`] | – | – |
+//! | [`trouble`] | why a pod has no address, or a node no subnet | – | – |
 //! | [`key`] | [`key::Key`]: what owns rows; which change dirties which keys | – | – |
 //! | [`desired`](mod@desired) | one pure function per feature: what rows a key should have | [`store`] | – |
-//! | [`observation`] | [`observation::Observation`]: what a watch saw | – | – |
 //! | [`northbound`] | the copy of the database, found by name, holder and owner | database | – |
 //! | `diff` | from the rows there should be and those there are to edits | [`rows`], [`northbound`] | – |
 //! | `commit` | edits of many keys as one transaction; which keys are next; whose fault a refusal is | – | – |
 //! | [`reconcile`] | [`Controller`]: the loop | all of the above | database |
 //! | [`lead`] | [`lead::Leadership`]: whether this process may write | – | – |
 //! | [`metrics`] | [`metrics::Metrics`]: what is counted and timed | – | – |
+//! | [`api_server`] | [`api_server::ApiServer`]: a connection that somebody else keeps, and what failed there | – | – |
 //! | [`rows`] | [`rows::DesiredRow`]: a row as it should be, its columns and whose set it belongs to | – | – |
 //!
 //! Start, restart, reconnection, drift and steady state are one path: keys are dirty, their desired rows are compared with what the
 //! database holds, and the difference goes out in one transaction.
 
+pub mod allocate;
+pub mod annotate;
+pub mod api_server;
+pub mod backoff;
 mod commit;
 pub mod config;
 pub mod desired;
@@ -35,6 +43,9 @@ pub mod northbound;
 pub mod observation;
 pub mod reconcile;
 pub mod rows;
+pub mod selector;
 pub mod store;
+pub mod trouble;
+pub mod watch;
 
 pub use reconcile::Controller;

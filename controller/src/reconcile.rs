@@ -114,7 +114,7 @@ enum Woken {
 impl Reconciler {
     async fn run(mut self, mut observations: mpsc::UnboundedReceiver<Observation>) -> Stopped {
         let mut led = false;
-        let mut leadership = self.leadership.clone();
+        let leadership = self.leadership.clone();
         loop {
             // What a transaction did is told before its answer: with everything read, the copy shows it.
             while let Some(event) = unconstrained(self.northbound.next()).now_or_never() {
@@ -138,7 +138,8 @@ impl Reconciler {
                 outcome = answer(&mut self.in_flight) => Woken::Outcome(outcome),
                 event = self.northbound.next() => Woken::Northbound(event),
                 observation = observations.recv() => Woken::Observed(observation),
-                () = leadership.changed() => Woken::Due,
+                () = leadership.lost(), if led => Woken::Due,
+                () = leadership.won(), if !led => Woken::Due,
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => Woken::Due,
             };
             match woken {

@@ -94,15 +94,15 @@ async fn next_connection(state: &mut watch::Receiver<State>) -> Connection {
 async fn supervise(endpoints: Endpoints, database: String, options: Options, state: watch::Sender<State>) {
     tokio::select! {
         () = state.closed() => {}
-        () = connect_for_ever(&endpoints, &database, options, &state) => {}
+        () = connect_for_ever(&endpoints, &database, &options, &state) => {}
     }
 }
 
-async fn connect_for_ever(endpoints: &Endpoints, database: &str, options: Options, state: &watch::Sender<State>) {
+async fn connect_for_ever(endpoints: &Endpoints, database: &str, options: &Options, state: &watch::Sender<State>) {
     let mut backoff = Backoff::new(options.backoff_min, options.backoff_max);
     loop {
         for endpoint in endpoints.iter() {
-            let reason = match Connection::open(endpoint, database, options).await {
+            let reason = match Connection::open(endpoint, database, options.clone()).await {
                 Ok(connection) => {
                     tracing::info!(%endpoint, database, "connected");
                     let begun = Instant::now();

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use crate::{endpoint::Endpoint, error::OvsdbError, frame::FrameError, monitor::MonitorError};
+use crate::{endpoint::Endpoint, error::OvsdbError, frame::FrameError, monitor::MonitorError, ssl::SslError};
 
 /// Why a connection ended. Everybody who waits on the connection gets a copy.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -11,6 +11,9 @@ pub enum Closed {
     ByServer,
     #[error("the connection broke")]
     Io(#[source] Arc<io::Error>),
+    /// Mostly in TLS 1.3, where a server looks at this side's certificate only now.
+    #[error(transparent)]
+    Ssl(Arc<SslError>),
     #[error("the server has been silent for {} s", .0.as_secs_f32())]
     Silent(Duration),
     #[error("the server sent what is no message")]
@@ -47,8 +50,8 @@ pub enum ConnectFault {
     Io(#[from] io::Error),
     #[error("no answer within {} s", .0.as_secs_f32())]
     TimedOut(Duration),
-    #[error("connections by ssl are not supported yet")]
-    Ssl,
+    #[error(transparent)]
+    Ssl(#[from] SslError),
     #[error(transparent)]
     Closed(#[from] Closed),
     /// Mostly [`UnknownDatabase`](crate::ErrorKind::UnknownDatabase).

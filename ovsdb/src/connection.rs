@@ -59,17 +59,16 @@ struct Requests {
 impl Connection {
     /// Connects and reads the schema of the database. Needs a tokio runtime with I/O and time enabled, of either flavour.
     pub async fn open(endpoint: &Endpoint, database: &str, options: Options) -> Result<Self, ConnectError> {
-        let opened = tokio::time::timeout(options.connect_timeout, Self::try_open(endpoint, database, options)).await;
-        opened
-            .unwrap_or(Err(ConnectFault::TimedOut(options.connect_timeout)))
-            .map_err(|fault| ConnectError { endpoint: endpoint.clone(), fault })
+        let patience = options.connect_timeout;
+        let opened = tokio::time::timeout(patience, Self::try_open(endpoint, database, options)).await;
+        opened.unwrap_or(Err(ConnectFault::TimedOut(patience))).map_err(|fault| ConnectError { endpoint: endpoint.clone(), fault })
     }
 
     /// Connects to the database of a schema that the caller knows, and does not read it: for programs that ask little and end soon.
     ///
     /// The schema need not name more than what is monitored. If the database is another one, the first request says so.
     pub async fn open_known(endpoint: &Endpoint, schema: Schema, options: Options) -> Result<Self, ConnectError> {
-        let connected = tokio::time::timeout(options.connect_timeout, Requests::connect(endpoint, options)).await;
+        let connected = tokio::time::timeout(options.connect_timeout, Requests::connect(endpoint, &options)).await;
         let requests = connected
             .unwrap_or(Err(ConnectFault::TimedOut(options.connect_timeout)))
             .map_err(|fault| ConnectError { endpoint: endpoint.clone(), fault })?;
@@ -78,7 +77,7 @@ impl Connection {
     }
 
     async fn try_open(endpoint: &Endpoint, database: &str, options: Options) -> Result<Self, ConnectFault> {
-        let requests = Requests::connect(endpoint, options).await?;
+        let requests = Requests::connect(endpoint, &options).await?;
         let request = requests.send("get_schema", (database,)).map_err(|error| ConnectFault::Schema(error.to_string()))?;
         let answer = requests.answer(request.reply).await.map_err(|lost| lost.reason)?;
         let answer = answer.map_err(|error| ConnectFault::Refused { database: database.to_owned(), error })?;
@@ -170,11 +169,11 @@ pub(crate) struct MonitorRequest {
 }
 
 impl Requests {
-    async fn connect(endpoint: &Endpoint, options: Options) -> Result<Self, ConnectFault> {
-        let stream = Stream::connect(endpoint).await?;
+    async fn connect(endpoint: &Endpoint, options: &Options) -> Result<Self, ConnectFault> {
+        let stream = Stream::connect(endpoint, options.ssl.as_ref()).await?;
         let (commands, receiver) = mpsc::unbounded_channel();
         let closed = Arc::new(watch::channel(None).0);
-        tokio::spawn(Driver::new(options, receiver, Arc::clone(&closed)).run(stream));
+        tokio::spawn(Driver::new(options.clone(), receiver, Arc::clone(&closed)).run(stream));
         Ok(Self { commands, closed, next_id: AtomicU64::new(1) })
     }
 

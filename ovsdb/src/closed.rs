@@ -25,11 +25,27 @@ pub enum Closed {
     /// The reader of a monitor did not keep up.
     #[error("{0} bytes of updates have not been read")]
     Backlog(usize),
+    /// Of a [`Client`](crate::Client) that wants the leader: this server is not, or no longer, the one.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
     /// Of a [`Client`](crate::Client): the database cannot be monitored as asked.
     #[error("the database cannot be monitored")]
     Monitor(#[source] Arc<MonitorError>),
     #[error("nobody uses the connection any more")]
     Unused,
+}
+
+/// Why a member of a clustered database is left for another ([`Options::leader_only`](crate::Options::leader_only)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    #[error("the server does not serve the database any more")]
+    Absent,
+    #[error("the server is not in touch with the majority of its cluster")]
+    Disconnected,
+    #[error("the server is not the leader of its cluster")]
+    Follower,
+    #[error("the server is behind its cluster: at entry {index} of the log, of which entry {seen} was seen")]
+    Stale { index: i64, seen: i64 },
 }
 
 /// Why an endpoint could not be used.

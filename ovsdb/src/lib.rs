@@ -69,7 +69,7 @@ mod update;
 mod value;
 
 pub use client::{Client, Event, State, Updates};
-pub use closed::{Closed, ConnectError, ConnectFault};
+pub use closed::{Closed, ConnectError, ConnectFault, Unfit};
 pub use connection::{Connection, Options};
 pub use endpoint::{Endpoint, EndpointError, Endpoints};
 pub use error::{ErrorKind, OvsdbError};

@@ -20,6 +20,10 @@ pub struct Options {
     pub backoff_min: Duration,
     /// The longest pause between attempts to reconnect. 8 s.
     pub backoff_max: Duration,
+    /// Of a [`Client`](crate::Client) of a clustered database: whether it wants the leader, who alone writes without detours and knows what is
+    /// written. A follower, a member that lost the others, and one that is behind what was seen before are left for the next
+    /// endpoint. Servers without a cluster are all the same to it. Not the default.
+    pub leader_only: bool,
     /// For endpoints of the kind `ssl:`, which cannot be reached without. None.
     pub ssl: Option<Ssl>,
 }
@@ -33,6 +37,7 @@ impl Default for Options {
             backlog: 64 << 20,
             backoff_min: Duration::from_millis(50),
             backoff_max: Duration::from_secs(8),
+            leader_only: false,
             ssl: None,
         }
     }

@@ -56,6 +56,13 @@ impl Daemon {
         run("ovsdb-tool", [OsStr::new("create-cluster"), self.path(file).as_os_str(), OsStr::new(schema), OsStr::new(&member)]);
     }
 
+    /// Makes the file of another member of a cluster whose server runs.
+    pub(crate) fn join_cluster(&self, file: &str, database: &str, other: &Self) {
+        let member = |daemon: &Self| format!("unix:{}", daemon.path("raft.sock").display());
+        let path = self.path(file);
+        run("ovsdb-tool", [OsStr::new("join-cluster"), path.as_os_str(), database.as_ref(), member(self).as_ref(), member(other).as_ref()]);
+    }
+
     /// Starts the server on a database file, and waits until it accepts connections.
     pub(crate) async fn start(&mut self, file: &str) {
         self.start_with(file, []).await;

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "also the parts that tests share fail by panicking")]
 
+mod cluster;
 mod connection;
 mod daemon;
 mod errors;

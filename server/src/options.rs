@@ -15,7 +15,7 @@
 //! | `settings` | all values of all options, and which of them counts |
 //! | `values` | texts as what they mean |
 //! | `roles` | what a process is asked to be |
-//! | `node_config`, `kubernetes`, `chassis` | what the values mean together for a node |
+//! | `node_config`, `kubernetes`, `chassis`, `management_port` | what the values mean together for a node |
 //! | `control_plane`, `cluster`, `networks`, `selector` | what they mean together for the control plane |
 //! | `databases` | OVN's databases, for both |
 //! | `print` | `--print-config` |
@@ -44,6 +44,7 @@ mod external_ids;
 mod go_style;
 mod kind;
 mod kubernetes;
+mod management_port;
 mod networks;
 mod node_config;
 mod print;

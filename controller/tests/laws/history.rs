@@ -74,6 +74,8 @@ pub(crate) enum Foreign {
     Group,
     /// A port with the name that a pod's should have.
     TakesName(u32),
+    /// A port with the name that a node's link to the router should have.
+    TakesLink(u32),
     ReleasesNames,
 }
 
@@ -135,6 +137,7 @@ pub(crate) fn foreign() -> impl Strategy<Value = Foreign> {
         NODES.prop_map(Foreign::QosOnSwitch),
         Just(Foreign::Group),
         PODS.prop_map(Foreign::TakesName),
+        NODES.prop_map(Foreign::TakesLink),
         Just(Foreign::ReleasesNames),
     ]
 }

@@ -26,8 +26,10 @@ pub(crate) struct Running {
     observations: mpsc::UnboundedSender<Observation>,
     pub(crate) progress: watch::Receiver<Progress>,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
-    pub(crate) annotations: mpsc::UnboundedReceiver<PodAnnotation>,
-    pub(crate) metrics: prometheus::Registry,
+    /// Kept open: the controller sends into it.
+    _annotations: mpsc::UnboundedReceiver<PodAnnotation>,
+    metrics: prometheus::Registry,
+    collectors: Metrics,
     task: JoinHandle<Stopped>,
 }
 
@@ -41,6 +43,7 @@ impl Running {
         let (report, reports) = mpsc::unbounded_channel();
         let (tell, progress) = watch::channel(Progress::default());
         let metrics = prometheus::Registry::new();
+        let collectors = Metrics::register(&metrics).unwrap();
         let controller = Controller {
             store: Store::new(config),
             observations: observed,
@@ -49,9 +52,9 @@ impl Running {
             leadership: Leadership::always(),
             reports: report,
             progress: tell,
-            metrics: Metrics::register(&metrics).unwrap(),
+            metrics: collectors.clone(),
         };
-        Self { observations, progress, reports, annotations, metrics, task: tokio::spawn(controller.run()) }
+        Self { observations, progress, reports, _annotations: annotations, metrics, collectors, task: tokio::spawn(controller.run()) }
     }
 
     pub(crate) fn observe(&self, observation: Observation) {
@@ -66,6 +69,11 @@ impl Running {
     pub(crate) async fn reaches(&mut self, what: &str, state: impl FnMut(&Progress) -> bool) {
         let reached = timeout(DEADLINE, self.progress.wait_for(state)).await.map(|progress| *progress.unwrap());
         reached.unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}; last seen: {:?}", *self.progress.borrow()));
+    }
+
+    /// How many transactions were carried out.
+    pub(crate) fn transactions(&self) -> prometheus::IntCounter {
+        self.collectors.committed()
     }
 
     /// The sum of a counter over its labels.

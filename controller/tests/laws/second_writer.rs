@@ -188,6 +188,11 @@ impl SecondWriter {
                 let of = self.insert_holder(connection, &id("thief")).await;
                 self.insert(connection, "Logical_Switch_Port", &port(pod), Row::new(), Some((of, "ports"))).await;
             }
+            Foreign::TakesLink(node) => {
+                let of = self.insert_holder(connection, &id("thief")).await;
+                let name = format!("stor-{}", node_name(node));
+                self.insert(connection, "Logical_Switch_Port", &name, Row::new(), Some((of, "ports"))).await;
+            }
             Foreign::ReleasesNames => self.release(connection).await,
         }
     }

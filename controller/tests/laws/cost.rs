@@ -61,6 +61,7 @@ fn cpu_time() -> u64 {
 #[tokio::test]
 async fn law_5_a_pod_costs_the_same_among_a_hundred_and_among_ten_thousand() {
     let (few, many) = (cost(100).await, cost(10_000).await);
+    eprintln!("{few:?}\n{many:?}");
     for cost in [&few, &many] {
         // The port and the set of its switch that holds it; to remove it takes the set alone.
         assert!(cost.rows <= 2.0 && cost.transactions <= 1.0, "{cost:?}");

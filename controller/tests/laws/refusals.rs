@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use crate::{
     cluster::{node_name, pod_key},
     history::{Drift, Foreign, Step},
-    running::DEADLINE,
+    running::deadline,
     world::World,
 };
 
@@ -25,7 +25,7 @@ async fn a_refused_pod_is_reported_once_holds_up_nobody_and_goes_on_when_it_can(
     let ports = world.ports_of_pods(&world.contents().await);
     assert_eq!(ports.len(), 6, "five of ours and the one in the way: {ports:?}");
 
-    let report = timeout(DEADLINE, world.controller.reports.recv()).await.unwrap().unwrap();
+    let report = timeout(deadline(), world.controller.reports.recv()).await.unwrap().unwrap();
     let Report::Refused { key, error } = report else { panic!("{report:?}") };
     assert_eq!(key, Key::Pod(pod_key(3)));
     assert!(error.contains("ns0_p3") && error.contains("index"), "{error}");

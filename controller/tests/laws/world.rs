@@ -16,7 +16,7 @@ use crate::{
     database::{Contents, Northbound, contents},
     expected::wrong,
     history::{Drift, Foreign, Step},
-    running::{DEADLINE, Running},
+    running::{Running, deadline},
     second_writer::SecondWriter,
 };
 
@@ -141,7 +141,7 @@ impl World {
                 break;
             }
             let progress = *self.controller.progress.borrow();
-            assert!(begun.elapsed() < DEADLINE, "not within {DEADLINE:?}: convergence; {progress:?}; wrong: {wrong:#?}");
+            assert!(begun.elapsed() < deadline(), "not within {:?}: convergence; {progress:?}; wrong: {wrong:#?}", deadline());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         self.controller.reaches("rest", |progress| progress.converged && progress.failing == 0 && progress.waiting == 0).await;

@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
+use contract::names::PodKey;
 use controller::{
     config::{ClusterConfig, ClusterSubnet, Zone},
     observation::{Observation, Seen},
     store::{
-        Store,
+        Pod, Store,
         wire::{NodeObject, PodObject},
     },
 };
@@ -83,8 +84,15 @@ impl Fixture {
     /// What the watches of a controller see first.
     pub(crate) fn observations(&self) -> [Observation; 2] {
         let nodes = self.nodes.iter().cloned().map(NodeObject::into_node).collect();
-        let pods = self.pods.iter().cloned().map(|pod| pod.into_pod().unwrap()).collect();
-        [Observation::Nodes(Seen::All(nodes)), Observation::Pods(Seen::All(pods))]
+        [Observation::Nodes(Seen::All(nodes)), Observation::Pods(Seen::All(self.all_pods()))]
+    }
+
+    pub(crate) fn all_pods(&self) -> Vec<(PodKey, Pod)> {
+        self.pods.iter().cloned().map(|pod| pod.into_pod().unwrap()).collect()
+    }
+
+    pub(crate) fn pod(&self, namespace: &str, name: &str) -> (PodKey, Pod) {
+        self.all_pods().into_iter().find(|(key, _)| (key.namespace(), key.name()) == (namespace, name)).unwrap()
     }
 }
 

@@ -40,11 +40,15 @@ struct List<T> {
 
 impl Fixture {
     pub(crate) fn all() -> Vec<Self> {
-        vec![Self::central_v4(), Self::central_dual(), Self::shared_v4(), Self::zone_v4()]
+        vec![Self::central_v4(), Self::central_v6(), Self::central_dual(), Self::shared_v4(), Self::zone_v4()]
     }
 
     pub(crate) fn central_v4() -> Self {
         Self::read("central-v4", v4())
+    }
+
+    pub(crate) fn central_v6() -> Self {
+        Self::read("central-v6", v6())
     }
 
     pub(crate) fn central_dual() -> Self {
@@ -118,14 +122,27 @@ fn v4() -> ClusterConfig {
     }
 }
 
+fn v6() -> ClusterConfig {
+    ClusterConfig {
+        cluster_subnets: vec![ClusterSubnet { cidr: "fd00:10:244::/48".parse().unwrap(), host_length: 64 }],
+        service_cidrs: vec!["fd00:10:96::/112".parse().unwrap()],
+        join_subnets: vec!["fd98::/64".parse().unwrap()],
+        transit_subnets: vec!["fd97::/64".parse().unwrap()],
+        hairpin_addresses: vec!["fd69::5".parse().unwrap()],
+        ..v4()
+    }
+}
+
 fn dual() -> ClusterConfig {
-    let mut config = v4();
-    config.cluster_subnets.push(ClusterSubnet { cidr: "fd00:10:244::/48".parse().unwrap(), host_length: 64 });
-    config.service_cidrs.push("fd00:10:96::/112".parse().unwrap());
-    config.join_subnets.push("fd98::/64".parse().unwrap());
-    config.transit_subnets.push("fd97::/64".parse().unwrap());
-    config.hairpin_addresses.push("fd69::5".parse().unwrap());
-    config
+    let (v4, v6) = (v4(), v6());
+    ClusterConfig {
+        cluster_subnets: [v4.cluster_subnets, v6.cluster_subnets].concat(),
+        service_cidrs: [v4.service_cidrs, v6.service_cidrs].concat(),
+        join_subnets: [v4.join_subnets, v6.join_subnets].concat(),
+        transit_subnets: [v4.transit_subnets, v6.transit_subnets].concat(),
+        hairpin_addresses: [v4.hairpin_addresses, v6.hairpin_addresses].concat(),
+        ..v6
+    }
 }
 
 /// RFC 7047 §5.1, `<value>`.

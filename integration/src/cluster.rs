@@ -7,6 +7,7 @@
 //! | [`credentials`] | certificates, tokens, kubectl's configurations |
 //! | [`access`] | what the server under test may do |
 //! | [`control_plane`] | etcd, API server, controller manager, scheduler |
+//! | [`master`] | the project's own control plane |
 //! | [`worker`] | containerd and kubelet of a node |
 //! | `cgroups` | control groups, which outlive namespaces |
 //! | [`api`] | the API server, for tests |
@@ -30,6 +31,7 @@ pub(crate) mod cgroups;
 pub mod control_plane;
 pub mod credentials;
 pub mod leftovers;
+pub mod master;
 pub mod pods;
 pub mod programs;
 pub mod stand_in;

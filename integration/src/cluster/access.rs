@@ -13,7 +13,7 @@ const NAMESPACE: &str = "ovn-kubernetes";
 const ACCOUNT: &str = "ovn-kubernetes-node";
 
 /// Creates the deployment's namespace, account, role and binding; a token of that account.
-pub(crate) fn grant(api: &Api) -> Result<String> {
+pub fn grant(api: &Api) -> Result<String> {
     for object in serde_yaml_ng::Deserializer::from_str(MANIFEST) {
         let object = Value::deserialize(object).context("read the deployment's manifest")?;
         let collection = match object["kind"].as_str() {

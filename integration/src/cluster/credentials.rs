@@ -25,7 +25,7 @@ pub struct Credentials {
 
 impl Credentials {
     /// Makes them for the cluster's own parts and for the kubelets of `nodes`.
-    pub(crate) fn create(nodes: &[String]) -> Result<Self> {
+    pub fn create(nodes: &[String]) -> Result<Self> {
         let directory = Path::new(mounts::LAB).join("kubernetes");
         fs::create_dir_all(&directory)?;
         let credentials = Self { directory };
@@ -62,7 +62,7 @@ impl Credentials {
     }
 
     /// Writes it, with a line break behind it, as editors and `echo` do.
-    pub(crate) fn write_server_token(&self, token: &str) -> Result<()> {
+    pub fn write_server_token(&self, token: &str) -> Result<()> {
         fs::write(self.server_token(), format!("{token}\n")).context("write the server's token")
     }
 

@@ -1,7 +1,8 @@
 //! The central part of OVN: northbound and southbound databases, ovn-northd, and the logical topology.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::{BufRead as _, BufReader},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::Command,
@@ -77,6 +78,21 @@ impl Central {
     /// The northbound database's log of transactions (ovsdb(5)).
     pub fn northbound_file() -> PathBuf {
         dir().join("nb.db")
+    }
+
+    /// Transactions that have changed the northbound database since it was created: records of its log, of which the first is the schema.
+    ///
+    /// The server rewrites the log at the earliest ten minutes after its start.
+    pub fn northbound_transactions() -> Result<u64> {
+        let path = Self::northbound_file();
+        let file = File::open(&path).with_context(|| format!("open {}", path.display()))?;
+        let mut records = 0_u64;
+        for line in BufReader::new(file).split(b'\n') {
+            if line?.starts_with(b"OVSDB JSON ") {
+                records += 1;
+            }
+        }
+        Ok(records.saturating_sub(1))
     }
 
     /// Starts the southbound database (again).

@@ -62,7 +62,7 @@ impl Credentials {
     }
 
     /// Writes it, with a line break behind it, as editors and `echo` do.
-    pub fn write_server_token(&self, token: &str) -> Result<()> {
+    pub(crate) fn write_server_token(&self, token: &str) -> Result<()> {
         fs::write(self.server_token(), format!("{token}\n")).context("write the server's token")
     }
 

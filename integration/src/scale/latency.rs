@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use integration::central::Central;
 use tokio::{task::JoinSet, time::interval};
 
 use super::{
     calls,
     figures::{Latency, Percentiles},
-    northbound,
     objects::{self, Name},
     process::Usage,
     run::Run,
@@ -27,11 +27,11 @@ pub(crate) fn pods_at(rate: usize) -> usize {
 /// Creates pods at `rate` a second, whatever becomes of them, and deletes them again.
 pub(crate) async fn measure(run: &Run<'_>, rate: usize) -> Result<Latency> {
     let count = pods_at(rate);
-    let before = (Usage::of(&run.site.controller)?.cpu, northbound::transactions()?);
+    let before = (Usage::of(&run.site.controller)?.cpu, Central::northbound_transactions()?);
     let probes: Vec<Name> = (0..count).map(|number| Name::of_probe(&rate.to_string(), number, number % run.plan.pods)).collect();
     let answered = create(run, rate, &probes).await?;
     run.until_served(run.plan.pods + count).await?;
-    let after = (Usage::of(&run.site.controller)?.cpu, northbound::transactions()?);
+    let after = (Usage::of(&run.site.controller)?.cpu, Central::northbound_transactions()?);
     let latency = {
         let (pods, northbound) = (run.pods.now(), run.northbound.now());
         let mut waits = [Vec::new(), Vec::new(), Vec::new()];

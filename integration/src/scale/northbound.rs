@@ -2,13 +2,11 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::File,
-    io::{BufRead as _, BufReader},
     time::Instant,
 };
 
-use anyhow::{Context as _, Result, ensure};
-use integration::central::{Central, NORTHBOUND};
+use anyhow::{Result, ensure};
+use integration::central::NORTHBOUND;
 use ovsdb::{ChangeKind, Changes, Client, Event, Monitor, Options, Updates, Where};
 
 use super::seen::Seen;
@@ -103,20 +101,4 @@ impl LogicalSwitchPort {
     fn is_of_pod(&self) -> bool {
         self.external_ids.get("pod").is_some_and(|value| value == "true")
     }
-}
-
-/// Transactions that have changed the northbound database since it was created: records of its log, of which the first is the schema
-/// (ovsdb(5), "Transaction Records").
-///
-/// The server rewrites the log at the earliest ten minutes after its start.
-pub(crate) fn transactions() -> Result<u64> {
-    let path = Central::northbound_file();
-    let file = File::open(&path).with_context(|| format!("open {}", path.display()))?;
-    let mut records = 0;
-    for line in BufReader::new(file).split(b'\n') {
-        if line?.starts_with(b"OVSDB JSON ") {
-            records += 1;
-        }
-    }
-    Ok(u64::saturating_sub(records, 1))
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use integration::central::Central;
 use kube::Client;
 use serde_json::Value;
 
@@ -111,7 +112,7 @@ impl Run<'_> {
         let Site { kubernetes, central, controller, .. } = self.site;
         let others = [&kubernetes.api_server, &kubernetes.etcd, &central.northbound];
         let cpu = || -> Result<Vec<f64>> { others.iter().map(|daemon| Ok(Usage::of(daemon)?.cpu)).collect() };
-        let (before, transactions) = (cpu()?, northbound::transactions()?);
+        let (before, transactions) = (cpu()?, Central::northbound_transactions()?);
         let began = Instant::now();
         controller.spawn()?;
         let [annotated, ports] = self.until_served(self.plan.pods).await?;
@@ -120,7 +121,7 @@ impl Run<'_> {
         Ok(Converged {
             annotated: since(annotated),
             ports: since(ports),
-            transactions: northbound::transactions()? - transactions,
+            transactions: Central::northbound_transactions()? - transactions,
             controller: Usage::of(controller)?,
             api_server_cpu: used[0],
             etcd_cpu: used[1],
@@ -132,14 +133,14 @@ impl Run<'_> {
         let controller = &self.site.controller;
         tokio::task::block_in_place(|| self.site.until_ready(self.patience))?;
         tokio::task::block_in_place(|| controller.stop())?;
-        let (transactions, events) = (northbound::transactions()?, self.pods.now().events);
+        let (transactions, events) = (Central::northbound_transactions()?, self.pods.now().events);
         let began = Instant::now();
         controller.spawn()?;
         tokio::task::block_in_place(|| self.site.until_ready(self.patience))?;
         let ready = began.elapsed().as_secs_f64();
         let restart = Restart {
             ready,
-            transactions: northbound::transactions()? - transactions,
+            transactions: Central::northbound_transactions()? - transactions,
             pod_events: self.pods.now().events - events,
             cpu: Usage::of(controller)?.cpu,
             served: 0.0,
@@ -167,7 +168,7 @@ impl Run<'_> {
         let filled = self.site.while_running(filled).await?;
         Ok(Replaced {
             seconds: (filled - began).as_secs_f64(),
-            transactions: northbound::transactions()?,
+            transactions: Central::northbound_transactions()?,
             pod_events: self.pods.now().events - events,
         })
     }

@@ -2,7 +2,7 @@ use contract::{error::Code, names::PodKey, stage::Stage};
 use serde_json::Value;
 
 use super::*;
-use crate::api_server::scripted::{Asked, Scripted};
+use crate::api_server::scripted::{Asked, Connect as _, Scripted};
 
 /// A teller, and the API server that a test plays for it.
 struct Played {

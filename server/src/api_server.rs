@@ -12,6 +12,7 @@
 //! | `link` | one set of material at work |
 //! | `gateway` | requests over the link of the moment; reads again when that is refused |
 //! | `files` | the moment when a file changes |
+//! | `backoff` | when to try again |
 //! | `trouble` | a failure in an administrator's words |
 
 use std::{path::PathBuf, sync::Arc};

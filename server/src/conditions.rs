@@ -16,6 +16,8 @@ pub enum Part {
     Socket,
     /// All pods of this node are known.
     Pods,
+    /// The node and its pods reach each other.
+    ManagementPort,
     /// Runtimes are told to use the plugin.
     CniConf,
 }
@@ -27,7 +29,7 @@ pub struct Conditions {
 }
 
 impl Part {
-    pub const ALL: [Self; 5] = [Self::OpenVSwitch, Self::Plugin, Self::Socket, Self::Pods, Self::CniConf];
+    pub const ALL: [Self; 6] = [Self::OpenVSwitch, Self::Plugin, Self::Socket, Self::Pods, Self::ManagementPort, Self::CniConf];
 
     /// As `/readyz` and the log name it.
     pub fn name(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Part {
             Self::Plugin => "plugin",
             Self::Socket => "socket",
             Self::Pods => "pods",
+            Self::ManagementPort => "management-port",
             Self::CniConf => "cni-configuration",
         }
     }

@@ -5,6 +5,7 @@
 //! | `life` | the order of things, from the options to the last answer |
 //! | `cleanup`(mod@cleanup) | `--cleanup-node`: takes away what the server made |
 //! | `open_vswitch` | what ovn-controller needs to find in Open vSwitch's database |
+//! | `management_port` | the interface over which the node and its pods reach each other |
 //! | `plugin` | the plugin's way into the directory where runtimes look for it |
 //! | `pidfile` | the file that says which process is the server |
 //! | `signals` | what tells the process to stop, or to open its log anew |
@@ -27,12 +28,14 @@ use crate::{
 mod announce;
 mod cleanup;
 mod life;
+mod management_port;
 mod open_vswitch;
 mod pidfile;
 mod plugin;
 mod signals;
 
 pub use cleanup::{Cleaned, CleanupError, cleanup};
+pub use management_port::ManagementPort;
 pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls};
 pub use pidfile::PidfileError;
 pub use plugin::{PluginError, PluginInstall};
@@ -50,6 +53,7 @@ pub struct NodeConfig {
     pub log: LogConfig,
     pub pidfile: Option<PathBuf>,
     pub open_vswitch: OpenVSwitch,
+    pub management_port: ManagementPort,
     pub endpoints: Endpoints,
 }
 
@@ -83,6 +87,8 @@ pub enum StartError {
     DefaultRoute(#[source] io::Error),
     #[error("Open vSwitch's database refused the settings for ovn-controller")]
     Settings(#[from] ovsdb::TransactError),
+    #[error("netlink, for the management port")]
+    Netlink(#[source] io::Error),
     #[error("the runtime of this program")]
     Runtime(#[source] io::Error),
 }

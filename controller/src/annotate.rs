@@ -8,29 +8,21 @@
 //! at most one request under way, and its newest wish is tried until the API server has it or has the object no more. How many requests
 //! are under way follows from the API server's answers alone. What was written is not remembered: the watch tells.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use contract::names::PodKey;
 use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle};
 
 use crate::{
     allocate::node_assignments::NodeAnnotation,
     api_server::{ApiServer, metrics::Metrics},
-    key::NodeName,
     lead::Leadership,
+    object::Object,
     store::PodAnnotation,
 };
 
 mod patch;
 mod queue;
 mod write;
-
-/// An object that has annotations.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Object {
-    Node(NodeName),
-    Pod(PodKey),
-}
 
 /// What some annotations of an object should be. Others stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,15 +70,6 @@ impl From<PodAnnotation> for Annotations {
 impl From<NodeAnnotation> for Annotations {
     fn from(NodeAnnotation { node, uid, annotations }: NodeAnnotation) -> Self {
         Self { object: Object::Node(node), uid, values: annotations }
-    }
-}
-
-impl fmt::Display for Object {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Node(name) => write!(f, "node {name}"),
-            Self::Pod(pod) => write!(f, "pod {pod}"),
-        }
     }
 }
 

@@ -16,6 +16,11 @@
 //! | [`trouble`] | why a pod has no address, or a node no subnet | – | – |
 //! | [`key`] | [`key::Key`]: what owns rows; which change dirties which keys | – | – |
 //! | [`desired`](mod@desired) | one pure function per feature: what rows a key should have | [`store`] | – |
+//! | [`watch`] | [`watch::Watch`]: everything that the API server has, then changes | API server | observations |
+//! | [`annotate`] | [`annotate::Writing`]: annotations of nodes and pods | wishes | API server |
+//! | [`tell`] | [`tell::Teller`]: events for the owners of nodes and pods | notices | API server |
+//! | [`lead`] | [`lead::Leadership`]: whether this process is the one that acts | a Lease | the same |
+//! | [`cluster_manager`] | the role that gives nodes what they need | nodes | their annotations |
 //! | [`api_server`] | [`api_server::ApiServer`]: a connection that somebody else keeps, and what failed there | – | – |
 //! | [`rows`] | [`rows::DesiredRow`]: a row as it should be, its columns and whose set it belongs to | – | – |
 //!
@@ -26,13 +31,16 @@ pub mod allocate;
 pub mod annotate;
 pub mod api_server;
 pub mod backoff;
+pub mod cluster_manager;
 pub mod config;
 pub mod desired;
 pub mod key;
 pub mod lead;
+pub mod object;
 pub mod observation;
 pub mod rows;
 pub mod selector;
 pub mod store;
+pub mod tell;
 pub mod trouble;
 pub mod watch;

@@ -16,6 +16,10 @@ use tokio_rustls::{TlsAcceptor, rustls};
 /// Longer than anything waits here.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// Whoever asked is there as long as the watch is played.
+const ASKER: &str = "the watch is still wanted";
+const HTTP: &str = "what was sent is HTTP/1.1";
+
 /// The server.
 #[derive(Debug)]
 pub struct ScriptedApi {
@@ -67,12 +71,12 @@ impl ScriptedApi {
         scheme: &str,
         greet: impl Fn(tokio::net::TcpStream) -> F + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("{scheme}://{}", listener.local_addr().expect("it is bound"));
         let (sender, asked) = mpsc::unbounded_channel();
         let listening = tokio::spawn(async move {
             loop {
-                let (stream, _) = listener.accept().await.unwrap();
+                let (stream, _) = listener.accept().await.expect("it listens");
                 let Some(stream) = greet(stream).await else { continue };
                 if let Some(request) = read(stream).await {
                     let _ = sender.send(request);
@@ -84,7 +88,7 @@ impl ScriptedApi {
 
     /// The next request.
     pub async fn asked(&mut self) -> Asked {
-        timeout(PATIENCE, self.asked.recv()).await.expect("a request arrives").unwrap()
+        timeout(PATIENCE, self.asked.recv()).await.expect("a request arrives").expect("it listens")
     }
 
     /// Fails if there is another request within this time.
@@ -143,7 +147,7 @@ impl Asked {
     /// Begins an answer to a watch.
     pub async fn begin(self) -> WatchStream {
         let mut stream = self.stream;
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n").await.expect(ASKER);
         WatchStream { stream }
     }
 }
@@ -155,7 +159,7 @@ impl WatchStream {
 
     /// One chunk of bytes.
     pub async fn raw(&mut self, text: &str) {
-        self.stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).await.unwrap();
+        self.stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).await.expect(ASKER);
     }
 
     pub async fn bookmark(&mut self, version: &str) {
@@ -164,7 +168,7 @@ impl WatchStream {
 
     /// As the API server ends a watch.
     pub async fn end(mut self) {
-        self.stream.write_all(b"0\r\n\r\n").await.unwrap();
+        self.stream.write_all(b"0\r\n\r\n").await.expect(ASKER);
         let _ = self.stream.shutdown().await;
     }
 }
@@ -174,14 +178,14 @@ async fn read(mut stream: Box<dyn Stream>) -> Option<Asked> {
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);
     }
-    let text = String::from_utf8(head).unwrap();
-    let (first, rest) = text.split_once("\r\n").unwrap();
+    let text = String::from_utf8(head).expect(HTTP);
+    let (first, rest) = text.split_once("\r\n").expect(HTTP);
     let lines =
         rest.lines().filter_map(|line| line.split_once(": ")).map(|(name, value)| format!("{}: {value}\n", name.to_ascii_lowercase()));
     let mut words = first.split(' ').map(str::to_owned);
-    let (method, path) = (words.next().unwrap(), words.next().unwrap());
+    let (method, path) = (words.next().expect(HTTP), words.next().expect(HTTP));
     let mut asked = Asked { method, path, head: lines.collect(), body: Vec::new(), stream };
-    let length = asked.header("content-length").map_or(0, |length| length.parse().unwrap());
+    let length = asked.header("content-length").map_or(0, |length| length.parse().expect(HTTP));
     asked.body = vec![0; length];
     asked.stream.read_exact(&mut asked.body).await.ok()?;
     Some(asked)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ::tests::{ScriptedApi, scripted_api::Asked};
+use contract::names::PodKey;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::{

@@ -9,13 +9,14 @@ use tokio::{
 };
 
 use super::{
-    Object, Wish,
+    Wish,
     patch::{Outcome, patch},
     queue::Queue,
 };
 use crate::{
     api_server::{ApiServer, metrics::Metrics},
     lead::Leadership,
+    object::Object,
 };
 
 /// Writes until nobody can wish any more, or this process leads no more.

@@ -15,15 +15,13 @@ use tokio::{
 };
 
 use super::{
-    NodeConfig, PodsFrom, StartError, announce,
+    NodeConfig, PodsFrom, StartError,
     open_vswitch::{
         Chassis, default_route,
         settings::{SYSTEM_ID, Settings},
         switch::{Switch, Written},
     },
-    pidfile::Pidfile,
     plugin,
-    signals::Signals,
 };
 use crate::{
     api_server::Connection,
@@ -35,6 +33,7 @@ use crate::{
     metrics::Metrics,
     options::{Early, NodeOptions},
     pods::{ApiPods, Manifests, PodSource},
+    process::{announce, pidfile::Pidfile, signals::Signals},
     requests::{Desk, InFlight, Phase},
     socket::Socket,
 };

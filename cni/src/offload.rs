@@ -1,16 +1,23 @@
-//! Transmit checksum offload of a pod's interface, which must be off where Open vSwitch forwards in user space: there nobody fills in
+//! Transmit checksum offload of an interface, which must be off where Open vSwitch forwards in user space: there nobody fills in
 //! the checksums that the pod leaves out, so that ping works and TCP does not.
 
 use std::io;
 
 use contract::names::IfName;
 
+/// `ETHTOOL_GTXCSUM` of `linux/ethtool.h`.
+const GET_TX_CHECKSUM: u32 = 0x16;
 /// `ETHTOOL_STXCSUM` of `linux/ethtool.h`.
 const SET_TX_CHECKSUM: u32 = 0x17;
 
+/// Whether transmit checksum offload is on, in the namespace of the calling thread.
+pub fn tx_checksum(if_name: &IfName) -> io::Result<bool> {
+    ethtool(if_name, GET_TX_CHECKSUM, 0).map(|value| value != 0)
+}
+
 /// Turns transmit checksum offload off, in the namespace of the calling thread.
 pub fn turn_tx_checksum_off(if_name: &IfName) -> io::Result<()> {
-    ethtool(if_name, SET_TX_CHECKSUM, 0)
+    ethtool(if_name, SET_TX_CHECKSUM, 0).map(drop)
 }
 
 #[expect(unsafe_code, reason = "ethtool has no safe binding that can set this, and its netlink family needs a newer kernel")]
@@ -32,8 +39,8 @@ mod ioctl {
 
     nix::ioctl_write_ptr_bad!(siocethtool, SIOCETHTOOL, ifreq);
 
-    /// Gives a command with one value to a link's driver.
-    pub(super) fn ethtool(if_name: &IfName, command: u32, value: u32) -> io::Result<()> {
+    /// Gives a command with one value to a link's driver; the value afterwards, which commands that read set.
+    pub(super) fn ethtool(if_name: &IfName, command: u32, value: u32) -> io::Result<u32> {
         let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
         let mut argument = EthtoolValue { command, value };
         // SAFETY: `ifreq` is a plain C structure, for which all zeroes is a valid value.
@@ -42,10 +49,13 @@ mod ioctl {
         for (slot, byte) in request.ifr_name[..IFNAMSIZ - 1].iter_mut().zip(if_name.as_str().bytes()) {
             *slot = c_char::from_ne_bytes([byte]);
         }
-        request.ifr_ifru.ifru_data = (&raw mut argument).cast();
+        let pointer = &raw mut argument;
+        request.ifr_ifru.ifru_data = pointer.cast();
         // SAFETY: the request and the value it points to live until the call returns; the kernel reads and writes nothing else.
         unsafe { siocethtool(socket.as_raw_fd(), &raw const request) }?;
-        Ok(())
+        // SAFETY: the value is this function's own, and nobody else has a pointer to it any more. Read through the pointer that the
+        // kernel was given, so that what it wrote is seen.
+        Ok(unsafe { pointer.read() }.value)
     }
 }
 

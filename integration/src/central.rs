@@ -83,7 +83,7 @@ impl Central {
         eventually("every chassis has caught up", Duration::from_secs(30), ask)
     }
 
-    /// One switch per node, named as the node, joined by [`ROUTER`], which is the gateway of each.
+    /// One switch per node, named as the node, joined by [`ROUTER`], which is the gateway of each; on it, the node's management port.
     pub(crate) fn create_topology<'a>(&self, nodes: impl IntoIterator<Item = (&'a str, &'a [IpNet])>) -> Result<()> {
         // With a fixed prefix, the addresses that OVN makes up look alike in every run.
         let mut command = words("set NB_Global . options:mac_prefix=0a:00:00");
@@ -94,6 +94,11 @@ impl Central {
             let addresses = gateways.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
             command.extend(words(&format!("-- ls-add {node} -- lrp-add {ROUTER} rtos-{node} {mac} {addresses}")));
             command.extend(words(&format!("-- lsp-add {node} stor-{node} -- lsp-set-type stor-{node} router")));
+            let management: Vec<_> = subnets.iter().map(|subnet| subnet::host(subnet, 2).addr()).collect();
+            let mac = subnet::mac(management[0]);
+            let addresses = management.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            command.extend(words(&format!("-- lsp-add {node} k8s-{node} -- lsp-set-addresses k8s-{node}")));
+            command.push(format!("{mac} {addresses}"));
             command
                 .extend(words(&format!("-- lsp-set-addresses stor-{node} router -- lsp-set-options stor-{node} router-port=rtos-{node}")));
         }

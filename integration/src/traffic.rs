@@ -1,4 +1,4 @@
-//! Packets between pods: ping, TCP and UDP.
+//! Packets between pods, and between pods and nodes: ping, TCP and UDP.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{
-    Lab, Pod, command, eventually, executable,
+    Lab, Node, Pod, command, eventually, executable,
     peer::{Echoes, Report},
 };
 
@@ -44,9 +44,23 @@ impl Lab {
 
     /// The same to any address of `to`.
     pub fn tcp_to(&self, from: &Pod, to: &Pod, address: IpAddr, bytes: u64) -> Result<()> {
-        let mut server = PeerProcess::start(self.peer(to)?.arg("tcp-serve").arg(address.to_string()))?;
-        let port = server.address()?.to_string();
-        command::output(self.peer(from)?.args(["tcp-send", &port, &bytes.to_string()])).map(drop)
+        transfer(self.peer(from)?, self.peer(to)?, address, bytes)
+    }
+
+    /// The same from a process of a node itself, as a kubelet's probes are.
+    pub fn tcp_from_node(&self, from: &Node, to: &Pod, address: IpAddr, bytes: u64) -> Result<()> {
+        transfer(node_peer(from)?, self.peer(to)?, address, bytes)
+    }
+
+    /// The same to a process of a node itself, as pods of the host's network are.
+    pub fn tcp_to_node(&self, from: &Pod, to: &Node, address: IpAddr, bytes: u64) -> Result<()> {
+        transfer(self.peer(from)?, node_peer(to)?, address, bytes)
+    }
+
+    /// Pings `to` from the node itself until an answer comes, for 10 s at most.
+    pub fn ping_from_node(&self, from: &Node, to: IpAddr) -> Result<()> {
+        let once = || from.run(["ping", "-n", "-c", "1", "-W", "0.3", &to.to_string()]).map(drop);
+        eventually(&format!("{} itself reaches {to}", from.name), Duration::from_secs(10), once)
     }
 
     /// Sends `count` datagrams of `size` bytes to `to`, which sends them back; how many came back whole.
@@ -71,6 +85,18 @@ impl Lab {
         command.arg("peer");
         Ok(command)
     }
+}
+
+fn node_peer(node: &Node) -> Result<Command> {
+    let mut command = node.command(executable::own()?);
+    command.arg("peer");
+    Ok(command)
+}
+
+fn transfer(mut from: Command, mut to: Command, address: IpAddr, bytes: u64) -> Result<()> {
+    let mut server = PeerProcess::start(to.arg("tcp-serve").arg(address.to_string()))?;
+    let port = server.address()?.to_string();
+    command::output(from.args(["tcp-send", &port, &bytes.to_string()])).map(drop)
 }
 
 /// Traffic that goes on in the background.

@@ -12,10 +12,12 @@
 //! | `link` | one set of material at work |
 //! | `gateway` | requests over the link of the moment; reads again when that is refused |
 //! | `files` | the moment when a file changes |
+//! | `backoff` | when to try again |
 //! | `trouble` | a failure in an administrator's words |
 
 use std::{path::PathBuf, sync::Arc};
 
+use controller::api_server::{ApiServer as Shared, Trouble};
 use kube::Client;
 use secrecy::SecretString;
 use tokio::{sync::watch, task::JoinHandle};
@@ -30,8 +32,6 @@ mod material;
 #[cfg(test)]
 pub(crate) mod scripted;
 mod trouble;
-
-pub(crate) use trouble::{Kind as TroubleKind, Trouble};
 
 /// How to reach the API server.
 #[derive(Debug, Clone)]
@@ -108,6 +108,12 @@ impl Connection {
     /// `error` of a request over this connection.
     pub(crate) fn trouble(&self, error: &kube::Error) -> Trouble {
         trouble::of(error, &self.gateway.origin())
+    }
+
+    /// The same way, for the control plane.
+    pub fn share(&self) -> Shared {
+        let gateway = Arc::clone(&self.gateway);
+        Shared::new(self.client().clone(), self.renewals(), move |error| trouble::of(error, &gateway.origin()))
     }
 
     /// URL of the API server, as far as it is known.

@@ -20,6 +20,8 @@ pub enum Part {
     Socket,
     /// All pods of this node are known.
     Pods,
+    /// The node and its pods reach each other.
+    ManagementPort,
     /// Runtimes are told to use the plugin.
     CniConf,
     /// It is known who leads: this process, or another one.
@@ -43,7 +45,7 @@ pub struct Conditions {
 
 impl Part {
     /// What a node's server needs.
-    pub const NODE: [Self; 5] = [Self::OpenVSwitch, Self::Plugin, Self::Socket, Self::Pods, Self::CniConf];
+    pub const NODE: [Self; 6] = [Self::OpenVSwitch, Self::Plugin, Self::Socket, Self::Pods, Self::ManagementPort, Self::CniConf];
 
     /// As `/readyz` and the log name it.
     pub fn name(self) -> &'static str {
@@ -52,6 +54,7 @@ impl Part {
             Self::Plugin => "plugin",
             Self::Socket => "socket",
             Self::Pods => "pods",
+            Self::ManagementPort => "management-port",
             Self::CniConf => "cni-configuration",
             Self::Election => "election",
             Self::Cluster => "cluster",

@@ -5,6 +5,7 @@
 //! | `life` | the order of things, from the options to the last answer |
 //! | `cleanup`(mod@cleanup) | `--cleanup-node`: takes away what the server made |
 //! | `open_vswitch` | what ovn-controller needs to find in Open vSwitch's database |
+//! | `management_port` | the interface over which the node and its pods reach each other |
 //! | `plugin` | the plugin's way into the directory where runtimes look for it |
 
 use std::{io, path::PathBuf};
@@ -24,10 +25,12 @@ use crate::{
 
 mod cleanup;
 mod life;
+mod management_port;
 mod open_vswitch;
 mod plugin;
 
 pub use cleanup::{Cleaned, CleanupError, cleanup};
+pub use management_port::ManagementPort;
 pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls};
 pub use plugin::{PluginError, PluginInstall};
 
@@ -44,6 +47,7 @@ pub struct NodeConfig {
     pub log: LogConfig,
     pub pidfile: Option<PathBuf>,
     pub open_vswitch: OpenVSwitch,
+    pub management_port: ManagementPort,
     pub endpoints: Endpoints,
 }
 
@@ -77,6 +81,8 @@ pub enum StartError {
     DefaultRoute(#[source] io::Error),
     #[error("Open vSwitch's database refused the settings for ovn-controller")]
     Settings(#[from] ovsdb::TransactError),
+    #[error("netlink, for the management port")]
+    Netlink(#[source] io::Error),
     #[error("the runtime of this program")]
     Runtime(#[source] io::Error),
 }

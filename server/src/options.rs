@@ -15,8 +15,8 @@
 //! | `settings` | all values of all options, and which of them counts |
 //! | `values` | texts as what they mean |
 //! | `roles` | what a process is asked to be |
-//! | `node_config`, `kubernetes`, `chassis` | what the values mean together for a node |
-//! | `control_plane`, `cluster`, `networks`, `selector` | what they mean together for the control plane |
+//! | `node_config`, `kubernetes`, `chassis`, `management_port` | what the values mean together for a node |
+//! | `control_plane`, `cluster`, `networks` | what they mean together for the control plane |
 //! | `databases` | OVN's databases, for both |
 //! | `print` | `--print-config` |
 //! | [`documents`] | manual, completion, and the file with every default |
@@ -44,12 +44,12 @@ mod external_ids;
 mod go_style;
 mod kind;
 mod kubernetes;
+mod management_port;
 mod networks;
 mod node_config;
 mod print;
 mod problems;
 mod roles;
-mod selector;
 mod settings;
 mod spec;
 mod surroundings;

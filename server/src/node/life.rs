@@ -1,7 +1,7 @@
 //! The server's life: the order of things, from the options to the last answer. Not how they are done.
 //!
 //! ```text
-//! log, pidfile, signals → endpoints → Open vSwitch → its settings → plugin → pods → socket → CNI configuration → ready
+//! log, pidfile, signals → endpoints → Open vSwitch → its settings → plugin → pods, management port → socket → CNI configuration → ready
 //! ```
 //!
 //! What is waited for is in the [`Conditions`]. A signal to stop ends every wait.
@@ -16,6 +16,7 @@ use tokio::{
 
 use super::{
     NodeConfig, PodsFrom, StartError,
+    management_port::{Keeper, Lease, LeaseOf},
     open_vswitch::{
         Chassis, default_route,
         settings::{SYSTEM_ID, Settings},
@@ -42,6 +43,8 @@ use crate::{
 const DRAIN: Duration = Duration::from_secs(20);
 /// How long those that are told to try again may take to hear it.
 const STOP: Duration = Duration::from_secs(1);
+/// What is waited for before runtimes are told to use the plugin.
+const NEEDED: [Part; 2] = [Part::Plugin, Part::ManagementPort];
 /// Where Open vSwitch's scripts keep the chassis' name.
 const SYSTEM_ID_FILE: &str = "/etc/openvswitch/system-id.conf";
 /// The port that OVN's tunnels have unless the southbound database says otherwise.
@@ -108,6 +111,7 @@ async fn start(options: &NodeOptions, early: Early, conditions: &Conditions, met
     tokio::spawn(plugin::follow(config.plugin.clone(), conditions.clone()));
 
     let (source, events) = source(&config, conditions, metrics)?;
+    keep_management_port(&config, conditions)?;
     Running::listen(config, source, events, conditions.clone(), Arc::clone(metrics))
 }
 
@@ -142,6 +146,21 @@ fn source(config: &NodeConfig, conditions: &Conditions, metrics: &Arc<Metrics>) 
             Ok((Arc::new(pods), events))
         }
     }
+}
+
+/// Where pods come from manifests, nobody tells a node its subnets: without `--node-subnets` there is no management port.
+fn keep_management_port(config: &NodeConfig, conditions: &Conditions) -> Result<(), StartError> {
+    let lease = match &config.pods {
+        PodsFrom::Manifests(_) if config.management_port.subnets.is_empty() => {
+            conditions.met(Part::ManagementPort);
+            return Ok(());
+        }
+        _ => watch::channel::<LeaseOf>(Ok(Lease { subnets: config.management_port.subnets.clone(), mac: None })).1,
+    };
+    let port = config.management_port.clone();
+    let keeper = Keeper::new(port, &config.name, &config.open_vswitch.endpoint, lease, conditions.clone()).map_err(StartError::Netlink)?;
+    tokio::spawn(keeper.keep());
+    Ok(())
 }
 
 /// A server whose socket is served.
@@ -191,11 +210,11 @@ impl Running {
         Ok(())
     }
 
-    /// Writes the CNI configuration, once the plugin is there: before, the runtime would try to start what is not there, and the node
-    /// would look ready.
+    /// Writes the CNI configuration, once plugin and management port are there: before, the runtime would try to start what is not
+    /// there, and the node would look ready. One that was written before stays: a restart takes the network away from nobody.
     async fn announce(&self) -> Result<(), StartError> {
         // Cannot fail: a sender is in the conditions that are watched.
-        let _ = self.conditions.watch().wait_for(|missing| !missing.contains_key(&Part::Plugin)).await;
+        let _ = self.conditions.watch().wait_for(|missing| !NEEDED.iter().any(|part| missing.contains_key(part))).await;
         self.config.cni_conf.install()?;
         self.conditions.met(Part::CniConf);
         self.metrics.became_ready();

@@ -7,7 +7,7 @@ use contract::paths::{OVSDB_ENDPOINT, SERVER_SOCKET};
 use ovsdb::Endpoint;
 
 use super::{
-    NodeOptions, Problems, chassis, check, kind, kubernetes,
+    NodeOptions, Problems, chassis, check, kind, kubernetes, management_port,
     problems::Gathered,
     sentence,
     settings::{Origin, Setting, Settings},
@@ -64,12 +64,16 @@ impl NodeOptions {
         let pods = kubernetes::pods(&mut reading);
         let add = reading.add_defaults();
         let chassis = chassis::chassis(&mut reading);
+        let management_port = management_port::management_port(&mut reading);
         reading.read(&node::NODE_MODE_OPTION, values::node_mode);
         reading.problems.none_or()?;
-        let (Some(early), Some(pods), Some(add), Some(chassis)) = (early, pods, add, chassis) else { return Ok(None) };
+        let (Some(early), Some(pods), Some(add), Some(chassis), Some(management_port)) = (early, pods, add, chassis, management_port)
+        else {
+            return Ok(None);
+        };
         let Early { name, log, pidfile, ovsdb, cni_conf, plugin, socket, endpoints } = early;
         let open_vswitch = OpenVSwitch { endpoint: ovsdb, chassis };
-        Ok(Some(NodeConfig { name, pods, add, cni_conf, plugin, socket, log, pidfile, open_vswitch, endpoints }))
+        Ok(Some(NodeConfig { name, pods, add, cni_conf, plugin, socket, log, pidfile, open_vswitch, management_port, endpoints }))
     }
 
     pub(super) fn resolve_early(&self) -> Result<Early, Problems> {

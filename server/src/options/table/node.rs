@@ -17,6 +17,8 @@ options! { Group::Pods;
         .help("MTU of pods' default routes, where it is less than the link's; 0 for the same");
     NODE_MODE_OPTION = Spec::new("ovnkube-node-mode", NODE_MODE).key("ovnkubenode", "mode").default("full")
         .help("How the node's network is divided between host and DPU; this version knows full, where it is not");
+    NODE_SUBNETS = Spec::new("node-subnets", Kind::Text).value("CIDRS").key(SECTION, "node-subnets")
+        .help("This node's subnets, one of each family, where pods come from --pod-manifests: for its management port");
     UNPRIVILEGED_MODE = Spec::new("unprivileged-mode", Kind::Switch).default("false").help("Need no privileges over the host's network")
         .never("says what is always so: the plugin configures the pods' network");
     CONNTRACK_ZONE = Spec::new("conntrack-zone", Kind::NUMBER).key(SECTION, "conntrack-zone").default("64000").later(Part::Gateway)

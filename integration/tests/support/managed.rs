@@ -1,0 +1,47 @@
+//! A node whose server is told the node's subnets, and keeps its management port.
+#![allow(dead_code, reason = "every test program uses a part of it")]
+
+use std::{fs, net::IpAddr, time::Duration};
+
+use anyhow::{Result, ensure};
+use integration::{Node, eventually, subnet};
+use ipnet::IpNet;
+
+/// The interface's name, on every node.
+pub(crate) const INTERFACE: &str = "ovn-k8s-mp0";
+/// The CNI configuration, which is written when the port is there.
+const CONF: &str = "/etc/cni/net.d/10-ovn-kubernetes.conflist";
+/// A repair takes less than this, on a busy machine, too.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// Starts the server with the node's own subnets and those of the whole cluster, and waits until runtimes may use the plugin.
+pub(crate) fn start(node: &Node) -> Result<()> {
+    configure(node, &node.subnets)?;
+    node.start_server()?;
+    ready(node)
+}
+
+/// Writes the file that the server reads its options from.
+pub(crate) fn configure(node: &Node, subnets: &[IpNet]) -> Result<()> {
+    let subnets = subnets.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let text = format!("[default]\nnode-subnets={subnets}\ncluster-subnets=10.244.0.0/16,fd00:10:244::/48\n");
+    Ok(fs::write(node.path("/etc/openvswitch/ovn_k8s.conf"), text)?)
+}
+
+pub(crate) fn ready(node: &Node) -> Result<()> {
+    let conf = node.path(CONF);
+    eventually("the CNI configuration is written", Duration::from_secs(30), || {
+        ensure!(conf.exists(), "{}", log(node));
+        Ok(())
+    })
+}
+
+/// Of the server.
+pub(crate) fn log(node: &Node) -> String {
+    fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log")).unwrap_or_default()
+}
+
+/// The node's own address in each of its subnets.
+pub(crate) fn addresses(node: &Node) -> Vec<IpAddr> {
+    node.subnets.iter().map(|subnet| subnet::host(subnet, 2).addr()).collect()
+}

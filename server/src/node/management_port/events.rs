@@ -1,0 +1,117 @@
+//! What the kernel says happened to the interface, and to addresses of the host: not what, only that something did. Who is woken looks.
+
+use std::io;
+
+use netlink_packet_core::{NetlinkBuffer, NlasIterator};
+use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket, protocols::NETLINK_ROUTE};
+use nix::libc;
+use tokio::sync::watch;
+
+use super::plan::INTERFACE;
+
+/// `RTNLGRP_*` of `linux/rtnetlink.h`: links, neighbours, addresses, routes, and settings of both families.
+const GROUPS: [u32; 8] = [
+    libc::RTNLGRP_LINK,
+    libc::RTNLGRP_NEIGH,
+    libc::RTNLGRP_IPV4_IFADDR,
+    libc::RTNLGRP_IPV6_IFADDR,
+    libc::RTNLGRP_IPV4_ROUTE,
+    libc::RTNLGRP_IPV6_ROUTE,
+    libc::RTNLGRP_IPV4_NETCONF,
+    libc::RTNLGRP_IPV6_NETCONF,
+];
+
+/// Changes whenever something happened.
+#[derive(Debug, Clone)]
+pub(crate) struct Happened {
+    /// To the interface.
+    pub(crate) to_interface: watch::Receiver<u64>,
+    /// To an address or a link of the host.
+    pub(crate) to_addresses: watch::Receiver<u64>,
+}
+
+/// Which link a message is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum About {
+    /// The interface, by its name, and its index.
+    Interface(u32),
+    Link(u32),
+    Address(u32),
+    /// A message that says nothing of links.
+    Nothing,
+}
+
+/// Listens from now on. Needs a tokio runtime.
+pub(crate) fn listen() -> io::Result<Happened> {
+    let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
+    socket.socket_mut().bind(&SocketAddr::new(0, 0))?;
+    for group in GROUPS {
+        socket.socket_mut().add_membership(group)?;
+    }
+    let (interface, to_interface) = watch::channel(0);
+    let (addresses, to_addresses) = watch::channel(0);
+    tokio::spawn(follow(socket, interface, addresses));
+    Ok(Happened { to_interface, to_addresses })
+}
+
+async fn follow(socket: TokioSocket, interface: watch::Sender<u64>, addresses: watch::Sender<u64>) {
+    let bump = |sender: &watch::Sender<u64>| sender.send_modify(|count| *count += 1);
+    let mut index = None;
+    while !interface.is_closed() || !addresses.is_closed() {
+        let datagram = match socket.recv_from_full().await {
+            Ok((datagram, _)) => datagram,
+            // The kernel had more to say than there was room for: anything may have happened.
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                bump(&interface);
+                bump(&addresses);
+                continue;
+            }
+            Err(error) => return tracing::error!(%error, "the kernel does not tell of changes any more: they are seen late"),
+        };
+        for about in about(&datagram) {
+            match about {
+                About::Interface(number) => {
+                    index = Some(number);
+                    bump(&interface);
+                }
+                About::Address(number) | About::Link(number) if Some(number) == index => bump(&interface),
+                About::Address(_) => bump(&addresses),
+                About::Link(_) | About::Nothing => {}
+            }
+        }
+    }
+}
+
+/// What each message of a datagram is about.
+fn about(mut datagram: &[u8]) -> Vec<About> {
+    let mut all = Vec::new();
+    while let Ok(message) = NetlinkBuffer::new_checked(datagram) {
+        all.push(about_one(message.message_type(), message.payload()));
+        let length = usize::try_from(message.length()).unwrap_or(usize::MAX).next_multiple_of(4);
+        datagram = datagram.get(length..).unwrap_or_default();
+    }
+    all
+}
+
+/// Bodies of rtnetlink(7): where each kind of message has the link's index.
+fn about_one(kind: u16, body: &[u8]) -> About {
+    let number = |at: usize| body.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
+    let attribute = |header: usize, kind: u16| {
+        let attributes = NlasIterator::new(body.get(header..).unwrap_or_default());
+        attributes.filter_map(Result::ok).find(|attribute| attribute.kind() == kind).map(|attribute| attribute.value().to_vec())
+    };
+    let index_in = |header, kind| attribute(header, kind).and_then(|value| value.try_into().ok()).map(u32::from_ne_bytes);
+    let named = |index| match attribute(16, libc::IFLA_IFNAME) {
+        Some(name) if name.strip_suffix(b"\0") == Some(INTERFACE.as_bytes()) => About::Interface(index),
+        _ => About::Link(index),
+    };
+    let found = match kind {
+        libc::RTM_NEWLINK | libc::RTM_DELLINK => number(4).map(named),
+        libc::RTM_NEWADDR | libc::RTM_DELADDR => number(4).map(About::Address),
+        libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => number(4).map(About::Link),
+        libc::RTM_NEWROUTE | libc::RTM_DELROUTE => index_in(12, libc::RTA_OIF).map(About::Link),
+        libc::RTM_NEWNETCONF | libc::RTM_DELNETCONF => index_in(4, 1).map(About::Link),
+        _ => None,
+    };
+    found.unwrap_or(About::Nothing)
+}

@@ -1,0 +1,201 @@
+//! Reads the interface from the kernel, and does the steps. Decides nothing.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use cni::{
+    link::{self, into_io},
+    netns::host_netlink,
+    offload,
+};
+use contract::{mac::Mac, names::IfName};
+use futures_util::TryStreamExt;
+use ipnet::IpNet;
+use netlink_packet_route::{
+    AddressFamily,
+    address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
+    neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
+    route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteType},
+};
+use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, RouteMessageBuilder};
+
+use super::{
+    link::{SeenLink, SeenRoute, Step},
+    plan::{INTERFACE, Neighbour, Route},
+    sysctl,
+};
+
+/// Marks the routes that this program makes (`rtm_protocol` of rtnetlink(7)); no routing daemon of `/etc/iproute2/rt_protos` has it.
+const PROTOCOL: RouteProtocol = RouteProtocol::Other(88);
+
+/// A connection to the kernel.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    netlink: Handle,
+    if_name: IfName,
+}
+
+/// A step that the kernel refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{INTERFACE}: {step}")]
+pub(super) struct Refused {
+    step: String,
+    source: io::Error,
+}
+
+impl Kernel {
+    /// Needs a tokio runtime.
+    pub(super) fn open() -> io::Result<Self> {
+        let if_name = INTERFACE.parse().map_err(io::Error::other)?;
+        Ok(Self { netlink: host_netlink()?, if_name })
+    }
+
+    /// The interface; none if there is none.
+    pub(super) async fn look(&self) -> io::Result<Option<SeenLink>> {
+        let Some(link) = link::find(&self.netlink, INTERFACE).await.map_err(io::Error::other)? else { return Ok(None) };
+        let index = link.index;
+        let addresses = self.netlink.address().get().set_link_index_filter(index).execute();
+        let addresses: Vec<AddressMessage> = addresses.try_collect().await.map_err(into_io)?;
+        let mut routes = Vec::new();
+        for family in [RouteMessageBuilder::<Ipv4Addr>::new().build(), RouteMessageBuilder::<Ipv6Addr>::new().build()] {
+            let all: Vec<RouteMessage> = self.netlink.route().get(family).execute().try_collect().await.map_err(into_io)?;
+            routes.extend(all.iter().filter_map(|message| route(message, index)));
+        }
+        let neighbours: Vec<NeighbourMessage> = self.netlink.neighbours().get().execute().try_collect().await.map_err(into_io)?;
+        Ok(Some(SeenLink {
+            index,
+            is_up: link.up,
+            mac: link.mac,
+            mtu: link.mtu,
+            addresses: addresses.iter().filter_map(address).collect(),
+            routes,
+            neighbours: neighbours.iter().filter_map(|message| neighbour(message, index)).collect(),
+            sysctls: sysctl::differing(),
+            leaves_checksums: offload::tx_checksum(&self.if_name).ok(),
+        }))
+    }
+
+    /// Does one step on the link with this index.
+    pub(super) async fn take(&self, index: u32, step: &Step) -> Result<(), Refused> {
+        let refused = |source| Refused { step: step.to_string(), source };
+        let set = |link: LinkMessageBuilder<LinkUnspec>| self.netlink.link().set(link.index(index).build()).execute();
+        let link = LinkMessageBuilder::<LinkUnspec>::new;
+        let outcome = match step {
+            Step::SetMac(mac) => set(link().address(mac.octets().to_vec())).await,
+            Step::SetMtu(mtu) => set(link().mtu(*mtu)).await,
+            Step::SetUp => set(link().up()).await,
+            Step::AddAddress(address) => self.add_address(index, *address).await,
+            Step::RemoveAddress(address) => self.remove_address(index, *address).await,
+            Step::SetNeighbour(Neighbour { address, mac }) => {
+                let request = self.netlink.neighbours().add(index, *address).link_layer_address(&mac.octets());
+                request.state(NeighbourState::Permanent).replace().execute().await
+            }
+            Step::AddRoute(route) => self.netlink.route().add(message(route, index).map_err(refused)?).execute().await,
+            Step::RemoveRoute(route) => {
+                let mut message = message(route, index).map_err(refused)?;
+                // Whoever made it.
+                message.header.protocol = RouteProtocol::Unspec;
+                self.netlink.route().del(message).execute().await
+            }
+            Step::SetSysctl(sysctl) => return sysctl.set().map_err(refused),
+            Step::TurnChecksumOffloadOff => return offload::turn_tx_checksum_off(&self.if_name).map_err(refused),
+        };
+        outcome.map_err(|error| refused(into_io(error)))
+    }
+
+    async fn add_address(&self, index: u32, address: IpNet) -> Result<(), rtnetlink::Error> {
+        let mut request = self.netlink.address().add(index, address.addr(), address.prefix_len());
+        if address.addr().is_ipv6() {
+            // Nobody else on the switch has it: OVN gave it away. Without the flag it could not be used for a second.
+            request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+        }
+        request.execute().await
+    }
+
+    async fn remove_address(&self, index: u32, unwanted: IpNet) -> Result<(), rtnetlink::Error> {
+        let all: Vec<AddressMessage> = self.netlink.address().get().set_link_index_filter(index).execute().try_collect().await?;
+        match all.into_iter().find(|message| address(message) == Some(unwanted)) {
+            Some(message) => self.netlink.address().del(message).execute().await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// An address that somebody gave to the interface, not one that the kernel made up for it.
+fn address(message: &AddressMessage) -> Option<IpNet> {
+    if message.header.scope == AddressScope::Link {
+        return None;
+    }
+    let find = |pick: fn(&AddressAttribute) -> Option<IpAddr>| message.attributes.iter().find_map(pick);
+    // Where the two differ, the link is one between two points, and `Address` is the other's.
+    let local = find(|attribute| if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None });
+    let address =
+        local.or_else(|| find(|attribute| if let AddressAttribute::Address(address) = attribute { Some(*address) } else { None }));
+    IpNet::new(address?, message.header.prefix_len).ok()
+}
+
+/// A route of the main table over link `index`.
+fn route(message: &RouteMessage, index: u32) -> Option<SeenRoute> {
+    let header = &message.header;
+    let (mut link, mut table, mut to, mut via, mut mtu) = (None, u32::from(header.table), None, None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Oif(oif) => link = Some(*oif),
+            RouteAttribute::Table(number) => table = *number,
+            RouteAttribute::Destination(address) => to = ip(address),
+            RouteAttribute::Gateway(address) => via = ip(address),
+            RouteAttribute::Metrics(metrics) => {
+                mtu = metrics.iter().find_map(|metric| if let RouteMetric::Mtu(mtu) = metric { Some(*mtu) } else { None });
+            }
+            _ => {}
+        }
+    }
+    let of_kernel = header.protocol == RouteProtocol::Kernel || header.protocol == RouteProtocol::Ra;
+    if link != Some(index) || table != u32::from(RouteHeader::RT_TABLE_MAIN) || header.kind != RouteType::Unicast || of_kernel {
+        return None;
+    }
+    let unspecified =
+        || if header.address_family == AddressFamily::Inet { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let to = IpNet::new(to.unwrap_or_else(unspecified), header.destination_prefix_length).ok()?;
+    let via = via.unwrap_or_else(unspecified);
+    Some(SeenRoute { route: Route { to, via, mtu }, is_ours: header.protocol == PROTOCOL })
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(address) => Some((*address).into()),
+        RouteAddress::Inet6(address) => Some((*address).into()),
+        _ => None,
+    }
+}
+
+fn message(route: &Route, index: u32) -> io::Result<RouteMessage> {
+    let invalid = |error| io::Error::other(format!("{error:?}"));
+    let builder = RouteMessageBuilder::<IpAddr>::new().output_interface(index).protocol(PROTOCOL);
+    let builder = builder.destination_prefix(route.to.addr(), route.to.prefix_len()).map_err(invalid)?;
+    // A route without a gateway has none to be named.
+    let builder = if route.via.is_unspecified() { builder } else { builder.gateway(route.via).map_err(invalid)? };
+    let mut message = builder.build();
+    message.attributes.extend(route.mtu.map(|mtu| RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)])));
+    Ok(message)
+}
+
+/// A permanent neighbour on link `index`.
+fn neighbour(message: &NeighbourMessage, index: u32) -> Option<Neighbour> {
+    if message.header.ifindex != index || message.header.state != NeighbourState::Permanent {
+        return None;
+    }
+    let address = message.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => Some(IpAddr::from(*address)),
+        NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => Some(IpAddr::from(*address)),
+        _ => None,
+    });
+    let octets = message.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::LinkLayerAddress(octets) => Some(octets),
+        _ => None,
+    });
+    let mac = Mac::try_from(<[u8; 6]>::try_from(octets?.as_slice()).ok()?).ok()?;
+    Some(Neighbour { address: address?, mac })
+}

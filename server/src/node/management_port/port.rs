@@ -1,0 +1,186 @@
+//! The port in Open vSwitch's database: what is there, and the transaction that makes it what it is to be. Pure.
+
+use std::collections::BTreeMap;
+
+use contract::external_ids::{IFACE_ID, OVN_INSTALLED};
+use ovsdb::{Condition, Monitor, Mutation, NamedUuid, Row, Transaction, Updates, Uuid, Where};
+
+use super::plan::{Desired, INTERFACE};
+
+/// The bridge that ovn-controller makes.
+const BRIDGE: &str = "br-int";
+
+ovsdb::table! {
+    struct Bridge in "Bridge" {
+        name: String,
+        ports: Vec<Uuid>,
+        datapath_type: String,
+    }
+
+    struct Port in "Port" {
+        name: String,
+        interfaces: Vec<Uuid>,
+    }
+
+    struct Interface in "Interface" {
+        name: String,
+        kind: String = "type",
+        mac: Option<String>,
+        mtu_request: Option<i64>,
+        external_ids: BTreeMap<String, String>,
+        error: Option<String>,
+    }
+}
+
+/// What there is of the port.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Seen {
+    bridge: Option<Uuid>,
+    /// The bridge forwards in user space, where nobody fills in checksums.
+    pub(super) in_user_space: bool,
+    port: Option<SeenPort>,
+    /// A port of this node under the name that it had in 2018, and the bridge that it is on.
+    old: Option<(Uuid, Uuid)>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct SeenPort {
+    port: Uuid,
+    /// Bridges other than the right one that it is on.
+    elsewhere: Option<Uuid>,
+    interface: Option<(Uuid, Interface)>,
+}
+
+/// How a node's port was called before it had the same name everywhere.
+pub(super) fn old_name(node: &str) -> String {
+    format!("k8s-{node}")
+}
+
+/// What has to be followed to know the port of `node`.
+pub(super) fn monitor(node: &str) -> Monitor {
+    let ports = [Condition::equal("name", INTERFACE), Condition::equal("name", old_name(node))];
+    Monitor::new().table::<Bridge>(Where::all()).table::<Port>(ports).table::<Interface>(Condition::equal("name", INTERFACE))
+}
+
+impl Seen {
+    pub(super) fn look(updates: &Updates, node: &str) -> Self {
+        let bridges: Vec<(Uuid, &Bridge)> = updates.rows::<Bridge>().collect();
+        let bridge_of = |port: Uuid| bridges.iter().find(|(_, bridge)| bridge.ports.contains(&port)).map(|(uuid, _)| *uuid);
+        let integration = bridges.iter().find(|(_, bridge)| bridge.name == BRIDGE);
+        let bridge = integration.map(|(uuid, _)| *uuid);
+        let find = |name: &str| updates.rows::<Port>().find(|(_, port)| port.name == name);
+        let port = find(INTERFACE).map(|(uuid, port)| {
+            let interface = port.interfaces.iter().find_map(|uuid| Some((*uuid, updates.row::<Interface>(*uuid)?.clone())));
+            SeenPort { port: uuid, elsewhere: bridge_of(uuid).filter(|on| Some(*on) != bridge), interface }
+        });
+        let old = find(&old_name(node)).and_then(|(uuid, _)| Some((uuid, bridge_of(uuid)?)));
+        Self { bridge, in_user_space: integration.is_some_and(|(_, bridge)| bridge.datapath_type == "netdev"), port, old }
+    }
+
+    /// Whether ovn-controller's bridge is there.
+    pub(super) fn has_bridge(&self) -> bool {
+        self.bridge.is_some()
+    }
+
+    /// What Open vSwitch says is wrong with the interface.
+    pub(super) fn error(&self) -> Option<&str> {
+        self.interface().and_then(|interface| interface.error.as_deref())
+    }
+
+    /// Whether ovn-controller has connected the interface to the logical port `iface_id`.
+    pub(super) fn is_installed(&self, iface_id: &str) -> bool {
+        let ids = self.interface().map(|interface| &interface.external_ids);
+        ids.is_some_and(|ids| ids.get(OVN_INSTALLED).is_some_and(|it| it == "true") && ids.get(IFACE_ID).is_some_and(|id| id == iface_id))
+    }
+
+    fn interface(&self) -> Option<&Interface> {
+        self.port.as_ref()?.interface.as_ref().map(|(_, interface)| interface)
+    }
+
+    /// The transaction that makes the port what it is to be, and what it does, for the log; none where nothing differs.
+    pub(super) fn change(&self, desired: &Desired) -> Option<(Transaction, Vec<String>)> {
+        let bridge = self.bridge?;
+        let (mut tx, mut done) = (Transaction::new(), Vec::new());
+        if let Some((port, on)) = self.old {
+            tx.mutate("Bridge", on, vec![Mutation::delete("ports", port)]);
+            done.push("removed the port under its old name".to_owned());
+        }
+        match &self.port {
+            Some(SeenPort { port, elsewhere, interface: Some((uuid, interface)) }) => {
+                if let Some(other) = elsewhere {
+                    tx.mutate("Bridge", *other, vec![Mutation::delete("ports", *port)]);
+                    tx.mutate("Bridge", bridge, vec![Mutation::insert("ports", *port)]);
+                    done.push(format!("moved the port to {BRIDGE}"));
+                }
+                correct(&mut tx, &mut done, *uuid, interface, desired);
+            }
+            // A port without an interface of its own name is none that works.
+            Some(SeenPort { port, interface: None, .. }) => {
+                tx.mutate("Bridge", Where::all(), vec![Mutation::delete("ports", *port)]);
+                insert(&mut tx, bridge, desired);
+                done.push("made the port anew".to_owned());
+            }
+            None => {
+                insert(&mut tx, bridge, desired);
+                done.push(format!("added the port to {BRIDGE}"));
+            }
+        }
+        (!done.is_empty()).then(|| {
+            tx.comment("ovnkube: management port");
+            (tx, done)
+        })
+    }
+
+    /// The transaction that takes the port away, under both names; none where there is none.
+    pub(super) fn removal(&self) -> Option<Transaction> {
+        let port = self.port.as_ref().map(|seen| seen.port);
+        let ports: Vec<Uuid> = port.into_iter().chain(self.old.map(|(port, _)| port)).collect();
+        if ports.is_empty() {
+            return None;
+        }
+        let mut tx = Transaction::new();
+        for port in ports {
+            tx.mutate("Bridge", Where::all(), vec![Mutation::delete("ports", port)]);
+        }
+        tx.comment("ovnkube: node cleaned up");
+        Some(tx)
+    }
+}
+
+fn insert(tx: &mut Transaction, bridge: Uuid, desired: &Desired) {
+    let Desired { iface_id, mac, mtu, .. } = desired;
+    let ids = BTreeMap::from([(IFACE_ID.to_owned(), iface_id.clone())]);
+    let row = Row::new().with("name", INTERFACE).with("type", "internal").with("mac", mac.to_string());
+    let interface = tx.insert("Interface", row.with("mtu_request", i64::from(mtu.bytes())).with("external_ids", ids));
+    let port: NamedUuid = tx.insert("Port", Row::new().with("name", INTERFACE).with("interfaces", &interface));
+    tx.mutate("Bridge", bridge, vec![Mutation::insert("ports", &port)]);
+}
+
+fn correct(tx: &mut Transaction, done: &mut Vec<String>, uuid: Uuid, interface: &Interface, desired: &Desired) {
+    let mut row = Row::new();
+    let mut columns = Vec::new();
+    if interface.kind != "internal" {
+        row.set("type", "internal");
+        columns.push("type");
+    }
+    if interface.mac.as_deref() != Some(&desired.mac.to_string()) {
+        row.set("mac", desired.mac.to_string());
+        columns.push("mac");
+    }
+    let mtu = i64::from(desired.mtu.bytes());
+    if interface.mtu_request != Some(mtu) {
+        row.set("mtu_request", mtu);
+        columns.push("mtu_request");
+    }
+    if !row.is_empty() {
+        tx.update("Interface", uuid, row);
+    }
+    if interface.external_ids.get(IFACE_ID) != Some(&desired.iface_id) {
+        let ids = BTreeMap::from([(IFACE_ID.to_owned(), desired.iface_id.clone())]);
+        tx.mutate("Interface", uuid, vec![Mutation::delete_keys("external_ids", [IFACE_ID]), Mutation::insert("external_ids", ids)]);
+        columns.push("external_ids:iface-id");
+    }
+    if !columns.is_empty() {
+        done.push(format!("corrected {}", columns.join(", ")));
+    }
+}

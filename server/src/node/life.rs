@@ -15,16 +15,14 @@ use tokio::{
 };
 
 use super::{
-    NodeConfig, PodsFrom, StartError, announce,
+    NodeConfig, PodsFrom, StartError,
     management_port::{Keeper, Lease, LeaseOf},
     open_vswitch::{
         Chassis, default_route,
         settings::{SYSTEM_ID, Settings},
         switch::{Switch, Written},
     },
-    pidfile::Pidfile,
     plugin,
-    signals::Signals,
 };
 use crate::{
     api_server::Connection,
@@ -36,6 +34,7 @@ use crate::{
     metrics::Metrics,
     options::{Early, NodeOptions},
     pods::{ApiPods, Manifests, PodSource},
+    process::{announce, pidfile::Pidfile, signals::Signals},
     requests::{Desk, InFlight, Phase},
     socket::Socket,
 };

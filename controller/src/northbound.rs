@@ -2,9 +2,10 @@
 //!
 //! Knows what is there and whose it is; nothing of what should be there.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 
-use ovsdb::{Client, Connection, Datum, Endpoints, Options, Updates, Uuid};
+use contract::names::PodKey;
+use ovsdb::{Atom, Client, Connection, Datum, Endpoints, Options, Updates, Uuid};
 
 pub(crate) mod index;
 pub(crate) mod owner;
@@ -14,7 +15,10 @@ use self::{
     index::{Index, Touched},
     owner::Owners,
 };
-use crate::rows::{RowName, Table};
+use crate::{
+    key::Key,
+    rows::{RowName, Table},
+};
 
 /// As its schema names it.
 pub const DATABASE: &str = "OVN_Northbound";
@@ -59,6 +63,17 @@ impl Northbound {
     /// The connection that the copy follows; transactions belong on the same one, where their effects are seen before their answers.
     pub(crate) fn connection(&self) -> Option<&Connection> {
         self.updates.connection()
+    }
+
+    /// The ports that pods have, with their addresses.
+    pub(crate) fn pod_ports(&self) -> impl Iterator<Item = (&PodKey, Vec<IpAddr>)> {
+        let pods = self.index.owners().filter_map(|key| if let Key::Pod(pod) = key { Some((key, pod)) } else { None });
+        pods.flat_map(|(key, pod)| self.index.owned(key).map(move |row| (pod, row))).map(|(pod, row)| {
+            let column = self.column(Table::LogicalSwitchPort, row, "addresses");
+            // `MAC IP [IP]` each.
+            let words = column.iter().flat_map(Datum::atoms).filter_map(Atom::as_str).flat_map(str::split_whitespace);
+            (pod, words.filter_map(|word| word.parse().ok()).collect())
+        })
     }
 
     /// What a column holds; none where it is not copied.

@@ -65,6 +65,7 @@ impl Controller {
             backlog: Backlog::default(),
             flaps: Flaps::default(),
             in_flight: None,
+            early: Some(Vec::new()),
             loaded: false,
             primed: false,
             refusals: 0,
@@ -85,6 +86,8 @@ struct Reconciler {
     backlog: Backlog,
     flaps: Flaps,
     in_flight: Option<InFlight>,
+    /// What was observed before the database was read for the first time.
+    early: Option<Vec<Observation>>,
     /// The copy of the database is complete and followed.
     loaded: bool,
     /// Since then all keys were marked.
@@ -128,6 +131,7 @@ impl Reconciler {
                 false if led => return Stopped::LeadershipLost,
                 false => {}
             }
+            self.begin();
             self.prime();
             self.write();
             self.publish();
@@ -153,6 +157,10 @@ impl Reconciler {
     }
 
     fn observed(&mut self, observation: Observation) {
+        if let Some(early) = &mut self.early {
+            early.push(observation);
+            return;
+        }
         let changes = self.store.observe(observation);
         self.follow(changes);
     }
@@ -188,6 +196,18 @@ impl Reconciler {
         }
     }
 
+    /// The first time that the database was read: the store learns which addresses are in use there before it gives any away.
+    fn begin(&mut self) {
+        if !self.loaded {
+            return;
+        }
+        let Some(early) = self.early.take() else { return };
+        for (pod, addresses) in self.northbound.pod_ports() {
+            self.store.found_port(pod, &addresses);
+        }
+        early.into_iter().for_each(|observation| self.observed(observation));
+    }
+
     /// Marks everything, once all that could justify a row has been read, and again after each reconnection.
     fn prime(&mut self) {
         if !self.loaded || self.primed || !self.store.is_complete() {
@@ -195,7 +215,7 @@ impl Reconciler {
         }
         let now = Instant::now();
         let owners: Vec<Key> = self.northbound.index.owners().cloned().collect();
-        for key in std::iter::once(Key::Cluster).chain(self.store.keys()).chain(owners) {
+        for key in self.store.keys().chain(owners) {
             self.backlog.mark(key, Cause::Store, now);
         }
         self.primed = true;

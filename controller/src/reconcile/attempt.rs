@@ -45,6 +45,9 @@ impl Reconciler {
             // Nobody left to write it: the process is about to end.
             let _ = self.annotations.send(annotation);
         }
+        for trouble in self.store.take_troubles() {
+            self.report(Report::Trouble(trouble));
+        }
         if self.in_flight.is_some() || self.paused.is_some_and(|until| now < until) {
             return;
         }

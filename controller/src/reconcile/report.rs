@@ -1,10 +1,17 @@
 //! What the loop tells others.
 
-use crate::key::Key;
+use contract::names::PodKey;
+
+use crate::{
+    key::Key,
+    trouble::{PodTrouble, Trouble},
+};
 
 /// Something that a person may want to know about one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
+    /// The store cannot give the pod what it needs.
+    Trouble(Trouble<PodKey, PodTrouble>),
     /// The database refused the rows of this object; they are tried again, for ever. Once for each distinct error.
     Refused { key: Key, error: String },
     /// It did no longer.

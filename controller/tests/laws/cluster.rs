@@ -9,7 +9,7 @@ use contract::{
 use controller::{
     config::{ClusterConfig, ClusterSubnet, Zone},
     observation::{Observation, Seen},
-    store::{Annotated, Node, Phase, Pod},
+    store::{Annotated, Node, Pod, Spelled},
 };
 
 pub(crate) fn config() -> ClusterConfig {
@@ -20,6 +20,7 @@ pub(crate) fn config() -> ClusterConfig {
         join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
         transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
         hairpin_addresses: vec!["169.254.169.5".parse().unwrap()],
+        mtu: contract::mtu::Mtu::DEFAULT,
         requested_chassis: true,
         legacy_annotations: false,
         acl_logging_rate_limit: 20,
@@ -35,7 +36,7 @@ pub(crate) fn node(number: u32) -> Node {
         name: node_name(number),
         subnets: vec![format!("10.{}.{}.0/24", number / 256, number % 256).parse().unwrap()],
         chassis: Some(format!("chassis-{number}")),
-        zone: Zone::default(),
+        ..Node::named(&node_name(number))
     }
 }
 
@@ -57,11 +58,9 @@ pub(crate) fn pod(number: u32, node: u32, generation: u32) -> (PodKey, Pod) {
         ipv6_link_local_gateway: None,
     };
     let pod = Pod {
-        uid: format!("uid-{number}-{generation}").into(),
         node: Some(node_name(node)),
-        host_network: false,
-        phase: Phase::Active,
-        annotated: Annotated::Network(Arc::new(network)),
+        annotated: Annotated::Network { network: Arc::new(network), spelled: Spelled::Current },
+        ..Pod::with_uid(&format!("uid-{number}-{generation}"))
     };
     (pod_key(number), pod)
 }

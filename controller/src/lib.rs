@@ -16,6 +16,12 @@
 //! | [`trouble`] | why a pod has no address, or a node no subnet | – | – |
 //! | [`key`] | [`key::Key`]: what owns rows; which change dirties which keys | – | – |
 //! | [`desired`](mod@desired) | one pure function per feature: what rows a key should have | [`store`] | – |
+//! | [`northbound`] | the copy of the database, found by name, holder and owner | database | – |
+//! | `diff` | from the rows there should be and those there are to edits | [`rows`], [`northbound`] | – |
+//! | `commit` | edits of many keys as one transaction; which keys are next; whose fault a refusal is | – | – |
+//! | [`reconcile`] | [`Controller`]: the loop | all of the above | database |
+//! | [`lead`] | [`lead::Leadership`]: whether this process may write | – | – |
+//! | [`metrics`] | [`metrics::Metrics`]: what is counted and timed | – | – |
 //! | [`api_server`] | [`api_server::ApiServer`]: a connection that somebody else keeps, and what failed there | – | – |
 //! | [`rows`] | [`rows::DesiredRow`]: a row as it should be, its columns and whose set it belongs to | – | – |
 //!
@@ -26,13 +32,20 @@ pub mod allocate;
 pub mod annotate;
 pub mod api_server;
 pub mod backoff;
+mod commit;
 pub mod config;
 pub mod desired;
+mod diff;
 pub mod key;
 pub mod lead;
+pub mod metrics;
+pub mod northbound;
 pub mod observation;
+pub mod reconcile;
 pub mod rows;
 pub mod selector;
 pub mod store;
 pub mod trouble;
 pub mod watch;
+
+pub use reconcile::Controller;

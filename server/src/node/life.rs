@@ -141,7 +141,7 @@ fn source(config: &NodeConfig, conditions: &Conditions, metrics: &Arc<Metrics>) 
         }
         PodsFrom::ApiServer(api_server) => {
             let connection = Connection::open(api_server.clone());
-            let events = Events::start(connection.clone(), &config.name);
+            let events = Events::start(&connection, &config.name);
             let pods = ApiPods::start(connection, &config.name, conditions.clone(), Arc::clone(metrics));
             Ok((Arc::new(pods), events))
         }

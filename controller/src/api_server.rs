@@ -7,6 +7,8 @@ use kube::{Client, core::Status};
 use tokio::{sync::watch, time::timeout};
 
 pub mod metrics;
+#[cfg(test)]
+pub(crate) mod scripted;
 
 /// Nobody is waited for longer because of what an answer asks for.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);

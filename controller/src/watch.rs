@@ -8,14 +8,19 @@
 //! ```
 
 use serde::de::DeserializeOwned;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{
+    sync::{mpsc::UnboundedSender, watch},
+    task::JoinHandle,
+};
 
 use crate::{
     api_server::{ApiServer, metrics::Metrics},
-    observation::Seen,
+    observation::{Observation, Seen},
+    store::wire::{NodeObject, PodObject},
 };
 
 mod follow;
+mod objects;
 mod page;
 
 /// A kind of object as the API server spells it, and what is made of one. Only the fields that are used should be read.
@@ -62,6 +67,17 @@ impl Watch {
         let (sender, standing) = watch::channel(Standing::Reading("the API server has not answered yet".to_owned()));
         let task = tokio::spawn(follow::follow::<K>(api, metrics, sender, tell));
         Self { standing, task }
+    }
+
+    /// The same for all nodes of the cluster, as observations.
+    pub fn nodes(api: ApiServer, metrics: Metrics, observations: UnboundedSender<Observation>) -> Self {
+        // Whoever observed has ended; this will, too.
+        Self::start::<NodeObject>(api, metrics, move |seen| drop(observations.send(Observation::Nodes(seen))))
+    }
+
+    /// The same for all pods of the cluster, as observations.
+    pub fn pods(api: ApiServer, metrics: Metrics, observations: UnboundedSender<Observation>) -> Self {
+        Self::start::<PodObject>(api, metrics, move |seen| drop(observations.send(Observation::Pods(seen))))
     }
 
     /// How it stands now, and every change of that.

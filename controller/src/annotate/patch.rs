@@ -8,8 +8,11 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Annotations, Object};
-use crate::api_server::{ApiServer, Kind, Trouble};
+use super::Annotations;
+use crate::{
+    api_server::{ApiServer, Kind, Trouble},
+    object::Object,
+};
 
 /// How long the API server may take.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -8,8 +8,8 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Annotations, Object, patch::Outcome};
-use crate::backoff::Backoff;
+use super::{Annotations, patch::Outcome};
+use crate::{backoff::Backoff, object::Object};
 
 /// Requests under way, at most. More do not make an API server faster.
 const MOST: usize = 96;

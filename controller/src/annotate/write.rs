@@ -9,20 +9,23 @@ use tokio::{
 };
 
 use super::{
-    Annotations, Object,
+    Wish,
     patch::{Outcome, patch},
     queue::Queue,
 };
 use crate::{
     api_server::{ApiServer, metrics::Metrics},
     lead::Leadership,
+    object::Object,
 };
 
 /// Writes until nobody can wish any more, or this process leads no more.
-pub(super) async fn write(api: ApiServer, leadership: Leadership, metrics: Metrics, mut wishes: UnboundedReceiver<Annotations>) {
+pub(super) async fn write<W: Wish>(api: ApiServer, leadership: Leadership, metrics: Metrics, mut wishes: UnboundedReceiver<W>) {
     let mut queue = Queue::new();
     let mut under_way = FuturesUnordered::new();
     let mut problems = Problems::default();
+    // Nothing is written, and no wish is lost, before this process leads.
+    leadership.won().await;
     let mut lost = std::pin::pin!(leadership.lost());
     loop {
         let now = Instant::now();
@@ -36,19 +39,19 @@ pub(super) async fn write(api: ApiServer, leadership: Leadership, metrics: Metri
                 (annotations, outcome)
             });
         }
-        metrics.waiting(queue.len());
+        metrics.waiting(W::KIND, queue.len());
         let next = queue.next_at();
         tokio::select! {
             Some((annotations, outcome)) = under_way.next() => {
-                metrics.patched(annotations.object.kind(), outcome.name());
+                metrics.patched(W::KIND, outcome.name());
                 problems.tell(&annotations.object, &outcome);
                 queue.answered(&annotations, &outcome, Instant::now());
             }
             wish = wishes.recv() => match wish {
                 Some(wish) => {
-                    queue.wish(wish);
+                    queue.wish(wish.into());
                     while let Ok(wish) = wishes.try_recv() {
-                        queue.wish(wish);
+                        queue.wish(wish.into());
                     }
                 }
                 None => return,

@@ -1,12 +1,12 @@
 //! What is counted of the control plane's dealings with the API server. Names that upstream has keep its meaning.
 
-use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 /// The counters; clones are the same ones.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     patches: IntCounterVec,
-    waiting: IntGauge,
+    waiting: IntGaugeVec,
     watch_restarts: IntCounterVec,
     leader: IntGauge,
 }
@@ -21,7 +21,10 @@ impl Metrics {
                 ),
                 &["kind", "result"],
             )?,
-            waiting: IntGauge::new("ovnkube_controller_annotations_waiting", "Objects whose annotations are not written yet.")?,
+            waiting: IntGaugeVec::new(
+                Opts::new("ovnkube_controller_annotations_waiting", "Objects whose annotations are not written yet."),
+                &["kind"],
+            )?,
             watch_restarts: IntCounterVec::new(
                 Opts::new("ovnkube_controller_watch_restarts_total", "How often all objects had to be read again."),
                 &["kind"],
@@ -39,8 +42,8 @@ impl Metrics {
         self.patches.with_label_values(&[kind, result]).inc();
     }
 
-    pub(crate) fn waiting(&self, objects: usize) {
-        self.waiting.set(i64::try_from(objects).unwrap_or(i64::MAX));
+    pub(crate) fn waiting(&self, kind: &str, objects: usize) {
+        self.waiting.with_label_values(&[kind]).set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn watch_restarted(&self, kind: &str) {

@@ -116,7 +116,11 @@ impl Campaign {
     }
 
     async fn read(&self) -> Result<Option<Lease>, Trouble> {
-        self.api.ask(PATIENCE, self.leases.get_opt(&self.candidate.lease)).await
+        match self.api.ask(PATIENCE, self.leases.get(&self.candidate.lease)).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(Trouble { code: Some(404), .. }) => Ok(None),
+            Err(trouble) => Err(trouble),
+        }
     }
 
     async fn take(&self, over: Option<&Lease>) -> Result<Reign, Trouble> {

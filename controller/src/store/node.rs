@@ -64,14 +64,13 @@ impl Node {
 
     /// Whether what rows are made of is the same; labels, and which object it is, do not matter for that.
     pub(super) fn same_rows(&self, other: &Self) -> bool {
-        self.subnets == other.subnets
-            && self.same_for_pods(other)
+        self.same_for_pods(other)
             && (self.id, self.management_mac, self.gateway_mtu) == (other.id, other.management_mac, other.gateway_mtu)
             && (&self.join, &self.transit) == (&other.join, &other.transit)
     }
 
     /// Whether what its pods' rows are made of is the same.
     pub(super) fn same_for_pods(&self, other: &Self) -> bool {
-        (&self.zone, &self.chassis) == (&other.zone, &other.chassis)
+        (&self.zone, &self.chassis, &self.subnets) == (&other.zone, &other.chassis, &other.subnets)
     }
 }

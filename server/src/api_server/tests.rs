@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::{
-    scripted::{Asked, Scripted},
+    scripted::{Asked, Connect as _, Scripted},
     *,
 };
 

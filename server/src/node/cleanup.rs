@@ -12,8 +12,8 @@ use std::{
 
 use tokio::time::timeout;
 
-use super::{open_vswitch::switch::Switch, pidfile, plugin::PluginInstall};
-use crate::{chain, options::Early};
+use super::{open_vswitch::switch::Switch, plugin::PluginInstall};
+use crate::{chain, options::Early, process::pidfile};
 
 /// How long Open vSwitch's database may take.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -15,16 +15,14 @@ use tokio::{
 };
 
 use super::{
-    NodeConfig, PodsFrom, StartError, announce,
+    NodeConfig, PodsFrom, StartError,
     management_port::{Keeper, Lease, LeaseOf},
     open_vswitch::{
         Chassis, default_route,
         settings::{SYSTEM_ID, Settings},
         switch::{Switch, Written},
     },
-    pidfile::Pidfile,
     plugin,
-    signals::Signals,
 };
 use crate::{
     api_server::Connection,
@@ -36,6 +34,7 @@ use crate::{
     metrics::Metrics,
     options::{Early, NodeOptions},
     pods::{ApiPods, Manifests, PodSource},
+    process::{announce, pidfile::Pidfile, signals::Signals},
     requests::{Desk, InFlight, Phase},
     socket::Socket,
 };
@@ -142,7 +141,7 @@ fn source(config: &NodeConfig, conditions: &Conditions, metrics: &Arc<Metrics>) 
         }
         PodsFrom::ApiServer(api_server) => {
             let connection = Connection::open(api_server.clone());
-            let events = Events::start(connection.clone(), &config.name);
+            let events = Events::start(&connection, &config.name);
             let pods = ApiPods::start(connection, &config.name, conditions.clone(), Arc::clone(metrics));
             Ok((Arc::new(pods), events))
         }

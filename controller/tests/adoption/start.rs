@@ -10,7 +10,7 @@ use tests::eventually;
 use crate::{
     database::{Changes, Content, Database},
     fixture::Fixture,
-    running::{DEADLINE, Running},
+    running::{Running, deadline},
 };
 
 /// A cluster of upstream's whose control plane is ours now.
@@ -44,7 +44,7 @@ impl Adopted {
     }
 
     fn become_different(&self, expected: &Changes) {
-        eventually("the database is as expected", DEADLINE, || {
+        eventually("the database is as expected", deadline(), || {
             let changes = self.changes();
             if changes == *expected { Ok(()) } else { Err(format!("{changes:#?}")) }
         });

@@ -38,8 +38,7 @@ pub(crate) struct Running {
     observations: mpsc::UnboundedSender<Observation>,
     pub(crate) progress: watch::Receiver<Progress>,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
-    /// Kept open: the controller sends into it.
-    _annotations: mpsc::UnboundedReceiver<PodAnnotation>,
+    pub(crate) annotations: mpsc::UnboundedReceiver<PodAnnotation>,
     metrics: prometheus::Registry,
     collectors: Metrics,
     task: JoinHandle<Stopped>,
@@ -66,7 +65,7 @@ impl Running {
             progress: tell,
             metrics: collectors.clone(),
         };
-        Self { observations, progress, reports, _annotations: annotations, metrics, collectors, task: tokio::spawn(controller.run()) }
+        Self { observations, progress, reports, annotations, metrics, collectors, task: tokio::spawn(controller.run()) }
     }
 
     pub(crate) fn observe(&self, observation: Observation) {

@@ -46,7 +46,7 @@ pub(crate) fn pod_key(number: u32) -> PodKey {
 
 /// A pod with an annotation of before.
 pub(crate) fn pod(number: u32, node: u32, generation: u32) -> (PodKey, Pod) {
-    let host = 3 + number % 250;
+    let host = 3 + (number + number / 500) % 250;
     let (high, low) = (node / 256, node % 256);
     let network = PodNetwork {
         mac: format!("0a:58:0a:{high:02x}:{low:02x}:{host:02x}").parse().unwrap(),

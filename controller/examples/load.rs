@@ -11,9 +11,9 @@
 #![expect(clippy::unwrap_used, reason = "parts of the tests, which fail by panicking")]
 
 #[path = "../tests/laws/cluster.rs"]
-#[expect(dead_code, reason = "the tests use more of it")]
 mod cluster;
 #[path = "../tests/laws/running.rs"]
+#[expect(dead_code, reason = "the tests use more of it")]
 mod running;
 
 use std::{
@@ -36,23 +36,25 @@ const SINGLE_PODS: u32 = 200;
 async fn main() -> ExitCode {
     let numbers: Vec<u32> = std::env::args().skip(1).map(|number| number.parse().expect("numbers of nodes and pods")).collect();
     let (nodes, pods) = if let [nodes, pods] = numbers[..] { (nodes, pods) } else { (500, 10_000) };
+    // A hundred at most, or their addresses would meet.
+    let per_node = (pods / nodes).clamp(1, 100);
     let scratch = Scratch::new();
     let _server = Database::of_schema(scratch.path(), "nb", SCHEMA);
     let endpoint = Endpoint::Unix(scratch.join("nb.sock"));
 
     let mut controller = Running::start(endpoint.clone(), config());
-    let filled = converge(&mut controller, nodes, pods).await;
+    let filled = converge(&mut controller, per_node, pods).await;
     println!("from an empty database:  {filled}");
     let mut again = Running::start(endpoint, config());
     controller.kill().await;
-    let restarted = converge(&mut again, nodes, pods).await;
+    let restarted = converge(&mut again, per_node, pods).await;
     println!("restart:                 {restarted}");
 
     let mut latencies = Vec::new();
     for number in pods..pods + SINGLE_PODS {
         let (committed, begun) = (again.transactions(), Instant::now());
         let wanted = committed.get() + 1;
-        again.observe(Observation::Pods(Seen::Applied(pod(number, 1 + number % nodes, 0))));
+        again.observe(Observation::Pods(Seen::Applied(pod(number, 1 + number / per_node, 0))));
         again.reaches("the pod", |progress| progress.converged && committed.get() >= wanted).await;
         latencies.push(begun.elapsed());
     }
@@ -73,8 +75,10 @@ struct Measured {
 }
 
 /// From what the watches say to the database as it should be.
-async fn converge(controller: &mut Running, nodes: u32, pods: u32) -> Measured {
-    let (all_nodes, all_pods) = (all_nodes((1..=nodes).map(node)), all_pods((0..pods).map(|number| pod(number, 1 + number % nodes, 0))));
+async fn converge(controller: &mut Running, per_node: u32, pods: u32) -> Measured {
+    // Pods that come later find their nodes there.
+    let all_nodes = all_nodes((0..=(pods + SINGLE_PODS) / per_node).map(|number| node(1 + number)));
+    let all_pods = all_pods((0..pods).map(|number| pod(number, 1 + number / per_node, 0)));
     let (begun, cpu) = (Instant::now(), cpu_time());
     controller.observe(all_nodes);
     controller.observe(all_pods);

@@ -5,7 +5,7 @@ use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, Opts, Regist
 /// Measurements of the way from dirty keys to committed rows.
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    /// By `result`: `committed`, `refused`, `lost`.
+    /// By `result`: `committed`, `overtaken` by another writer, `refused`, `lost`.
     pub(crate) transactions: IntCounterVec,
     /// By `table`.
     pub(crate) rows: IntCounterVec,

@@ -4,5 +4,10 @@
 
 mod cluster;
 mod database;
+mod expected;
 mod first;
+mod histories;
+mod history;
 mod running;
+mod second_writer;
+mod world;

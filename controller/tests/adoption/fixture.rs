@@ -1,13 +1,18 @@
 //! A database that upstream wrote, and the objects that it had before it. Knows the form of the files, nothing of what rows mean.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    net::IpAddr,
+    path::PathBuf,
+};
 
 use contract::names::PodKey;
 use controller::{
     config::{ClusterConfig, ClusterSubnet, Zone},
     observation::{Observation, Seen},
     store::{
-        Pod, Store,
+        Annotated, Pod, Store,
         wire::{NodeObject, PodObject},
     },
 };
@@ -97,6 +102,16 @@ impl Fixture {
 
     pub(crate) fn pod(&self, namespace: &str, name: &str) -> (PodKey, Pod) {
         self.all_pods().into_iter().find(|(key, _)| (key.namespace(), key.name()) == (namespace, name)).unwrap()
+    }
+
+    /// Addresses that pods have, by what upstream wrote on them. Those of pods that ended are free.
+    pub(crate) fn addresses(&self) -> BTreeSet<IpAddr> {
+        let pods = self.all_pods().into_iter().filter(|(_, pod)| pod.needs_network());
+        let networks = pods.filter_map(|(_, pod)| match pod.annotated {
+            Annotated::Network { network, .. } => Some(network),
+            Annotated::Nothing | Annotated::Unusable(_) => None,
+        });
+        networks.flat_map(|network| network.addresses.clone()).map(|address| address.addr()).collect()
     }
 }
 

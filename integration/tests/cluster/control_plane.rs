@@ -6,12 +6,16 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Cluster, central::Central, cluster::{pods::Known, programs::AGNHOST}, eventually};
+use integration::{
+    Cluster,
+    central::Central,
+    cluster::{pods::Known, programs::AGNHOST},
+    eventually,
+};
 use serde_json::{Value, json};
 
 use crate::support::{
-    DEPLOYMENTS, PODS, all_attached, delete, deployment, pod, reach_each_other, scale, small_pod, spec, start, wait_for_exactly,
-    wait_gone,
+    DEPLOYMENTS, PODS, all_attached, delete, deployment, pod, reach_each_other, scale, small_pod, spec, start, wait_for_exactly, wait_gone,
 };
 
 /// With the value `full`, the tests that are shortened otherwise take as long as they should.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use server::{
+    bridge,
     node::{self, StartError},
     options::{Early, NodeOptions, Options, Problems, Program, documents},
 };
@@ -14,6 +15,9 @@ use server::{
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    if let Some(arguments) = bridge::Arguments::read(std::env::args_os()) {
+        return run_bridge(&arguments);
+    }
     let outcome = match Options::read(std::env::args_os()).program() {
         Ok(Program::Node(options)) => match options.confirm().map(|()| node::run(&options)) {
             // Said already, in the log, too.
@@ -36,6 +40,17 @@ fn main() -> ExitCode {
         Err(problems) => return refuse(&problems),
     };
     if outcome { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_bridge(arguments: &bridge::Arguments) -> ExitCode {
+    match arguments {
+        bridge::Arguments::Run(command) => bridge::run(command),
+        bridge::Arguments::Help(text) => u8::from(write!(stdout(), "{text}").is_err()).into(),
+        bridge::Arguments::Wrong(text) => {
+            eprintln!("ovnkube: {text}");
+            USAGE.into()
+        }
+    }
 }
 
 fn refuse(problems: &Problems) -> ExitCode {

@@ -27,6 +27,12 @@ pub(crate) fn wrong(store: &Store, contents: &Contents) -> Vec<String> {
             wrong.push(format!("{table} {name} is there twice ({uuid})"));
         }
     }
+    let mut addresses = BTreeMap::new();
+    for ((table, name, _), row) in contents.0.iter().filter(|((table, name, _), row)| is_ours(table, name, row, contents)) {
+        let address = row.get("addresses").filter(|address| table == "Logical_Switch_Port" && *address != "router");
+        let before = address.and_then(|address| addresses.insert(address, name));
+        wrong.extend(before.map(|before| format!("{before} and {name} have one address: {address:?}")));
+    }
     wrong
 }
 

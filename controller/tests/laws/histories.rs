@@ -1,6 +1,10 @@
 //! Laws 1 to 4 and 6, each on random histories. `OVN_LAWS_CASES` asks for more of them than the few of every run.
 
-use std::{fmt::Debug, time::Duration};
+use std::{
+    fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 use proptest::{
     collection::vec,
@@ -10,18 +14,23 @@ use proptest::{
 use tokio::time::Instant;
 
 use crate::{
-    history::{Drift, Step, anything, drift, interrupted, observed},
+    history::{Drift, Step, anything, beside_others, drift, interrupted, observed},
+    running::hurry,
     world::World,
 };
 
 /// Runs the property on random histories, and prints the shortest that breaks it.
 fn on<S: Debug>(cases: u32, longest: usize, steps: impl Strategy<Value = S>, property: impl AsyncFn(Vec<S>)) {
     let cases = std::env::var("OVN_LAWS_CASES").map_or(cases, |cases| cases.parse().expect("OVN_LAWS_CASES is a number"));
-    let mut runner = TestRunner::new(Config { cases, max_shrink_iters: 200, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases, max_shrink_time: 20_000, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&vec(steps, 1..longest), |history| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(property(history));
-        Ok(())
+        let kept = catch_unwind(AssertUnwindSafe(|| runtime.block_on(property(history))));
+        kept.map_err(|panic| {
+            hurry();
+            let text = panic.downcast_ref::<String>().cloned();
+            TestCaseError::fail(text.or_else(|| panic.downcast_ref().map(|text: &&str| (*text).to_owned())).unwrap_or_default())
+        })
     });
     match outcome {
         Ok(()) => {}
@@ -67,7 +76,7 @@ fn law_2_a_restart_writes_nothing() {
 /// Law 3: what is not ours stays as it is, whatever it refers to and wherever it is.
 #[test]
 fn law_3_foreign_rows_stay() {
-    on(16, 30, anything(), async |history| {
+    on(16, 30, beside_others(), async |history| {
         let mut world = World::new().await;
         for step in history {
             world.happen(step).await;

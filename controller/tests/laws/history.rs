@@ -74,6 +74,8 @@ pub(crate) enum Foreign {
     Group,
     /// A port with the name that a pod's should have.
     TakesName(u32),
+    /// A port with the name that a node's link to the router should have.
+    TakesLink(u32),
     ReleasesNames,
 }
 
@@ -135,10 +137,24 @@ pub(crate) fn foreign() -> impl Strategy<Value = Foreign> {
         NODES.prop_map(Foreign::QosOnSwitch),
         Just(Foreign::Group),
         PODS.prop_map(Foreign::TakesName),
+        NODES.prop_map(Foreign::TakesLink),
         Just(Foreign::ReleasesNames),
     ]
 }
 
 pub(crate) fn anything() -> impl Strategy<Value = Step> {
     prop_oneof![6 => interrupted(), 2 => drift().prop_map(Step::Drift), 2 => foreign().prop_map(Step::Foreign)]
+}
+
+/// Much that is foreign, and much that goes.
+pub(crate) fn beside_others() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => NODES.prop_map(Step::Node),
+        3 => NODES.prop_map(Step::NodeGone),
+        3 => (PODS, NODES).prop_map(|(pod, node)| Step::Pod { pod, node }),
+        1 => PODS.prop_map(Step::PodGone),
+        3 => Just(Step::Rest),
+        6 => foreign().prop_map(Step::Foreign),
+        1 => anything(),
+    ]
 }

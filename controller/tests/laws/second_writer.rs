@@ -15,6 +15,8 @@ use crate::{
 pub(crate) struct SecondWriter {
     own: BTreeMap<(&'static str, String), Own>,
     count: u32,
+    /// Of what it has deleted since.
+    harmed_before: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -188,6 +190,11 @@ impl SecondWriter {
                 let of = self.insert_holder(connection, &id("thief")).await;
                 self.insert(connection, "Logical_Switch_Port", &port(pod), Row::new(), Some((of, "ports"))).await;
             }
+            Foreign::TakesLink(node) => {
+                let of = self.insert_holder(connection, &id("thief")).await;
+                let name = format!("stor-{}", node_name(node));
+                self.insert(connection, "Logical_Switch_Port", &name, Row::new(), Some((of, "ports"))).await;
+            }
             Foreign::ReleasesNames => self.release(connection).await,
         }
     }
@@ -196,6 +203,8 @@ impl SecondWriter {
     pub(crate) async fn release(&mut self, connection: &Connection) {
         let thieves: BTreeSet<Uuid> =
             self.own.iter().filter(|((_, name), _)| name.starts_with("foreign-thief")).map(|(_, own)| own.uuid).collect();
+        let harmed = self.harmed(&contents(connection).await);
+        self.harmed_before.extend(harmed);
         let mut transaction = Transaction::new();
         for thief in &thieves {
             transaction.delete("Logical_Switch", *thief);
@@ -229,7 +238,7 @@ impl SecondWriter {
 
     /// What became of its rows that it did not do itself.
     pub(crate) fn harmed(&self, contents: &Contents) -> Vec<String> {
-        let mut harmed = Vec::new();
+        let mut harmed = self.harmed_before.clone();
         for ((table, name), own) in &self.own {
             let Some((_, row)) = contents.0.iter().find(|((_, _, uuid), _)| *uuid == own.uuid) else {
                 harmed.push(format!("{table} {name} is gone"));

@@ -1,12 +1,15 @@
 //! A cluster, a database, a controller between them, and whatever happens to each.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use contract::names::PodKey;
+use contract::{
+    annotation::{POD_NETWORKS, PodNetwork},
+    names::{Network, PodKey},
+};
 use controller::{
     observation::{Observation, Seen},
     reconcile::Stopped,
-    store::{Phase, Pod, Store},
+    store::{Annotated, Phase, Pod, PodAnnotation, Spelled, Store},
 };
 use ovsdb::{Connection, Uuid};
 use tokio::time::Instant;
@@ -16,7 +19,7 @@ use crate::{
     database::{Contents, Northbound, contents},
     expected::wrong,
     history::{Drift, Foreign, Step},
-    running::{DEADLINE, Running},
+    running::{Running, deadline},
     second_writer::SecondWriter,
 };
 
@@ -48,8 +51,20 @@ impl World {
         world
     }
 
+    /// What the controller wants to be written on pods is written, and seen.
+    fn annotate(&mut self) {
+        while let Ok(PodAnnotation { pod: key, uid, annotations }) = self.controller.annotations.try_recv() {
+            let network = PodNetwork::parse(&annotations[POD_NETWORKS], &Network::Default).unwrap().unwrap();
+            let Some((_, pod)) = self.pods.values_mut().find(|(other, pod)| *other == key && pod.uid == uid) else { continue };
+            pod.annotated = Annotated::Network { network: Arc::new(network), spelled: Spelled::Current };
+            let seen = (key, pod.clone());
+            self.controller.observe(Observation::Pods(Seen::Applied(seen)));
+        }
+    }
+
     pub(crate) async fn happen(&mut self, step: Step) {
         self.generation += 1;
+        self.annotate();
         match step {
             Step::Node(number) => {
                 let node = self.nodes.entry(number).or_insert_with(|| node(number)).clone();
@@ -70,7 +85,11 @@ impl World {
                 if self.pods.remove(&number).is_some() {
                     self.controller.observe(Observation::Pods(Seen::Deleted(pod_key(number))));
                 }
-                let pod = pod(number, node, self.generation);
+                let mut pod = pod(number, node, self.generation);
+                // The annotation of every second one is still to be decided.
+                if number % 2 == 0 {
+                    pod.1.annotated = Annotated::Nothing;
+                }
                 self.pods.insert(number, pod.clone());
                 self.controller.observe(Observation::Pods(Seen::Applied(pod)));
             }
@@ -132,16 +151,17 @@ impl World {
     /// Until the database shows what it should, and nothing is left to do. Rows whose names are taken cannot be there.
     pub(crate) async fn rest(&mut self) {
         self.second.release(&self.connection).await;
-        let store = self.store();
         let begun = Instant::now();
         loop {
+            self.annotate();
+            let store = self.store();
             let now = contents(&self.connection).await;
             let wrong = wrong(&store, &now);
             if wrong.is_empty() {
                 break;
             }
             let progress = *self.controller.progress.borrow();
-            assert!(begun.elapsed() < DEADLINE, "not within {DEADLINE:?}: convergence; {progress:?}; wrong: {wrong:#?}");
+            assert!(begun.elapsed() < deadline(), "not within {:?}: convergence; {progress:?}; wrong: {wrong:#?}", deadline());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         self.controller.reaches("rest", |progress| progress.converged && progress.failing == 0 && progress.waiting == 0).await;

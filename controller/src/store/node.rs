@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use contract::mac::Mac;
 use ipnet::IpNet;
 
-use crate::{config::Zone, key::NodeName};
+use crate::{config::Zone, key::NodeName, trouble::NodeTrouble};
 
 /// A node, as its annotations describe it. What is there but cannot be read counts as not there, and is in `unreadable`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +60,12 @@ impl Node {
             annotations: Arc::default(),
             unreadable: Vec::new(),
         }
+    }
+
+    /// The trouble that one of these annotations makes, if it cannot be read.
+    pub fn unreadable(&self, annotations: &[&str]) -> Option<NodeTrouble> {
+        let found = self.unreadable.iter().find(|unreadable| annotations.contains(&unreadable.annotation))?;
+        Some(NodeTrouble::UnreadableAnnotation { annotation: found.annotation, why: found.why.clone() })
     }
 
     /// Whether what rows are made of is the same; labels, and which object it is, do not matter for that.

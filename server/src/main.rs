@@ -6,6 +6,7 @@ use std::{
 };
 
 use server::{
+    bridge,
     control_plane::{self, ControlPlaneConfig},
     node::{self, StartError},
     options::{Early, NodeOptions, Options, Problems, Program, documents},
@@ -15,6 +16,9 @@ use server::{
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    if let Some(arguments) = bridge::Arguments::read(std::env::args_os()) {
+        return run_bridge(&arguments);
+    }
     let outcome = match Options::read(std::env::args_os()).program() {
         Ok(Program::Node(options)) => return serve_node(&options, None),
         Ok(Program::Both(config, options)) => return serve_node(&options, Some(*config)),
@@ -43,6 +47,17 @@ fn serve_node(options: &NodeOptions, control_plane: Option<ControlPlaneConfig>) 
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(_)) => ExitCode::FAILURE,
         Err(problems) => refuse(&problems),
+    }
+}
+
+fn run_bridge(arguments: &bridge::Arguments) -> ExitCode {
+    match arguments {
+        bridge::Arguments::Run(command) => bridge::run(command),
+        bridge::Arguments::Help(text) => u8::from(write!(stdout(), "{text}").is_err()).into(),
+        bridge::Arguments::Wrong(text) => {
+            eprintln!("ovnkube: {text}");
+            USAGE.into()
+        }
     }
 }
 

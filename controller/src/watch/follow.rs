@@ -94,6 +94,17 @@ enum End {
     Trouble(Trouble),
 }
 
+impl End {
+    /// `all`: in the middle of everything.
+    fn of(trouble: Trouble, all: bool) -> Self {
+        match trouble {
+            // Older API servers say 400 or 422; with an etcd that cannot do its part, 500.
+            Trouble { code: Some(400 | 404 | 405 | 422 | 500), text, .. } if all => Self::NoStream(text),
+            trouble => Self::Trouble(trouble),
+        }
+    }
+}
+
 impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
     async fn step(&mut self) {
         let begun = Instant::now();
@@ -180,9 +191,7 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
         };
         let events = match self.api.ask(PATIENCE, self.api.client().request_events::<K>(request)).await {
             Ok(events) => events,
-            // Older ones say 400 or 422; with an etcd that cannot do its part, 500.
-            Err(Trouble { code: Some(400 | 404 | 405 | 422 | 500), text, .. }) if streaming => return End::NoStream(text),
-            Err(trouble) => return End::Trouble(trouble),
+            Err(trouble) => return End::of(trouble, streaming),
         };
         let mut all = streaming.then(Vec::new);
         if !streaming {
@@ -226,7 +235,8 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
                         self.heard();
                     }
                 }
-                WatchEvent::Error(status) => return trouble(&self.api, &kube::Error::Api(status)),
+                // Of a stream that the API server began before it asked etcd, too.
+                WatchEvent::Error(status) => return End::of(self.api.trouble(&kube::Error::Api(status)), all.is_some()),
             }
         }
     }

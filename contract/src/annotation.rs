@@ -125,6 +125,13 @@ impl PodNetwork {
     }
 }
 
+/// Whether the text of `k8s.ovn.org/pod-networks` speaks of networks other than this one; not if it cannot be read.
+pub fn names_others(text: &str, network: &Network) -> bool {
+    check_length(text).is_ok()
+        && serde_json::from_str::<BTreeMap<String, serde::de::IgnoredAny>>(text)
+            .is_ok_and(|networks| networks.keys().any(|name| name != network.annotation_key()))
+}
+
 /// One network's settings as they are spelled; `ip_address` and `gateway_ip` are the older, single-stack spelling.
 #[derive(Deserialize)]
 struct Wire {
@@ -228,16 +235,16 @@ impl FromStr for Role {
     }
 }
 
-fn check_length(text: &str) -> Result<(), AnnotationError> {
+pub(crate) fn check_length(text: &str) -> Result<(), AnnotationError> {
     if text.len() > MAX_BYTES { Err(AnnotationError::TooLong(text.len())) } else { Ok(()) }
 }
 
-fn value<T: FromStr>(field: &'static str, text: &str, expected: &'static str) -> Result<T, AnnotationError> {
+pub(crate) fn value<T: FromStr>(field: &'static str, text: &str, expected: &'static str) -> Result<T, AnnotationError> {
     text.parse().map_err(|_| AnnotationError::Value { field, value: shorten(text), expected })
 }
 
 /// Enough of a refused value to recognise it.
-fn shorten(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
@@ -256,7 +263,7 @@ fn list_or_single<T: FromStr + PartialEq>(
     }
 }
 
-fn one_per_family(field: &'static str, list: &[IpAddr]) -> Result<(), AnnotationError> {
+pub(crate) fn one_per_family(field: &'static str, list: &[IpAddr]) -> Result<(), AnnotationError> {
     for (index, first) in list.iter().enumerate() {
         if let Some(second) = list[index + 1..].iter().find(|ip| ip.is_ipv4() == first.is_ipv4()) {
             return Err(AnnotationError::SameFamily { field, first: *first, second: *second });

@@ -4,6 +4,8 @@
 //! | module | noun | agreed between |
 //! |---|---|---|
 //! | [`annotation`] | [`annotation::PodNetwork`]: a pod's addresses, as its annotation says | control plane → server |
+//! | [`node_annotation`] | [`node_annotation::NodeAnnotations`]: a node's subnets, addresses and numbers | cluster manager, controller, node |
+//! | [`ovn`] | names of OVN objects, ids of those without names, addresses that follow from a subnet | control plane, node, tools |
 //! | [`bandwidth`] | [`bandwidth::Bandwidth`]: a pod's rate limits, as its annotations say | user → server |
 //! | [`cni_args`] | [`cni_args::PodArgs`]: the pod that a runtime means | runtime → plugin → server |
 //! | [`wire`] | what travels over the server's socket | plugin ↔ server |
@@ -25,6 +27,8 @@ pub mod mac;
 pub mod mtu;
 pub mod names;
 pub mod net_conf;
+pub mod node_annotation;
+pub mod ovn;
 pub mod paths;
 pub mod spec_version;
 pub mod stage;

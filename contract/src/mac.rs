@@ -1,6 +1,8 @@
 //! An Ethernet address. Knows its spelling, not whom it belongs to.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, net::IpAddr, str::FromStr};
+
+use sha2::{Digest, Sha256};
 
 /// A unicast Ethernet address, printed in lower case as Open vSwitch prints it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -12,6 +14,20 @@ pub struct Mac([u8; 6]);
 pub struct NotAMac;
 
 impl Mac {
+    /// The address of the port that has this IP address; nobody has to be asked for it.
+    ///
+    /// `0a:58:` and the four octets of an IPv4 address, or the first four of the SHA-256 of an IPv6 address as RFC 5952 spells it.
+    pub fn from_ip(ip: IpAddr) -> Self {
+        let [a, b, c, d] = match ip.to_canonical() {
+            IpAddr::V4(v4) => v4.octets(),
+            IpAddr::V6(v6) => {
+                let hash = Sha256::digest(v6.to_string().as_bytes());
+                [hash[0], hash[1], hash[2], hash[3]]
+            }
+        };
+        Self([0x0a, 0x58, a, b, c, d])
+    }
+
     /// The six octets, first on the wire first.
     pub fn octets(self) -> [u8; 6] {
         self.0

@@ -3,7 +3,7 @@
 //! Each is checked once, here, when it enters a program. Rules of the CNI names are those of the Go library's `skel` and `utils`;
 //! rules of Kubernetes names are those of DNS-1123.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 /// Longest name of a network interface in the kernel, in bytes (`IFNAMSIZ` less the final zero).
 const MAX_IFNAME: usize = 15;
@@ -92,11 +92,13 @@ impl FromStr for IfName {
     }
 }
 
-/// A pod: its namespace and name.
+/// A pod: its namespace and name. A copy costs a counter, not a text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodKey {
-    namespace: String,
-    name: String,
+    /// `namespace/name`.
+    text: Arc<str>,
+    /// Where the '/' is; no namespace is longer than 63 bytes.
+    separator: u8,
 }
 
 impl PodKey {
@@ -104,15 +106,16 @@ impl PodKey {
     pub fn new(namespace: &str, name: &str) -> Result<Self, BadName> {
         check_dns_name("pod namespace", namespace, 63)?;
         check_dns_name("pod name", name, 253)?;
-        Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
+        let separator = u8::try_from(namespace.len()).map_err(|_| BadName::new("pod namespace", namespace, "is too long"))?;
+        Ok(Self { text: format!("{namespace}/{name}").into(), separator })
     }
 
     pub fn namespace(&self) -> &str {
-        &self.namespace
+        &self.text[..self.separator.into()]
     }
 
     pub fn name(&self) -> &str {
-        &self.name
+        &self.text[usize::from(self.separator) + 1..]
     }
 }
 
@@ -160,7 +163,7 @@ pub struct IfaceId(String);
 impl IfaceId {
     /// `<namespace>_<pod>`, behind `<nad with '-' and '/' as '.'>_` for networks other than the cluster's own.
     pub fn new(pod: &PodKey, network: &Network) -> Self {
-        let PodKey { namespace, name } = pod;
+        let (namespace, name) = (pod.namespace(), pod.name());
         Self(match network {
             Network::Default => format!("{namespace}_{name}"),
             Network::Attachment { nad, .. } => format!("{}_{namespace}_{name}", nad.replace(['-', '/'], ".")),
@@ -193,7 +196,7 @@ impl fmt::Display for IfaceId {
 impl fmt::Display for PodKey {
     /// `namespace/name`, as kubectl prints it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        f.write_str(&self.text)
     }
 }
 

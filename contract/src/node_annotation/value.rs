@@ -1,0 +1,99 @@
+//! The values inside a node's annotations, and how they are spelled. Knows no annotation by name.
+
+use super::*;
+use crate::annotation::{check_length, one_per_family, shorten, value};
+use serde_json::{Map, Value, json};
+
+/// Longest chassis or zone name: that of a node's name.
+const MAX_PLAIN: usize = 253;
+
+/// A text without structure, as `system-id` and zone names are.
+pub(super) fn plain(field: &'static str, text: &str) -> Result<String, AnnotationError> {
+    let good = !text.is_empty() && text.len() <= MAX_PLAIN && text.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\');
+    if good { Ok(text.to_owned()) } else { refuse(field, text, "a name of at most 253 visible characters") }
+}
+
+pub(super) fn number<T: FromStr>(text: &str) -> Result<T, AnnotationError> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if digits { value("id", text, "a small number") } else { refuse("id", text, "a small number") }
+}
+
+pub(super) fn mac(text: &str) -> Result<Mac, AnnotationError> {
+    value("MAC address", text.trim_matches('"'), "a unicast MAC address")
+}
+
+/// The network part of a subnet with room for a router, a management port and one pod.
+pub(super) fn subnet(text: &str) -> Result<IpNet, AnnotationError> {
+    let subnet = value::<IpNet>("subnet", text, "a subnet")?.trunc();
+    let room = subnet.max_prefix_len() - subnet.prefix_len() >= 2 && subnet.prefix_len() >= 4;
+    let address = subnet.addr();
+    if room && !address.is_loopback() && !address.is_multicast() && !address.is_unspecified() {
+        return Ok(subnet);
+    }
+    refuse("subnet", text, "a subnet for pods")
+}
+
+pub(super) fn subnets(entry: &Value) -> Result<Vec<IpNet>, AnnotationError> {
+    let texts = match entry {
+        Value::Array(texts) => texts.as_slice(),
+        single => std::slice::from_ref(single),
+    };
+    // One of each family is what there can be; this bounds the work on what another program wrote.
+    if texts.len() > 2 {
+        return refuse("subnets", &format!("{} entries", texts.len()), "one or two subnets");
+    }
+    let subnets: Vec<IpNet> = texts.iter().map(|entry| subnet(text(entry, "subnet")?)).collect::<Result<_, _>>()?;
+    one_per_family("subnets", &addresses_of(&subnets))?;
+    Ok(subnets)
+}
+
+pub(super) fn interface_addresses(text: &str) -> Result<Vec<IpNet>, AnnotationError> {
+    check_length(text)?;
+    interface_addresses_value(serde_json::from_str(text)?)
+}
+
+pub(super) fn interface_addresses_value(entry: Value) -> Result<Vec<IpNet>, AnnotationError> {
+    #[derive(serde::Deserialize)]
+    struct Wire {
+        ipv4: Option<String>,
+        ipv6: Option<String>,
+    }
+    let Wire { ipv4, ipv6 } = serde_json::from_value(entry)?;
+    let read = |field, text: Option<String>, is_v4: bool| {
+        let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+        match value::<IpNet>(field, &text, "an address with its prefix length")? {
+            net if net.addr().is_ipv4() == is_v4 => Ok(Some(net)),
+            _ => refuse(field, &text, "an address of that family"),
+        }
+    };
+    Ok(read("ipv4", ipv4, true)?.into_iter().chain(read("ipv6", ipv6, false)?).collect())
+}
+
+pub(super) fn interface_addresses_json(addresses: &[IpNet]) -> Value {
+    let mut entries = Map::new();
+    for net in addresses {
+        entries.entry(if net.addr().is_ipv4() { "ipv4" } else { "ipv6" }).or_insert_with(|| json!(net.to_string()));
+    }
+    Value::Object(entries)
+}
+
+pub(super) fn host_cidrs(text: &str) -> Result<Vec<IpNet>, AnnotationError> {
+    check_length(text)?;
+    let texts: Vec<String> = serde_json::from_str(text)?;
+    if texts.len() > MAX_HOST_CIDRS {
+        return refuse("host cidrs", &format!("{} entries", texts.len()), "at most 1024 addresses");
+    }
+    texts.iter().map(|text| value("address", text, "an address with its prefix length")).collect()
+}
+
+pub(super) fn text<'a>(entry: &'a Value, field: &'static str) -> Result<&'a str, AnnotationError> {
+    entry.as_str().ok_or_else(|| AnnotationError::Value { field, value: shorten(&entry.to_string()), expected: "a text" })
+}
+
+fn refuse<T>(field: &'static str, text: &str, expected: &'static str) -> Result<T, AnnotationError> {
+    Err(AnnotationError::Value { field, value: shorten(text), expected })
+}
+
+fn addresses_of(nets: &[IpNet]) -> Vec<IpAddr> {
+    nets.iter().map(IpNet::addr).collect()
+}

@@ -1,0 +1,14 @@
+//! Names of OVN objects, ids of those that have no names, and the addresses that follow from a node's subnet.
+//!
+//! Tools, manuals and ovn-controller's patch ports rely on these names; an existing cluster is recognised by them. Knows no database.
+
+mod addresses;
+mod ids;
+mod names;
+
+pub use addresses::{gateway, gateways, management, managements, nth, port_mac, reserved};
+pub use ids::{ID, OWNER_CONTROLLER, OWNER_TYPE, ObjectId, hash};
+pub use names::*;
+
+#[cfg(test)]
+mod tests;

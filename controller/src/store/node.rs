@@ -1,0 +1,67 @@
+//! A node, as its object describes it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use contract::mac::Mac;
+use ipnet::IpNet;
+
+use crate::{config::Zone, key::NodeName};
+
+/// A node, as its annotations describe it. What is there but cannot be read counts as not there, and is in `unreadable`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    pub name: NodeName,
+    pub uid: Arc<str>,
+    /// Seconds since 1970; decides between two that claim the same.
+    pub created: i64,
+    /// Addresses of its pods. Of each family at most one; empty as long as the cluster manager has given none.
+    pub subnets: Vec<IpNet>,
+    /// OVN's name of the node's chassis; none as long as the node has not said it.
+    pub chassis: Option<String>,
+    pub zone: Zone,
+    pub id: Option<u16>,
+    /// Its gateway router on the join switch.
+    pub join: Vec<IpNet>,
+    /// Itself on the switch between zones.
+    pub transit: Vec<IpNet>,
+    /// Of its management port; only older programs write it, else it follows from the address.
+    pub management_mac: Option<Mac>,
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// The annotations as they are, for writing one network's part without losing others'.
+    pub annotations: Arc<BTreeMap<String, String>>,
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// An annotation that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    pub annotation: &'static str,
+    pub why: String,
+}
+
+impl Node {
+    /// A node of which only the name is known.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            uid: Arc::from(""),
+            created: 0,
+            subnets: Vec::new(),
+            chassis: None,
+            zone: Zone::default(),
+            id: None,
+            join: Vec::new(),
+            transit: Vec::new(),
+            management_mac: None,
+            labels: Arc::default(),
+            annotations: Arc::default(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    /// Whether its rows and its pods' addresses are the same; labels, and who it is, do not matter for that.
+    pub(super) fn same_rows(&self, other: &Self) -> bool {
+        let of = |node: &Self| (node.subnets.clone(), node.chassis.clone(), node.zone.clone(), node.id, node.management_mac);
+        of(self) == of(other) && self.join == other.join && self.transit == other.transit
+    }
+}

@@ -1,0 +1,132 @@
+//! The part of an object's metadata that is used, in the shape that the API's library asks for.
+//!
+//! Knows which annotations matter. Managed fields, owners and the rest are skipped unread.
+
+use std::{collections::BTreeMap, fmt};
+
+use contract::{annotation, node_annotation};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::ObjectMeta;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "S: Select")]
+struct Metadata<S> {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    #[serde(default = "Kept::none")]
+    annotations: Kept<S, true>,
+    #[serde(default = "Kept::none")]
+    labels: Kept<S, false>,
+}
+
+pub(super) fn of_node<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    Metadata::<OfNode>::deserialize(deserializer).map(Into::into)
+}
+
+pub(super) fn of_pod<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    Metadata::<OfPod>::deserialize(deserializer).map(Into::into)
+}
+
+impl<S> From<Metadata<S>> for ObjectMeta {
+    fn from(metadata: Metadata<S>) -> Self {
+        let Metadata { name, namespace, uid, resource_version, creation_timestamp, deletion_timestamp, annotations, labels } = metadata;
+        Self {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            creation_timestamp,
+            deletion_timestamp,
+            annotations: (!annotations.pairs.is_empty()).then_some(annotations.pairs),
+            labels: (!labels.pairs.is_empty()).then_some(labels.pairs),
+            ..Self::default()
+        }
+    }
+}
+
+/// Which annotations and labels of a kind of object are kept.
+trait Select {
+    fn annotation(key: &str) -> bool;
+    fn label(key: &str) -> bool;
+}
+
+struct OfNode;
+struct OfPod;
+
+impl Select for OfNode {
+    fn annotation(key: &str) -> bool {
+        node_annotation::ALL.contains(&key)
+    }
+
+    fn label(_: &str) -> bool {
+        true
+    }
+}
+
+impl Select for OfPod {
+    fn annotation(key: &str) -> bool {
+        [annotation::POD_NETWORKS, annotation::LEGACY].contains(&key)
+    }
+
+    fn label(_: &str) -> bool {
+        false
+    }
+}
+
+/// The selected pairs of a map of texts; `ANNOTATIONS` or else labels.
+struct Kept<S, const ANNOTATIONS: bool> {
+    pairs: BTreeMap<String, String>,
+    select: std::marker::PhantomData<S>,
+}
+
+impl<S, const ANNOTATIONS: bool> Kept<S, ANNOTATIONS> {
+    fn none() -> Self {
+        Self { pairs: BTreeMap::new(), select: std::marker::PhantomData }
+    }
+}
+
+impl<'de, S: Select, const ANNOTATIONS: bool> Deserialize<'de> for Kept<S, ANNOTATIONS> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(Self::none())
+    }
+}
+
+impl<'de, S: Select, const ANNOTATIONS: bool> Visitor<'de> for Kept<S, ANNOTATIONS> {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of texts")
+    }
+
+    fn visit_none<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self, A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            let wanted = if ANNOTATIONS { S::annotation(&key) } else { S::label(&key) };
+            if wanted {
+                self.pairs.insert(key, map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(self)
+    }
+}

@@ -12,6 +12,7 @@
 //! | `link` | one set of material at work |
 //! | `gateway` | requests over the link of the moment; reads again when that is refused |
 //! | `files` | the moment when a file changes |
+//! | `backoff` | when to try again |
 //! | `trouble` | a failure in an administrator's words |
 
 use std::{path::PathBuf, sync::Arc};
@@ -22,6 +23,7 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use self::gateway::Gateway;
 
+mod backoff;
 mod files;
 mod gateway;
 mod kubeconfig;
@@ -31,6 +33,7 @@ mod material;
 pub(crate) mod scripted;
 mod trouble;
 
+pub(crate) use backoff::Backoff;
 pub(crate) use trouble::{Kind as TroubleKind, Trouble};
 
 /// How to reach the API server.

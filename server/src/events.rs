@@ -1,4 +1,5 @@
-//! What the owner of a pod is told about its network, as events on the pod: that it is late, or why it failed.
+//! What the owner of a pod is told about its network, as events on the pod: that it is late, or why it failed. And what the owner of
+//! this node is told, as events on the node: what it waits for.
 //!
 //! ```text
 //! requests ─Notice─▶ Events ═ bounded ═▶ teller ─▶ Book (what is due, of what series) ─▶ API server: create, patch
@@ -97,6 +98,11 @@ impl Events {
         let stage = failed_stage.map(|stage| format!(" (stage {stage})")).unwrap_or_default();
         let note = format!("{why}{stage}; see the log of the CNI plugin on the node");
         self.tell(Notice::failed(pod, uid, *failed_stage, code, note));
+    }
+
+    /// This node has waited for a while, for what `missing` says.
+    pub(crate) fn no_subnet(&self, node: &str, uid: &str, missing: &str) {
+        self.tell(Notice::no_subnet(node, uid, format!("{missing}; no pod of this node has a network before")));
     }
 
     fn tell(&self, notice: Notice) {

@@ -1,4 +1,6 @@
-//! One thing to tell the owner of a pod, and the event that it becomes (Kubernetes API, `events.k8s.io/v1`).
+//! One thing to tell the owner of a pod or of a node, and the event that it becomes (Kubernetes API, `events.k8s.io/v1`).
+
+use std::fmt;
 
 use contract::{error::Code, names::PodKey, stage::Stage};
 use k8s_openapi::{
@@ -12,11 +14,11 @@ use k8s_openapi::{
 
 /// Who tells, for `kubectl describe`.
 const REPORTER: &str = "ovn-kubernetes/ovnkube-node";
-/// What was being done.
-const ACTION: &str = "AddNetwork";
 /// The API server takes no longer notes.
 const LONGEST_NOTE: usize = 1024;
-/// Of the pod's name in the event's, which may have 253 characters.
+/// Where events of objects without a namespace are.
+const NO_NAMESPACE: &str = "default";
+/// Of the object's name in the event's, which may have 253 characters.
 const LONGEST_NAME_START: usize = 200;
 
 /// One thing to tell.
@@ -29,11 +31,19 @@ pub struct Notice {
 /// What a notice is about: the notices of one subject are one series.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Subject {
-    pub(super) pod: PodKey,
+    pub(super) object: Object,
     /// Empty if it is not known.
     uid: String,
     reason: Reason,
     stage: Option<Stage>,
+}
+
+/// Whose owner is told.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Object {
+    Pod(PodKey),
+    /// This node, by its name.
+    Node(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,48 +51,85 @@ enum Reason {
     Late,
     /// With the number of the code.
     Failed(u32),
+    NoSubnet,
 }
 
 impl Notice {
     pub(super) fn late(pod: &PodKey, uid: &str, stage: Stage, note: String) -> Self {
-        Self::new(pod, uid, Reason::Late, Some(stage), note)
+        Self::new(Object::Pod(pod.clone()), uid, Reason::Late, Some(stage), note)
     }
 
     pub(super) fn failed(pod: &PodKey, uid: &str, stage: Option<Stage>, code: Code, note: String) -> Self {
-        Self::new(pod, uid, Reason::Failed(code.number()), stage, note)
+        Self::new(Object::Pod(pod.clone()), uid, Reason::Failed(code.number()), stage, note)
     }
 
-    fn new(pod: &PodKey, uid: &str, reason: Reason, stage: Option<Stage>, note: String) -> Self {
-        Self { subject: Subject { pod: pod.clone(), uid: uid.to_owned(), reason, stage }, note: cut(note) }
+    pub(super) fn no_subnet(node: &str, uid: &str, note: String) -> Self {
+        Self::new(Object::Node(node.to_owned()), uid, Reason::NoSubnet, None, note)
+    }
+
+    fn new(object: Object, uid: &str, reason: Reason, stage: Option<Stage>, note: String) -> Self {
+        Self { subject: Subject { object, uid: uid.to_owned(), reason, stage }, note: cut(note) }
+    }
+}
+
+impl Object {
+    fn name(&self) -> &str {
+        match self {
+            Self::Pod(pod) => pod.name(),
+            Self::Node(name) => name,
+        }
+    }
+
+    /// Of its events.
+    pub(super) fn namespace(&self) -> &str {
+        match self {
+            Self::Pod(pod) => pod.namespace(),
+            Self::Node(_) => NO_NAMESPACE,
+        }
+    }
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod(pod) => write!(f, "pod {pod}"),
+            Self::Node(name) => write!(f, "node {name}"),
+        }
     }
 }
 
 impl Subject {
     /// The event of what happened once.
     pub(super) fn event(&self, note: &str, node: &str) -> Event {
-        let Self { pod, uid, reason, stage: _ } = self;
-        let reason = match reason {
-            Reason::Late => "NetworkLate",
-            Reason::Failed(_) => "NetworkFailed",
+        let Self { object, uid, reason, stage: _ } = self;
+        // What was being done, and what became of it.
+        let (action, reason) = match reason {
+            Reason::Late => ("AddNetwork", "NetworkLate"),
+            Reason::Failed(_) => ("AddNetwork", "NetworkFailed"),
+            Reason::NoSubnet => ("AddManagementPort", "NoSubnet"),
+        };
+        let (kind, of_namespace) = match object {
+            Object::Pod(pod) => ("Pod", Some(pod.namespace().to_owned())),
+            Object::Node(_) => ("Node", None),
         };
         let now = Timestamp::now();
-        let start = pod.name()[..pod.name().len().min(LONGEST_NAME_START)].trim_end_matches(['.', '-']);
+        let start = object.name()[..object.name().len().min(LONGEST_NAME_START)].trim_end_matches(['.', '-']);
         Event {
-            action: Some(ACTION.to_owned()),
+            action: Some(action.to_owned()),
             event_time: Some(MicroTime(now)),
             metadata: ObjectMeta {
                 // As all reporters name events.
                 name: Some(format!("{start}.{:x}", now.as_nanosecond())),
-                namespace: Some(pod.namespace().to_owned()),
+                namespace: Some(object.namespace().to_owned()),
                 ..ObjectMeta::default()
             },
             note: Some(note.to_owned()),
             reason: Some(reason.to_owned()),
             regarding: Some(ObjectReference {
                 api_version: Some("v1".to_owned()),
-                kind: Some("Pod".to_owned()),
-                namespace: Some(pod.namespace().to_owned()),
-                name: Some(pod.name().to_owned()),
+                kind: Some(kind.to_owned()),
+                namespace: of_namespace,
+                name: Some(object.name().to_owned()),
                 uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),
                 ..ObjectReference::default()
             }),

@@ -78,7 +78,7 @@ impl Teller {
             Err(problem) => {
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 if self.problem.as_ref() != Some(&problem) {
-                    tracing::warn!(pod = %due.subject.pod, note = due.note, problem, "an event could not be told");
+                    tracing::warn!(object = %due.subject.object, note = due.note, problem, "an event could not be told");
                 }
                 self.problem = Some(problem);
                 due.event.clone()
@@ -88,7 +88,7 @@ impl Teller {
 
     async fn grow_or_create(&self, due: &Due) -> Result<String, kube::Error> {
         let Due { subject, note, count, event } = due;
-        let events = Api::<Event>::namespaced(self.connection.client().clone(), subject.pod.namespace());
+        let events = Api::<Event>::namespaced(self.connection.client().clone(), subject.object.namespace());
         if let Some(name) = event {
             let growth = Patch::Merge(json!({"series": notice::series(*count)}));
             match events.patch_metadata(name, &PatchParams::default(), &growth).await {

@@ -12,7 +12,6 @@
 //! | `lookup` | one pod, asked for once however many want it |
 //! | `ledger` | which news is newer: the order of things |
 //! | `pod_meta` | what is read of a pod |
-//! | `backoff` | when to try again |
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,7 +30,6 @@ use crate::{
     metrics::Metrics,
 };
 
-mod backoff;
 mod follow;
 mod ledger;
 mod lookup;

@@ -11,11 +11,10 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{
     Shared,
-    backoff::Backoff,
     ledger::{Version, WentBack},
     pod_meta::{ListMetadata, PodMeta, PodMetaList, Seen},
 };
-use crate::api_server::{Trouble, TroubleKind};
+use crate::api_server::{Backoff, Trouble, TroubleKind};
 
 const PODS: &str = "/api/v1/pods";
 /// Objects in one answer to a list.

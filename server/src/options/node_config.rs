@@ -65,6 +65,7 @@ impl NodeOptions {
         let add = reading.add_defaults();
         let chassis = chassis::chassis(&mut reading);
         let management_port = management_port::management_port(&mut reading);
+        let zone = reading.settings.value(&table::later::ZONE).value;
         reading.read(&node::NODE_MODE_OPTION, values::node_mode);
         reading.problems.none_or()?;
         let (Some(early), Some(pods), Some(add), Some(chassis), Some(management_port)) = (early, pods, add, chassis, management_port)
@@ -73,7 +74,7 @@ impl NodeOptions {
         };
         let Early { name, log, pidfile, ovsdb, cni_conf, plugin, socket, endpoints } = early;
         let open_vswitch = OpenVSwitch { endpoint: ovsdb, chassis };
-        Ok(Some(NodeConfig { name, pods, add, cni_conf, plugin, socket, log, pidfile, open_vswitch, management_port, endpoints }))
+        Ok(Some(NodeConfig { name, pods, add, cni_conf, plugin, socket, log, pidfile, open_vswitch, management_port, zone, endpoints }))
     }
 
     pub(super) fn resolve_early(&self) -> Result<Early, Problems> {

@@ -104,6 +104,11 @@ impl Server {
         });
     }
 
+    /// Waits for the socket: one that knows no subnet writes no CNI configuration.
+    pub(crate) fn listening(&mut self) {
+        eventually("the socket is served", || UnixStream::connect(self.socket()).map(drop));
+    }
+
     fn child(&mut self) -> &mut Child {
         self.child.as_mut().expect("the server was started")
     }

@@ -8,6 +8,9 @@
 //! | [`Key::Node`] | switch, router port, management port | [`node`](mod@node) |
 //! | [`Key::Pod`] | logical switch port | [`pod`](mod@pod) |
 
+use contract::mac::Mac;
+use ipnet::IpNet;
+
 use crate::{key::Key, rows::RowSet, store::Store};
 
 pub mod cluster;
@@ -22,3 +25,11 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
         Key::Pod(pod) => pod::pod(store, pod),
     }
 }
+
+/// `MAC IP [IP]`, the form of a port's `addresses` and `port_security`.
+fn port_addresses(mac: Mac, addresses: &[IpNet]) -> String {
+    addresses.iter().fold(mac.to_string(), |text, net| format!("{text} {}", net.addr()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -21,8 +21,8 @@ pub enum Key {
 /// What became different in the store. The only place that knows what follows from it is [`dirtied`](Change::dirtied).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A node came, went, or is not as it was: `subnets` if its pods' addresses may be concerned.
-    Node { name: NodeName, subnets: bool },
+    /// A node came, went, or is not as it was: `pods` if its pods' rows may be concerned.
+    Node { name: NodeName, pods: bool },
     /// A pod came, went, ended, moved, or has other addresses.
     Pod(PodKey),
 }
@@ -33,12 +33,13 @@ impl Change {
     /// | change | dirty |
     /// |---|---|
     /// | node | the node |
-    /// | a node's subnets or zone | the node and its pods |
+    /// | a node's zone or chassis | the node and its pods |
+    /// | a node's subnets | the node; pods that get addresses by it are changes of their own |
     /// | pod | the pod |
     pub fn dirtied(self, pods_of: impl Fn(&str) -> Vec<PodKey>) -> Vec<Key> {
         match self {
-            Self::Node { name, subnets: false } => vec![Key::Node(name)],
-            Self::Node { name, subnets: true } => {
+            Self::Node { name, pods: false } => vec![Key::Node(name)],
+            Self::Node { name, pods: true } => {
                 let pods = pods_of(&name);
                 std::iter::once(Key::Node(name)).chain(pods.into_iter().map(Key::Pod)).collect()
             }

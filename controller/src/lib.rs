@@ -16,17 +16,43 @@
 //! | [`trouble`] | why a pod has no address, or a node no subnet | – | – |
 //! | [`key`] | [`key::Key`]: what owns rows; which change dirties which keys | – | – |
 //! | [`desired`](mod@desired) | one pure function per feature: what rows a key should have | [`store`] | – |
+//! | [`northbound`] | the copy of the database, found by name, holder and owner | database | – |
+//! | `diff` | from the rows there should be and those there are to edits | [`rows`], [`northbound`] | – |
+//! | `commit` | edits of many keys as one transaction; which keys are next; whose fault a refusal is | – | – |
+//! | [`reconcile`] | [`Controller`]: the loop | all of the above | database |
+//! | [`metrics`] | [`metrics::Metrics`]: what is counted and timed | – | – |
+//! | [`watch`] | [`watch::Watch`]: everything that the API server has, then changes | API server | observations |
+//! | [`annotate`] | [`annotate::Writing`]: annotations of nodes and pods | wishes | API server |
+//! | [`tell`] | [`tell::Teller`]: events for the owners of nodes and pods | notices | API server |
+//! | [`lead`] | [`lead::Leadership`]: whether this process is the one that acts | a Lease | the same |
+//! | [`cluster_manager`] | the role that gives nodes what they need | nodes | their annotations |
+//! | [`api_server`] | [`api_server::ApiServer`]: a connection that somebody else keeps, and what failed there | – | – |
 //! | [`rows`] | [`rows::DesiredRow`]: a row as it should be, its columns and whose set it belongs to | – | – |
 //!
 //! Start, restart, reconnection, drift and steady state are one path: keys are dirty, their desired rows are compared with what the
 //! database holds, and the difference goes out in one transaction.
 
 pub mod allocate;
+pub mod annotate;
+pub mod api_server;
+pub mod backoff;
+pub mod cluster_manager;
+mod commit;
 pub mod config;
 pub mod desired;
+mod diff;
 pub mod key;
+pub mod lead;
+pub mod metrics;
+pub mod northbound;
+pub mod object;
 pub mod observation;
+pub mod reconcile;
 pub mod rows;
 pub mod selector;
 pub mod store;
+pub mod tell;
 pub mod trouble;
+pub mod watch;
+
+pub use reconcile::Controller;

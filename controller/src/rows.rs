@@ -2,9 +2,19 @@
 //!
 //! The typed rows of `rows/` say what a feature wants; [`DesiredRow`] is the one form that the diff compares.
 
+pub mod acl;
+mod meter;
+mod router_port;
+pub mod switch_port;
+
 use std::collections::BTreeMap;
 
 use ovsdb::Datum;
+
+pub use acl::Acl;
+pub use meter::Meter;
+pub use router_port::{GatewayChassis, RouterPort};
+pub use switch_port::SwitchPort;
 
 /// The tables that hold rows of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

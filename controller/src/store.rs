@@ -68,7 +68,7 @@ impl Store {
             }
             Observation::Nodes(Seen::Applied(node)) => self.put_node(node).into_iter().collect(),
             Observation::Nodes(Seen::Deleted(name)) => {
-                self.nodes.remove(&name).map(|_| Change::Node { name, subnets: true }).into_iter().collect()
+                self.nodes.remove(&name).map(|_| Change::Node { name, pods: true }).into_iter().collect()
             }
             Observation::Pods(Seen::All(pods)) => {
                 self.pods_listed = true;
@@ -146,7 +146,7 @@ impl Store {
         let before = self.nodes.insert(Arc::clone(&name), node);
         let now = &self.nodes[&name];
         (!before.as_ref().is_some_and(|before| before.same_rows(now)))
-            .then(|| Change::Node { subnets: before.is_none_or(|before| before.subnets != now.subnets || before.zone != now.zone), name })
+            .then(|| Change::Node { pods: !before.is_some_and(|before| before.same_for_pods(now)), name })
     }
 
     fn put_pod(&mut self, key: PodKey, pod: Pod) -> Option<Change> {

@@ -4,11 +4,13 @@
 //! transactions over whatever connection there is; [`Updates`] owns the replica and brings it up to date on each new one.
 
 mod backoff;
+mod member;
 mod updates;
 
 use std::{future::Future, sync::Arc};
 
 use backoff::Backoff;
+use member::{Member, Seen};
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -16,8 +18,9 @@ use tokio::{
 pub use updates::{Event, Updates};
 
 use crate::{
+    closed::{Closed, ConnectError},
     connection::{Connection, Options},
-    endpoint::Endpoints,
+    endpoint::{Endpoint, Endpoints},
     monitor::Monitor,
     outcome::Outcome,
     transaction::{NotConnected, TransactError, Transaction},
@@ -94,20 +97,42 @@ async fn next_connection(state: &mut watch::Receiver<State>) -> Connection {
 async fn supervise(endpoints: Endpoints, database: String, options: Options, state: watch::Sender<State>) {
     tokio::select! {
         () = state.closed() => {}
-        () = connect_for_ever(&endpoints, &database, options, &state) => {}
+        () = connect_for_ever(&endpoints, &database, &options, &state) => {}
     }
 }
 
-async fn connect_for_ever(endpoints: &Endpoints, database: &str, options: Options, state: &watch::Sender<State>) {
+/// A connection that is good for what the client wants.
+async fn open(endpoint: &Endpoint, database: &str, options: &Options, seen: &mut Seen) -> Result<(Connection, Member), ConnectError> {
+    let connection = Connection::open(endpoint, database, options.clone()).await?;
+    let member = if options.leader_only { Member::admit(&connection, seen).await } else { Ok(Member::any()) };
+    match member {
+        Ok(member) => Ok((connection, member)),
+        Err(fault) => Err(ConnectError { endpoint: endpoint.clone(), fault }),
+    }
+}
+
+/// Waits for the end of a connection, and ends it if its server is no longer good.
+async fn follow(connection: &Connection, member: Member, seen: &mut Seen) -> Closed {
+    tokio::select! {
+        closed = connection.closed() => closed,
+        unfit = member.unfit(connection.database(), seen) => {
+            connection.close(unfit.into());
+            connection.closed().await
+        }
+    }
+}
+
+async fn connect_for_ever(endpoints: &Endpoints, database: &str, options: &Options, state: &watch::Sender<State>) {
     let mut backoff = Backoff::new(options.backoff_min, options.backoff_max);
+    let mut seen = Seen::default();
     loop {
         for endpoint in endpoints.iter() {
-            let reason = match Connection::open(endpoint, database, options).await {
-                Ok(connection) => {
+            let reason = match open(endpoint, database, options, &mut seen).await {
+                Ok((connection, member)) => {
                     tracing::info!(%endpoint, database, "connected");
                     let begun = Instant::now();
                     state.send_replace(State::Connected(connection.clone()));
-                    let closed = connection.closed().await;
+                    let closed = follow(&connection, member, &mut seen).await;
                     tracing::warn!(%endpoint, database, reason = %closed, "disconnected");
                     backoff.served(begun.elapsed());
                     NotConnected::Lost(closed)

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use crate::{endpoint::Endpoint, error::OvsdbError, frame::FrameError, monitor::MonitorError};
+use crate::{endpoint::Endpoint, error::OvsdbError, frame::FrameError, monitor::MonitorError, ssl::SslError};
 
 /// Why a connection ended. Everybody who waits on the connection gets a copy.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -11,6 +11,9 @@ pub enum Closed {
     ByServer,
     #[error("the connection broke")]
     Io(#[source] Arc<io::Error>),
+    /// Mostly in TLS 1.3, where a server looks at this side's certificate only now.
+    #[error(transparent)]
+    Ssl(Arc<SslError>),
     #[error("the server has been silent for {} s", .0.as_secs_f32())]
     Silent(Duration),
     #[error("the server sent what is no message")]
@@ -22,11 +25,27 @@ pub enum Closed {
     /// The reader of a monitor did not keep up.
     #[error("{0} bytes of updates have not been read")]
     Backlog(usize),
+    /// Of a [`Client`](crate::Client) that wants the leader: this server is not, or no longer, the one.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
     /// Of a [`Client`](crate::Client): the database cannot be monitored as asked.
     #[error("the database cannot be monitored")]
     Monitor(#[source] Arc<MonitorError>),
     #[error("nobody uses the connection any more")]
     Unused,
+}
+
+/// Why a member of a clustered database is left for another ([`Options::leader_only`](crate::Options::leader_only)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    #[error("the server does not serve the database any more")]
+    Absent,
+    #[error("the server is not in touch with the majority of its cluster")]
+    Disconnected,
+    #[error("the server is not the leader of its cluster")]
+    Follower,
+    #[error("the server is behind its cluster: at entry {index} of the log, of which entry {seen} was seen")]
+    Stale { index: i64, seen: i64 },
 }
 
 /// Why an endpoint could not be used.
@@ -47,8 +66,8 @@ pub enum ConnectFault {
     Io(#[from] io::Error),
     #[error("no answer within {} s", .0.as_secs_f32())]
     TimedOut(Duration),
-    #[error("connections by ssl are not supported yet")]
-    Ssl,
+    #[error(transparent)]
+    Ssl(#[from] SslError),
     #[error(transparent)]
     Closed(#[from] Closed),
     /// Mostly [`UnknownDatabase`](crate::ErrorKind::UnknownDatabase).

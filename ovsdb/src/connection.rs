@@ -40,7 +40,7 @@ pub struct Connection(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    requests: Requests,
+    requests: Arc<Requests>,
     endpoint: Endpoint,
     database: String,
     schema: Schema,
@@ -59,31 +59,41 @@ struct Requests {
 impl Connection {
     /// Connects and reads the schema of the database. Needs a tokio runtime with I/O and time enabled, of either flavour.
     pub async fn open(endpoint: &Endpoint, database: &str, options: Options) -> Result<Self, ConnectError> {
-        let opened = tokio::time::timeout(options.connect_timeout, Self::try_open(endpoint, database, options)).await;
-        opened
-            .unwrap_or(Err(ConnectFault::TimedOut(options.connect_timeout)))
-            .map_err(|fault| ConnectError { endpoint: endpoint.clone(), fault })
+        let patience = options.connect_timeout;
+        let opened = tokio::time::timeout(patience, Self::try_open(endpoint, database, options)).await;
+        opened.unwrap_or(Err(ConnectFault::TimedOut(patience))).map_err(|fault| ConnectError { endpoint: endpoint.clone(), fault })
     }
 
     /// Connects to the database of a schema that the caller knows, and does not read it: for programs that ask little and end soon.
     ///
     /// The schema need not name more than what is monitored. If the database is another one, the first request says so.
     pub async fn open_known(endpoint: &Endpoint, schema: Schema, options: Options) -> Result<Self, ConnectError> {
-        let connected = tokio::time::timeout(options.connect_timeout, Requests::connect(endpoint, options)).await;
+        let connected = tokio::time::timeout(options.connect_timeout, Requests::connect(endpoint, &options)).await;
         let requests = connected
             .unwrap_or(Err(ConnectFault::TimedOut(options.connect_timeout)))
+            .map(Arc::new)
             .map_err(|fault| ConnectError { endpoint: endpoint.clone(), fault })?;
         let database = schema.name.clone();
         Ok(Self(Arc::new(Inner { requests, endpoint: endpoint.clone(), database, schema, options })))
     }
 
     async fn try_open(endpoint: &Endpoint, database: &str, options: Options) -> Result<Self, ConnectFault> {
-        let requests = Requests::connect(endpoint, options).await?;
+        let requests = Requests::connect(endpoint, &options).await?;
+        Self::read_schema(requests.into(), endpoint.clone(), database, options).await
+    }
+
+    /// Another database of the same server, over the same stream.
+    pub(crate) async fn beside(&self, database: &str) -> Result<Self, ConnectFault> {
+        let Inner { requests, endpoint, options, .. } = &*self.0;
+        Self::read_schema(Arc::clone(requests), endpoint.clone(), database, options.clone()).await
+    }
+
+    async fn read_schema(requests: Arc<Requests>, endpoint: Endpoint, database: &str, options: Options) -> Result<Self, ConnectFault> {
         let request = requests.send("get_schema", (database,)).map_err(|error| ConnectFault::Schema(error.to_string()))?;
         let answer = requests.answer(request.reply).await.map_err(|lost| lost.reason)?;
         let answer = answer.map_err(|error| ConnectFault::Refused { database: database.to_owned(), error })?;
         let schema = serde_json::from_str(answer.as_str()).map_err(|error| ConnectFault::Schema(error.to_string()))?;
-        Ok(Self(Arc::new(Inner { requests, endpoint: endpoint.clone(), database: database.to_owned(), schema, options })))
+        Ok(Self(Arc::new(Inner { requests, endpoint, database: database.to_owned(), schema, options })))
     }
 
     /// What the database has; read when the connection was opened.
@@ -99,6 +109,10 @@ impl Connection {
     /// The name of the database.
     pub fn database(&self) -> &str {
         &self.0.database
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.options
     }
 
     /// Sends a transaction, at the call and not only when awaited. Dropping the future gives up the answer, not the transaction.
@@ -170,11 +184,11 @@ pub(crate) struct MonitorRequest {
 }
 
 impl Requests {
-    async fn connect(endpoint: &Endpoint, options: Options) -> Result<Self, ConnectFault> {
-        let stream = Stream::connect(endpoint).await?;
+    async fn connect(endpoint: &Endpoint, options: &Options) -> Result<Self, ConnectFault> {
+        let stream = Stream::connect(endpoint, options.ssl.as_ref()).await?;
         let (commands, receiver) = mpsc::unbounded_channel();
         let closed = Arc::new(watch::channel(None).0);
-        tokio::spawn(Driver::new(options, receiver, Arc::clone(&closed)).run(stream));
+        tokio::spawn(Driver::new(options.clone(), receiver, Arc::clone(&closed)).run(stream));
         Ok(Self { commands, closed, next_id: AtomicU64::new(1) })
     }
 

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`Endpoint`], [`Endpoints`] | where servers listen |
 //! | [`Connection`] | one connection: schema, transactions, monitors |
+//! | [`Ssl`] | how connections by `ssl:` are secured |
 //! | [`Client`], [`Updates`] | a connection that comes back, and a replica that outlives it |
 //! | [`Transaction`], [`Outcome`], [`TransactError`] | what to do, what was done, or which operation was refused and why |
 //! | [`Monitor`], [`Monitored`], [`Changes`] | what to replicate, the typed rows, and what happened to them |
@@ -60,6 +61,7 @@ mod monitored;
 mod outcome;
 mod replica;
 mod schema;
+mod ssl;
 mod stream;
 mod table;
 mod transaction;
@@ -67,7 +69,7 @@ mod update;
 mod value;
 
 pub use client::{Client, Event, State, Updates};
-pub use closed::{Closed, ConnectError, ConnectFault};
+pub use closed::{Closed, ConnectError, ConnectFault, Unfit};
 pub use connection::{Connection, Options};
 pub use endpoint::{Endpoint, EndpointError, Endpoints};
 pub use error::{ErrorKind, OvsdbError};
@@ -77,6 +79,7 @@ pub use monitored::Monitored;
 pub use outcome::{Outcome, SelectedRow};
 pub use replica::{Change, ChangeKind, Changes, Replica};
 pub use schema::{ColumnSchema, ColumnType, RefType, Schema, TableSchema};
+pub use ssl::{Identity, MissingAuthority, Ssl, SslError, SslFile};
 pub use table::{Field, Scalar, Table};
 pub use transaction::{
     Condition, Function, Mutation, Mutator, NamedUuid, NotConnected, OperationIndex, Row, Selection, TransactError, Transaction, Until,

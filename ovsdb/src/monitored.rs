@@ -80,6 +80,10 @@ impl Feed {
         (Self { connection, form, updates }, answer)
     }
 
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     pub(crate) async fn next(&mut self) -> Result<Body, Closed> {
         match self.updates.next().await {
             Some(params) => Ok(params),

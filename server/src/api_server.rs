@@ -17,13 +17,13 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use controller::api_server::{ApiServer as Shared, Trouble};
 use kube::Client;
 use secrecy::SecretString;
 use tokio::{sync::watch, task::JoinHandle};
 
 use self::gateway::Gateway;
 
-mod backoff;
 mod files;
 mod gateway;
 mod kubeconfig;
@@ -32,9 +32,6 @@ mod material;
 #[cfg(test)]
 pub(crate) mod scripted;
 mod trouble;
-
-pub(crate) use backoff::Backoff;
-pub(crate) use trouble::{Kind as TroubleKind, Trouble};
 
 /// How to reach the API server.
 #[derive(Debug, Clone)]
@@ -111,6 +108,12 @@ impl Connection {
     /// `error` of a request over this connection.
     pub(crate) fn trouble(&self, error: &kube::Error) -> Trouble {
         trouble::of(error, &self.gateway.origin())
+    }
+
+    /// The same way, for the control plane.
+    pub fn share(&self) -> Shared {
+        let gateway = Arc::clone(&self.gateway);
+        Shared::new(self.client().clone(), self.renewals(), move |error| trouble::of(error, &gateway.origin()))
     }
 
     /// URL of the API server, as far as it is known.

@@ -2,20 +2,12 @@
 //! this node is told, as events on the node: what it waits for.
 //!
 //! ```text
-//! requests ─Notice─▶ Events ═ bounded ═▶ teller ─▶ Book (what is due, of what series) ─▶ API server: create, patch
+//! requests ─Notice─▶ Events ─▶ controller::tell ─▶ API server
 //! ```
 //!
-//! No request ever waits for it. What there is no room or no API server for is counted, and the count is in the log. Repetitions become
-//! one event that counts. Needs `create` on `events.k8s.io/events`, and `patch` for the counting; without `patch` a repetition is
-//! another event, some time later.
+//! No request ever waits for it. How notices become events, and how many: [`controller::tell`].
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use contract::{
     error::Code,
@@ -23,47 +15,33 @@ use contract::{
     stage::Stage,
     wire,
 };
-use tokio::sync::mpsc;
+use controller::{
+    object::Object,
+    tell::{About, Notice, Reporter, Teller},
+};
 
 use crate::{api_server::Connection, refusal::Refusal};
 
-mod book;
-mod notice;
-mod teller;
-
-pub use notice::Notice;
-
+/// Who tells.
+const REPORTER: &str = "ovn-kubernetes/ovnkube-node";
 /// After this long without a network, a pod's owner is told.
 pub(crate) const LATE: Duration = Duration::from_secs(5);
-/// Notices that may wait for the API server; more are lost.
-const WAITING: usize = 256;
-
 /// Where notices go. Clones are the same place; the default is none, for a server without an API server.
 #[derive(Debug, Clone, Default)]
 pub struct Events {
-    to: Option<Recipient>,
-}
-
-#[derive(Debug, Clone)]
-struct Recipient {
-    notices: mpsc::Sender<Notice>,
-    /// That found no room.
-    lost: Arc<AtomicU64>,
+    teller: Teller,
 }
 
 impl Events {
     /// Tells the API server from now on, in the name of `node`. Needs a tokio runtime.
-    pub fn start(connection: Connection, node: &str) -> Self {
-        let (notices, waiting) = mpsc::channel(WAITING);
-        let lost = Arc::<AtomicU64>::default();
-        tokio::spawn(teller::tell(connection, node.to_owned(), waiting, Arc::clone(&lost)));
-        Self { to: Some(Recipient { notices, lost }) }
+    pub fn start(connection: &Connection, node: &str) -> Self {
+        Self { teller: Teller::start(connection.share(), reporter(node)) }
     }
 
     /// An ADD has waited for a while, for what `missing` says.
     pub(crate) fn late_add(&self, pod: &PodKey, uid: &str, missing: &str, hint: &str) {
         let note = format!("no network after {} s: {missing}; {hint}", LATE.as_secs());
-        self.tell(Notice::late(pod, uid, Stage::Annotation, note));
+        self.teller.tell(late(pod, uid, Stage::Annotation, note));
     }
 
     /// The plugin has been at work for a while.
@@ -75,13 +53,13 @@ impl Events {
             LATE.as_secs(),
             port.as_str()
         );
-        self.tell(Notice::late(pod, uid, Stage::OvnInstalled, note));
+        self.teller.tell(late(pod, uid, Stage::OvnInstalled, note));
     }
 
     /// An ADD was refused.
     pub(crate) fn refused(&self, pod: &PodKey, uid: &str, refusal: &Refusal, hint: &str) {
         if refusal.is_for_the_owner() {
-            self.tell(Notice::failed(pod, uid, Some(Stage::Annotation), refusal.code(), format!("{}; {hint}", crate::chain(refusal))));
+            self.teller.tell(failed(pod, uid, Some(Stage::Annotation), refusal.code(), format!("{}; {hint}", crate::chain(refusal))));
         }
     }
 
@@ -97,20 +75,33 @@ impl Events {
         let why = message.as_deref().unwrap_or("the CNI plugin failed");
         let stage = failed_stage.map(|stage| format!(" (stage {stage})")).unwrap_or_default();
         let note = format!("{why}{stage}; see the log of the CNI plugin on the node");
-        self.tell(Notice::failed(pod, uid, *failed_stage, code, note));
+        self.teller.tell(failed(pod, uid, *failed_stage, code, note));
     }
 
     /// This node has waited for a while, for what `missing` says.
     pub(crate) fn no_subnet(&self, node: &str, uid: &str, missing: &str) {
-        self.tell(Notice::no_subnet(node, uid, format!("{missing}; no pod of this node has a network before")));
+        let about = About::new("AddManagementPort", "NoSubnet");
+        self.teller.tell(Notice::new(
+            Object::Node(node.into()),
+            uid,
+            about,
+            format!("{missing}; no pod of this node has a network before"),
+        ));
     }
+}
 
-    fn tell(&self, notice: Notice) {
-        let Some(Recipient { notices, lost }) = &self.to else { return };
-        if notices.try_send(notice).is_err() {
-            lost.fetch_add(1, Ordering::Relaxed);
-        }
-    }
+fn reporter(node: &str) -> Reporter {
+    Reporter { controller: REPORTER, instance: node.to_owned() }
+}
+
+fn late(pod: &PodKey, uid: &str, stage: Stage, note: String) -> Notice {
+    let about = About { detail: stage.to_string(), ..About::new("AddNetwork", "NetworkLate") };
+    Notice::new(Object::Pod(pod.clone()), uid, about, note)
+}
+
+fn failed(pod: &PodKey, uid: &str, stage: Option<Stage>, code: Code, note: String) -> Notice {
+    let detail = format!("{} {stage:?}", code.number());
+    Notice::new(Object::Pod(pod.clone()), uid, About { detail, ..About::new("AddNetwork", "NetworkFailed") }, note)
 }
 
 #[cfg(test)]

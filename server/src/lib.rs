@@ -28,6 +28,7 @@ pub mod api_server;
 mod atomic_file;
 pub mod cni_conf;
 pub mod conditions;
+pub mod control_plane;
 pub mod endpoints;
 pub mod events;
 pub mod http;

@@ -21,6 +21,10 @@ fn main() -> ExitCode {
             Ok(outcome) => outcome.is_ok(),
             Err(problems) => return refuse(&problems),
         },
+        Ok(Program::ControlPlane(..) | Program::Both(..) | Program::RemoveNode(..)) => {
+            eprintln!("ovnkube: the options are right, but the control plane is not part of this version yet");
+            false
+        }
         Ok(Program::CleanupNode(options)) => match options.early() {
             Ok(early) => clean_up(&early),
             Err(problems) => return refuse(&problems),

@@ -1,9 +1,9 @@
 //! The options of `ovnkube`, under the names that they have in OVN-Kubernetes.
 //!
 //! ```text
-//! arguments ─▶ command_line ─┐
-//! file      ─▶ conf_file ────┼─▶ Settings ─▶ Options ─▶ Program ─▶ NodeOptions ─ external_ids ─▶ NodeConfig
-//! environment, service account
+//! arguments ─▶ command_line ─┐                               ┌─▶ NodeOptions ─ external_ids ─▶ NodeConfig
+//! file      ─▶ conf_file ────┼─▶ Settings ─▶ Options ─▶ Program ─▶ ControlPlaneConfig
+//! environment, service account                               └─▶ RemoveNodeConfig
 //!           ─▶ surroundings ─┘
 //! ```
 //!
@@ -14,30 +14,43 @@
 //! | `command_line`, `conf_file`, `surroundings` | where values come from |
 //! | `settings` | all values of all options, and which of them counts |
 //! | `values` | texts as what they mean |
+//! | `roles` | what a process is asked to be |
 //! | `node_config`, `kubernetes`, `chassis`, `management_port` | what the values mean together for a node |
+//! | `control_plane`, `cluster`, `networks`, `selector` | what they mean together for the control plane |
+//! | `databases` | OVN's databases, for both |
 //! | `print` | `--print-config` |
 //! | [`documents`] | manual, completion, and the file with every default |
 //! | `problems` | everything that is wrong, at once |
 //!
 //! A value on the command line wins over one in the file, that over the environment, that over the service account's files, that over
-//! `external_ids` of Open vSwitch's database, and that over the default. An empty value counts as none.
+//! `external_ids` of Open vSwitch's database, and that over the default. An empty value counts as none. The control plane, which need not
+//! run where an Open vSwitch is, does not look into `external_ids`.
 
 use std::{collections::BTreeMap, convert::Infallible, ffi::OsString, path::PathBuf, str::FromStr};
 
-use crate::node::NodeConfig;
+use crate::{
+    control_plane::{ControlPlaneConfig, RemoveNodeConfig},
+    node::NodeConfig,
+};
 
 mod chassis;
+mod cluster;
 mod command_line;
 pub mod conf_file;
+mod control_plane;
+mod databases;
 pub mod documents;
 mod external_ids;
 mod go_style;
 mod kind;
 mod kubernetes;
 mod management_port;
+mod networks;
 mod node_config;
 mod print;
 mod problems;
+mod roles;
+mod selector;
 mod settings;
 mod spec;
 mod surroundings;
@@ -55,11 +68,11 @@ pub use table::all;
 
 use self::{
     command_line::CommandLine,
-    conf_file::Asked,
+    conf_file::Asked as FileAsked,
     node_config::Known,
     problems::Gathered,
+    roles::Asked,
     settings::{Setting, Settings},
-    table::roles,
 };
 
 /// What was given, from everywhere but Open vSwitch's database.
@@ -82,6 +95,12 @@ enum Given {
 pub enum Program {
     /// `--init-node`
     Node(NodeOptions),
+    /// `--init-master`, `--init-cluster-manager`, `--init-ovnkube-controller`
+    ControlPlane(Box<ControlPlaneConfig>, NodeOptions),
+    /// The control plane in one process with a node's server.
+    Both(Box<ControlPlaneConfig>, NodeOptions),
+    /// `--remove-node`
+    RemoveNode(Box<RemoveNodeConfig>, NodeOptions),
     /// `--cleanup-node`
     CleanupNode(NodeOptions),
     /// `--print-config`
@@ -92,7 +111,7 @@ pub enum Program {
     Documents(PathBuf),
 }
 
-/// The options of a node's server. What nobody gave may be in Open vSwitch's database, which is not there yet when they are read.
+/// The options of a server. What nobody gave may, for a node, be in Open vSwitch's database, which is not there yet when they are read.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
     settings: Settings,
@@ -116,8 +135,8 @@ impl Options {
         let understood = usage.is_empty();
         let (mut notes, mut problems) = (Vec::new(), Gathered::default());
         usage.into_iter().for_each(|problem| problems.add(problem));
-        let file = settings.given(&roles::CONFIG_FILE).map(|setting| setting.value.clone().into());
-        let asked = if file.is_some() { Asked::Explicitly } else { Asked::ByDefault };
+        let file = settings.given(&table::roles::CONFIG_FILE).map(|setting| setting.value.clone().into());
+        let asked = if file.is_some() { FileAsked::Explicitly } else { FileAsked::ByDefault };
         if let Some(file) = file.or_else(|| surroundings.conf_file.clone()) {
             conf_file::read(&file, asked, &mut settings, &mut problems, &mut notes);
         }
@@ -140,26 +159,28 @@ impl Options {
             // What is missing may be among what is not understood.
             options.problems.clone().none_or()?;
         }
-        if node_config::switch(&options.settings, &roles::PRINT_CONFIG) {
+        if node_config::switch(&options.settings, &table::roles::PRINT_CONFIG) {
             return Ok(Program::PrintConfig(options));
         }
-        let is_given = |spec: &Spec| options.settings.given(spec).is_some();
-        let (node, cleanup) = (is_given(&roles::INIT_NODE), is_given(&roles::CLEANUP_NODE));
-        let absent: Vec<&Spec> = all().filter(|spec| roles::ABSENT.contains(&spec.name) && is_given(spec)).collect();
-        for spec in &absent {
-            let beside = if node { ". Start the node's server without it, and run the control plane as another process" } else { "" };
-            options.problems.add(format!("--{}: the control plane is not part of this version; --init-node NODE is{beside}", spec.name));
-        }
-        if node && cleanup {
-            options.problems.add("--init-node and --cleanup-node: give one of them");
-        }
-        if !node && !cleanup && absent.is_empty() {
-            options.problems.add("say what to be: --init-node NODE, with the name of this node");
-        }
-        if cleanup && !node {
-            options.early().map(|_| Program::CleanupNode(options))
-        } else {
-            options.resolve(Known::NotYet).map(|_| Program::Node(options))
+        let asked = roles::asked(&options.settings, &mut options.problems);
+        match asked {
+            Some(Asked::Node) => options.resolve(Known::NotYet).map(|_| Program::Node(options)),
+            Some(Asked::ControlPlane(roles)) => {
+                let config = options.control_plane(roles, false)?;
+                Ok(Program::ControlPlane(Box::new(config), options))
+            }
+            Some(Asked::Beside(roles)) => {
+                let (config, node) = (options.control_plane(roles, true), options.resolve(Known::NotYet));
+                let config = problems::both(config, node.map(drop))?;
+                Ok(Program::Both(Box::new(config), options))
+            }
+            Some(Asked::CleanupNode) => options.early().map(|_| Program::CleanupNode(options)),
+            Some(Asked::RemoveNode) => {
+                let config = options.remove_node()?;
+                Ok(Program::RemoveNode(Box::new(config), options))
+            }
+            // What else is wrong is said, too.
+            None => options.resolve(Known::NotYet).map(|_| Program::Node(options)),
         }
     }
 }

@@ -40,14 +40,15 @@ impl Database {
 
     /// Starts one of any schema, at `NAME.sock`.
     #[track_caller]
-    pub(crate) fn of_schema(directory: &Path, name: &str, schema: &'static str) -> Self {
+    pub fn of_schema(directory: &Path, name: &str, schema: &'static str) -> Self {
         let file = directory.join(format!("{name}.conf"));
         program::output(program::command("ovsdb-tool").arg("create").arg(&file).arg(program::file(schema)));
         Self::serve(directory, name)
     }
 
+    /// Serves one that is there at `NAME.sock`.
     #[track_caller]
-    fn serve(directory: &Path, name: &str) -> Self {
+    pub fn serve(directory: &Path, name: &str) -> Self {
         let place = |ending: &str| directory.join(format!("{name}.{ending}"));
         let (file, socket) = (place("conf"), place("sock"));
         let mut command = program::unprivileged("ovsdb-server");

@@ -14,6 +14,7 @@
 //! | [`daemons`] | [`Daemons`]: ovs-vswitchd and ovn-controller | real, connected |
 //! | [`namespace`] | [`Namespace`]: a network namespace that is not the caller's own | real, of an unprivileged user |
 //! | [`scripted_server`] | [`ScriptedServer`]: upstream's server, and hostile ones | answers with given bytes |
+//! | [`scripted_api`] | [`ScriptedApi`]: an API server of Kubernetes | answers what a test says, request by request |
 //! | [`http`] | requests and answers on a unix socket, byte by byte | – |
 //! | [`process`], [`program`], [`executable`] | child processes, the programs of this machine, the executables under test | – |
 //! | [`eventually()`] | the wait for a state that nothing announces | – |
@@ -34,6 +35,7 @@ pub mod ports;
 pub mod process;
 pub mod program;
 pub mod scratch;
+pub mod scripted_api;
 pub mod scripted_server;
 
 pub use daemons::Daemons;
@@ -46,4 +48,5 @@ pub use plugin::{Outcome, Plugin};
 pub use pod::Pod;
 pub use ports::Port;
 pub use scratch::Scratch;
+pub use scripted_api::ScriptedApi;
 pub use scripted_server::{Answer, ScriptedServer};

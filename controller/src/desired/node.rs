@@ -1,8 +1,114 @@
 //! The rows of a node: its switch, its port on the cluster's router, its management port.
 
-use crate::{rows::RowSet, store::Store};
+use std::{collections::BTreeMap, net::IpAddr};
 
-/// The rows of the node `name`; none as long as it has no subnet.
-pub fn node(_store: &Store, _name: &str) -> RowSet {
-    Vec::new()
+use contract::{
+    mac::Mac,
+    ovn::{self, ObjectId},
+};
+use ipnet::IpNet;
+
+use super::{cluster::port_group, port_addresses};
+use crate::{
+    config::ClusterConfig,
+    rows::{
+        Acl, DesiredRow, GatewayChassis, RouterPort, RowSet, SwitchPort, Table, Value,
+        acl::{Action, Direction},
+        switch_port::Kind,
+    },
+    store::{Node, Store},
+};
+
+/// The router that virtual machines believe in wherever they are, so that they can move between nodes; in front of the cluster's subnets.
+const ARP_PROXY: &str = "0a:58:a9:fe:01:01 169.254.1.1 fe80::1";
+/// Above everything that a policy says.
+const ALLOW_FROM_NODE: i64 = 1001;
+
+/// The rows of the node `name`; none as long as it has no subnet, or if it is of another zone.
+pub fn node(store: &Store, name: &str) -> RowSet {
+    let Some(node) = store.node(name).filter(|node| !node.subnets.is_empty() && store.is_local(name)) else { return Vec::new() };
+    let mut rows = vec![switch(node), port_to_router(node, &store.config)];
+    rows.extend(router_port(node, &store.config));
+    rows.extend(management_port(node));
+    rows.extend(ovn::managements(&node.subnets).iter().map(|net| allow_from_node(node, net.addr())));
+    rows
+}
+
+/// The switch of the node's pods.
+fn switch(node: &Node) -> DesiredRow {
+    let mut config = BTreeMap::new();
+    for subnet in &node.subnets {
+        match subnet {
+            IpNet::V4(v4) => config.insert("subnet", v4.to_string()),
+            IpNet::V6(v6) => config.insert("ipv6_prefix", v6.network().to_string()),
+        };
+    }
+    // Addresses are given here and not by OVN; and what it is told to leave out would count as given twice beside the management port.
+    let without: &[_] = match (config.contains_key("subnet"), config.contains_key("ipv6_prefix")) {
+        (true, true) => &["exclude_ips"],
+        (true, false) => &["exclude_ips", "ipv6_prefix"],
+        (false, _) => &["exclude_ips", "subnet"],
+    };
+    let groups = [ovn::CLUSTER_LB_GROUP, ovn::SWITCH_LB_GROUP].map(|group| Table::LoadBalancerGroup.row(group));
+    DesiredRow {
+        id: Table::LogicalSwitch.row(ovn::node_switch(&node.name)),
+        columns: vec![("other_config", Value::Pairs { with: config, without }), ("load_balancer_group", Value::Including(groups.into()))],
+        member_of: Vec::new(),
+    }
+}
+
+/// The switch's side of the link to the cluster's router.
+fn port_to_router(node: &Node, config: &ClusterConfig) -> DesiredRow {
+    let arp_proxy = config.cluster_subnets.iter().fold(ARP_PROXY.to_owned(), |text, subnet| format!("{text} {}", subnet.cidr));
+    let kind = Kind::Router { port: ovn::router_to_switch(&node.name) };
+    SwitchPort {
+        options: BTreeMap::from([("arp_proxy", arp_proxy)]),
+        ..SwitchPort::new(ovn::node_switch(&node.name), ovn::switch_to_router(&node.name), kind)
+    }
+    .into()
+}
+
+/// The router's side of that link, pinned to the node; none as long as the node's chassis is not known.
+///
+/// Unpinned, it would make every chassis compute the flows of every node's switch.
+fn router_port(node: &Node, config: &ClusterConfig) -> Vec<DesiredRow> {
+    let networks = ovn::gateways(&node.subnets);
+    let (Some(chassis), Some(mac)) = (&node.chassis, ovn::port_mac(&networks)) else { return Vec::new() };
+    let name = ovn::router_to_switch(&node.name);
+    let (options, without_options): (_, &[_]) = if node.gateway_mtu {
+        (BTreeMap::from([("gateway_mtu", config.mtu.bytes().to_string())]), &[])
+    } else {
+        (BTreeMap::new(), &["gateway_mtu"])
+    };
+    vec![
+        RouterPort { router: ovn::CLUSTER_ROUTER, name: name.clone(), mac, networks, options, without_options }.into(),
+        GatewayChassis { router_port: name, chassis: chassis.clone() }.into(),
+    ]
+}
+
+/// The node's own port on its switch.
+fn management_port(node: &Node) -> Option<DesiredRow> {
+    let addresses = ovn::managements(&node.subnets);
+    // Of the first subnet whatever its family, as on the node's side.
+    let mac = node.management_mac.or_else(|| addresses.first().map(|net| Mac::from_ip(net.addr())))?;
+    let kind = Kind::Interface { addresses: port_addresses(mac, &addresses) };
+    let port = SwitchPort {
+        groups: vec![port_group(ovn::CLUSTER_PORT_GROUP)],
+        ..SwitchPort::new(ovn::node_switch(&node.name), ovn::management_port(&node.name), kind)
+    };
+    Some(port.into())
+}
+
+/// The node may always reach its pods: a kubelet's probes are above all policies.
+fn allow_from_node(node: &Node, management: IpAddr) -> DesiredRow {
+    let family = if management.is_ipv4() { "ip4" } else { "ip6" };
+    Acl {
+        id: ObjectId::allow_from_node(&node.name, management),
+        of: Table::LogicalSwitch.row(ovn::node_switch(&node.name)),
+        direction: Direction::ToPort,
+        priority: ALLOW_FROM_NODE,
+        matching: format!("{family}.src=={management}"),
+        action: Action::AllowRelated,
+    }
+    .into()
 }

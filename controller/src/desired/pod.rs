@@ -4,12 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use contract::names::{IfaceId, Network, PodKey};
-use ovsdb::Datum;
+use contract::{
+    names::{IfaceId, Network, PodKey},
+    ovn,
+};
 
+use super::port_addresses;
 use crate::{
-    rows::{DesiredRow, Membership, RowSet, Table, Value},
-    store::{Phase, Store},
+    rows::{RowSet, SwitchPort, switch_port::Kind},
+    store::Store,
 };
 
 /// The rows of pod `key`: one logical switch port on its node's switch, or none.
@@ -17,35 +20,25 @@ use crate::{
 /// None as long as the pod has no node in this zone, uses the node's own network, has ended, or has no address yet. Rows that it had
 /// before go away by the same rule.
 pub fn pod(store: &Store, key: &PodKey) -> RowSet {
-    let Some(pod) = store.pod(key).filter(|pod| pod.phase == Phase::Active && !pod.host_network) else { return Vec::new() };
+    let Some(pod) = store.pod(key).filter(|pod| pod.needs_network()) else { return Vec::new() };
     let (Some(node), Some(assigned)) = (&pod.node, store.assigned(key)) else { return Vec::new() };
-    if !store.is_local(node) {
-        return Vec::new();
-    }
-    let addresses = assigned.addresses.iter().fold(assigned.mac.to_string(), |text, net| format!("{text} {}", net.addr()));
+    let Some(node) = store.node(node).filter(|node| store.is_local(&node.name) && !node.subnets.is_empty()) else { return Vec::new() };
+    let addresses = port_addresses(assigned.mac, &assigned.addresses);
 
     let mut options = BTreeMap::from([
         // ovn-controller binds only an interface of this very pod, not of its predecessor of the same name.
         ("iface-id-ver", pod.uid.to_string()),
     ]);
     if store.config.requested_chassis {
-        // Only this chassis may bind the port, so a stale sandbox elsewhere cannot take it over.
-        options.insert("requested-chassis", node.to_string());
+        // Only this chassis may bind the port, so a stale sandbox elsewhere cannot take it over. OVN takes a host's name too.
+        options.insert("requested-chassis", node.chassis.clone().unwrap_or_else(|| node.name.to_string()));
     }
-    vec![DesiredRow {
-        id: Table::LogicalSwitchPort.row(IfaceId::new(key, &Network::Default).as_str()),
-        columns: vec![
-            ("addresses", Value::Datum(Datum::set([addresses.clone()]))),
-            ("port_security", Value::Datum(Datum::set([addresses]))),
-            ("options", Value::Pairs { with: options, without: &["requested-chassis"] }),
-            (
-                "external_ids",
-                Value::Pairs {
-                    with: BTreeMap::from([("namespace", key.namespace().to_owned()), ("pod", "true".to_owned())]),
-                    without: &[],
-                },
-            ),
-        ],
-        member_of: vec![Membership { of: Table::LogicalSwitch.row(node.to_string()), column: "ports" }],
-    }]
+    let port = SwitchPort {
+        port_security: Some(addresses.clone()),
+        options,
+        without_options: if store.config.requested_chassis { &[] } else { &["requested-chassis"] },
+        external_ids: BTreeMap::from([("namespace", key.namespace().to_owned()), ("pod", "true".to_owned())]),
+        ..SwitchPort::new(ovn::node_switch(&node.name), IfaceId::new(key, &Network::Default).as_str(), Kind::Interface { addresses })
+    };
+    vec![port.into()]
 }

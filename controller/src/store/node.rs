@@ -26,6 +26,8 @@ pub struct Node {
     pub transit: Vec<IpNet>,
     /// Of its management port; only older programs write it, else it follows from the address.
     pub management_mac: Option<Mac>,
+    /// Whether its datapath can check packets' sizes.
+    pub gateway_mtu: bool,
     pub labels: Arc<BTreeMap<String, String>>,
     /// The annotations as they are, for writing one network's part without losing others'.
     pub annotations: Arc<BTreeMap<String, String>>,
@@ -53,15 +55,23 @@ impl Node {
             join: Vec::new(),
             transit: Vec::new(),
             management_mac: None,
+            gateway_mtu: true,
             labels: Arc::default(),
             annotations: Arc::default(),
             unreadable: Vec::new(),
         }
     }
 
-    /// Whether its rows and its pods' addresses are the same; labels, and who it is, do not matter for that.
+    /// Whether what rows are made of is the same; labels, and which object it is, do not matter for that.
     pub(super) fn same_rows(&self, other: &Self) -> bool {
-        let of = |node: &Self| (node.subnets.clone(), node.chassis.clone(), node.zone.clone(), node.id, node.management_mac);
-        of(self) == of(other) && self.join == other.join && self.transit == other.transit
+        self.subnets == other.subnets
+            && self.same_for_pods(other)
+            && (self.id, self.management_mac, self.gateway_mtu) == (other.id, other.management_mac, other.gateway_mtu)
+            && (&self.join, &self.transit) == (&other.join, &other.transit)
+    }
+
+    /// Whether what its pods' rows are made of is the same.
+    pub(super) fn same_for_pods(&self, other: &Self) -> bool {
+        (&self.zone, &self.chassis) == (&other.zone, &other.chassis)
     }
 }

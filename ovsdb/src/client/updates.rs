@@ -92,6 +92,15 @@ impl Updates {
         }
     }
 
+    /// The connection that the rows follow; none while they follow nothing. What a transaction on it does is among the
+    /// [`next`](Self::next) events before its outcome is known.
+    pub fn connection(&self) -> Option<&Connection> {
+        match &self.phase {
+            Phase::Following { feed, .. } => Some(feed.connection()),
+            Phase::Waiting | Phase::Starting { .. } => None,
+        }
+    }
+
     /// The rows of a table, in no order; none if the monitor does not include it.
     pub fn rows<T: Table>(&self) -> impl Iterator<Item = (Uuid, &T)> {
         self.replica.rows()

@@ -11,9 +11,9 @@ use queue::Full;
 pub(crate) use queue::UpdateReceiver;
 pub(super) use queue::{UpdateSender, updates};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::{mpsc, oneshot, watch},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::Options;
@@ -22,6 +22,7 @@ use crate::{
     error::OvsdbError,
     frame::Framer,
     message::{self, Body, Message, PROBE},
+    ssl::SslError,
     stream::Stream,
 };
 
@@ -52,6 +53,9 @@ pub(crate) struct Lost {
 /// How many bytes are read at once.
 const CHUNK: usize = 64 * 1024;
 
+/// For the last words of either side.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// A server that sends echo requests and does not read the answers is cut off at this many bytes of them.
 const MAX_UNSENT_ECHOES: usize = 1 << 20;
 
@@ -68,6 +72,8 @@ pub(super) struct Driver {
     written: usize,
     /// Bytes ever put into `out`.
     queued: u64,
+    /// Whether bytes that were written may still be on this side.
+    unflushed: bool,
     heard: Instant,
     probing: bool,
 }
@@ -81,23 +87,24 @@ struct Pending {
 impl Driver {
     pub(super) fn new(options: Options, commands: mpsc::UnboundedReceiver<Command>, closed: Arc<watch::Sender<Option<Closed>>>) -> Self {
         Self {
-            options,
             commands,
             closed,
             framer: Framer::new(options.frame),
+            options,
             pending: HashMap::new(),
             monitors: HashMap::new(),
             out: Vec::new(),
             written: 0,
             queued: 0,
+            unflushed: false,
             heard: Instant::now(),
             probing: false,
         }
     }
 
     /// Serves the connection to its end, and tells everybody why it ended.
-    pub(super) async fn run(mut self, stream: Stream) {
-        let reason = match self.serve(stream).await {
+    pub(super) async fn run(mut self, mut stream: Stream) {
+        let reason = match self.serve(&mut stream).await {
             Ok(never) => match never {},
             Err(reason) => reason,
         };
@@ -108,16 +115,18 @@ impl Driver {
         for (_, Pending { reply, end }) in self.pending.drain() {
             drop(reply.send(Err(Lost { reason: reason.clone(), sent: end <= sent })));
         }
+        // By ssl, the server is told that this is the end, and not somebody who cut the wire.
+        drop(timeout(FAREWELL, stream.writer.shutdown()).await);
     }
 
-    async fn serve(&mut self, Stream { mut reader, mut writer }: Stream) -> Result<std::convert::Infallible, Closed> {
+    async fn serve(&mut self, Stream { reader, writer }: &mut Stream) -> Result<std::convert::Infallible, Closed> {
         let mut chunk = vec![0; CHUNK];
         let timer = sleep_until(self.heard + self.options.probe_interval.unwrap_or_default());
         tokio::pin!(timer);
         let mut in_use = true;
         loop {
             // Who still waits for an answer holds a handle: what is left are transactions whose futures were dropped.
-            if !in_use && self.out.is_empty() {
+            if !in_use && self.out.is_empty() && !self.unflushed {
                 return Err(Closed::Unused);
             }
             // The timer comes last: after a pause of the whole program, what the server said meanwhile counts.
@@ -127,7 +136,7 @@ impl Driver {
                     tokio::select! {
                         command = self.commands.recv(), if in_use => Done::Command(command),
                         count = reader.read(&mut chunk) => Done::Read(count),
-                        count = writer.write(&self.out[self.written..]), if !self.out.is_empty() => Done::Write(count),
+                        done = send(writer, &self.out[self.written..]), if self.unflushed || !self.out.is_empty() => done,
                     }
                 } => match done {
                     Done::Command(Some(command)) => {
@@ -139,11 +148,27 @@ impl Driver {
                     }
                     Done::Command(None) => in_use = false,
                     Done::Read(count) => self.hear(&chunk[..count.map_err(broken)?])?,
-                    Done::Write(count) => self.wrote(count.map_err(broken)?)?,
+                    Done::Write(Ok(count)) => self.wrote(count)?,
+                    Done::Flushed(Ok(())) => self.unflushed = false,
+                    Done::Write(Err(error)) | Done::Flushed(Err(error)) => {
+                        // Why it does not listen any more it may have said.
+                        return Err(timeout(FAREWELL, self.hear_out(reader)).await.unwrap_or_else(|_| broken(error)));
+                    }
                 },
                 () = &mut timer, if self.options.probe_interval.is_some() => {
                     timer.as_mut().reset(self.probe(self.options.probe_interval.unwrap_or_default())?);
                 }
+            }
+        }
+    }
+
+    /// Hears what a server said before it closed the connection.
+    async fn hear_out(&mut self, reader: &mut (dyn AsyncRead + Send + Unpin)) -> Closed {
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match reader.read(&mut chunk).await.map_err(broken).and_then(|count| self.hear(&chunk[..count])) {
+                Ok(()) => {}
+                Err(reason) => return reason,
             }
         }
     }
@@ -177,6 +202,7 @@ impl Driver {
             return Err(broken(io::ErrorKind::WriteZero.into()));
         }
         self.written += count;
+        self.unflushed = true;
         if self.written == self.out.len() {
             self.written = 0;
             self.out.clear();
@@ -262,11 +288,22 @@ enum Done {
     Command(Option<Command>),
     Read(io::Result<usize>),
     Write(io::Result<usize>),
+    Flushed(io::Result<()>),
+}
+
+/// Writes some of the bytes or, if there are none, sees to it that those written before are on their way.
+async fn send(writer: &mut (dyn AsyncWrite + Send + Unpin), bytes: &[u8]) -> Done {
+    if bytes.is_empty() { Done::Flushed(writer.flush().await) } else { Done::Write(writer.write(bytes).await) }
 }
 
 fn broken(error: io::Error) -> Closed {
     match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Closed::ByServer,
+        // The last: by ssl, without a farewell.
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => Closed::ByServer,
+        _ if error.get_ref().is_some_and(|inner| inner.is::<SslError>()) => match error.downcast::<SslError>() {
+            Ok(fault) => Closed::Ssl(Arc::new(fault)),
+            Err(error) => Closed::Io(Arc::new(error)),
+        },
         _ => Closed::Io(Arc::new(error)),
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::frame::FrameLimits;
+use crate::{frame::FrameLimits, ssl::Ssl};
 
 /// Times and limits; the default suits a server on the same host or near it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// For connecting and reading the schema, at one endpoint. 5 s.
     pub connect_timeout: Duration,
@@ -20,6 +20,12 @@ pub struct Options {
     pub backoff_min: Duration,
     /// The longest pause between attempts to reconnect. 8 s.
     pub backoff_max: Duration,
+    /// Of a [`Client`](crate::Client) of a clustered database: whether it wants the leader, who alone writes without detours and knows what is
+    /// written. A follower, a member that lost the others, and one that is behind what was seen before are left for the next
+    /// endpoint. Servers without a cluster are all the same to it. Not the default.
+    pub leader_only: bool,
+    /// For endpoints of the kind `ssl:`, which cannot be reached without. None.
+    pub ssl: Option<Ssl>,
 }
 
 impl Default for Options {
@@ -31,6 +37,8 @@ impl Default for Options {
             backlog: 64 << 20,
             backoff_min: Duration::from_millis(50),
             backoff_max: Duration::from_secs(8),
+            leader_only: false,
+            ssl: None,
         }
     }
 }

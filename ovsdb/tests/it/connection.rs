@@ -4,7 +4,7 @@ use ovsdb::{ConnectFault, Connection, Endpoint, ErrorKind, Options, Transaction}
 
 use crate::{
     daemon::{Daemon, NORTHBOUND_SCHEMA, schema},
-    eventually::{eventually, in_time},
+    eventually::in_time,
     script::ScriptedServer,
     switch::{DATABASE, switch},
 };
@@ -24,15 +24,7 @@ async fn the_schema_says_what_the_database_has() {
 #[tokio::test]
 async fn tcp_is_another_way_to_the_same_database() {
     let (daemon, _connection) = switch().await;
-    daemon.control(&["ovsdb-server/add-remote", "ptcp:0:127.0.0.1"]);
-    // The server chooses the port and names it in its log only.
-    let port = eventually("the server names its port", async || {
-        let log = std::fs::read_to_string(daemon.path("server.log")).unwrap();
-        let port = log.split_once("0:127.0.0.1: listening on port ").map(|(_, rest)| rest.split_whitespace().next().unwrap().to_owned());
-        port.ok_or(log)
-    })
-    .await;
-    let endpoint = format!("tcp:127.0.0.1:{port}").parse().unwrap();
+    let endpoint = daemon.listen("tcp").await;
     let connection = Connection::open(&endpoint, DATABASE, Options::default()).await.unwrap();
     assert!(connection.schema().has_table("Bridge"));
 }
@@ -68,7 +60,7 @@ async fn a_failure_names_the_endpoint_and_the_reason() {
     assert!(matches!(&error.fault, ConnectFault::Io(error) if error.kind() == std::io::ErrorKind::NotFound), "{error:?}");
 
     let error = open(&"ssl:127.0.0.1:6641".parse().unwrap(), DATABASE).await;
-    assert_eq!(error.fault.to_string(), "connections by ssl are not supported yet");
+    assert_eq!(error.fault.to_string(), "no certificates are configured for connections by ssl");
 }
 
 #[tokio::test]

@@ -56,8 +56,20 @@ impl Daemon {
         run("ovsdb-tool", [OsStr::new("create-cluster"), self.path(file).as_os_str(), OsStr::new(schema), OsStr::new(&member)]);
     }
 
+    /// Makes the file of another member of a cluster whose server runs.
+    pub(crate) fn join_cluster(&self, file: &str, database: &str, other: &Self) {
+        let member = |daemon: &Self| format!("unix:{}", daemon.path("raft.sock").display());
+        let path = self.path(file);
+        run("ovsdb-tool", [OsStr::new("join-cluster"), path.as_os_str(), database.as_ref(), member(self).as_ref(), member(other).as_ref()]);
+    }
+
     /// Starts the server on a database file, and waits until it accepts connections.
     pub(crate) async fn start(&mut self, file: &str) {
+        self.start_with(file, []).await;
+    }
+
+    /// The same, with more options.
+    pub(crate) async fn start_with(&mut self, file: &str, options: impl IntoIterator<Item = String>) {
         assert!(self.server.is_none(), "one server at a time");
         let mut command = Command::new("ovsdb-server");
         command
@@ -65,13 +77,28 @@ impl Daemon {
             .arg(format!("--remote=punix:{}", self.path("db.sock").display()))
             .arg(format!("--unixctl={}", self.path("server.ctl").display()))
             .arg(format!("--log-file={}", self.path("server.log").display()))
+            .args(options)
             .arg(self.path(file))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         self.server = Some(command.spawn().unwrap_or_else(|error| missing("ovsdb-server", &error)));
-        let socket = self.path("db.sock");
-        crate::eventually::eventually("ovsdb-server listens", async || tokio::net::UnixStream::connect(&socket).await).await;
+        for socket in ["db.sock", "server.ctl"] {
+            let socket = self.path(socket);
+            crate::eventually::eventually("ovsdb-server listens", async || tokio::net::UnixStream::connect(&socket).await).await;
+        }
+    }
+
+    /// Lets the server listen at a port of its choice on 127.0.0.1, by `tcp` or `ssl`.
+    pub(crate) async fn listen(&self, method: &str) -> Endpoint {
+        self.control(&["ovsdb-server/add-remote", &format!("p{method}:0:127.0.0.1")]);
+        // The server names the port in its log only.
+        let port = crate::eventually::eventually("the server names its port", async || {
+            let log = std::fs::read_to_string(self.path("server.log")).expect("the server has opened it");
+            let (_, rest) = log.rsplit_once("0:127.0.0.1: listening on port ").ok_or_else(|| log.clone())?;
+            rest.split_once('\n').map(|(port, _)| port.to_owned()).ok_or(log)
+        });
+        format!("{method}:127.0.0.1:{}", port.await).parse().expect("an endpoint")
     }
 
     /// Ends the server as a crash would.
@@ -99,7 +126,7 @@ impl Drop for Daemon {
 }
 
 /// Runs a tool to its end; its standard output.
-fn run(tool: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
+pub(crate) fn run(tool: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
     let output = Command::new(tool).args(arguments).output().unwrap_or_else(|error| missing(tool, &error));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{tool}: {}: {said}", output.status);

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "also the parts that tests share fail by panicking")]
 
+mod cluster;
 mod connection;
 mod daemon;
 mod errors;
@@ -11,9 +12,11 @@ mod eventually;
 mod faults;
 mod monitor;
 mod old_server;
+mod pki;
 mod proxy;
 mod reconnect;
 mod resume;
 mod script;
+mod ssl;
 mod switch;
 mod transaction;

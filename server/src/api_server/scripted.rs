@@ -1,189 +1,45 @@
-//! An API server that a test plays, request by request: for what a real one cannot be made to do. One request a connection.
-//!
-//! Clock: with tokio's paused time nothing here waits in earnest; time passes when everybody waits.
-
-use std::{sync::Arc, time::Duration};
+//! Ways to the API server that a test plays, and what this server asks of it.
 
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::TcpListener,
-    sync::mpsc,
-    time::timeout,
-};
-use tokio_rustls::TlsAcceptor;
+pub(crate) use tests::scripted_api::{Asked, ScriptedApi as Scripted, WatchStream};
 
 use super::{ApiServer, Authority, Cluster, Connection, Credential};
 
-/// Longer than anything waits here.
-const PATIENCE: Duration = Duration::from_secs(600);
-
-/// The server.
-pub(crate) struct Scripted {
-    pub(crate) url: String,
-    asked: mpsc::UnboundedReceiver<Asked>,
-    listening: tokio::task::JoinHandle<()>,
-}
-
-/// A request that waits for its answer.
-pub(crate) struct Asked {
-    /// `GET`
-    pub(crate) method: String,
-    pub(crate) path: String,
-    /// Names in lower case, one a line.
-    pub(crate) head: String,
-    pub(crate) body: Vec<u8>,
-    stream: Box<dyn Stream>,
-}
-
-/// A watch that was begun.
-pub(crate) struct WatchStream {
-    stream: Box<dyn Stream>,
-}
-
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
-impl Scripted {
-    pub(crate) async fn start() -> Self {
-        Self::listen("http", |stream| async { Some(Box::new(stream) as Box<dyn Stream>) }).await
-    }
-
-    pub(crate) async fn start_tls(settings: Arc<rustls::ServerConfig>) -> Self {
-        let acceptor = TlsAcceptor::from(settings);
-        Self::listen("https", move |stream| {
-            let acceptor = acceptor.clone();
-            async move { acceptor.accept(stream).await.ok().map(|stream| Box::new(stream) as Box<dyn Stream>) }
-        })
-        .await
-    }
-
-    async fn listen<F: Future<Output = Option<Box<dyn Stream>>> + Send>(
-        scheme: &str,
-        greet: impl Fn(tokio::net::TcpStream) -> F + Send + Sync + 'static,
-    ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
-        let (sender, asked) = mpsc::unbounded_channel();
-        let listening = tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let Some(stream) = greet(stream).await else { continue };
-                if let Some(request) = read(stream).await {
-                    let _ = sender.send(request);
-                }
-            }
-        });
-        Self { url, asked, listening }
-    }
-
+pub(crate) trait Connect {
     /// A connection without credentials.
-    pub(crate) fn connection(&self) -> Connection {
+    fn connection(&self) -> Connection {
         self.connection_as(None, None)
     }
 
-    pub(crate) fn connection_as(&self, authority: Option<Authority>, credential: Option<Credential>) -> Connection {
+    fn connection_as(&self, authority: Option<Authority>, credential: Option<Credential>) -> Connection;
+}
+
+impl Connect for Scripted {
+    fn connection_as(&self, authority: Option<Authority>, credential: Option<Credential>) -> Connection {
         Connection::open(ApiServer { cluster: Cluster::Url { url: self.url.clone(), authority }, credential })
-    }
-
-    /// The next request.
-    pub(crate) async fn asked(&mut self) -> Asked {
-        timeout(PATIENCE, self.asked.recv()).await.expect("a request arrives").unwrap()
-    }
-
-    /// Fails if there is another request within this time.
-    pub(crate) async fn nothing_within(&mut self, time: Duration) {
-        if let Ok(Some(asked)) = timeout(time, self.asked.recv()).await {
-            panic!("{} {}", asked.method, asked.path);
-        }
-    }
-
-    /// From now on nobody listens.
-    pub(crate) async fn go_away(self) -> String {
-        self.listening.abort();
-        let _ = self.listening.await;
-        self.url
     }
 }
 
-impl Asked {
-    /// Value of a parameter as it was sent.
-    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
-        let (_, parameters) = self.path.split_once('?')?;
-        parameters.split('&').find_map(|parameter| parameter.strip_prefix(name)?.strip_prefix('='))
-    }
+/// Requests about the pods of node1.
+pub(crate) trait AboutPods {
+    /// It is a list, and from which version at least.
+    fn assert_list(&self, version: Option<&str>);
 
-    pub(crate) fn is_watch(&self) -> bool {
-        self.parameter("watch").is_some()
-    }
+    fn assert_watch(&self, version: &str);
+}
 
-    /// Whether it is a list, and from which version at least.
+impl AboutPods for Asked {
     #[track_caller]
-    pub(crate) fn assert_list(&self, version: Option<&str>) {
+    fn assert_list(&self, version: Option<&str>) {
         assert!(!self.is_watch() && self.path.starts_with("/api/v1/pods?"), "{}", self.path);
         assert_eq!((self.parameter("resourceVersion"), self.parameter("fieldSelector")), (version, Some("spec.nodeName%3Dnode1")));
     }
 
     #[track_caller]
-    pub(crate) fn assert_watch(&self, version: &str) {
+    fn assert_watch(&self, version: &str) {
         assert!(self.is_watch() && self.path.starts_with("/api/v1/pods?"), "{}", self.path);
         assert_eq!((self.parameter("resourceVersion"), self.parameter("fieldSelector")), (Some(version), Some("spec.nodeName%3Dnode1")));
         assert_eq!(self.parameter("allowWatchBookmarks"), Some("true"));
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
-    }
-
-    pub(crate) async fn answer(self, status: &str, headers: &str, body: &str) {
-        let mut stream = self.stream;
-        let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
-        // Whoever asked may be gone.
-        let _ = stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await;
-        let _ = stream.shutdown().await;
-    }
-
-    pub(crate) async fn json(self, value: &Value) {
-        self.answer("200 OK", "Content-Type: application/json\r\n", &value.to_string()).await;
-    }
-
-    /// A refusal as the API server words it.
-    pub(crate) async fn status(self, code: u16, message: &str) {
-        let status = json!({"kind": "Status", "status": "Failure", "code": code, "message": message, "reason": "R"});
-        self.answer(&format!("{code} R"), "Content-Type: application/json\r\n", &status.to_string()).await;
-    }
-
-    /// Answers a list.
-    pub(crate) async fn list(self, version: &str, pods: &[Value]) {
-        self.json(&json!({"kind": "PartialObjectMetadataList", "metadata": {"resourceVersion": version}, "items": pods})).await;
-    }
-
-    /// Begins an answer to a watch.
-    pub(crate) async fn begin(self) -> WatchStream {
-        let mut stream = self.stream;
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
-        WatchStream { stream }
-    }
-}
-
-impl WatchStream {
-    pub(crate) async fn send(&mut self, kind: &str, object: &Value) {
-        self.raw(&format!("{}\n", json!({"type": kind, "object": object}))).await;
-    }
-
-    /// One chunk of bytes.
-    pub(crate) async fn raw(&mut self, text: &str) {
-        self.stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).await.unwrap();
-    }
-
-    pub(crate) async fn bookmark(&mut self, version: &str) {
-        self.send("BOOKMARK", &json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": version}})).await;
-    }
-
-    /// As the API server ends a watch.
-    pub(crate) async fn end(mut self) {
-        self.stream.write_all(b"0\r\n\r\n").await.unwrap();
-        let _ = self.stream.shutdown().await;
     }
 }
 
@@ -191,22 +47,4 @@ impl WatchStream {
 pub(crate) fn pod(name: &str, uid: &str, version: &str) -> Value {
     let annotations = json!({"ovn": "{}", "kubectl.kubernetes.io/last-applied-configuration": "long"});
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": name, "namespace": "shop", "uid": uid, "resourceVersion": version, "annotations": annotations}})
-}
-
-async fn read(mut stream: Box<dyn Stream>) -> Option<Asked> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.ok()?);
-    }
-    let text = String::from_utf8(head).unwrap();
-    let (first, rest) = text.split_once("\r\n").unwrap();
-    let lines =
-        rest.lines().filter_map(|line| line.split_once(": ")).map(|(name, value)| format!("{}: {value}\n", name.to_ascii_lowercase()));
-    let mut words = first.split(' ').map(str::to_owned);
-    let (method, path) = (words.next().unwrap(), words.next().unwrap());
-    let mut asked = Asked { method, path, head: lines.collect(), body: Vec::new(), stream };
-    let length = asked.header("content-length").map_or(0, |length| length.parse().unwrap());
-    asked.body = vec![0; length];
-    asked.stream.read_exact(&mut asked.body).await.ok()?;
-    Some(asked)
 }

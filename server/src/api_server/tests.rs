@@ -1,5 +1,6 @@
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
+use controller::api_server::Kind;
 use kube::core::request::Request;
 use rustls::{
     RootCertStore, ServerConfig,
@@ -10,7 +11,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::{
-    scripted::{Asked, Scripted},
+    scripted::{Asked, Connect as _, Scripted},
     *,
 };
 
@@ -85,7 +86,7 @@ async fn a_token_is_read_without_the_space_around_it_and_again_when_it_is_refuse
     let answer = ask(&connection);
     api.asked().await.status(401, "Unauthorized").await;
     let trouble = answer.await.unwrap().unwrap_err();
-    assert_eq!(trouble.kind, TroubleKind::Refused);
+    assert_eq!(trouble.kind, Kind::Refused);
     let token = files.path("token");
     assert_eq!(trouble.text, format!("the API server {} does not accept the token in {}: Unauthorized (401)", api.url, token.display()));
 }

@@ -2,6 +2,7 @@
 
 use std::{error::Error, io, time::Duration};
 
+use controller::api_server::{Kind, Trouble, wait};
 use http_body_util::{BodyExt, Limited};
 use hyper::{Response, StatusCode, body::Incoming, header::RETRY_AFTER};
 use kube::core::Status;
@@ -12,30 +13,6 @@ use crate::chain;
 
 /// The most that is read of an answer that only says that there is none.
 const LONGEST_EXCUSE: usize = 4096;
-/// Nobody is waited for longer.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
-/// What went wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    pub(crate) kind: Kind,
-    /// A sentence with everything that is known.
-    pub(crate) text: String,
-    /// How long the API server wants to be left alone.
-    pub(crate) retry_after: Option<Duration>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The version that a watch was to start from is no longer (or not yet) known.
-    Gone,
-    /// The answer could not be read.
-    Malformed,
-    /// The request was refused and will be until somebody changes something: 4xx.
-    Refused,
-    /// Anything that passes.
-    Unavailable,
-}
 
 /// An answer that asks to come again later.
 #[derive(Debug, thiserror::Error)]
@@ -57,13 +34,13 @@ pub(super) async fn overloaded(response: Response<Incoming>) -> Result<Response<
     let words = serde_json::from_slice::<Status>(&body)
         .map(|status| status.message)
         .unwrap_or_else(|_| String::from_utf8_lossy(&body).trim().to_owned());
-    Err(Overloaded { status, words, retry_after: Duration::from_secs(seconds).min(LONGEST_WAIT) }.into())
+    Err(Overloaded { status, words, retry_after: wait(seconds) }.into())
 }
 
 /// What `error` means on a connection made of `origin`.
 pub(super) fn of(error: &kube::Error, origin: &Origin) -> Trouble {
     let Origin { url, authority, credential } = origin;
-    let trouble = |kind, text| Trouble { kind, text, retry_after: None };
+    let trouble = Trouble::without_answer;
     match error {
         kube::Error::Api(status) => of_status(status, origin),
         kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) | kube::Error::LinesCodecMaxLineLengthExceeded => {
@@ -74,8 +51,11 @@ pub(super) fn of(error: &kube::Error, origin: &Origin) -> Trouble {
                 return trouble(Kind::Unavailable, format!("no way to the API server: {}", chain(error)));
             }
             if let Some(overloaded) = cause.downcast_ref::<Overloaded>() {
-                let retry_after = Some(overloaded.retry_after);
-                return Trouble { kind: Kind::Unavailable, text: format!("the API server {url}: {overloaded}"), retry_after };
+                return Trouble {
+                    code: Some(overloaded.status.as_u16()),
+                    retry_after: Some(overloaded.retry_after),
+                    ..trouble(Kind::Unavailable, format!("the API server {url}: {overloaded}"))
+                };
             }
             match tls(cause.as_ref()) {
                 Some(rustls::Error::InvalidCertificate(problem)) => trouble(
@@ -92,28 +72,16 @@ pub(super) fn of(error: &kube::Error, origin: &Origin) -> Trouble {
 
 /// A refusal in the API server's own words.
 pub(super) fn of_status(status: &Status, Origin { url, credential, .. }: &Origin) -> Trouble {
-    let Status { code, message, reason, details, .. } = status;
+    let Status { code, message, reason, .. } = status;
     let message: String = message.chars().take(1024).collect();
     let said = if message.is_empty() { reason } else { &message };
-    let retry_after = details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
-    let (kind, text) = match code {
-        // kube takes any object that it cannot read for a Status without a code.
-        0 => (Kind::Malformed, format!("the API server {url} sent an event that cannot be read")),
-        401 => (Kind::Refused, format!("the API server {url} does not accept {credential}: {said} (401)")),
-        403 => (Kind::Refused, format!("the API server {url}: {said} (403): see the roles bound to this user")),
-        _ if is_from_the_future(status) => (Kind::Gone, format!("the API server {url}: {said} ({code})")),
-        410 => (Kind::Gone, format!("the API server {url}: {said} (410)")),
-        429 => (Kind::Unavailable, format!("the API server {url}: {said} (429)")),
-        400..500 => (Kind::Refused, format!("the API server {url}: {said} ({code})")),
-        _ => (Kind::Unavailable, format!("the API server {url}: {said} ({code})")),
+    let text = match code {
+        0 => format!("the API server {url} sent an event that cannot be read"),
+        401 => format!("the API server {url} does not accept {credential}: {said} (401)"),
+        403 => format!("the API server {url}: {said} (403): see the roles bound to this user"),
+        _ => format!("the API server {url}: {said} ({code})"),
     };
-    let retry_after = retry_after.map(|seconds| Duration::from_secs(seconds.into()).min(LONGEST_WAIT));
-    Trouble { kind, text, retry_after }
-}
-
-/// The version asked for is one that the API server does not have yet; after a restore, never.
-fn is_from_the_future(status: &Status) -> bool {
-    status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "ResourceVersionTooLarge")
+    Trouble::answered(status, text)
 }
 
 /// The TLS error in a chain of causes. An `io::Error` hides what it holds.

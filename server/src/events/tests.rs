@@ -1,9 +1,11 @@
+use tokio::sync::mpsc;
+
 use super::*;
 
 /// Events that a test reads.
 fn events() -> (Events, mpsc::Receiver<Notice>) {
-    let (notices, waiting) = mpsc::channel(2);
-    (Events { to: Some(Recipient { notices, lost: Arc::default() }) }, waiting)
+    let (teller, waiting) = Teller::to_channel(2);
+    (Events { teller }, waiting)
 }
 
 fn cart() -> PodKey {
@@ -24,8 +26,8 @@ fn failures_of_the_plugin_are_told_once_and_only_if_they_are_the_owners_business
     let (events, mut waiting) = events();
     events.reported(&cart(), "u1", &report(|_| {}));
     let told = waiting.try_recv().unwrap();
-    assert_eq!(told.note, "no flows (stage ovn_installed); see the log of the CNI plugin on the node");
-    let event = told.subject.event(&told.note, "node1");
+    assert_eq!(told.note(), "no flows (stage ovn_installed); see the log of the CNI plugin on the node");
+    let event = told.event(&reporter("node1"));
     let regarding = event.regarding.unwrap();
     assert_eq!((event.reason.as_deref(), event.type_.as_deref()), (Some("NetworkFailed"), Some("Warning")));
     assert_eq!((regarding.name.as_deref(), regarding.uid.as_deref()), (Some("cart-0"), Some("u1")));
@@ -48,14 +50,14 @@ fn failures_of_the_plugin_are_told_once_and_only_if_they_are_the_owners_business
     }
     // Upstream's plugin says that it failed, and no more.
     events.reported(&cart(), "", &report(|report| (report.message, report.failed_stage, report.code) = (None, None, None)));
-    assert!(waiting.try_recv().unwrap().note.starts_with("the CNI plugin failed; "));
+    assert!(waiting.try_recv().unwrap().note().starts_with("the CNI plugin failed; "));
 }
 
 #[test]
 fn refusals_are_told_unless_they_happen_in_a_healthy_cluster() {
     let (events, mut waiting) = events();
     events.refused(&cart(), "u1", &Refusal::NoSuchPod { pod: cart(), why: None }, "look there");
-    assert_eq!(waiting.try_recv().unwrap().note, "pod shop/cart-0 is not known on this node; look there");
+    assert_eq!(waiting.try_recv().unwrap().note(), "pod shop/cart-0 is not known on this node; look there");
     for expected in [Refusal::ShuttingDown, Refusal::Busy, Refusal::PodChanged { pod: cart(), change: wire::PodChange::Deleted }] {
         events.refused(&cart(), "u1", &expected, "");
         assert!(waiting.try_recv().is_err(), "{expected}");
@@ -66,7 +68,7 @@ fn refusals_are_told_unless_they_happen_in_a_healthy_cluster() {
 fn nobody_waits_where_there_is_no_room_and_what_is_lost_is_counted() {
     let (events, _waiting) = events();
     (0..5).for_each(|_| events.reported(&cart(), "u1", &report(|_| {})));
-    assert_eq!(events.to.unwrap().lost.load(Ordering::Relaxed), 3);
+    assert_eq!(events.teller.lost(), 3);
     Events::default().reported(&cart(), "u1", &report(|_| {}));
 }
 
@@ -74,9 +76,13 @@ fn nobody_waits_where_there_is_no_room_and_what_is_lost_is_counted() {
 fn notes_are_one_line_of_bounded_length_and_names_are_names() {
     let long = format!("a\nb\u{1b}[2J{}", "é".repeat(2000));
     let name = format!("{}.{}", "a".repeat(199), "b".repeat(53));
-    let notice = Notice::late(&PodKey::new("shop", &name).unwrap(), "", Stage::Annotation, long);
-    assert!(notice.note.len() <= 1024 && notice.note.ends_with("...") && !notice.note.contains(char::is_control), "{}", notice.note);
-    let event = notice.subject.event(&notice.note, "node1");
+    let notice = late(&PodKey::new("shop", &name).unwrap(), "", Stage::Annotation, long);
+    assert!(
+        notice.note().len() <= 1024 && notice.note().ends_with("...") && !notice.note().contains(char::is_control),
+        "{}",
+        notice.note()
+    );
+    let event = notice.event(&reporter("node1"));
     let name = event.metadata.name.unwrap();
     assert!(name.len() <= 253 && !name.contains(".."), "{name}");
     assert_eq!(event.regarding.unwrap().uid, None);

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use contract::node_annotation::{CHASSIS_ID, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE, host_cidrs_text, interface_addresses_text};
+use controller::backoff::Backoff;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
@@ -19,7 +20,7 @@ use super::{
     object::{Seen, View},
     open_vswitch::Identity,
 };
-use crate::api_server::{Backoff, Connection};
+use crate::api_server::Connection;
 
 /// How long the API server may take for one patch.
 const DEADLINE: Duration = Duration::from_secs(10);

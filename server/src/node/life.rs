@@ -152,7 +152,7 @@ fn sources(config: &NodeConfig, conditions: &Conditions, metrics: &Arc<Metrics>)
         }
         PodsFrom::ApiServer(api_server) => {
             let connection = Connection::open(api_server.clone());
-            let events = Events::start(connection.clone(), &config.name);
+            let events = Events::start(&connection, &config.name);
             let pods = ApiPods::start(connection.clone(), &config.name, conditions.clone(), Arc::clone(metrics));
             Ok(Sources { pods: Arc::new(pods), events, api_server: Some(connection) })
         }

@@ -22,7 +22,7 @@
 
 use std::{io, time::Duration};
 
-use ovsdb::{Client, Endpoint, Event, Options, Updates};
+use ovsdb::{Client, Endpoint, Event, Options, TransactError, Updates};
 use tokio::{sync::watch, time::sleep};
 
 use super::changed;
@@ -82,6 +82,26 @@ pub(super) struct Keeper {
     finished: Option<Lease>,
     /// What was last said not to be possible.
     complaints: Vec<String>,
+}
+
+/// Removes the port of `node` from Open vSwitch, under its present and its old name, and with it the interface, its addresses, routes,
+/// neighbours and settings; whether there was one. Waits for the database.
+pub(super) async fn remove(endpoint: &Endpoint, node: &str) -> Result<bool, TransactError> {
+    let (client, mut updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", port::monitor(node), Options::default());
+    loop {
+        while !matches!(updates.next().await, Event::Connected) {}
+        let Some(removal) = Seen::look(&updates, node).removal() else { return Ok(false) };
+        match client.transact(removal).await {
+            Ok(_) => return Ok(true),
+            Err(TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Removes the rules; the name of their table, if there was one.
+pub(super) async fn remove_rules() -> io::Result<Option<&'static str>> {
+    source_nat::remove().await
 }
 
 /// What a comparison came to.

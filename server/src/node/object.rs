@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use contract::node_annotation::{NODE_SUBNETS, NodeAnnotations};
+use controller::backoff::Backoff;
 use futures_util::TryStreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -16,7 +17,7 @@ use tokio::{
 
 use super::management_port::{Lease, LeaseOf};
 use crate::{
-    api_server::{Backoff, Connection},
+    api_server::Connection,
     chain,
     events::Events,
 };

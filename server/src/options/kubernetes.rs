@@ -15,6 +15,11 @@ use crate::{
     node::PodsFrom,
 };
 
+const NOWHERE: &str = "say where pods are known from: --pod-manifests DIR, a directory of Pod manifests, or the API server: \
+                       --k8s-kubeconfig FILE, or --k8s-apiserver URL with --k8s-cacert and --k8s-token-file";
+const NO_API_SERVER: &str = "say how the control plane reaches the API server: --k8s-kubeconfig FILE, or --k8s-apiserver URL with \
+                             --k8s-cacert and --k8s-token-file";
+
 /// Options that make no sense without an API server.
 static SPEAK_OF_ONE: [&Spec; 6] =
     [&table::TOKEN_FILE, &table::TOKEN, &table::CLIENT_CERT, &table::CLIENT_PRIVKEY, &table::CA_CERT, &table::CA_CERT_DATA];
@@ -35,13 +40,23 @@ pub(super) fn pods(reading: &mut Reading) -> Option<PodsFrom> {
     if let Some(directory) = reading.settings.given(&POD_MANIFESTS) {
         return Some(PodsFrom::Manifests(directory.value.clone().into()));
     }
-    let (cluster, reached) = cluster(reading)?;
+    server(reading, NOWHERE).map(PodsFrom::ApiServer)
+}
+
+/// How the control plane reaches the API server.
+pub(super) fn api_server(reading: &mut Reading) -> Option<ApiServer> {
+    server(reading, NO_API_SERVER)
+}
+
+/// Nothing if it is not known yet, or a problem: `unknown`, if there is no further source.
+fn server(reading: &mut Reading, unknown: &str) -> Option<ApiServer> {
+    let (cluster, reached) = cluster(reading, unknown)?;
     let credential = credential(reading, &reached);
-    Some(PodsFrom::ApiServer(ApiServer { cluster, credential }))
+    Some(ApiServer { cluster, credential })
 }
 
 /// The API server, and who said so.
-fn cluster(reading: &mut Reading) -> Option<(Cluster, Setting)> {
+fn cluster(reading: &mut Reading, unknown: &str) -> Option<(Cluster, Setting)> {
     let kubeconfig = kubeconfig(&reading.settings);
     let address = reading.settings.given(&table::API_SERVER).cloned();
     match (kubeconfig, address) {
@@ -57,10 +72,7 @@ fn cluster(reading: &mut Reading) -> Option<(Cluster, Setting)> {
                 return url(reading, default);
             }
             if reading.complete {
-                reading.problems.add(
-                    "say where pods are known from: --pod-manifests DIR, a directory of Pod manifests, or the API server: \
-                     --k8s-kubeconfig FILE, or --k8s-apiserver URL with --k8s-cacert and --k8s-token-file",
-                );
+                reading.problems.add(unknown);
             }
             None
         }

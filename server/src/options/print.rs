@@ -7,7 +7,9 @@ use super::{
     command_line::heading,
     external_ids,
     node_config::Known,
-    settings::{Origin, Settings},
+    problems::{self, Gathered},
+    roles::{self, Asked},
+    settings::Settings,
     spec::{Effect, Group, Spec},
     table,
 };
@@ -40,10 +42,15 @@ impl NodeOptions {
             say(&mut text, &note);
         }
         // A command that only prints need not say what to be; what else there is, it says.
-        let outcome = if self.has_role() {
-            self.resolve(Known::Read(asked.as_ref().unwrap_or(&empty))).map(drop)
-        } else {
-            reading.problems.none_or()
+        let outcome = match self.role() {
+            Some(Asked::Node) => self.resolve(Known::Read(asked.as_ref().unwrap_or(&empty))).map(drop),
+            Some(Asked::ControlPlane(roles)) => self.control_plane(roles, false).map(drop),
+            Some(Asked::Beside(roles)) => {
+                let node = self.resolve(Known::Read(asked.as_ref().unwrap_or(&empty))).map(drop);
+                problems::both(self.control_plane(roles, true).map(drop), node)
+            }
+            Some(Asked::RemoveNode) => self.remove_node().map(drop),
+            Some(Asked::CleanupNode) | None => reading.problems.none_or(),
         };
         for problem in outcome.as_ref().err().into_iter().flat_map(super::Problems::iter) {
             say(&mut text, &format!("PROBLEM: {problem}"));
@@ -108,7 +115,7 @@ fn origin(settings: &Settings, spec: &'static Spec) -> String {
 }
 
 impl NodeOptions {
-    fn has_role(&self) -> bool {
-        self.settings.given(&table::roles::INIT_NODE).is_some_and(|setting| setting.origin == Origin::CommandLine)
+    fn role(&self) -> Option<Asked> {
+        roles::asked(&self.settings, &mut Gathered::default())
     }
 }

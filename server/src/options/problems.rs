@@ -29,6 +29,19 @@ impl Gathered {
     }
 }
 
+/// The first, unless anything is wrong with either.
+pub(super) fn both<T>(one: Result<T, Problems>, other: Result<(), Problems>) -> Result<T, Problems> {
+    match (one, other) {
+        (Ok(value), Ok(())) => Ok(value),
+        (Ok(_), Err(problems)) | (Err(problems), Ok(())) => Err(problems),
+        (Err(Problems(one)), Err(Problems(other))) => {
+            let mut all = Gathered(one);
+            other.into_iter().for_each(|problem| all.add(problem));
+            Err(Problems(all.0))
+        }
+    }
+}
+
 impl Problems {
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)

@@ -53,7 +53,9 @@ pub enum Group {
     Pods,
     Cni,
     OpenVSwitch,
-    Southbound,
+    Databases,
+    Cluster,
+    ControlPlane,
     Logs,
     Endpoints,
     Later,
@@ -73,7 +75,12 @@ pub enum Effect {
 /// What does not exist yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    ControlPlane,
+    Services,
+    Policies,
+    Multicast,
+    Egress,
+    Routing,
+    Zones,
     Gateway,
     ManagementPort,
     Networks,
@@ -189,13 +196,15 @@ impl OldKey {
 }
 
 impl Group {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Roles,
         Self::Kubernetes,
         Self::Pods,
         Self::Cni,
         Self::OpenVSwitch,
-        Self::Southbound,
+        Self::Databases,
+        Self::Cluster,
+        Self::ControlPlane,
         Self::Logs,
         Self::Endpoints,
         Self::Later,
@@ -204,11 +213,13 @@ impl Group {
     pub fn title(self) -> &'static str {
         match self {
             Self::Roles => "What to be",
-            Self::Kubernetes => "Kubernetes: where pods are known from",
+            Self::Kubernetes => "Kubernetes",
             Self::Pods => "Pods",
             Self::Cni => "CNI",
             Self::OpenVSwitch => "Open vSwitch and ovn-controller",
-            Self::Southbound => "OVN's databases",
+            Self::Databases => "OVN's databases",
+            Self::Cluster => "The cluster's network",
+            Self::ControlPlane => "The control plane",
             Self::Logs => "Logs",
             Self::Endpoints => "Health and measurements",
             Self::Later => "Accepted, without effect in this version",
@@ -220,14 +231,19 @@ impl Part {
     /// As the end of "is for …".
     pub fn name(self) -> &'static str {
         match self {
-            Self::ControlPlane => "the control plane",
+            Self::Services => "services",
+            Self::Policies => "network policies",
+            Self::Multicast => "multicast",
+            Self::Egress => "how pods leave the cluster",
+            Self::Routing => "routes that other routers are told",
+            Self::Zones => "several zones",
             Self::Gateway => "the node's gateway",
             Self::ManagementPort => "the node's management port",
             Self::Networks => "networks beside the cluster's own",
             Self::Offload => "DPUs and other hardware offload",
             Self::HybridOverlay => "the hybrid overlay",
             Self::FlowExport => "the export of flow records",
-            Self::Metrics => "measurements of OVN and Open vSwitch",
+            Self::Metrics => "further measurements (OVN, Open vSwitch, scale, packets)",
             Self::NodeCertificates => "certificates that the cluster signs for nodes",
         }
     }

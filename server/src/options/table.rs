@@ -12,7 +12,9 @@ macro_rules! options {
     };
 }
 
+pub(super) mod cluster;
 pub(super) mod cni;
+pub(super) mod control_plane;
 pub(super) mod databases;
 pub(super) mod endpoints;
 pub(super) mod kubernetes;
@@ -23,8 +25,19 @@ pub(super) mod open_vswitch;
 pub(super) mod roles;
 
 /// In the order of the manual.
-static GROUPS: [&[&Spec]; 9] =
-    [roles::ALL, kubernetes::ALL, node::ALL, cni::ALL, open_vswitch::ALL, databases::ALL, logs::ALL, endpoints::ALL, later::ALL];
+static GROUPS: [&[&Spec]; 11] = [
+    roles::ALL,
+    kubernetes::ALL,
+    node::ALL,
+    cni::ALL,
+    open_vswitch::ALL,
+    databases::ALL,
+    cluster::ALL,
+    control_plane::ALL,
+    logs::ALL,
+    endpoints::ALL,
+    later::ALL,
+];
 
 /// Every option, in the order of the manual.
 pub fn all() -> impl Iterator<Item = &'static Spec> {

@@ -6,10 +6,13 @@ use contract::mtu::Mtu;
 use super::*;
 use crate::cni_conf::ConfFile;
 
+mod cluster;
 mod command_lines;
+mod control_plane;
 mod precedence;
 mod print;
 mod problems;
+mod roles;
 mod table;
 
 /// A machine of a test's own.

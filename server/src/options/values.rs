@@ -22,6 +22,15 @@ pub(super) fn node_name(text: &str) -> Result<String, String> {
     Err(format!("{text:?} is no node's name: lower-case letters, digits, '-' and '.' (is it the value of another option?)"))
 }
 
+/// Of Kubernetes (DNS-1123 label).
+pub(super) fn namespace(text: &str) -> Result<String, String> {
+    let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    if (1..=63).contains(&text.len()) && text.bytes().all(good) && !text.starts_with('-') && !text.ends_with('-') {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{:?} is no namespace: lower-case letters, digits and '-'", shown(text)))
+}
+
 pub(super) fn mtu(text: &str) -> Result<Mtu, String> {
     let bytes = number(text, 0, u64::MAX)?;
     Mtu::try_from(bytes).map_err(|error| error.to_string())

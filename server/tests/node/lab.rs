@@ -219,7 +219,10 @@ impl Server {
 
     /// `--cleanup-node` with the server's options; its standard error.
     pub(crate) fn clean_up(&self) -> (ExitStatus, String) {
-        let mut command = command(self.directory.path(), "--cleanup-node");
+        let program = command(self.directory.path(), "--cleanup-node");
+        // In a network namespace of its own: it removes rules of the kernel's, too.
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net", "--"]).arg(program.get_program()).args(program.get_args());
         let output = command.output().unwrap();
         (output.status, String::from_utf8(output.stderr).unwrap())
     }

@@ -14,6 +14,7 @@ use std::{io, net::IpAddr};
 
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{Cmp, DataAttribute, Expressions, Immediate, Meta, MetaKey, Operator, Payload, Register};
+use nix::libc;
 
 use super::{
     nftables::{Chain, Found, Rule},
@@ -53,9 +54,14 @@ impl SourceNat {
     }
 }
 
-/// Removes the table; whether there was one.
-pub(super) async fn remove() -> io::Result<bool> {
-    CHAIN.remove_table().await
+/// Removes the table; its name, if there was one. A kernel without nftables has none.
+pub(super) async fn remove() -> io::Result<Option<&'static str>> {
+    let absent = [libc::EPROTONOSUPPORT, libc::EOPNOTSUPP, libc::EAFNOSUPPORT];
+    match CHAIN.remove_table().await {
+        Ok(was_there) => Ok(was_there.then_some(TABLE)),
+        Err(error) if error.raw_os_error().is_some_and(|number| absent.contains(&number)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Everything of the address' family that leaves through the interface, and not from the address already, leaves from it. Attributes are

@@ -31,6 +31,19 @@ pub(super) fn of_server() -> io::Result<Vec<u8>> {
     section(&mut page, "SYNOPSIS");
     page.text([bold("ovnkube --init-node"), roman(" "), italic("NODE"), roman(" [option…]")]);
     page.control("br", []);
+    page.text([
+        bold("ovnkube --init-master"),
+        roman(" "),
+        italic("NODE"),
+        roman(" ["),
+        bold("--init-node"),
+        roman(" "),
+        italic("NODE"),
+        roman("] [option…]"),
+    ]);
+    page.control("br", []);
+    page.text([bold("ovnkube --remove-node"), roman(" "), italic("NODE"), roman(" [option…]")]);
+    page.control("br", []);
     page.text([bold("ovnkube --cleanup-node"), roman(" "), italic("NODE"), roman(" [option…]")]);
     page.control("br", []);
     page.text([bold("ovnkube --print-config"), roman(" [option…]")]);
@@ -39,6 +52,12 @@ pub(super) fn of_server() -> io::Result<Vec<u8>> {
         &mut page,
         "With --init-node it serves one node of a cluster: it prepares Open vSwitch for ovn-controller, installs the CNI plugin and its \
         configuration, and tells the plugin which network each pod has, as soon as that is known.",
+    );
+    paragraph(
+        &mut page,
+        "With --init-master it is the control plane: it gives every node its part of the pods' addresses, and every pod its own, and writes what \
+        nodes and pods need into OVN's northbound database. Several may run: one leads, the others stand by. --init-cluster-manager and \
+        --init-ovnkube-controller are its two halves, for processes of their own. In one process with --init-node, all are given the same name.",
     );
     paragraph(
         &mut page,
@@ -83,7 +102,7 @@ pub(super) fn of_server() -> io::Result<Vec<u8>> {
         &mut page,
         &[
             ("0", "It was told to stop, or is done"),
-            ("1", "It could not start, or go on; the log says why"),
+            ("1", "It could not start, or go on (for the control plane: another one leads now); the log says why"),
             ("2", "The options cannot be used"),
         ],
     );

@@ -1,4 +1,4 @@
-//! OVN's databases. On a node only the southbound one counts: ovn-controller reads it.
+//! OVN's databases: the southbound one for a node's ovn-controller, both for the control plane.
 
 use super::super::{
     kind::Kind,
@@ -16,7 +16,7 @@ const fn server_file(name: &'static str, section: &'static str, key: &'static st
     Spec::new(name, Kind::Path).key(section, key).help("PEM file of the database's server").never(SERVERS)
 }
 
-options! { Group::Southbound;
+options! { Group::Databases;
     SB_ADDRESS = Spec::new("sb-address", DATABASES).key(SOUTH, "address").external_id("ovn-remote")
         .default("unix:/var/run/ovn/ovnsb_db.sock")
         .help("Southbound database: tcp:IP:PORT, ssl:IP:PORT, several with commas between, or unix:PATH");
@@ -29,24 +29,26 @@ options! { Group::Southbound;
     SB_RUN_DIR = Spec::new("sb-run-dir", Kind::Path).value("DIR").key(SOUTH, "run-dir").default("/var/run/ovn")
         .help("Where the southbound database's local socket is, which is used where no address is given");
     SB_CERT_COMMON_NAME = Spec::new("sb-cert-common-name", Kind::Text).value("NAME").key(SOUTH, "cert-common-name")
-        .help("Name in the southbound database's certificate").never("is for Go's check of old certificates; ovn-controller has its own");
+        .help("For ssl: the name that the southbound database's certificate has to have; without it any is good that the right authority \
+               signed. The control plane's check: ovn-controller has its own");
     NB_ADDRESS = Spec::new("nb-address", DATABASES).key(NORTH, "address").external_id("ovn-nb")
         .old_keys(&[OldKey::python("unix-socket").prefix("unix:")])
-        .default("unix:/var/run/ovn/ovnnb_db.sock").later(Part::ControlPlane).help("Northbound database");
+        .default("unix:/var/run/ovn/ovnnb_db.sock")
+        .help("Northbound database: as --sb-address, for the control plane");
     NB_CLIENT_PRIVKEY = Spec::new("nb-client-privkey", Kind::Path).key(NORTH, "client-privkey")
         .old_keys(&[OldKey::python("private-key"), OldKey::same("egressip-healthcheck-tls", "client-privkey")])
-        .later(Part::ControlPlane).help("For ssl: private key (PEM)");
+        .help("For ssl: private key (PEM); without it /etc/openvswitch/ovnnb-privkey.pem");
     NB_CLIENT_CERT = Spec::new("nb-client-cert", Kind::Path).key(NORTH, "client-cert")
         .old_keys(&[OldKey::python("certificate"), OldKey::same("egressip-healthcheck-tls", "client-cert")])
-        .later(Part::ControlPlane).help("For ssl: certificate (PEM)");
+        .help("For ssl: certificate (PEM); without it /etc/openvswitch/ovnnb-cert.pem");
     NB_CLIENT_CACERT = Spec::new("nb-client-cacert", Kind::Path).key(NORTH, "client-cacert")
         .old_keys(&[OldKey::python("ca-cert"), OldKey::same("egressip-healthcheck-tls", "client-cacert")])
-        .later(Part::ControlPlane).help("For ssl: certificates (PEM) of who signed the database's");
+        .help("For ssl: certificates (PEM) of who signed the database's; without it /etc/openvswitch/ovnnb-ca.cert");
     NB_CERT_COMMON_NAME = Spec::new("nb-cert-common-name", Kind::Text).value("NAME").key(NORTH, "cert-common-name")
         .old_keys(&[OldKey::same("egressip-healthcheck-tls", "cert-common-name")])
-        .later(Part::ControlPlane).help("Name in the northbound database's certificate");
+        .help("For ssl: the name that the northbound database's certificate has to have; without it any is good that the right authority signed");
     NB_RUN_DIR = Spec::new("nb-run-dir", Kind::Path).value("DIR").key(NORTH, "run-dir").default("/var/run/ovn")
-        .later(Part::ControlPlane).help("Where the northbound database's local socket is");
+        .help("Where the northbound database's local socket is, which is used where no address is given");
     NB_DB_LOCATION = Spec::new("nb-db-location", Kind::Path).key(NORTH, "db-location").default("/etc/ovn/ovnnb_db.db")
         .later(Part::Metrics).help("The northbound database's file");
     SB_DB_LOCATION = Spec::new("sb-db-location", Kind::Path).key(SOUTH, "db-location").default("/etc/ovn/ovnsb_db.db")
@@ -62,5 +64,8 @@ options! { Group::Southbound;
     SB_SERVER_CERT = server_file("sb-server-cert", SOUTH, "server-cert");
     SB_SERVER_CACERT = server_file("sb-server-cacert", SOUTH, "server-cacert");
     DB_TXN_TIMEOUT = Spec::new("db-txn-timeout", Kind::Span).key("default", "db-txn-timeout").default("100s")
-        .later(Part::ControlPlane).help("How long a transaction may take");
+        .help("How long a transaction of the control plane may take");
+    BOOTSTRAP_CA_CERT = Spec::new("bootstrap-ca-cert", Kind::Switch).key(NORTH, "bootstrap-ca-cert").default("false")
+        .help("For ssl: where the file of --nb-client-cacert or --sb-client-cacert is not there, trust the authority that the database shows \
+               at the first connection and write it there. Only for a network that nobody else is in at that moment");
 }

@@ -23,10 +23,10 @@ options! { Group::Endpoints;
     EXPORT_OVS_METRICS = Spec::new("export-ovs-metrics", Kind::Switch).key(SECTION, "export-ovs-metrics").default("false")
         .later(Part::Metrics).help("Serve measurements of Open vSwitch, too");
     CONFIG_DURATION = Spec::new("metrics-enable-config-duration", Kind::Switch).key(SECTION, "enable-config-duration").default("false")
-        .later(Part::ControlPlane).help("Measure how long changes take to be in force");
+        .later(Part::Metrics).help("Measure how long changes take to be in force");
     SCALE = Spec::new("metrics-enable-scale", Kind::Switch).aliases(&["metrics-enable-eip-scale"]).key(SECTION, "enable-scale-metrics")
         .old_keys(&[OldKey::same(SECTION, "enable-eip-scale-metrics")]).default("false")
-        .later(Part::ControlPlane).help("Measure what grows with the cluster");
+        .later(Part::Metrics).help("Measure what grows with the cluster");
     PPROF = Spec::new("metrics-enable-pprof", Kind::Switch).key(SECTION, "enable-pprof").default("false")
         .old_keys(&[OldKey::same("kubernetes", "metrics-enable-pprof")])
         .help("Serve profiles of the Go runtime").never("is for Go; perf(1) profiles this program");

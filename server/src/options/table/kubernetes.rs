@@ -40,26 +40,17 @@ options! { Group::Kubernetes;
         .later(Part::NodeCertificates).help("Where certificates of this node are kept");
     CERT_DURATION = Spec::new("cert-duration", Kind::Span).key(SECTION, "cert-duration").default("10m")
         .later(Part::NodeCertificates).help("How long such a certificate is asked to be valid");
-    SERVICE_CIDRS = Spec::new("k8s-service-cidrs", Kind::Text).value("CIDRS").aliases(&["k8s-service-cidr", "service-cluster-ip-range"])
-        .key(SECTION, "service-cidrs").old_keys(&[OldKey::same(SECTION, "service-cidr")]).default("172.16.1.0/24")
-        .later(Part::ControlPlane).help("Addresses of services");
-    OVN_CONFIG_NAMESPACE = Spec::new("ovn-config-namespace", Kind::Text).value("NAMESPACE").key(SECTION, "ovn-config-namespace")
-        .default("ovn-kubernetes").later(Part::ControlPlane).help("Namespace of this project's own objects");
     HOST_NETWORK_NAMESPACE = Spec::new("host-network-namespace", Kind::Text).value("NAMESPACE").key(SECTION, "host-network-namespace")
-        .environment("OVN_HOST_NETWORK_NAMESPACE").later(Part::ControlPlane)
+        .environment("OVN_HOST_NETWORK_NAMESPACE").later(Part::Policies)
         .help("Namespace that stands for the nodes' own network in policies");
-    NO_HOSTSUBNET_NODES = Spec::new("no-hostsubnet-nodes", Kind::Text).value("SELECTOR").key(SECTION, "no-hostsubnet-nodes")
-        .later(Part::ControlPlane).help("Labels of nodes that another network plugin serves");
-    DISABLE_REQUESTEDCHASSIS = Spec::new("disable-requestedchassis", Kind::Switch).key(SECTION, "disable-requestedchassis")
-        .default("false").later(Part::ControlPlane).help("Let any node claim a pod's port");
-    PLATFORM_TYPE = Spec::new("platform-type", Kind::Text).key(SECTION, "platform-type").later(Part::ControlPlane)
+    PLATFORM_TYPE = Spec::new("platform-type", Kind::Text).key(SECTION, "platform-type").later(Part::Egress)
         .help("The provider of the machines");
     DNS_SERVICE_NAMESPACE = Spec::new("dns-service-namespace", Kind::Text).value("NAMESPACE").key(SECTION, "dns-service-namespace")
-        .default("kube-system").later(Part::ControlPlane).help("Namespace of the cluster's DNS service");
+        .default("kube-system").later(Part::Policies).help("Namespace of the cluster's DNS service");
     DNS_SERVICE_NAME = Spec::new("dns-service-name", Kind::Text).value("NAME").key(SECTION, "dns-service-name")
-        .default("kube-dns").later(Part::ControlPlane).help("Name of the cluster's DNS service");
+        .default("kube-dns").later(Part::Policies).help("Name of the cluster's DNS service");
     OVN_EMPTY_LB_EVENTS = Spec::new("ovn-empty-lb-events", Kind::Switch).key(SECTION, "ovn-empty-lb-events").default("false")
-        .later(Part::ControlPlane).help("Report connections to services without endpoints");
+        .later(Part::Services).help("Report connections to services without endpoints");
     POD_IP = Spec::new("pod-ip", Kind::Text).value("IP").key(SECTION, "pod-ip").help("Address of this process's own pod")
         .never("is not needed by any part");
 }

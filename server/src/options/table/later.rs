@@ -3,14 +3,13 @@
 
 use super::super::{
     kind::Kind,
-    spec::{Group, OldKey, Part, Spec},
+    spec::{Group, Part, Spec},
 };
 
 const DEFAULT: &str = "default";
 const FEATURES: &str = "ovnkubernetesfeature";
 const GATEWAY: &str = "gateway";
 const NODE: &str = "ovnkubenode";
-const OF_LEASE: &str = "is for an election that no role of this version takes part in";
 
 const fn text(name: &'static str, section: &'static str, key: &'static str, part: Part, help: &'static str) -> Spec {
     Spec::new(name, Kind::Text).key(section, key).later(part).help(help)
@@ -28,57 +27,49 @@ const fn feature(name: &'static str, part: Part, help: &'static str) -> Spec {
     switch(name, FEATURES, name, part, help)
 }
 
-const fn lease(name: &'static str, section: &'static str, key: &'static str, default: &'static str, help: &'static str) -> Spec {
-    Spec::new(name, Kind::NUMBER).value("SECONDS").key(section, key).default(default).help(help).never(OF_LEASE)
-}
-
 options! { Group::Later;
     // The cluster's network.
-    CLUSTER_SUBNETS = text("cluster-subnets", DEFAULT, "cluster-subnets", Part::ControlPlane, "Addresses of pods: CIDR[/PREFIX OF A NODE],…")
-        .value("CIDRS").aliases(&["cluster-subnet"]).default("10.128.0.0/14/23");
-    TRANSPORT = text("transport", DEFAULT, "transport", Part::ControlPlane, "How the cluster's own network travels; empty for OVN's tunnels");
+    TRANSPORT = text("transport", DEFAULT, "transport", Part::Routing, "How the cluster's own network travels; empty for OVN's tunnels");
     CLUSTER_DEFAULT_NAD = text("cluster-default-nad", DEFAULT, "cluster-default-nad", Part::Networks, "Definition of the cluster's own network")
         .value("NAMESPACE/NAME");
-    ZONE = text("zone", DEFAULT, "zone", Part::ControlPlane, "Zone of this node").value("NAME").default("global");
     ENABLE_UDP_AGGREGATION = switch("enable-udp-aggregation", DEFAULT, "enable-udp-aggregation", Part::ManagementPort, "Aggregate UDP packets");
-    ENABLE_MULTICAST = Spec::new("enable-multicast", Kind::Switch).default("false").later(Part::ControlPlane).help("Deliver multicast to pods");
+    ENABLE_MULTICAST = Spec::new("enable-multicast", Kind::Switch).default("false").later(Part::Multicast).help("Deliver multicast to pods");
     UDN_ALLOWED_DEFAULT_SERVICES = text("udn-allowed-default-services", DEFAULT, "udn-allowed-default-services", Part::Networks,
         "Services that pods of other networks reach").value("NAMESPACE/NAME,…").default("default/kubernetes,kube-system/kube-dns");
     OVN_MODE = Spec::new("ovn-mode", Kind::Text).key(DEFAULT, "ovn-mode").help("overlay or underlay")
         .never("is for the Python programs: the network is an overlay");
 
     // Features.
-    ADMIN_NETWORK_POLICY = feature("enable-admin-network-policy", Part::ControlPlane, "Policies of the cluster's administrators");
-    EGRESS_IP = feature("enable-egress-ip", Part::ControlPlane, "Addresses with which pods leave the cluster");
-    EGRESS_IP_TIMEOUT = number("egressip-reachability-total-timeout", FEATURES, "egressip-reachability-total-timeout", Part::ControlPlane,
+    ADMIN_NETWORK_POLICY = feature("enable-admin-network-policy", Part::Policies, "Policies of the cluster's administrators");
+    EGRESS_IP = feature("enable-egress-ip", Part::Egress, "Addresses with which pods leave the cluster");
+    EGRESS_IP_TIMEOUT = number("egressip-reachability-total-timeout", FEATURES, "egressip-reachability-total-timeout", Part::Egress,
         "How long a node with such an address may be silent").value("SECONDS").default("1");
-    EGRESS_IP_PORT = number("egressip-node-healthcheck-port", FEATURES, "egressip-node-healthcheck-port", Part::ControlPlane,
+    EGRESS_IP_PORT = number("egressip-node-healthcheck-port", FEATURES, "egressip-node-healthcheck-port", Part::Egress,
         "Port where such nodes are asked").value("PORT");
-    EGRESS_FIREWALL = feature("enable-egress-firewall", Part::ControlPlane, "What pods may reach outside of the cluster");
-    EGRESS_QOS = feature("enable-egress-qos", Part::ControlPlane, "Marks on packets that leave the cluster");
-    EGRESS_SERVICE = feature("enable-egress-service", Part::ControlPlane, "Services whose pods leave the cluster with the service's address");
+    EGRESS_FIREWALL = feature("enable-egress-firewall", Part::Egress, "What pods may reach outside of the cluster");
+    EGRESS_QOS = feature("enable-egress-qos", Part::Egress, "Marks on packets that leave the cluster");
+    EGRESS_SERVICE = feature("enable-egress-service", Part::Egress, "Services whose pods leave the cluster with the service's address");
     MULTI_NETWORK = feature("enable-multi-network", Part::Networks, "Further networks of pods");
     MULTI_NETWORKPOLICY = feature("enable-multi-networkpolicy", Part::Networks, "Policies of further networks");
     NETWORK_SEGMENTATION = feature("enable-network-segmentation", Part::Networks, "Networks that users define");
     NETWORK_CONNECT = feature("enable-network-connect", Part::Networks, "Connections between such networks");
     UPLINK = feature("enable-uplink", Part::Gateway, "Further uplinks of nodes");
     PRECONFIGURED_UDN_ADDRESSES = feature("enable-preconfigured-udn-addresses", Part::Networks, "Addresses that pods bring into such networks");
-    ROUTE_ADVERTISEMENTS = feature("enable-route-advertisements", Part::ControlPlane, "Routes to pods, told to other routers");
-    EVPN = feature("enable-evpn", Part::ControlPlane, "Networks that extend into an EVPN");
+    ROUTE_ADVERTISEMENTS = feature("enable-route-advertisements", Part::Routing, "Routes to pods, told to other routers");
+    EVPN = feature("enable-evpn", Part::Routing, "Networks that extend into an EVPN");
     UDN_ISOLATION_MODE = text("advertised-udn-isolation-mode", FEATURES, "advertised-udn-isolation-mode", Part::Networks,
         "Whether advertised networks are isolated from each other").value("MODE").default("strict");
-    STATELESS_NETPOL = feature("enable-stateless-netpol", Part::ControlPlane, "Policies without connection tracking");
-    ICMP_NETWORK_POLICY = feature("allow-icmp-network-policy", Part::ControlPlane, "ICMP in spite of policies");
+    STATELESS_NETPOL = feature("enable-stateless-netpol", Part::Policies, "Policies without connection tracking");
+    ICMP_NETWORK_POLICY = feature("allow-icmp-network-policy", Part::Policies, "ICMP in spite of policies");
     MULTI_EXTERNAL_GATEWAY = feature("enable-multi-external-gateway", Part::Gateway, "Several gateways of pods");
     PERSISTENT_IPS = feature("enable-persistent-ips", Part::Networks, "Addresses that virtual machines keep");
-    DNS_NAME_RESOLVER = feature("enable-dns-name-resolver", Part::ControlPlane, "Names in what pods may reach");
-    SVC_TEMPLATE = feature("enable-svc-template-support", Part::ControlPlane, "Load balancers made of templates");
-    OBSERVABILITY = feature("enable-observability", Part::ControlPlane, "Samples of packets and the policies that they met");
-    NETWORK_QOS = feature("enable-network-qos", Part::ControlPlane, "Bandwidth and marks by policy");
+    DNS_NAME_RESOLVER = feature("enable-dns-name-resolver", Part::Egress, "Names in what pods may reach");
+    SVC_TEMPLATE = feature("enable-svc-template-support", Part::Services, "Load balancers made of templates");
+    OBSERVABILITY = feature("enable-observability", Part::Metrics, "Samples of packets and the policies that they met");
+    NETWORK_QOS = feature("enable-network-qos", Part::Policies, "Bandwidth and marks by policy");
     DYNAMIC_UDN = feature("enable-dynamic-udn-allocation", Part::Networks, "Networks only on nodes that need them");
     UDN_GRACE_PERIOD = Spec::new("udn-deletion-grace-period", Kind::Span).key(FEATURES, "udn-deletion-grace-period").default("120s")
         .later(Part::Networks).help("How long an unneeded network stays on a node");
-    INTERCONNECT = feature("enable-interconnect", Part::ControlPlane, "Several zones, connected");
     UDN_HOST_ISOLATION = feature("disable-udn-host-isolation", Part::Networks, "Let the host reach pods of other networks");
     IFACE_ID_VER = Spec::new("disable-ovn-iface-id-ver", Kind::Switch).key("kubernetes", "disable-ovn-iface-id-ver").default("false")
         .help("Do without the UID of pods in Open vSwitch").never("is deprecated: the UID is always there");
@@ -98,14 +89,6 @@ options! { Group::Later;
     SNAT_MULTIPLE_GWS = switch("disable-snat-multiple-gws", GATEWAY, "disable-snat-multiple-gws", Part::Gateway,
         "Keep pods' addresses outside where there are several gateways");
     FORWARDING = switch("disable-forwarding", GATEWAY, "disable-forwarding", Part::Gateway, "Let the host forward packets of OVN only");
-    V4_JOIN_SUBNET = text("gateway-v4-join-subnet", GATEWAY, "v4-join-subnet", Part::ControlPlane, "Addresses between OVN's routers")
-        .value("CIDR").default("100.64.0.0/16");
-    V6_JOIN_SUBNET = text("gateway-v6-join-subnet", GATEWAY, "v6-join-subnet", Part::ControlPlane, "Addresses between OVN's routers")
-        .value("CIDR").default("fd98::/64");
-    V4_MASQUERADE_SUBNET = text("gateway-v4-masquerade-subnet", GATEWAY, "v4-masquerade-subnet", Part::Gateway, "Addresses between host and OVN")
-        .value("CIDR").default("169.254.169.0/29");
-    V6_MASQUERADE_SUBNET = text("gateway-v6-masquerade-subnet", GATEWAY, "v6-masquerade-subnet", Part::Gateway, "Addresses between host and OVN")
-        .value("CIDR").default("fd69::/125");
     PKT_MTU_CHECK = switch("disable-pkt-mtu-check", GATEWAY, "disable-pkt-mtu-check", Part::Gateway, "Do not answer packets that are too large");
     ROUTER_SUBNET = text("gateway-router-subnet", GATEWAY, "router-subnet", Part::Gateway, "Addresses of gateways of nodes with a DPU").value("CIDR");
     SINGLE_NODE = switch("single-node", GATEWAY, "single-node", Part::Gateway, "The cluster has one node");
@@ -117,27 +100,13 @@ options! { Group::Later;
         .help("Deprecated: --gateway-mode local");
     GATEWAY_SPARE = Spec::new("gateway-spare-interface", Kind::Switch).help("The gateway's interface is for it alone").never("was removed in 2019");
 
-    // Roles of the control plane.
-    LEASE_DURATION = lease("ha-election-lease-duration", "masterha", "election-lease-duration", "137", "How long a leader leads");
-    LEASE_DEADLINE = lease("ha-election-renew-deadline", "masterha", "election-renew-deadline", "107", "How long a leader tries to go on");
-    LEASE_RETRY = lease("ha-election-retry-period", "masterha", "election-retry-period", "26", "How often others try to lead");
-    CM_LEASE_DURATION = lease("cluster-manager-ha-election-lease-duration", "clustermgrha", "election-lease-duration", "137",
-        "How long a cluster manager leads");
-    CM_LEASE_DEADLINE = lease("cluster-manager-ha-election-renew-deadline", "clustermgrha", "election-renew-deadline", "107",
-        "How long it tries to go on");
-    CM_LEASE_RETRY = lease("cluster-manager-ha-election-retry-period", "clustermgrha", "election-retry-period", "26", "How often others try to lead");
-    V4_TRANSIT_SUBNET = text("cluster-manager-v4-transit-subnet", "clustermanager", "v4-transit-subnet", Part::ControlPlane,
-        "Addresses between zones").value("CIDR").aliases(&["cluster-manager-v4-transit-switch-subnet"])
-        .old_keys(&[OldKey::same("clustermanager", "v4-transit-switch-subnet")]).default("100.88.0.0/16");
-    V6_TRANSIT_SUBNET = text("cluster-manager-v6-transit-subnet", "clustermanager", "v6-transit-subnet", Part::ControlPlane,
-        "Addresses between zones").value("CIDR").aliases(&["cluster-manager-v6-transit-switch-subnet"])
-        .old_keys(&[OldKey::same("clustermanager", "v6-transit-switch-subnet")]).default("fd97::/64");
-    OUTBOUND_SNAT = text("no-overlay-outbound-snat", "no-overlay", "outbound-snat", Part::ControlPlane,
+    // Networks without an overlay.
+    OUTBOUND_SNAT = text("no-overlay-outbound-snat", "no-overlay", "outbound-snat", Part::Routing,
         "Whether pods leave with their node's address, without an overlay");
-    NO_OVERLAY_ROUTING = text("no-overlay-routing", "no-overlay", "routing", Part::ControlPlane, "Who configures routing without an overlay");
-    BGP_AS_NUMBER = number("bgp-managed-as-number", "bgp-managed", "as-number", Part::ControlPlane, "Autonomous system of the nodes").default("64512");
-    BGP_TOPOLOGY = text("bgp-managed-topology", "bgp-managed", "topology", Part::ControlPlane, "Who is whose neighbour");
-    BGP_FRR_NAMESPACE = text("bgp-managed-frr-namespace", "bgp-managed", "frr-namespace", Part::ControlPlane, "Namespace of routers' configurations")
+    NO_OVERLAY_ROUTING = text("no-overlay-routing", "no-overlay", "routing", Part::Routing, "Who configures routing without an overlay");
+    BGP_AS_NUMBER = number("bgp-managed-as-number", "bgp-managed", "as-number", Part::Routing, "Autonomous system of the nodes").default("64512");
+    BGP_TOPOLOGY = text("bgp-managed-topology", "bgp-managed", "topology", Part::Routing, "Who is whose neighbour");
+    BGP_FRR_NAMESPACE = text("bgp-managed-frr-namespace", "bgp-managed", "frr-namespace", Part::Routing, "Namespace of routers' configurations")
         .value("NAMESPACE");
 
     // Flow records.

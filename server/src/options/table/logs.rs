@@ -4,7 +4,7 @@ use contract::paths::{PLUGIN_LOG, SERVER_LOG};
 
 use super::super::{
     kind::Kind,
-    spec::{Group, OldKey, Part, Spec},
+    spec::{Group, OldKey, Spec},
     values,
 };
 
@@ -25,8 +25,6 @@ options! { Group::Logs;
         .help("How long renamed logs are kept; 0 for ever");
     LIBOVSDBLOGFILE = Spec::new("libovsdblogfile", Kind::Path).key(SECTION, "libovsdblogfile").help("Log of the database client")
         .never("is for a Go library; --loglevel dbg has such lines in this server's log");
-    ACL_RATE_LIMIT = Spec::new("acl-logging-rate-limit", Kind::NUMBER).key(SECTION, "acl-logging-rate-limit").default("20")
-        .later(Part::ControlPlane).help("Most log lines about policies, per second and node");
     LOGDIR = Spec::new("logdir", Kind::Path).value("DIR").key("default", "logdir").help("Open vSwitch's log directory")
         .never("is for the Python programs: give --logfile and --cnilogfile");
 }

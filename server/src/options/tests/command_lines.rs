@@ -37,7 +37,7 @@ fn the_handbooks_of_2018() {
     let (config, notes) = node(&place, &line);
     assert_eq!((config.name.as_str(), url(&config)), ("node1", kubeconfig.to_str().unwrap()));
     assert_eq!(config.open_vswitch.chassis.southbound, "tcp:10.0.0.1:6632");
-    for option in ["--nodeport", "--init-gateways", "--nb-address", "--k8s-service-cidrs", "--cluster-subnets"] {
+    for option in ["--nodeport", "--init-gateways"] {
         assert_eq!(notes.matches(option).count(), 1, "{option}\n{notes}");
     }
     assert!(!notes.contains("TOKEN"));
@@ -115,20 +115,4 @@ fn the_container_script_of_2024_with_everything_on() {
     assert_eq!(config.add.routable_mtu.map(|mtu| mtu.bytes()), Some(1300));
     assert!(notes.contains("--unprivileged-mode says what is always so"), "{notes}");
     assert!(!notes.contains("--mtu") && !notes.contains("--gateway-router-subnet"), "{notes}");
-}
-
-#[test]
-fn roles_of_the_control_plane_are_refused_by_name() {
-    for (line, text) in [
-        ("-init-master m1 -net-controller -cluster-subnet=10.0.0.0/8", "--init-master: the control plane is not part of this version"),
-        ("--init-cluster-manager m1", "--init-cluster-manager: the control plane is not part of this version"),
-        ("--init-network-controller-manager m1", "--init-ovnkube-controller: the control plane"),
-        ("--remove-node n1", "--remove-node: the control plane is not part"),
-        ("--init-ovnkube-controller n1 --init-node n1 --pod-manifests /m", "run the control plane as another process"),
-        ("--init-node n1 --cleanup-node n1 --pod-manifests /m", "--init-node and --cleanup-node: give one of them"),
-    ] {
-        let error = Place::new().node(line).unwrap_err();
-        assert!(error.contains(text), "{line}: {error}");
-        assert!(!error.contains("say what to be"), "{line}: {error}");
-    }
 }

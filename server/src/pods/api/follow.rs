@@ -2,6 +2,10 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use controller::{
+    api_server::{Kind, Trouble},
+    backoff::Backoff,
+};
 use futures_util::TryStreamExt;
 use kube::{
     api::{ListParams, WatchParams},
@@ -14,7 +18,6 @@ use super::{
     ledger::{Version, WentBack},
     pod_meta::{ListMetadata, PodMeta, PodMetaList, Seen},
 };
-use crate::api_server::{Backoff, Trouble, TroubleKind};
 
 const PODS: &str = "/api/v1/pods";
 /// Objects in one answer to a list.
@@ -97,7 +100,7 @@ impl Follower<'_> {
                     End::Ordinary if begun.elapsed() >= GOOD => {}
                     End::Ordinary => sleep(self.backoff.next(None)).await,
                     End::Trouble(trouble) => {
-                        if matches!(trouble.kind, TroubleKind::Gone | TroubleKind::Malformed) {
+                        if matches!(trouble.kind, Kind::Gone | Kind::Malformed) {
                             self.next = Next::List(Freshness::Newest);
                         }
                         self.wait(trouble).await;
@@ -109,8 +112,8 @@ impl Follower<'_> {
 
     /// Says what is wrong and waits until it is time for the next attempt.
     async fn wait(&mut self, trouble: Trouble) {
-        let Trouble { kind, text, retry_after } = trouble;
-        if kind == TroubleKind::Gone {
+        let Trouble { kind, code: _, text, retry_after } = trouble;
+        if kind == Kind::Gone {
             tracing::info!(reason = text, "the watch of pods begins anew, with a list");
             // The API server is there, and waits for nothing but the list.
             if self.listed.is_none_or(|listed| listed.elapsed() >= GOOD) {
@@ -224,7 +227,7 @@ impl Follower<'_> {
     }
 
     fn take(&self, event: WatchEvent<PodMeta>) -> Result<(), End> {
-        let went_back = |error: WentBack| End::Trouble(Trouble { kind: TroubleKind::Gone, text: error.to_string(), retry_after: None });
+        let went_back = |error: WentBack| End::Trouble(Trouble::without_answer(Kind::Gone, error.to_string()));
         let named = |meta: PodMeta| Seen::try_from(meta).inspect_err(|error| tracing::warn!(%error, "a pod of the API server is left out"));
         match event {
             WatchEvent::Added(meta) | WatchEvent::Modified(meta) => match named(meta) {
@@ -244,7 +247,7 @@ impl Follower<'_> {
 
     fn silence(&self, after: Duration) -> Trouble {
         let text = format!("the API server {} did not answer within {after:?}", self.shared.connection.url());
-        Trouble { kind: TroubleKind::Unavailable, text, retry_after: None }
+        Trouble::without_answer(Kind::Unavailable, text)
     }
 
     fn selector(&self) -> String {

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    api_server::scripted::{Asked, Scripted, WatchStream, pod},
+    api_server::scripted::{AboutPods as _, Asked, Connect as _, Scripted, WatchStream, pod},
     pods::PodFacts,
 };
 

@@ -1,28 +1,31 @@
-use contract::{error::Code, names::PodKey, stage::Stage};
+use ::tests::{ScriptedApi, scripted_api::Asked};
+use contract::names::PodKey;
 use serde_json::Value;
 
+use super::super::About;
 use super::*;
-use crate::api_server::scripted::{Asked, Scripted};
+use crate::{api_server::scripted, object::Object};
 
 /// A teller, and the API server that a test plays for it.
 struct Played {
-    api: Scripted,
+    api: ScriptedApi,
     notices: mpsc::Sender<Notice>,
     lost: Arc<AtomicU64>,
 }
 
 impl Played {
     async fn start() -> Self {
-        let api = Scripted::start().await;
+        let (api, server) = scripted::start().await;
         let (notices, waiting) = mpsc::channel(16);
         let lost = Arc::<AtomicU64>::default();
-        tokio::spawn(tell(api.connection(), "node1".to_owned(), waiting, Arc::clone(&lost)));
+        let reporter = Reporter { controller: "ovn-kubernetes/test", instance: "node1".to_owned() };
+        tokio::spawn(post(server, reporter, waiting, Arc::clone(&lost)));
         Self { api, notices, lost }
     }
 
     async fn notice(&self) {
-        let pod = PodKey::new("shop", "cart-0").unwrap();
-        self.notices.send(Notice::failed(&pod, "u1", Some(Stage::Port), Code::OpenVSwitch, "no port".to_owned())).await.unwrap();
+        let pod = Object::Pod(PodKey::new("shop", "cart-0").unwrap());
+        self.notices.send(Notice::new(pod, "u1", About::new("AddNetwork", "NetworkFailed"), "no port")).await.unwrap();
     }
 
     /// The next event that is created; answered as the API server answers.

@@ -1,4 +1,4 @@
-//! When to try again: at once, then after longer and longer, never at the same moment as all other nodes.
+//! When to try again: at once, then after longer and longer, never at the same moment as everybody else.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -8,27 +8,36 @@ use std::{
 const FIRST: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The waits between attempts.
+/// The waits between attempts: 0.2 s, doubled until 5 s.
 #[derive(Debug, Default)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     last: Option<Duration>,
 }
 
 impl Backoff {
     /// The last attempt succeeded, and for long enough.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.last = None;
     }
 
     /// How long to wait now, but at least `asked` if somebody asked for that.
-    pub(crate) fn next(&mut self, asked: Option<Duration>) -> Duration {
+    pub fn next(&mut self, asked: Option<Duration>) -> Duration {
         let next = self.last.map_or(FIRST, |last| (last * 2).min(LONGEST));
         self.last = Some(next);
         let wait = next.max(asked.unwrap_or_default());
         // A random half more or less: 0.5 to 1.5 of what was computed, but no less than was asked for.
-        let thousandths = u32::try_from(RandomState::new().hash_one(()) % 1000).unwrap_or_default();
-        (wait / 2 + wait * thousandths / 1000).max(asked.unwrap_or_default())
+        (wait / 2 + part(wait)).max(asked.unwrap_or_default())
     }
+}
+
+/// `wait` and up to a fifth of it, so that those who began together do not go on together.
+pub fn a_fifth_more(wait: Duration) -> Duration {
+    wait + part(wait / 5)
+}
+
+/// A random part of it.
+fn part(whole: Duration) -> Duration {
+    whole * u32::try_from(RandomState::new().hash_one(()) % 1000).unwrap_or_default() / 1000
 }
 
 #[cfg(test)]

@@ -117,13 +117,12 @@ impl Series {
 
 #[cfg(test)]
 mod tests {
-    use contract::{error::Code, names::PodKey, stage::Stage};
-
-    use super::*;
+    use super::{super::About, *};
+    use crate::object::Object;
 
     fn notice(pod: &str) -> Notice {
-        let pod = PodKey::new("shop", pod).unwrap();
-        Notice::failed(&pod, "u1", Some(Stage::Port), Code::OpenVSwitch, "no".to_owned())
+        let pod = contract::names::PodKey::new("shop", pod).unwrap();
+        Notice::new(Object::Pod(pod), "u1", About::new("AddNetwork", "NetworkFailed"), "no")
     }
 
     #[test]

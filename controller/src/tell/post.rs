@@ -16,22 +16,23 @@ use kube::{
 use serde_json::json;
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until},
 };
 
 use super::{
+    Reporter,
     book::{Book, Due},
     notice::{self, Notice},
 };
-use crate::api_server::Connection;
+use crate::api_server::{ApiServer, Trouble};
 
 /// How long the API server may take for one event.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Tells until nobody can send notices any more.
-pub(super) async fn tell(connection: Connection, node: String, mut notices: mpsc::Receiver<Notice>, lost: Arc<AtomicU64>) {
+pub(super) async fn post(api: ApiServer, reporter: Reporter, mut notices: mpsc::Receiver<Notice>, lost: Arc<AtomicU64>) {
     let mut book = Book::new(Instant::now());
-    let mut teller = Teller { connection, node, lost, problem: None };
+    let mut post = Post { api, reporter, lost, problem: None };
     loop {
         let due = book.next_due();
         let heard = tokio::select! {
@@ -42,32 +43,28 @@ pub(super) async fn tell(connection: Connection, node: String, mut notices: mpsc
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => true,
         };
         if !heard {
-            teller.lost.fetch_add(1, Ordering::Relaxed);
+            post.lost.fetch_add(1, Ordering::Relaxed);
         }
         while let Some(due) = book.due(Instant::now()) {
-            let name = teller.post(&due).await;
+            let name = post.post(&due).await;
             book.told(&due.subject, name);
         }
     }
 }
 
-struct Teller {
-    connection: Connection,
-    node: String,
+struct Post {
+    api: ApiServer,
+    reporter: Reporter,
     /// Notices of which no event came.
     lost: Arc<AtomicU64>,
     /// Why the last event was not taken.
     problem: Option<String>,
 }
 
-impl Teller {
+impl Post {
     /// Name of the event that the API server has now, if it has one.
     async fn post(&mut self, due: &Due) -> Option<String> {
-        let outcome = match timeout(DEADLINE, self.grow_or_create(due)).await {
-            Ok(outcome) => outcome.map_err(|error| self.connection.trouble(&error).text),
-            Err(_) => Err(format!("the API server {} did not answer within {DEADLINE:?}", self.connection.url())),
-        };
-        match outcome {
+        match self.api.ask(DEADLINE, self.grow_or_create(due)).await {
             Ok(name) => {
                 let lost = self.lost.swap(0, Ordering::Relaxed);
                 if lost > 0 || self.problem.take().is_some() {
@@ -75,7 +72,7 @@ impl Teller {
                 }
                 Some(name)
             }
-            Err(problem) => {
+            Err(Trouble { text: problem, .. }) => {
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 if self.problem.as_ref() != Some(&problem) {
                     tracing::warn!(object = %due.subject.object, note = due.note, problem, "an event could not be told");
@@ -88,7 +85,7 @@ impl Teller {
 
     async fn grow_or_create(&self, due: &Due) -> Result<String, kube::Error> {
         let Due { subject, note, count, event } = due;
-        let events = Api::<Event>::namespaced(self.connection.client().clone(), subject.object.namespace());
+        let events = Api::<Event>::namespaced(self.api.client().clone(), subject.namespace());
         if let Some(name) = event {
             let growth = Patch::Merge(json!({"series": notice::series(*count)}));
             match events.patch_metadata(name, &PatchParams::default(), &growth).await {
@@ -98,7 +95,7 @@ impl Teller {
                 Err(error) => return Err(error),
             }
         }
-        let mut event = subject.event(note, &self.node);
+        let mut event = subject.event(note, &self.reporter);
         if *count > 1 {
             event.series = Some(notice::series(*count));
         }

@@ -1,0 +1,83 @@
+//! Annotations of nodes and pods, written as fast as the API server takes them. Knows nothing of what they mean.
+//!
+//! ```text
+//! channel of wishes ─▶ Queue (the newest wish of each object; how many at once; when again) ─▶ patch ─▶ API server
+//! ```
+//!
+//! A patch of the status subresource with the object's UID: it never reaches an object of the same name that came later. Each object has
+//! at most one request under way, and its newest wish is tried until the API server has it or has the object no more. How many requests
+//! are under way follows from the API server's answers alone. What was written is not remembered: the watch tells.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle};
+
+use crate::{
+    allocate::node_assignments::NodeAnnotation,
+    api_server::{ApiServer, metrics::Metrics},
+    lead::Leadership,
+    object::Object,
+    store::PodAnnotation,
+};
+
+mod patch;
+mod queue;
+mod write;
+
+/// What some annotations of an object should be. Others stay as they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Annotations {
+    pub object: Object,
+    /// Of the object that is meant: another one of the same name is left alone.
+    pub uid: Arc<str>,
+    pub values: BTreeMap<&'static str, String>,
+}
+
+/// Annotations of one kind of object, as whoever decides on them says it.
+pub trait Wish: Into<Annotations> + Send + 'static {
+    /// For log and metrics.
+    const KIND: &'static str;
+}
+
+/// The task that writes; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Writing {
+    task: JoinHandle<()>,
+}
+
+impl Writing {
+    /// Writes what is wished from now on, as long as `leadership` lasts. A wish replaces what is still to be written of the same object.
+    /// Needs a tokio runtime.
+    pub fn start<W: Wish>(api: ApiServer, leadership: Leadership, metrics: Metrics, wishes: UnboundedReceiver<W>) -> Self {
+        Self { task: tokio::spawn(write::write(api, leadership, metrics, wishes)) }
+    }
+}
+
+impl Wish for PodAnnotation {
+    const KIND: &'static str = "pod";
+}
+
+impl Wish for NodeAnnotation {
+    const KIND: &'static str = "node";
+}
+
+impl From<PodAnnotation> for Annotations {
+    fn from(PodAnnotation { pod, uid, annotations }: PodAnnotation) -> Self {
+        Self { object: Object::Pod(pod), uid, values: annotations }
+    }
+}
+
+impl From<NodeAnnotation> for Annotations {
+    fn from(NodeAnnotation { node, uid, annotations }: NodeAnnotation) -> Self {
+        Self { object: Object::Node(node), uid, values: annotations }
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! What is counted of nodes that lack something.
+
+use std::collections::BTreeMap;
+
+use prometheus::{IntGaugeVec, Opts, Registry};
+
+use crate::allocate::node_assignments::NodeAssignments;
+
+/// The gauges; clones are the same ones.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    lacking: IntGaugeVec,
+}
+
+impl Metrics {
+    pub fn register(registry: &Registry) -> prometheus::Result<Self> {
+        let lacking = IntGaugeVec::new(
+            Opts::new(
+                "ovnkube_clustermanager_nodes_lacking",
+                "Nodes that do not get all that they need, by the reason of the event on the node.",
+            ),
+            &["reason"],
+        )?;
+        registry.register(Box::new(lacking.clone()))?;
+        Ok(Self { lacking })
+    }
+
+    pub(super) fn show(&self, assignments: &NodeAssignments) {
+        let mut by_reason = BTreeMap::<&str, i64>::new();
+        for (_, trouble) in assignments.troubles() {
+            *by_reason.entry(trouble.reason()).or_default() += 1;
+        }
+        self.lacking.reset();
+        for (reason, nodes) in by_reason {
+            self.lacking.with_label_values(&[reason]).set(nodes);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! From edits of many keys to one transaction, and from its refusal to the keys at fault.
+//!
+//! Knows how OVSDB wants things said (RFC 7047 §5.2); nothing of what they mean.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use ovsdb::{Atom, Condition, Datum, Mutation, NamedUuid, OperationIndex, Row, Schema, Transaction, Until, Uuid};
+
+pub(crate) mod backlog;
+pub(crate) mod blame;
+
+use crate::{
+    diff::edit::{Cell, Edit, Existing, Target},
+    rows::{RowName, Table},
+};
+
+/// A transaction, and for each of its operations the keys it is for, by their places in what it was made from.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) transaction: Transaction,
+    pub(crate) operations: Vec<Vec<usize>>,
+    /// Rows to be written, by table.
+    pub(crate) written: BTreeMap<Table, u64>,
+}
+
+/// Makes one transaction of the edits of several keys.
+pub(crate) fn assemble(edits: Vec<Vec<Edit>>, schema: &Schema) -> Batch {
+    let mut builder =
+        Builder { schema, transaction: Transaction::new(), operations: Vec::new(), written: BTreeMap::new(), inserted: HashMap::new() };
+    let mut sorted = Sorted::default();
+    for (key, edits) in edits.into_iter().enumerate() {
+        edits.into_iter().for_each(|edit| sorted.take(key, edit));
+    }
+    // What a row refers to has to be named before it; deletes come last, when nothing refers to the row any more.
+    let Sorted { mut inserts, updates, sets, deletes } = sorted;
+    inserts.sort_by_key(|insert| insert.id.table.rank());
+    let mut sets = sets;
+    for insert in inserts {
+        builder.insert(insert, &mut sets);
+    }
+    for (row, (keys, columns, mutations)) in updates {
+        builder.update(row, keys, columns, mutations);
+    }
+    for (of, sets) in sets {
+        builder.mutate_sets(of, sets);
+    }
+    for (row, key) in deletes {
+        let operation = builder.transaction.delete(row.table.name(), row.row);
+        builder.note(operation, row.table, vec![key]);
+    }
+    let Builder { transaction, operations, written, .. } = builder;
+    Batch { transaction, operations, written }
+}
+
+struct Insert {
+    key: usize,
+    id: RowName,
+    columns: Vec<(&'static str, Cell)>,
+}
+
+/// What comes and goes of one set, and for whom.
+#[derive(Default)]
+struct Moves {
+    keys: Vec<usize>,
+    add: Vec<Target>,
+    remove: Vec<Uuid>,
+}
+
+type Sets = BTreeMap<Target, (Table, BTreeMap<&'static str, Moves>)>;
+type Columns = Vec<(&'static str, Cell)>;
+
+#[derive(Default)]
+struct Sorted {
+    inserts: Vec<Insert>,
+    updates: BTreeMap<Existing, (Vec<usize>, Columns, Vec<Mutation>)>,
+    sets: Sets,
+    deletes: BTreeMap<Existing, usize>,
+}
+
+impl Sorted {
+    fn take(&mut self, key: usize, edit: Edit) {
+        match edit {
+            Edit::Insert { id, columns } => self.inserts.push(Insert { key, id, columns }),
+            Edit::Update { row, columns } => {
+                let (keys, own, _) = self.updates.entry(row).or_default();
+                keys.push(key);
+                own.extend(columns);
+            }
+            Edit::Pairs { row, column, remove, add } => {
+                let (keys, _, mutations) = self.updates.entry(row).or_default();
+                keys.push(key);
+                mutations.extend((!remove.is_empty()).then(|| Mutation::delete_keys(column, remove)));
+                mutations.extend((!add.is_empty()).then(|| Mutation::insert(column, add)));
+            }
+            Edit::Link { of, table, column, element } => {
+                let moves = self.moves(of, table, column);
+                moves.keys.push(key);
+                moves.add.push(element);
+            }
+            Edit::Unlink { of, column, element } => {
+                let moves = self.moves(Target::Existing(of.row), of.table, column);
+                moves.keys.push(key);
+                moves.remove.push(element);
+            }
+            Edit::Delete { row } => drop(self.deletes.insert(row, key)),
+        }
+    }
+
+    fn moves(&mut self, of: Target, table: Table, column: &'static str) -> &mut Moves {
+        self.sets.entry(of).or_insert_with(|| (table, BTreeMap::new())).1.entry(column).or_default()
+    }
+}
+
+struct Builder<'a> {
+    schema: &'a Schema,
+    transaction: Transaction,
+    operations: Vec<Vec<usize>>,
+    written: BTreeMap<Table, u64>,
+    inserted: HashMap<RowName, NamedUuid>,
+}
+
+impl Builder<'_> {
+    /// Remembers whom the operation is for, which has just been added.
+    fn note(&mut self, _: OperationIndex, table: Table, keys: Vec<usize>) {
+        self.operations.push(keys);
+        *self.written.entry(table).or_default() += 1;
+    }
+
+    fn insert(&mut self, Insert { key, id, columns }: Insert, sets: &mut Sets) {
+        // Two keys that want one row: the second finds it there next time.
+        if self.inserted.contains_key(&id) {
+            return;
+        }
+        let mut keys = vec![key];
+        let mut row = Row::new();
+        for (column, cell) in columns {
+            let value = self.value(cell, key);
+            row.set(column, value);
+        }
+        if let Some((_, sets)) = sets.remove(&Target::Inserted(id.clone())) {
+            for (column, Moves { keys: also, add, remove: _ }) in sets {
+                keys.extend(also);
+                row.set(column, self.references(&add));
+            }
+        }
+        self.guard(key, &id);
+        let name = id.table.name();
+        let inserted = self.transaction.insert(name, row);
+        keys.dedup();
+        self.operations.push(keys);
+        *self.written.entry(id.table).or_default() += 1;
+        self.inserted.insert(id, inserted);
+    }
+
+    /// Where no index of the database forbids two rows of one name, the transaction is made to fail if another writer was faster.
+    fn guard(&mut self, key: usize, id: &RowName) {
+        let indexed = |table: &ovsdb::TableSchema| table.indexes.iter().any(|columns| columns.len() == 1 && columns[0] == "name");
+        let table = id.table.name();
+        if id.table.has_names() && !self.schema.table(table).is_some_and(indexed) {
+            let of_the_name = Condition::equal("name", id.name.as_str());
+            self.transaction.wait(table, of_the_name, &["name"], Until::Equal, Vec::new(), Duration::ZERO);
+            self.operations.push(vec![key]);
+        }
+    }
+
+    fn update(&mut self, row: Existing, keys: Vec<usize>, columns: Columns, mutations: Vec<Mutation>) {
+        let table = row.table.name();
+        if !columns.is_empty() {
+            let key = keys.first().copied().unwrap_or_default();
+            let wire = columns.into_iter().fold(Row::new(), |wire, (column, cell)| wire.with(column, self.value(cell, key)));
+            let operation = self.transaction.update(table, row.row, wire);
+            self.note(operation, row.table, keys.clone());
+        }
+        if !mutations.is_empty() {
+            let operation = self.transaction.mutate(table, row.row, mutations);
+            self.note(operation, row.table, keys);
+        }
+    }
+
+    fn mutate_sets(&mut self, of: Target, (table, sets): (Table, BTreeMap<&'static str, Moves>)) {
+        // A row that was to be inserted but that another key's insert stood for: next time.
+        let Target::Existing(row) = of else { return };
+        let (mut keys, mut mutations) = (Vec::new(), Vec::new());
+        for (column, moves) in sets {
+            keys.extend(moves.keys);
+            if !moves.remove.is_empty() {
+                mutations.push(Mutation::delete(column, Datum::set(moves.remove)));
+            }
+            if !moves.add.is_empty() {
+                mutations.push(Mutation::insert(column, self.references(&moves.add)));
+            }
+        }
+        keys.dedup();
+        let operation = self.transaction.mutate(table.name(), row, mutations);
+        self.note(operation, table, keys);
+    }
+
+    fn value(&mut self, cell: Cell, key: usize) -> Datum {
+        match cell {
+            Cell::Datum(datum) => datum,
+            Cell::References(targets) => self.references(&targets),
+            Cell::Parts { table, kept, new } => {
+                let mut rows: Vec<Atom> = kept.into_iter().map(Atom::Uuid).collect();
+                for columns in new {
+                    let row = columns.into_iter().fold(Row::new(), |row, (column, value)| row.with(column, value));
+                    rows.push(self.transaction.insert(table.name(), row).into());
+                    self.operations.push(vec![key]);
+                    *self.written.entry(table).or_default() += 1;
+                }
+                Datum::Set(rows)
+            }
+        }
+    }
+
+    fn references(&self, targets: &[Target]) -> Datum {
+        let atom = |target: &Target| match target {
+            Target::Existing(row) => Some(Atom::Uuid(*row)),
+            Target::Inserted(id) => self.inserted.get(id).map(Atom::from),
+        };
+        Datum::Set(targets.iter().filter_map(atom).collect())
+    }
+}

@@ -1,0 +1,62 @@
+//! What the control plane counts and times. Knows nothing of how it is served.
+
+use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, Opts, Registry};
+
+/// Measurements of the way from dirty keys to committed rows.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    /// By `result`: `committed`, `refused`, `lost`.
+    pub(crate) transactions: IntCounterVec,
+    /// By `table`.
+    pub(crate) rows: IntCounterVec,
+    pub(crate) batch: Histogram,
+    pub(crate) dirty: IntGauge,
+    pub(crate) waiting: IntGauge,
+    pub(crate) failing: IntGauge,
+    pub(crate) settle: Histogram,
+}
+
+impl Metrics {
+    /// Registers them. Fails if the registry has others of the same names.
+    pub fn register(registry: &Registry) -> prometheus::Result<Self> {
+        let metrics = Self::new()?;
+        let Self { transactions, rows, batch, dirty, waiting, failing, settle } = metrics.clone();
+        registry.register(Box::new(transactions))?;
+        registry.register(Box::new(rows))?;
+        registry.register(Box::new(batch))?;
+        for gauge in [dirty, waiting, failing] {
+            registry.register(Box::new(gauge))?;
+        }
+        registry.register(Box::new(settle))?;
+        Ok(metrics)
+    }
+
+    fn new() -> prometheus::Result<Self> {
+        let name = |name: &str| format!("ovnkube_controller_{name}");
+        let gauge = |text: &str, help: &str| IntGauge::new(name(text), help);
+        let histogram = |text: &str, help: &str, buckets| Histogram::with_opts(HistogramOpts::new(name(text), help).buckets(buckets));
+        Ok(Self {
+            transactions: IntCounterVec::new(
+                Opts::new(name("nb_transactions_total"), "Transactions sent to the northbound database."),
+                &["result"],
+            )?,
+            rows: IntCounterVec::new(
+                Opts::new(name("nb_rows_written_total"), "Rows inserted, changed or deleted in the northbound database."),
+                &["table"],
+            )?,
+            batch: histogram(
+                "nb_transaction_keys",
+                "Objects whose rows one transaction wrote.",
+                prometheus::exponential_buckets(1.0, 4.0, 7)?,
+            )?,
+            dirty: gauge("dirty_objects", "Objects whose rows have to be compared with the northbound database.")?,
+            waiting: gauge("waiting_objects", "Objects whose rows refer to rows that are not there yet.")?,
+            failing: gauge("failing_objects", "Objects whose rows the northbound database refused; they are tried again.")?,
+            settle: histogram(
+                "settle_seconds",
+                "From an object's change until its rows are known to be as they should be.",
+                prometheus::exponential_buckets(0.001, 2.0, 16)?,
+            )?,
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! The northbound database as it is: a copy of the rows that matter, found by name, holder and owner.
+//!
+//! Knows what is there and whose it is; nothing of what should be there.
+
+use std::{fmt, net::IpAddr, sync::Arc};
+
+use contract::names::PodKey;
+use ovsdb::{Atom, Client, Connection, Datum, Endpoints, Options, Updates, Uuid};
+
+pub(crate) mod index;
+pub(crate) mod owner;
+pub(crate) mod tables;
+
+use self::{
+    index::{Index, Touched},
+    owner::Owners,
+};
+use crate::{
+    key::Key,
+    rows::{RowName, Table},
+};
+
+/// As its schema names it.
+pub const DATABASE: &str = "OVN_Northbound";
+
+/// Begins to connect, for ever, and to copy what [`Controller`](crate::Controller) has to know.
+pub fn connect(endpoints: Endpoints, options: Options) -> (Client, Updates) {
+    Client::start(endpoints, DATABASE, tables::monitor(), options)
+}
+
+/// The copy.
+pub(crate) struct Northbound {
+    updates: Updates,
+    owners: Owners,
+    pub(crate) index: Index,
+}
+
+/// What happened to it.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// There is a connection; what differs from before comes as the next [`Changed`](Self::Changed), at once.
+    Connected,
+    /// What is there now is not known until there is a connection again.
+    Disconnected(Arc<ovsdb::Closed>),
+    Changed(Touched),
+}
+
+impl Northbound {
+    /// `fixed`: the rows that the cluster has once.
+    pub(crate) fn new(updates: Updates, fixed: impl IntoIterator<Item = RowName>) -> Self {
+        Self { updates, owners: Owners::new(fixed), index: Index::default() }
+    }
+
+    /// Waits for the next event. Cancellation-safe.
+    pub(crate) async fn next(&mut self) -> Event {
+        match self.updates.next().await {
+            ovsdb::Event::Connected => Event::Connected,
+            ovsdb::Event::Disconnected(closed) => Event::Disconnected(Arc::new(closed)),
+            ovsdb::Event::Changed(changes) => Event::Changed(self.index.apply(self.updates.replica(), &self.owners, &changes)),
+        }
+    }
+
+    /// The connection that the copy follows; transactions belong on the same one, where their effects are seen before their answers.
+    pub(crate) fn connection(&self) -> Option<&Connection> {
+        self.updates.connection()
+    }
+
+    /// The ports that pods have, with their addresses.
+    pub(crate) fn pod_ports(&self) -> impl Iterator<Item = (&PodKey, Vec<IpAddr>)> {
+        let pods = self.index.owners().filter_map(|key| if let Key::Pod(pod) = key { Some((key, pod)) } else { None });
+        pods.flat_map(|(key, pod)| self.index.owned(key).map(move |row| (pod, row))).map(|(pod, row)| {
+            let column = self.column(Table::LogicalSwitchPort, row, "addresses");
+            // `MAC IP [IP]` each.
+            let words = column.iter().flat_map(Datum::atoms).filter_map(Atom::as_str).flat_map(str::split_whitespace);
+            (pod, words.filter_map(|word| word.parse().ok()).collect())
+        })
+    }
+
+    /// What a column holds; none where it is not copied.
+    pub(crate) fn column(&self, table: Table, row: Uuid, column: &str) -> Option<Datum> {
+        tables::row(self.updates.replica(), table, row)?.column(column)
+    }
+}
+
+impl fmt::Debug for Northbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Northbound").field(self.updates.replica()).finish()
+    }
+}

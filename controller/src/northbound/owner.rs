@@ -1,0 +1,137 @@
+//! Whose a row is: by the names and ids that we give (and upstream's programs gave), never by what the cluster looks like now.
+//!
+//! | row | owner |
+//! |---|---|
+//! | switch port `<ns>_<pod>` with `external_ids` `pod=true` and `namespace=<ns>`, of the cluster's own network | the pod |
+//! | switch port `stor-X`, `k8s-X`; router port `rtos-X`; its gateway chassis `rtos-X-…` | node X |
+//! | ACL with the id `default-network-controller:NetpolNode:X:…` | node X |
+//! | switch that holds `stor-X`, and is named X or has it as a port to `rtos-X` | node X |
+//! | what the cluster has once | the cluster |
+//! | everything else | nobody: foreign, never written |
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use contract::names::PodKey;
+use ovsdb::{Replica, Uuid};
+
+use super::{index::Index, tables::LogicalSwitchPort};
+use crate::{
+    key::Key,
+    rows::{RowName, Table},
+};
+
+/// What a row's looks say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Claim {
+    Foreign,
+    /// The name is one that this key could want, so the key may take the row over; until it does, the row is foreign.
+    Named(Key),
+    Ours(Key),
+}
+
+impl Claim {
+    /// The key that has to look when the row changes.
+    pub(crate) fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Foreign => None,
+            Self::Named(key) | Self::Ours(key) => Some(key),
+        }
+    }
+
+    pub(crate) fn owner(&self) -> Option<&Key> {
+        match self {
+            Self::Foreign | Self::Named(_) => None,
+            Self::Ours(key) => Some(key),
+        }
+    }
+}
+
+/// The rule above, with the names that the cluster has once.
+#[derive(Debug, Default)]
+pub(super) struct Owners(HashMap<Table, HashSet<String>>);
+
+const SWITCH_TO_ROUTER: &str = "stor-";
+const ROUTER_TO_SWITCH: &str = "rtos-";
+const MANAGEMENT: &str = "k8s-";
+const NODE_ACL: &str = "default-network-controller:NetpolNode:";
+
+/// Whether a switch port's name says that it leads to the cluster's router, which makes a switch a node's.
+pub(super) fn leads_to_router(name: &str) -> bool {
+    name.starts_with(SWITCH_TO_ROUTER)
+}
+
+fn node(name: &str) -> Option<Key> {
+    let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.');
+    plain.then(|| Key::Node(Arc::from(name)))
+}
+
+impl Owners {
+    /// `fixed`: the rows that the cluster has once.
+    pub(super) fn new(fixed: impl IntoIterator<Item = RowName>) -> Self {
+        let mut names: HashMap<_, HashSet<_>> = HashMap::new();
+        for RowName { table, name } in fixed {
+            names.entry(table).or_default().insert(name);
+        }
+        Self(names)
+    }
+
+    /// Whose the row is, as far as names, ids and the holders of the row tell.
+    pub(super) fn claim(&self, replica: &Replica, index: &Index, table: Table, uuid: Uuid) -> Claim {
+        let Some(name) = index.name(uuid) else { return Claim::Foreign };
+        if self.0.get(&table).is_some_and(|names| names.contains(&**name)) {
+            return Claim::Ours(Key::Cluster);
+        }
+        let ours = |key: Option<Key>| key.map_or(Claim::Foreign, Claim::Ours);
+        match table {
+            Table::LogicalSwitchPort => replica.row(uuid).map_or(Claim::Foreign, switch_port),
+            Table::LogicalSwitch => switch(replica, index, uuid, name),
+            Table::LogicalRouterPort => ours(name.strip_prefix(ROUTER_TO_SWITCH).and_then(node)),
+            Table::Acl => ours(name.strip_prefix(NODE_ACL).and_then(|rest| node(rest.split(':').next()?))),
+            Table::GatewayChassis => {
+                let ports = index.parents(uuid).iter().filter_map(|parent| index.name(parent.row));
+                let of_port = ports.filter(|port| name.strip_prefix(&***port).is_some_and(|rest| rest.starts_with('-')));
+                ours(of_port.filter_map(|port| port.strip_prefix(ROUTER_TO_SWITCH)).find_map(node))
+            }
+            Table::MeterBand => {
+                let key = index.parents(uuid).iter().find_map(|parent| index.claim(parent.row).owner());
+                key.cloned().map_or(Claim::Foreign, Claim::Named)
+            }
+            Table::LoadBalancerGroup | Table::Copp | Table::Meter | Table::LogicalRouter | Table::PortGroup | Table::AddressSet => {
+                Claim::Foreign
+            }
+        }
+    }
+}
+
+fn switch_port(port: &LogicalSwitchPort) -> Claim {
+    if let Some((namespace, name)) = port.name.split_once('_') {
+        let Ok(key) = PodKey::new(namespace, name) else { return Claim::Foreign };
+        let id = |id: &str| port.external_ids.get(id).map(String::as_str);
+        let of_another_network = id("k8s.ovn.org/nad").is_some() || id("k8s.ovn.org/network").is_some();
+        let certain = id("pod") == Some("true") && id("namespace") == Some(namespace) && !of_another_network;
+        return if certain { Claim::Ours(Key::Pod(key)) } else { Claim::Named(Key::Pod(key)) };
+    }
+    let rest = port.name.strip_prefix(SWITCH_TO_ROUTER).or_else(|| port.name.strip_prefix(MANAGEMENT));
+    rest.and_then(node).map_or(Claim::Foreign, Claim::Ours)
+}
+
+fn switch(replica: &Replica, index: &Index, uuid: Uuid, name: &str) -> Claim {
+    let holds = |port: &Uuid| index.parents(*port).iter().any(|parent| parent.row == uuid);
+    if index.named(Table::LogicalSwitchPort, &format!("{SWITCH_TO_ROUTER}{name}")).iter().any(holds) {
+        return node(name).map_or(Claim::Foreign, Claim::Ours);
+    }
+    // A node's switch that somebody renamed; the port says so itself.
+    let renamed = index.elements(uuid, "ports").iter().find_map(|port| {
+        let of = index.name(*port)?.strip_prefix(SWITCH_TO_ROUTER)?;
+        let port: &LogicalSwitchPort = replica.row(*port)?;
+        let leads_to = port.options.get("router-port")?.strip_prefix(ROUTER_TO_SWITCH)?;
+        if port.kind == "router" && leads_to == of { node(of) } else { None }
+    });
+    match renamed {
+        Some(key) => Claim::Ours(key),
+        None => node(name).map_or(Claim::Foreign, Claim::Named),
+    }
+}

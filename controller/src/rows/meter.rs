@@ -1,0 +1,27 @@
+//! A rate limit. Columns follow ovn-nb(5), "Meter TABLE" and "Meter_Band TABLE".
+
+use ovsdb::Datum;
+
+use super::{DesiredRow, Table, Value};
+
+/// Drops what is above a rate, for each user of the meter by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meter {
+    pub name: String,
+    pub packets_per_second: u32,
+}
+
+impl From<Meter> for DesiredRow {
+    fn from(Meter { name, packets_per_second }: Meter) -> Self {
+        let band = vec![("action", Datum::set(["drop"])), ("rate", Datum::set([i64::from(packets_per_second)]))];
+        Self {
+            id: Table::Meter.row(name),
+            columns: vec![
+                ("unit", Value::Datum(Datum::set(["pktps"]))),
+                ("fair", Value::Datum(Datum::set([true]))),
+                ("bands", Value::Parts { table: Table::MeterBand, rows: vec![band] }),
+            ],
+            member_of: Vec::new(),
+        }
+    }
+}

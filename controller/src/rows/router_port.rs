@@ -1,0 +1,58 @@
+//! A port of a logical router, and the chassis it is pinned to. Columns follow ovn-nb(5), "Logical_Router_Port TABLE".
+
+use std::collections::BTreeMap;
+
+use contract::{mac::Mac, ovn};
+use ipnet::IpNet;
+use ovsdb::Datum;
+
+use super::{DesiredRow, Membership, Table, Value};
+
+/// A port of a logical router.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RouterPort {
+    pub router: &'static str,
+    pub name: String,
+    pub mac: Mac,
+    /// The router's addresses on it, with the prefixes of the networks behind it.
+    pub networks: Vec<IpNet>,
+    pub options: BTreeMap<&'static str, String>,
+    /// Keys that must not be in `options`.
+    pub without_options: &'static [&'static str],
+}
+
+/// The chassis that a router's port is bound to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayChassis {
+    pub router_port: String,
+    pub chassis: String,
+}
+
+impl From<RouterPort> for DesiredRow {
+    fn from(port: RouterPort) -> Self {
+        let RouterPort { router, name, mac, networks, options, without_options } = port;
+        Self {
+            id: Table::LogicalRouterPort.row(name),
+            columns: vec![
+                ("mac", Value::Datum(Datum::set([mac.to_string()]))),
+                ("networks", Value::Datum(Datum::set(networks.iter().map(IpNet::to_string)))),
+                ("options", Value::Pairs { with: options, without: without_options }),
+            ],
+            member_of: vec![Membership { of: Table::LogicalRouter.row(router), column: "ports" }],
+        }
+    }
+}
+
+impl From<GatewayChassis> for DesiredRow {
+    fn from(GatewayChassis { router_port, chassis }: GatewayChassis) -> Self {
+        Self {
+            id: Table::GatewayChassis.row(ovn::gateway_chassis(&router_port, &chassis)),
+            columns: vec![
+                ("chassis_name", Value::Datum(Datum::set([chassis]))),
+                // There is one chassis only, so any number does; this is upstream's.
+                ("priority", Value::Datum(Datum::set([1_i64]))),
+            ],
+            member_of: vec![Membership { of: Table::LogicalRouterPort.row(router_port), column: "gateway_chassis" }],
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! A port of a logical switch: what a feature wants of it. Columns follow ovn-nb(5), "Logical_Switch_Port TABLE".
+
+use std::collections::BTreeMap;
+
+use ovsdb::Datum;
+
+use super::{DesiredRow, Membership, RowName, Table, Value};
+
+/// A port of a logical switch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SwitchPort {
+    pub switch: String,
+    pub name: String,
+    pub kind: Kind,
+    /// The only sources that packets from the port may have, in the form of `addresses`; none: any.
+    pub port_security: Option<String>,
+    pub options: BTreeMap<&'static str, String>,
+    /// Keys that must not be in `options`.
+    pub without_options: &'static [&'static str],
+    pub external_ids: BTreeMap<&'static str, String>,
+    /// Groups of ports that it belongs to.
+    pub groups: Vec<RowName>,
+}
+
+/// What is behind a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// An interface with these addresses: `MAC IP [IP]`.
+    Interface { addresses: String },
+    /// A port of a router.
+    Router { port: String },
+    /// A port of the same switch in another zone, with these addresses.
+    Remote { addresses: String },
+}
+
+impl SwitchPort {
+    /// A port with nothing but what it leads to.
+    pub fn new(switch: impl Into<String>, name: impl Into<String>, kind: Kind) -> Self {
+        Self {
+            switch: switch.into(),
+            name: name.into(),
+            kind,
+            port_security: None,
+            options: BTreeMap::new(),
+            without_options: &[],
+            external_ids: BTreeMap::new(),
+            groups: Vec::new(),
+        }
+    }
+}
+
+impl From<SwitchPort> for DesiredRow {
+    fn from(port: SwitchPort) -> Self {
+        let SwitchPort { switch, name, kind, port_security, mut options, without_options, external_ids, groups } = port;
+        let (kind, addresses) = match kind {
+            Kind::Interface { addresses } => ("", addresses),
+            Kind::Router { port } => {
+                options.insert("router-port", port);
+                ("router", "router".to_owned())
+            }
+            Kind::Remote { addresses } => ("remote", addresses),
+        };
+        let in_switch = Membership { of: Table::LogicalSwitch.row(switch), column: "ports" };
+        Self {
+            id: Table::LogicalSwitchPort.row(name),
+            columns: vec![
+                ("type", Value::Datum(Datum::set([kind]))),
+                ("addresses", Value::Datum(Datum::set([addresses]))),
+                ("port_security", Value::Datum(Datum::set(port_security))),
+                ("options", Value::Pairs { with: options, without: without_options }),
+                ("external_ids", Value::Pairs { with: external_ids, without: &[] }),
+            ],
+            member_of: std::iter::once(in_switch).chain(groups.into_iter().map(|of| Membership { of, column: "ports" })).collect(),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What the API server says about one kind of object, for ever: everything there is, and then each change. Keeps no objects, and knows
+//! nothing of what follows from them.
+//!
+//! ```text
+//! Watch::start ─▶ Follower: everything ─▶ changes ─▶ tell(Seen)
+//!                    ▲ the place is lost     │ the API server is lost: from the same place, again and again
+//!                    └───────────────────────┘
+//! ```
+
+use serde::de::DeserializeOwned;
+use tokio::{
+    sync::{mpsc::UnboundedSender, watch},
+    task::JoinHandle,
+};
+
+use crate::{
+    api_server::{ApiServer, metrics::Metrics},
+    observation::{Observation, Seen},
+    store::wire::{NodeObject, PodObject},
+};
+
+mod follow;
+mod objects;
+mod page;
+
+/// A kind of object as the API server spells it, and what is made of one. Only the fields that are used should be read.
+pub trait Watched: DeserializeOwned + Clone + Send + 'static {
+    type Key: Send;
+    type Value: Send;
+    /// The collection: `/api/v1/pods`.
+    const PATH: &'static str;
+    /// For log and metrics, in the plural: `pods`.
+    const KIND: &'static str;
+
+    /// `metadata.resourceVersion`
+    fn version(&self) -> &str;
+
+    /// What identifies it, or why it is left out.
+    fn key(&self) -> Result<Self::Key, String>;
+
+    /// What is kept of it, or why it is left out.
+    fn value(self) -> Result<Self::Value, String>;
+}
+
+/// A watch that goes on until this is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    standing: watch::Receiver<Standing>,
+    task: JoinHandle<()>,
+}
+
+/// How far what was told can be relied on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// Not everything was read yet, and why.
+    Reading(String),
+    /// Every change is heard of.
+    Synced,
+    /// Everything was read once; changes are not heard of at the moment, and why.
+    Behind(String),
+}
+
+impl Watch {
+    /// Tells all objects of kind `K` and every change from now on. Returns at once, whether the API server is there or not. Needs a tokio
+    /// runtime.
+    pub fn start<K: Watched>(api: ApiServer, metrics: Metrics, tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static) -> Self {
+        let (sender, standing) = watch::channel(Standing::Reading("the API server has not answered yet".to_owned()));
+        let task = tokio::spawn(follow::follow::<K>(api, metrics, sender, tell));
+        Self { standing, task }
+    }
+
+    /// The same for all nodes of the cluster, as observations.
+    pub fn nodes(api: ApiServer, metrics: Metrics, observations: UnboundedSender<Observation>) -> Self {
+        // Whoever observed has ended; this will, too.
+        Self::start::<NodeObject>(api, metrics, move |seen| drop(observations.send(Observation::Nodes(seen))))
+    }
+
+    /// The same for all pods of the cluster, as observations.
+    pub fn pods(api: ApiServer, metrics: Metrics, observations: UnboundedSender<Observation>) -> Self {
+        Self::start::<PodObject>(api, metrics, move |seen| drop(observations.send(Observation::Pods(seen))))
+    }
+
+    /// How it stands now, and every change of that.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.clone()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! The kinds of objects that the control plane follows.
+
+use contract::names::PodKey;
+
+use super::Watched;
+use crate::{
+    key::NodeName,
+    store::{
+        Node, Pod,
+        wire::{NodeObject, PodObject},
+    },
+};
+
+impl Watched for NodeObject {
+    type Key = NodeName;
+    type Value = Node;
+    const PATH: &'static str = "/api/v1/nodes";
+    const KIND: &'static str = "nodes";
+
+    fn version(&self) -> &str {
+        self.metadata.resource_version.as_deref().unwrap_or_default()
+    }
+
+    fn key(&self) -> Result<NodeName, String> {
+        Ok(self.metadata.name.as_deref().unwrap_or_default().into())
+    }
+
+    fn value(self) -> Result<Node, String> {
+        Ok(self.into_node())
+    }
+}
+
+impl Watched for PodObject {
+    type Key = PodKey;
+    type Value = (PodKey, Pod);
+    const PATH: &'static str = "/api/v1/pods";
+    const KIND: &'static str = "pods";
+
+    fn version(&self) -> &str {
+        self.metadata.resource_version.as_deref().unwrap_or_default()
+    }
+
+    fn key(&self) -> Result<PodKey, String> {
+        let part = |text: &Option<String>| text.clone().unwrap_or_default();
+        PodKey::new(&part(&self.metadata.namespace), &part(&self.metadata.name)).map_err(|error| error.to_string())
+    }
+
+    fn value(self) -> Result<(PodKey, Pod), String> {
+        self.into_pod().map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,187 @@
+//! Watches of an API server that a test plays, on a paused clock.
+
+use std::time::Duration;
+
+use ::tests::{
+    ScriptedApi,
+    scripted_api::{Asked, WatchStream},
+};
+use prometheus::Registry;
+use serde_json::{Value, json};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    time::{Instant, timeout},
+};
+
+use super::*;
+use crate::api_server::scripted;
+
+/// A watch of pods, and the API server that the test plays for it.
+struct Played {
+    api: ScriptedApi,
+    watch: Watch,
+    seen: UnboundedReceiver<Observation>,
+    renewals: watch::Sender<u64>,
+}
+
+impl Played {
+    async fn start() -> Self {
+        let (api, server) = scripted::start().await;
+        let (renewals, renewed) = watch::channel(0);
+        let plain = server.clone();
+        let server = ApiServer::new(server.client().clone(), renewed, move |error| plain.trouble(error));
+        let (sender, seen) = unbounded_channel();
+        let watch = Watch::pods(server, Metrics::register(&Registry::new()).unwrap(), sender);
+        Self { api, watch, seen, renewals }
+    }
+
+    /// One that has read pod `a` as of version 5 and watches on.
+    async fn synced() -> (Self, WatchStream) {
+        let mut played = Self::start().await;
+        let mut stream = played.everything().await.begin().await;
+        stream.send("ADDED", &pod("a", "3")).await;
+        end_of_everything(&mut stream, "5").await;
+        assert_eq!(played.told().await, "all a");
+        (played, stream)
+    }
+
+    async fn everything(&mut self) -> Asked {
+        let asked = self.api.asked().await;
+        assert!(asked.path.starts_with("/api/v1/pods?") && asked.is_watch(), "{}", asked.path);
+        assert_eq!((asked.parameter("sendInitialEvents"), asked.parameter("resourceVersionMatch")), (Some("true"), Some("NotOlderThan")));
+        assert_eq!(asked.parameter("resourceVersion"), Some(""), "the newest, not what one API server remembers");
+        asked
+    }
+
+    async fn changes_from(&mut self, version: &str) -> Asked {
+        let asked = self.api.asked().await;
+        assert_eq!((asked.parameter("resourceVersion"), asked.parameter("sendInitialEvents")), (Some(version), None), "{}", asked.path);
+        asked
+    }
+
+    async fn told(&mut self) -> String {
+        let name = |(key, _): &(contract::names::PodKey, crate::store::Pod)| key.name().to_owned();
+        match timeout(Duration::from_secs(600), self.seen.recv()).await.unwrap().unwrap() {
+            Observation::Pods(Seen::All(pods)) => format!("all {}", pods.iter().map(name).collect::<Vec<_>>().join(" ")),
+            Observation::Pods(Seen::Applied(pod)) => format!("applied {}", name(&pod)),
+            Observation::Pods(Seen::Deleted(key)) => format!("deleted {}", key.name()),
+            Observation::Nodes(_) => "nodes".to_owned(),
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        self.watch.standing().borrow().clone()
+    }
+}
+
+fn pod(name: &str, version: &str) -> Value {
+    json!({"kind": "Pod", "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": version}, "spec": {"nodeName": "n1"}})
+}
+
+async fn end_of_everything(stream: &mut WatchStream, version: &str) {
+    let metadata = json!({"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}});
+    stream.send("BOOKMARK", &json!({"kind": "Pod", "apiVersion": "v1", "metadata": metadata})).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_told_at_once_and_then_each_change() {
+    let mut played = Played::start().await;
+    assert!(matches!(played.standing(), Standing::Reading(_)));
+    let mut stream = played.everything().await.begin().await;
+    stream.send("ADDED", &pod("a", "3")).await;
+    stream.send("ADDED", &pod("NO NAME", "4")).await;
+    stream.send("ADDED", &pod("b", "2")).await;
+    end_of_everything(&mut stream, "5").await;
+    assert_eq!(played.told().await, "all a b");
+    stream.send("MODIFIED", &pod("b", "6")).await;
+    stream.send("DELETED", &pod("a", "7")).await;
+    stream.send("ADDED", &pod("c", "8")).await;
+    assert_eq!(
+        (played.told().await, played.told().await, played.told().await),
+        ("applied b".into(), "deleted a".into(), "applied c".into())
+    );
+    assert_eq!(played.standing(), Standing::Synced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_goes_on_where_it_ended() {
+    let (mut played, mut stream) = Played::synced().await;
+    stream.send("ADDED", &pod("b", "6")).await;
+    assert_eq!(played.told().await, "applied b");
+    stream.bookmark("9").await;
+    stream.end().await;
+    let mut stream = played.changes_from("9").await.begin().await;
+    stream.send("DELETED", &pod("b", "11")).await;
+    assert_eq!(played.told().await, "deleted b");
+    // A connection that says nothing for longer than the API server is ever silent.
+    played.changes_from("11").await.begin().await;
+    drop(stream);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_not_known_any_more_costs_everything_anew_whoever_says_so() {
+    for code in [410, 504] {
+        let (mut played, mut stream) = Played::synced().await;
+        let status = json!({"kind": "Status", "code": code, "message": "too old", "reason": "Expired", "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]}});
+        stream.send("ERROR", &status).await;
+        let mut stream = played.everything().await.begin().await;
+        stream.send("ADDED", &pod("c", "30")).await;
+        end_of_everything(&mut stream, "31").await;
+        assert_eq!(played.told().await, "all c");
+        stream.end().await;
+        // Said as an answer, not as an event.
+        played.changes_from("31").await.status(410, "too old").await;
+        played.everything().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_cannot_stream_is_asked_for_pages() {
+    for code in [400, 422, 500] {
+        let mut played = Played::start().await;
+        played.everything().await.status(code, "sendInitialEvents is forbidden").await;
+        let first = played.api.asked().await;
+        assert_eq!((first.is_watch(), first.parameter("limit"), first.parameter("continue")), (false, Some("500"), None));
+        first.json(&json!({"metadata": {"resourceVersion": "5", "continue": "next"}, "items": [pod("a", "3")]})).await;
+        let second = played.api.asked().await;
+        assert_eq!(second.parameter("continue"), Some("next"));
+        second.json(&json!({"metadata": {"resourceVersion": "5"}, "items": [pod("b", "3")]})).await;
+        assert_eq!(played.told().await, "all a b");
+        let stream = played.changes_from("5").await.begin().await;
+        stream.end().await;
+        played.changes_from("5").await.status(410, "gone").await;
+        assert!(!played.api.asked().await.is_watch(), "it is not asked again for what it cannot do");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_begins_to_stream_and_never_ends_is_asked_for_pages() {
+    let mut played = Played::start().await;
+    let begun = Instant::now();
+    let _stream = played.everything().await.begin().await;
+    assert!(!played.api.asked().await.is_watch());
+    assert!(begun.elapsed() <= Duration::from_secs(16), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_is_tried_for_ever_and_said() {
+    let (mut played, stream) = Played::synced().await;
+    stream.end().await;
+    for _ in 0..20 {
+        played.changes_from("5").await.status(503, "shutting down").await;
+    }
+    let asked = played.changes_from("5").await;
+    let Standing::Behind(why) = played.standing() else { panic!("{:?}", played.standing()) };
+    assert!(why.contains("shutting down"), "{why}");
+    let mut standing = played.watch.standing();
+    let _stream = asked.begin().await;
+    standing.wait_for(|standing| *standing == Standing::Synced).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_credentials_move_the_watch_over_without_reading_everything() {
+    let (mut played, stream) = Played::synced().await;
+    played.renewals.send_replace(1);
+    played.changes_from("5").await;
+    drop(stream);
+}

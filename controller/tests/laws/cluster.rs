@@ -1,0 +1,74 @@
+//! Nodes and pods, as watches would tell of them.
+
+use std::sync::Arc;
+
+use contract::{
+    annotation::{PodNetwork, Role},
+    names::PodKey,
+};
+use controller::{
+    config::{ClusterConfig, ClusterSubnet, Zone},
+    observation::{Observation, Seen},
+    store::{Annotated, Node, Pod, Spelled},
+};
+
+pub(crate) fn config() -> ClusterConfig {
+    ClusterConfig {
+        zone: Zone::default(),
+        cluster_subnets: vec![ClusterSubnet { cidr: "10.0.0.0/8".parse().unwrap(), host_length: 24 }],
+        service_cidrs: vec!["172.16.0.0/16".parse().unwrap()],
+        join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
+        transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
+        hairpin_addresses: vec!["169.254.169.5".parse().unwrap()],
+        mtu: contract::mtu::Mtu::DEFAULT,
+        requested_chassis: true,
+        legacy_annotations: false,
+        acl_logging_rate_limit: 20,
+    }
+}
+
+pub(crate) fn node_name(number: u32) -> Arc<str> {
+    format!("n{number}").into()
+}
+
+pub(crate) fn node(number: u32) -> Node {
+    Node {
+        name: node_name(number),
+        subnets: vec![format!("10.{}.{}.0/24", number / 256, number % 256).parse().unwrap()],
+        chassis: Some(format!("chassis-{number}")),
+        ..Node::named(&node_name(number))
+    }
+}
+
+pub(crate) fn pod_key(number: u32) -> PodKey {
+    PodKey::new(&format!("ns{}", number % 3), &format!("p{number}")).unwrap()
+}
+
+/// A pod with an annotation of before.
+pub(crate) fn pod(number: u32, node: u32, generation: u32) -> (PodKey, Pod) {
+    let host = 3 + number % 250;
+    let (high, low) = (node / 256, node % 256);
+    let network = PodNetwork {
+        mac: format!("0a:58:0a:{high:02x}:{low:02x}:{host:02x}").parse().unwrap(),
+        addresses: vec![format!("10.{high}.{low}.{host}/24").parse().unwrap()],
+        gateways: vec![format!("10.{high}.{low}.1").parse().unwrap()],
+        routes: Vec::new(),
+        role: Role::Primary,
+        tunnel_id: 0,
+        ipv6_link_local_gateway: None,
+    };
+    let pod = Pod {
+        node: Some(node_name(node)),
+        annotated: Annotated::Network { network: Arc::new(network), spelled: Spelled::Current },
+        ..Pod::with_uid(&format!("uid-{number}-{generation}"))
+    };
+    (pod_key(number), pod)
+}
+
+pub(crate) fn all_nodes(nodes: impl IntoIterator<Item = Node>) -> Observation {
+    Observation::Nodes(Seen::All(nodes.into_iter().collect()))
+}
+
+pub(crate) fn all_pods(pods: impl IntoIterator<Item = (PodKey, Pod)>) -> Observation {
+    Observation::Pods(Seen::All(pods.into_iter().collect()))
+}

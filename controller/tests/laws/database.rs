@@ -1,0 +1,131 @@
+//! A private northbound database, and what is read from it and written to it behind the controller's back.
+
+use std::collections::BTreeMap;
+
+use ovsdb::{Atom, Connection, Datum, Endpoint, Options, SelectedRow, Transaction, Uuid, Where};
+use tests::{Database, Scratch};
+
+const SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
+const NAME: &str = "nb";
+
+/// The tables that are looked at, with all of their columns but those that other programs keep for themselves.
+const TABLES: [&str; 14] = [
+    "Logical_Switch",
+    "Logical_Switch_Port",
+    "Logical_Router",
+    "Logical_Router_Port",
+    "Gateway_Chassis",
+    "ACL",
+    "Port_Group",
+    "Address_Set",
+    "Load_Balancer_Group",
+    "Copp",
+    "Meter",
+    "Meter_Band",
+    "QoS",
+    "DHCP_Options",
+];
+
+/// The server and its directory.
+pub(crate) struct Northbound {
+    server: Option<Database>,
+    scratch: Scratch,
+}
+
+/// A row as it can be compared: without its UUID, and with names in place of references.
+pub(crate) type Row = BTreeMap<String, String>;
+
+/// What a database holds: by table and name, then UUID for rows of one name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Contents(pub(crate) BTreeMap<(String, String, Uuid), Row>);
+
+impl Northbound {
+    pub(crate) fn start() -> Self {
+        Self::with_schema(SCHEMA)
+    }
+
+    pub(crate) fn with_schema(schema: &'static str) -> Self {
+        let scratch = Scratch::new();
+        let server = Database::of_schema(scratch.path(), NAME, schema);
+        Self { server: Some(server), scratch }
+    }
+
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        Endpoint::Unix(self.scratch.join(format!("{NAME}.sock")))
+    }
+
+    /// Ends the server as a crash would; its file stays.
+    pub(crate) fn kill(&mut self) {
+        drop(self.server.take());
+    }
+
+    /// Starts it again, if it does not run.
+    pub(crate) fn restart(&mut self) {
+        if self.server.is_none() {
+            self.server = Some(Database::serve(self.scratch.path(), NAME));
+        }
+    }
+
+    pub(crate) async fn open(&self) -> Connection {
+        Connection::open(&self.endpoint(), "OVN_Northbound", Options::default()).await.unwrap()
+    }
+}
+
+/// Everything in the database.
+pub(crate) async fn contents(connection: &Connection) -> Contents {
+    let mut transaction = Transaction::new();
+    let selections = TABLES.map(|table| {
+        let columns: Vec<&str> = connection.schema().table(table).unwrap().columns.keys().map(String::as_str).collect();
+        (table, transaction.select(table, Where::all(), &columns), columns.into_iter().map(str::to_owned).collect::<Vec<_>>())
+    });
+    let outcome = connection.transact(transaction).await.unwrap();
+    let mut names = BTreeMap::new();
+    for (table, selection, _) in &selections {
+        for row in outcome.rows(*selection) {
+            names.insert(row.uuid(), name(table, row));
+        }
+    }
+    let mut contents = Contents::default();
+    for (table, selection, columns) in &selections {
+        for row in outcome.rows(*selection) {
+            let text = |column: &String| Some((column.clone(), spell(row.datum(column)?, &names)));
+            let columns = columns.iter().filter_map(text).filter(|(_, value)| !value.is_empty()).collect();
+            contents.0.insert(((*table).to_owned(), name(table, row), row.uuid()), columns);
+        }
+    }
+    contents
+}
+
+fn name(table: &str, row: &SelectedRow) -> String {
+    match table {
+        "ACL" => row.map("external_ids").get("k8s.ovn.org/id").cloned().unwrap_or_default(),
+        "Meter_Band" => format!("rate {}", row.integer("rate").unwrap()),
+        _ => row.string("name").unwrap_or_default().to_owned(),
+    }
+}
+
+/// Readable, and the same for the same value.
+fn spell(datum: &Datum, names: &BTreeMap<Uuid, String>) -> String {
+    let atom = |atom: &Atom| match atom {
+        Atom::Uuid(uuid) => names.get(uuid).map_or_else(|| uuid.to_string(), |name| format!("<{name}>")),
+        Atom::String(text) => text.clone(),
+        other => format!("{other:?}"),
+    };
+    let mut parts: Vec<String> = datum.atoms().iter().map(atom).collect();
+    parts.extend(datum.pairs().iter().map(|(key, value)| format!("{}={}", atom(key), atom(value))));
+    parts.sort();
+    parts.join(", ")
+}
+
+impl Contents {
+    /// Without UUIDs.
+    pub(crate) fn rows(&self) -> Vec<(String, String, Row)> {
+        let mut rows: Vec<_> = self.0.iter().map(|((table, name, _), row)| (table.clone(), name.clone(), row.clone())).collect();
+        rows.sort();
+        rows
+    }
+
+    pub(crate) fn row(&self, table: &str, name: &str) -> Option<&Row> {
+        self.0.iter().find(|((of, named, _), _)| of == table && named == name).map(|(_, row)| row)
+    }
+}

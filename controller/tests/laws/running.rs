@@ -1,0 +1,89 @@
+//! A controller that runs, and what it is told and tells.
+
+use std::time::Duration;
+
+use controller::{
+    Controller,
+    config::ClusterConfig,
+    lead::Leadership,
+    metrics::Metrics,
+    northbound::connect,
+    observation::Observation,
+    reconcile::{Progress, Report, Stopped},
+    store::{PodAnnotation, Store},
+};
+use ovsdb::{Endpoint, Options};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+
+/// Longer than anything takes on a busy machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Running {
+    observations: mpsc::UnboundedSender<Observation>,
+    pub(crate) progress: watch::Receiver<Progress>,
+    pub(crate) reports: mpsc::UnboundedReceiver<Report>,
+    pub(crate) annotations: mpsc::UnboundedReceiver<PodAnnotation>,
+    pub(crate) metrics: prometheus::Registry,
+    task: JoinHandle<Stopped>,
+}
+
+impl Running {
+    pub(crate) fn start(endpoint: Endpoint, config: ClusterConfig) -> Self {
+        // Reconnects at once, or tests would wait for it.
+        let options = Options { backoff_min: Duration::from_millis(2), backoff_max: Duration::from_millis(20), ..Options::default() };
+        let (_client, northbound) = connect(endpoint.into(), options);
+        let (observations, observed) = mpsc::unbounded_channel();
+        let (annotate, annotations) = mpsc::unbounded_channel();
+        let (report, reports) = mpsc::unbounded_channel();
+        let (tell, progress) = watch::channel(Progress::default());
+        let metrics = prometheus::Registry::new();
+        let controller = Controller {
+            store: Store::new(config),
+            observations: observed,
+            annotations: annotate,
+            northbound,
+            leadership: Leadership::always(),
+            reports: report,
+            progress: tell,
+            metrics: Metrics::register(&metrics).unwrap(),
+        };
+        Self { observations, progress, reports, annotations, metrics, task: tokio::spawn(controller.run()) }
+    }
+
+    pub(crate) fn observe(&self, observation: Observation) {
+        self.observations.send(observation).unwrap();
+    }
+
+    /// Waits until the controller says that all is as it should be.
+    pub(crate) async fn converged(&mut self) {
+        self.reaches("convergence", |progress| progress.converged).await;
+    }
+
+    pub(crate) async fn reaches(&mut self, what: &str, state: impl FnMut(&Progress) -> bool) {
+        let reached = timeout(DEADLINE, self.progress.wait_for(state)).await.map(|progress| *progress.unwrap());
+        reached.unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}; last seen: {:?}", *self.progress.borrow()));
+    }
+
+    /// The sum of a counter over its labels.
+    pub(crate) fn counted(&self, name: &str) -> f64 {
+        let families = self.metrics.gather();
+        let family = families.iter().find(|family| family.name() == name);
+        family.map_or(0.0, |family| family.get_metric().iter().map(|metric| metric.get_counter().get_value()).sum())
+    }
+
+    /// Ends it at whatever it does, as a crash would.
+    pub(crate) async fn kill(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+
+    /// Ends it by ending the watches.
+    pub(crate) async fn stop(self) -> Stopped {
+        drop(self.observations);
+        timeout(DEADLINE, self.task).await.unwrap().unwrap()
+    }
+}

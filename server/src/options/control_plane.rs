@@ -1,0 +1,123 @@
+//! What the options mean together for the control plane.
+
+use std::time::Duration;
+
+use super::{
+    NodeOptions, Problems, cluster,
+    databases::{NORTHBOUND, SOUTHBOUND},
+    kind, kubernetes,
+    node_config::{Known, Reading},
+    selector,
+    spec::Spec,
+    table::{cluster::NO_HOSTSUBNET_NODES, control_plane as table, databases, roles},
+    values,
+};
+use crate::control_plane::{ControlPlaneConfig, Election, Northbound, RemoveNodeConfig, Roles};
+
+/// The Lease of whoever gives subnets to nodes: upstream's name, so that the two never act at once.
+const LEASE: &str = "ovn-kubernetes-master";
+/// client-go's jitter: a retry may be that much later.
+const JITTER: f64 = 1.2;
+
+impl NodeOptions {
+    /// `beside_node`: in one process with a node's server.
+    pub(super) fn control_plane(&self, roles: Roles, beside_node: bool) -> Result<ControlPlaneConfig, Problems> {
+        // Nothing is looked for in Open vSwitch's database: where the control plane runs there may be none.
+        let mut reading = self.reading(Known::NotYet);
+        reading.complete = true;
+        let config = reading.control_plane(roles, beside_node);
+        reading.problems.none_or()?;
+        config.ok_or_else(|| Problems::from("the options are incomplete".to_owned()))
+    }
+
+    pub(super) fn remove_node(&self) -> Result<RemoveNodeConfig, Problems> {
+        let mut reading = self.reading(Known::NotYet);
+        let config = reading.remove_node();
+        reading.problems.none_or()?;
+        config.ok_or_else(|| Problems::from("the options are incomplete".to_owned()))
+    }
+}
+
+impl Reading {
+    fn control_plane(&mut self, of: Roles, beside_node: bool) -> Option<ControlPlaneConfig> {
+        let given = [&roles::INIT_MASTER, &roles::INIT_OVNKUBE_CONTROLLER, &roles::INIT_CLUSTER_MANAGER];
+        let names: Vec<Option<String>> = given.into_iter().map(|spec| self.read_given(spec, values::node_name)).collect();
+        let identity = names.into_iter().flatten().next();
+        let cluster = cluster::cluster(self);
+        let api_server = kubernetes::api_server(self);
+        let foreign_nodes = self.read_given(&NO_HOSTSUBNET_NODES, selector::parse);
+        let northbound = if of.has_controller() { Some(self.northbound()) } else { None };
+        // A controller beside a node's server is the only one of its zone.
+        let is_elected = of.has_cluster_manager() || !beside_node;
+        let election = is_elected.then(|| self.election(of, cluster.as_ref().map(|cluster| cluster.zone.0.as_str())));
+        let (log, endpoints) = (self.log(), self.endpoints());
+        Some(ControlPlaneConfig {
+            identity: identity?,
+            roles: of,
+            election: required(election)?,
+            api_server: api_server?,
+            cluster: cluster?,
+            foreign_nodes,
+            northbound: required(northbound)?,
+            log: log?,
+            pidfile: self.settings.given(&roles::PIDFILE).map(|setting| setting.value.clone().into()),
+            endpoints: endpoints?,
+        })
+    }
+
+    fn remove_node(&mut self) -> Option<RemoveNodeConfig> {
+        let node = self.read_given(&roles::REMOVE_NODE, values::node_name);
+        let (northbound, southbound) = (self.northbound(), SOUTHBOUND.database(self));
+        let cluster = cluster::cluster(self);
+        let api_server = kubernetes::api_server(self);
+        Some(RemoveNodeConfig { node: node?, northbound: northbound?, southbound: southbound?, cluster: cluster?, api_server })
+    }
+
+    fn northbound(&mut self) -> Option<Northbound> {
+        let database = NORTHBOUND.database(self);
+        let transaction_timeout = self.read(&databases::DB_TXN_TIMEOUT, positive_span);
+        Some(Northbound { database: database?, transaction_timeout: transaction_timeout? })
+    }
+
+    fn election(&mut self, of: Roles, zone: Option<&str>) -> Option<Election> {
+        let namespace = self.read(&table::OVN_CONFIG_NAMESPACE, values::namespace);
+        let [duration, deadline, retry]: [&'static Spec; 3] = match of {
+            Roles::ClusterManager => [&table::MANAGER_LEASE_DURATION, &table::MANAGER_RENEW_DEADLINE, &table::MANAGER_RETRY_PERIOD],
+            Roles::Controller | Roles::Both => [&table::LEASE_DURATION, &table::RENEW_DEADLINE, &table::RETRY_PERIOD],
+        };
+        let times = [duration, deadline, retry].map(|spec| self.number(spec).map(Duration::from_secs));
+        let [Some(lasts), Some(renewed_within), Some(retried_after)] = times else { return None };
+        let (whole, part) = (self.seconds(duration), self.seconds(deadline));
+        if renewed_within >= lasts {
+            self.problems.add(format!("{part} has to be less than {whole}: a leader gives up before others take over"));
+        }
+        if retried_after.mul_f64(JITTER) >= renewed_within {
+            let retry = self.seconds(retry);
+            self.problems.add(format!("{part} has to be more than {JITTER} times {retry}: a leader tries more than once"));
+        }
+        let lease = match of {
+            Roles::ClusterManager | Roles::Both => LEASE.to_owned(),
+            Roles::Controller => format!("{LEASE}-{}", zone?),
+        };
+        Some(Election { namespace: namespace?, lease, duration: lasts, renew_deadline: renewed_within, retry_period: retried_after })
+    }
+
+    /// The option and its value, for a sentence.
+    fn seconds(&self, spec: &'static Spec) -> String {
+        let setting = self.settings.value(spec);
+        format!("{} ({} s)", setting.origin.names(spec), setting.value)
+    }
+}
+
+/// What is not needed, or is there; nothing where it is needed and cannot be had.
+fn required<T>(value: Option<Option<T>>) -> Option<Option<T>> {
+    match value {
+        None => Some(None),
+        Some(value) => value.map(Some),
+    }
+}
+
+fn positive_span(text: &str) -> Result<Duration, String> {
+    let span = kind::span(text)?;
+    if span.is_zero() { Err(format!("{text:?} leaves no time at all")) } else { Ok(span) }
+}

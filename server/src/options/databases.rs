@@ -1,0 +1,116 @@
+//! OVN's databases: their addresses, and what is shown there and expected of them over TLS.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    node_config::Reading,
+    settings::{Origin, Setting},
+    spec::Spec,
+    surroundings::readable,
+    table::databases as table,
+    values,
+};
+use crate::control_plane::{Database, DatabaseTls};
+
+/// Where the databases' sockets were before OVN left Open vSwitch's repository.
+const OLD_RUN_DIR: &str = "/var/run/openvswitch";
+
+/// The options of one of the two databases.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub(super) address: &'static Spec,
+    /// Key, certificate, authority.
+    pub(super) files: [&'static Spec; 3],
+    /// What they are if nobody says it.
+    usual: [&'static str; 3],
+    common_name: &'static Spec,
+    run_dir: &'static Spec,
+    socket: &'static str,
+}
+
+pub(super) static NORTHBOUND: Side = Side {
+    address: &table::NB_ADDRESS,
+    files: [&table::NB_CLIENT_PRIVKEY, &table::NB_CLIENT_CERT, &table::NB_CLIENT_CACERT],
+    usual: ["/etc/openvswitch/ovnnb-privkey.pem", "/etc/openvswitch/ovnnb-cert.pem", "/etc/openvswitch/ovnnb-ca.cert"],
+    common_name: &table::NB_CERT_COMMON_NAME,
+    run_dir: &table::NB_RUN_DIR,
+    socket: "ovnnb_db.sock",
+};
+
+pub(super) static SOUTHBOUND: Side = Side {
+    address: &table::SB_ADDRESS,
+    files: [&table::SB_CLIENT_PRIVKEY, &table::SB_CLIENT_CERT, &table::SB_CLIENT_CACERT],
+    usual: ["/etc/openvswitch/ovnsb-privkey.pem", "/etc/openvswitch/ovnsb-cert.pem", "/etc/openvswitch/ovnsb-ca.cert"],
+    common_name: &table::SB_CERT_COMMON_NAME,
+    run_dir: &table::SB_RUN_DIR,
+    socket: "ovnsb_db.sock",
+};
+
+impl Side {
+    /// The database, as the control plane reaches it.
+    pub(super) fn database(&'static self, reading: &mut Reading) -> Option<Database> {
+        let bootstrap = reading.switch(&table::BOOTSTRAP_CA_CERT)?;
+        let Some(address) = reading.settings.given(self.address).cloned() else {
+            let local = self.local_socket(reading);
+            self.forbid_files(reading, &local);
+            let endpoints = reading.problems.take(values::databases(&local))?;
+            return Some(Database { endpoints, tls: None });
+        };
+        let endpoints = reading.read(self.address, values::databases)?;
+        if !values::is_tls(&endpoints) {
+            self.forbid_files(reading, &endpoints.to_string());
+            return Some(Database { endpoints, tls: None });
+        }
+        let private_key = self.tls_file(reading, 0, &address);
+        let certificate = self.tls_file(reading, 1, &address);
+        let authority = match self.authority_to_come(reading).filter(|_| bootstrap) {
+            Some(path) => Some(path),
+            None => self.tls_file(reading, 2, &address),
+        };
+        let common_name = reading.settings.given(self.common_name).map(|setting| setting.value.clone());
+        let tls = DatabaseTls { private_key: private_key?, certificate: certificate?, authority: authority?, common_name, bootstrap };
+        Some(Database { endpoints, tls: Some(tls) })
+    }
+
+    /// The authority's file, if it is not there.
+    fn authority_to_come(&self, reading: &Reading) -> Option<PathBuf> {
+        let path = reading.settings.given(self.files[2]).map_or(self.usual[2], |setting| setting.value.as_str());
+        (!Path::new(path).exists()).then(|| path.into())
+    }
+
+    /// A file that is given, or the usual one, if it can be read.
+    pub(super) fn tls_file(&self, reading: &mut Reading, which: usize, address: &Setting) -> Option<PathBuf> {
+        let (spec, usual) = (self.files[which], self.usual[which]);
+        if reading.settings.given(spec).is_some() {
+            return reading.file(spec);
+        }
+        let wrong = |reason| {
+            let needs = address.names(self.address);
+            format!("{needs} needs --{}; the usual file {usual} is not to be read: {reason}", spec.name)
+        };
+        reading.problems.take(readable(usual.as_ref()).map_err(wrong)).map(|()| usual.into())
+    }
+
+    /// Files for TLS where there is none: a mistake in one of the two.
+    pub(super) fn forbid_files(&self, reading: &mut Reading, address: &str) {
+        for spec in self.files {
+            if let Some(setting) = reading.settings.given(spec).filter(|setting| setting.insists) {
+                let problem = format!("{}: is for ssl:, and the database's address is {address}", setting.names(spec));
+                reading.problems.add(problem);
+            }
+        }
+    }
+
+    pub(super) fn is_any_file_given(&self, reading: &Reading) -> bool {
+        self.files.iter().any(|spec| reading.settings.given(spec).is_some())
+    }
+
+    /// Where the database is if no address is given.
+    pub(super) fn local_socket(&self, reading: &Reading) -> String {
+        let directory = reading.path(self.run_dir);
+        let (path, old) = (directory.join(self.socket), PathBuf::from(OLD_RUN_DIR).join(self.socket));
+        let is_default = reading.settings.value(self.run_dir).origin == Origin::Default;
+        let path = if is_default && !path.exists() && old.exists() { old } else { path };
+        format!("unix:{}", path.display())
+    }
+}

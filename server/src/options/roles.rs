@@ -1,0 +1,68 @@
+//! What a process is asked to be: one role, several that go together, or a command.
+
+use super::{problems::Gathered, settings::Settings, spec::Spec, table::roles as table};
+use crate::control_plane::Roles;
+
+/// What the command line names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Node,
+    ControlPlane(Roles),
+    /// Both in one process.
+    Beside(Roles),
+    CleanupNode,
+    RemoveNode,
+}
+
+static ROLES: [&Spec; 4] = [&table::INIT_MASTER, &table::INIT_CLUSTER_MANAGER, &table::INIT_OVNKUBE_CONTROLLER, &table::INIT_NODE];
+static COMMANDS: [&Spec; 2] = [&table::CLEANUP_NODE, &table::REMOVE_NODE];
+
+/// Nothing where nothing is asked for, or what is asked for does not go together.
+pub(super) fn asked(settings: &Settings, problems: &mut Gathered) -> Option<Asked> {
+    let is_given = |spec: &&&'static Spec| settings.given(spec).is_some();
+    let commands: Vec<&Spec> = COMMANDS.iter().filter(is_given).copied().collect();
+    let roles: Vec<&Spec> = ROLES.iter().filter(is_given).copied().collect();
+    if let [command, others @ ..] = commands.as_slice() {
+        if let Some(other) = roles.first().or(others.first()) {
+            problems.add(format!("{} and {}: give one of them", other.flag(), command.flag()));
+        }
+        return Some(if command.name == table::REMOVE_NODE.name { Asked::RemoveNode } else { Asked::CleanupNode });
+    }
+    same_identity(settings, &roles, problems);
+    let has = |spec: &Spec| roles.iter().any(|role| role.name == spec.name);
+    let both = has(&table::INIT_MASTER);
+    let control_plane = match (both || has(&table::INIT_CLUSTER_MANAGER), both || has(&table::INIT_OVNKUBE_CONTROLLER)) {
+        (true, true) => Some(Roles::Both),
+        (true, false) => Some(Roles::ClusterManager),
+        (false, true) => Some(Roles::Controller),
+        (false, false) => None,
+    };
+    match (control_plane, has(&table::INIT_NODE)) {
+        (Some(Roles::ClusterManager), true) => {
+            problems.add(
+                "--init-cluster-manager and --init-node: a cluster manager beside a node's server needs the controller, too: give \
+                 --init-master instead, or run it as another process",
+            );
+            None
+        }
+        (Some(roles), true) => Some(Asked::Beside(roles)),
+        (Some(roles), false) => Some(Asked::ControlPlane(roles)),
+        (None, true) => Some(Asked::Node),
+        (None, false) => {
+            problems.add(
+                "say what to be: --init-node NODE, with the name of this node, for the pods of a node; --init-master NODE for the control plane",
+            );
+            None
+        }
+    }
+}
+
+/// All roles of a process are those of one machine.
+fn same_identity(settings: &Settings, roles: &[&'static Spec], problems: &mut Gathered) {
+    let named = |spec: &&'static Spec| settings.given(spec).map(|setting| (setting.value.clone(), setting.names(spec)));
+    let mut all = roles.iter().filter_map(named);
+    let Some((name, first)) = all.next() else { return };
+    for (_, other) in all.filter(|(other, _)| *other != name) {
+        problems.add(format!("{first} and {other}: the roles of one process are those of one machine, so give the same name"));
+    }
+}

@@ -16,7 +16,7 @@ DOCUMENTS := $(TARGET_DIR)/documents
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.
 TEST_FEATURES := cni/failpoints
 
-.PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster bench lint prerequisites
+.PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster bench scale lint prerequisites
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -80,6 +80,10 @@ test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelet
 	@integration/prerequisites.sh cluster test
 	cargo build --locked -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) cargo nextest run --locked -p integration --test cluster --profile cluster
+
+scale: kubernetes ## Measure the control plane with many nodes and pods (NODES=500 PODS=10000 RATES=10,50,200 COMPARE=1000,50000 SCALE=--northd)
+	cargo build --locked --release -p server -p integration
+	@$(TARGET_DIR)/release/integration scale $(if $(NODES),--nodes $(NODES)) $(if $(PODS),--pods $(PODS)) $(if $(RATES),--rates $(RATES)) $(if $(COMPARE),--compare $(COMPARE)) $(SCALE)
 
 bench: build ## Measure ADD and DEL against the floor (BENCH=--quick takes less than a minute)
 	@integration/prerequisites.sh demo

@@ -22,9 +22,9 @@
 //! A new contestant is a variant of [`measurements::Contestant`] and an arm in [`driver`]; a new kind of call is a
 //! [`measurements::Verb`]; a new demand is an entry of [`gates::Gate::all`].
 
-mod cpu;
+pub(crate) mod cpu;
 mod driver;
-mod environment;
+pub(crate) mod environment;
 mod exec;
 mod floor;
 mod gates;
@@ -35,7 +35,7 @@ mod plugin;
 mod report;
 mod settle;
 mod stage_log;
-mod statistics;
+pub(crate) mod statistics;
 
 use std::{
     env, fs,

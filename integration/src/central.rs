@@ -1,7 +1,8 @@
 //! The central part of OVN: northbound and southbound databases, ovn-northd, and the logical topology.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::{BufRead as _, BufReader},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::Command,
@@ -21,6 +22,8 @@ pub const SOUTHBOUND: &str = "unix:/run/lab/central/sb.sock";
 /// The address of the northbound database, for whatever plays the control plane.
 pub const NORTHBOUND: &str = "unix:/run/lab/central/nb.sock";
 
+const NORTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
+
 /// The running databases and ovn-northd.
 #[derive(Debug)]
 pub struct Central {
@@ -35,8 +38,17 @@ pub struct Central {
 impl Central {
     /// Starts all three, with empty databases.
     pub(crate) fn start() -> Result<Self> {
+        let central = Self::create()?;
+        central.start_northbound()?;
+        central.start_southbound()?;
+        central.northd.spawn()?;
+        Ok(central)
+    }
+
+    /// Empty databases; nothing runs yet.
+    pub fn create() -> Result<Self> {
         fs::create_dir_all(dir())?;
-        let northbound = database("nb", "/usr/share/ovn/ovn-nb.ovsschema")?;
+        let northbound = database("nb", NORTHBOUND_SCHEMA)?;
         let southbound = database("sb", "/usr/share/ovn/ovn-sb.ovsschema")?;
         let log = log("ovn-northd");
         let arguments = [
@@ -46,16 +58,41 @@ impl Central {
             "-vconsole:err".to_owned(),
             format!("--log-file={}", log.with_extension("log").display()),
         ];
-        let central = Self { northbound, southbound, northd: Daemon::new("ovn-northd", log, || Ok(Command::new("ovn-northd")), arguments) };
-        central.start_northbound()?;
-        central.start_southbound()?;
-        central.northd.spawn()?;
-        Ok(central)
+        Ok(Self { northbound, southbound, northd: Daemon::new("ovn-northd", log, || Ok(Command::new("ovn-northd")), arguments) })
     }
 
     /// Starts the northbound database (again).
     pub fn start_northbound(&self) -> Result<()> {
         self.northbound.start(|| accepts(&dir().join("nb.sock")))
+    }
+
+    /// Ends the northbound database's server and starts one with an empty database, as after the loss of its disk.
+    pub fn replace_northbound(&self) -> Result<()> {
+        self.northbound.kill()?;
+        let file = Self::northbound_file();
+        fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
+        create_database(&file, NORTHBOUND_SCHEMA)?;
+        self.start_northbound()
+    }
+
+    /// The northbound database's log of transactions (ovsdb(5)).
+    pub fn northbound_file() -> PathBuf {
+        dir().join("nb.db")
+    }
+
+    /// Transactions that have changed the northbound database since it was created: records of its log, of which the first is the schema.
+    ///
+    /// The server rewrites the log at the earliest ten minutes after its start.
+    pub fn northbound_transactions() -> Result<u64> {
+        let path = Self::northbound_file();
+        let file = File::open(&path).with_context(|| format!("open {}", path.display()))?;
+        let mut records = 0_u64;
+        for line in BufReader::new(file).split(b'\n') {
+            if line?.starts_with(b"OVSDB JSON ") {
+                records += 1;
+            }
+        }
+        Ok(records.saturating_sub(1))
     }
 
     /// Starts the southbound database (again).
@@ -120,7 +157,7 @@ fn log(name: &str) -> PathBuf {
 
 fn database(name: &str, schema: &str) -> Result<Daemon> {
     let file = dir().join(format!("{name}.db"));
-    command::output(Command::new("ovsdb-tool").arg("create").arg(&file).arg(schema))?;
+    create_database(&file, schema)?;
     let log = log(&format!("ovsdb-server-{name}"));
     let arguments = [
         file.display().to_string(),
@@ -131,6 +168,10 @@ fn database(name: &str, schema: &str) -> Result<Daemon> {
         format!("--log-file={}", log.with_extension("log").display()),
     ];
     Ok(Daemon::new(format!("ovsdb-server ({name})"), log, || Ok(Command::new("ovsdb-server")), arguments))
+}
+
+fn create_database(file: &Path, schema: &str) -> Result<()> {
+    command::output(Command::new("ovsdb-tool").arg("create").arg(file).arg(schema)).map(drop)
 }
 
 /// Whether something listens on the socket.

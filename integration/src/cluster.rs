@@ -1,27 +1,27 @@
-//! A whole Kubernetes on the nodes of a lab: real API server, scheduler, controllers, kubelets and containerd; pods get their network
-//! through the plugin and the server under test.
+//! A whole Kubernetes on the nodes of a lab: real API server, scheduler, controllers, kubelets and containerd; its network is what is under
+//! test, the control plane, the server on each node and the plugin.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`programs`] | where the programs and images are |
 //! | [`credentials`] | certificates, tokens, kubectl's configurations |
-//! | [`access`] | what the server under test may do |
+//! | [`access`] | what the programs under test may do |
 //! | [`control_plane`] | etcd, API server, controller manager, scheduler |
-//! | [`worker`] | containerd and kubelet of a node |
+//! | [`master`] | the project's own control plane |
+//! | [`worker`] | containerd, kubelet and the project's server of a node |
 //! | `cgroups` | control groups, which outlive namespaces |
 //! | [`api`] | the API server, for tests |
 //! | [`pods`] | all pods, as a watch tells them |
 //! | [`attached`] | a running pod as the lab knows pods: for packets |
+//! | [`northbound`] | what the control plane has written for the pods of now |
 //! | [`leftovers`] | what is on the nodes and in OVN before and after pods |
-//! | [`stand_in`] | addresses, logical ports and annotations, until the project has a control plane |
 
-use std::{process::Command, sync::Arc, thread, time::Duration};
+use std::{process::Command, thread, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
-use tokio::sync::mpsc::unbounded_channel;
 
-use crate::{Lab, Node, command, eventually, inside};
+use crate::{Daemon, Lab, Node, command, eventually, inside};
 
 pub mod access;
 pub mod api;
@@ -30,9 +30,10 @@ pub(crate) mod cgroups;
 pub mod control_plane;
 pub mod credentials;
 pub mod leftovers;
+pub mod master;
+pub mod northbound;
 pub mod pods;
 pub mod programs;
-pub mod stand_in;
 pub mod worker;
 
 pub use api::Api;
@@ -42,16 +43,30 @@ pub use leftovers::Leftovers;
 pub use pods::Pods;
 pub use worker::Worker;
 
+use master::Network;
+
 /// How long the nodes may take to be ready; an idle machine needs some seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// Addresses of pods, and the prefix length of a node's part of them.
+const CLUSTER_SUBNETS: &str = "10.244.0.0/16/24";
+/// Where the first instance of the control plane answers.
+const MASTER_PORT: u16 = 9410;
 
 /// What a cluster should be like. [`Cluster::of_nodes`] begins one.
 #[derive(Debug, Clone)]
 pub struct Blueprint {
     nodes: u32,
+    master_options: Vec<String>,
 }
 
 impl Blueprint {
+    /// Further options of the project's control plane.
+    #[must_use]
+    pub fn master_options(mut self, options: &[&str]) -> Self {
+        self.master_options.extend(options.iter().map(|option| (*option).to_owned()));
+        self
+    }
+
     /// Runs a test in such a cluster, in namespaces of its own; see [`inside::inside`] for how it finds the test.
     ///
     /// # Panics
@@ -76,13 +91,14 @@ impl Blueprint {
         let (lab, workers) = nodes;
         progress("starting controllers, ovnkube and the kubelets");
         control_plane.start_controllers()?;
-        credentials.write_server_token(&access::grant(&api)?)?;
-        let lab = Arc::new(lab);
-        let (changes, changed) = unbounded_channel();
-        stand_in::StandIn::start(Arc::clone(&lab), &api, changed)?;
-        let pods = Pods::watch(&api, changes);
-        let cluster = Cluster { lab, workers, control_plane, credentials, api, pods };
-        cluster.start_kubelets()?;
+        access::grant(&api, &credentials)?;
+        let pods = Pods::watch(&api);
+        let network = Network { cluster_subnets: CLUSTER_SUBNETS.to_owned(), options: self.master_options };
+        let master = master::instance("master-1", MASTER_PORT, &credentials, &network);
+        let cluster = Cluster { lab, workers, control_plane, credentials, api, pods, master, network };
+        // In no order: each waits for what it needs of the others.
+        cluster.master.spawn()?;
+        cluster.each_node(|node, worker| cluster.start_node(node, worker))?;
         progress("waiting until the nodes are ready for pods");
         cluster.wait_until_ready()?;
         Ok(cluster)
@@ -93,10 +109,10 @@ impl Blueprint {
 #[derive(Debug)]
 pub struct Cluster {
     /// Open vSwitch and OVN, and the nodes.
-    pub lab: Arc<Lab>,
+    pub lab: Lab,
     /// Of each node of the lab, in that order.
     pub workers: Vec<Worker>,
-    /// The central programs.
+    /// The central programs of Kubernetes.
     pub control_plane: ControlPlane,
     /// Certificates and tokens.
     pub credentials: Credentials,
@@ -104,12 +120,15 @@ pub struct Cluster {
     pub api: Api,
     /// All pods of now.
     pub pods: Pods,
+    /// `ovnkube --init-master`, under the name `master-1`.
+    pub master: Daemon,
+    network: Network,
 }
 
 impl Cluster {
     /// Begins a cluster with that many nodes.
     pub fn of_nodes(nodes: u32) -> Blueprint {
-        Blueprint { nodes }
+        Blueprint { nodes, master_options: Vec::new() }
     }
 
     /// The nodes with their daemons of Kubernetes.
@@ -122,6 +141,16 @@ impl Cluster {
         self.control_plane.start_api_server(&self.api)
     }
 
+    /// Another instance of the project's control plane, `master-2` and so on, not running yet.
+    pub fn another_master(&self, number: u16) -> Daemon {
+        master::instance(&format!("master-{number}"), MASTER_PORT + number - 1, &self.credentials, &self.network)
+    }
+
+    /// Whether the instance `master-NUMBER` says that it is ready; an error says what it lacks.
+    pub fn master_is_ready(&self, number: u16) -> Result<()> {
+        master::ready(MASTER_PORT + number - 1)
+    }
+
     /// `kubectl` as the administrator; its standard output.
     pub fn kubectl(&self, arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>) -> Result<String> {
         let mut kubectl = Command::new(programs::kubernetes("kubectl")?);
@@ -129,27 +158,10 @@ impl Cluster {
         command::output(kubectl.args(arguments))
     }
 
-    fn start_kubelets(&self) -> Result<()> {
-        self.each_node(|node, worker| {
-            node.server.set_arguments(self.server_arguments(&node.name));
-            node.start_server()?;
-            // A kubelet that finds no network looks again only after seconds.
-            let configuration = node.path("/etc/cni/net.d/10-ovn-kubernetes.conflist");
-            eventually("ovnkube has written the CNI configuration", PATIENCE, || {
-                configuration.exists().then_some(()).with_context(|| format!("{} is missing", configuration.display()))
-            })?;
-            worker.kubelet.spawn()
-        })
-    }
-
-    /// The server under test knows the pods from the API server, with a token of its own.
-    fn server_arguments(&self, node: &str) -> Vec<String> {
-        vec![
-            format!("--init-node={node}"),
-            format!("--k8s-apiserver={}", control_plane::URL),
-            format!("--k8s-cacert={}", self.credentials.authority().display()),
-            format!("--k8s-token-file={}", self.credentials.server_token().display()),
-        ]
+    fn start_node(&self, node: &Node, worker: &Worker) -> Result<()> {
+        node.server.set_arguments(worker::server_arguments(&node.name, &self.credentials, &self.network));
+        worker.kubelet.spawn()?;
+        node.start_server()
     }
 
     /// Waits for nodes that take pods, and the service account that every pod needs.
@@ -177,7 +189,7 @@ impl Cluster {
 
 /// The lab, and containerd with the images on each of its nodes.
 fn start_nodes(count: u32, credentials: &Credentials) -> Result<(Lab, Vec<Worker>)> {
-    let lab = Lab::of_nodes(count).build()?;
+    let lab = Lab::of_nodes(count).empty().build()?;
     let images = programs::images()?;
     let start = |node: &Node| {
         let worker = Worker::prepare(node, credentials)?;

@@ -16,6 +16,16 @@ pub struct Blueprint {
     families: Families,
     mtu: u32,
     v4_len: u8,
+    topology: Topology,
+}
+
+/// Who writes the logical network of the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Topology {
+    /// The lab, once.
+    Lab,
+    /// A control plane: the northbound database begins empty.
+    ControlPlane,
 }
 
 impl Blueprint {
@@ -40,6 +50,13 @@ impl Blueprint {
         self
     }
 
+    /// Leaves the northbound database empty, for a control plane that writes everything.
+    #[must_use]
+    pub fn empty(mut self) -> Self {
+        self.topology = Topology::ControlPlane;
+        self
+    }
+
     /// Runs a test in such a lab, in namespaces of its own; see [`inside::inside`] for how it finds the test.
     ///
     /// # Panics
@@ -51,7 +68,7 @@ impl Blueprint {
 
     /// Builds the lab here; the process must be inside already.
     pub fn build(self) -> Result<Lab> {
-        let Self { nodes, families, mtu, v4_len } = self;
+        let Self { nodes, families, mtu, v4_len, topology } = self;
         thread::scope(|scope| {
             let central = scope.spawn(Central::start);
             let holders: Vec<_> =
@@ -62,7 +79,9 @@ impl Blueprint {
             thread::scope(|scope| {
                 let started: Vec<_> =
                     nodes.iter().map(|node| scope.spawn(|| node.start().with_context(|| format!("start {}", node.name)))).collect();
-                central.create_topology(nodes.iter().map(|node| (node.name.as_str(), &node.subnets[..])))?;
+                if topology == Topology::Lab {
+                    central.create_topology(nodes.iter().map(|node| (node.name.as_str(), &node.subnets[..])))?;
+                }
                 started.into_iter().try_for_each(|node| join(node.join()))
             })?;
             let hosts = nodes.iter().map(|_| AtomicU32::new(subnet::FIRST_POD)).collect();
@@ -88,7 +107,7 @@ pub struct Lab {
 impl Lab {
     /// Begins a lab with that many nodes.
     pub fn of_nodes(nodes: u32) -> Blueprint {
-        Blueprint { nodes, families: Families::V4, mtu: 1400, v4_len: 24 }
+        Blueprint { nodes, families: Families::V4, mtu: 1400, v4_len: 24, topology: Topology::Lab }
     }
 
     /// The node on which `pod` is.

@@ -4,6 +4,7 @@
 mod bench;
 mod demo;
 mod kubernetes;
+mod scale;
 mod show;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ enum Command {
     Bench(bench::Bench),
     Cluster(kubernetes::Cluster),
     Chaos(Chaos),
+    Scale(scale::Scale),
     /// Measure on the node, as `bench` says on standard input; what was measured goes to standard output.
     #[command(hide = true)]
     BenchDriver,
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench.run(),
         Command::Cluster(cluster) => cluster.run(),
         Command::Chaos(chaos) => bring(&chaos),
+        Command::Scale(scale) => scale.run(),
         Command::BenchDriver => bench::drive()
             .map(|measured| println!("{}", serde_json::to_string(&measured).expect("measurements are plain data")))
             .map(|()| ExitCode::SUCCESS),

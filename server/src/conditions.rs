@@ -1,7 +1,11 @@
-//! What the server needs before a pod can have its network, and what of it is missing now. Knows nothing of who asks: `/readyz`, STATUS
+//! What a process needs before it does what it is for (for a node: before a pod can have its network), and what of it is missing now. Knows nothing of who asks: `/readyz`, STATUS
 //! and the log show the same list.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use tokio::sync::watch;
 
@@ -20,16 +24,28 @@ pub enum Part {
     ManagementPort,
     /// Runtimes are told to use the plugin.
     CniConf,
+    /// It is known who leads: this process, or another one.
+    Election,
+    /// All nodes and pods of the cluster are known.
+    Cluster,
+    /// Every node that is to have a subnet has one.
+    Subnets,
+    /// OVN's northbound database answers.
+    Northbound,
+    /// OVN's northbound database has had everything that it should have, once; for who stands by: whenever it leads.
+    Rows,
 }
 
 /// The parts that are waited for, each with the reason. Clones share one content.
 #[derive(Debug, Clone)]
 pub struct Conditions {
+    parts: Arc<[Part]>,
     missing: Arc<watch::Sender<BTreeMap<Part, String>>>,
 }
 
 impl Part {
-    pub const ALL: [Self; 6] = [Self::OpenVSwitch, Self::Plugin, Self::Socket, Self::Pods, Self::ManagementPort, Self::CniConf];
+    /// What a node's server needs.
+    pub const NODE: [Self; 6] = [Self::OpenVSwitch, Self::Plugin, Self::Socket, Self::Pods, Self::ManagementPort, Self::CniConf];
 
     /// As `/readyz` and the log name it.
     pub fn name(self) -> &'static str {
@@ -40,6 +56,11 @@ impl Part {
             Self::Pods => "pods",
             Self::ManagementPort => "management-port",
             Self::CniConf => "cni-configuration",
+            Self::Election => "election",
+            Self::Cluster => "cluster",
+            Self::Subnets => "subnets",
+            Self::Northbound => "northbound-database",
+            Self::Rows => "rows",
         }
     }
 }
@@ -51,14 +72,25 @@ impl fmt::Display for Part {
 }
 
 impl Default for Conditions {
-    /// Everything is missing: nothing was started.
+    /// Those of a node's server.
     fn default() -> Self {
-        let missing = Part::ALL.map(|part| (part, "not started".to_owned()));
-        Self { missing: Arc::new(watch::Sender::new(missing.into())) }
+        Self::of(Part::NODE)
     }
 }
 
 impl Conditions {
+    /// Everything is missing: nothing was started.
+    pub fn of(parts: impl IntoIterator<Item = Part>) -> Self {
+        let parts: BTreeSet<Part> = parts.into_iter().collect();
+        let missing = parts.iter().map(|part| (*part, "not started".to_owned())).collect();
+        Self { parts: parts.into_iter().collect(), missing: Arc::new(watch::Sender::new(missing)) }
+    }
+
+    /// All that is waited for, in the order of the start.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
     /// `part` is there.
     pub fn met(&self, part: Part) {
         self.missing.send_if_modified(|missing| missing.remove(&part).is_some());
@@ -88,9 +120,9 @@ mod tests {
     #[test]
     fn each_part_is_missing_until_it_is_met_and_only_changes_are_told() {
         let conditions = Conditions::default();
-        assert_eq!(conditions.all_missing().len(), Part::ALL.len());
+        assert_eq!(conditions.all_missing().len(), Part::NODE.len());
         let mut watch = conditions.watch();
-        Part::ALL.into_iter().for_each(|part| conditions.met(part));
+        Part::NODE.into_iter().for_each(|part| conditions.met(part));
         assert!(watch.has_changed().unwrap() && watch.borrow_and_update().is_empty());
 
         conditions.missing(Part::Pods, "no answer");

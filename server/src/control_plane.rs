@@ -8,8 +8,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use controller::config::ClusterConfig;
-use kube::core::Selector;
+use controller::{config::ClusterConfig, selector::LabelSelector};
 
 use crate::{api_server::ApiServer, endpoints::Endpoints, log::LogConfig};
 
@@ -24,7 +23,7 @@ pub struct ControlPlaneConfig {
     pub api_server: ApiServer,
     pub cluster: ClusterConfig,
     /// Nodes that another network plugin serves.
-    pub foreign_nodes: Option<Selector>,
+    pub foreign_nodes: Option<LabelSelector>,
     /// The controller's database. A cluster manager connects to none.
     pub northbound: Option<Northbound>,
     pub log: LogConfig,

@@ -14,7 +14,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use tokio::task::JoinSet;
 
 use self::{certificate::Certificate, listener::Listener, pages::Pages};
-use crate::{conditions::Conditions, metrics::Metrics};
+use crate::{conditions::Conditions, metrics::Measurements};
 
 mod certificate;
 mod listener;
@@ -51,9 +51,11 @@ pub struct Serving {
 }
 
 /// Serves `endpoints` from now on. Returns at once and never fails; needs a tokio runtime.
-pub fn start(endpoints: &Endpoints, conditions: &Conditions, metrics: &Arc<Metrics>) -> Serving {
+pub fn start(endpoints: &Endpoints, conditions: &Conditions, metrics: &Arc<impl Measurements + 'static>) -> Serving {
     let Endpoints { metrics: metrics_address, healthz, tls } = endpoints.clone();
-    let pages = |with_metrics: bool| Pages { conditions: conditions.clone(), metrics: with_metrics.then(|| Arc::clone(metrics)) };
+    let metrics = Arc::clone(metrics);
+    let measurements: Arc<dyn Measurements> = metrics;
+    let pages = |with_metrics: bool| Pages { conditions: conditions.clone(), metrics: with_metrics.then(|| Arc::clone(&measurements)) };
     let mut listeners = JoinSet::new();
     if let Some(address) = metrics_address {
         let certificate = tls.map(|files| Arc::new(Certificate::of(files)));

@@ -9,6 +9,7 @@
 //! |---|---|---|---|
 //! | [`options`] | [`options::Options`]: the command line | arguments | – |
 //! | [`node`] | the server's life, from the options to the last answer | signals, Open vSwitch's `external_ids` | `external_ids`, `/opt/cni/bin`, pidfile, systemd |
+//! | [`control_plane`] | the control plane's roles: what they are told, and their life | API server, OVN's databases | OVN's northbound database, annotations |
 //! | [`api_server`] | [`api_server::Connection`]: requests to the API server, with the credentials of the moment | kubeconfig, tokens, certificates | – |
 //! | [`pods`] | [`pods::PodSource`]: what is known of this node's pods, and every change of it | API server, or pod manifests | – |
 //! | [`events`] | [`events::Events`]: what the owner of a pod is told | – | events on pods |
@@ -19,6 +20,7 @@
 //! | [`endpoints`] | `/metrics`, `/healthz`, `/readyz` over TCP | [`metrics`], [`conditions`] | TCP |
 //! | [`refusal`] | [`refusal::Refusal`]: every failure of a request, its code, status and hint | – | – |
 //! | [`cni_conf`] | [`cni_conf::CniConf`]: the file that makes runtimes use the plugin | – | `/etc/cni/net.d` |
+//! | `process` | what every life of this program has | signals | pidfile, log, systemd |
 //! | `atomic_file` | a file that is replaced in one step | – | what its callers say |
 //! | [`log`] | the server's log | – | `/var/log/openvswitch` |
 //!
@@ -37,6 +39,7 @@ pub mod metrics;
 pub mod node;
 pub mod options;
 pub mod pods;
+pub mod process;
 pub mod refusal;
 pub mod requests;
 pub mod socket;

@@ -4,13 +4,14 @@
 //! labels come from closed sets: no pod's name, nobody's text.
 
 use std::{
+    fmt,
     path::PathBuf,
     sync::{Mutex, PoisonError},
     time::Instant,
 };
 
 use contract::{error::Code, wire};
-use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Registry, TextEncoder};
+use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Registry, TextEncoder, proto::MetricFamily};
 
 use self::{files::LogFiles, process::Process, register::Register, reports::Reports, requests::Requests};
 use crate::conditions::{Conditions, Part};
@@ -40,6 +41,12 @@ pub struct Metrics {
     started: Instant,
     /// Held by whoever brings up to date what is read from elsewhere.
     collecting: Mutex<()>,
+}
+
+/// What is shown under `/metrics`.
+pub trait Measurements: fmt::Debug + Send + Sync {
+    /// Everything as Prometheus' text format; see [`CONTENT_TYPE`]. Reads `/proc` and looks at the logs, so it blocks.
+    fn text(&self, conditions: &Conditions) -> Result<String, prometheus::Error>;
 }
 
 /// Whom the server talks to.
@@ -136,18 +143,33 @@ impl Metrics {
     /// Everything as Prometheus' text format; see [`CONTENT_TYPE`]. Reads `/proc` and looks at the logs, so it blocks.
     pub fn text(&self, conditions: &Conditions) -> Result<String, prometheus::Error> {
         let collecting = self.collecting.lock().unwrap_or_else(PoisonError::into_inner);
-        let missing = conditions.all_missing();
-        for part in Part::ALL {
-            self.conditions.with_label_values(&[part.name()]).set(i64::from(!missing.contains_key(&part)));
-        }
+        conditions_met(&self.conditions, conditions, &Part::NODE);
         self.log_files.look();
         self.process.look();
         let families = self.registry.gather();
         drop(collecting);
-        let mut text = String::new();
-        TextEncoder::new().encode_utf8(&families, &mut text)?;
-        Ok(text)
+        encoded(&families)
     }
+}
+
+impl Measurements for Metrics {
+    fn text(&self, conditions: &Conditions) -> Result<String, prometheus::Error> {
+        self.text(conditions)
+    }
+}
+
+/// Sets a gauge for each of these parts that is waited for at all.
+fn conditions_met(gauges: &IntGaugeVec, conditions: &Conditions, parts: &[Part]) {
+    let missing = conditions.all_missing();
+    for part in conditions.parts().iter().filter(|part| parts.contains(part)) {
+        gauges.with_label_values(&[part.name()]).set(i64::from(!missing.contains_key(part)));
+    }
+}
+
+fn encoded(families: &[MetricFamily]) -> Result<String, prometheus::Error> {
+    let mut text = String::new();
+    TextEncoder::new().encode_utf8(families, &mut text)?;
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -10,9 +10,6 @@
 //! | `open_vswitch` | what ovn-controller needs to find in Open vSwitch's database |
 //! | `management_port` | the interface over which the node and its pods reach each other |
 //! | `plugin` | the plugin's way into the directory where runtimes look for it |
-//! | `pidfile` | the file that says which process is the server |
-//! | `signals` | what tells the process to stop, or to open its log anew |
-//! | `announce` | what is missing and what is done, to the log and to systemd |
 
 use std::{io, path::PathBuf};
 
@@ -24,26 +21,23 @@ use crate::{
     log::{Log, LogConfig, start_server_log},
     options::{NodeOptions, Problems},
     pods::ManifestsError,
+    process::PidfileError,
     requests::AddDefaults,
     socket::SocketError,
 };
 
 mod annotations;
-mod announce;
 mod cleanup;
 mod host_addresses;
 mod life;
 mod management_port;
 mod object;
 mod open_vswitch;
-mod pidfile;
 mod plugin;
-mod signals;
 
 pub use cleanup::{Cleaned, CleanupError, cleanup};
 pub use management_port::ManagementPort;
 pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls};
-pub use pidfile::PidfileError;
 pub use plugin::{PluginError, PluginInstall};
 
 /// What a node's server is told.

@@ -16,7 +16,7 @@
 //! | `values` | texts as what they mean |
 //! | `roles` | what a process is asked to be |
 //! | `node_config`, `kubernetes`, `chassis`, `management_port` | what the values mean together for a node |
-//! | `control_plane`, `cluster`, `networks`, `selector` | what they mean together for the control plane |
+//! | `control_plane`, `cluster`, `networks` | what they mean together for the control plane |
 //! | `databases` | OVN's databases, for both |
 //! | `print` | `--print-config` |
 //! | [`documents`] | manual, completion, and the file with every default |
@@ -50,7 +50,6 @@ mod node_config;
 mod print;
 mod problems;
 mod roles;
-mod selector;
 mod settings;
 mod spec;
 mod surroundings;

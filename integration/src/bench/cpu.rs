@@ -36,7 +36,8 @@ impl CpuTimes {
     }
 }
 
-fn of_threads(pid: u32) -> Result<f64> {
+/// Of all threads of a process, in milliseconds.
+pub(crate) fn of_threads(pid: u32) -> Result<f64> {
     let dir = format!("/proc/{pid}/task");
     let mut nanoseconds = 0.0;
     for thread in fs::read_dir(&dir).with_context(|| format!("read {dir}"))? {

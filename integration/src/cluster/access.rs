@@ -1,10 +1,10 @@
-//! What the server under test may do in the cluster: what its deployment gives it (`conf/kubernetes`), and nothing more.
+//! What the programs under test may do in the cluster: what their deployment gives them (`conf/kubernetes`), and nothing more.
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::api::Api;
+use super::{api::Api, credentials::Credentials};
 
 /// The deployment, as administrators apply it.
 pub const MANIFEST: &str = include_str!("../../../conf/kubernetes/ovn-kubernetes-node.yaml");
@@ -12,8 +12,8 @@ pub const MANIFEST: &str = include_str!("../../../conf/kubernetes/ovn-kubernetes
 const NAMESPACE: &str = "ovn-kubernetes";
 const ACCOUNT: &str = "ovn-kubernetes-node";
 
-/// Creates the deployment's namespace, account, role and binding; a token of that account.
-pub(crate) fn grant(api: &Api) -> Result<String> {
+/// Creates the deployment's namespace, account, role and binding; writes a token of that account.
+pub(crate) fn grant(api: &Api, credentials: &Credentials) -> Result<()> {
     for object in serde_yaml_ng::Deserializer::from_str(MANIFEST) {
         let object = Value::deserialize(object).context("read the deployment's manifest")?;
         let collection = match object["kind"].as_str() {
@@ -28,5 +28,5 @@ pub(crate) fn grant(api: &Api) -> Result<String> {
     }
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}});
     let answer = api.create(&format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"), &request)?;
-    answer["status"]["token"].as_str().map(str::to_owned).context("the API server gave no token")
+    credentials.write_server_token(answer["status"]["token"].as_str().context("the API server gave no token")?)
 }

@@ -16,8 +16,10 @@ use super::credentials::{ADMIN, Credentials};
 /// A connection to the API server, which need not be there yet.
 #[derive(Clone)]
 pub struct Api {
-    pub(crate) client: Client,
-    pub(crate) runtime: Arc<Runtime>,
+    /// For calls of another kind, or many at once.
+    pub client: Client,
+    /// Where they run.
+    pub runtime: Arc<Runtime>,
 }
 
 impl fmt::Debug for Api {
@@ -27,7 +29,8 @@ impl fmt::Debug for Api {
 }
 
 impl Api {
-    pub(crate) fn new(credentials: &Credentials) -> Result<Self> {
+    /// As the administrator, with two threads of its own.
+    pub fn new(credentials: &Credentials) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let file = credentials.kubeconfig(ADMIN);
         let client = runtime.block_on(async {

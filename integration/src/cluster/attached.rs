@@ -1,8 +1,10 @@
 //! A pod that a kubelet started, as the lab's own pods are: what packets can be sent from.
 
-use std::path::PathBuf;
+use std::{net::IpAddr, path::PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
+use contract::{annotation::PodNetwork, names::Network};
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Pod as KubernetesPod;
 use kube::ResourceExt as _;
 
@@ -16,9 +18,17 @@ impl Cluster {
         let pod = known.get(key).with_context(|| format!("there is no pod {key}"))?;
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).with_context(|| format!("{key} has no node"))?;
         let node = self.lab.nodes.iter().find(|known| known.name == node).context("the pod's node")?;
-        let address = address_of(pod).with_context(|| format!("{key} has no address"))?;
-        let host = address.rsplit('.').next().and_then(|host| host.parse().ok()).with_context(|| format!("{key} has IPv4: {address}"))?;
+        let network =
+            PodNetwork::from_annotations(pod.annotations(), &Network::Default)?.with_context(|| format!("{key} has no network"))?;
+        let host = match network.addresses.first().map(IpNet::addr) {
+            Some(IpAddr::V4(address)) => u32::from(address.octets()[3]),
+            other => bail!("{key} has no IPv4 address first: {other:?}"),
+        };
         let mut attached = self.lab.pod_at(node, host);
+        attached.mac = network.mac.to_string();
+        attached.addresses = network.addresses;
+        attached.gateways = network.gateways;
+        attached.routes = network.routes.iter().filter_map(|route| Some((route.destination, route.next_hop?))).collect();
         attached.namespace = pod.namespace().unwrap_or_default();
         attached.name = pod.name_any();
         attached.uid = pod.uid().unwrap_or_default();

@@ -18,6 +18,8 @@ use crate::{Daemon, fabric, mounts};
 
 /// Where the API server is, for everyone.
 pub const URL: &str = "https://172.30.0.1:6443";
+/// Addresses of services.
+pub(crate) const SERVICES: &str = "10.96.0.0/16";
 /// Its address as a service; nothing in this cluster forwards it.
 pub(crate) const SERVICE: &str = "10.96.0.1";
 
@@ -41,9 +43,18 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Starts etcd and the API server, and waits until they are ready.
     pub(crate) fn start(credentials: &Credentials, api: &Api) -> Result<Self> {
+        Self::start_with(credentials, api, &[])
+    }
+
+    /// The same where nobody makes service accounts: a pod needs none.
+    pub fn without_service_accounts(credentials: &Credentials, api: &Api) -> Result<Self> {
+        Self::start_with(credentials, api, &["--disable-admission-plugins=ServiceAccount"])
+    }
+
+    fn start_with(credentials: &Credentials, api: &Api, options: &[&str]) -> Result<Self> {
         let control_plane = Self {
             etcd: etcd()?,
-            api_server: api_server(credentials)?,
+            api_server: api_server(credentials, options)?,
             controller_manager: controller_manager(credentials)?,
             scheduler: scheduler(credentials)?,
         };
@@ -82,13 +93,13 @@ fn etcd() -> Result<Daemon> {
     Ok(daemon(PathBuf::from("etcd"), arguments))
 }
 
-fn api_server(credentials: &Credentials) -> Result<Daemon> {
+fn api_server(credentials: &Credentials, options: &[&str]) -> Result<Daemon> {
     let option = |name: &str, file: PathBuf| format!("--{name}={}", file.display());
-    let arguments = [
+    let mut arguments = vec![
         format!("--etcd-servers={ETCD}"),
         "--secure-port=6443".to_owned(),
         format!("--advertise-address={}", fabric::LAB_ADDRESS),
-        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        format!("--service-cluster-ip-range={SERVICES}"),
         option("tls-cert-file", credentials.server_certificate()),
         option("tls-private-key-file", credentials.server_key()),
         option("token-auth-file", credentials.token_table()),
@@ -101,6 +112,7 @@ fn api_server(credentials: &Credentials) -> Result<Daemon> {
         // Otherwise logs and exec look the node's name up.
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
     ];
+    arguments.extend(options.iter().map(|option| (*option).to_owned()));
     Ok(daemon(programs::kubernetes("kube-apiserver")?, arguments))
 }
 

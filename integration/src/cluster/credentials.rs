@@ -25,7 +25,7 @@ pub struct Credentials {
 
 impl Credentials {
     /// Makes them for the cluster's own parts and for the kubelets of `nodes`.
-    pub(crate) fn create(nodes: &[String]) -> Result<Self> {
+    pub fn create(nodes: &[String]) -> Result<Self> {
         let directory = Path::new(mounts::LAB).join("kubernetes");
         fs::create_dir_all(&directory)?;
         let credentials = Self { directory };

@@ -1,4 +1,4 @@
-//! All pods of the cluster as the API server's watch tells them: what tests wait for, and what the stand-in acts on.
+//! All pods of the cluster as the API server's watch tells them: what tests wait for.
 
 use std::{
     collections::BTreeMap,
@@ -13,18 +13,8 @@ use kube::{
     ResourceExt as _,
     runtime::{WatchStreamExt as _, utils::Backoff, watcher},
 };
-use tokio::sync::mpsc::UnboundedSender;
 
 use super::api::Api;
-
-/// A change of a pod, in the API server's order.
-#[derive(Debug)]
-pub(crate) enum Change {
-    /// It is new, or different.
-    Applied(Box<Pod>),
-    /// It is gone; as it was last.
-    Deleted(Box<Pod>),
-}
 
 /// Every pod by namespace and name; the clones of one share what is known.
 #[derive(Debug, Clone, Default)]
@@ -40,8 +30,8 @@ struct Shared {
 pub type Known = BTreeMap<String, Pod>;
 
 impl Pods {
-    /// Begins to watch, and goes on through failures of the API server; `changes` hears what happens.
-    pub(crate) fn watch(api: &Api, changes: UnboundedSender<Change>) -> Self {
+    /// Begins to watch, and goes on through failures of the API server.
+    pub(crate) fn watch(api: &Api) -> Self {
         let pods = Self::default();
         let (seen, client) = (pods.clone(), api.client.clone());
         api.runtime.spawn(async move {
@@ -55,10 +45,10 @@ impl Pods {
                     Ok(watcher::Event::Init) => missing = seen.lock().clone(),
                     Ok(watcher::Event::InitApply(pod) | watcher::Event::Apply(pod)) => {
                         missing.remove(&key(&pod));
-                        seen.put(pod, &changes);
+                        seen.put(pod);
                     }
-                    Ok(watcher::Event::InitDone) => std::mem::take(&mut missing).into_values().for_each(|pod| seen.remove(pod, &changes)),
-                    Ok(watcher::Event::Delete(pod)) => seen.remove(pod, &changes),
+                    Ok(watcher::Event::InitDone) => std::mem::take(&mut missing).into_values().for_each(|pod| seen.remove(&pod)),
+                    Ok(watcher::Event::Delete(pod)) => seen.remove(&pod),
                     // The watcher tries again.
                     Err(_) => {}
                 }
@@ -90,19 +80,13 @@ impl Pods {
         self.lock().clone()
     }
 
-    fn put(&self, pod: Pod, changes: &UnboundedSender<Change>) {
-        let old = self.lock().insert(key(&pod), pod.clone());
-        // Between two lists a pod may have been replaced by another of its name.
-        if let Some(old) = old.filter(|old| old.uid() != pod.uid()) {
-            let _ = changes.send(Change::Deleted(Box::new(old)));
-        }
-        let _ = changes.send(Change::Applied(Box::new(pod)));
+    fn put(&self, pod: Pod) {
+        self.lock().insert(key(&pod), pod);
         self.0.changed.notify_all();
     }
 
-    fn remove(&self, pod: Pod, changes: &UnboundedSender<Change>) {
-        self.lock().remove(&key(&pod));
-        let _ = changes.send(Change::Deleted(Box::new(pod)));
+    fn remove(&self, pod: &Pod) {
+        self.lock().remove(&key(pod));
         self.0.changed.notify_all();
     }
 

@@ -40,7 +40,7 @@ fn built(what: &str) -> Result<PathBuf> {
 }
 
 /// Checks everything that a cluster needs beyond a lab, so that one run tells all that is missing.
-pub(crate) fn verify() -> Result<()> {
+pub fn verify() -> Result<()> {
     bin_dir()?;
     let path = prerequisites::search_path();
     let in_path = |program: &str| env::split_paths(&path).any(|dir| dir.join(program).is_file());

@@ -1,12 +1,13 @@
-//! What makes a lab's node a node of Kubernetes: containerd and kubelet, in the node's namespaces.
+//! What makes a lab's node a node of Kubernetes: containerd, kubelet and the project's server, in the node's namespaces.
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result};
 
 use super::{
-    cgroups,
+    cgroups, control_plane,
     credentials::{Credentials, kubelet},
+    master::Network,
     programs,
 };
 use crate::{Daemon, Node, central, fabric, inside};
@@ -64,4 +65,16 @@ impl Worker {
         let archive = archive.canonicalize().with_context(|| format!("find {}", archive.display()))?;
         node.run(["ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "images", "import", &archive.to_string_lossy()]).map(drop)
     }
+}
+
+/// The project's server on a node knows the node and its pods from the API server, with a token of its own.
+pub(crate) fn server_arguments(node: &str, credentials: &Credentials, network: &Network) -> Vec<String> {
+    vec![
+        format!("--init-node={node}"),
+        format!("--k8s-apiserver={}", control_plane::URL),
+        format!("--k8s-cacert={}", credentials.authority().display()),
+        format!("--k8s-token-file={}", credentials.server_token().display()),
+        format!("--cluster-subnets={}", network.cluster_subnets),
+        format!("--k8s-service-cidrs={}", control_plane::SERVICES),
+    ]
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Cluster, cluster::stand_in::IGNORE, eventually};
-use serde_json::{Value, json};
+use integration::{Cluster, eventually};
+use serde_json::Value;
 
 use crate::support::{PODS, delete, small_pod, wait_ready};
 
@@ -12,16 +12,15 @@ use crate::support::{PODS, delete, small_pod, wait_ready};
 fn a_pod_whose_annotation_does_not_come_gets_an_event_and_later_its_network() {
     Cluster::of_nodes(1).test(|cluster| {
         let before = cluster.leftovers()?;
-        let mut pod = small_pod("forgotten", "node1");
-        pod["metadata"]["annotations"] = json!({IGNORE: "yes"});
-        cluster.api.create(PODS, &pod)?;
+        cluster.master.stop()?;
+        cluster.api.create(PODS, &small_pod("forgotten", "node1"))?;
         let late = eventually("the pod has an event", Duration::from_secs(60), || event(cluster, "forgotten", "NetworkLate"))?;
         ensure!(late["type"] == "Warning" && late["reportingInstance"] == "node1", "{late:#}");
         ensure!(late["note"].as_str().is_some_and(|note| note.contains("annotation")), "{late:#}");
         let shown = cluster.kubectl(["describe", "pod", "forgotten"])?;
         ensure!(shown.contains("NetworkLate"), "{shown}");
 
-        cluster.api.patch(&format!("{PODS}/forgotten"), &json!({"metadata": {"annotations": {IGNORE: null}}}))?;
+        cluster.master.spawn()?;
         wait_ready(cluster, &["forgotten"])?;
         delete(cluster, "forgotten")?;
         cluster.must_leave_nothing(&before)

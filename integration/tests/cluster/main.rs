@@ -2,6 +2,7 @@
 
 mod api_server;
 mod cnitool;
+mod control_plane;
 mod deployment;
 mod events;
 mod network;

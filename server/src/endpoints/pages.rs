@@ -11,8 +11,8 @@ use hyper::{
 use tokio::task::spawn_blocking;
 
 use crate::{
-    conditions::{Conditions, Part},
-    metrics::{CONTENT_TYPE as METRICS_TYPE, Metrics},
+    conditions::Conditions,
+    metrics::{CONTENT_TYPE as METRICS_TYPE, Measurements},
 };
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -22,7 +22,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 pub(super) struct Pages {
     pub(super) conditions: Conditions,
     /// None where `/metrics` is not served.
-    pub(super) metrics: Option<Arc<Metrics>>,
+    pub(super) metrics: Option<Arc<dyn Measurements>>,
 }
 
 impl Pages {
@@ -49,9 +49,9 @@ impl Pages {
             return text(StatusCode::OK, "ok\n".to_owned());
         }
         let mut list = String::new();
-        for part in Part::ALL {
+        for part in self.conditions.parts() {
             // Writing into a string cannot fail.
-            let _ = match missing.get(&part) {
+            let _ = match missing.get(part) {
                 None => writeln!(list, "[+]{part} ok"),
                 Some(why) => writeln!(list, "[-]{part} not ready: {}", why.replace(char::is_control, " ")),
             };
@@ -64,7 +64,7 @@ impl Pages {
     }
 
     /// Some measurements are read from files at this moment, so on a thread that may block.
-    async fn metrics(&self, metrics: Arc<Metrics>) -> Response<Full<Bytes>> {
+    async fn metrics(&self, metrics: Arc<dyn Measurements>) -> Response<Full<Bytes>> {
         let conditions = self.conditions.clone();
         match spawn_blocking(move || metrics.text(&conditions)).await {
             Ok(Ok(page)) => answer(StatusCode::OK, METRICS_TYPE, page),

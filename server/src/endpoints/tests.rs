@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::conditions::Part;
+use crate::{conditions::Part, metrics::Metrics};
 
 /// A port that was free a moment ago.
 fn free_address() -> SocketAddr {
@@ -45,14 +45,14 @@ async fn ask(address: SocketAddr, request: &str) -> String {
 
 fn ready() -> Conditions {
     let conditions = Conditions::default();
-    Part::ALL.into_iter().for_each(|part| conditions.met(part));
+    Part::NODE.into_iter().for_each(|part| conditions.met(part));
     conditions
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readiness_lists_what_is_missing_and_why_until_nothing_is() {
     let (address, conditions) = (free_address(), ready());
-    let _serving = start(&on(address), &conditions, &Arc::default());
+    let _serving = start(&on(address), &conditions, &Arc::new(Metrics::default()));
     let answer = ask(address, "GET /readyz").await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok\n"), "{answer}");
 
@@ -72,7 +72,7 @@ async fn readiness_lists_what_is_missing_and_why_until_nothing_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn only_reading_is_allowed_and_only_what_there_is() {
     let (metrics, healthz) = (free_address(), free_address());
-    let _serving = start(&Endpoints { metrics: Some(metrics), healthz: Some(healthz), tls: None }, &ready(), &Arc::default());
+    let _serving = start(&Endpoints { metrics: Some(metrics), healthz: Some(healthz), tls: None }, &ready(), &Arc::new(Metrics::default()));
     for (address, request, status) in [
         (metrics, "GET /metrics", "200"),
         (metrics, "HEAD /metrics", "200"),
@@ -99,7 +99,7 @@ async fn only_reading_is_allowed_and_only_what_there_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_address_for_both_serves_both() {
     let address = free_address();
-    let _serving = start(&Endpoints { metrics: Some(address), healthz: Some(address), tls: None }, &ready(), &Arc::default());
+    let _serving = start(&Endpoints { metrics: Some(address), healthz: Some(address), tls: None }, &ready(), &Arc::new(Metrics::default()));
     for path in ["GET /metrics", "GET /healthz", "GET /readyz"] {
         assert!(ask(address, path).await.starts_with("HTTP/1.1 200 "), "{path}");
     }
@@ -109,7 +109,7 @@ async fn one_address_for_both_serves_both() {
 async fn an_address_in_use_is_served_once_it_is_free() {
     let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = other.local_addr().unwrap();
-    let _serving = start(&on(address), &ready(), &Arc::default());
+    let _serving = start(&on(address), &ready(), &Arc::new(Metrics::default()));
     // Time for the first try, which fails.
     tokio::time::sleep(Duration::from_millis(50)).await;
     drop(other);
@@ -119,7 +119,7 @@ async fn an_address_in_use_is_served_once_it_is_free() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_address_means_those_of_both_versions() {
     let port = free_address().port();
-    let _serving = start(&on((Ipv6Addr::UNSPECIFIED, port).into()), &ready(), &Arc::default());
+    let _serving = start(&on((Ipv6Addr::UNSPECIFIED, port).into()), &ready(), &Arc::new(Metrics::default()));
     assert!(ask((Ipv4Addr::LOCALHOST, port).into(), "GET /healthz").await.starts_with("HTTP/1.1 200 "));
     // Where the machine has no IPv6, there is only the other.
     if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
@@ -154,7 +154,7 @@ async fn a_renewed_certificate_is_used_from_the_next_connection_on() {
         |name: &str| Tls { key: directory.path().join(format!("{name}.key")), certificate: directory.path().join(format!("{name}.crt")) };
     let (used, next) = (files("used"), files("next"));
     let address = free_address();
-    let _serving = start(&Endpoints { tls: Some(used.clone()), ..on(address) }, &ready(), &Arc::default());
+    let _serving = start(&Endpoints { tls: Some(used.clone()), ..on(address) }, &ready(), &Arc::new(Metrics::default()));
     let connected = ask(address, "GET /healthz").await;
     assert!(!connected.contains("200"), "no certificate, no answer: {connected}");
 

@@ -16,10 +16,9 @@ use super::{
     annotations,
     management_port::{self, INTERFACE},
     open_vswitch::switch::Switch,
-    pidfile,
     plugin::PluginInstall,
 };
-use crate::{api_server::Connection, chain, options::Early};
+use crate::{api_server::Connection, chain, options::Early, process::pidfile};
 
 /// How long Open vSwitch's database may take.
 const PATIENCE: Duration = Duration::from_secs(5);

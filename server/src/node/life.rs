@@ -17,7 +17,6 @@ use tokio::{
 use super::{
     NodeConfig, PodsFrom, StartError,
     annotations::Annotator,
-    announce,
     management_port::{self, Keeper, Lease, LeaseOf},
     object,
     open_vswitch::{
@@ -25,9 +24,7 @@ use super::{
         settings::{SYSTEM_ID, Settings},
         switch::{Switch, Written},
     },
-    pidfile::Pidfile,
     plugin,
-    signals::Signals,
 };
 use crate::{
     api_server::Connection,
@@ -39,6 +36,7 @@ use crate::{
     metrics::Metrics,
     options::{Early, NodeOptions},
     pods::{ApiPods, Manifests, PodSource},
+    process::{announce, pidfile::Pidfile, signals::Signals},
     requests::{Desk, InFlight, Phase},
     socket::Socket,
 };

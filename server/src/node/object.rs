@@ -16,11 +16,7 @@ use tokio::{
 };
 
 use super::management_port::{Lease, LeaseOf};
-use crate::{
-    api_server::Connection,
-    chain,
-    events::Events,
-};
+use crate::{api_server::Connection, chain, events::Events};
 
 /// How long the first answer may take.
 const FIRST: Duration = Duration::from_secs(60);

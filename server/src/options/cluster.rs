@@ -10,7 +10,7 @@ use super::{
     node_config::Reading,
     settings::Origin,
     spec::Spec,
-    table::{cluster as table, node},
+    table::{cluster as table, node::MTU},
     values,
 };
 
@@ -35,8 +35,8 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
     let service_cidrs = reading.read(&table::SERVICE_CIDRS, networks::one_of_each_family);
     let zone = reading.read(&table::ZONE, networks::zone);
     let not_requested = reading.switch(&table::DISABLE_REQUESTEDCHASSIS);
+    let mtu = reading.read(&MTU, values::mtu);
     let legacy_annotations = reading.switch(&table::LEGACY_ANNOTATIONS);
-    let mtu = reading.read(&node::MTU, values::mtu);
     let acl_rate = reading.read(&table::ACL_RATE_LIMIT, |text| kind::number(text, 0, u32::MAX.into()));
 
     let of_pods = cluster_subnets.as_ref().map(|subnets| Families::of(subnets.iter().map(|subnet| subnet.cidr)));

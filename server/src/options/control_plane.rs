@@ -5,9 +5,8 @@ use std::time::Duration;
 use super::{
     NodeOptions, Problems, cluster,
     databases::{NORTHBOUND, SOUTHBOUND},
-    kind, kubernetes,
+    kind, kubernetes, networks,
     node_config::{Known, Reading},
-    selector,
     spec::Spec,
     table::{cluster::NO_HOSTSUBNET_NODES, control_plane as table, databases, roles},
     values,
@@ -45,7 +44,7 @@ impl Reading {
         let identity = names.into_iter().flatten().next();
         let cluster = cluster::cluster(self);
         let api_server = kubernetes::api_server(self);
-        let foreign_nodes = self.read_given(&NO_HOSTSUBNET_NODES, selector::parse);
+        let foreign_nodes = self.read_given(&NO_HOSTSUBNET_NODES, networks::selector);
         let northbound = if of.has_controller() { Some(self.northbound()) } else { None };
         // A controller beside a node's server is the only one of its zone.
         let is_elected = of.has_cluster_manager() || !beside_node;

@@ -1,6 +1,9 @@
 //! Texts of options as networks. An error ends the sentence that begins with the option's name.
 
-use controller::config::{ClusterSubnet, Zone};
+use controller::{
+    config::{ClusterSubnet, Zone},
+    selector::LabelSelector,
+};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::kind::shown;
@@ -74,6 +77,10 @@ pub(super) fn v6(text: &str) -> Result<Ipv6Net, String> {
 fn cidr(text: &str) -> Result<IpNet, String> {
     let network: IpNet = text.parse().map_err(|_| format!("{:?} is no network such as 10.128.0.0/14 or fd01::/48", shown(text)))?;
     Ok(network.trunc())
+}
+
+pub(super) fn selector(text: &str) -> Result<LabelSelector, String> {
+    text.parse().map_err(|error: controller::selector::BadSelector| error.to_string())
 }
 
 /// A zone's name is that of a node, or `global`.

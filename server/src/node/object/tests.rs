@@ -50,7 +50,8 @@ async fn a_node_waits_for_its_subnet_and_says_for_what_and_from_whom() {
 
     // Another one, then nonsense.
     watch.send("MODIFIED", &node("13", &[("ovn_host_subnet", "10.9.3.0/24")])).await;
-    until(&mut lease, |lease| lease.as_ref().is_ok_and(|lease| lease.subnets == ["10.9.3.0/24".parse().unwrap()])).await;
+    let other = ["10.9.3.0/24".parse().unwrap()];
+    until(&mut lease, |lease| lease.as_ref().is_ok_and(|lease| lease.subnets == other)).await.unwrap();
     watch.send("MODIFIED", &node("14", &[(NODE_SUBNETS, "{]")])).await;
     let why = until(&mut lease, Result::is_err).await.unwrap_err();
     assert!(why.starts_with("node n1: annotation k8s.ovn.org/node-subnets: "), "{why}");
@@ -65,7 +66,7 @@ async fn an_api_server_that_goes_away_takes_no_subnet_with_it_and_a_refusal_is_t
     let why = until(&mut lease, |lease| lease.as_ref().is_err_and(|why| why.contains("forbidden"))).await.unwrap_err();
     assert!(why.contains("cannot list resource \"nodes\""), "{why}");
     list(api.asked().await, &[node("10", &[SUBNET])]).await;
-    until(&mut lease, Result::is_ok).await;
+    until(&mut lease, Result::is_ok).await.unwrap();
     api.go_away().await;
     assert!(timeout(Duration::from_secs(300), lease.wait_for(Result::is_err)).await.is_err());
 }
@@ -76,7 +77,7 @@ async fn the_owner_of_a_node_that_waits_for_long_is_told() {
     let connection = api.connection();
     let (_view, views) = watch::channel(View::There(Arc::new(Seen { uid: "u1".to_owned(), ..Seen::default() })));
     let (lease, leases) = watch::channel::<LeaseOf>(Err("node n1 has no subnet yet".to_owned()));
-    let events = Events::start(connection, "n1");
+    let events = Events::start(&connection, "n1");
     let begun = tokio::time::Instant::now();
     let telling = tokio::spawn(tell_of_waiting("n1".to_owned(), views, leases, events));
     let asked = api.asked().await;
@@ -87,6 +88,6 @@ async fn the_owner_of_a_node_that_waits_for_long_is_told() {
     assert_eq!((event["regarding"]["uid"].as_str(), event["regarding"]["namespace"].as_str()), (Some("u1"), None));
     assert!(event["note"].as_str().unwrap().starts_with("node n1 has no subnet yet; "), "{event}");
     asked.json(&event).await;
-    lease.send_replace(Ok(Lease::default()));
+    lease.send(Ok(Lease::default())).unwrap();
     telling.await.unwrap();
 }

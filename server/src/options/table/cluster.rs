@@ -2,7 +2,7 @@
 
 use super::super::{
     kind::Kind,
-    networks, selector,
+    networks,
     spec::{Group, OldKey, Part, Spec},
 };
 
@@ -14,7 +14,7 @@ const CLUSTER_SUBNETS_KIND: Kind = Kind::Checked { value_name: "CIDRS", check: |
 const SERVICE_CIDRS_KIND: Kind = Kind::Checked { value_name: "CIDRS", check: |text| networks::one_of_each_family(text).map(drop) };
 const V4: Kind = Kind::Checked { value_name: "CIDR", check: |text| networks::v4(text).map(drop) };
 const V6: Kind = Kind::Checked { value_name: "CIDR", check: |text| networks::v6(text).map(drop) };
-const SELECTOR: Kind = Kind::Checked { value_name: "SELECTOR", check: |text| selector::parse(text).map(drop) };
+const SELECTOR: Kind = Kind::Checked { value_name: "SELECTOR", check: |text| networks::selector(text).map(drop) };
 const ZONE_NAME: Kind = Kind::Checked { value_name: "NAME", check: |text| networks::zone(text).map(drop) };
 const LINES: Kind = Kind::Number { least: 0, most: u32::MAX as u64 };
 

@@ -72,7 +72,7 @@ fn what_is_no_range_is_said() {
         ("--gateway-v4-masquerade-subnet 169.254.169.0/30", "--gateway-v4-masquerade-subnet: the network has to have at least 8 addresses"),
         ("--zone a_b", "--zone \"a_b\" is no zone's name"),
         ("--acl-logging-rate-limit 4294967296", "--acl-logging-rate-limit \"4294967296\" is no number from 0"),
-        ("--no-hostsubnet-nodes a>b", "--no-hostsubnet-nodes \"a>b\" is no label selector"),
+        ("--no-hostsubnet-nodes a>b", "--no-hostsubnet-nodes \"a>b\" is not a requirement on labels"),
     ] {
         let error = cluster(line).expect_err(line);
         assert!(error.contains(text), "{line}: {error}");

@@ -7,7 +7,7 @@ use sd_notify::NotifyState;
 use crate::conditions::{Conditions, Part};
 
 /// Tells of every change, for as long as the server lives.
-pub(super) async fn changes(conditions: Conditions) {
+pub(crate) async fn changes(conditions: Conditions) {
     let mut watch = conditions.watch();
     let mut before = conditions.all_missing();
     loop {
@@ -22,12 +22,12 @@ pub(super) async fn changes(conditions: Conditions) {
 }
 
 /// The server is ready.
-pub(super) fn ready() {
+pub(crate) fn ready() {
     notify(&[NotifyState::Ready]);
 }
 
 /// The server was told to stop.
-pub(super) fn stopping() {
+pub(crate) fn stopping() {
     notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
 }
 

@@ -20,7 +20,7 @@ const PROGRAM: &str = "ovnkube";
 
 /// A file that names this process, until [`remove`](Self::remove).
 #[derive(Debug)]
-pub(super) struct Pidfile {
+pub(crate) struct Pidfile {
     path: PathBuf,
     file: Flock<File>,
 }
@@ -36,7 +36,7 @@ pub enum PidfileError {
 
 impl Pidfile {
     /// Writes the file, unless the process that it names is a running server.
-    pub(super) fn create(path: &Path) -> Result<Self, PidfileError> {
+    pub(crate) fn create(path: &Path) -> Result<Self, PidfileError> {
         let failed = |source| PidfileError::Io { path: path.to_owned(), source };
         let running = |pid: &str| PidfileError::Running { path: path.to_owned(), pid: if pid.is_empty() { "?" } else { pid }.to_owned() };
         if let Some(directory) = path.parent() {
@@ -71,7 +71,7 @@ impl Pidfile {
     }
 
     /// Removes the file, if it is still this process'.
-    pub(super) fn remove(self) {
+    pub(crate) fn remove(self) {
         if is_at(&self.file, &self.path)
             && let Err(error) = std::fs::remove_file(&self.path)
         {
@@ -81,7 +81,7 @@ impl Pidfile {
 }
 
 /// Whether somebody holds the lock of a server on this file.
-pub(super) fn is_held(path: &Path) -> bool {
+pub(crate) fn is_held(path: &Path) -> bool {
     let Ok(file) = OpenOptions::new().read(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path) else { return false };
     matches!(Flock::lock(file, FlockArg::LockSharedNonblock), Err((_, Errno::EWOULDBLOCK)))
 }

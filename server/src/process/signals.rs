@@ -8,14 +8,14 @@ use crate::log::Reopen;
 
 /// What tells a process to stop.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
     /// From here on no signal ends the process by itself; SIGHUP opens the log anew.
-    pub(super) fn listen(log: Reopen) -> io::Result<Self> {
+    pub(crate) fn listen(log: Reopen) -> io::Result<Self> {
         let mut hangup = signal(SignalKind::hangup())?;
         tokio::spawn(async move {
             while hangup.recv().await.is_some() {
@@ -27,7 +27,7 @@ impl Signals {
     }
 
     /// Waits for the next one and returns its name.
-    pub(super) async fn stop(&mut self) -> &'static str {
+    pub(crate) async fn stop(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",

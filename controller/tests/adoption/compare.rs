@@ -1,0 +1,216 @@
+//! Our rows against upstream's, row by row and column by column. Knows no table: what has to be equal is what our rows say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use controller::{
+    desired::desired,
+    rows::{DesiredRow, RowName, Value},
+    store::Store,
+};
+use ovsdb::{Atom, Datum};
+
+use crate::fixture::{Columns, Fixture};
+
+/// What came out.
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    /// What our controller would write, one line each.
+    pub(crate) differences: Vec<String>,
+    /// What upstream wrote and we never touch: `TABLE NAME` of rows, `TABLE.COLUMN` or `TABLE.COLUMN:KEY` of rows that are ours.
+    pub(crate) others: BTreeSet<String>,
+}
+
+impl Comparison {
+    pub(crate) fn of(fixture: &Fixture, store: &Store) -> Self {
+        let ours: Vec<DesiredRow> = store.keys().flat_map(|key| desired(store, &key)).collect();
+        let theirs = Theirs::new(fixture);
+        let mut comparison = Self::default();
+        for row in &ours {
+            comparison.row(row, &theirs);
+        }
+        comparison.memberships(&ours, &theirs);
+        comparison.rest(fixture, &ours, &theirs);
+        comparison
+    }
+
+    fn row(&mut self, ours: &DesiredRow, theirs: &Theirs<'_>) {
+        let label = theirs.label(&ours.id);
+        let Some(columns) = theirs.columns(&ours.id) else {
+            self.differences.push(format!("{label}: upstream has no such row"));
+            return;
+        };
+        for (column, value) in &ours.columns {
+            if let Err(why) = self.value(&ours.id, column, value, columns.get(*column), theirs) {
+                self.differences.push(format!("{label}: {column}: {why}"));
+            }
+        }
+        // Sets of references are compared by whose elements they are.
+        let named = |column: &str| column == "name" || ours.columns.iter().any(|(ours, _)| *ours == column);
+        let unnamed = columns.iter().filter(|(column, value)| !named(column) && references(value).is_empty());
+        self.others.extend(unnamed.map(|(column, _)| format!("{}.{column}", ours.id.table.name())));
+    }
+
+    fn value(&mut self, id: &RowName, column: &str, ours: &Value, value: Option<&Datum>, theirs: &Theirs<'_>) -> Result<(), String> {
+        match ours {
+            Value::Datum(ours) => same(ours, value),
+            Value::Pairs { with, without } => {
+                let pairs: BTreeMap<&str, &str> = value.map(pairs).unwrap_or_default();
+                for (key, ours) in with {
+                    if pairs.get(key) != Some(&ours.as_str()) {
+                        return Err(format!("{key}: ours is {ours:?}, upstream's {:?}", pairs.get(key)));
+                    }
+                }
+                for key in pairs.into_keys().filter(|key| !with.contains_key(key)) {
+                    if without.contains(&key) {
+                        return Err(format!("{key}: we remove it"));
+                    }
+                    self.others.insert(format!("{}.{column}:{key}", id.table.name()));
+                }
+                Ok(())
+            }
+            Value::References(rows) => {
+                let ours: BTreeSet<_> = rows.iter().map(|row| theirs.reference(row)).collect();
+                let value: BTreeSet<_> = value.map(references).unwrap_or_default().into_iter().map(Some).collect();
+                if ours == value { Ok(()) } else { Err(format!("ours refers to {ours:?}, upstream's to {value:?}")) }
+            }
+            Value::Including(rows) => {
+                let value = value.map(references).unwrap_or_default();
+                let missing: Vec<_> = rows.iter().filter(|row| theirs.reference(row).is_none_or(|name| !value.contains(name))).collect();
+                if missing.is_empty() { Ok(()) } else { Err(format!("upstream's does not refer to {missing:?}")) }
+            }
+            Value::Parts { table, rows } => {
+                let all = &theirs.fixture.rows[table.name()];
+                let parts: Vec<&Columns> = value.map(references).unwrap_or_default().into_iter().map(|name| &all[name]).collect();
+                let equal =
+                    |ours: &[(&str, Datum)], part: &Columns| ours.iter().all(|(column, ours)| same(ours, part.get(*column)).is_ok());
+                let matched = rows.len() == parts.len() && rows.iter().all(|ours| parts.iter().any(|part| equal(ours, part)));
+                if matched { Ok(()) } else { Err(format!("ours is {rows:?}, upstream's {parts:?}")) }
+            }
+        }
+    }
+
+    /// Our rows are in the sets that upstream put them into, and in no others.
+    fn memberships(&mut self, ours: &[DesiredRow], theirs: &Theirs<'_>) {
+        for row in ours {
+            let Some(name) = theirs.reference(&row.id) else { continue };
+            let mut wanted: BTreeSet<(&str, &str)> = BTreeSet::new();
+            for membership in &row.member_of {
+                match theirs.reference(&membership.of) {
+                    Some(parent) => drop(wanted.insert((parent, membership.column))),
+                    None => self.differences.push(format!("{}: upstream has no {}", theirs.label(&row.id), theirs.label(&membership.of))),
+                }
+            }
+            let names_it = |value: &Value| match value {
+                Value::References(rows) | Value::Including(rows) => rows.contains(&row.id),
+                Value::Datum(_) | Value::Pairs { .. } | Value::Parts { .. } => false,
+            };
+            for parent in ours {
+                let columns = parent.columns.iter().filter(|(_, value)| names_it(value));
+                wanted.extend(columns.filter_map(|(column, _)| Some((theirs.reference(&parent.id)?, *column))));
+            }
+            let own: BTreeSet<&str> = ours.iter().filter_map(|row| theirs.reference(&row.id)).collect();
+            let found: BTreeSet<(&str, &str)> = theirs.holders(name).filter(|(parent, _)| own.contains(parent)).collect();
+            if found != wanted {
+                self.differences.push(format!("{}: ours is held by {wanted:?}, upstream's by {found:?}", theirs.label(&row.id)));
+            }
+        }
+    }
+
+    /// Rows that are not ours.
+    fn rest(&mut self, fixture: &Fixture, ours: &[DesiredRow], theirs: &Theirs<'_>) {
+        let own: BTreeSet<&str> = ours.iter().filter_map(|row| theirs.reference(&row.id)).collect();
+        let parts: BTreeSet<&str> = ours
+            .iter()
+            .flat_map(|row| {
+                row.columns.iter().filter(|(_, value)| matches!(value, Value::Parts { .. })).map(|(column, _)| (&row.id, *column))
+            })
+            .flat_map(|(id, column)| theirs.columns(id).and_then(|columns| columns.get(column)).map(references).unwrap_or_default())
+            .collect();
+        let all = fixture.rows.iter().flat_map(|(table, rows)| rows.keys().map(move |name| (table, name)));
+        let rest = all.filter(|(_, name)| !own.contains(name.as_str()) && !parts.contains(name.as_str()));
+        self.others.extend(rest.map(|(table, name)| format!("{table} {}", name.strip_prefix(&format!("{table}_")).unwrap_or(name))));
+    }
+}
+
+/// Upstream's rows by what rows are recognised by.
+struct Theirs<'a> {
+    fixture: &'a Fixture,
+    /// Table and name, to the name that references use.
+    named: BTreeMap<(&'a str, &'a str), &'a str>,
+}
+
+impl<'a> Theirs<'a> {
+    fn new(fixture: &'a Fixture) -> Self {
+        let mut named = BTreeMap::new();
+        for (table, rows) in &fixture.rows {
+            for (reference, columns) in rows {
+                let name = match table.as_str() {
+                    // Its name is what log lines say.
+                    "ACL" => columns.get("external_ids").and_then(|ids| pairs(ids).get(contract::ovn::ID).copied()),
+                    _ => columns.get("name").and_then(|name| name.scalar()?.as_str()),
+                };
+                if let Some(name) = name {
+                    let before = named.insert((table.as_str(), name), reference.as_str());
+                    assert_eq!(before, None, "two rows {name:?} in {table} of {}", fixture.name);
+                }
+            }
+        }
+        Self { fixture, named }
+    }
+
+    fn reference(&self, row: &RowName) -> Option<&'a str> {
+        self.named.get(&(row.table.name(), row.name.as_str())).copied()
+    }
+
+    fn columns(&self, row: &RowName) -> Option<&'a Columns> {
+        self.fixture.rows.get(row.table.name())?.get(self.reference(row)?)
+    }
+
+    /// The sets that refer to a row.
+    fn holders(&self, reference: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let rows = self.fixture.rows.values().flatten();
+        let columns =
+            rows.flat_map(|(parent, columns)| columns.iter().map(move |(column, value)| (parent.as_str(), column.as_str(), value)));
+        columns.filter(move |(.., value)| references(value).contains(reference)).map(|(parent, column, _)| (parent, column))
+    }
+
+    fn label(&self, row: &RowName) -> String {
+        format!("{} {}", row.table.name(), row.name)
+    }
+}
+
+/// Whether a column holds what we want; none is the column's default.
+fn same(ours: &Datum, theirs: Option<&Datum>) -> Result<(), String> {
+    let default = |atom: &Atom| match atom {
+        Atom::Integer(number) => *number == 0,
+        Atom::Boolean(truth) => !truth,
+        Atom::String(text) => text.is_empty(),
+        Atom::Real(_) | Atom::Uuid(_) | Atom::NamedUuid(_) => false,
+    };
+    let equal = match theirs {
+        Some(theirs) => sorted(ours) == sorted(theirs),
+        None => ours.pairs().is_empty() && ours.atoms().iter().all(default),
+    };
+    if equal { Ok(()) } else { Err(format!("ours is {ours:?}, upstream's {theirs:?}")) }
+}
+
+fn sorted(datum: &Datum) -> Vec<String> {
+    let mut elements: Vec<String> = match datum {
+        Datum::Set(atoms) => atoms.iter().map(|atom| format!("{atom:?}")).collect(),
+        Datum::Map(pairs) => pairs.iter().map(|pair| format!("{pair:?}")).collect(),
+    };
+    elements.sort();
+    elements
+}
+
+fn pairs(datum: &Datum) -> BTreeMap<&str, &str> {
+    datum.pairs().iter().filter_map(|(key, value)| Some((key.as_str()?, value.as_str()?))).collect()
+}
+
+/// The names of the rows that a value refers to.
+fn references(datum: &Datum) -> BTreeSet<&str> {
+    fn name(atom: &Atom) -> Option<&str> {
+        if let Atom::NamedUuid(name) = atom { Some(name) } else { None }
+    }
+    datum.atoms().iter().filter_map(name).collect()
+}

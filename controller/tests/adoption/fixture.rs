@@ -1,0 +1,168 @@
+//! A database that upstream wrote, and the objects that it had before it. Knows the form of the files, nothing of what rows mean.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use contract::names::PodKey;
+use controller::{
+    config::{ClusterConfig, ClusterSubnet, Zone},
+    observation::{Observation, Seen},
+    store::{
+        Pod, Store,
+        wire::{NodeObject, PodObject},
+    },
+};
+use ovsdb::{Atom, Datum};
+use serde::{Deserialize, de::DeserializeOwned};
+
+/// Columns of a row that do not hold their default.
+pub(crate) type Columns = BTreeMap<String, Datum>;
+
+/// One of the folders of `upstream/`.
+#[derive(Debug)]
+pub(crate) struct Fixture {
+    pub(crate) name: &'static str,
+    pub(crate) config: ClusterConfig,
+    /// Rows of each table, under the names that references use.
+    pub(crate) rows: BTreeMap<String, BTreeMap<String, Columns>>,
+    pub(crate) nodes: Vec<NodeObject>,
+    pub(crate) pods: Vec<PodObject>,
+}
+
+#[derive(Deserialize)]
+struct Northbound {
+    rows: BTreeMap<String, BTreeMap<String, BTreeMap<String, serde_json::Value>>>,
+}
+
+#[derive(Deserialize)]
+struct List<T> {
+    items: Vec<T>,
+}
+
+impl Fixture {
+    pub(crate) fn all() -> Vec<Self> {
+        vec![Self::central_v4(), Self::central_v6(), Self::central_dual(), Self::shared_v4(), Self::zone_v4()]
+    }
+
+    pub(crate) fn central_v4() -> Self {
+        Self::read("central-v4", v4())
+    }
+
+    pub(crate) fn central_v6() -> Self {
+        Self::read("central-v6", v6())
+    }
+
+    pub(crate) fn central_dual() -> Self {
+        Self::read("central-dual", dual())
+    }
+
+    pub(crate) fn shared_v4() -> Self {
+        Self::read("shared-v4", v4())
+    }
+
+    pub(crate) fn zone_v4() -> Self {
+        Self::read("zone-v4", ClusterConfig { zone: Zone("n1".to_owned()), ..v4() })
+    }
+
+    fn read(name: &'static str, config: ClusterConfig) -> Self {
+        let northbound: Northbound = read_json(name, "northbound.json");
+        let columns = |row: BTreeMap<String, _>| row.into_iter().map(|(column, value)| (column, datum(&value))).collect();
+        let table = |rows: BTreeMap<String, _>| rows.into_iter().map(|(name, row)| (name, columns(row))).collect();
+        Self {
+            name,
+            config,
+            rows: northbound.rows.into_iter().map(|(name, rows)| (name, table(rows))).collect(),
+            nodes: read_json::<List<_>>(name, "nodes.json").items,
+            pods: read_json::<List<_>>(name, "pods.json").items,
+        }
+    }
+
+    /// What our controller knows after it has read all objects.
+    pub(crate) fn store(&self) -> Store {
+        let mut store = Store::new(self.config.clone());
+        for observation in self.observations() {
+            store.observe(observation);
+        }
+        store
+    }
+
+    /// What the watches of a controller see first.
+    pub(crate) fn observations(&self) -> [Observation; 2] {
+        let nodes = self.nodes.iter().cloned().map(NodeObject::into_node).collect();
+        [Observation::Nodes(Seen::All(nodes)), Observation::Pods(Seen::All(self.all_pods()))]
+    }
+
+    pub(crate) fn all_pods(&self) -> Vec<(PodKey, Pod)> {
+        self.pods.iter().cloned().map(|pod| pod.into_pod().unwrap()).collect()
+    }
+
+    pub(crate) fn pod(&self, namespace: &str, name: &str) -> (PodKey, Pod) {
+        self.all_pods().into_iter().find(|(key, _)| (key.namespace(), key.name()) == (namespace, name)).unwrap()
+    }
+}
+
+fn read_json<T: DeserializeOwned>(fixture: &str, file: &str) -> T {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/upstream").join(fixture).join(file);
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What the options of `upstream/README.md` say.
+fn v4() -> ClusterConfig {
+    ClusterConfig {
+        zone: Zone::default(),
+        cluster_subnets: vec![ClusterSubnet { cidr: "10.244.0.0/16".parse().unwrap(), host_length: 24 }],
+        service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
+        join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
+        transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
+        hairpin_addresses: vec!["169.254.169.5".parse().unwrap()],
+        requested_chassis: true,
+        legacy_annotations: false,
+        acl_logging_rate_limit: 20,
+        mtu: contract::mtu::Mtu::DEFAULT,
+    }
+}
+
+fn v6() -> ClusterConfig {
+    ClusterConfig {
+        cluster_subnets: vec![ClusterSubnet { cidr: "fd00:10:244::/48".parse().unwrap(), host_length: 64 }],
+        service_cidrs: vec!["fd00:10:96::/112".parse().unwrap()],
+        join_subnets: vec!["fd98::/64".parse().unwrap()],
+        transit_subnets: vec!["fd97::/64".parse().unwrap()],
+        hairpin_addresses: vec!["fd69::5".parse().unwrap()],
+        ..v4()
+    }
+}
+
+fn dual() -> ClusterConfig {
+    let (v4, v6) = (v4(), v6());
+    ClusterConfig {
+        cluster_subnets: [v4.cluster_subnets, v6.cluster_subnets].concat(),
+        service_cidrs: [v4.service_cidrs, v6.service_cidrs].concat(),
+        join_subnets: [v4.join_subnets, v6.join_subnets].concat(),
+        transit_subnets: [v4.transit_subnets, v6.transit_subnets].concat(),
+        hairpin_addresses: [v4.hairpin_addresses, v6.hairpin_addresses].concat(),
+        ..v6
+    }
+}
+
+/// RFC 7047 §5.1, `<value>`.
+fn datum(value: &serde_json::Value) -> Datum {
+    let list = |value: &serde_json::Value| value.as_array().unwrap_or_else(|| panic!("{value} is no list")).clone();
+    match value.as_array().map(Vec::as_slice) {
+        Some([kind, elements]) if kind == "set" => Datum::Set(list(elements).iter().map(atom).collect()),
+        Some([kind, pairs]) if kind == "map" => {
+            Datum::Map(list(pairs).iter().map(list).map(|pair| (atom(&pair[0]), atom(&pair[1]))).collect())
+        }
+        _ => Datum::Set(vec![atom(value)]),
+    }
+}
+
+fn atom(value: &serde_json::Value) -> Atom {
+    match value {
+        serde_json::Value::String(text) => Atom::String(text.clone()),
+        serde_json::Value::Bool(truth) => Atom::Boolean(*truth),
+        serde_json::Value::Number(number) => Atom::Integer(number.as_i64().unwrap()),
+        serde_json::Value::Array(reference) if reference[0] == "named-uuid" => Atom::NamedUuid(reference[1].as_str().unwrap().to_owned()),
+        other => panic!("{other} is no value of a column"),
+    }
+}

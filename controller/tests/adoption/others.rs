@@ -1,0 +1,35 @@
+//! What upstream wrote into a cluster's database and we neither write nor remove, with the reason. A row that is not here is one that our
+//! controller forgot.
+
+/// How a line of [`Comparison::others`](crate::compare::Comparison::others) begins, and what it is about.
+pub(crate) const KNOWN: [(&str, &str); 25] = [
+    ("NB_Global ", "the database itself"),
+    ("ACL default_network_controller_NetpolDefault_", "network policies: traffic of a pod to itself through a service"),
+    ("ACL default_network_controller_NetpolNamespace_", "network policies: what a pod with a policy is closed to"),
+    ("ACL default_network_controller_NetworkPolicy_", "network policies: what one opens"),
+    ("Port_Group default_network_controller_NetpolNamespace_", "network policies: the pods of a namespace that have one"),
+    ("Port_Group default_network_controller_NetworkPolicy_", "network policies: the pods of one"),
+    ("Address_Set default_network_controller_PodSelector_", "network policies: peers"),
+    ("Load_Balancer Service_", "services"),
+    ("Logical_Router GR_", "gateways: a node's router"),
+    ("Logical_Router_Port rtoj_GR_", "gateways: to the join switch"),
+    ("Logical_Router_Port rtoe_GR_", "gateways: to the physical network"),
+    ("Logical_Switch ext_", "gateways: the physical network"),
+    ("Logical_Switch_Port br_ex_", "gateways: the node's bridge"),
+    ("Logical_Switch_Port etor_GR_", "gateways: from the physical network"),
+    ("Logical_Switch_Port jtor_GR_", "gateways: from the join switch"),
+    ("Logical_Router_Policy match_inport_rtos_", "gateways: a pod's way to its own node"),
+    ("Logical_Router_Static_Route ip_prefix_10_244_", "gateways and zones: ways to and from nodes' subnets"),
+    ("Logical_Router_Static_Route ip_prefix_100_64_", "gateways and zones: ways to gateway routers"),
+    ("Logical_Router_Static_Route ip_prefix_0_0_0_0_0", "gateways: the way out"),
+    ("Logical_Router_Static_Route ip_prefix_169_254_169_0_29", "gateways: masqueraded addresses"),
+    ("NAT ", "gateways: the node's address for pods"),
+    ("Static_MAC_Binding ", "gateways: masqueraded addresses"),
+    ("Logical_Switch transit_switch", "zones"),
+    ("Logical_Router_Port rtots_", "zones: to the transit switch"),
+    ("Logical_Switch_Port tstor_", "zones: nodes on the transit switch"),
+];
+
+pub(crate) fn known(other: &str) -> Option<&'static str> {
+    KNOWN.iter().find(|(beginning, _)| other.starts_with(beginning)).map(|(beginning, _)| *beginning)
+}

@@ -1,0 +1,124 @@
+//! Our controller, started on the database that upstream left.
+
+use contract::names::PodKey;
+use controller::{
+    observation::{Observation, Seen},
+    store::Phase,
+};
+use tests::eventually;
+
+use crate::{
+    database::{Changes, Content, Database},
+    fixture::Fixture,
+    running::{DEADLINE, Running},
+};
+
+/// A cluster of upstream's whose control plane is ours now.
+struct Adopted {
+    database: Database,
+    before: Content,
+    written: u64,
+    controller: Running,
+}
+
+impl Adopted {
+    /// The controller has read everything and is content; `gone` says which pods were deleted while nobody looked.
+    async fn cluster(fixture: &Fixture, gone: impl Fn(&PodKey) -> bool) -> Self {
+        let database = Database::holding(fixture);
+        let (before, written) = (database.content(), database.written());
+        let mut controller = Running::start(database.endpoint().parse().unwrap(), fixture.config.clone());
+        for observation in fixture.observations() {
+            controller.observe(match observation {
+                Observation::Pods(Seen::All(pods)) => {
+                    Observation::Pods(Seen::All(pods.into_iter().filter(|(key, _)| !gone(key)).collect()))
+                }
+                other => other,
+            });
+        }
+        controller.converged().await;
+        Self { database, before, written, controller }
+    }
+
+    fn changes(&self) -> Changes {
+        self.before.changes(&self.database.content())
+    }
+
+    fn become_different(&self, expected: &Changes) {
+        eventually("the database is as expected", DEADLINE, || {
+            let changes = self.changes();
+            if changes == *expected { Ok(()) } else { Err(format!("{changes:#?}")) }
+        });
+    }
+}
+
+fn set<const N: usize>(lines: [&str; N]) -> std::collections::BTreeSet<String> {
+    lines.map(str::to_owned).into()
+}
+
+fn pod(namespace: &str, name: &str) -> PodKey {
+    PodKey::new(namespace, name).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_written_for_what_is_the_same() {
+    for fixture in Fixture::all() {
+        let mut adopted = Adopted::cluster(&fixture, |_| false).await;
+        assert_eq!(adopted.changes(), Changes::default(), "{}", fixture.name);
+        assert_eq!(adopted.database.written(), adopted.written, "{}: written, and taken back", fixture.name);
+        assert_eq!(adopted.controller.annotations.try_recv().ok(), None, "{}", fixture.name);
+        assert_eq!(adopted.controller.reports.try_recv().ok(), None, "{}", fixture.name);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_went_while_nobody_looked_loses_its_port() {
+    let gone = pod("shop", "db-0");
+    let adopted = Adopted::cluster(&Fixture::shared_v4(), |key| *key == gone).await;
+    let Changes { added, changed, removed } = adopted.changes();
+    assert_eq!((added, removed), (set([]), set(["Logical_Switch_Port shop_db-0"])));
+    // The groups are those of the namespace's policies: the server itself takes a port out of them that is no more.
+    let groups = changed.iter().filter(|change| change.starts_with("Port_Group ") && change.ends_with(" ports")).count();
+    assert!(changed.contains("Logical_Switch n1 ports") && changed.len() == groups + 1, "{changed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_ends_loses_its_port_and_nothing_else_happens() {
+    let fixture = Fixture::central_dual();
+    let adopted = Adopted::cluster(&fixture, |_| false).await;
+    let (key, mut ended) = fixture.pod("shop", "cart-5f6d8c7b9-x2x4z");
+    ended.phase = Phase::Ended;
+    adopted.controller.observe(Observation::Pods(Seen::Applied((key, ended))));
+    let expected = Changes {
+        added: set([]),
+        changed: set(["Logical_Switch n3.example.org ports"]),
+        removed: set(["Logical_Switch_Port shop_cart-5f6d8c7b9-x2x4z"]),
+    };
+    adopted.become_different(&expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_goes_takes_its_rows_and_no_others() {
+    let fixture = Fixture::shared_v4();
+    let adopted = Adopted::cluster(&fixture, |_| false).await;
+    for (key, pod) in fixture.all_pods() {
+        if pod.node.as_deref() == Some("n2") {
+            adopted.controller.observe(Observation::Pods(Seen::Deleted(key)));
+        }
+    }
+    adopted.controller.observe(Observation::Nodes(Seen::Deleted("n2".into())));
+    let expected = Changes {
+        added: set([]),
+        changed: set(["Logical_Router ovn_cluster_router ports", "Port_Group a13298398610555951118 ports"]),
+        removed: set([
+            "ACL default-network-controller:NetpolNode:n2:10.244.1.2",
+            "Gateway_Chassis rtos-n2-7c0c5b52-5a8e-47a6-8f43-b1f1f4f1a902",
+            "Logical_Router_Port rtos-n2",
+            "Logical_Switch n2",
+            "Logical_Switch_Port bank_ledger.v2",
+            "Logical_Switch_Port default_web-1",
+            "Logical_Switch_Port k8s-n2",
+            "Logical_Switch_Port stor-n2",
+        ]),
+    };
+    adopted.become_different(&expected);
+}

@@ -1,0 +1,123 @@
+//! `integration scale`: the control plane with as many nodes and pods as wanted, measured against what the API server itself can do, in one
+//! run; and says whether that is near enough.
+//!
+//! API server, etcd and the northbound database are real, and so is the control plane; nodes and pods are objects that nobody runs. What
+//! counts is seen by a watch and a monitor of its own, not asked of the control plane.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`site`] | the programs |
+//! | [`run`] | the phases of one size, in order |
+//! | [`latency`] | the phase in which pods come at a rate |
+//! | [`objects`], [`calls`] | nodes and pods; many calls to the API server at once |
+//! | [`pods`], [`northbound`], [`seen`] | the two observers, and waiting for what they see |
+//! | [`process`] | memory and processor time |
+//! | [`figures`] | what was measured |
+//! | [`gates`] | what must hold; pure |
+//! | [`report`] | the text on the terminal and `scale.json` |
+
+use std::{env, ffi::OsString, fs, path::PathBuf, process::ExitCode, time::Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use figures::Figures;
+use integration::{executable, inside};
+use report::Report;
+use run::Plan;
+use site::{Northd, Site};
+
+use crate::bench::environment::{Environment, Scheduling};
+
+mod calls;
+mod figures;
+mod gates;
+mod latency;
+mod northbound;
+mod objects;
+mod pods;
+mod process;
+mod report;
+mod run;
+mod seen;
+mod site;
+
+/// Measure the control plane with many nodes and pods. Exit status 1 if a goal is missed.
+///
+/// All figures, with their fields, go to scale/scale.json in cargo's target directory.
+#[derive(Debug, Args)]
+#[command(args_override_self = true)]
+pub(crate) struct Scale {
+    /// How many nodes.
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    nodes: usize,
+    /// How many pods, on all of them.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pods: usize,
+    /// At which rates pods come when their latency is measured, in pods a second.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "10,50,200")]
+    rates: Vec<usize>,
+    /// Further runs with other numbers of pods, to compare what a pod costs in them.
+    #[arg(long, value_name = "PODS,…", value_delimiter = ',')]
+    compare: Vec<usize>,
+    /// Let OVN translate what is written, too: a southbound database and ovn-northd use the same processors.
+    #[arg(long)]
+    northd: bool,
+    /// Print the goals, and succeed whether they are met or not.
+    #[arg(long)]
+    no_gates: bool,
+    /// One size, inside; the figures go to this file.
+    #[arg(long, hide = true)]
+    into: Option<PathBuf>,
+}
+
+impl Scale {
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        ensure!(
+            self.nodes > 0 && self.pods > 0 && !self.rates.contains(&0),
+            "there is nothing to measure with 0 nodes, pods or pods a second"
+        );
+        if let Some(file) = &self.into {
+            inside::enter_again()?;
+            let figures = self.measure()?;
+            fs::write(file, serde_json::to_vec(&figures)?).with_context(|| format!("write {}", file.display()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let directory = executable::target_dir()?.join("scale");
+        fs::create_dir_all(&directory)?;
+        let environment = Environment::of_this_machine(executable::under_test(executable::SERVER)?.metadata()?.len(), Scheduling::Normal)?;
+        let sizes: Vec<Figures> = std::iter::once(self.pods)
+            .chain(self.compare.iter().copied())
+            .map(|pods| self.run_inside(pods, directory.join(format!("{pods}.json"))))
+            .collect::<Result<_>>()?;
+        let report = Report::new(environment.at_the_end()?, sizes);
+        print!("{report}");
+        let file = directory.join("scale.json");
+        fs::write(&file, serde_json::to_string_pretty(&report)?).with_context(|| format!("write {}", file.display()))?;
+        println!("\nall figures: {}", file.display());
+        Ok(if report.holds() || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// A size has namespaces of its own, so that none inherits anything of another.
+    fn run_inside(&self, pods: usize, file: PathBuf) -> Result<Figures> {
+        let name = format!("scale-{}", std::process::id());
+        let mut arguments: Vec<OsString> = env::args_os().skip(1).collect();
+        // The last of an option's values counts.
+        arguments.extend([format!("--pods={pods}").into(), "--into".into(), file.clone().into()]);
+        let status = inside::run_again(&name, arguments)?;
+        let logs = executable::target_dir()?.join("lab-logs").join(name);
+        ensure!(status.success(), "with {pods} pods: {status} (see above); logs: {}", logs.display());
+        serde_json::from_slice(&fs::read(&file)?).with_context(|| format!("read {}", file.display()))
+    }
+
+    fn measure(&self) -> Result<Figures> {
+        let &Self { nodes, pods, ref rates, northd, .. } = self;
+        let began = Instant::now();
+        let say = move |text: &str| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64());
+        say("starting etcd, the API server and the northbound database");
+        let most = rates.iter().map(|rate| latency::pods_at(*rate)).max().unwrap_or(0);
+        let site = Site::start((pods + most).div_ceil(nodes), if northd { Northd::On } else { Northd::Off })?;
+        let plan = Plan { nodes, pods, rates: rates.clone() };
+        let runtime = std::sync::Arc::clone(&site.api.runtime);
+        runtime.block_on(run::run(&site, &plan, &say))
+    }
+}

@@ -1,0 +1,63 @@
+//! Calls to the API server, as many at once as it takes to keep it busy; each answer only as long as it must be.
+
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use http::{Method, Request};
+use kube::Client;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::objects::Name;
+
+/// More do not make it faster on two processors, where it answers some 1,500 a second.
+const IN_FLIGHT: usize = 64;
+/// Names, labels and annotations instead of the whole object.
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// An annotation as long as the one that pods get.
+const FLOOR: &str = "scale.example/floor";
+
+/// Runs `act` on every item, many at once; how long it took.
+pub(crate) async fn all<T, F>(items: impl IntoIterator<Item = T>, act: impl Fn(T) -> F) -> Result<Duration>
+where
+    F: Future<Output = Result<()>>,
+{
+    let began = Instant::now();
+    stream::iter(items).map(act).buffer_unordered(IN_FLIGHT).try_collect::<()>().await?;
+    Ok(began.elapsed())
+}
+
+/// Creates an object.
+pub(crate) async fn create(client: &Client, collection: &str, object: &Value) -> Result<()> {
+    call(client, Method::POST, collection, "application/json", serde_json::to_vec(object)?).await
+}
+
+/// Deletes a pod at once: nobody runs it.
+pub(crate) async fn delete(client: &Client, pod: &Name) -> Result<()> {
+    call(client, Method::DELETE, &pod.path(), "application/json", json!({"gracePeriodSeconds": 0}).to_string().into_bytes()).await
+}
+
+/// Writes an annotation of the usual length to a pod, the way annotations are written: the floor of whoever does.
+pub(crate) async fn annotate(client: &Client, pod: &Name) -> Result<()> {
+    let network = json!({"default": {
+        "ip_addresses": ["10.128.200.201/24"], "mac_address": "0a:58:0a:80:c8:c9", "gateway_ips": ["10.128.200.1"],
+        "routes": [
+            {"dest": "10.128.0.0/9", "nextHop": "10.128.200.1"}, {"dest": "10.96.0.0/16", "nextHop": "10.128.200.1"},
+            {"dest": "169.254.169.5/32", "nextHop": "10.128.200.1"}, {"dest": "100.64.0.0/16", "nextHop": "10.128.200.1"},
+        ],
+        "ip_address": "10.128.200.201/24", "gateway_ip": "10.128.200.1", "role": "primary",
+    }});
+    let patch = json!({"metadata": {"annotations": {FLOOR: network.to_string()}}});
+    let path = format!("{}/status", pod.path());
+    call(client, Method::PATCH, &path, "application/merge-patch+json", patch.to_string().into_bytes()).await
+}
+
+async fn call(client: &Client, method: Method, path: &str, kind: &str, body: Vec<u8>) -> Result<()> {
+    let what = format!("{method} {path}");
+    let request = Request::builder().method(method).uri(path).header("content-type", kind).header("accept", METADATA_ONLY).body(body)?;
+    client.request::<IgnoredAny>(request).await.map(drop).context(what)
+}

@@ -1,0 +1,117 @@
+//! What was measured of one size. Knows nothing of what is wanted.
+
+use serde::{Deserialize, Serialize};
+
+use super::process::Usage;
+
+/// Times are in seconds unless the field says otherwise.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    pub(crate) nodes: usize,
+    pub(crate) pods: usize,
+    /// Pods that the API server took a second when they were created, without the control plane.
+    pub(crate) created_per_second: f64,
+    pub(crate) floor: Floor,
+    pub(crate) converged: Converged,
+    pub(crate) restart: Restart,
+    pub(crate) replaced: Replaced,
+    pub(crate) latencies: Vec<Latency>,
+    /// Of the control plane at the end, since its last start.
+    pub(crate) steady: Usage,
+    pub(crate) rows: Rows,
+}
+
+/// What the API server can do: annotations written by a client that does nothing else.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Floor {
+    pub(crate) patches: usize,
+    pub(crate) seconds: f64,
+}
+
+impl Floor {
+    pub(crate) fn per_second(&self) -> f64 {
+        self.patches as f64 / self.seconds
+    }
+
+    /// How long it takes for that many.
+    pub(crate) fn seconds_of(&self, patches: usize) -> f64 {
+        patches as f64 / self.per_second()
+    }
+}
+
+/// From the start of the process, with an empty northbound database and no annotation.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Converged {
+    /// Until the last pod's annotation was visible.
+    pub(crate) annotated: f64,
+    /// Until the last pod's port was committed.
+    pub(crate) ports: f64,
+    /// Transactions of the northbound database.
+    pub(crate) transactions: u64,
+    /// Processor time: of the control plane with its memory, the API server, etcd, the northbound database's server.
+    pub(crate) controller: Usage,
+    pub(crate) api_server_cpu: f64,
+    pub(crate) etcd_cpu: f64,
+    pub(crate) northbound_cpu: f64,
+}
+
+impl Converged {
+    pub(crate) fn seconds(&self) -> f64 {
+        self.annotated.max(self.ports)
+    }
+}
+
+/// From the start of a process that finds everything as it should be.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Restart {
+    /// Until it said that it is ready.
+    pub(crate) ready: f64,
+    /// Until a pod that was created then had its port and its annotation.
+    pub(crate) served: f64,
+    /// Transactions of the northbound database until it was ready.
+    pub(crate) transactions: u64,
+    /// Changes of pods until it was ready.
+    pub(crate) pod_events: u64,
+    pub(crate) cpu: f64,
+}
+
+/// From the start of an empty northbound database's server, with annotations present and the control plane running.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Replaced {
+    pub(crate) seconds: f64,
+    pub(crate) transactions: u64,
+    /// Changes of pods meanwhile.
+    pub(crate) pod_events: u64,
+}
+
+/// At one rate, from the API server's answer to a pod's creation. Times are in milliseconds.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    /// Pods a second.
+    pub(crate) rate: usize,
+    pub(crate) pods: usize,
+    pub(crate) port: Percentiles,
+    pub(crate) annotation: Percentiles,
+    /// Both.
+    pub(crate) served: Percentiles,
+    /// Processor time of the control plane for each.
+    pub(crate) cpu: f64,
+    pub(crate) transactions: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Percentiles {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
+}
+
+/// What the northbound database holds in the end.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Rows {
+    pub(crate) pod_ports: usize,
+    pub(crate) other_ports: usize,
+    pub(crate) switches: usize,
+    /// Subnets and ids that nodes had in the end.
+    pub(crate) nodes_with_subnets: usize,
+}

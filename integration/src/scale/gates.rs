@@ -1,0 +1,169 @@
+//! What must hold. Pure.
+//!
+//! The goals are those of 10,000 pods; times and memory grow with the pods beyond that, and never shrink below.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::figures::{Figures, Latency};
+
+/// To converge from nothing, as a multiple of the API server's own time for as many patches.
+const FROM_NOTHING: f64 = 1.5;
+/// For a restart, and for an empty northbound database: seconds.
+const SECONDS: f64 = 2.0;
+/// Pods a second, and how long one may wait for port and annotation at the 99th percentile: milliseconds.
+const RATE: usize = 50;
+const WAIT: f64 = 20.0;
+/// MB, at its peak.
+const MEMORY: f64 = 60.0;
+const USUAL_PODS: usize = 10_000;
+/// How much more a pod may cost in the larger of two clusters.
+const SAME_COST: f64 = 1.3;
+
+/// One demand, and whether it is met.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Gate {
+    pub(crate) demand: String,
+    pub(crate) measured: String,
+    pub(crate) goal: String,
+    pub(crate) holds: bool,
+}
+
+impl Gate {
+    /// Every demand on one size.
+    pub(crate) fn of(figures: &Figures) -> Vec<Self> {
+        let Figures { nodes, pods, floor, converged, restart, replaced, latencies, steady, rows, .. } = figures;
+        let larger = (*pods as f64 / USUAL_PODS as f64).max(1.0);
+        let mut gates = vec![
+            Self::at_most("from an empty database to converged", "s", converged.seconds(), FROM_NOTHING * floor.seconds_of(*pods)),
+            Self::at_most("restart until ready", "s", restart.ready, SECONDS * larger),
+            Self::exactly("transactions of a restart", restart.transactions, 0),
+            Self::exactly("pods written by a restart", restart.pod_events, 0),
+            Self::at_most("empty northbound database filled again", "s", replaced.seconds, SECONDS * larger),
+            Self::exactly("pods written meanwhile", replaced.pod_events, 0),
+            Self::at_most("memory, peak", "MB", converged.controller.peak_rss.max(steady.peak_rss), MEMORY * larger),
+            Self::exactly("ports of pods in the end", rows.pod_ports as u64, *pods as u64),
+            Self::exactly("nodes with subnets", rows.nodes_with_subnets as u64, *nodes as u64),
+        ];
+        let wait = latencies.iter().find(|latency| latency.rate == RATE);
+        gates.extend(wait.map(|Latency { served, .. }| Self::at_most("pod created to served, p99 at 50 pods/s", "ms", served.p99, WAIT)));
+        gates
+    }
+
+    /// The demands on two sizes together.
+    pub(crate) fn of_sizes(smaller: &Figures, larger: &Figures) -> Vec<Self> {
+        let sizes = format!("{} and {} pods", smaller.pods, larger.pods);
+        let bulk = |figures: &Figures| figures.converged.controller.cpu * 1e3 / figures.pods as f64;
+        let mut gates = vec![Self::at_most(&format!("CPU per pod from nothing, {sizes}"), "ms", bulk(larger), SAME_COST * bulk(smaller))];
+        for latency in &larger.latencies {
+            let Some(before) = smaller.latencies.iter().find(|before| before.rate == latency.rate) else { continue };
+            let demand = format!("CPU per pod at {} pods/s, {sizes}", latency.rate);
+            gates.push(Self::at_most(&demand, "ms", latency.cpu, SAME_COST * before.cpu));
+        }
+        gates
+    }
+
+    fn at_most(demand: &str, unit: &str, measured: f64, goal: f64) -> Self {
+        let text = |number: f64| format!("{number:.2} {unit}");
+        // Zero is what was not measured.
+        let holds = measured > 0.0 && measured <= goal;
+        Self { demand: demand.to_owned(), measured: text(measured), goal: format!("≤ {}", text(goal)), holds }
+    }
+
+    fn exactly(demand: &str, measured: u64, goal: u64) -> Self {
+        Self { demand: demand.to_owned(), measured: measured.to_string(), goal: format!("= {goal}"), holds: measured == goal }
+    }
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { demand, measured, goal, holds } = self;
+        write!(f, "{demand:<56}{measured:>12}   {goal:<12} {}", if *holds { "held" } else { "MISSED" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scale::{
+        figures::{Converged, Floor, Percentiles, Replaced, Restart, Rows},
+        process::Usage,
+    };
+
+    fn at_the_limits() -> Figures {
+        let usage = Usage { rss: 50.0, peak_rss: 60.0, cpu: 4.0 };
+        let served = Percentiles { p50: 5.0, p99: 20.0, max: 90.0 };
+        Figures {
+            nodes: 500,
+            pods: 10_000,
+            floor: Floor { patches: 5_000, seconds: 4.0 },
+            converged: Converged { annotated: 12.0, ports: 3.0, controller: usage, ..Converged::default() },
+            restart: Restart { ready: 2.0, ..Restart::default() },
+            replaced: Replaced { seconds: 2.0, ..Replaced::default() },
+            latencies: vec![Latency { rate: 50, served, cpu: 1.0, ..Latency::default() }],
+            steady: usage,
+            rows: Rows { pod_ports: 10_000, nodes_with_subnets: 500, ..Rows::default() },
+            ..Figures::default()
+        }
+    }
+
+    fn missed(gates: &[Gate]) -> Vec<&str> {
+        gates.iter().filter(|gate| !gate.holds).map(|gate| gate.demand.as_str()).collect()
+    }
+
+    #[test]
+    fn all_gates_hold_at_their_limits() {
+        assert_eq!(missed(&Gate::of(&at_the_limits())), [""; 0]);
+    }
+
+    type Spoil = fn(&mut Figures);
+
+    #[test]
+    fn each_gate_is_missed_beyond_its_limit() {
+        let beyond: [(Spoil, &str); 10] = [
+            (|figures| figures.converged.ports = 12.1, "from an empty database to converged"),
+            (|figures| figures.restart.ready = 2.1, "restart until ready"),
+            (|figures| figures.restart.transactions = 1, "transactions of a restart"),
+            (|figures| figures.restart.pod_events = 1, "pods written by a restart"),
+            (|figures| figures.replaced.seconds = 2.1, "empty northbound database filled again"),
+            (|figures| figures.replaced.pod_events = 1, "pods written meanwhile"),
+            (|figures| figures.steady.peak_rss = 60.1, "memory, peak"),
+            (|figures| figures.rows.pod_ports = 10_001, "ports of pods in the end"),
+            (|figures| figures.rows.nodes_with_subnets = 499, "nodes with subnets"),
+            (|figures| figures.latencies[0].served.p99 = 20.1, "pod created to served, p99 at 50 pods/s"),
+        ];
+        for (spoil, demand) in beyond {
+            let mut figures = at_the_limits();
+            spoil(&mut figures);
+            assert_eq!(missed(&Gate::of(&figures)), [demand]);
+        }
+    }
+
+    #[test]
+    fn larger_clusters_have_more_time_and_smaller_ones_no_less() {
+        let sized = |pods: usize| Figures { pods, rows: Rows { pod_ports: pods, ..at_the_limits().rows }, ..at_the_limits() };
+        let mut larger = sized(50_000);
+        larger.restart.ready = 10.0;
+        assert_eq!(missed(&Gate::of(&larger)), [""; 0]);
+        let smaller = sized(1_000);
+        assert_eq!(missed(&Gate::of(&smaller)), ["from an empty database to converged"], "its own floor is shorter");
+    }
+
+    #[test]
+    fn a_pod_may_cost_no_more_in_a_larger_cluster() {
+        let smaller = at_the_limits();
+        let mut larger = Figures { pods: 20_000, ..at_the_limits() };
+        larger.converged.controller.cpu = 8.0;
+        assert_eq!(missed(&Gate::of_sizes(&smaller, &larger)), [""; 0]);
+        larger.latencies[0].cpu = 1.4;
+        larger.converged.controller.cpu = 10.5;
+        assert_eq!(missed(&Gate::of_sizes(&smaller, &larger)).len(), 2);
+    }
+
+    #[test]
+    fn what_was_not_measured_does_not_hold() {
+        let nothing = Figures { nodes: 1, pods: 1, ..Figures::default() };
+        assert_eq!(Gate::of(&nothing).iter().filter(|gate| gate.holds).count(), 3, "what must be zero is");
+    }
+}

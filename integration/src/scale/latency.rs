@@ -1,0 +1,81 @@
+//! How long pods wait for their network when they come at a steady rate.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use integration::central::Central;
+use tokio::{task::JoinSet, time::interval};
+
+use super::{
+    calls,
+    figures::{Latency, Percentiles},
+    objects::{self, Name},
+    process::Usage,
+    run::Run,
+};
+use crate::bench::statistics::{percentile, sorted};
+
+const SECONDS: usize = 10;
+/// So that a 99th percentile means something.
+const AT_LEAST: usize = 200;
+
+/// How many pods come at `rate` a second.
+pub(crate) fn pods_at(rate: usize) -> usize {
+    AT_LEAST.max(rate * SECONDS)
+}
+
+/// Creates pods at `rate` a second, whatever becomes of them, and deletes them again.
+pub(crate) async fn measure(run: &Run<'_>, rate: usize) -> Result<Latency> {
+    let count = pods_at(rate);
+    let before = (Usage::of(&run.site.controller)?.cpu, Central::northbound_transactions()?);
+    let probes: Vec<Name> = (0..count).map(|number| Name::of_probe(&rate.to_string(), number, number % run.plan.pods)).collect();
+    let answered = create(run, rate, &probes).await?;
+    run.until_served(run.plan.pods + count).await?;
+    let after = (Usage::of(&run.site.controller)?.cpu, Central::northbound_transactions()?);
+    let latency = {
+        let (pods, northbound) = (run.pods.now(), run.northbound.now());
+        let mut waits = [Vec::new(), Vec::new(), Vec::new()];
+        for (probe, answered) in probes.iter().zip(answered) {
+            let pod = pods.pods.get(&probe.key()).context("a pod is gone")?;
+            // The watch may tell of a pod before its creator hears that it is there.
+            let created = answered.min(pod.added);
+            let annotation = pod.annotated.context("an annotation is gone")? - created;
+            let port = *northbound.ports.get(&probe.port()).with_context(|| format!("there is no port {}", probe.port()))? - created;
+            for (waits, wait) in waits.iter_mut().zip([port, annotation, port.max(annotation)]) {
+                waits.push(wait.as_secs_f64() * 1e3);
+            }
+        }
+        let [port, annotation, served] = waits.map(|waits| percentiles(sorted(waits)));
+        let (cpu, transactions) = ((after.0 - before.0) * 1e3 / count as f64, after.1 - before.1);
+        Latency { rate, pods: count, port, annotation, served, cpu, transactions }
+    };
+    calls::all(&probes, |probe| calls::delete(run.client(), probe)).await?;
+    run.until_served(run.plan.pods).await?;
+    Ok(latency)
+}
+
+/// When each creation was answered.
+async fn create(run: &Run<'_>, rate: usize, probes: &[Name]) -> Result<Vec<Instant>> {
+    let mut beat = interval(Duration::from_secs(1) / u32::try_from(rate)?);
+    let mut creations = JoinSet::new();
+    for (number, probe) in probes.iter().enumerate() {
+        beat.tick().await;
+        let (client, collection) = (run.client().clone(), probe.collection());
+        // Neighbours in time are not neighbours on a node.
+        let pod = objects::pod(probe, &objects::node_name(number * 7_919 % run.plan.nodes));
+        creations.spawn(async move {
+            calls::create(&client, &collection, &pod).await?;
+            anyhow::Ok((number, Instant::now()))
+        });
+    }
+    let mut answered = vec![Instant::now(); probes.len()];
+    while let Some(creation) = creations.join_next().await {
+        let (number, instant) = creation??;
+        answered[number] = instant;
+    }
+    Ok(answered)
+}
+
+fn percentiles(sorted: Vec<f64>) -> Percentiles {
+    Percentiles { p50: percentile(&sorted, 50), p99: percentile(&sorted, 99), max: percentile(&sorted, 100) }
+}

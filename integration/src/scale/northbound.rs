@@ -1,0 +1,104 @@
+//! The rows of the northbound database, as a monitor of our own tells them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Instant,
+};
+
+use anyhow::{Result, ensure};
+use integration::central::NORTHBOUND;
+use ovsdb::{ChangeKind, Changes, Client, Event, Monitor, Options, Updates, Where};
+
+use super::seen::Seen;
+
+ovsdb::table! {
+    struct LogicalSwitchPort in "Logical_Switch_Port" {
+        name: String,
+        external_ids: BTreeMap<String, String>,
+    }
+
+    struct LogicalSwitch in "Logical_Switch" {
+        name: String,
+        ports: Vec<ovsdb::Uuid>,
+    }
+}
+
+/// Ports of pods, by name, and when each was seen first.
+#[derive(Debug, Default)]
+pub(crate) struct Northbound {
+    pub(crate) connected: bool,
+    pub(crate) ports: HashMap<String, Instant>,
+    /// Ports of anything else.
+    pub(crate) other_ports: usize,
+    pub(crate) switches: usize,
+    pub(crate) last_port: Option<Instant>,
+    /// Rows of the monitored tables that were inserted, changed or deleted.
+    pub(crate) changes: u64,
+}
+
+impl Northbound {
+    /// When the last of `count` pods got its port.
+    pub(crate) fn all_ports(&self, count: usize) -> Result<Option<Instant>> {
+        ensure!(self.connected, "no connection");
+        ensure!(self.ports.len() == count, "{} of {count} ports are there", self.ports.len());
+        Ok(self.last_port)
+    }
+}
+
+/// Begins to monitor, also a server that is not there yet or is replaced.
+pub(crate) fn monitor() -> Result<Seen<Northbound>> {
+    let seen = Seen::<Northbound>::new();
+    let monitor = Monitor::new().table::<LogicalSwitchPort>(Where::all()).table::<LogicalSwitch>(Where::all());
+    // The server is busy for as long as a thousand rows take; a whole database is one message.
+    let options = Options { probe_interval: None, backlog: 512 << 20, ..Options::default() };
+    let (client, mut updates) = Client::start(NORTHBOUND.parse()?, "OVN_Northbound", monitor, options);
+    let noting = seen.clone();
+    tokio::spawn(async move {
+        // The connection lasts as long as somebody has its client.
+        let _client = client;
+        loop {
+            let event = updates.next().await;
+            noting.note(|northbound| northbound.take(event, &updates));
+        }
+    });
+    Ok(seen)
+}
+
+impl Northbound {
+    fn take(&mut self, event: Event, updates: &Updates) {
+        match event {
+            Event::Connected => self.connected = true,
+            Event::Disconnected(_) => self.connected = false,
+            Event::Changed(changes) => self.apply(&changes, updates),
+        }
+    }
+
+    fn apply(&mut self, changes: &Changes, updates: &Updates) {
+        let now = Instant::now();
+        self.changes += changes.len() as u64;
+        // After a replacement of the database, rows that went and rows that came have the same names.
+        let of_kind = |kind| changes.of::<LogicalSwitchPort>().filter(move |change| change.kind == kind);
+        for row in of_kind(ChangeKind::Delete).filter_map(|change| change.old::<LogicalSwitchPort>()) {
+            if row.is_of_pod() {
+                self.ports.remove(&row.name);
+            } else {
+                self.other_ports -= 1;
+            }
+        }
+        for row in of_kind(ChangeKind::Insert).filter_map(|change| updates.row::<LogicalSwitchPort>(change.uuid)) {
+            if row.is_of_pod() {
+                self.ports.insert(row.name.clone(), now);
+                self.last_port = Some(now);
+            } else {
+                self.other_ports += 1;
+            }
+        }
+        self.switches = updates.rows::<LogicalSwitch>().count();
+    }
+}
+
+impl LogicalSwitchPort {
+    fn is_of_pod(&self) -> bool {
+        self.external_ids.get("pod").is_some_and(|value| value == "true")
+    }
+}

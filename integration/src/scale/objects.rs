@@ -1,0 +1,135 @@
+//! The nodes and pods of a run, as a cluster has them: pure.
+
+use serde_json::{Value, json};
+
+/// Pods that share a namespace.
+const TOGETHER: usize = 100;
+/// In every pod that a run creates to measure latency.
+pub(crate) const PROBE: &str = "probe";
+
+/// A pod's place in the API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Name {
+    /// The pod of that number.
+    pub(crate) fn of(number: usize) -> Self {
+        Self { namespace: namespace(number), name: format!("web-{number:06}-6d4cf56db6-x2vlp") }
+    }
+
+    /// One that is created to measure, in the namespace of the pod `neighbour`.
+    pub(crate) fn of_probe(phase: &str, number: usize, neighbour: usize) -> Self {
+        Self { namespace: namespace(neighbour), name: format!("{PROBE}-{phase}-{number:06}") }
+    }
+
+    pub(crate) fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    pub(crate) fn collection(&self) -> String {
+        format!("/api/v1/namespaces/{}/pods", self.namespace)
+    }
+
+    pub(crate) fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+
+    /// Of its logical switch port: the name that the plugin gives its interface as `iface-id`.
+    pub(crate) fn port(&self) -> String {
+        format!("{}_{}", self.namespace, self.name)
+    }
+}
+
+fn namespace(number: usize) -> String {
+    format!("team-{:04}", number / TOGETHER)
+}
+
+/// The namespaces of that many pods.
+pub(crate) fn namespaces(pods: usize) -> Vec<Value> {
+    let object = |number: usize| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace(number * TOGETHER)}});
+    (0..pods.div_ceil(TOGETHER).max(1)).map(object).collect()
+}
+
+pub(crate) fn node_name(number: usize) -> String {
+    format!("node-{number:04}")
+}
+
+/// A node that has said what a node says of itself; its subnet is for the control plane to give.
+pub(crate) fn node(number: usize) -> Value {
+    let name = node_name(number);
+    let address = format!("172.{}.{}.{}", 16 + number / 62_500, number / 250 % 250, 2 + number % 250);
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+            "annotations": {
+                "k8s.ovn.org/node-chassis-id": format!("6bf64a4a-7be4-4a4c-b6a5-{number:012}"),
+                "k8s.ovn.org/zone-name": "global",
+                "k8s.ovn.org/node-primary-ifaddr": json!({"ipv4": format!("{address}/12")}).to_string(),
+                "k8s.ovn.org/host-cidrs": json!([format!("{address}/12")]).to_string(),
+            },
+        },
+        "spec": {},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
+            "capacity": {"cpu": "16", "memory": "64Gi", "pods": "250"},
+            "allocatable": {"cpu": "16", "memory": "64Gi", "pods": "250"},
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}],
+        },
+    })
+}
+
+/// A pod as a Deployment's ReplicaSet and the scheduler leave it: on its node, not started yet.
+pub(crate) fn pod(name: &Name, node: &str) -> Value {
+    let app = name.name.split('-').take(2).collect::<Vec<_>>().join("-");
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name.name, "namespace": name.namespace,
+            "labels": {"app": app, "pod-template-hash": "6d4cf56db6", "app.kubernetes.io/part-of": "scale"},
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{app}-6d4cf56db6"), "controller": true,
+                "uid": "0b8f7d0c-6f57-4a57-9d86-0d2b2c5f5a11", "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {
+            "nodeName": node,
+            "containers": [{
+                "name": "web", "image": "registry.example/web:1.27.3", "ports": [{"name": "http", "containerPort": 8080}],
+                "env": [{"name": "LOG_LEVEL", "value": "info"}, {"name": "LISTEN", "value": ":8080"}],
+                "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "128Mi"}},
+                "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 10},
+                "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 10},
+            }],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_pod_has_a_name_and_a_namespace_of_the_list() {
+        let listed: BTreeSet<String> =
+            namespaces(250).iter().filter_map(|object| object["metadata"]["name"].as_str().map(str::to_owned)).collect();
+        assert_eq!(listed.len(), 3);
+        let keys: BTreeSet<String> = (0..250).map(|number| Name::of(number).key()).collect();
+        assert_eq!(keys.len(), 250);
+        assert!((0..250).all(|number| listed.contains(&Name::of(number).namespace)));
+        assert!(listed.contains(&Name::of_probe("50", 3_000, 249).namespace));
+    }
+
+    #[test]
+    fn nodes_have_addresses_of_their_own() {
+        let addresses: BTreeSet<String> = (0..70_000).step_by(7).map(|number| node(number)["status"]["addresses"][0].to_string()).collect();
+        assert_eq!(addresses.len(), 10_000);
+        assert!(addresses.iter().all(|address| !address.contains("256")), "no number is over 255");
+    }
+}

@@ -1,0 +1,127 @@
+//! The result of a run, as text for the terminal and as `scale.json`, whose fields are those of [`Report`].
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{
+    figures::{Converged, Figures, Latency, Restart, Rows},
+    gates::Gate,
+    process::Usage,
+};
+use crate::bench::environment::Environment;
+
+/// `scale.json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) environment: Environment,
+    pub(crate) sizes: Vec<Figures>,
+    pub(crate) gates: Vec<Gate>,
+}
+
+impl Report {
+    pub(crate) fn new(environment: Environment, sizes: Vec<Figures>) -> Self {
+        let mut gates: Vec<Gate> = sizes.first().map(Gate::of).unwrap_or_default();
+        // The further sizes are there to be compared with each other.
+        let mut further: Vec<&Figures> = sizes.iter().skip(1).collect();
+        further.sort_by_key(|figures| figures.pods);
+        if let [smallest, .., largest] = further[..] {
+            gates.extend(Gate::of_sizes(smallest, largest));
+        }
+        Self { environment, sizes, gates }
+    }
+
+    /// Whether every gate holds.
+    pub(crate) fn holds(&self) -> bool {
+        self.gates.iter().all(|gate| gate.holds)
+    }
+}
+
+fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
+    let Figures { nodes, pods, created_per_second, floor, converged, restart, replaced, latencies, steady, rows } = figures;
+    let floor_seconds = floor.seconds_of(*pods);
+    let Converged { annotated, ports, transactions, controller, api_server_cpu, etcd_cpu, northbound_cpu } = converged;
+    let per_pod = |cpu: f64| cpu * 1e3 / *pods as f64;
+    writeln!(f, "{nodes} nodes, {pods} pods\n")?;
+    writeln!(
+        f,
+        "  API server: {created_per_second:.0} pods/s created; floor {:.0} annotations/s, {floor_seconds:.2} s for all",
+        floor.per_second()
+    )?;
+    writeln!(
+        f,
+        "  from nothing: {:.2} s ({:.2} × the floor): ports {ports:.2} s, annotations {annotated:.2} s; {transactions} transactions",
+        converged.seconds(),
+        converged.seconds() / floor_seconds
+    )?;
+    writeln!(
+        f,
+        "    CPU per pod, ms: control plane {:.3}, API server {:.3}, etcd {:.3}, northbound {:.3}",
+        per_pod(controller.cpu),
+        per_pod(*api_server_cpu),
+        per_pod(*etcd_cpu),
+        per_pod(*northbound_cpu)
+    )?;
+    let Restart { ready, served, transactions, pod_events, cpu } = restart;
+    writeln!(
+        f,
+        "  restart: ready {ready:.2} s, a new pod served {served:.2} s; {transactions} transactions, {pod_events} pods written, {cpu:.2} s CPU"
+    )?;
+    writeln!(
+        f,
+        "  empty northbound database: filled after {:.2} s; {} transactions, {} pods written",
+        replaced.seconds, replaced.transactions, replaced.pod_events
+    )?;
+    let Usage { rss, peak_rss, .. } = steady;
+    writeln!(
+        f,
+        "  memory, MB: {:.1} converged (peak {:.1}); {rss:.1} in the end (peak {peak_rss:.1})",
+        controller.rss, controller.peak_rss
+    )?;
+    let Rows { pod_ports, other_ports, switches, nodes_with_subnets } = rows;
+    writeln!(
+        f,
+        "  rows in the end: {pod_ports} ports of pods, {other_ports} others, {switches} switches; {nodes_with_subnets} nodes with subnets\n"
+    )?;
+    if latencies.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        f,
+        "  {:<10}{:>6}{:>24}{:>24}{:>24}{:>10}{:>14}",
+        "pods/s", "pods", "port, ms", "annotation, ms", "both, ms", "CPU, ms", "transactions"
+    )?;
+    writeln!(f, "  {:<16}{}{:>10}", "", format!("{:>8}{:>8}{:>8}", "p50", "p99", "max").repeat(3), "per pod")?;
+    for Latency { rate, pods, port, annotation, served, cpu, transactions } in latencies {
+        write!(f, "  {rate:<10}{pods:>6}")?;
+        for percentiles in [port, annotation, served] {
+            write!(f, "{:>8.1}{:>8.1}{:>8.1}", percentiles.p50, percentiles.p99, percentiles.max)?;
+        }
+        writeln!(f, "{cpu:>10.2}{transactions:>14}")?;
+    }
+    writeln!(f)
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n{}\n", self.environment)?;
+        self.sizes.iter().try_for_each(|figures| size(f, figures))?;
+        writeln!(f, "{:<56}{:>12}   {:<12} verdict", "", "measured", "goal")?;
+        self.gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_sizes_are_compared_with_each_other_only() {
+        let sized = |pods| Figures { pods, latencies: vec![Latency { rate: 50, ..Latency::default() }], ..Figures::default() };
+        let gates = |sizes: &[usize]| {
+            let environment = Environment::of_this_machine(1, crate::bench::environment::Scheduling::Normal).unwrap();
+            Report::new(environment, sizes.iter().copied().map(sized).collect()).gates.len()
+        };
+        assert_eq!(gates(&[10_000, 50_000, 1_000]), gates(&[10_000]) + 2);
+    }
+}

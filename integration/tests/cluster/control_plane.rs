@@ -1,0 +1,240 @@
+//! The project's own control plane while it is killed, while its database goes away, and while two of them run.
+
+use std::{
+    env,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{
+    Cluster,
+    central::Central,
+    cluster::{pods::Known, programs::AGNHOST},
+    eventually,
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    DEPLOYMENTS, PODS, all_attached, delete, deployment, pod, reach_each_other, scale, small_pod, spec, start, wait_for_exactly, wait_gone,
+};
+
+/// With the value `full`, the tests that are shortened otherwise take as long as they should.
+const LENGTH: &str = "OVN_CLUSTER_TESTS";
+/// Seconds: a leader that is gone is followed by another soon enough for a test.
+const SHORT_LEASE: [&str; 3] = ["--ha-election-lease-duration=6", "--ha-election-renew-deadline=4", "--ha-election-retry-period=1"];
+const LEASE: Duration = Duration::from_secs(6);
+/// A burst of pods on a busy machine.
+const BURST: Duration = Duration::from_secs(120);
+
+#[test]
+fn a_hundred_pods_with_probes_keep_their_network_while_the_control_plane_and_its_database_come_and_go() {
+    Cluster::of_nodes(2).master_options(&SHORT_LEASE).test(|cluster| {
+        let before = cluster.leftovers()?;
+        for node in ["node1", "node2"] {
+            cluster.api.create(DEPLOYMENTS, &deployment(node, &with_probes(node)))?;
+            scale(cluster, node, 50)?;
+        }
+        // In the middle of the burst.
+        some_are_annotated(cluster, 20)?;
+        cluster.master.kill()?;
+        cluster.master.spawn()?;
+        let names = wait_for_exactly(cluster, 100, BURST)?;
+        cluster.northbound_must_match()?;
+        let pods = all_attached(cluster, &names)?;
+        reach_each_other(cluster, &pods, 8)?;
+        let page =
+            cluster.kubectl(["exec", &pods[0].name, "--", "wget", "-qO-", &format!("http://{}:8080/hostname", pods[99].address())])?;
+        ensure!(page == pods[99].name, "{} calls itself {page:?}", pods[99].name);
+
+        // The server of the database restarts: nobody notices.
+        let flow = cluster.lab.flow(&pods[0], &pods[99])?;
+        cluster.lab.central.northbound.stop()?;
+        cluster.lab.central.start_northbound()?;
+        scale(cluster, "node1", 51)?;
+        wait_for_exactly(cluster, 101, BURST)?;
+        let echoes = flow.stop()?;
+        ensure!(echoes.sent > 10 && echoes.received == echoes.sent, "packets were lost: {echoes:?}");
+
+        // Its contents are lost: everything is written again, as it was.
+        let addresses = annotations(&cluster.pods.now());
+        cluster.lab.central.replace_northbound()?;
+        cluster.northbound_must_match()?;
+        ensure!(annotations(&cluster.pods.now()) == addresses, "annotations have changed");
+        cluster.lab.central.sync()?;
+        reach_each_other(cluster, &pods, 3)?;
+        wait_for_exactly(cluster, 101, BURST)?;
+
+        ["node1", "node2"].iter().try_for_each(|name| scale(cluster, name, 0))?;
+        some_are_gone(cluster, 90)?;
+        cluster.master.kill()?;
+        cluster.master.spawn()?;
+        wait_for_exactly(cluster, 0, BURST)?;
+        cluster.northbound_must_match()?;
+        cluster.api.delete(DEPLOYMENTS)?;
+        cluster.must_leave_nothing(&before)
+    });
+}
+
+#[test]
+fn deployments_go_up_and_down_while_the_control_plane_is_killed() {
+    let (replicas, rounds) = if env::var(LENGTH).is_ok_and(|length| length == "full") { (100, 5) } else { (30, 2) };
+    Cluster::of_nodes(2).master_options(&SHORT_LEASE).test(|cluster| {
+        let before = cluster.leftovers()?;
+        let mut anywhere = spec("");
+        anywhere["nodeSelector"] = json!({});
+        anywhere["containers"] = small_pod("", "")["spec"]["containers"].clone();
+        cluster.api.create(DEPLOYMENTS, &deployment("web", &anywhere))?;
+        for round in 0..rounds {
+            scale(cluster, "web", replicas)?;
+            some_are_annotated(cluster, replicas * (round + 1) / (rounds + 1))?;
+            cluster.master.kill()?;
+            cluster.master.spawn()?;
+            let names = wait_for_exactly(cluster, replicas, BURST)?;
+            cluster.northbound_must_match()?;
+            reach_each_other(cluster, &all_attached(cluster, &names)?, 5)?;
+
+            scale(cluster, "web", 0)?;
+            some_are_gone(cluster, replicas)?;
+            cluster.master.kill()?;
+            cluster.master.spawn()?;
+            wait_for_exactly(cluster, 0, BURST)?;
+            cluster.northbound_must_match()?;
+        }
+        cluster.api.delete(DEPLOYMENTS)?;
+        cluster.must_leave_nothing(&before)
+    });
+}
+
+#[test]
+fn one_of_two_control_planes_leads_and_nodes_come_and_go() {
+    Cluster::of_nodes(2).master_options(&SHORT_LEASE).test(|cluster| {
+        let before = cluster.leftovers()?;
+        let [here, there] = [start(cluster, &pod("here", "node1"))?, start(cluster, &pod("there", "node2"))?];
+        cluster.lab.ping(&here, there.address())?;
+
+        // The second waits, the first leads; then the first is gone.
+        let second = cluster.another_master(2);
+        second.spawn()?;
+        let waits = eventually("the second says what it waits for", LEASE, || match cluster.master_is_ready(2) {
+            Err(waits) if waits.to_string().contains("master-1") => Ok(waits.to_string()),
+            other => anyhow::bail!("{other:?}"),
+        })?;
+        let transactions = Central::northbound_transactions()?;
+        let holder = lease_holder(cluster)?;
+        ensure!(holder == "master-1", "{holder} leads; the second says {waits}");
+        cluster.master.kill()?;
+        let killed = Instant::now();
+        eventually("the second leads", 2 * LEASE, || {
+            let holder = lease_holder(cluster)?;
+            ensure!(holder == "master-2", "{holder} does");
+            cluster.master_is_ready(2)
+        })?;
+        let took = killed.elapsed();
+        ensure!(took < LEASE + Duration::from_secs(3), "it took {took:?}");
+        let written = Central::northbound_transactions()? - transactions;
+        ensure!(written == 0, "{written} transactions changed the database while nothing had changed");
+        cluster.master.spawn()?;
+        let later = start(cluster, &small_pod("later", "node1"))?;
+        cluster.lab.ping(&later, there.address())?;
+        // A clean stop lets the other one lead at once.
+        second.stop()?;
+        eventually("the first leads again", Duration::from_secs(3), || {
+            let holder = lease_holder(cluster)?;
+            ensure!(holder == "master-1", "{holder:?} does");
+            Ok(())
+        })?;
+
+        a_completed_pod_gives_its_address_back(cluster)?;
+
+        delete(cluster, "there")?;
+        wait_gone(cluster, "there")?;
+        a_node_is_deleted_and_comes_back(cluster)?;
+
+        let again = start(cluster, &pod("again", "node2"))?;
+        cluster.lab.ping(&here, again.address())?;
+        cluster.lab.tcp(&again, &here, 1 << 20)?;
+        cluster.northbound_must_match()?;
+        cluster.api.delete(PODS)?;
+        wait_gone(cluster, "again")?;
+        let _ = before;
+        cluster.northbound_must_match()
+    });
+}
+
+/// Its address is free, whoever gets it next, and its port is gone while it is still there.
+fn a_completed_pod_gives_its_address_back(cluster: &Cluster) -> Result<()> {
+    let mut template = spec("node1");
+    template["restartPolicy"] = json!("Never");
+    template["containers"][0] = json!({"name": "main", "image": AGNHOST, "imagePullPolicy": "Never", "command": ["/bin/true"]});
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job", "namespace": "default"},
+        "spec": {"completions": 3, "parallelism": 3, "template": {"spec": template}},
+    });
+    cluster.api.create("/apis/batch/v1/namespaces/default/jobs", &job)?;
+    cluster.pods.wait("three pods have completed", Duration::from_secs(60), |known| {
+        let phase = |pod: &k8s_openapi::api::core::v1::Pod| pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
+        let completed = known.values().filter(|pod| phase(pod) == "Succeeded").count();
+        ensure!(completed == 3, "{completed} have");
+        Ok(())
+    })?;
+    // They are there, and have no port.
+    cluster.northbound_must_match()?;
+    cluster.api.delete("/apis/batch/v1/namespaces/default/jobs/job?propagationPolicy=Background").map(drop)
+}
+
+fn a_node_is_deleted_and_comes_back(cluster: &Cluster) -> Result<()> {
+    let (_, worker) = cluster.nodes().nth(1).context("a second node")?;
+    let subnet = cluster.subnet_of("node2")?;
+    worker.kubelet.kill()?;
+    cluster.api.delete("/api/v1/nodes/node2")?;
+    cluster.northbound_must_match()?;
+    // Its subnet is free: another node gets it.
+    cluster.api.create("/api/v1/nodes", &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))?;
+    let others = eventually("the other node has a subnet", Duration::from_secs(10), || cluster.subnet_of("other"))?;
+    ensure!(others == subnet, "the other has {others}, node2 had {subnet}");
+    worker.kubelet.spawn()?;
+    eventually("node2 has a subnet of its own again", Duration::from_secs(60), || {
+        let now = cluster.subnet_of("node2")?;
+        ensure!(now != others, "both have {now}");
+        Ok(())
+    })?;
+    cluster.api.delete("/api/v1/nodes/other")?;
+    cluster.wait_until_ready()?;
+    cluster.northbound_must_match()
+}
+
+/// A pod whose kubelet asks it over the network whether it is ready, and runs a program in it to know whether it lives.
+fn with_probes(node: &str) -> Value {
+    let mut spec = spec(node);
+    spec["containers"][0]["readinessProbe"] =
+        json!({"httpGet": {"path": "/hostname", "port": 8080}, "periodSeconds": 5, "timeoutSeconds": 5});
+    spec["containers"][0]["startupProbe"] =
+        json!({"exec": {"command": ["/bin/true"]}, "periodSeconds": 2, "timeoutSeconds": 10, "failureThreshold": 30});
+    spec
+}
+
+fn some_are_annotated(cluster: &Cluster, count: usize) -> Result<()> {
+    cluster.pods.wait(&format!("{count} pods have their annotation"), BURST, |known| {
+        let annotated = annotations(known).len();
+        ensure!(annotated >= count, "{annotated} have");
+        Ok(())
+    })
+}
+
+fn some_are_gone(cluster: &Cluster, all: usize) -> Result<()> {
+    cluster.pods.wait("some pods are gone", BURST, |known| {
+        ensure!(known.len() < all, "{} are there", known.len());
+        Ok(())
+    })
+}
+
+/// Pods by name with what their annotation says.
+fn annotations(known: &Known) -> Vec<(String, String)> {
+    let annotation = |pod: &k8s_openapi::api::core::v1::Pod| pod.metadata.annotations.as_ref()?.get("k8s.ovn.org/pod-networks").cloned();
+    known.iter().filter_map(|(key, pod)| Some((key.clone(), annotation(pod)?))).collect()
+}
+
+fn lease_holder(cluster: &Cluster) -> Result<String> {
+    let lease = cluster.api.read("/apis/coordination.k8s.io/v1/namespaces/ovn-kubernetes/leases/ovn-kubernetes-master")?;
+    Ok(lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
+}

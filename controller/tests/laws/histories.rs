@@ -1,4 +1,6 @@
 //! Laws 1 to 4 and 6, each on random histories. `OVN_LAWS_CASES` asks for more of them than the few of every run.
+//!
+//! Many cases take longer than `cargo nextest` waits for a test: `OVN_LAWS_CASES=500 cargo test -p controller --test laws law_1`.
 
 use std::{
     fmt::Debug,

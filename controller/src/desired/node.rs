@@ -12,7 +12,7 @@ use super::{cluster::port_group, port_addresses};
 use crate::{
     config::ClusterConfig,
     rows::{
-        Acl, DesiredRow, GatewayChassis, RouterPort, RowSet, SwitchPort, Table, Value,
+        Acl, DesiredRow, GatewayChassis, Pairs, RouterPort, RowSet, SwitchPort, Table, Value,
         acl::{Action, Direction},
         switch_port::Kind,
     },
@@ -52,7 +52,10 @@ fn switch(node: &Node) -> DesiredRow {
     let groups = [ovn::CLUSTER_LB_GROUP, ovn::SWITCH_LB_GROUP].map(|group| Table::LoadBalancerGroup.row(group));
     DesiredRow {
         id: Table::LogicalSwitch.row(ovn::node_switch(&node.name)),
-        columns: vec![("other_config", Value::Pairs { with: config, without }), ("load_balancer_group", Value::Including(groups.into()))],
+        columns: vec![
+            ("other_config", Value::Pairs(Pairs { without, ..config.into() })),
+            ("load_balancer_group", Value::Including(groups.into())),
+        ],
         member_of: Vec::new(),
     }
 }
@@ -62,7 +65,7 @@ fn port_to_router(node: &Node, config: &ClusterConfig) -> DesiredRow {
     let arp_proxy = config.cluster_subnets.iter().fold(ARP_PROXY.to_owned(), |text, subnet| format!("{text} {}", subnet.cidr));
     let kind = Kind::Router { port: ovn::router_to_switch(&node.name) };
     SwitchPort {
-        options: BTreeMap::from([("arp_proxy", arp_proxy)]),
+        options: [("arp_proxy", arp_proxy)].into(),
         ..SwitchPort::new(ovn::node_switch(&node.name), ovn::switch_to_router(&node.name), kind)
     }
     .into()
@@ -75,13 +78,13 @@ fn router_port(node: &Node, config: &ClusterConfig) -> Vec<DesiredRow> {
     let networks = ovn::gateways(&node.subnets);
     let (Some(chassis), Some(mac)) = (&node.chassis, ovn::port_mac(&networks)) else { return Vec::new() };
     let name = ovn::router_to_switch(&node.name);
-    let (options, without_options): (_, &[_]) = if node.gateway_mtu {
-        (BTreeMap::from([("gateway_mtu", config.mtu.bytes().to_string())]), &[])
+    let options = if node.gateway_mtu {
+        [("gateway_mtu", config.mtu.bytes().to_string())].into()
     } else {
-        (BTreeMap::new(), &["gateway_mtu"])
+        Pairs { without: &["gateway_mtu"], ..Pairs::default() }
     };
     vec![
-        RouterPort { router: ovn::CLUSTER_ROUTER, name: name.clone(), mac, networks, options, without_options }.into(),
+        RouterPort { router: ovn::CLUSTER_ROUTER, name: name.clone(), mac, networks, options }.into(),
         GatewayChassis { router_port: name, chassis: chassis.clone() }.into(),
     ]
 }

@@ -11,7 +11,7 @@ use super::*;
 use crate::{
     config::{ClusterConfig, ClusterSubnet, Zone},
     observation::{Observation, Seen},
-    rows::{DesiredRow, RowName, Table, Value},
+    rows::{DesiredRow, Pairs, RowName, Table, Value},
     store::wire::{NodeObject, PodObject},
 };
 
@@ -87,7 +87,7 @@ impl Written {
             let (what, there) = (format!("{:?} {column}", wanted.id), &row[*column]);
             match value {
                 Value::Datum(datum) => assert_eq!(atoms_of(datum), atoms(there), "{what}"),
-                Value::Pairs { with, without } => {
+                Value::Pairs(Pairs { with, without, .. }) => {
                     let there = pairs(there);
                     let with: BTreeMap<String, String> = with.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
                     assert_eq!(with, there, "{what}");
@@ -167,7 +167,9 @@ fn page(rows: &[DesiredRow]) -> String {
         for (column, value) in columns {
             let text = match value {
                 Value::Datum(datum) => atoms_of(datum).into_iter().collect::<Vec<_>>().join(", "),
-                Value::Pairs { with, .. } => with.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" "),
+                Value::Pairs(Pairs { with, .. }) => {
+                    with.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" ")
+                }
                 Value::References(rows) | Value::Including(rows) => texts(rows),
                 Value::Parts { rows, .. } => format!("{rows:?}"),
             };

@@ -19,7 +19,7 @@ fn fit_row(DesiredRow { id, mut columns, mut member_of }: DesiredRow, schema: &S
                 let has = |column: &str| schema.has_column(table.name(), column);
                 rows.iter_mut().for_each(|columns| columns.retain(|(column, _)| has(column)));
             }
-            Value::Datum(_) | Value::Pairs { .. } => {}
+            Value::Datum(_) | Value::Pairs(_) => {}
         }
     }
     member_of.retain(|set| schema.has_column(set.of.table.name(), set.column));

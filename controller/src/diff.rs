@@ -106,7 +106,7 @@ impl<'a> Diff<'a> {
         for (column, value) in &row.columns {
             let cell = match value {
                 Value::Datum(datum) => Cell::Datum(datum.clone()),
-                Value::Pairs { with, .. } => Cell::Datum(Datum::map(with.iter().map(|(key, value)| (*key, value.as_str())))),
+                Value::Pairs(pairs) => Cell::Datum(Datum::map(pairs.with.iter().map(|(key, value)| (*key, value.as_str())))),
                 Value::References(rows) | Value::Including(rows) => {
                     Cell::References(rows.iter().filter_map(|row| self.resolve(row)).collect())
                 }
@@ -149,8 +149,8 @@ impl<'a> Diff<'a> {
     fn compare_column(&mut self, row: Existing, column: &'static str, value: &Value, now: &Datum) -> Option<Cell> {
         match value {
             Value::Datum(datum) => (!value::same(datum, now)).then(|| Cell::Datum(datum.clone())),
-            Value::Pairs { with, without } => {
-                let (remove, add) = value::pairs(now, with, without)?;
+            Value::Pairs(pairs) => {
+                let (remove, add) = value::pairs(now, pairs)?;
                 self.edits.push(Edit::Pairs { row, column, remove, add });
                 None
             }

@@ -54,14 +54,24 @@ pub struct DesiredRow {
 pub enum Value {
     /// Exactly this.
     Datum(Datum),
-    /// Of a map these pairs, and none of the keys `without`; other keys are somebody else's.
-    Pairs { with: BTreeMap<&'static str, String>, without: &'static [&'static str] },
+    /// Some pairs of a map; other keys are somebody else's.
+    Pairs(Pairs),
     /// Exactly references to these rows.
     References(Vec<RowName>),
     /// At least references to these rows; others are somebody else's.
     Including(Vec<RowName>),
     /// Exactly references to rows with these contents, which nobody else refers to and which have no name: bands of a meter.
     Parts { table: Table, rows: Vec<Vec<(&'static str, Datum)>> },
+}
+
+/// What a map should hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pairs {
+    pub with: BTreeMap<&'static str, String>,
+    /// Keys that must not be there.
+    pub without: &'static [&'static str],
+    /// Of keys in `with`: another value that means the same. One that is there stays; none is written.
+    pub alike: BTreeMap<&'static str, String>,
 }
 
 /// An element of a set of references of another row, which another key may own.
@@ -73,6 +83,25 @@ pub struct Membership {
 
 /// All rows of one key.
 pub type RowSet = Vec<DesiredRow>;
+
+impl Pairs {
+    /// Whether this value of the key is as it should be.
+    pub fn accepts(&self, key: &str, value: &str) -> bool {
+        [self.with.get(key), self.alike.get(key)].into_iter().flatten().any(|wanted| wanted == value)
+    }
+}
+
+impl<const N: usize> From<[(&'static str, String); N]> for Pairs {
+    fn from(with: [(&'static str, String); N]) -> Self {
+        BTreeMap::from(with).into()
+    }
+}
+
+impl From<BTreeMap<&'static str, String>> for Pairs {
+    fn from(with: BTreeMap<&'static str, String>) -> Self {
+        Self { with, without: &[], alike: BTreeMap::new() }
+    }
+}
 
 impl Table {
     /// As the schema spells it (ovn-nb(5)).

@@ -1,12 +1,10 @@
 //! The rows that a cluster has once: the router of all nodes, and what it needs.
 
-use std::collections::BTreeMap;
-
 use contract::ovn::{self, ObjectId};
 
 use crate::{
     config::ClusterConfig,
-    rows::{DesiredRow, Meter, RouterPort, RowName, RowSet, SwitchPort, Table, Value, switch_port::Kind},
+    rows::{DesiredRow, Meter, Pairs, RouterPort, RowName, RowSet, SwitchPort, Table, Value, switch_port::Kind},
     store::Store,
 };
 
@@ -37,21 +35,17 @@ fn rate_limits(config: &ClusterConfig) -> Vec<DesiredRow> {
     let meters = LIMITED_PROTOCOLS.map(|protocol| Meter { name: ovn::protocol_meter(protocol), packets_per_second: PROTOCOL_RATE });
     let acls = Meter { name: ovn::ACL_METER.to_owned(), packets_per_second: config.acl_logging_rate_limit };
     let names = LIMITED_PROTOCOLS.map(|protocol| (protocol, ovn::protocol_meter(protocol)));
-    let copp = DesiredRow {
-        columns: vec![("meters", Value::Pairs { with: BTreeMap::from(names), without: &[] })],
-        ..bare(Table::Copp.row(ovn::COPP))
-    };
+    let copp = DesiredRow { columns: vec![("meters", Value::Pairs(names.into()))], ..bare(Table::Copp.row(ovn::COPP)) };
     meters.into_iter().chain([acls]).map(DesiredRow::from).chain([copp]).collect()
 }
 
 /// The router that all nodes' switches are ports of.
 fn router() -> DesiredRow {
     // A router that learns from every ARP request has a binding for every pair of pods that ever talked.
-    let options = BTreeMap::from([("always_learn_from_arp_request", "false".to_owned())]);
     DesiredRow {
         columns: vec![
-            ("options", Value::Pairs { with: options, without: &[] }),
-            ("external_ids", Value::Pairs { with: BTreeMap::from([("k8s-cluster-router", "yes".to_owned())]), without: &[] }),
+            ("options", Value::Pairs([("always_learn_from_arp_request", "false".to_owned())].into())),
+            ("external_ids", Value::Pairs([("k8s-cluster-router", "yes".to_owned())].into())),
             ("copp", Value::References(vec![Table::Copp.row(ovn::COPP)])),
         ],
         ..bare(Table::LogicalRouter.row(ovn::CLUSTER_ROUTER))
@@ -61,7 +55,7 @@ fn router() -> DesiredRow {
 /// Groups that make a rule one of all nodes' switches: of their management ports, and of their ports to the router.
 fn port_groups() -> impl Iterator<Item = DesiredRow> {
     [ovn::CLUSTER_PORT_GROUP, ovn::ROUTER_PORT_GROUP].into_iter().map(|name| DesiredRow {
-        columns: vec![("external_ids", Value::Pairs { with: ObjectId::cluster_port_group(name).external_ids(), without: &[] })],
+        columns: vec![("external_ids", Value::Pairs(ObjectId::cluster_port_group(name).external_ids().into()))],
         ..bare(port_group(name))
     })
 }
@@ -78,8 +72,7 @@ fn join_switch(config: &ClusterConfig) -> Vec<DesiredRow> {
     let Some(mac) = ovn::port_mac(&networks) else { return Vec::new() };
     vec![
         bare(Table::LogicalSwitch.row(ovn::JOIN_SWITCH)),
-        RouterPort { router: ovn::CLUSTER_ROUTER, name: to_join.clone(), mac, networks, options: BTreeMap::new(), without_options: &[] }
-            .into(),
+        RouterPort { router: ovn::CLUSTER_ROUTER, name: to_join.clone(), mac, networks, options: Pairs::default() }.into(),
         SwitchPort::new(ovn::JOIN_SWITCH, to_router, Kind::Router { port: to_join }).into(),
     ]
 }

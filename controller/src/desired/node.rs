@@ -12,7 +12,7 @@ use super::{cluster::port_group, port_addresses};
 use crate::{
     config::ClusterConfig,
     rows::{
-        Acl, DesiredRow, GatewayChassis, RouterPort, RowSet, SwitchPort, Table, Value,
+        Acl, DesiredRow, GatewayChassis, Pairs, RouterPort, RowSet, SwitchPort, Table, Value,
         acl::{Action, Direction},
         switch_port::Kind,
     },
@@ -28,7 +28,7 @@ const ALLOW_FROM_NODE: i64 = 1001;
 pub fn node(store: &Store, name: &str) -> RowSet {
     let Some(node) = store.node(name).filter(|node| !node.subnets.is_empty() && store.is_local(name)) else { return Vec::new() };
     let mut rows = vec![switch(node), port_to_router(node, &store.config)];
-    rows.extend(router_port(node, &store.config));
+    rows.extend(router_port(node));
     rows.extend(management_port(node));
     rows.extend(ovn::managements(&node.subnets).iter().map(|net| allow_from_node(node, net.addr())));
     rows
@@ -52,7 +52,10 @@ fn switch(node: &Node) -> DesiredRow {
     let groups = [ovn::CLUSTER_LB_GROUP, ovn::SWITCH_LB_GROUP].map(|group| Table::LoadBalancerGroup.row(group));
     DesiredRow {
         id: Table::LogicalSwitch.row(ovn::node_switch(&node.name)),
-        columns: vec![("other_config", Value::Pairs { with: config, without }), ("load_balancer_group", Value::Including(groups.into()))],
+        columns: vec![
+            ("other_config", Value::Pairs(Pairs { without, ..config.into() })),
+            ("load_balancer_group", Value::Including(groups.into())),
+        ],
         member_of: Vec::new(),
     }
 }
@@ -62,7 +65,7 @@ fn port_to_router(node: &Node, config: &ClusterConfig) -> DesiredRow {
     let arp_proxy = config.cluster_subnets.iter().fold(ARP_PROXY.to_owned(), |text, subnet| format!("{text} {}", subnet.cidr));
     let kind = Kind::Router { port: ovn::router_to_switch(&node.name) };
     SwitchPort {
-        options: BTreeMap::from([("arp_proxy", arp_proxy)]),
+        options: [("arp_proxy", arp_proxy)].into(),
         ..SwitchPort::new(ovn::node_switch(&node.name), ovn::switch_to_router(&node.name), kind)
     }
     .into()
@@ -71,17 +74,12 @@ fn port_to_router(node: &Node, config: &ClusterConfig) -> DesiredRow {
 /// The router's side of that link, pinned to the node; none as long as the node's chassis is not known.
 ///
 /// Unpinned, it would make every chassis compute the flows of every node's switch.
-fn router_port(node: &Node, config: &ClusterConfig) -> Vec<DesiredRow> {
+fn router_port(node: &Node) -> Vec<DesiredRow> {
     let networks = ovn::gateways(&node.subnets);
     let (Some(chassis), Some(mac)) = (&node.chassis, ovn::port_mac(&networks)) else { return Vec::new() };
     let name = ovn::router_to_switch(&node.name);
-    let (options, without_options): (_, &[_]) = if node.gateway_mtu {
-        (BTreeMap::from([("gateway_mtu", config.mtu.bytes().to_string())]), &[])
-    } else {
-        (BTreeMap::new(), &["gateway_mtu"])
-    };
     vec![
-        RouterPort { router: ovn::CLUSTER_ROUTER, name: name.clone(), mac, networks, options, without_options }.into(),
+        RouterPort { router: ovn::CLUSTER_ROUTER, name: name.clone(), mac, networks, options: Pairs::default() }.into(),
         GatewayChassis { router_port: name, chassis: chassis.clone() }.into(),
     ]
 }

@@ -11,7 +11,7 @@ use contract::{
 
 use super::port_addresses;
 use crate::{
-    rows::{RowSet, SwitchPort, switch_port::Kind},
+    rows::{Pairs, RowSet, SwitchPort, switch_port::Kind},
     store::Store,
 };
 
@@ -25,18 +25,21 @@ pub fn pod(store: &Store, key: &PodKey) -> RowSet {
     let Some(node) = store.node(node).filter(|node| store.is_local(&node.name) && !node.subnets.is_empty()) else { return Vec::new() };
     let addresses = port_addresses(assigned.mac, &assigned.addresses);
 
-    let mut options = BTreeMap::from([
+    let mut options = Pairs::from([
         // ovn-controller binds only an interface of this very pod, not of its predecessor of the same name.
         ("iface-id-ver", pod.uid.to_string()),
     ]);
     if store.config.requested_chassis {
-        // Only this chassis may bind the port, so a stale sandbox elsewhere cannot take it over. OVN takes a host's name too.
-        options.insert("requested-chassis", node.chassis.clone().unwrap_or_else(|| node.name.to_string()));
+        // Only this chassis may bind the port, so a stale sandbox elsewhere cannot take it over. The host's name, which is the node's,
+        // outlives the chassis' id; that means the same, and is left where upstream of 2026 wrote it.
+        options.with.insert("requested-chassis", node.name.to_string());
+        options.alike.extend(node.chassis.clone().map(|chassis| ("requested-chassis", chassis)));
+    } else {
+        options.without = &["requested-chassis"];
     }
     let port = SwitchPort {
         port_security: Some(addresses.clone()),
         options,
-        without_options: if store.config.requested_chassis { &[] } else { &["requested-chassis"] },
         external_ids: BTreeMap::from([("namespace", key.namespace().to_owned()), ("pod", "true".to_owned())]),
         ..SwitchPort::new(ovn::node_switch(&node.name), IfaceId::new(key, &Network::Default).as_str(), Kind::Interface { addresses })
     };

@@ -11,7 +11,7 @@ use super::*;
 use crate::{
     config::{ClusterConfig, ClusterSubnet, Zone},
     observation::{Observation, Seen},
-    rows::{DesiredRow, RowName, Table, Value},
+    rows::{DesiredRow, Pairs, RowName, Table, Value},
     store::wire::{NodeObject, PodObject},
 };
 
@@ -87,7 +87,7 @@ impl Written {
             let (what, there) = (format!("{:?} {column}", wanted.id), &row[*column]);
             match value {
                 Value::Datum(datum) => assert_eq!(atoms_of(datum), atoms(there), "{what}"),
-                Value::Pairs { with, without } => {
+                Value::Pairs(Pairs { with, without, .. }) => {
                     let there = pairs(there);
                     let with: BTreeMap<String, String> = with.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
                     assert_eq!(with, there, "{what}");
@@ -167,7 +167,9 @@ fn page(rows: &[DesiredRow]) -> String {
         for (column, value) in columns {
             let text = match value {
                 Value::Datum(datum) => atoms_of(datum).into_iter().collect::<Vec<_>>().join(", "),
-                Value::Pairs { with, .. } => with.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" "),
+                Value::Pairs(Pairs { with, .. }) => {
+                    with.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" ")
+                }
                 Value::References(rows) | Value::Including(rows) => texts(rows),
                 Value::Parts { rows, .. } => format!("{rows:?}"),
             };
@@ -207,7 +209,6 @@ Logical_Switch_Port stor-n1
 Logical_Router_Port rtos-n1
   mac: 0a:58:0a:f4:01:01
   networks: 10.244.1.1/24
-  options: gateway_mtu=\"1400\"
   in ports of Logical_Router ovn_cluster_router
 Gateway_Chassis rtos-n1-c1
   chassis_name: c1

@@ -19,7 +19,7 @@ fn fit_row(DesiredRow { id, mut columns, mut member_of }: DesiredRow, schema: &S
                 let has = |column: &str| schema.has_column(table.name(), column);
                 rows.iter_mut().for_each(|columns| columns.retain(|(column, _)| has(column)));
             }
-            Value::Datum(_) | Value::Pairs { .. } => {}
+            Value::Datum(_) | Value::Pairs(_) => {}
         }
     }
     member_of.retain(|set| schema.has_column(set.of.table.name(), set.column));
@@ -28,12 +28,10 @@ fn fit_row(DesiredRow { id, mut columns, mut member_of }: DesiredRow, schema: &S
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use ovsdb::Datum;
 
     use super::*;
-    use crate::rows::{Membership, Table};
+    use crate::rows::{Membership, Pairs, Table};
 
     #[test]
     fn what_an_older_database_lacks_is_left_out_and_nothing_else() {
@@ -47,7 +45,7 @@ mod tests {
         let schema: Schema = serde_json::from_value(serde_json::json!({"name": "OVN_Northbound", "tables": tables})).unwrap();
         let (switch, group) = (Table::LogicalSwitch.row("n"), Table::PortGroup.row("g"));
         let member = |of: &RowName, column| Membership { of: of.clone(), column };
-        let options = ("options", Value::Pairs { with: BTreeMap::new(), without: &[] });
+        let options = ("options", Value::Pairs(Pairs::default()));
         let references = |rows: Vec<RowName>| ("ports", Value::References(rows));
         let band = |columns: Vec<(&'static str, Datum)>| ("bands", Value::Parts { table: Table::MeterBand, rows: vec![columns] });
         let row = |id: RowName, columns, member_of| DesiredRow { id, columns, member_of };

@@ -4,6 +4,8 @@ use std::{cmp::Ordering, collections::BTreeMap};
 
 use ovsdb::{Atom, Datum, Uuid};
 
+use crate::rows::Pairs;
+
 /// Whether both are the same value; sets and maps have no order.
 pub(super) fn same(one: &Datum, other: &Datum) -> bool {
     match (one, other) {
@@ -43,17 +45,14 @@ fn kind(atom: &Atom) -> u8 {
     }
 }
 
-/// The keys to remove from a map and the pairs to add after that, so that it has `with` and nothing of `without`.
-pub(super) fn pairs(
-    now: &Datum,
-    with: &BTreeMap<&'static str, String>,
-    without: &[&'static str],
-) -> Option<(Vec<String>, BTreeMap<String, String>)> {
+/// The keys to remove from a map and the pairs to add after that, so that it holds what it should.
+pub(super) fn pairs(now: &Datum, wanted: &Pairs) -> Option<(Vec<String>, BTreeMap<String, String>)> {
+    let Pairs { with, without, alike: _ } = wanted;
     let value = |key: &str| now.pairs().iter().find(|(own, _)| own.as_str() == Some(key)).map(|(_, value)| value);
     let add: BTreeMap<String, String> = with
         .iter()
-        .filter(|(key, wanted)| value(key).and_then(Atom::as_str) != Some(wanted.as_str()))
-        .map(|(key, wanted)| ((*key).to_owned(), wanted.clone()))
+        .filter(|(key, _)| !value(key).and_then(Atom::as_str).is_some_and(|there| wanted.accepts(key, there)))
+        .map(|(key, value)| ((*key).to_owned(), value.clone()))
         .collect();
     let stale = without.iter().copied().filter(|key| !with.contains_key(key));
     // A key that is there keeps its value when a pair is inserted (RFC 7047 §5.1), so it goes first.

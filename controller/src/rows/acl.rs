@@ -59,7 +59,7 @@ impl From<Acl> for DesiredRow {
                 ("tier", Value::Datum(Datum::set([TIER]))),
                 // For the day on which somebody switches the rule's log on.
                 ("meter", Value::Datum(Datum::set([ovn::ACL_METER]))),
-                ("external_ids", Value::Pairs { with: id.external_ids(), without: &[] }),
+                ("external_ids", Value::Pairs(id.external_ids().into())),
             ],
             member_of: vec![Membership { of, column: "acls" }],
         }

@@ -1,12 +1,10 @@
 //! A port of a logical router, and the chassis it is pinned to. Columns follow ovn-nb(5), "Logical_Router_Port TABLE".
 
-use std::collections::BTreeMap;
-
 use contract::{mac::Mac, ovn};
 use ipnet::IpNet;
 use ovsdb::Datum;
 
-use super::{DesiredRow, Membership, Table, Value};
+use super::{DesiredRow, Membership, Pairs, Table, Value};
 
 /// A port of a logical router.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,9 +14,7 @@ pub struct RouterPort {
     pub mac: Mac,
     /// The router's addresses on it, with the prefixes of the networks behind it.
     pub networks: Vec<IpNet>,
-    pub options: BTreeMap<&'static str, String>,
-    /// Keys that must not be in `options`.
-    pub without_options: &'static [&'static str],
+    pub options: Pairs,
 }
 
 /// The chassis that a router's port is bound to.
@@ -30,13 +26,13 @@ pub struct GatewayChassis {
 
 impl From<RouterPort> for DesiredRow {
     fn from(port: RouterPort) -> Self {
-        let RouterPort { router, name, mac, networks, options, without_options } = port;
+        let RouterPort { router, name, mac, networks, options } = port;
         Self {
             id: Table::LogicalRouterPort.row(name),
             columns: vec![
                 ("mac", Value::Datum(Datum::set([mac.to_string()]))),
                 ("networks", Value::Datum(Datum::set(networks.iter().map(IpNet::to_string)))),
-                ("options", Value::Pairs { with: options, without: without_options }),
+                ("options", Value::Pairs(options)),
             ],
             member_of: vec![Membership { of: Table::LogicalRouter.row(router), column: "ports" }],
         }

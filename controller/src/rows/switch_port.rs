@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ovsdb::Datum;
 
-use super::{DesiredRow, Membership, RowName, Table, Value};
+use super::{DesiredRow, Membership, Pairs, RowName, Table, Value};
 
 /// A port of a logical switch.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,9 +14,7 @@ pub struct SwitchPort {
     pub kind: Kind,
     /// The only sources that packets from the port may have, in the form of `addresses`; none: any.
     pub port_security: Option<String>,
-    pub options: BTreeMap<&'static str, String>,
-    /// Keys that must not be in `options`.
-    pub without_options: &'static [&'static str],
+    pub options: Pairs,
     pub external_ids: BTreeMap<&'static str, String>,
     /// Groups of ports that it belongs to.
     pub groups: Vec<RowName>,
@@ -41,8 +39,7 @@ impl SwitchPort {
             name: name.into(),
             kind,
             port_security: None,
-            options: BTreeMap::new(),
-            without_options: &[],
+            options: Pairs::default(),
             external_ids: BTreeMap::new(),
             groups: Vec::new(),
         }
@@ -51,11 +48,11 @@ impl SwitchPort {
 
 impl From<SwitchPort> for DesiredRow {
     fn from(port: SwitchPort) -> Self {
-        let SwitchPort { switch, name, kind, port_security, mut options, without_options, external_ids, groups } = port;
+        let SwitchPort { switch, name, kind, port_security, mut options, external_ids, groups } = port;
         let (kind, addresses) = match kind {
             Kind::Interface { addresses } => ("", addresses),
             Kind::Router { port } => {
-                options.insert("router-port", port);
+                options.with.insert("router-port", port);
                 ("router", "router".to_owned())
             }
             Kind::Remote { addresses } => ("remote", addresses),
@@ -67,8 +64,8 @@ impl From<SwitchPort> for DesiredRow {
                 ("type", Value::Datum(Datum::set([kind]))),
                 ("addresses", Value::Datum(Datum::set([addresses]))),
                 ("port_security", Value::Datum(Datum::set(port_security))),
-                ("options", Value::Pairs { with: options, without: without_options }),
-                ("external_ids", Value::Pairs { with: external_ids, without: &[] }),
+                ("options", Value::Pairs(options)),
+                ("external_ids", Value::Pairs(external_ids.into())),
             ],
             member_of: std::iter::once(in_switch).chain(groups.into_iter().map(|of| Membership { of, column: "ports" })).collect(),
         }

@@ -30,8 +30,10 @@ pub(super) type Leaving = HashMap<PodKey, Vec<IpAddr>>;
 pub(super) struct Waiting {
     pods: HashMap<PodKey, PodTrouble>,
     for_address: HashMap<IpAddr, BTreeSet<PodKey>>,
+    /// Any address of the subnet does.
+    in_subnet: HashMap<IpNet, BTreeSet<PodKey>>,
+    /// That the node's subnets change, though the pod need not be this node's.
     for_node: HashMap<NodeName, BTreeSet<PodKey>>,
-    for_subnets: HashMap<NodeName, BTreeSet<PodKey>>,
 }
 
 /// What there is of a pod at the start, in the order in which pods come.
@@ -128,7 +130,10 @@ impl Store {
                 self.announce(key);
                 true
             }
-            Ok(None) => false,
+            Ok(None) => {
+                self.waiting.remove(key);
+                false
+            }
             Err(trouble) => {
                 self.wait(key, trouble);
                 false
@@ -191,12 +196,17 @@ impl Store {
         for subnet in before.iter().filter(|subnet| !now.contains(subnet)) {
             self.addresses.forget(subnet);
             if self.subnets.get(&subnet.network()).is_some_and(|(_, owner)| owner == node) {
-                self.subnets.remove(&subnet.network());
+                // Where two nodes claim the same, the other has it now.
+                let other = self.nodes.values().find(|other| other.subnets.contains(subnet)).map(|other| Arc::clone(&other.name));
+                match other {
+                    Some(other) => self.subnets.insert(subnet.network(), (*subnet, other)),
+                    None => self.subnets.remove(&subnet.network()),
+                };
             }
         }
         self.subnets.extend(now.into_iter().map(|subnet| (subnet.network(), (subnet, Arc::clone(node)))));
         let mut pods: BTreeSet<PodKey> = self.pods_of(node).cloned().collect();
-        pods.extend(self.waiting.for_subnets.get(node).into_iter().flatten().cloned());
+        pods.extend(self.waiting.for_node.get(node).into_iter().flatten().cloned());
         pods.into_iter().filter(|key| self.assign(key)).map(Change::Pod).collect()
     }
 
@@ -216,13 +226,12 @@ impl Store {
         }
     }
 
-    /// An address is free: those who claim it may have it, else one of those who wait for any address of its node.
+    /// An address is free: those who claim it may have it, else one of those who wait for any address of its subnet.
     fn wake(&mut self, address: IpAddr) -> Vec<Change> {
         let claimants = self.waiting.for_address.get(&address).cloned().unwrap_or_default();
         let mut woken: Vec<PodKey> = claimants.into_iter().filter(|key| self.assign(key)).collect();
         if woken.is_empty() {
-            let node = self.node_at(address).map(|(_, node)| node);
-            let next = node.and_then(|node| self.waiting.for_node.get(node)?.first().cloned());
+            let next = self.node_at(address).and_then(|(subnet, _)| self.waiting.in_subnet.get(subnet)?.first().cloned());
             woken.extend(next.filter(|key| self.assign(key)));
         }
         woken.into_iter().map(Change::Pod).collect()
@@ -253,11 +262,11 @@ impl Waiting {
             PodTrouble::AddressTaken { address, .. } => {
                 self.for_address.entry(*address).or_default().insert(key.clone());
             }
-            PodTrouble::NoFreeAddress { node, .. } => {
-                self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
+            PodTrouble::NoFreeAddress { subnet, .. } => {
+                self.in_subnet.entry(*subnet).or_default().insert(key.clone());
             }
             PodTrouble::AddressReserved { node, .. } => {
-                self.for_subnets.entry(Arc::clone(node)).or_default().insert(key.clone());
+                self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
             }
             // What ends these is a change of the pod or of its own node, and the pod is looked at then.
             PodTrouble::NodeWithoutSubnet(_) | PodTrouble::UnusableAnnotation(_) => {}
@@ -268,8 +277,8 @@ impl Waiting {
     fn remove(&mut self, key: &PodKey) {
         match self.pods.remove(key) {
             Some(PodTrouble::AddressTaken { address, .. }) => leave(&mut self.for_address, &address, key),
-            Some(PodTrouble::NoFreeAddress { node, .. }) => leave(&mut self.for_node, &node, key),
-            Some(PodTrouble::AddressReserved { node, .. }) => leave(&mut self.for_subnets, &node, key),
+            Some(PodTrouble::NoFreeAddress { subnet, .. }) => leave(&mut self.in_subnet, &subnet, key),
+            Some(PodTrouble::AddressReserved { node, .. }) => leave(&mut self.for_node, &node, key),
             Some(PodTrouble::NodeWithoutSubnet(_) | PodTrouble::UnusableAnnotation(_)) | None => {}
         }
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use contract::names::PodKey;
 
-use super::{Known, Node, Pod, Store, announce::Announced};
+use super::{Annotated, Known, Node, Pod, Store, announce::Announced};
 use crate::{
     key::{Change, NodeName},
     observation::{Observation, Seen},
@@ -87,9 +87,18 @@ impl Store {
                 }
                 // That an annotation arrived that was sent from here is no change of anything.
                 changed = (known.pod.phase, known.pod.host_network) != (pod.phase, pod.host_network);
+                if known.pod.annotated != pod.annotated && known.announced == Announced::Sent {
+                    // Somebody wrote over what is on its way, or it arrived; which of both is seen in a moment.
+                    known.announced = Announced::No;
+                }
                 // One copy of what is the same.
                 pod.node.clone_from(&known.pod.node);
                 pod.uid = Arc::clone(&known.pod.uid);
+                if let (Annotated::Network { network, .. }, Some(own)) = (&mut pod.annotated, &known.network)
+                    && network == own
+                {
+                    *network = Arc::clone(own);
+                }
                 known.pod = pod;
             }
             _ => {

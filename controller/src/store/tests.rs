@@ -1,7 +1,6 @@
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use contract::{annotation::POD_NETWORKS, mtu::Mtu, names::Network};
-use proptest::{collection::vec, prelude::*};
 
 use super::*;
 use crate::{
@@ -10,6 +9,8 @@ use crate::{
     observation::{Observation, Seen},
     trouble::{PodTrouble, Trouble},
 };
+
+mod history;
 
 fn config() -> ClusterConfig {
     ClusterConfig {
@@ -257,169 +258,77 @@ fn what_a_list_does_not_name_is_gone() {
     assert_eq!(store.pods_of("n1").collect::<Vec<_>>(), [&key("b")]);
 }
 
-/// What happens to a small cluster, by number of pod, node and address.
-#[derive(Debug, Clone)]
-enum Event {
-    Appear {
-        pod: u8,
-        node: u8,
-    },
-    Claim {
-        pod: u8,
-        node: u8,
-        last: u8,
-    },
-    End(u8),
-    Delete(u8),
-    Settle(u8),
-    Subnets {
-        node: u8,
-        given: bool,
-    },
-    /// What was taken arrives on the pods.
-    Write,
-    /// The process starts again, with the ports that were there.
-    Restart,
+#[test]
+fn addresses_are_given_in_turn() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/29")], vec![]);
+    let mut given = Vec::new();
+    for turn in 0..6 {
+        apply(&mut store, "a", pod(&format!("u{turn}")));
+        given.extend(address(&store, "a"));
+        delete(&mut store, "a");
+        settle(&mut store, "a");
+    }
+    assert_eq!(given, ["10.244.1.3/29", "10.244.1.4/29", "10.244.1.5/29", "10.244.1.6/29", "10.244.1.3/29", "10.244.1.4/29"]);
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
-    let (pods, nodes) = (0_u8..8, 1_u8..3);
-    vec(
-        prop_oneof![
-            6 => (pods.clone(), nodes.clone()).prop_map(|(pod, node)| Event::Appear { pod, node }),
-            2 => (pods.clone(), nodes.clone(), 0_u8..8).prop_map(|(pod, node, last)| Event::Claim { pod, node, last }),
-            2 => pods.clone().prop_map(Event::End),
-            4 => pods.clone().prop_map(Event::Delete),
-            6 => pods.prop_map(Event::Settle),
-            2 => (nodes, any::<bool>()).prop_map(|(node, given)| Event::Subnets { node, given }),
-            4 => Just(Event::Write),
-            1 => Just(Event::Restart),
-        ],
-        0..120,
-    )
+#[test]
+fn both_families_are_given_and_freed_together() {
+    let dual = Node { subnets: vec![net("10.244.1.0/29"), net("fd00::/125")], ..Node::named("n1") };
+    let mut store = complete(vec![dual], vec![]);
+    for name in ["a", "b", "c", "d", "e"] {
+        apply(&mut store, name, pod(name));
+    }
+    let both = |store: &Store, name: &str| store.assigned(&key(name)).map(|network| network.addresses.clone());
+    assert_eq!(both(&store, "a").unwrap(), [net("10.244.1.3/29"), net("fd00::3/125")]);
+    assert_eq!(both(&store, "e"), None, "there are five of IPv6 and four of IPv4");
+    delete(&mut store, "b");
+    assert_eq!(settle(&mut store, "b"), changed("e"));
+    assert_eq!(both(&store, "e").unwrap(), [net("10.244.1.4/29"), net("fd00::7/125")]);
 }
 
-/// The API server's side, and the ports that the database has.
-#[derive(Debug, Default)]
-struct World {
-    uids: u32,
-    nodes: BTreeMap<NodeName, Node>,
-    pods: BTreeMap<PodKey, Pod>,
-    ports: HashMap<PodKey, Vec<IpAddr>>,
+#[test]
+fn pods_keep_their_addresses_when_their_node_gets_another_subnet() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/29")], vec![]);
+    for name in ["a", "b", "c", "d", "e"] {
+        apply(&mut store, name, pod(name));
+    }
+    let changes = store.observe(Observation::Nodes(Seen::Applied(node("n1", "10.244.9.0/29"))));
+    assert_eq!(changes, [Change::Node { name: "n1".into(), pods: true }, Change::Pod(key("e"))]);
+    assert_eq!((address(&store, "a").unwrap(), address(&store, "e").unwrap()), ("10.244.1.3/29".to_owned(), "10.244.9.3/29".to_owned()));
 }
 
-impl World {
-    fn start(&self) -> Store {
-        let mut store = Store::new(config());
-        self.ports.iter().for_each(|(key, addresses)| store.found_port(key, addresses));
-        store.observe(Observation::Pods(Seen::All(self.pods.clone().into_iter().collect())));
-        store.observe(Observation::Nodes(Seen::All(self.nodes.values().cloned().collect())));
-        store
+#[test]
+fn a_subnet_that_two_nodes_claim_is_still_the_others_when_one_goes() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/29"), node("n2", "10.244.1.0/29")], vec![]);
+    for name in ["a", "b", "c", "d", "e"] {
+        apply(&mut store, name, pod(name));
     }
-
-    fn put(&mut self, store: &mut Store, number: u8, pod: Pod) {
-        let key = key(&format!("p{number}"));
-        self.pods.insert(key.clone(), pod.clone());
-        store.observe(Observation::Pods(Seen::Applied((key, pod))));
-    }
-
-    fn new_pod(&mut self, node: u8) -> Pod {
-        self.uids += 1;
-        Pod { node: Some(format!("n{node}").into()), created: self.uids.into(), ..Pod::with_uid(&format!("u{}", self.uids)) }
-    }
-
-    fn happen(&mut self, store: &mut Store, event: &Event) {
-        match *event {
-            Event::Appear { pod, node } => {
-                let fresh = self.new_pod(node);
-                self.put(store, pod, fresh);
-            }
-            Event::Claim { pod, node, last } => {
-                let fresh = self.new_pod(node);
-                let claim = claiming("", &format!("10.244.{node}.{last}/29"));
-                self.put(store, pod, Pod { annotated: claim.annotated, ..fresh });
-            }
-            Event::End(pod) => {
-                let Some(known) = self.pods.get(&key(&format!("p{pod}"))).cloned() else { return };
-                self.put(store, pod, Pod { phase: Phase::Ended, ..known });
-            }
-            Event::Delete(pod) => {
-                let key = key(&format!("p{pod}"));
-                self.pods.remove(&key);
-                store.observe(Observation::Pods(Seen::Deleted(key)));
-            }
-            Event::Settle(pod) => {
-                let key = key(&format!("p{pod}"));
-                match store.assigned(&key) {
-                    Some(network) => self.ports.insert(key.clone(), network.addresses.iter().map(IpNet::addr).collect()),
-                    None => self.ports.remove(&key),
-                };
-                store.settled(&Key::Pod(key));
-            }
-            Event::Subnets { node: number, given } => {
-                let name = format!("n{number}");
-                let node = if given { node(&name, &format!("10.244.{number}.0/29")) } else { Node::named(&name) };
-                self.nodes.insert(name.as_str().into(), node.clone());
-                store.observe(Observation::Nodes(Seen::Applied(node)));
-            }
-            Event::Write => {
-                for PodAnnotation { pod, uid, annotations } in store.take_annotations() {
-                    let Some(known) = self.pods.get_mut(&pod).filter(|known| known.uid == uid) else { continue };
-                    *known = annotated(known.clone(), &annotations[POD_NETWORKS]);
-                    store.observe(Observation::Pods(Seen::Applied((pod, known.clone()))));
-                }
-            }
-            Event::Restart => *store = self.start(),
-        }
-    }
+    store.observe(Observation::Nodes(Seen::Deleted("n2".into())));
+    delete(&mut store, "a");
+    assert_eq!(settle(&mut store, "a"), changed("e"));
+    apply(&mut store, "f", claiming("f", "10.244.1.1/29"));
+    assert!(matches!(store.troubles().next(), Some((_, PodTrouble::AddressReserved { .. }))));
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
-    #[test]
-    fn two_pods_never_share_an_address_and_nobody_waits_for_nothing(events in events()) {
-        let mut world = World::default();
-        let mut store = world.start();
-        for event in &events {
-            world.happen(&mut store, event);
-            let mut owners: HashMap<IpAddr, PodKey> = HashMap::new();
-            for (key, known) in &store.pods {
-                prop_assert!(known.network.is_none() || known.pod.needs_network());
-                for net in known.network.iter().flat_map(|network| &network.addresses) {
-                    prop_assert_eq!(owners.insert(net.addr(), key.clone()), None, "shared {}", net);
-                    prop_assert_eq!(store.addresses.owner(net.addr()), Some(key));
-                }
-            }
-            // Nor does one get what another's port still has.
-            for (key, addresses) in &world.ports {
-                for address in addresses {
-                    prop_assert!(owners.get(address).is_none_or(|owner| owner == key), "{} has the address of {}'s port", owners[address], key);
-                }
-            }
-        }
-        // Once all ports are as they should be, whoever waits has a reason that is true now.
-        for _ in 0..2 {
-            (0..8).for_each(|pod| world.happen(&mut store, &Event::Settle(pod)));
-        }
-        let in_use: BTreeSet<IpAddr> = store.pods.values().filter_map(|known| known.network.as_ref()).flat_map(|network| network.addresses.iter().map(IpNet::addr)).collect();
-        for (_, trouble) in store.troubles() {
-            match trouble {
-                PodTrouble::NodeWithoutSubnet(node) => prop_assert!(store.node(node).is_none_or(|node| node.subnets.is_empty())),
-                PodTrouble::NoFreeAddress { node, subnet } => {
-                    prop_assert!(store.node(node).unwrap().subnets.contains(subnet));
-                    prop_assert_eq!(in_use.iter().filter(|address| subnet.contains(*address)).count(), 4);
-                }
-                PodTrouble::AddressTaken { address, by } => prop_assert_eq!(store.addresses.owner(*address), Some(by)),
-                PodTrouble::AddressReserved { node, .. } => prop_assert!(!store.node(node).unwrap().subnets.is_empty()),
-                PodTrouble::UnusableAnnotation(_) => prop_assert!(false, "none is unusable here"),
-            }
-        }
-        // And nothing is kept for nobody.
-        for last in 0..8 {
-            for node in 1..3 {
-                let address: IpAddr = format!("10.244.{node}.{last}").parse().unwrap();
-                prop_assert_eq!(store.addresses.owner(address).is_some(), in_use.contains(&address));
-            }
-        }
-    }
+#[test]
+fn who_needs_nothing_here_any_more_does_not_wait() {
+    let mut store = complete(vec![], vec![(key("a"), pod("u1"))]);
+    store.observe(Observation::Nodes(Seen::Applied(Node { zone: Zone("far".to_owned()), ..Node::named("n1") })));
+    let unusable = Pod { annotated: Annotated::Unusable("no JSON".to_owned()), ..Pod::with_uid("u2") };
+    apply(&mut store, "b", unusable);
+    assert_eq!(store.troubles().count(), 1, "of b alone");
+    apply(&mut store, "b", Pod::with_uid("u2"));
+    assert_eq!(store.troubles().count(), 0);
+}
+
+#[test]
+fn what_another_wrote_over_an_annotation_on_its_way_is_corrected() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
+    apply(&mut store, "a", pod("u1"));
+    assert_eq!(store.take_annotations().len(), 1);
+    apply(&mut store, "a", claiming("u1", "10.244.1.77/24"));
+    assert_eq!(store.take_annotations().len(), 1);
+    apply(&mut store, "a", Pod { created: 1, ..claiming("u1", "10.244.1.77/24") });
+    assert_eq!(store.take_annotations(), [], "it is on its way");
+    assert_eq!(address(&store, "a").unwrap(), "10.244.1.3/24");
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use controller::{
     desired::desired,
-    rows::{DesiredRow, RowName, Value},
+    rows::{DesiredRow, Pairs, RowName, Value},
     store::Store,
 };
 use ovsdb::{Atom, Datum};
@@ -53,10 +53,11 @@ impl Comparison {
     fn value(&mut self, id: &RowName, column: &str, ours: &Value, value: Option<&Datum>, theirs: &Theirs<'_>) -> Result<(), String> {
         match ours {
             Value::Datum(ours) => same(ours, value),
-            Value::Pairs { with, without } => {
+            Value::Pairs(wanted) => {
+                let Pairs { with, without, alike: _ } = wanted;
                 let pairs: BTreeMap<&str, &str> = value.map(pairs).unwrap_or_default();
                 for (key, ours) in with {
-                    if pairs.get(key) != Some(&ours.as_str()) {
+                    if !pairs.get(key).is_some_and(|theirs| wanted.accepts(key, theirs)) {
                         return Err(format!("{key}: ours is {ours:?}, upstream's {:?}", pairs.get(key)));
                     }
                 }
@@ -102,7 +103,7 @@ impl Comparison {
             }
             let names_it = |value: &Value| match value {
                 Value::References(rows) | Value::Including(rows) => rows.contains(&row.id),
-                Value::Datum(_) | Value::Pairs { .. } | Value::Parts { .. } => false,
+                Value::Datum(_) | Value::Pairs(_) | Value::Parts { .. } => false,
             };
             for parent in ours {
                 let columns = parent.columns.iter().filter(|(_, value)| names_it(value));

@@ -2,7 +2,7 @@
 //! controller forgot.
 
 /// How a line of [`Comparison::others`](crate::compare::Comparison::others) begins, and what it is about.
-pub(crate) const KNOWN: [(&str, &str); 26] = [
+pub(crate) const KNOWN: [(&str, &str); 27] = [
     ("NB_Global ", "the database itself"),
     ("ACL default_network_controller_NetpolDefault_", "network policies: traffic of a pod to itself through a service"),
     ("ACL default_network_controller_NetpolNamespace_", "network policies: what a pod with a policy is closed to"),
@@ -26,6 +26,7 @@ pub(crate) const KNOWN: [(&str, &str); 26] = [
     ("Logical_Router_Static_Route ip_prefix_169_254_169_0_29", "gateways: masqueraded addresses"),
     ("NAT ", "gateways: the node's address for pods"),
     ("Static_MAC_Binding ", "gateways: masqueraded addresses"),
+    ("Logical_Router_Port.options:gateway_mtu", "gateways: what is too large is answered; since 2026"),
     ("Logical_Switch transit_switch", "zones"),
     ("Logical_Router_Port rtots_", "zones: to the transit switch"),
     ("Logical_Switch_Port tstor_", "zones: nodes on the transit switch"),

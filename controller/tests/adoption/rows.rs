@@ -10,30 +10,12 @@ use controller::{
 
 use crate::{compare::Comparison, fixture::Fixture, others};
 
-/// What our rows differ in on purpose: a fixture, what a difference says, and why. Of the present upstream's: nothing.
-const DELIBERATE: [(&str, &str, &str); 2] = [
-    (
-        "central-2024",
-        ": options: requested-chassis: ",
-        "upstream writes the chassis's id since 2026-02; a node's name means the same chassis",
-    ),
-    (
-        "central-2024",
-        ": options: gateway_mtu: ",
-        "upstream tells the router the MTU of a node's pods since then, so that it answers what is too large",
-    ),
-];
-
 #[test]
 fn our_rows_are_upstreams_rows() {
-    let mut used = BTreeSet::new();
     for fixture in Fixture::all() {
-        for difference in Comparison::of(&fixture, &fixture.store()).differences {
-            let mut deliberate = DELIBERATE.iter().filter(|(of, says, _)| *of == fixture.name && difference.contains(says));
-            used.insert(deliberate.next().unwrap_or_else(|| panic!("{}: {difference}", fixture.name)));
-        }
+        let differences = Comparison::of(&fixture, &fixture.store()).differences;
+        assert!(differences.is_empty(), "{}: {differences:#?}", fixture.name);
     }
-    assert_eq!(used, DELIBERATE.iter().collect(), "no longer different");
 }
 
 #[test]

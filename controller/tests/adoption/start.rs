@@ -64,25 +64,13 @@ fn pod(namespace: &str, name: &str) -> PodKey {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_written_for_what_is_the_same() {
-    for fixture in Fixture::present() {
+    for fixture in Fixture::all() {
         let mut adopted = Adopted::cluster(&fixture, |_| false).await;
         assert_eq!(adopted.changes(), Changes::default(), "{}", fixture.name);
         assert_eq!(adopted.database.written(), adopted.written, "{}: written, and taken back", fixture.name);
         assert_eq!(adopted.controller.annotations.try_recv().ok(), None, "{}", fixture.name);
         assert_eq!(adopted.controller.reports.try_recv().ok(), None, "{}", fixture.name);
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_older_cluster_is_brought_up_to_date_in_place() {
-    let fixture = Fixture::central_2024();
-    let mut adopted = Adopted::cluster(&fixture, |_| false).await;
-    let ports = fixture.all_pods().into_iter().filter(|(_, pod)| pod.needs_network() && pod.node.is_some());
-    let ports = ports.map(|(key, _)| format!("Logical_Switch_Port {}_{} options", key.namespace(), key.name()));
-    let routers = ["n1", "n2", "n3.example.org"].map(|node| format!("Logical_Router_Port rtos-{node} options"));
-    let expected = Changes { changed: ports.chain(routers).collect(), ..Changes::default() };
-    assert_eq!(adopted.changes(), expected);
-    assert_eq!(adopted.controller.annotations.try_recv().ok(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

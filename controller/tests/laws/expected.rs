@@ -94,10 +94,10 @@ fn is_value(value: &Value, now: &str) -> Result<(), String> {
     let parts: BTreeSet<&str> = now.split(", ").filter(|part| !part.is_empty()).collect();
     let good = match value {
         Value::Datum(datum) => now == spell(datum),
-        Value::Pairs { with, without } => {
+        Value::Pairs(wanted) => {
             let pairs: BTreeMap<&str, &str> = parts.iter().filter_map(|part| part.split_once('=')).collect();
-            let all = with.iter().all(|(key, value)| pairs.get(key).copied() == Some(value.as_str()));
-            all && !without.iter().any(|key| pairs.contains_key(key) && !with.contains_key(key))
+            let all = wanted.with.keys().all(|key| pairs.get(key).is_some_and(|value| wanted.accepts(key, value)));
+            all && !wanted.without.iter().any(|key| pairs.contains_key(key) && !wanted.with.contains_key(key))
         }
         Value::References(rows) => parts == rows.iter().map(reference).collect::<Vec<_>>().iter().map(String::as_str).collect(),
         Value::Including(rows) => rows.iter().all(|row| parts.contains(&*reference(row))),

@@ -63,7 +63,7 @@ proptest! {
             let node: NodeName = format!("n{number}").into();
             match kind {
                 0 => {
-                    let free = net("10.0.0.0/24").subnets(27).unwrap().map(IpNet::from)
+                    let free = net("10.0.0.0/24").subnets(27).unwrap()
                         .find(|part| !model.iter().any(|(_, used)| used.contains(part) || part.contains(used)));
                     let given = all.give(&node, Family::V4);
                     prop_assert_eq!(given, free);

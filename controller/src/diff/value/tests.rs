@@ -31,14 +31,15 @@ fn sets_and_maps_are_the_same_in_any_order() {
 fn of_a_map_only_what_is_ours_changes() {
     let now = Datum::map([("kept", "1"), ("changed", "old"), ("stale", "x"), ("theirs", "y")]);
     let with = BTreeMap::from([("kept", "1".to_owned()), ("changed", "new".to_owned()), ("added", "2".to_owned())]);
-    let (remove, add) = pairs(&now, &with, &["stale", "absent", "kept"]).unwrap();
+    let wanted = Pairs { without: &["stale", "absent", "kept"], with, alike: BTreeMap::new() };
+    let (remove, add) = pairs(&now, &wanted).unwrap();
     // A key that is both wanted and unwanted is wanted.
     assert_eq!(remove, ["changed", "stale"]);
     assert_eq!(add, BTreeMap::from([("added".to_owned(), "2".to_owned()), ("changed".to_owned(), "new".to_owned())]));
 
     let then = Datum::map([("kept", "1"), ("changed", "new"), ("added", "2"), ("theirs", "y")]);
-    assert_eq!(pairs(&then, &with, &["stale", "absent", "kept"]), None);
-    assert_eq!(pairs(&Datum::Set(vec![]), &BTreeMap::new(), &["stale"]), None);
+    assert_eq!(pairs(&then, &wanted), None);
+    assert_eq!(pairs(&Datum::Set(vec![]), &Pairs { with: BTreeMap::new(), ..wanted }), None);
 }
 
 #[test]
@@ -53,4 +54,38 @@ fn parts_stay_as_far_as_they_are_right() {
     assert_eq!(parts(&now, &[band(7)]), Some((vec![third], vec![])));
     assert_eq!(parts(&now[..1], &[band(25), band(25)]), Some((vec![first], vec![&band(25)])), "one row counts once");
     assert_eq!(parts(&[], &[]), None);
+}
+
+fn wanted() -> Pairs {
+    let with = [("chassis", "c1".to_owned()), ("version", "u1".to_owned())];
+    Pairs { without: &["mtu"], alike: BTreeMap::from([("chassis", "n1".to_owned())]), ..with.into() }
+}
+
+fn edit(now: &[(&str, &str)]) -> Option<(Vec<String>, Vec<String>)> {
+    let (remove, add) = pairs(&Datum::map(now.iter().copied()), &wanted())?;
+    Some((remove, add.into_iter().map(|(key, value)| format!("{key}={value}")).collect()))
+}
+
+fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
+    texts.map(str::to_owned).into()
+}
+
+#[test]
+fn a_value_that_means_the_same_stays() {
+    assert_eq!(edit(&[("chassis", "c1"), ("version", "u1"), ("theirs", "x")]), None);
+    assert_eq!(edit(&[("chassis", "n1"), ("version", "u1")]), None);
+    assert_eq!(edit(&[("chassis", "n1"), ("version", "u0")]), Some((texts(["version"]), texts(["version=u1"]))));
+}
+
+#[test]
+fn another_value_is_replaced_and_it_is_never_the_alike_one_that_is_written() {
+    assert_eq!(edit(&[("chassis", "c2"), ("version", "u1")]), Some((texts(["chassis"]), texts(["chassis=c1"]))));
+    assert_eq!(edit(&[]), Some((vec![], texts(["chassis=c1", "version=u1"]))));
+    // Of another key it means nothing.
+    assert_eq!(edit(&[("chassis", "c1"), ("version", "n1")]), Some((texts(["version"]), texts(["version=u1"]))));
+}
+
+#[test]
+fn what_must_not_be_there_is_removed() {
+    assert_eq!(edit(&[("chassis", "n1"), ("version", "u1"), ("mtu", "1400")]), Some((texts(["mtu"]), vec![])));
 }

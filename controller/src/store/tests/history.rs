@@ -1,0 +1,324 @@
+//! Any history of a small cluster, and what is true at every moment of it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use contract::ovn;
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+
+/// What happens, by number of pod, node and address.
+#[derive(Debug, Clone)]
+enum Event {
+    Appear {
+        pod: u8,
+        node: u8,
+    },
+    /// A pod that no node was chosen for; one is later.
+    Pending(u8),
+    Schedule {
+        pod: u8,
+        node: u8,
+    },
+    /// A pod with an annotation of its owner's.
+    Claim {
+        pod: u8,
+        node: u8,
+        last: u8,
+        families: Families,
+    },
+    Unusable {
+        pod: u8,
+        node: u8,
+    },
+    /// Somebody removes the annotation.
+    Strip(u8),
+    End(u8),
+    Delete(u8),
+    Settle(u8),
+    Node {
+        node: u8,
+        is: NodeIs,
+    },
+    /// What was taken arrives on the pods.
+    Write,
+    /// The watch was lost: these pods came anew, on a node, or went; then everything is listed.
+    Listed(Vec<(u8, Option<u8>)>),
+    /// The process starts again, with the ports that were there.
+    Restart,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Families {
+    V4,
+    V6,
+    Both,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum NodeIs {
+    Gone,
+    WithoutSubnet,
+    With(Families),
+    WithOtherSubnet,
+    OfAnotherZone,
+}
+
+fn families() -> impl Strategy<Value = Families> {
+    prop_oneof![3 => Just(Families::V4), 1 => Just(Families::V6), 3 => Just(Families::Both)]
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let (pods, nodes) = (0_u8..8, 1_u8..3);
+    let node_is = prop_oneof![
+        1 => Just(NodeIs::Gone),
+        1 => Just(NodeIs::WithoutSubnet),
+        5 => families().prop_map(NodeIs::With),
+        1 => Just(NodeIs::WithOtherSubnet),
+        1 => Just(NodeIs::OfAnotherZone),
+    ];
+    vec(
+        prop_oneof![
+            6 => (pods.clone(), nodes.clone()).prop_map(|(pod, node)| Event::Appear { pod, node }),
+            1 => pods.clone().prop_map(Event::Pending),
+            2 => (pods.clone(), nodes.clone()).prop_map(|(pod, node)| Event::Schedule { pod, node }),
+            3 => (pods.clone(), nodes.clone(), 0_u8..8, families())
+                .prop_map(|(pod, node, last, families)| Event::Claim { pod, node, last, families }),
+            1 => (pods.clone(), nodes.clone()).prop_map(|(pod, node)| Event::Unusable { pod, node }),
+            1 => pods.clone().prop_map(Event::Strip),
+            2 => pods.clone().prop_map(Event::End),
+            4 => pods.clone().prop_map(Event::Delete),
+            6 => pods.clone().prop_map(Event::Settle),
+            3 => (nodes.clone(), node_is).prop_map(|(node, is)| Event::Node { node, is }),
+            4 => Just(Event::Write),
+            1 => vec((pods, proptest::option::of(nodes)), 0..4).prop_map(Event::Listed),
+            1 => Just(Event::Restart),
+        ],
+        0..120,
+    )
+}
+
+/// The API server's side, and the ports that the database has.
+#[derive(Debug, Default)]
+struct World {
+    uids: u32,
+    nodes: BTreeMap<NodeName, Node>,
+    pods: BTreeMap<PodKey, Pod>,
+    ports: HashMap<PodKey, Vec<IpAddr>>,
+}
+
+fn number(pod: u8) -> PodKey {
+    key(&format!("p{pod}"))
+}
+
+/// The address of a node's subnets that ends so, with the subnet's prefix.
+fn nets(node: u8, last: u8, families: Families) -> Vec<IpNet> {
+    let (v4, v6) = (net(&format!("10.244.{node}.{last}/29")), net(&format!("fd00:{node}::{last}/125")));
+    match families {
+        Families::V4 => vec![v4],
+        Families::V6 => vec![v6],
+        Families::Both => vec![v4, v6],
+    }
+}
+
+impl World {
+    fn start(&self) -> Store {
+        let mut store = Store::new(config());
+        self.ports.iter().for_each(|(key, addresses)| store.found_port(key, addresses));
+        self.list(&mut store);
+        store
+    }
+
+    fn list(&self, store: &mut Store) {
+        store.observe(Observation::Pods(Seen::All(self.pods.clone().into_iter().collect())));
+        store.observe(Observation::Nodes(Seen::All(self.nodes.values().cloned().collect())));
+    }
+
+    fn put(&mut self, store: &mut Store, key: PodKey, pod: Pod) {
+        self.pods.insert(key.clone(), pod.clone());
+        store.observe(Observation::Pods(Seen::Applied((key, pod))));
+    }
+
+    fn alter(&mut self, store: &mut Store, pod: u8, alter: impl FnOnce(&mut Pod)) {
+        let key = number(pod);
+        if let Some(mut known) = self.pods.get(&key).cloned() {
+            alter(&mut known);
+            self.put(store, key, known);
+        }
+    }
+
+    fn new_pod(&mut self, node: Option<u8>) -> Pod {
+        self.uids += 1;
+        Pod { node: node.map(|node| format!("n{node}").into()), created: self.uids.into(), ..Pod::with_uid(&format!("u{}", self.uids)) }
+    }
+
+    fn happen(&mut self, store: &mut Store, event: &Event) {
+        match *event {
+            Event::Appear { pod, node } => {
+                let fresh = self.new_pod(Some(node));
+                self.put(store, number(pod), fresh);
+            }
+            Event::Pending(pod) => {
+                let fresh = self.new_pod(None);
+                self.put(store, number(pod), fresh);
+            }
+            Event::Schedule { pod, node } => self.alter(store, pod, |pod| {
+                pod.node.get_or_insert_with(|| format!("n{node}").into());
+            }),
+            Event::Claim { pod, node, last, families } => {
+                let claim = nets(node, last, families).iter().map(|net| format!("{:?}", net.to_string())).collect::<Vec<_>>().join(",");
+                let text = format!(r#"{{"default":{{"mac_address":"0a:58:0a:00:00:09","ip_addresses":[{claim}]}}}}"#);
+                let fresh = annotated(self.new_pod(Some(node)), &text);
+                self.put(store, number(pod), fresh);
+            }
+            Event::Unusable { pod, node } => {
+                let fresh = Pod { annotated: Annotated::Unusable("not JSON".to_owned()), ..self.new_pod(Some(node)) };
+                self.put(store, number(pod), fresh);
+            }
+            Event::Strip(pod) => self.alter(store, pod, |pod| pod.annotated = Annotated::Nothing),
+            Event::End(pod) => self.alter(store, pod, |pod| pod.phase = Phase::Ended),
+            Event::Delete(pod) => {
+                self.pods.remove(&number(pod));
+                store.observe(Observation::Pods(Seen::Deleted(number(pod))));
+            }
+            Event::Settle(pod) => {
+                let key = number(pod);
+                match store.assigned(&key) {
+                    Some(network) => self.ports.insert(key.clone(), network.addresses.iter().map(IpNet::addr).collect()),
+                    None => self.ports.remove(&key),
+                };
+                store.settled(&Key::Pod(key));
+            }
+            Event::Node { node: number, is } => {
+                let named = Node::named(&format!("n{number}"));
+                let node = match is {
+                    NodeIs::Gone => {
+                        self.nodes.remove(&named.name);
+                        store.observe(Observation::Nodes(Seen::Deleted(named.name)));
+                        return;
+                    }
+                    NodeIs::WithoutSubnet => named,
+                    NodeIs::With(families) => Node { subnets: nets(number, 0, families), ..named },
+                    NodeIs::WithOtherSubnet => Node { subnets: nets(number + 2, 0, Families::V4), ..named },
+                    NodeIs::OfAnotherZone => Node { subnets: nets(number, 0, Families::V4), zone: Zone("far".to_owned()), ..named },
+                };
+                self.nodes.insert(Arc::clone(&node.name), node.clone());
+                store.observe(Observation::Nodes(Seen::Applied(node)));
+            }
+            Event::Write => {
+                for PodAnnotation { pod, uid, annotations } in store.take_annotations() {
+                    let Some(known) = self.pods.get(&pod).filter(|known| known.uid == uid).cloned() else { continue };
+                    self.put(store, pod, annotated(known, &annotations[POD_NETWORKS]));
+                }
+            }
+            Event::Listed(ref changes) => {
+                for (pod, node) in changes {
+                    match node {
+                        Some(node) => {
+                            let fresh = self.new_pod(Some(*node));
+                            self.pods.insert(number(*pod), fresh);
+                        }
+                        None => drop(self.pods.remove(&number(*pod))),
+                    }
+                }
+                self.list(store);
+                assert_eq!(store.pods.keys().collect::<BTreeSet<_>>(), self.pods.keys().collect(), "what is in no list is gone");
+            }
+            Event::Restart => *store = self.start(),
+        }
+    }
+
+    /// At every moment an address has one pod, and nobody has what another's port still has.
+    fn check_owners(&self, store: &Store) -> Result<(), TestCaseError> {
+        let mut owners: HashMap<IpAddr, &PodKey> = HashMap::new();
+        for (key, known) in &store.pods {
+            prop_assert!(known.network.is_none() || known.pod.needs_network());
+            prop_assert_eq!(&known.pod, &self.pods[key]);
+            for net in known.network.iter().flat_map(|network| &network.addresses) {
+                prop_assert_eq!(owners.insert(net.addr(), key), None, "shared {}", net);
+                prop_assert_eq!(store.addresses.owner(net.addr()), Some(key));
+            }
+        }
+        for (key, addresses) in &self.ports {
+            for address in addresses {
+                prop_assert!(owners.get(address).is_none_or(|owner| *owner == key), "{} has the address of {key}'s port", owners[address]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Once all ports are as they should be, who has no address has a reason that is true now.
+    fn check_waiting(&self, store: &Store) -> Result<(), TestCaseError> {
+        let networks = store.pods.values().filter_map(|known| known.network.as_ref());
+        let in_use: BTreeSet<IpAddr> = networks.flat_map(|network| network.addresses.iter().map(IpNet::addr)).collect();
+        let troubles: HashMap<&PodKey, &PodTrouble> = store.troubles().collect();
+        for (key, pod) in &self.pods {
+            let node = pod.node.as_ref().and_then(|node| self.nodes.get(node));
+            let elsewhere = node.is_some_and(|node| node.zone != config().zone);
+            match (store.assigned(key), troubles.get(key)) {
+                (Some(_), trouble) => prop_assert_eq!(trouble, None),
+                (None, None) => {
+                    prop_assert!(!pod.needs_network() || pod.annotated == Annotated::Nothing && (pod.node.is_none() || elsewhere))
+                }
+                (None, Some(PodTrouble::NodeWithoutSubnet(_))) => {
+                    prop_assert!(!elsewhere && node.is_none_or(|node| node.subnets.is_empty()));
+                }
+                (None, Some(PodTrouble::NoFreeAddress { subnet, .. })) => {
+                    prop_assert!(!elsewhere && node.is_some_and(|node| node.subnets.contains(subnet)));
+                    let free = subnet.hosts().filter(|address| !ovn::reserved(subnet, *address) && !in_use.contains(address));
+                    prop_assert_eq!(free.collect::<Vec<_>>(), Vec::<IpAddr>::new());
+                }
+                (None, Some(PodTrouble::AddressTaken { address, by })) => {
+                    prop_assert!(store.assigned(by).is_some_and(|network| network.addresses.iter().any(|net| net.addr() == *address)));
+                    prop_assert!(by != key);
+                }
+                (None, Some(PodTrouble::AddressReserved { address, node })) => {
+                    prop_assert!(self.nodes[node].subnets.iter().any(|subnet| ovn::reserved(subnet, *address)));
+                }
+                (None, Some(PodTrouble::UnusableAnnotation(_))) => prop_assert!(matches!(pod.annotated, Annotated::Unusable(_))),
+            }
+        }
+        prop_assert!(troubles.keys().all(|key| self.pods.contains_key(key)), "nobody waits who is gone");
+        // And nothing is kept for nobody.
+        for (node, last) in (1..5).flat_map(|node| (0..8).map(move |last| (node, last))) {
+            for net in nets(node, last, Families::Both) {
+                prop_assert_eq!(store.addresses.owner(net.addr()).is_some(), in_use.contains(&net.addr()), "{}", net);
+            }
+        }
+        Ok(())
+    }
+
+    /// Once all annotations are written, they are what the pods have.
+    fn check_records(&self, store: &Store) -> Result<(), TestCaseError> {
+        for (key, pod) in &self.pods {
+            let is_local = pod.node.as_ref().is_some_and(|node| store.is_local(node));
+            if let Some(own) = store.assigned(key).filter(|_| is_local) {
+                let is_own = matches!(&pod.annotated, Annotated::Network { network, .. } if **network == *own);
+                prop_assert!(is_own, "{key} has {own:?}, its record says {:?}", pod.annotated);
+            }
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn two_pods_never_share_an_address_and_nobody_waits_for_nothing(events in events()) {
+        let mut world = World::default();
+        let mut store = world.start();
+        for event in &events {
+            world.happen(&mut store, event);
+            world.check_owners(&store)?;
+        }
+        // One may wait for another who waits: as often as there are pods, at most.
+        for _ in 0..8 {
+            (0..8).for_each(|pod| world.happen(&mut store, &Event::Settle(pod)));
+        }
+        world.happen(&mut store, &Event::Write);
+        world.check_owners(&store)?;
+        world.check_waiting(&store)?;
+        world.check_records(&store)?;
+        prop_assert_eq!(store.take_annotations(), vec![], "each is written once");
+    }
+}

@@ -1,6 +1,5 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write,
     path::Path,
 };
 
@@ -14,6 +13,8 @@ use crate::{
     rows::{DesiredRow, Pairs, RowName, Table, Value},
     store::wire::{NodeObject, PodObject},
 };
+
+mod page;
 
 fn nets(texts: &[&str]) -> Vec<IpNet> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -156,87 +157,6 @@ fn rows_are_those_that_upstream_writes() {
             assert!(!mine || ours.contains(key), "{folder:?}: only upstream has {key:?}");
         }
     }
-}
-
-/// The rows as text, for reading.
-fn page(rows: &[DesiredRow]) -> String {
-    let mut page = String::new();
-    let texts = |rows: &[RowName]| rows.iter().map(|row| row.name.clone()).collect::<Vec<_>>().join(", ");
-    for DesiredRow { id, columns, member_of } in rows {
-        let _ = writeln!(page, "{} {}", id.table.name(), id.name);
-        for (column, value) in columns {
-            let text = match value {
-                Value::Datum(datum) => atoms_of(datum).into_iter().collect::<Vec<_>>().join(", "),
-                Value::Pairs(Pairs { with, .. }) => {
-                    with.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" ")
-                }
-                Value::References(rows) | Value::Including(rows) => texts(rows),
-                Value::Parts { rows, .. } => format!("{rows:?}"),
-            };
-            if !text.is_empty() {
-                let _ = writeln!(page, "  {column}: {text}");
-            }
-        }
-        for membership in member_of {
-            let _ = writeln!(page, "  in {} of {} {}", membership.column, membership.of.table.name(), membership.of.name);
-        }
-    }
-    page
-}
-
-#[test]
-fn a_newcomers_page() {
-    let nodes = serde_json::json!({"items": [{"metadata": {"name": "n1", "annotations": {
-        "k8s.ovn.org/node-subnets": r#"{"default":["10.244.1.0/24"]}"#, "k8s.ovn.org/node-chassis-id": "c1"}}}]});
-    let pods = serde_json::json!({"items": [{
-        "metadata": {"name": "cart-0", "namespace": "shop", "uid": "u1", "annotations": {
-            "k8s.ovn.org/pod-networks": r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"]}}"#}},
-        "spec": {"nodeName": "n1"}}]});
-    let store = store_of(config(false), &nodes, &pods);
-    let keys = [Key::Node("n1".into()), Key::Pod(contract::names::PodKey::new("shop", "cart-0").unwrap())];
-    let rows: RowSet = keys.iter().flat_map(|key| desired(&store, key)).collect();
-    assert_eq!(
-        page(&rows),
-        "\
-Logical_Switch n1
-  other_config: subnet=\"10.244.1.0/24\"
-  load_balancer_group: clusterLBGroup, clusterSwitchLBGroup
-Logical_Switch_Port stor-n1
-  type: router
-  addresses: router
-  options: arp_proxy=\"0a:58:a9:fe:01:01 169.254.1.1 fe80::1 10.244.0.0/16\" router-port=\"rtos-n1\"
-  in ports of Logical_Switch n1
-Logical_Router_Port rtos-n1
-  mac: 0a:58:0a:f4:01:01
-  networks: 10.244.1.1/24
-  options: gateway_mtu=\"1400\"
-  in ports of Logical_Router ovn_cluster_router
-Gateway_Chassis rtos-n1-c1
-  chassis_name: c1
-  priority: 1
-  in gateway_chassis of Logical_Router_Port rtos-n1
-Logical_Switch_Port k8s-n1
-  addresses: 0a:58:0a:f4:01:02 10.244.1.2
-  in ports of Logical_Switch n1
-  in ports of Port_Group a13298398610555951118
-ACL default-network-controller:NetpolNode:n1:10.244.1.2
-  direction: to-lport
-  priority: 1001
-  match: ip4.src==10.244.1.2
-  action: allow-related
-  tier: 2
-  meter: acl-logging
-  external_ids: ip=\"10.244.1.2\" k8s.ovn.org/id=\"default-network-controller:NetpolNode:n1:10.244.1.2\" k8s.ovn.org/name=\"n1\" \
-k8s.ovn.org/owner-controller=\"default-network-controller\" k8s.ovn.org/owner-type=\"NetpolNode\"
-  in acls of Logical_Switch n1
-Logical_Switch_Port shop_cart-0
-  addresses: 0a:58:0a:f4:01:05 10.244.1.5
-  port_security: 0a:58:0a:f4:01:05 10.244.1.5
-  options: iface-id-ver=\"u1\" requested-chassis=\"c1\"
-  external_ids: namespace=\"shop\" pod=\"true\"
-  in ports of Logical_Switch n1
-"
-    );
 }
 
 #[test]

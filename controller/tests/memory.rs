@@ -1,5 +1,7 @@
 //! What a pod costs in memory, from its object to the store. Measured in a process of its own, from what the kernel says.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
 use std::fs;
 
 use contract::mtu::Mtu;

@@ -15,7 +15,6 @@
 //! | [`PRIMARY_ADDRESSES`] | the addresses that other nodes reach it at | node | controller, cluster manager |
 //! | [`HOST_CIDRS`] | all addresses of the host | node | controller |
 //! | [`MANAGEMENT_MACS`], before [`MANAGEMENT_MAC`] | MAC of the management port | older nodes | controller, node |
-//! | [`GATEWAY_MTU`] | `false`: the node's datapath cannot tell a packet's size | node | controller |
 //! | [`ZONE`] | whose database has its rows | node | everybody |
 
 mod per_network;
@@ -40,11 +39,10 @@ pub const PRIMARY_ADDRESSES: &str = "k8s.ovn.org/node-primary-ifaddr";
 pub const HOST_CIDRS: &str = "k8s.ovn.org/host-cidrs";
 pub const MANAGEMENT_MACS: &str = "k8s.ovn.org/node-mgmt-port-mac-addresses";
 pub const MANAGEMENT_MAC: &str = "k8s.ovn.org/node-mgmt-port-mac-address";
-pub const GATEWAY_MTU: &str = "k8s.ovn.org/gateway-mtu-support";
 pub const ZONE: &str = "k8s.ovn.org/zone-name";
 
 /// All that [`NodeAnnotations`] reads.
-pub const ALL: [&str; 14] = [
+pub const ALL: [&str; 13] = [
     NODE_SUBNETS,
     LEGACY_SUBNET,
     NODE_ID,
@@ -57,7 +55,6 @@ pub const ALL: [&str; 14] = [
     HOST_CIDRS,
     MANAGEMENT_MACS,
     MANAGEMENT_MAC,
-    GATEWAY_MTU,
     ZONE,
 ];
 
@@ -131,11 +128,6 @@ impl NodeAnnotations<'_> {
             return Ok(self.read(MANAGEMENT_MACS, |text| PerNetwork::parse(text)?.mac(DEFAULT_NETWORK))?.flatten());
         }
         self.read(MANAGEMENT_MAC, value::mac)
-    }
-
-    /// Whether routers may check packets' sizes on their way to the node; they may unless the node says otherwise.
-    pub fn supports_gateway_mtu(self) -> bool {
-        self.0.get(GATEWAY_MTU).is_none_or(|text| text != "false")
     }
 
     pub fn zone(self) -> Result<Option<String>, NodeAnnotationError> {

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use contract::mtu::Mtu;
 use ipnet::IpNet;
 
 /// Settings that all nodes of a cluster share. Lists hold at most one network of each family unless they say otherwise.
@@ -20,8 +19,6 @@ pub struct ClusterConfig {
     pub transit_subnets: Vec<IpNet>,
     /// The address that OVN gives to a pod that talks to itself by a service: base of the masquerade subnet + 5.
     pub hairpin_addresses: Vec<IpAddr>,
-    /// Of pods' interfaces; routers tell senders of larger packets, unless a node says that its datapath cannot.
-    pub mtu: Mtu,
     /// `requested-chassis` on pods' ports; off with `--disable-requestedchassis`.
     pub requested_chassis: bool,
     /// The annotation `ovn` of 2018 beside `k8s.ovn.org/pod-networks`, for programs that read only that.

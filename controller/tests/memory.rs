@@ -1,8 +1,9 @@
 //! What a pod costs in memory, from its object to the store. Measured in a process of its own, from what the kernel says.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
 use std::fs;
 
-use contract::mtu::Mtu;
 use controller::{
     config::{ClusterConfig, ClusterSubnet, Zone},
     observation::{Observation, Seen},
@@ -71,7 +72,6 @@ fn config() -> ClusterConfig {
         join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
         transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
         hairpin_addresses: vec!["169.254.169.5".parse().unwrap()],
-        mtu: Mtu::DEFAULT,
         requested_chassis: true,
         legacy_annotations: false,
         acl_logging_rate_limit: 20,

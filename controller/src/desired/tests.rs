@@ -1,19 +1,16 @@
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write,
-    path::Path,
-};
+use std::collections::BTreeSet;
 
-use contract::mtu::Mtu;
 use serde_json::Value as Json;
 
 use super::*;
 use crate::{
     config::{ClusterConfig, ClusterSubnet, Zone},
     observation::{Observation, Seen},
-    rows::{DesiredRow, Pairs, RowName, Table, Value},
+    rows::{DesiredRow, Pairs, Value},
     store::wire::{NodeObject, PodObject},
 };
+
+mod page;
 
 fn nets(texts: &[&str]) -> Vec<IpNet> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -33,7 +30,6 @@ fn config(dual: bool) -> ClusterConfig {
         join_subnets: of(&["100.64.0.0/16", "fd98::/64"]),
         transit_subnets: of(&["100.88.0.0/16", "fd97::/64"]),
         hairpin_addresses: of(&["169.254.169.5/32", "fd69::5/128"]).iter().map(IpNet::addr).collect(),
-        mtu: Mtu::DEFAULT,
         requested_chassis: true,
         legacy_annotations: false,
         acl_logging_rate_limit: 20,
@@ -47,69 +43,6 @@ fn store_of(config: ClusterConfig, nodes: &Json, pods: &Json) -> Store {
     store.observe(Observation::Nodes(Seen::All(nodes.into_iter().map(NodeObject::into_node).collect())));
     store.observe(Observation::Pods(Seen::All(pods.into_iter().map(|pod| pod.into_pod().unwrap()).collect())));
     store
-}
-
-fn all_rows(store: &Store) -> RowSet {
-    store.keys().collect::<BTreeSet<Key>>().iter().flat_map(|key| desired(store, key)).collect()
-}
-
-/// A database of `tests/upstream`, by table and name.
-struct Written(BTreeMap<(String, String), Json>);
-
-impl Written {
-    fn read(folder: &Path) -> Self {
-        let file = |name: &str| serde_json::from_slice::<Json>(&std::fs::read(folder.join(name)).unwrap()).unwrap();
-        let mut rows = BTreeMap::new();
-        for (table, named) in file("northbound.json")["rows"].as_object().unwrap() {
-            for (reference, row) in named.as_object().unwrap() {
-                rows.insert((table.clone(), reference.clone()), row.clone());
-            }
-        }
-        Self(rows)
-    }
-
-    fn of(&self, RowName { table, name }: &RowName) -> Option<(&str, &Json)> {
-        self.0.iter().find_map(|((in_table, reference), row)| {
-            let id = pairs(&row["external_ids"]).get("k8s.ovn.org/id").cloned();
-            let its_name = if *table == Table::Acl { id } else { row["name"].as_str().map(str::to_owned) };
-            (in_table == table.name() && its_name.as_ref() == Some(name)).then_some((reference.as_str(), row))
-        })
-    }
-
-    /// The reference to the row, as columns hold it.
-    fn reference(&self, row: &RowName) -> String {
-        self.of(row).unwrap_or_else(|| panic!("upstream has no {row:?}")).0.to_owned()
-    }
-
-    fn check(&self, wanted: &DesiredRow) {
-        let (reference, row) = self.of(&wanted.id).unwrap_or_else(|| panic!("upstream has no {:?}", wanted.id));
-        for (column, value) in &wanted.columns {
-            let (what, there) = (format!("{:?} {column}", wanted.id), &row[*column]);
-            match value {
-                Value::Datum(datum) => assert_eq!(atoms_of(datum), atoms(there), "{what}"),
-                Value::Pairs(Pairs { with, without, .. }) => {
-                    let there = pairs(there);
-                    let with: BTreeMap<String, String> = with.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-                    assert_eq!(with, there, "{what}");
-                    assert!(without.iter().all(|key| !there.contains_key(*key)), "{what}");
-                }
-                Value::References(rows) | Value::Including(rows) => {
-                    assert_eq!(rows.iter().map(|row| self.reference(row)).collect::<BTreeSet<_>>(), atoms(there), "{what}");
-                }
-                Value::Parts { table, rows } => {
-                    let there: Vec<_> = atoms(there).iter().map(|part| &self.0[&(table.name().to_owned(), part.clone())]).collect();
-                    assert_eq!(there.len(), rows.len(), "{what}");
-                    for (part, there) in rows.iter().zip(there) {
-                        part.iter().for_each(|(column, datum)| assert_eq!(atoms_of(datum), atoms(&there[*column]), "{what} {column}"));
-                    }
-                }
-            }
-        }
-        for membership in &wanted.member_of {
-            let (_, holder) = self.of(&membership.of).unwrap_or_else(|| panic!("upstream has no {:?}", membership.of));
-            assert!(atoms(&holder[membership.column]).contains(reference), "{:?} in {membership:?}", wanted.id);
-        }
-    }
 }
 
 /// The elements of a column as text; that of a default none.
@@ -128,114 +61,6 @@ fn atoms(column: &Json) -> BTreeSet<String> {
 
 fn atoms_of(datum: &ovsdb::Datum) -> BTreeSet<String> {
     atoms(&serde_json::to_value(datum).unwrap()).into_iter().filter(|text| !text.is_empty()).collect()
-}
-
-fn pairs(column: &Json) -> BTreeMap<String, String> {
-    let pairs = column.get(1).and_then(Json::as_array).into_iter().flatten();
-    pairs.map(|pair| (pair[0].as_str().unwrap().to_owned(), pair[1].as_str().unwrap().to_owned())).collect()
-}
-
-#[test]
-fn rows_are_those_that_upstream_writes() {
-    for (folder, dual) in [("central-v4", false), ("central-dual", true), ("shared-v4", false)] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/upstream").join(folder);
-        let file = |name: &str| serde_json::from_slice::<Json>(&std::fs::read(folder.join(name)).unwrap()).unwrap();
-        let written = Written::read(&folder);
-        let mut store = store_of(config(dual), &file("nodes.json"), &file("pods.json"));
-        let rows = all_rows(&store);
-        rows.iter().for_each(|row| written.check(row));
-        assert_eq!(store.take_annotations(), [], "{folder:?}");
-
-        // And there is nothing of these kinds that we have not.
-        let ours: BTreeSet<_> = rows.iter().map(|row| (row.id.table.name().to_owned(), written.reference(&row.id))).collect();
-        for key in written.0.keys() {
-            let later = ["Gateway", "GR_", "ext_", "Netpol", "NetworkPolicy", "Static", "br_", "physnet", "_namespace"];
-            let kinds = ["Logical_Switch_Port", "Logical_Router_Port", "Logical_Switch", "Gateway_Chassis", "Meter", "Port_Group", "Copp"];
-            let mine =
-                kinds.contains(&key.0.as_str()) && !later.iter().any(|part| key.1.trim_start_matches("Gateway_Chassis").contains(part));
-            assert!(!mine || ours.contains(key), "{folder:?}: only upstream has {key:?}");
-        }
-    }
-}
-
-/// The rows as text, for reading.
-fn page(rows: &[DesiredRow]) -> String {
-    let mut page = String::new();
-    let texts = |rows: &[RowName]| rows.iter().map(|row| row.name.clone()).collect::<Vec<_>>().join(", ");
-    for DesiredRow { id, columns, member_of } in rows {
-        let _ = writeln!(page, "{} {}", id.table.name(), id.name);
-        for (column, value) in columns {
-            let text = match value {
-                Value::Datum(datum) => atoms_of(datum).into_iter().collect::<Vec<_>>().join(", "),
-                Value::Pairs(Pairs { with, .. }) => {
-                    with.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" ")
-                }
-                Value::References(rows) | Value::Including(rows) => texts(rows),
-                Value::Parts { rows, .. } => format!("{rows:?}"),
-            };
-            if !text.is_empty() {
-                let _ = writeln!(page, "  {column}: {text}");
-            }
-        }
-        for membership in member_of {
-            let _ = writeln!(page, "  in {} of {} {}", membership.column, membership.of.table.name(), membership.of.name);
-        }
-    }
-    page
-}
-
-#[test]
-fn a_newcomers_page() {
-    let nodes = serde_json::json!({"items": [{"metadata": {"name": "n1", "annotations": {
-        "k8s.ovn.org/node-subnets": r#"{"default":["10.244.1.0/24"]}"#, "k8s.ovn.org/node-chassis-id": "c1"}}}]});
-    let pods = serde_json::json!({"items": [{
-        "metadata": {"name": "cart-0", "namespace": "shop", "uid": "u1", "annotations": {
-            "k8s.ovn.org/pod-networks": r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"]}}"#}},
-        "spec": {"nodeName": "n1"}}]});
-    let store = store_of(config(false), &nodes, &pods);
-    let keys = [Key::Node("n1".into()), Key::Pod(contract::names::PodKey::new("shop", "cart-0").unwrap())];
-    let rows: RowSet = keys.iter().flat_map(|key| desired(&store, key)).collect();
-    assert_eq!(
-        page(&rows),
-        "\
-Logical_Switch n1
-  other_config: subnet=\"10.244.1.0/24\"
-  load_balancer_group: clusterLBGroup, clusterSwitchLBGroup
-Logical_Switch_Port stor-n1
-  type: router
-  addresses: router
-  options: arp_proxy=\"0a:58:a9:fe:01:01 169.254.1.1 fe80::1 10.244.0.0/16\" router-port=\"rtos-n1\"
-  in ports of Logical_Switch n1
-Logical_Router_Port rtos-n1
-  mac: 0a:58:0a:f4:01:01
-  networks: 10.244.1.1/24
-  in ports of Logical_Router ovn_cluster_router
-Gateway_Chassis rtos-n1-c1
-  chassis_name: c1
-  priority: 1
-  in gateway_chassis of Logical_Router_Port rtos-n1
-Logical_Switch_Port k8s-n1
-  addresses: 0a:58:0a:f4:01:02 10.244.1.2
-  in ports of Logical_Switch n1
-  in ports of Port_Group a13298398610555951118
-ACL default-network-controller:NetpolNode:n1:10.244.1.2
-  direction: to-lport
-  priority: 1001
-  match: ip4.src==10.244.1.2
-  action: allow-related
-  tier: 2
-  meter: acl-logging
-  external_ids: ip=\"10.244.1.2\" k8s.ovn.org/id=\"default-network-controller:NetpolNode:n1:10.244.1.2\" k8s.ovn.org/name=\"n1\" \
-k8s.ovn.org/owner-controller=\"default-network-controller\" k8s.ovn.org/owner-type=\"NetpolNode\"
-  in acls of Logical_Switch n1
-Logical_Switch_Port shop_cart-0
-  addresses: 0a:58:0a:f4:01:05 10.244.1.5
-  port_security: 0a:58:0a:f4:01:05 10.244.1.5
-  options: iface-id-ver=\"u1\" requested-chassis=\"c1\"
-  external_ids: namespace=\"shop\" pod=\"true\"
-  in ports of Logical_Switch n1
-"
-    );
 }
 
 #[test]

@@ -26,8 +26,6 @@ pub struct Node {
     pub transit: Vec<IpNet>,
     /// Of its management port; only older programs write it, else it follows from the address.
     pub management_mac: Option<Mac>,
-    /// Whether its datapath can check packets' sizes.
-    pub gateway_mtu: bool,
     pub labels: Arc<BTreeMap<String, String>>,
     /// The annotations as they are, for writing one network's part without losing others'.
     pub annotations: Arc<BTreeMap<String, String>>,
@@ -55,7 +53,6 @@ impl Node {
             join: Vec::new(),
             transit: Vec::new(),
             management_mac: None,
-            gateway_mtu: true,
             labels: Arc::default(),
             annotations: Arc::default(),
             unreadable: Vec::new(),
@@ -71,7 +68,7 @@ impl Node {
     /// Whether what rows are made of is the same; labels, and which object it is, do not matter for that.
     pub(super) fn same_rows(&self, other: &Self) -> bool {
         self.same_for_pods(other)
-            && (self.id, self.management_mac, self.gateway_mtu) == (other.id, other.management_mac, other.gateway_mtu)
+            && (self.id, self.management_mac) == (other.id, other.management_mac)
             && (&self.join, &self.transit) == (&other.join, &other.transit)
     }
 

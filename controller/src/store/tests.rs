@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use contract::{annotation::POD_NETWORKS, mtu::Mtu, names::Network};
+use contract::{annotation::POD_NETWORKS, names::Network};
 
 use super::*;
 use crate::{
@@ -20,7 +20,6 @@ fn config() -> ClusterConfig {
         join_subnets: vec![net("100.64.0.0/16")],
         transit_subnets: vec![net("100.88.0.0/16")],
         hairpin_addresses: vec!["169.254.169.5".parse().unwrap()],
-        mtu: Mtu::DEFAULT,
         requested_chassis: true,
         legacy_annotations: false,
         acl_logging_rate_limit: 20,

@@ -67,7 +67,6 @@ impl NodeObject {
         node.join = readable(read.join_addresses(), &mut unreadable);
         node.transit = readable(read.transit_addresses(), &mut unreadable);
         node.management_mac = readable(read.management_mac(), &mut unreadable);
-        node.gateway_mtu = read.supports_gateway_mtu();
         Node {
             uid: uid.unwrap_or_default().into(),
             created: creation_timestamp.map_or(0, |time| time.0.as_second()),

@@ -137,7 +137,6 @@ fn v4() -> ClusterConfig {
         requested_chassis: true,
         legacy_annotations: false,
         acl_logging_rate_limit: 20,
-        mtu: contract::mtu::Mtu::DEFAULT,
     }
 }
 

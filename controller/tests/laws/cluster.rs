@@ -20,7 +20,6 @@ pub(crate) fn config() -> ClusterConfig {
         join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
         transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
         hairpin_addresses: vec!["169.254.169.5".parse().unwrap()],
-        mtu: contract::mtu::Mtu::DEFAULT,
         requested_chassis: true,
         legacy_annotations: false,
         acl_logging_rate_limit: 20,

@@ -5,14 +5,7 @@ use std::net::IpAddr;
 use controller::config::ClusterConfig;
 use ipnet::IpNet;
 
-use super::{
-    kind, networks,
-    node_config::Reading,
-    settings::Origin,
-    spec::Spec,
-    table::{cluster as table, node::MTU},
-    values,
-};
+use super::{kind, networks, node_config::Reading, settings::Origin, spec::Spec, table::cluster as table};
 
 /// The address of a masquerade subnet that belongs to hairpin traffic, counted from its base (upstream's order).
 const HAIRPIN: u32 = 5;
@@ -35,7 +28,6 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
     let service_cidrs = reading.read(&table::SERVICE_CIDRS, networks::one_of_each_family);
     let zone = reading.read(&table::ZONE, networks::zone);
     let not_requested = reading.switch(&table::DISABLE_REQUESTEDCHASSIS);
-    let mtu = reading.read(&MTU, values::mtu);
     let legacy_annotations = reading.switch(&table::LEGACY_ANNOTATIONS);
     let acl_rate = reading.read(&table::ACL_RATE_LIMIT, |text| kind::number(text, 0, u32::MAX.into()));
 
@@ -67,7 +59,6 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         join_subnets,
         transit_subnets,
         hairpin_addresses,
-        mtu: mtu?,
         requested_chassis: !not_requested?,
         legacy_annotations: legacy_annotations?,
         acl_logging_rate_limit: u32::try_from(acl_rate?).ok()?,

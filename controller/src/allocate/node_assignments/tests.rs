@@ -1,4 +1,3 @@
-use contract::mtu::Mtu;
 use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
@@ -19,7 +18,6 @@ fn config(ranges: &[(&str, u8)]) -> ClusterConfig {
         join_subnets: vec!["100.64.0.0/16".parse().unwrap(), "fd98::/64".parse().unwrap()],
         transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
         hairpin_addresses: Vec::new(),
-        mtu: Mtu::DEFAULT,
         requested_chassis: true,
         legacy_annotations: false,
         acl_logging_rate_limit: 20,

@@ -1,0 +1,64 @@
+//! `newcomers_page.txt`: all that the northbound database gets for a cluster of one node and one pod, as text.
+
+use std::fmt::Write;
+
+use super::*;
+
+/// The rows as text, for reading. What is empty is left out.
+fn page(rows: &[DesiredRow]) -> String {
+    let mut page = String::new();
+    for DesiredRow { id, columns, member_of } in rows {
+        let _ = writeln!(page, "{} {}", id.table.name(), id.name);
+        for (column, value) in columns {
+            let text = text(value);
+            if !text.is_empty() {
+                let _ = writeln!(page, "  {column}: {text}");
+            }
+        }
+        for membership in member_of {
+            let _ = writeln!(page, "  in {} of {} {}", membership.column, membership.of.table.name(), membership.of.name);
+        }
+    }
+    page
+}
+
+fn text(value: &Value) -> String {
+    let datum = |datum: &ovsdb::Datum| atoms_of(datum).into_iter().collect::<Vec<_>>().join(", ");
+    match value {
+        Value::Datum(value) => datum(value),
+        Value::Pairs(Pairs { with, .. }) => with.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" "),
+        Value::References(rows) | Value::Including(rows) => rows.iter().map(|row| row.name.clone()).collect::<Vec<_>>().join(", "),
+        Value::Parts { table, rows } => {
+            let part = |columns: &Vec<(&str, ovsdb::Datum)>| {
+                columns.iter().map(|(column, value)| format!("{column}={:?}", datum(value))).collect::<Vec<_>>().join(" ")
+            };
+            rows.iter().map(|columns| format!("{} {}", table.name(), part(columns))).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+#[test]
+fn a_newcomers_page() {
+    let nodes = serde_json::json!({"items": [{"metadata": {"name": "n1", "annotations": {
+        "k8s.ovn.org/node-subnets": r#"{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}"#, "k8s.ovn.org/node-chassis-id": "c1"}}}]});
+    let pods =
+        serde_json::json!({"items": [{"metadata": {"name": "cart-0", "namespace": "shop", "uid": "u1"}, "spec": {"nodeName": "n1"}}]});
+    let mut store = store_of(config(true), &nodes, &pods);
+    let mut text = String::new();
+    for (title, key) in [
+        ("The cluster", Key::Cluster),
+        ("Node n1: subnets 10.244.1.0/24 and fd00:10:244:1::/64, chassis c1", Key::Node("n1".into())),
+        ("Pod shop/cart-0 on n1", Key::Pod(contract::names::PodKey::new("shop", "cart-0").unwrap())),
+    ] {
+        let _ = writeln!(text, "# {title}\n\n{}", page(&desired(&store, &key)));
+    }
+    let _ = writeln!(text, "# And the pod's annotation\n");
+    for annotation in store.take_annotations() {
+        for (name, json) in annotation.annotations {
+            let lines = ["],", "},"].iter().fold(json, |text, end| text.replace(end, &format!("{end}\n  ")));
+            let _ = writeln!(text, "{name}:\n  {lines}");
+        }
+    }
+    let file = include_str!("newcomers_page.txt");
+    assert!(text == file, "newcomers_page.txt is not what there is; if the difference is meant, it becomes:\n{text}");
+}

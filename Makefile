@@ -14,7 +14,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/bin
 DOCUMENTS := $(TARGET_DIR)/documents
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.
-TEST_FEATURES := cni/failpoints
+TEST_FEATURES := cni/failpoints,server/failpoints
 
 .PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster bench scale lint prerequisites
 

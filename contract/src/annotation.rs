@@ -1,8 +1,10 @@
 //! The network of one pod, as the control plane wrote it on the pod.
 //!
-//! Reads the annotation `k8s.ovn.org/pod-networks`, else the older `ovn`. Knows nothing of where it came from, of CNI or of Open
-//! vSwitch. Another program wrote it, so it may be old, hand-edited or hostile: everything is checked here, once, and a
-//! [`PodNetwork`] can be used without a second look.
+//! Reads the annotation `k8s.ovn.org/pod-networks`, else the older `ovn`, and writes both. Knows nothing of where they came from, of
+//! CNI or of Open vSwitch. Another program may have written them, so they may be old, hand-edited or hostile: everything is checked here,
+//! once, and a [`PodNetwork`] can be used without a second look.
+
+mod write;
 
 use std::{
     collections::BTreeMap,

@@ -84,4 +84,17 @@ mod tests {
             assert_eq!(text.parse::<Mac>(), Err(NotAMac), "{text}");
         }
     }
+
+    #[test]
+    fn an_address_follows_from_an_ip_address() {
+        for (ip, mac) in [
+            ("10.244.1.5", "0a:58:0a:f4:01:05"),
+            ("::ffff:10.244.1.5", "0a:58:0a:f4:01:05"),
+            ("fd00:10:244:1::5", "0a:58:fc:09:1d:4e"),
+            ("fd98::1", "0a:58:ee:33:fc:1a"),
+            ("::1:0:0:1", "0a:58:43:17:a7:8b"),
+        ] {
+            assert_eq!(Mac::from_ip(ip.parse().unwrap()).to_string(), mac, "{ip}");
+        }
+    }
 }

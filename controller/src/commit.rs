@@ -38,6 +38,9 @@ pub(crate) fn assemble(edits: Vec<Vec<Edit>>, schema: &Schema) -> Batch {
     let Sorted { mut inserts, updates, sets, deletes } = sorted;
     inserts.sort_by_key(|insert| insert.id.table.rank());
     let mut sets = sets;
+    for (row, (key, holds)) in &deletes {
+        builder.guard_delete(*row, *key, holds);
+    }
     for insert in inserts {
         builder.insert(insert, &mut sets);
     }
@@ -47,7 +50,7 @@ pub(crate) fn assemble(edits: Vec<Vec<Edit>>, schema: &Schema) -> Batch {
     for (of, sets) in sets {
         builder.mutate_sets(of, sets);
     }
-    for (row, key) in deletes {
+    for (row, (key, _)) in deletes {
         let operation = builder.transaction.delete(row.table.name(), row.row);
         builder.note(operation, row.table, vec![key]);
     }
@@ -77,7 +80,7 @@ struct Sorted {
     inserts: Vec<Insert>,
     updates: BTreeMap<Existing, (Vec<usize>, Columns, Vec<Mutation>)>,
     sets: Sets,
-    deletes: BTreeMap<Existing, usize>,
+    deletes: BTreeMap<Existing, (usize, Columns)>,
 }
 
 impl Sorted {
@@ -105,7 +108,7 @@ impl Sorted {
                 moves.keys.push(key);
                 moves.remove.push(element);
             }
-            Edit::Delete { row } => drop(self.deletes.insert(row, key)),
+            Edit::Delete { row, holds } => drop(self.deletes.insert(row, (key, holds))),
         }
     }
 
@@ -164,6 +167,17 @@ impl Builder<'_> {
             self.transaction.wait(table, of_the_name, &["name"], Until::Equal, Vec::new(), Duration::ZERO);
             self.operations.push(vec![key]);
         }
+    }
+
+    /// A row is deleted only as it was seen, or what somebody else has put into it meanwhile would be gone with it.
+    fn guard_delete(&mut self, row: Existing, key: usize, holds: &Columns) {
+        if holds.is_empty() {
+            return;
+        }
+        let columns: Vec<&str> = holds.iter().map(|(column, _)| *column).collect();
+        let seen = holds.iter().fold(Row::new(), |seen, (column, cell)| seen.with(*column, self.value(cell.clone(), key)));
+        self.transaction.wait(row.table.name(), row.row, &columns, Until::Equal, vec![seen], Duration::ZERO);
+        self.operations.push(vec![key]);
     }
 
     fn update(&mut self, row: Existing, keys: Vec<usize>, columns: Columns, mutations: Vec<Mutation>) {

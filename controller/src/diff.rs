@@ -219,7 +219,10 @@ impl<'a> Diff<'a> {
             } else if self.holds_foreign(table, row) {
                 tracing::warn!(key = %self.key, table = table.name(), %row, "not deleted, because it holds rows that are not ours");
             } else {
-                self.edits.push(Edit::Delete { row: Existing { table, row } });
+                let columns = table.sets().iter().filter(|set| set.strong).map(|set| set.column).chain(table.others_sets().iter().copied());
+                let holds = columns.filter_map(|column| Some((column, Cell::Datum(self.northbound.column(table, row, column)?))));
+                let holds = holds.filter(|(column, _)| self.northbound.has_column(table, column)).collect();
+                self.edits.push(Edit::Delete { row: Existing { table, row }, holds });
             }
         }
     }

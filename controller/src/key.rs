@@ -33,8 +33,7 @@ impl Change {
     /// | change | dirty |
     /// |---|---|
     /// | node | the node |
-    /// | a node's zone or chassis | the node and its pods |
-    /// | a node's subnets | the node; pods that get addresses by it are changes of their own |
+    /// | a node's subnets, zone or chassis | the node and its pods |
     /// | pod | the pod |
     pub fn dirtied(self, pods_of: impl Fn(&str) -> Vec<PodKey>) -> Vec<Key> {
         match self {

@@ -39,12 +39,22 @@ pub struct Leadership {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
-    /// Somebody else leads, or nobody yet: what is waited for.
-    Waiting(String),
+    /// Somebody else leads, or nobody is known to yet: what is waited for.
+    Waiting { what: String, stands_by: bool },
     /// Until then at least; none: for ever.
     Leading { until: Option<Instant> },
     /// It will not lead again.
     Over,
+}
+
+/// Where a process is in the election.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    Leads,
+    /// Another one leads: who.
+    StandsBy(String),
+    /// Nobody is known to lead: why.
+    Unknown(String),
 }
 
 /// The task that wins and keeps the Lease. Dropped, it ends, and the Lease runs out.
@@ -75,7 +85,7 @@ impl Leadership {
     pub fn is_leader(&self) -> bool {
         match *self.state.borrow() {
             State::Leading { until } => until.is_none_or(|until| Instant::now() < until),
-            State::Waiting(_) | State::Over => false,
+            State::Waiting { .. } | State::Over => false,
         }
     }
 
@@ -86,7 +96,7 @@ impl Leadership {
         while self.is_leader() == now {
             let until = match *state.borrow_and_update() {
                 State::Leading { until } => until,
-                State::Waiting(_) | State::Over => None,
+                State::Waiting { .. } | State::Over => None,
             };
             tokio::select! {
                 Ok(()) = state.changed() => {}
@@ -113,9 +123,25 @@ impl Leadership {
     /// What is waited for, for `/readyz`; none for a leader.
     pub fn waits_for(&self) -> Option<String> {
         match &*self.state.borrow() {
-            State::Waiting(what) => Some(what.clone()),
+            State::Waiting { what, .. } => Some(what.clone()),
             State::Leading { .. } if self.is_leader() => None,
             State::Leading { .. } | State::Over => Some("this process has led, and does no more".to_owned()),
+        }
+    }
+
+    /// Where this process is in the election.
+    pub fn place(&self) -> Place {
+        match &*self.state.borrow() {
+            State::Waiting { what, stands_by: true } => return Place::StandsBy(what.clone()),
+            State::Waiting { .. } | State::Leading { .. } | State::Over => {}
+        }
+        self.waits_for().map_or(Place::Leads, Place::Unknown)
+    }
+
+    /// Waits until [`place`](Self::place) may be another; for ever if that cannot happen.
+    pub async fn moved(&mut self) {
+        if self.state.changed().await.is_err() {
+            std::future::pending().await
         }
     }
 }
@@ -123,7 +149,7 @@ impl Leadership {
 impl Campaign {
     /// Stands for the Lease from now on. Returns at once. Needs a tokio runtime.
     pub fn start(api: ApiServer, candidate: Candidate, metrics: Metrics) -> (Leadership, Self) {
-        let (sender, state) = watch::channel(State::Waiting(format!("the lease {candidate} was not read yet")));
+        let (sender, state) = watch::channel(State::Waiting { what: format!("the lease {candidate} was not read yet"), stands_by: false });
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(campaign::run(api, candidate, metrics, sender, stopped));
         (Leadership { state }, Self { task, stop: Some(stop) })

@@ -1,11 +1,11 @@
 //! What the control plane counts and times. Knows nothing of how it is served.
 
-use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
 /// Measurements of the way from dirty keys to committed rows.
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    /// By `result`: `committed`, `refused`, `lost`.
+    /// By `result`: `committed`, `overtaken` by another writer, `refused`, `lost`.
     pub(crate) transactions: IntCounterVec,
     /// By `table`.
     pub(crate) rows: IntCounterVec,
@@ -29,6 +29,11 @@ impl Metrics {
         }
         registry.register(Box::new(settle))?;
         Ok(metrics)
+    }
+
+    /// How many transactions were carried out.
+    pub fn committed(&self) -> IntCounter {
+        self.transactions.with_label_values(&["committed"])
     }
 
     fn new() -> prometheus::Result<Self> {

@@ -65,6 +65,11 @@ impl Northbound {
         self.updates.connection()
     }
 
+    /// Whether the database has the column, which may be older than this program.
+    pub(crate) fn has_column(&self, table: Table, column: &str) -> bool {
+        self.connection().is_some_and(|connection| connection.schema().has_column(table.name(), column))
+    }
+
     /// The ports that pods have, with their addresses.
     pub(crate) fn pod_ports(&self) -> impl Iterator<Item = (&PodKey, Vec<IpAddr>)> {
         let pods = self.index.owners().filter_map(|key| if let Key::Pod(pod) = key { Some((key, pod)) } else { None });

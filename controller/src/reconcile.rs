@@ -241,7 +241,8 @@ impl Reconciler {
         self.metrics.failing.set(gauge(failing));
         self.progress.send_if_modified(|progress| {
             let converged = self.primed && self.loaded && self.in_flight.is_none() && dirty == 0;
-            let now = Progress { converged, ever_converged: progress.ever_converged || converged, dirty, waiting, failing };
+            let now =
+                Progress { loaded: self.loaded, converged, ever_converged: progress.ever_converged || converged, dirty, waiting, failing };
             std::mem::replace(progress, now) != now
         });
     }

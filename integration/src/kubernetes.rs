@@ -18,6 +18,7 @@ use integration::{
 };
 
 mod compare;
+mod reach;
 
 /// Start a whole Kubernetes with two nodes, and give a shell with kubectl; the cluster ends with the shell.
 ///
@@ -72,7 +73,8 @@ impl Cluster {
         shell.env("PATH", path).env("KUBECONFIG", cluster.credentials.kubeconfig(ADMIN));
         shell.env("OVN_NB_DB", central::NORTHBOUND).env("OVN_SB_DB", central::SOUTHBOUND);
         if io::stdin().is_terminal() {
-            eprintln!("{}", hints(&cluster));
+            say("creating a Deployment over all nodes");
+            eprintln!("\n{}\n{}", reach::show(&cluster)?, hints(&cluster));
             // What a person's last command returned says nothing about the cluster.
             shell.arg("--rcfile").arg(tools.join("bashrc")).arg("-i").status().context("start a shell")?;
             return Ok(ExitCode::SUCCESS);
@@ -103,18 +105,20 @@ fn hints(cluster: &Running) -> String {
     let logs = "/var/log/openvswitch";
     let lines = [
         ("kubectl get nodes -o wide".to_owned(), ""),
-        (format!("kubectl create deployment web --image={image} --replicas=4"), ""),
-        ("kubectl rollout status deployment web".to_owned(), ""),
         ("kubectl get pods -o wide".to_owned(), "their addresses come from OVN"),
         ("ip=$(kubectl get pods -o jsonpath='{.items[3].status.podIP}')".to_owned(), "of one of them"),
         ("kubectl exec deploy/web -- ping -c 3 $ip".to_owned(), "another reaches it"),
         ("kubectl exec deploy/web -- wget -qO- http://$ip:8080/hostname".to_owned(), ""),
-        ("kubectl get pods -o yaml | grep pod-networks".to_owned(), "what the plugin is told"),
-        ("ovn-nbctl show".to_owned(), "the logical network"),
+        ("kubectl scale deployment web --replicas=20".to_owned(), ""),
+        ("kubectl rollout status deployment web".to_owned(), ""),
+        ("kubectl get pods -o yaml | grep pod-networks".to_owned(), "what the control plane tells the plugin"),
+        ("kubectl get nodes -o yaml | grep k8s.ovn.org".to_owned(), "a node's part of the network"),
+        ("ovn-nbctl show".to_owned(), "the logical network, all of it written by the control plane"),
+        (format!("tail {}/kubernetes/ovnkube-master-1.log", mounts::LOGS), "the control plane's log"),
         (format!("{node} ovs-vsctl show"), "the switch of a node; its name alone is a shell on it"),
         (format!("{node} tail {logs}/ovn-k8s-cni-overlay.log"), "the plugin's log"),
         (format!("{node} tail {logs}/ovnkube.log"), "the server's"),
-        ("kubectl delete deployment web".to_owned(), ""),
+        (format!("kubectl delete deployment {}", reach::NAME), ""),
     ];
     let lines: String = lines.iter().map(|(command, meaning)| format!("  {command:<62} {meaning}").trim_end().to_owned() + "\n").collect();
     format!(

@@ -28,8 +28,6 @@ pub enum Part {
     Election,
     /// All nodes and pods of the cluster are known.
     Cluster,
-    /// Every node that is to have a subnet has one.
-    Subnets,
     /// OVN's northbound database answers.
     Northbound,
     /// OVN's northbound database has had everything that it should have, once; for who stands by: whenever it leads.
@@ -46,6 +44,8 @@ pub struct Conditions {
 impl Part {
     /// What a node's server needs.
     pub const NODE: [Self; 6] = [Self::OpenVSwitch, Self::Plugin, Self::Socket, Self::Pods, Self::ManagementPort, Self::CniConf];
+    /// What the control plane's roles need, all together.
+    pub const CONTROL_PLANE: [Self; 4] = [Self::Election, Self::Cluster, Self::Northbound, Self::Rows];
 
     /// As `/readyz` and the log name it.
     pub fn name(self) -> &'static str {
@@ -58,7 +58,6 @@ impl Part {
             Self::CniConf => "cni-configuration",
             Self::Election => "election",
             Self::Cluster => "cluster",
-            Self::Subnets => "subnets",
             Self::Northbound => "northbound-database",
             Self::Rows => "rows",
         }

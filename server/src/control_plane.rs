@@ -5,12 +5,80 @@
 //! | cluster manager | API server | yes |
 //! | controller | API server, northbound database | yes, unless it is beside a node's server |
 //! | both (`--init-master`) | both | yes, once |
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `life` | the order of things in a process of its own |
+//! | `beside` | the roles in one process with a node's server, which outlives them |
+//! | `work` | the roles at work: which parts of `controller` there are, and how they are joined |
+//! | `readiness` | what each part says of itself, as conditions |
+//! | `reports` | what is said of single objects, as events on them |
 
 use std::{path::PathBuf, time::Duration};
 
 use controller::{config::ClusterConfig, selector::LabelSelector};
 
-use crate::{api_server::ApiServer, endpoints::Endpoints, log::LogConfig};
+use crate::{
+    api_server::ApiServer,
+    chain,
+    conditions::Part,
+    endpoints::Endpoints,
+    log::{Log, LogConfig, start_server_log},
+    process::PidfileError,
+};
+
+mod beside;
+mod life;
+mod readiness;
+mod reports;
+mod work;
+
+pub(crate) use beside::Beside;
+pub use work::Ended;
+
+impl ControlPlaneConfig {
+    /// What has to be there for it.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = Part> + use<> {
+        let (roles, is_elected) = (self.roles, self.election.is_some());
+        let of_manager = [Part::Cluster].into_iter().filter(move |_| roles.has_cluster_manager());
+        let of_controller = [Part::Cluster, Part::Northbound, Part::Rows].into_iter().filter(move |_| roles.has_controller());
+        [Part::Election].into_iter().filter(move |_| is_elected).chain(of_manager).chain(of_controller)
+    }
+}
+
+/// Why the control plane did not start, or did not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlPlaneError {
+    #[error(transparent)]
+    Pidfile(#[from] PidfileError),
+    #[error("the runtime of this program")]
+    Runtime(#[source] std::io::Error),
+    #[error("what is measured")]
+    Metrics(#[from] prometheus::Error),
+    #[error(transparent)]
+    Ended(#[from] Ended),
+}
+
+/// Does the work of these roles until the process is told to stop, or another process leads. An error is in the log, and on standard
+/// error. `notes`: what is to be said of the options.
+pub fn run(config: &ControlPlaneConfig, notes: &[String]) -> Result<(), ControlPlaneError> {
+    let log = start_server_log(&config.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(ControlPlaneError::Runtime);
+    let outcome = runtime.and_then(|runtime| runtime.block_on(life::live(config, notes, &log)));
+    if let Err(error) = &outcome {
+        say(error, &log);
+    }
+    outcome
+}
+
+/// An error that ends the process: to whoever started it, and to the log.
+fn say(error: &ControlPlaneError, log: &Log) {
+    let text = chain(error);
+    tracing::error!(error = text, "the control plane has ended");
+    if !log.on_stderr {
+        eprintln!("ovnkube: {text}");
+    }
+}
 
 /// What the control plane is told.
 #[derive(Debug, Clone)]
@@ -25,7 +93,7 @@ pub struct ControlPlaneConfig {
     /// Nodes that another network plugin serves.
     pub foreign_nodes: Option<LabelSelector>,
     /// The controller's database. A cluster manager connects to none.
-    pub northbound: Option<Northbound>,
+    pub northbound: Option<Database>,
     pub log: LogConfig,
     pub pidfile: Option<PathBuf>,
     pub endpoints: Endpoints,
@@ -53,39 +121,22 @@ pub struct Election {
     pub retry_period: Duration,
 }
 
-/// The northbound database, and how patient its writer is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Northbound {
-    pub database: Database,
-    pub transaction_timeout: Duration,
-}
-
 /// One of OVN's databases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Database {
     pub endpoints: ovsdb::Endpoints,
     /// Where the endpoints are `ssl:`.
-    pub tls: Option<DatabaseTls>,
-}
-
-/// PEM files, read again when they change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DatabaseTls {
-    pub private_key: PathBuf,
-    pub certificate: PathBuf,
-    pub authority: PathBuf,
-    /// The name that the database's certificate has to have; without one its chain alone counts.
-    pub common_name: Option<String>,
-    /// Where there is no `authority` yet, the one that the database shows is written there.
-    pub bootstrap: bool,
+    pub ssl: Option<ovsdb::Ssl>,
 }
 
 /// A node whose rows are to leave OVN's databases.
 #[derive(Debug, Clone)]
 pub struct RemoveNodeConfig {
     pub node: String,
-    pub northbound: Northbound,
+    pub northbound: Database,
     pub southbound: Database,
+    /// How long each database may take for an answer.
+    pub patience: Duration,
     pub cluster: ClusterConfig,
     /// Where one is given, it is asked whether the node still exists.
     pub api_server: Option<ApiServer>,

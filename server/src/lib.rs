@@ -21,6 +21,7 @@
 //! | [`refusal`] | [`refusal::Refusal`]: every failure of a request, its code, status and hint | – | – |
 //! | [`cni_conf`] | [`cni_conf::CniConf`]: the file that makes runtimes use the plugin | – | `/etc/cni/net.d` |
 //! | `process` | what every life of this program has | signals | pidfile, log, systemd |
+//! | [`bridge`] | `nics-to-bridge`, `bridges-to-nic`: a NIC as the uplink of a bridge, and back | links, addresses, routes; Open vSwitch | the same |
 //! | `atomic_file` | a file that is replaced in one step | – | what its callers say |
 //! | [`log`] | the server's log | – | `/var/log/openvswitch` |
 //!
@@ -29,6 +30,7 @@
 
 pub mod api_server;
 mod atomic_file;
+pub mod bridge;
 pub mod cni_conf;
 pub mod conditions;
 pub mod control_plane;

@@ -6,6 +6,8 @@ use std::{
 };
 
 use server::{
+    bridge,
+    control_plane::{self, ControlPlaneConfig},
     node::{self, StartError},
     options::{Early, NodeOptions, Options, Problems, Program, documents},
 };
@@ -14,14 +16,14 @@ use server::{
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    if let Some(arguments) = bridge::Arguments::read(std::env::args_os()) {
+        return run_bridge(&arguments);
+    }
     let outcome = match Options::read(std::env::args_os()).program() {
-        Ok(Program::Node(options)) => match options.confirm().map(|()| node::run(&options)) {
-            // Said already, in the log, too.
-            Ok(Err(StartError::Options(_))) => return USAGE.into(),
-            Ok(outcome) => outcome.is_ok(),
-            Err(problems) => return refuse(&problems),
-        },
-        Ok(Program::ControlPlane(..) | Program::Both(..) | Program::RemoveNode(..)) => {
+        Ok(Program::Node(options)) => return serve_node(&options, None),
+        Ok(Program::Both(config, options)) => return serve_node(&options, Some(*config)),
+        Ok(Program::ControlPlane(config, options)) => control_plane::run(&config, &options.notes()).is_ok(),
+        Ok(Program::RemoveNode(..)) => {
             eprintln!("ovnkube: the options are right, but the control plane is not part of this version yet");
             false
         }
@@ -36,6 +38,27 @@ fn main() -> ExitCode {
         Err(problems) => return refuse(&problems),
     };
     if outcome { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_bridge(arguments: &bridge::Arguments) -> ExitCode {
+    match arguments {
+        bridge::Arguments::Run(command) => bridge::run(command),
+        bridge::Arguments::Help(text) => u8::from(write!(stdout(), "{text}").is_err()).into(),
+        bridge::Arguments::Wrong(text) => {
+            eprintln!("ovnkube: {text}");
+            USAGE.into()
+        }
+    }
+}
+
+fn serve_node(options: &NodeOptions, control_plane: Option<ControlPlaneConfig>) -> ExitCode {
+    match options.confirm().map(|()| node::run(options, control_plane)) {
+        // Said already, in the log, too.
+        Ok(Err(StartError::Options(_))) => USAGE.into(),
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(_)) => ExitCode::FAILURE,
+        Err(problems) => refuse(&problems),
+    }
 }
 
 fn refuse(problems: &Problems) -> ExitCode {

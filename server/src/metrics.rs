@@ -16,12 +16,14 @@ use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Registry, TextEncoder, proto
 use self::{files::LogFiles, process::Process, register::Register, reports::Reports, requests::Requests};
 use crate::conditions::{Conditions, Part};
 
+mod control_plane;
 mod files;
 mod process;
 mod register;
 mod reports;
 mod requests;
 
+pub use control_plane::{Combined, ControlPlaneMetrics};
 pub use requests::{AnnotationWait, InProgress};
 
 /// The media type of [`Metrics::text`] (Prometheus, "Exposition formats").
@@ -81,7 +83,7 @@ impl Metrics {
         let register = Register(&registry);
         let reconnects = register.counters("ovnkube_node_reconnects_total", "Connections that were lost and are there again.", &["peer"]);
         Peer::ALL.iter().for_each(|peer| reconnects.with_label_values(&[peer.name()]).inc_by(0));
-        register.build_info();
+        register.build_info("ovnkube_node_build_info");
         // Services are OVN's load balancers here: upstream's server says 1 where it opens node ports itself.
         register.gauge("ovnkube_node_nodeport_enabled", "Whether this program opens node ports on the node; it never does.");
         Self {
@@ -97,7 +99,7 @@ impl Metrics {
                 "ovnkube_node_ready_duration_seconds",
                 "From the start of the server until pods could have their network; 0 until then.",
             ),
-            log_files: LogFiles::register(&register, log_files),
+            log_files: LogFiles::register(&register, "ovnkube_node_logfile_size_bytes", log_files),
             process: Process::register(&register),
             started: Instant::now(),
             collecting: Mutex::new(()),

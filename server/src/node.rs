@@ -17,6 +17,7 @@ use crate::{
     api_server::ApiServer,
     chain,
     cni_conf::{CniConf, CniConfError},
+    control_plane::ControlPlaneConfig,
     endpoints::Endpoints,
     log::{Log, LogConfig, start_server_log},
     options::{NodeOptions, Problems},
@@ -91,6 +92,8 @@ pub enum StartError {
     Settings(#[from] ovsdb::TransactError),
     #[error("netlink, for the management port")]
     Netlink(#[source] io::Error),
+    #[error("what is measured")]
+    Metrics(#[from] prometheus::Error),
     #[error("the runtime of this program")]
     Runtime(#[source] io::Error),
 }
@@ -103,11 +106,13 @@ async fn changed<T>(receiver: &mut tokio::sync::watch::Receiver<T>) {
 }
 
 /// Serves until the process is told to stop. An error is in the log, and on standard error.
-pub fn run(options: &NodeOptions) -> Result<(), StartError> {
+///
+/// With `control_plane`, its roles are in the same process; whatever becomes of them, the node's server goes on.
+pub fn run(options: &NodeOptions, control_plane: Option<ControlPlaneConfig>) -> Result<(), StartError> {
     let early = options.early().inspect_err(|problems| eprintln!("ovnkube: {problems}"))?;
     let log = start_server_log(&early.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(StartError::Runtime);
-    let outcome = runtime.and_then(|runtime| runtime.block_on(life::live(options, early, &log)));
+    let outcome = runtime.and_then(|runtime| runtime.block_on(life::live(options, early, control_plane, &log)));
     if let Err(error) = &outcome {
         say(error, &log);
     }

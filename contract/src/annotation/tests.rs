@@ -96,3 +96,21 @@ fn hostile_sizes_and_shapes_are_refused() {
     let many = format!(r#"{{"mac_address":"0a:58:0a:00:00:05","ip_address":"10.0.0.5/24","routes":[{routes}]}}"#);
     assert!(matches!(parse(&many), Err(AnnotationError::TooManyRoutes(_))));
 }
+
+#[test]
+fn what_is_written_is_what_upstream_writes_and_is_read_back_equal() {
+    let one = r#"{"default":{"ip_addresses":["10.244.1.5/24"],"mac_address":"0a:58:0a:f4:01:05","gateway_ips":["10.244.1.1"],"routes":[{"dest":"10.244.0.0/16","nextHop":"10.244.1.1"},{"dest":"10.96.0.0/16","nextHop":"10.244.1.1"},{"dest":"169.254.169.5/32","nextHop":"10.244.1.1"},{"dest":"100.64.0.0/16","nextHop":"10.244.1.1"}],"ip_address":"10.244.1.5/24","gateway_ip":"10.244.1.1","role":"primary"}}"#;
+    let two = r#"{"default":{"ip_addresses":["10.244.1.5/24","fd00:10:244:2::5/64"],"mac_address":"0a:58:0a:f4:01:05","gateway_ips":["10.244.1.1","fd00:10:244:2::1"],"role":"primary"}}"#;
+    let odd = r#"{"default":{"ip_addresses":["fd00::5/64"],"mac_address":"0a:58:0a:f4:01:05","routes":[{"dest":"172.16.0.0/24","nextHop":""}],"ip_address":"fd00::5/64","ipv6_lla_gateway_ip":"fe80::1","tunnel_id":7,"role":"secondary"}}"#;
+    for text in [one, two, odd] {
+        let network = PodNetwork::parse(text, &Network::Default).unwrap().unwrap();
+        assert_eq!(network.write(&Network::Default, None).unwrap(), text);
+        let kept = network.write(&Network::Default, Some(r#"{"z/z":{"b":1,"a":[]},"default":{}}"#)).unwrap();
+        assert_eq!(kept, format!("{},{}", &text[..text.len() - 1], r#""z/z":{"a":[],"b":1}}"#));
+        assert!(names_others(&kept, &Network::Default) && !names_others(text, &Network::Default));
+        assert!(network.write(&Network::Default, Some("[")).is_err());
+    }
+    let legacy = PodNetwork::parse(two, &Network::Default).unwrap().unwrap().write_legacy().unwrap();
+    assert_eq!(legacy, r#"{"gateway_ip":"10.244.1.1","ip_address":"10.244.1.5/24","mac_address":"0a:58:0a:f4:01:05"}"#);
+    assert_eq!(PodNetwork::parse_legacy(&legacy).unwrap().addresses.len(), 1);
+}

@@ -1,17 +1,29 @@
 //! What the cluster manager gives to nodes: a subnet of each family, a number, and the addresses that follow from the number.
 //!
-//! A node's annotations are the record; this reads them all before it gives anything.
+//! A node's annotations are the record; this reads them all before it gives anything. What a node has it keeps as long as it is there,
+//! even if its annotations get lost. Two nodes never have the same: who claims what another has is left as it is, and told.
 
-use std::{collections::BTreeMap, sync::Arc};
+mod ids;
+mod wish;
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use contract::node_annotation::{LEGACY_SUBNET, NODE_ID, NODE_SUBNETS};
+use ipnet::IpNet;
+
+use super::subnets::{Overlap, Subnets};
 use crate::{
     config::ClusterConfig,
     key::NodeName,
     observation::Seen,
     selector::LabelSelector,
     store::Node,
-    trouble::{NodeTrouble, Trouble},
+    trouble::{Family, NodeTrouble, Trouble},
 };
+use ids::Ids;
 
 /// How nodes get what they get, beside the cluster's settings.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +37,26 @@ pub struct NodeRules {
 pub struct NodeAssignments {
     config: ClusterConfig,
     rules: NodeRules,
+    nodes: BTreeMap<NodeName, Known>,
+    subnets: Subnets,
+    ids: Ids,
+    listed: bool,
+    outbox: BTreeSet<NodeName>,
+    arisen: Vec<Trouble<NodeName, NodeTrouble>>,
+}
+
+/// A node, and what it has whether its annotations say so or not.
+#[derive(Debug)]
+struct Known {
+    node: Node,
+    subnets: Vec<IpNet>,
+    id: Option<u16>,
+    /// What was given out to be written, and was not seen since.
+    sent: BTreeMap<&'static str, String>,
+    /// What its annotations claim in vain.
+    contested: Vec<NodeTrouble>,
+    /// Those, and what it lacks; all of it was told.
+    troubles: Vec<NodeTrouble>,
 }
 
 /// Annotations that a node is to have. They go to the node with this uid or to none.
@@ -37,27 +69,200 @@ pub struct NodeAnnotation {
 
 impl NodeAssignments {
     pub fn new(config: ClusterConfig, rules: NodeRules) -> Self {
-        Self { config, rules }
+        Self {
+            subnets: Subnets::new(&config.cluster_subnets),
+            ids: Ids::default(),
+            config,
+            rules,
+            nodes: BTreeMap::new(),
+            listed: false,
+            outbox: BTreeSet::new(),
+            arisen: Vec::new(),
+        }
     }
 
     /// Takes what a watch of nodes saw. Nothing is given before the first complete list.
-    pub fn observe(&mut self, _seen: Seen<NodeName, Node>) {
-        let _ = (&self.config, &self.rules);
+    pub fn observe(&mut self, seen: Seen<NodeName, Node>) {
+        match seen {
+            Seen::All(nodes) => self.replace(nodes),
+            Seen::Applied(node) => {
+                let name = Arc::clone(&node.name);
+                let freed = self.put(node);
+                self.settle(&name);
+                if freed {
+                    self.retry();
+                }
+            }
+            Seen::Deleted(name) => {
+                self.remove(&name);
+                self.retry();
+            }
+        }
     }
 
     /// Annotations to be written, each once. The writer repeats what fails until the node is gone or has another uid; they are given
     /// out again if they were there once and are there no more.
     pub fn take_annotations(&mut self) -> Vec<NodeAnnotation> {
-        Vec::new()
+        let names = std::mem::take(&mut self.outbox);
+        let annotation = |name: NodeName| {
+            let known = self.nodes.get(&name).filter(|known| !known.sent.is_empty())?;
+            Some(NodeAnnotation { uid: Arc::clone(&known.node.uid), annotations: known.sent.clone(), node: name })
+        };
+        names.into_iter().filter_map(annotation).collect()
     }
 
     /// Troubles that arose since the last call, for events.
     pub fn take_troubles(&mut self) -> Vec<Trouble<NodeName, NodeTrouble>> {
-        Vec::new()
+        std::mem::take(&mut self.arisen)
     }
 
     /// Nodes that lack something and why, for metrics.
     pub fn troubles(&self) -> impl Iterator<Item = (&NodeName, &NodeTrouble)> {
-        std::iter::empty()
+        self.nodes.iter().flat_map(|(name, known)| known.troubles.iter().map(move |trouble| (name, trouble)))
+    }
+
+    /// What is gone goes first; then all records are read, the oldest node's before others'; only then is anything given.
+    fn replace(&mut self, mut nodes: Vec<Node>) {
+        let there: BTreeSet<&NodeName> = nodes.iter().map(|node| &node.name).collect();
+        let gone: Vec<NodeName> = self.nodes.keys().filter(|name| !there.contains(name)).cloned().collect();
+        gone.iter().for_each(|name| self.remove(name));
+        nodes.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+        let names: Vec<NodeName> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
+        self.listed = true;
+        for node in nodes {
+            self.put(node);
+        }
+        names.iter().for_each(|name| self.settle(name));
+    }
+
+    /// Takes a node as it is, with what its annotations say. Whether something became free.
+    fn put(&mut self, node: Node) -> bool {
+        let name = Arc::clone(&node.name);
+        let mut known = match self.nodes.remove(&name) {
+            Some(known) if known.node.uid == node.uid => Known { node, ..known },
+            // Another node of that name keeps nothing of the former.
+            before => {
+                before.iter().for_each(|before| self.give_back(before));
+                Known { node, subnets: Vec::new(), id: None, sent: BTreeMap::new(), contested: Vec::new(), troubles: Vec::new() }
+            }
+        };
+        known.contested.clear();
+        let freed = self.read_subnets(&mut known) | self.read_id(&mut known);
+        self.nodes.insert(name, known);
+        freed
+    }
+
+    /// What the annotation says counts, unless it says nothing or what another node has.
+    fn read_subnets(&mut self, known: &mut Known) -> bool {
+        let name = &known.node.name;
+        if known.node.subnets.is_empty() || known.node.subnets.iter().all(|subnet| known.subnets.contains(subnet)) {
+            return false;
+        }
+        let before = std::mem::take(&mut known.subnets);
+        before.iter().for_each(|subnet| self.subnets.release(name, subnet));
+        for subnet in &known.node.subnets {
+            match self.subnets.claim(name, *subnet) {
+                Ok(()) => known.subnets.push(*subnet),
+                Err(Overlap { subnet, other, by }) => {
+                    let annotation = if known.node.annotations.contains_key(NODE_SUBNETS) { NODE_SUBNETS } else { LEGACY_SUBNET };
+                    known.contested.push(NodeTrouble::SubnetTaken { annotation, subnet, other, by });
+                }
+            }
+        }
+        !before.is_empty()
+    }
+
+    fn read_id(&mut self, known: &mut Known) -> bool {
+        let name = &known.node.name;
+        let Some(id) = known.node.id.filter(|id| known.id != Some(*id)) else { return false };
+        match self.ids.claim(name, id) {
+            Ok(()) => known.id.replace(id).map(|before| self.ids.release(name, before)).is_some(),
+            Err(by) => {
+                known.contested.push(NodeTrouble::IdTaken { id, by });
+                false
+            }
+        }
+    }
+
+    fn remove(&mut self, name: &NodeName) {
+        if let Some(known) = self.nodes.remove(name) {
+            self.give_back(&known);
+        }
+    }
+
+    fn give_back(&mut self, known: &Known) {
+        let name = &known.node.name;
+        known.subnets.iter().for_each(|subnet| self.subnets.release(name, subnet));
+        known.id.into_iter().for_each(|id| self.ids.release(name, id));
+    }
+
+    /// Something is free: whoever lacks it may have it now, in the order of names.
+    fn retry(&mut self) {
+        let lacking: Vec<NodeName> =
+            self.nodes.iter().filter(|(_, known)| !known.troubles.is_empty()).map(|(name, _)| Arc::clone(name)).collect();
+        for name in lacking {
+            if let Some(known) = self.nodes.get(&name) {
+                let node = known.node.clone();
+                self.put(node);
+            }
+            self.settle(&name);
+        }
+    }
+
+    /// Gives the node what it lacks, and has the annotations written that do not say so yet.
+    fn settle(&mut self, name: &NodeName) {
+        if !self.listed {
+            return;
+        }
+        let Some(mut known) = self.nodes.remove(name) else { return };
+        let told = std::mem::replace(&mut known.troubles, known.contested.clone());
+        self.give_subnets(&mut known);
+        self.give_id(&mut known);
+        let (annotations, too_small) = wish::annotations(&self.config, &known.node, &known.subnets, known.id);
+        known.troubles.extend(too_small);
+        if annotations != known.sent {
+            self.outbox.insert(Arc::clone(name));
+            known.sent = annotations;
+        }
+        let new = known.troubles.iter().filter(|trouble| !told.contains(trouble));
+        let uid = &known.node.uid;
+        self.arisen.extend(new.map(|why| Trouble { subject: Arc::clone(name), uid: Arc::clone(uid), why: why.clone() }));
+        self.nodes.insert(Arc::clone(name), known);
+    }
+
+    fn give_subnets(&mut self, known: &mut Known) {
+        let name = &known.node.name;
+        if let Some(unreadable) = known.node.unreadable(&[NODE_SUBNETS, LEGACY_SUBNET]) {
+            known.troubles.push(unreadable);
+            return;
+        }
+        let excluded = self.rules.without_subnet.as_ref().is_some_and(|selector| selector.matches(&known.node.labels));
+        let contested = known.contested.iter().any(|trouble| matches!(trouble, NodeTrouble::SubnetTaken { .. }));
+        if excluded || contested {
+            return;
+        }
+        for family in self.subnets.families() {
+            if known.subnets.iter().any(|subnet| Family::of(&subnet.network()) == family) {
+                continue;
+            }
+            match self.subnets.give(name, family) {
+                Some(subnet) => known.subnets.push(subnet),
+                None => known.troubles.push(NodeTrouble::NoFreeSubnet { family }),
+            }
+        }
+    }
+
+    fn give_id(&mut self, known: &mut Known) {
+        if let Some(unreadable) = known.node.unreadable(&[NODE_ID]) {
+            known.troubles.push(unreadable);
+        } else if known.id.is_none() && !known.contested.iter().any(|trouble| matches!(trouble, NodeTrouble::IdTaken { .. })) {
+            known.id = self.ids.give(&known.node.name);
+            if known.id.is_none() {
+                known.troubles.push(NodeTrouble::NoFreeId { most: ids::MOST });
+            }
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,8 @@ pub(crate) enum Blame {
     Operation(usize),
     /// One of all keys, or several together.
     Somebody,
+    /// Nobody: another writer was faster, and the copy of the database shows by now what it did.
+    Race,
     /// The server serves nobody at the moment.
     Server,
     /// There is no connection any more.
@@ -20,6 +22,7 @@ pub(crate) fn blame(error: &TransactError) -> Blame {
         return Blame::Server;
     }
     match error {
+        TransactError::Operation { error, .. } if error.kind == ErrorKind::TimedOut => Blame::Race,
         TransactError::Operation { index, .. } => Blame::Operation(*index),
         TransactError::Commit(_) | TransactError::Invalid(_) => Blame::Somebody,
         TransactError::Refused(_) | TransactError::Protocol(_) => Blame::Server,

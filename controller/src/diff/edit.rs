@@ -64,8 +64,10 @@ pub(crate) enum Edit {
         column: &'static str,
         element: Uuid,
     },
+    /// Only as long as the row still holds these others.
     Delete {
         row: Existing,
+        holds: Vec<(&'static str, Cell)>,
     },
 }
 
@@ -79,7 +81,7 @@ impl Edit {
     pub(crate) fn subject(&self) -> Target {
         match self {
             Self::Insert { id, .. } => Target::Inserted(id.clone()),
-            Self::Update { row, .. } | Self::Pairs { row, .. } | Self::Delete { row } => Target::Existing(row.row),
+            Self::Update { row, .. } | Self::Pairs { row, .. } | Self::Delete { row, .. } => Target::Existing(row.row),
             Self::Link { element, .. } => element.clone(),
             Self::Unlink { element, .. } => Target::Existing(*element),
         }

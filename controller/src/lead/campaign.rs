@@ -82,7 +82,7 @@ impl Campaign {
                 }
                 Ok(Attempt::Waits { holder, version, free_at }) => {
                     backoff.reset();
-                    self.wait_for(format!("{holder} holds the lease {}", self.candidate));
+                    self.wait_for(format!("{holder} holds the lease {}", self.candidate), true);
                     let next = Instant::now() + backoff::a_fifth_more(self.candidate.durations.retry());
                     tokio::select! {
                         () = sleep_until(next.min(free_at)) => {}
@@ -91,7 +91,7 @@ impl Campaign {
                 }
                 Err(trouble) => {
                     let retry_after = trouble.retry_after;
-                    self.wait_for(format!("the lease {} cannot be had: {trouble}", self.candidate));
+                    self.wait_for(format!("the lease {} cannot be had: {trouble}", self.candidate), false);
                     sleep(backoff.next(retry_after)).await;
                 }
             }
@@ -257,10 +257,10 @@ impl Campaign {
         self.state.send_replace(State::Leading { until: Some(until) });
     }
 
-    fn wait_for(&mut self, what: String) {
+    fn wait_for(&mut self, what: String, stands_by: bool) {
         if self.said.as_ref() != Some(&what) {
             tracing::info!(waits_for = what, "this process does not lead yet");
-            self.state.send_replace(State::Waiting(what.clone()));
+            self.state.send_replace(State::Waiting { what: what.clone(), stands_by });
         }
         self.said = Some(what);
     }

@@ -178,6 +178,11 @@ impl Reconciler {
                 self.loaded &= self.northbound.connection().is_some_and(|connection| !connection.is_closed());
                 self.mark_again(keys, now);
             }
+            Blame::Race => {
+                self.count("overtaken");
+                // As repairs: if it happens again and again, not at once.
+                self.mark_again(keys.into_iter().map(|(key, _)| (key, Cause::Rows)).collect(), now);
+            }
             Blame::Server => {
                 self.count("refused");
                 let pause = pause(self.refusals);

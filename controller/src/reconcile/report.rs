@@ -32,6 +32,8 @@ pub enum Stopped {
 /// How far the loop is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
+    /// The database was read and is followed.
+    pub loaded: bool,
     /// Everything was read, and the database shows what it should, except for the rows of `waiting` and `failing` objects.
     pub converged: bool,
     /// It was so once since the start.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use contract::mac::Mac;
 use ipnet::IpNet;
 
-use crate::{config::Zone, key::NodeName};
+use crate::{config::Zone, key::NodeName, trouble::NodeTrouble};
 
 /// A node, as its annotations describe it. What is there but cannot be read counts as not there, and is in `unreadable`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,16 +62,21 @@ impl Node {
         }
     }
 
+    /// The trouble that one of these annotations makes, if it cannot be read.
+    pub fn unreadable(&self, annotations: &[&str]) -> Option<NodeTrouble> {
+        let found = self.unreadable.iter().find(|unreadable| annotations.contains(&unreadable.annotation))?;
+        Some(NodeTrouble::UnreadableAnnotation { annotation: found.annotation, why: found.why.clone() })
+    }
+
     /// Whether what rows are made of is the same; labels, and which object it is, do not matter for that.
     pub(super) fn same_rows(&self, other: &Self) -> bool {
-        self.subnets == other.subnets
-            && self.same_for_pods(other)
+        self.same_for_pods(other)
             && (self.id, self.management_mac, self.gateway_mtu) == (other.id, other.management_mac, other.gateway_mtu)
             && (&self.join, &self.transit) == (&other.join, &other.transit)
     }
 
     /// Whether what its pods' rows are made of is the same.
     pub(super) fn same_for_pods(&self, other: &Self) -> bool {
-        (&self.zone, &self.chassis) == (&other.zone, &other.chassis)
+        (&self.zone, &self.chassis, &self.subnets) == (&other.zone, &other.chassis, &other.subnets)
     }
 }

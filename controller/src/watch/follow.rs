@@ -94,6 +94,17 @@ enum End {
     Trouble(Trouble),
 }
 
+impl End {
+    /// What an answer to the wish for everything as events means: older API servers say 400 or 422; one whose etcd cannot do its part
+    /// (before 3.4.31 and 3.5.13) says 500, and that as an event.
+    fn of_streaming(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble { code: Some(400 | 404 | 405 | 422 | 500), text, .. } => Self::NoStream(text),
+            trouble => Self::Trouble(trouble),
+        }
+    }
+}
+
 impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
     async fn step(&mut self) {
         let begun = Instant::now();
@@ -180,8 +191,7 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
         };
         let events = match self.api.ask(PATIENCE, self.api.client().request_events::<K>(request)).await {
             Ok(events) => events,
-            // Older ones say 400 or 422; with an etcd that cannot do its part, 500.
-            Err(Trouble { code: Some(400 | 404 | 405 | 422 | 500), text, .. }) if streaming => return End::NoStream(text),
+            Err(trouble) if streaming => return End::of_streaming(trouble),
             Err(trouble) => return End::Trouble(trouble),
         };
         let mut all = streaming.then(Vec::new);
@@ -226,7 +236,10 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
                         self.heard();
                     }
                 }
-                WatchEvent::Error(status) => return trouble(&self.api, &kube::Error::Api(status)),
+                WatchEvent::Error(status) => {
+                    let trouble = self.api.trouble(&kube::Error::Api(status));
+                    return if all.is_some() { End::of_streaming(trouble) } else { End::Trouble(trouble) };
+                }
             }
         }
     }

@@ -1,13 +1,18 @@
 //! A database that upstream wrote, and the objects that it had before it. Knows the form of the files, nothing of what rows mean.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    net::IpAddr,
+    path::PathBuf,
+};
 
 use contract::names::PodKey;
 use controller::{
     config::{ClusterConfig, ClusterSubnet, Zone},
     observation::{Observation, Seen},
     store::{
-        Pod, Store,
+        Annotated, Pod, Store,
         wire::{NodeObject, PodObject},
     },
 };
@@ -40,6 +45,11 @@ struct List<T> {
 
 impl Fixture {
     pub(crate) fn all() -> Vec<Self> {
+        Self::present().into_iter().chain([Self::central_2024()]).collect()
+    }
+
+    /// Of upstream releases that write what we write.
+    pub(crate) fn present() -> Vec<Self> {
         vec![Self::central_v4(), Self::central_v6(), Self::central_dual(), Self::shared_v4(), Self::zone_v4()]
     }
 
@@ -53,6 +63,10 @@ impl Fixture {
 
     pub(crate) fn central_dual() -> Self {
         Self::read("central-dual", dual())
+    }
+
+    pub(crate) fn central_2024() -> Self {
+        Self::read("central-2024", v4())
     }
 
     pub(crate) fn shared_v4() -> Self {
@@ -97,6 +111,16 @@ impl Fixture {
 
     pub(crate) fn pod(&self, namespace: &str, name: &str) -> (PodKey, Pod) {
         self.all_pods().into_iter().find(|(key, _)| (key.namespace(), key.name()) == (namespace, name)).unwrap()
+    }
+
+    /// Addresses that pods have, by what upstream wrote on them. Those of pods that ended are free.
+    pub(crate) fn addresses(&self) -> BTreeSet<IpAddr> {
+        let pods = self.all_pods().into_iter().filter(|(_, pod)| pod.needs_network());
+        let networks = pods.filter_map(|(_, pod)| match pod.annotated {
+            Annotated::Network { network, .. } => Some(network),
+            Annotated::Nothing | Annotated::Unusable(_) => None,
+        });
+        networks.flat_map(|network| network.addresses.clone()).map(|address| address.addr()).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 //! controller forgot.
 
 /// How a line of [`Comparison::others`](crate::compare::Comparison::others) begins, and what it is about.
-pub(crate) const KNOWN: [(&str, &str); 25] = [
+pub(crate) const KNOWN: [(&str, &str); 26] = [
     ("NB_Global ", "the database itself"),
     ("ACL default_network_controller_NetpolDefault_", "network policies: traffic of a pod to itself through a service"),
     ("ACL default_network_controller_NetpolNamespace_", "network policies: what a pod with a policy is closed to"),
@@ -10,6 +10,7 @@ pub(crate) const KNOWN: [(&str, &str); 25] = [
     ("Port_Group default_network_controller_NetpolNamespace_", "network policies: the pods of a namespace that have one"),
     ("Port_Group default_network_controller_NetworkPolicy_", "network policies: the pods of one"),
     ("Address_Set default_network_controller_PodSelector_", "network policies: peers"),
+    ("Address_Set default_network_controller_Namespace_", "network policies: the pods of a namespace"),
     ("Load_Balancer Service_", "services"),
     ("Logical_Router GR_", "gateways: a node's router"),
     ("Logical_Router_Port rtoj_GR_", "gateways: to the join switch"),

@@ -1,16 +1,19 @@
 //! Our controller, started on the database that upstream left.
 
-use contract::names::PodKey;
+use contract::{
+    annotation::PodNetwork,
+    names::{Network, PodKey},
+};
 use controller::{
     observation::{Observation, Seen},
-    store::Phase,
+    store::{Phase, Pod},
 };
 use tests::eventually;
 
 use crate::{
     database::{Changes, Content, Database},
     fixture::Fixture,
-    running::{DEADLINE, Running},
+    running::{Running, deadline},
 };
 
 /// A cluster of upstream's whose control plane is ours now.
@@ -44,7 +47,7 @@ impl Adopted {
     }
 
     fn become_different(&self, expected: &Changes) {
-        eventually("the database is as expected", DEADLINE, || {
+        eventually("the database is as expected", deadline(), || {
             let changes = self.changes();
             if changes == *expected { Ok(()) } else { Err(format!("{changes:#?}")) }
         });
@@ -61,13 +64,25 @@ fn pod(namespace: &str, name: &str) -> PodKey {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_written_for_what_is_the_same() {
-    for fixture in Fixture::all() {
+    for fixture in Fixture::present() {
         let mut adopted = Adopted::cluster(&fixture, |_| false).await;
         assert_eq!(adopted.changes(), Changes::default(), "{}", fixture.name);
         assert_eq!(adopted.database.written(), adopted.written, "{}: written, and taken back", fixture.name);
         assert_eq!(adopted.controller.annotations.try_recv().ok(), None, "{}", fixture.name);
         assert_eq!(adopted.controller.reports.try_recv().ok(), None, "{}", fixture.name);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_cluster_is_brought_up_to_date_in_place() {
+    let fixture = Fixture::central_2024();
+    let mut adopted = Adopted::cluster(&fixture, |_| false).await;
+    let ports = fixture.all_pods().into_iter().filter(|(_, pod)| pod.needs_network() && pod.node.is_some());
+    let ports = ports.map(|(key, _)| format!("Logical_Switch_Port {}_{} options", key.namespace(), key.name()));
+    let routers = ["n1", "n2", "n3.example.org"].map(|node| format!("Logical_Router_Port rtos-{node} options"));
+    let expected = Changes { changed: ports.chain(routers).collect(), ..Changes::default() };
+    assert_eq!(adopted.changes(), expected);
+    assert_eq!(adopted.controller.annotations.try_recv().ok(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,6 +109,23 @@ async fn a_pod_that_ends_loses_its_port_and_nothing_else_happens() {
         removed: set(["Logical_Switch_Port shop_cart-5f6d8c7b9-x2x4z"]),
     };
     adopted.become_different(&expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_pod_is_one_more_port() {
+    let fixture = Fixture::shared_v4();
+    let mut adopted = Adopted::cluster(&fixture, |_| false).await;
+    let fresh = Pod { node: Some("n1".into()), ..Pod::with_uid("4b5f1c2e") };
+    adopted.controller.observe(Observation::Pods(Seen::Applied((pod("shop", "fresh"), fresh))));
+    let expected = Changes { added: set(["Logical_Switch_Port shop_fresh"]), changed: set(["Logical_Switch n1 ports"]), removed: set([]) };
+    adopted.become_different(&expected);
+
+    let annotation = adopted.controller.annotations.recv().await.unwrap();
+    assert_eq!(annotation.pod, pod("shop", "fresh"));
+    let given = PodNetwork::parse(&annotation.annotations["k8s.ovn.org/pod-networks"], &Network::Default).unwrap().unwrap();
+    let used = fixture.addresses();
+    assert!(given.addresses.iter().all(|address| !used.contains(&address.addr())), "{:?} of {used:?}", given.addresses);
+    assert_eq!(adopted.controller.annotations.try_recv().ok(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

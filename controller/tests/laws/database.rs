@@ -1,6 +1,6 @@
 //! A private northbound database, and what is read from it and written to it behind the controller's back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ovsdb::{Atom, Connection, Datum, Endpoint, Options, SelectedRow, Transaction, Uuid, Where};
 use tests::{Database, Scratch};
@@ -37,7 +37,7 @@ pub(crate) type Row = BTreeMap<String, String>;
 
 /// What a database holds: by table and name, then UUID for rows of one name.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Contents(pub(crate) BTreeMap<(String, String, Uuid), Row>);
+pub(crate) struct Contents(pub(crate) BTreeMap<(String, String, Uuid), Row>, BTreeSet<(String, String)>);
 
 impl Northbound {
     pub(crate) fn start() -> Self {
@@ -87,6 +87,7 @@ pub(crate) async fn contents(connection: &Connection) -> Contents {
     }
     let mut contents = Contents::default();
     for (table, selection, columns) in &selections {
+        contents.1.extend(columns.iter().map(|column| ((*table).to_owned(), column.clone())));
         for row in outcome.rows(*selection) {
             let text = |column: &String| Some((column.clone(), spell(row.datum(column)?, &names)));
             let columns = columns.iter().filter_map(text).filter(|(_, value)| !value.is_empty()).collect();
@@ -118,11 +119,9 @@ fn spell(datum: &Datum, names: &BTreeMap<Uuid, String>) -> String {
 }
 
 impl Contents {
-    /// Without UUIDs.
-    pub(crate) fn rows(&self) -> Vec<(String, String, Row)> {
-        let mut rows: Vec<_> = self.0.iter().map(|((table, name, _), row)| (table.clone(), name.clone(), row.clone())).collect();
-        rows.sort();
-        rows
+    /// Whether the database knows the column.
+    pub(crate) fn has_column(&self, table: &str, column: &str) -> bool {
+        self.1.contains(&(table.to_owned(), column.to_owned()))
     }
 
     pub(crate) fn row(&self, table: &str, name: &str) -> Option<&Row> {

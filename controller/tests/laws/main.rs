@@ -3,6 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "also the parts that tests share fail by panicking")]
 
 mod cluster;
+mod cost;
 mod database;
+mod expected;
 mod first;
+mod histories;
+mod history;
+mod refusals;
 mod running;
+mod second_writer;
+mod world;

@@ -12,7 +12,8 @@ pub struct Options {
     /// After this long without a word the server is probed, and dropped if it stays silent as long again; `None` never does.
     /// 5 s, the default of Open vSwitch (ovs-vswitchd.conf.db(5), `inactivity_probe`).
     pub probe_interval: Option<Duration>,
-    /// What one message may be. 64 MiB, nested 32 deep; the contents of a monitored database come as one message.
+    /// What one message may be. 64 MiB, nested 32 deep; the contents of a monitored database come as one message: 50,000 logical switch
+    /// ports with addresses of both families and the usual ids are 25 MB.
     pub frame: FrameLimits,
     /// Bytes of updates that may wait for the reader of a monitor before the connection is given up. 64 MiB.
     pub backlog: usize,

@@ -13,8 +13,8 @@ pub(super) struct LogFiles {
 }
 
 impl LogFiles {
-    pub(super) fn register(register: &Register<'_>, files: impl IntoIterator<Item = PathBuf>) -> Self {
-        let sizes = register.int_gauges("ovnkube_node_logfile_size_bytes", "Size of a log, by its file name.", &["logfile_name"]);
+    pub(super) fn register(register: &Register<'_>, name: &str, files: impl IntoIterator<Item = PathBuf>) -> Self {
+        let sizes = register.int_gauges(name, "Size of a log, by its file name.", &["logfile_name"]);
         Self { files: files.into_iter().collect(), sizes }
     }
 

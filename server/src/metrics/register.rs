@@ -45,9 +45,9 @@ impl Register<'_> {
     }
 
     /// The program and what it was built from, under upstream's labels; what does not apply is empty.
-    pub(super) fn build_info(&self) {
+    pub(super) fn build_info(&self, name: &str) {
         let labels = ["version", "revision", "branch", "build_user", "build_date", "goversion"];
-        let info = self.int_gauges("ovnkube_node_build_info", "Always 1; the labels say which program this is.", &labels);
+        let info = self.int_gauges(name, "Always 1; the labels say which program this is.", &labels);
         let revision = option_env!("OVNKUBE_REVISION").unwrap_or_default();
         info.with_label_values(&[env!("CARGO_PKG_VERSION"), revision, "", "", "", ""]).set(1);
     }

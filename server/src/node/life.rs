@@ -29,11 +29,12 @@ use super::{
 use crate::{
     api_server::Connection,
     conditions::{Conditions, Part},
+    control_plane::{Beside, ControlPlaneConfig},
     endpoints,
     events::Events,
     http,
     log::Log,
-    metrics::Metrics,
+    metrics::{Combined, Metrics},
     options::{Early, NodeOptions},
     pods::{ApiPods, Manifests, PodSource},
     process::{announce, pidfile::Pidfile, signals::Signals},
@@ -53,10 +54,15 @@ const SYSTEM_ID_FILE: &str = "/etc/openvswitch/system-id.conf";
 const GENEVE_PORT: u16 = 6081;
 
 /// From the first signal that could come to the last answer. `early` is what the options say without Open vSwitch's database.
-pub(super) async fn live(options: &NodeOptions, early: Early, log: &Log) -> Result<(), StartError> {
+pub(super) async fn live(
+    options: &NodeOptions,
+    early: Early,
+    control_plane: Option<ControlPlaneConfig>,
+    log: &Log,
+) -> Result<(), StartError> {
     let mut signals = Signals::listen(log.reopen()).map_err(StartError::Runtime)?;
     let pidfile = early.pidfile.as_deref().map(Pidfile::create).transpose()?;
-    let conditions = Conditions::default();
+    let conditions = Conditions::of(Part::NODE.into_iter().chain(control_plane.iter().flat_map(ControlPlaneConfig::needs)));
     let metrics = Arc::new(Metrics::with_log_files([early.log.file.clone(), PathBuf::from(&early.cni_conf.log_file)]));
     tracing::info!(node = early.name, version = env!("CARGO_PKG_VERSION"), "starting");
     for note in options.notes() {
@@ -65,7 +71,14 @@ pub(super) async fn live(options: &NodeOptions, early: Early, log: &Log) -> Resu
     let announcing = tokio::spawn(announce::changes(conditions.clone()));
 
     // From here on, so that they say what is waited for.
-    let _endpoints = endpoints::start(&early.endpoints, &conditions, &metrics);
+    let (_endpoints, control_plane) = match control_plane {
+        None => (endpoints::start(&early.endpoints, &conditions, &metrics), None),
+        Some(config) => {
+            let all = Combined::of(config.roles, &metrics)?;
+            let roles = Beside::start(config, conditions.clone(), Arc::clone(&all.control_plane));
+            (endpoints::start(&early.endpoints, &conditions, &Arc::new(all)), Some(roles))
+        }
+    };
 
     let outcome = tokio::select! {
         started = start(options, early, &conditions, &metrics) => match started {
@@ -78,6 +91,10 @@ pub(super) async fn live(options: &NodeOptions, early: Early, log: &Log) -> Resu
             Ok(())
         }
     };
+    // Until here it may have given addresses to the pods whose ADDs were still to be finished.
+    if let Some(roles) = control_plane {
+        roles.stop().await;
+    }
     if let Some(pidfile) = pidfile {
         pidfile.remove();
     }

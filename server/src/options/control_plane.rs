@@ -11,7 +11,7 @@ use super::{
     table::{cluster::NO_HOSTSUBNET_NODES, control_plane as table, databases, roles},
     values,
 };
-use crate::control_plane::{ControlPlaneConfig, Election, Northbound, RemoveNodeConfig, Roles};
+use crate::control_plane::{ControlPlaneConfig, Election, RemoveNodeConfig, Roles};
 
 /// The Lease of whoever gives subnets to nodes: upstream's name, so that the two never act at once.
 const LEASE: &str = "ovn-kubernetes-master";
@@ -45,7 +45,7 @@ impl Reading {
         let cluster = cluster::cluster(self);
         let api_server = kubernetes::api_server(self);
         let foreign_nodes = self.read_given(&NO_HOSTSUBNET_NODES, networks::selector);
-        let northbound = if of.has_controller() { Some(self.northbound()) } else { None };
+        let northbound = if of.has_controller() { Some(NORTHBOUND.database(self)) } else { None };
         // A controller beside a node's server is the only one of its zone.
         let is_elected = of.has_cluster_manager() || !beside_node;
         let election = is_elected.then(|| self.election(of, cluster.as_ref().map(|cluster| cluster.zone.0.as_str())));
@@ -66,16 +66,18 @@ impl Reading {
 
     fn remove_node(&mut self) -> Option<RemoveNodeConfig> {
         let node = self.read_given(&roles::REMOVE_NODE, values::node_name);
-        let (northbound, southbound) = (self.northbound(), SOUTHBOUND.database(self));
+        let (northbound, southbound) = (NORTHBOUND.database(self), SOUTHBOUND.database(self));
+        let patience = self.read(&databases::DB_TXN_TIMEOUT, positive_span);
         let cluster = cluster::cluster(self);
         let api_server = kubernetes::api_server(self);
-        Some(RemoveNodeConfig { node: node?, northbound: northbound?, southbound: southbound?, cluster: cluster?, api_server })
-    }
-
-    fn northbound(&mut self) -> Option<Northbound> {
-        let database = NORTHBOUND.database(self);
-        let transaction_timeout = self.read(&databases::DB_TXN_TIMEOUT, positive_span);
-        Some(Northbound { database: database?, transaction_timeout: transaction_timeout? })
+        Some(RemoveNodeConfig {
+            node: node?,
+            northbound: northbound?,
+            southbound: southbound?,
+            patience: patience?,
+            cluster: cluster?,
+            api_server,
+        })
     }
 
     fn election(&mut self, of: Roles, zone: Option<&str>) -> Option<Election> {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ovsdb::{Identity, MissingAuthority, Ssl};
+
 use super::{
     node_config::Reading,
     settings::{Origin, Setting},
@@ -10,7 +12,7 @@ use super::{
     table::databases as table,
     values,
 };
-use crate::control_plane::{Database, DatabaseTls};
+use crate::control_plane::Database;
 
 /// Where the databases' sockets were before OVN left Open vSwitch's repository.
 const OLD_RUN_DIR: &str = "/var/run/openvswitch";
@@ -54,12 +56,12 @@ impl Side {
             let local = self.local_socket(reading);
             self.forbid_files(reading, &local);
             let endpoints = reading.problems.take(values::databases(&local))?;
-            return Some(Database { endpoints, tls: None });
+            return Some(Database { endpoints, ssl: None });
         };
         let endpoints = reading.read(self.address, values::databases)?;
         if !values::is_tls(&endpoints) {
             self.forbid_files(reading, &endpoints.to_string());
-            return Some(Database { endpoints, tls: None });
+            return Some(Database { endpoints, ssl: None });
         }
         let private_key = self.tls_file(reading, 0, &address);
         let certificate = self.tls_file(reading, 1, &address);
@@ -68,8 +70,9 @@ impl Side {
             None => self.tls_file(reading, 2, &address),
         };
         let common_name = reading.settings.given(self.common_name).map(|setting| setting.value.clone());
-        let tls = DatabaseTls { private_key: private_key?, certificate: certificate?, authority: authority?, common_name, bootstrap };
-        Some(Database { endpoints, tls: Some(tls) })
+        let missing_authority = if bootstrap { MissingAuthority::Bootstrap } else { MissingAuthority::Refuse };
+        let identity = Some(Identity { private_key: private_key?, certificate: certificate? });
+        Some(Database { endpoints, ssl: Some(Ssl { identity, authority: authority?, missing_authority, common_name }) })
     }
 
     /// The authority's file, if it is not there.

@@ -47,11 +47,28 @@ pub(super) fn of_server() -> io::Result<Vec<u8>> {
     page.text([bold("ovnkube --cleanup-node"), roman(" "), italic("NODE"), roman(" [option…]")]);
     page.control("br", []);
     page.text([bold("ovnkube --print-config"), roman(" [option…]")]);
+    for (command, what) in [("nics-to-bridge", "INTERFACE"), ("bridges-to-nic", "BRIDGE")] {
+        page.control("br", []);
+        page.text([
+            bold(format!("ovnkube {command}")),
+            roman(" ["),
+            bold("--db="),
+            italic("ENDPOINT"),
+            roman("] "),
+            italic(what),
+            roman("…"),
+        ]);
+    }
     section(&mut page, "DESCRIPTION");
     paragraph(
         &mut page,
         "With --init-node it serves one node of a cluster: it prepares Open vSwitch for ovn-controller, installs the CNI plugin and its \
         configuration, and tells the plugin which network each pod has, as soon as that is known.",
+    );
+    paragraph(
+        &mut page,
+        "nics-to-bridge makes each interface the uplink of a new bridge of Open vSwitch, brINTERFACE, and moves its addresses and routes there; \
+        bridges-to-nic moves them back and removes the bridge. If a step fails, those before it are undone.",
     );
     paragraph(
         &mut page,

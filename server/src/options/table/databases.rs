@@ -64,7 +64,7 @@ options! { Group::Databases;
     SB_SERVER_CERT = server_file("sb-server-cert", SOUTH, "server-cert");
     SB_SERVER_CACERT = server_file("sb-server-cacert", SOUTH, "server-cacert");
     DB_TXN_TIMEOUT = Spec::new("db-txn-timeout", Kind::Span).key("default", "db-txn-timeout").default("100s")
-        .help("How long a transaction of the control plane may take");
+        .help("How long a database may take for an answer to --remove-node; the controller waits as long as the database is there");
     BOOTSTRAP_CA_CERT = Spec::new("bootstrap-ca-cert", Kind::Switch).key(NORTH, "bootstrap-ca-cert").default("false")
         .help("For ssl: where the file of --nb-client-cacert or --sb-client-cacert is not there, trust the authority that the database shows \
                at the first connection and write it there. Only for a network that nobody else is in at that moment");

@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use ovsdb::MissingAuthority;
+
 use super::{super::Program, Place};
 use crate::control_plane::{ControlPlaneConfig, Election, RemoveNodeConfig};
 
@@ -60,10 +62,8 @@ fn times_that_make_no_election_are_said_with_both_options() {
     ] {
         assert_eq!(text.matches(&expected).count(), 1, "{expected}\n{text}");
     }
-    let text = config("--init-master m --ha-election-retry-period 0 --ovn-config-namespace A --db-txn-timeout 0s").unwrap_err();
-    for expected in
-        ["--ha-election-retry-period \"0\" is no number from 1", "--ovn-config-namespace \"A\" is no namespace", "--db-txn-timeout"]
-    {
+    let text = config("--init-master m --ha-election-retry-period 0 --ovn-config-namespace A").unwrap_err();
+    for expected in ["--ha-election-retry-period \"0\" is no number from 1", "--ovn-config-namespace \"A\" is no namespace"] {
         assert!(text.contains(expected), "{expected}\n{text}");
     }
 }
@@ -71,11 +71,10 @@ fn times_that_make_no_election_are_said_with_both_options() {
 #[test]
 fn the_controller_alone_needs_the_northbound_database() {
     assert!(config("--init-cluster-manager m --nb-address ssl:1.2.3.4:6641").unwrap().northbound.is_none());
-    let northbound = config("--init-master m --nb-run-dir /run/x --db-txn-timeout 7s").unwrap().northbound.unwrap();
-    assert_eq!((northbound.database.endpoints.to_string(), northbound.database.tls), ("unix:/run/x/ovnnb_db.sock".to_owned(), None));
-    assert_eq!(northbound.transaction_timeout, Duration::from_secs(7));
+    let northbound = config("--init-master m --nb-run-dir /run/x").unwrap().northbound.unwrap();
+    assert_eq!((northbound.endpoints.to_string(), northbound.ssl), ("unix:/run/x/ovnnb_db.sock".to_owned(), None));
     let northbound = config("--init-master m -nb-address=tcp://10.0.0.1:6641,tcp://10.0.0.2:6641").unwrap().northbound.unwrap();
-    assert_eq!(northbound.database.endpoints.to_string(), "tcp:10.0.0.1:6641,tcp:10.0.0.2:6641");
+    assert_eq!(northbound.endpoints.to_string(), "tcp:10.0.0.1:6641,tcp:10.0.0.2:6641");
 }
 
 #[test]
@@ -92,8 +91,9 @@ fn tls_to_the_northbound_database_needs_its_files() {
     let [key, certificate, authority] = ["k", "c", "a"].map(|name| place.file(name, "").display().to_string());
     let files = format!("--nb-client-privkey {key} --nb-client-cert {certificate}");
     let line = format!("--init-master m --nb-address ssl:10.0.0.1:6641 {files} --nb-client-cacert {authority} --nb-cert-common-name ovn");
-    let tls = config_at(&place, &line).unwrap().northbound.unwrap().database.tls.unwrap();
-    assert_eq!((tls.authority, tls.common_name.as_deref(), tls.bootstrap), (PathBuf::from(authority), Some("ovn"), false));
+    let tls = config_at(&place, &line).unwrap().northbound.unwrap().ssl.unwrap();
+    assert_eq!((tls.authority, tls.common_name.as_deref()), (PathBuf::from(authority), Some("ovn")));
+    assert_eq!(tls.missing_authority, MissingAuthority::Refuse);
     let text = config_at(&place, &format!("--init-master m --nb-address tcp:10.0.0.1:6641 {files}")).unwrap_err();
     assert_eq!(text.matches("is for ssl:, and the database's address is tcp:10.0.0.1:6641").count(), 2, "{text}");
 }
@@ -108,8 +108,8 @@ fn an_authority_that_is_not_there_may_come_with_the_first_connection_on_request_
         absent.display()
     );
     assert!(config_at(&place, &line).unwrap_err().contains("--nb-client-cacert"));
-    let tls = config_at(&place, &format!("{line} --bootstrap-ca-cert")).unwrap().northbound.unwrap().database.tls.unwrap();
-    assert_eq!((tls.authority, tls.bootstrap), (absent, true));
+    let tls = config_at(&place, &format!("{line} --bootstrap-ca-cert")).unwrap().northbound.unwrap().ssl.unwrap();
+    assert_eq!((tls.authority, tls.missing_authority), (absent, MissingAuthority::Bootstrap));
 }
 
 #[test]
@@ -136,7 +136,9 @@ fn a_node_is_removed_from_both_databases_and_the_api_server_may_be_asked() {
     };
     let config = removed("--remove-node n2 --nb-address tcp:10.0.0.1:6641 --sb-address tcp:10.0.0.1:6642");
     assert_eq!((config.node.as_str(), config.southbound.endpoints.to_string()), ("n2", "tcp:10.0.0.1:6642".to_owned()));
-    assert!(config.api_server.is_none());
+    assert!(config.api_server.is_none() && config.patience == Duration::from_secs(100));
+    let none = Place::new().options("--remove-node n2 --db-txn-timeout 0s").program().expect_err("no time").to_string();
+    assert!(none.contains("--db-txn-timeout \"0s\" leaves no time at all"), "{none}");
     assert!(removed("--remove-node n2 --k8s-apiserver https://a").api_server.is_some());
 }
 

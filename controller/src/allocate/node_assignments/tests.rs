@@ -1,0 +1,196 @@
+use contract::mtu::Mtu;
+use proptest::{collection::vec, prelude::*};
+use serde_json::json;
+
+use super::*;
+use crate::{
+    config::{ClusterSubnet, Zone},
+    store::wire::NodeObject,
+};
+
+fn config(ranges: &[(&str, u8)]) -> ClusterConfig {
+    ClusterConfig {
+        zone: Zone::default(),
+        cluster_subnets: ranges
+            .iter()
+            .map(|(cidr, host_length)| ClusterSubnet { cidr: cidr.parse().unwrap(), host_length: *host_length })
+            .collect(),
+        service_cidrs: Vec::new(),
+        join_subnets: vec!["100.64.0.0/16".parse().unwrap(), "fd98::/64".parse().unwrap()],
+        transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
+        hairpin_addresses: Vec::new(),
+        mtu: Mtu::DEFAULT,
+        requested_chassis: true,
+        legacy_annotations: false,
+        acl_logging_rate_limit: 20,
+    }
+}
+
+fn assignments(ranges: &[(&str, u8)]) -> NodeAssignments {
+    NodeAssignments::new(config(ranges), NodeRules::default())
+}
+
+/// A node object with these annotations, created at that second.
+fn node(name: &str, created: u8, annotations: &[(&str, &str)]) -> Node {
+    let annotations: BTreeMap<_, _> = annotations.iter().copied().collect();
+    let object = json!({"metadata": {"name": name, "uid": format!("{name}-{created}"), "annotations": annotations,
+        "labels": {"name": name}, "creationTimestamp": format!("2026-01-01T00:00:{created:02}Z")}});
+    serde_json::from_value::<NodeObject>(object).unwrap().into_node()
+}
+
+/// The node once this was written on it.
+fn with(node: &Node, annotations: &BTreeMap<&'static str, String>) -> Node {
+    let mut all: BTreeMap<String, String> = (*node.annotations).clone();
+    all.extend(annotations.iter().map(|(name, text)| ((*name).to_owned(), text.clone())));
+    let object = json!({"metadata": {"name": &*node.name, "uid": &*node.uid, "annotations": all, "labels": &*node.labels}});
+    Node { created: node.created, ..serde_json::from_value::<NodeObject>(object).unwrap().into_node() }
+}
+
+fn subnets(assignments: &mut NodeAssignments) -> Vec<String> {
+    assignments
+        .take_annotations()
+        .into_iter()
+        .map(|wish| format!("{} {}", wish.node, wish.annotations.get(NODE_SUBNETS).map_or("-", String::as_str)))
+        .collect()
+}
+
+#[test]
+fn a_node_gets_everything_at_once_and_only_once() {
+    let mut all = assignments(&[("10.244.0.0/16", 24), ("fd00:10:244::/48", 64)]);
+    let plain = node("n1", 1, &[]);
+    all.observe(Seen::Applied(plain.clone()));
+    assert_eq!(all.take_annotations(), [], "nothing before the first list");
+    all.observe(Seen::All(vec![plain.clone()]));
+    let [NodeAnnotation { node: name, uid, annotations }] = &all.take_annotations()[..] else { panic!("one node") };
+    assert_eq!((&**name, &**uid), ("n1", "n1-1"));
+    let texts: Vec<(&str, &str)> = annotations.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    assert_eq!(
+        texts,
+        [
+            ("k8s.ovn.org/node-gateway-router-lrp-ifaddrs", r#"{"default":{"ipv4":"100.64.0.2/16","ipv6":"fd98::2/64"}}"#),
+            ("k8s.ovn.org/node-id", "2"),
+            ("k8s.ovn.org/node-subnets", r#"{"default":["10.244.0.0/24","fd00:10:244::/64"]}"#),
+            ("k8s.ovn.org/node-transit-switch-port-ifaddr", r#"{"ipv4":"100.88.0.2/16"}"#),
+        ]
+    );
+    all.observe(Seen::Applied(plain.clone()));
+    assert_eq!(all.take_annotations(), [], "it is on its way");
+    let written = with(&plain, annotations);
+    all.observe(Seen::Applied(written.clone()));
+    assert_eq!(all.take_annotations(), []);
+    all.observe(Seen::Applied(plain));
+    assert_eq!(all.take_annotations()[0].annotations.len(), 4, "somebody removed them: the node has what it had");
+    let mut again = assignments(&[("10.244.0.0/16", 24), ("fd00:10:244::/48", 64)]);
+    again.observe(Seen::All(vec![written]));
+    assert_eq!((again.take_annotations(), again.troubles().count()), (vec![], 0), "a restart writes nothing");
+}
+
+#[test]
+fn records_are_read_before_anything_is_given() {
+    let mut all = assignments(&[("10.244.0.0/16", 24)]);
+    let taken = [("k8s.ovn.org/node-subnets", r#"{"default":"10.244.0.0/24","blue":["10.9.0.0/24"]}"#), ("k8s.ovn.org/node-id", "2")];
+    all.observe(Seen::All(vec![node("a", 1, &[]), node("b", 2, &taken), node("c", 3, &[("ovn_host_subnet", "10.244.2.0/24")])]));
+    assert_eq!(subnets(&mut all), [r#"a {"default":["10.244.1.0/24"]}"#, "b -", r#"c {"default":["10.244.2.0/24"]}"#]);
+    all.observe(Seen::Applied(node("d", 4, &[("k8s.ovn.org/node-subnets", r#"{"blue":["10.9.1.0/24"]}"#)])));
+    assert_eq!(subnets(&mut all), [r#"d {"blue":["10.9.1.0/24"],"default":["10.244.3.0/24"]}"#]);
+}
+
+#[test]
+fn a_subnet_is_free_when_its_node_goes_and_another_of_its_name_gets_its_own() {
+    let mut all = assignments(&[("10.244.0.0/23", 24)]);
+    all.observe(Seen::All(vec![node("a", 1, &[]), node("b", 2, &[]), node("c", 3, &[])]));
+    assert_eq!(subnets(&mut all), [r#"a {"default":["10.244.0.0/24"]}"#, r#"b {"default":["10.244.1.0/24"]}"#, "c -"]);
+    let [trouble] = &all.take_troubles()[..] else { panic!("one trouble") };
+    assert_eq!((&*trouble.subject, &*trouble.uid, trouble.why.reason()), ("c", "c-3", "NoFreeSubnet"));
+    assert_eq!(trouble.why.to_string(), "no free IPv4 subnet is left in the cluster subnets; add one to --cluster-subnets or remove nodes");
+    all.observe(Seen::Applied(node("c", 3, &[])));
+    assert_eq!(all.take_troubles(), [], "it is told once");
+    all.observe(Seen::Deleted("a".into()));
+    assert_eq!(subnets(&mut all), [r#"c {"default":["10.244.0.0/24"]}"#]);
+    all.observe(Seen::Applied(node("b", 9, &[])));
+    assert_eq!(subnets(&mut all), [r#"b {"default":["10.244.1.0/24"]}"#]);
+    all.observe(Seen::All(vec![node("c", 3, &[])]));
+    assert_eq!(all.subnets.give(&"x".into(), Family::V4).unwrap().to_string(), "10.244.1.0/24");
+}
+
+#[test]
+fn who_claims_what_another_has_is_told_and_left_as_it_is() {
+    let mut all = assignments(&[("10.244.0.0/16", 24)]);
+    let claim = [("k8s.ovn.org/node-subnets", r#"{"default":["10.244.0.0/24"]}"#), ("k8s.ovn.org/node-id", "7")];
+    all.observe(Seen::All(vec![node("a", 2, &claim), node("b", 1, &claim)]));
+    let wishes: Vec<_> = all.take_annotations().into_iter().map(|wish| wish.node.to_string()).collect();
+    assert_eq!(wishes, ["b"], "for join and transit");
+    let troubles: Vec<String> = all.take_troubles().iter().map(|trouble| format!("{}: {}", trouble.subject, trouble.why)).collect();
+    assert_eq!(
+        troubles,
+        [
+            "a: its annotation k8s.ovn.org/node-subnets claims 10.244.0.0/24, which overlaps 10.244.0.0/24 of node b; delete the annotation of one of both",
+            "a: its annotation k8s.ovn.org/node-id claims 7, which node b has; delete the annotation of one of both",
+        ]
+    );
+    all.observe(Seen::Deleted("b".into()));
+    assert_eq!((all.troubles().count(), all.nodes["a"].id, all.nodes["a"].subnets.len()), (0, Some(7), 1));
+}
+
+#[test]
+fn nodes_without_subnet_and_unreadable_ones() {
+    let rules = NodeRules { without_subnet: Some("name=w".parse().unwrap()) };
+    let mut all = NodeAssignments::new(config(&[("10.244.0.0/16", 24)]), rules);
+    let unreadable = [("k8s.ovn.org/node-subnets", "{"), ("k8s.ovn.org/node-id", "-1")];
+    all.observe(Seen::All(vec![node("w", 1, &[]), node("x", 2, &unreadable)]));
+    assert_eq!(subnets(&mut all), ["w -"]);
+    let reasons: Vec<_> = all.troubles().map(|(name, trouble)| (name.to_string(), trouble.reason())).collect();
+    assert_eq!(reasons, [("x".to_owned(), "UnreadableAnnotation"), ("x".to_owned(), "UnreadableAnnotation")]);
+}
+
+#[test]
+fn the_legacy_annotation_is_written_on_request() {
+    let mut all =
+        NodeAssignments::new(ClusterConfig { legacy_annotations: true, ..config(&[("10.244.0.0/16", 24)]) }, NodeRules::default());
+    all.observe(Seen::All(vec![node("a", 1, &[])]));
+    assert_eq!(all.take_annotations()[0].annotations["ovn_host_subnet"], "10.244.0.0/24");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn no_two_nodes_have_the_same_and_whoever_lacks_something_is_told(steps in vec((0_u8..5, 0_u8..6, 0_u8..10), 0..40)) {
+        let mut all = assignments(&[("10.0.0.0/22", 24)]);
+        let mut world: BTreeMap<NodeName, Node> = BTreeMap::new();
+        all.observe(Seen::All(vec![]));
+        for (kind, number, other) in steps {
+            let name: NodeName = format!("n{number}").into();
+            match kind {
+                0 => { world.insert(Arc::clone(&name), node(&name, other, &[])); }
+                1 => {
+                    let text = format!(r#"{{"default":["10.0.{other}.0/24"]}}"#);
+                    world.insert(Arc::clone(&name), node(&name, other, &[("k8s.ovn.org/node-subnets", &text), ("k8s.ovn.org/node-id", &other.to_string())]));
+                }
+                2 => { world.remove(&name); }
+                3 => for NodeAnnotation { node, uid, annotations } in all.take_annotations() {
+                    if let Some(known) = world.get_mut(&node).filter(|known| known.uid == uid) {
+                        *known = with(known, &annotations);
+                        let seen = known.clone();
+                        all.observe(Seen::Applied(seen));
+                    }
+                },
+                _ => {
+                    all = assignments(&[("10.0.0.0/22", 24)]);
+                    all.observe(Seen::All(world.values().cloned().collect()));
+                }
+            }
+            match world.get(&name) {
+                Some(node) => all.observe(Seen::Applied(node.clone())),
+                None => all.observe(Seen::Deleted(name)),
+            }
+            let mut subnets = BTreeSet::new();
+            let mut ids = BTreeSet::new();
+            for (name, known) in &all.nodes {
+                prop_assert!(known.subnets.iter().all(|subnet| subnets.insert(*subnet)));
+                prop_assert!(known.id.is_none_or(|id| ids.insert(id)));
+let lacks = known.subnets.is_empty() || known.id.is_none();
+                prop_assert!(!lacks || !known.troubles.is_empty(), "{} {:?}", name, known);
+            }
+        }
+    }
+}

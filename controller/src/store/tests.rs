@@ -1,0 +1,425 @@
+use std::collections::{BTreeSet, HashMap};
+
+use contract::{annotation::POD_NETWORKS, mtu::Mtu, names::Network};
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+use crate::{
+    config::ClusterSubnet,
+    key::Change,
+    observation::{Observation, Seen},
+    trouble::{PodTrouble, Trouble},
+};
+
+fn config() -> ClusterConfig {
+    ClusterConfig {
+        zone: Zone::default(),
+        cluster_subnets: vec![ClusterSubnet { cidr: net("10.244.0.0/16"), host_length: 24 }],
+        service_cidrs: vec![net("10.96.0.0/16")],
+        join_subnets: vec![net("100.64.0.0/16")],
+        transit_subnets: vec![net("100.88.0.0/16")],
+        hairpin_addresses: vec!["169.254.169.5".parse().unwrap()],
+        mtu: Mtu::DEFAULT,
+        requested_chassis: true,
+        legacy_annotations: false,
+        acl_logging_rate_limit: 20,
+    }
+}
+
+fn net(text: &str) -> IpNet {
+    text.parse().unwrap()
+}
+
+fn key(name: &str) -> PodKey {
+    PodKey::new("shop", name).unwrap()
+}
+
+fn node(name: &str, subnet: &str) -> Node {
+    Node { subnets: vec![net(subnet)], ..Node::named(name) }
+}
+
+fn pod(uid: &str) -> Pod {
+    Pod { node: Some("n1".into()), ..Pod::with_uid(uid) }
+}
+
+fn claiming(uid: &str, address: &str) -> Pod {
+    annotated(pod(uid), &format!(r#"{{"default":{{"mac_address":"0a:58:0a:00:00:09","ip_addresses":["{address}"]}}}}"#))
+}
+
+/// The pod as it is once the text was written on it.
+fn annotated(pod: Pod, text: &str) -> Pod {
+    let network = PodNetwork::parse(text, &Network::Default).unwrap().unwrap();
+    Pod { annotated: Annotated::Network { network: Arc::new(network), spelled: Spelled::Current }, ..pod }
+}
+
+fn complete(nodes: Vec<Node>, pods: Vec<(PodKey, Pod)>) -> Store {
+    let mut store = Store::new(config());
+    store.observe(Observation::Nodes(Seen::All(nodes)));
+    store.observe(Observation::Pods(Seen::All(pods)));
+    store
+}
+
+fn apply(store: &mut Store, name: &str, pod: Pod) -> Vec<Change> {
+    store.observe(Observation::Pods(Seen::Applied((key(name), pod))))
+}
+
+fn delete(store: &mut Store, name: &str) -> Vec<Change> {
+    store.observe(Observation::Pods(Seen::Deleted(key(name))))
+}
+
+fn settle(store: &mut Store, name: &str) -> Vec<Change> {
+    store.settled(&Key::Pod(key(name)))
+}
+
+fn address(store: &Store, name: &str) -> Option<String> {
+    store.assigned(&key(name)).map(|network| network.addresses[0].to_string())
+}
+
+fn changed(name: &str) -> Vec<Change> {
+    vec![Change::Pod(key(name))]
+}
+
+#[test]
+fn a_pod_gets_an_address_an_annotation_and_no_second_one() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
+    assert_eq!(apply(&mut store, "a", pod("u1")), changed("a"));
+    let [PodAnnotation { pod: to, uid, annotations }] = &store.take_annotations()[..] else { panic!("one annotation") };
+    assert_eq!((to, &**uid), (&key("a"), "u1"));
+    assert_eq!(
+        annotations[POD_NETWORKS],
+        r#"{"default":{"ip_addresses":["10.244.1.3/24"],"mac_address":"0a:58:0a:f4:01:03","gateway_ips":["10.244.1.1"],"routes":[{"dest":"10.244.0.0/16","nextHop":"10.244.1.1"},{"dest":"10.96.0.0/16","nextHop":"10.244.1.1"},{"dest":"169.254.169.5/32","nextHop":"10.244.1.1"},{"dest":"100.64.0.0/16","nextHop":"10.244.1.1"}],"ip_address":"10.244.1.3/24","gateway_ip":"10.244.1.1","role":"primary"}}"#
+    );
+    let (before, after) = (Pod { created: 1, ..pod("u1") }, annotated(pod("u1"), &annotations[POD_NETWORKS]));
+    assert_eq!(apply(&mut store, "a", before.clone()), [], "as it was before the annotation arrived");
+    assert_eq!(apply(&mut store, "a", after), [], "with the annotation");
+    assert_eq!(store.take_annotations(), []);
+    assert_eq!(apply(&mut store, "a", before), [], "somebody removed the annotation");
+    assert_eq!(store.take_annotations().len(), 1);
+    assert_eq!(address(&store, "a").unwrap(), "10.244.1.3/24");
+}
+
+#[test]
+fn nothing_is_given_before_everything_was_read() {
+    let mut store = Store::new(config());
+    apply(&mut store, "a", pod("u1"));
+    store.observe(Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
+    assert!(!store.is_complete());
+    assert_eq!((address(&store, "a"), store.take_annotations()), (None, vec![]));
+    let pods = vec![(key("a"), pod("u1")), (key("b"), claiming("u2", "10.244.1.3/24"))];
+    let changes: BTreeSet<Key> =
+        store.observe(Observation::Pods(Seen::All(pods))).into_iter().flat_map(|change| change.dirtied(|_| Vec::new())).collect();
+    assert_eq!(changes, BTreeSet::from([Key::Pod(key("a")), Key::Pod(key("b"))]));
+    assert_eq!(address(&store, "b").unwrap(), "10.244.1.3/24");
+    assert_eq!(address(&store, "a").unwrap(), "10.244.1.4/24", "behind the highest that is in use");
+}
+
+#[test]
+fn an_address_is_free_when_the_pod_is_gone_and_its_port_too() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/29")], vec![]);
+    for name in ["a", "b", "c", "d"] {
+        apply(&mut store, name, pod(name));
+    }
+    assert_eq!(apply(&mut store, "e", pod("e")), changed("e"), "its phase is known");
+    let [trouble] = &store.take_troubles()[..] else { panic!("one trouble") };
+    assert_eq!(
+        trouble.why.to_string(),
+        "no free address in 10.244.1.0/29 of node n1; pods of this node have to end first, or nodes need larger subnets"
+    );
+    assert_eq!((trouble.why.reason(), &trouble.subject, &*trouble.uid), ("NoFreeAddress", &key("e"), "e"));
+
+    delete(&mut store, "b");
+    assert_eq!(address(&store, "e"), None, "the port of b may still be there");
+    assert_eq!(settle(&mut store, "b"), changed("e"));
+    assert_eq!(address(&store, "e").unwrap(), "10.244.1.4/29");
+
+    let ended = Pod { phase: Phase::Ended, ..pod("c") };
+    apply(&mut store, "f", pod("f"));
+    assert_eq!(apply(&mut store, "c", ended), changed("c"));
+    assert_eq!(settle(&mut store, "c"), changed("f"));
+    assert_eq!(address(&store, "f").unwrap(), "10.244.1.5/29");
+    assert_eq!(store.troubles().count(), 0);
+}
+
+#[test]
+fn a_pod_that_comes_again_under_its_name_gets_its_own() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
+    apply(&mut store, "a", pod("u1"));
+    store.take_annotations();
+    assert_eq!(apply(&mut store, "a", pod("u2")), changed("a"));
+    assert_eq!(address(&store, "a").unwrap(), "10.244.1.4/24");
+    assert_eq!(&*store.take_annotations()[0].uid, "u2");
+    apply(&mut store, "b", claiming("u3", "10.244.1.3/24"));
+    assert_eq!(address(&store, "b"), None, "the port still has the first one's address");
+    assert_eq!(settle(&mut store, "a"), changed("b"));
+    assert_eq!((address(&store, "a").unwrap(), address(&store, "b").unwrap()), ("10.244.1.4/24".to_owned(), "10.244.1.3/24".to_owned()));
+}
+
+#[test]
+fn who_claims_an_address_in_use_waits_and_says_for_whom() {
+    let older = Pod { created: 1, ..claiming("u1", "10.244.1.9/24") };
+    let younger = Pod { created: 2, ..claiming("u2", "10.244.1.9/24") };
+    // In the order of creation, whatever the order of the list and of the names.
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![(key("a"), younger.clone()), (key("b"), older)]);
+    assert_eq!((address(&store, "a"), address(&store, "b").unwrap()), (None, "10.244.1.9/24".to_owned()));
+    let troubles = store.take_troubles();
+    assert_eq!(
+        troubles[0].why.to_string(),
+        "its annotation claims 10.244.1.9, which pod shop/b has; delete one of both pods, or the annotation"
+    );
+    apply(&mut store, "a", Pod { created: 3, ..younger });
+    assert_eq!(store.take_troubles(), [], "it is told once");
+    delete(&mut store, "b");
+    assert_eq!(settle(&mut store, "b"), changed("a"));
+    assert_eq!(address(&store, "a").unwrap(), "10.244.1.9/24");
+}
+
+#[test]
+fn preset_addresses_stay_wherever_they_are_but_not_on_the_routers() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
+    apply(&mut store, "outside", claiming("u1", "192.168.7.7/24"));
+    assert_eq!(address(&store, "outside").unwrap(), "192.168.7.7/24");
+    assert_eq!(store.take_annotations(), []);
+    apply(&mut store, "router", claiming("u2", "10.244.1.1/24"));
+    assert!(matches!(store.take_troubles()[..], [Trouble { why: PodTrouble::AddressReserved { .. }, .. }]));
+    store.observe(Observation::Nodes(Seen::Deleted("n1".into())));
+    assert_eq!(address(&store, "router").unwrap(), "10.244.1.1/24", "nobody needs it any more");
+}
+
+#[test]
+fn a_pod_waits_for_its_nodes_subnet_and_is_woken_by_it() {
+    let mut store = complete(vec![], vec![(key("a"), pod("u1"))]);
+    assert!(matches!(store.troubles().next(), Some((_, PodTrouble::NodeWithoutSubnet(_)))));
+    assert_eq!(store.take_troubles(), [], "it is the node's trouble");
+    assert_eq!(store.observe(Observation::Nodes(Seen::Applied(Node::named("n1")))).len(), 1);
+    let changes = store.observe(Observation::Nodes(Seen::Applied(node("n1", "10.244.1.0/24"))));
+    assert_eq!(changes, [Change::Node { name: "n1".into(), pods: true }, Change::Pod(key("a"))]);
+    assert_eq!((address(&store, "a").unwrap(), store.troubles().count()), ("10.244.1.3/24".to_owned(), 0));
+}
+
+#[test]
+fn a_port_found_at_the_start_keeps_its_address_until_it_is_gone() {
+    let mut store = Store::new(config());
+    store.found_port(&key("gone"), &["10.244.1.3".parse().unwrap()]);
+    store.observe(Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/29")])));
+    store.observe(Observation::Pods(Seen::All(vec![(key("a"), pod("u1"))])));
+    assert_eq!(address(&store, "a").unwrap(), "10.244.1.4/29");
+    apply(&mut store, "b", claiming("u2", "10.244.1.3/29"));
+    assert_eq!(address(&store, "b"), None);
+    assert_eq!(settle(&mut store, "gone"), changed("b"));
+}
+
+#[test]
+fn other_zones_pods_keep_their_records_and_get_nothing_here() {
+    let mut far = node("n1", "10.244.1.0/24");
+    far.zone = Zone("far".to_owned());
+    let mut store = complete(vec![far], vec![(key("a"), pod("u1")), (key("b"), claiming("u2", "10.244.1.9/24"))]);
+    assert_eq!((address(&store, "a"), address(&store, "b").unwrap()), (None, "10.244.1.9/24".to_owned()));
+    assert_eq!((store.troubles().count(), store.take_annotations()), (0, vec![]));
+    store.observe(Observation::Nodes(Seen::Applied(node("n1", "10.244.1.0/24"))));
+    assert_eq!(address(&store, "a").unwrap(), "10.244.1.10/24");
+}
+
+#[test]
+fn unusable_and_other_networks_annotations() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
+    apply(&mut store, "a", Pod { annotated: Annotated::Unusable("no address".to_owned()), ..pod("u1") });
+    assert_eq!(store.take_troubles()[0].why.to_string(), "its annotation cannot be used: no address");
+    let blue = r#"{"shop/blue":{"mac_address":"0a:58:0a:00:00:09","x":1}}"#;
+    apply(&mut store, "b", Pod { other_networks: Some(blue.into()), ..pod("u2") });
+    let text = &store.take_annotations()[0].annotations[POD_NETWORKS];
+    assert!(text.starts_with(r#"{"default":{"ip_addresses":["10.244.1.3/24"]"#), "{text}");
+    assert!(text.ends_with(r#","shop/blue":{"mac_address":"0a:58:0a:00:00:09","x":1}}"#), "{text}");
+}
+
+#[test]
+fn the_legacy_annotation_is_read_and_on_request_written() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
+    store.config.legacy_annotations = true;
+    apply(&mut store, "a", pod("u1"));
+    assert_eq!(
+        store.take_annotations()[0].annotations["ovn"],
+        r#"{"gateway_ip":"10.244.1.1","ip_address":"10.244.1.3/24","mac_address":"0a:58:0a:f4:01:03"}"#
+    );
+    store.config.legacy_annotations = false;
+    let Pod { annotated: Annotated::Network { network, .. }, .. } = claiming("u2", "10.244.1.9/24") else { panic!("a claim") };
+    apply(&mut store, "b", Pod { annotated: Annotated::Network { network, spelled: Spelled::Legacy }, ..pod("u2") });
+    let annotations = &store.take_annotations()[0].annotations;
+    assert_eq!(annotations.keys().copied().collect::<Vec<_>>(), [POD_NETWORKS]);
+}
+
+#[test]
+fn what_a_list_does_not_name_is_gone() {
+    let mut store =
+        complete(vec![node("n1", "10.244.1.0/24"), node("n2", "10.244.2.0/24")], vec![(key("a"), pod("u1")), (key("b"), pod("u2"))]);
+    assert_eq!(store.observe(Observation::Pods(Seen::All(vec![(key("b"), pod("u2"))]))), changed("a"));
+    assert_eq!(store.observe(Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")]))).len(), 1);
+    assert_eq!(store.keys().collect::<Vec<_>>(), [Key::Cluster, Key::Node("n1".into()), Key::Pod(key("b"))]);
+    assert_eq!(store.pods_of("n1").collect::<Vec<_>>(), [&key("b")]);
+}
+
+/// What happens to a small cluster, by number of pod, node and address.
+#[derive(Debug, Clone)]
+enum Event {
+    Appear {
+        pod: u8,
+        node: u8,
+    },
+    Claim {
+        pod: u8,
+        node: u8,
+        last: u8,
+    },
+    End(u8),
+    Delete(u8),
+    Settle(u8),
+    Subnets {
+        node: u8,
+        given: bool,
+    },
+    /// What was taken arrives on the pods.
+    Write,
+    /// The process starts again, with the ports that were there.
+    Restart,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let (pods, nodes) = (0_u8..8, 1_u8..3);
+    vec(
+        prop_oneof![
+            6 => (pods.clone(), nodes.clone()).prop_map(|(pod, node)| Event::Appear { pod, node }),
+            2 => (pods.clone(), nodes.clone(), 0_u8..8).prop_map(|(pod, node, last)| Event::Claim { pod, node, last }),
+            2 => pods.clone().prop_map(Event::End),
+            4 => pods.clone().prop_map(Event::Delete),
+            6 => pods.prop_map(Event::Settle),
+            2 => (nodes, any::<bool>()).prop_map(|(node, given)| Event::Subnets { node, given }),
+            4 => Just(Event::Write),
+            1 => Just(Event::Restart),
+        ],
+        0..120,
+    )
+}
+
+/// The API server's side, and the ports that the database has.
+#[derive(Debug, Default)]
+struct World {
+    uids: u32,
+    nodes: BTreeMap<NodeName, Node>,
+    pods: BTreeMap<PodKey, Pod>,
+    ports: HashMap<PodKey, Vec<IpAddr>>,
+}
+
+impl World {
+    fn start(&self) -> Store {
+        let mut store = Store::new(config());
+        self.ports.iter().for_each(|(key, addresses)| store.found_port(key, addresses));
+        store.observe(Observation::Pods(Seen::All(self.pods.clone().into_iter().collect())));
+        store.observe(Observation::Nodes(Seen::All(self.nodes.values().cloned().collect())));
+        store
+    }
+
+    fn put(&mut self, store: &mut Store, number: u8, pod: Pod) {
+        let key = key(&format!("p{number}"));
+        self.pods.insert(key.clone(), pod.clone());
+        store.observe(Observation::Pods(Seen::Applied((key, pod))));
+    }
+
+    fn new_pod(&mut self, node: u8) -> Pod {
+        self.uids += 1;
+        Pod { node: Some(format!("n{node}").into()), created: self.uids.into(), ..Pod::with_uid(&format!("u{}", self.uids)) }
+    }
+
+    fn happen(&mut self, store: &mut Store, event: &Event) {
+        match *event {
+            Event::Appear { pod, node } => {
+                let fresh = self.new_pod(node);
+                self.put(store, pod, fresh);
+            }
+            Event::Claim { pod, node, last } => {
+                let fresh = self.new_pod(node);
+                let claim = claiming("", &format!("10.244.{node}.{last}/29"));
+                self.put(store, pod, Pod { annotated: claim.annotated, ..fresh });
+            }
+            Event::End(pod) => {
+                let Some(known) = self.pods.get(&key(&format!("p{pod}"))).cloned() else { return };
+                self.put(store, pod, Pod { phase: Phase::Ended, ..known });
+            }
+            Event::Delete(pod) => {
+                let key = key(&format!("p{pod}"));
+                self.pods.remove(&key);
+                store.observe(Observation::Pods(Seen::Deleted(key)));
+            }
+            Event::Settle(pod) => {
+                let key = key(&format!("p{pod}"));
+                match store.assigned(&key) {
+                    Some(network) => self.ports.insert(key.clone(), network.addresses.iter().map(IpNet::addr).collect()),
+                    None => self.ports.remove(&key),
+                };
+                store.settled(&Key::Pod(key));
+            }
+            Event::Subnets { node: number, given } => {
+                let name = format!("n{number}");
+                let node = if given { node(&name, &format!("10.244.{number}.0/29")) } else { Node::named(&name) };
+                self.nodes.insert(name.as_str().into(), node.clone());
+                store.observe(Observation::Nodes(Seen::Applied(node)));
+            }
+            Event::Write => {
+                for PodAnnotation { pod, uid, annotations } in store.take_annotations() {
+                    let Some(known) = self.pods.get_mut(&pod).filter(|known| known.uid == uid) else { continue };
+                    *known = annotated(known.clone(), &annotations[POD_NETWORKS]);
+                    store.observe(Observation::Pods(Seen::Applied((pod, known.clone()))));
+                }
+            }
+            Event::Restart => *store = self.start(),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn two_pods_never_share_an_address_and_nobody_waits_for_nothing(events in events()) {
+        let mut world = World::default();
+        let mut store = world.start();
+        for event in &events {
+            world.happen(&mut store, event);
+            let mut owners: HashMap<IpAddr, PodKey> = HashMap::new();
+            for (key, known) in &store.pods {
+                prop_assert!(known.network.is_none() || known.pod.needs_network());
+                for net in known.network.iter().flat_map(|network| &network.addresses) {
+                    prop_assert_eq!(owners.insert(net.addr(), key.clone()), None, "shared {}", net);
+                    prop_assert_eq!(store.addresses.owner(net.addr()), Some(key));
+                }
+            }
+            // Nor does one get what another's port still has.
+            for (key, addresses) in &world.ports {
+                for address in addresses {
+                    prop_assert!(owners.get(address).is_none_or(|owner| owner == key), "{} has the address of {}'s port", owners[address], key);
+                }
+            }
+        }
+        // Once all ports are as they should be, whoever waits has a reason that is true now.
+        for _ in 0..2 {
+            (0..8).for_each(|pod| world.happen(&mut store, &Event::Settle(pod)));
+        }
+        let in_use: BTreeSet<IpAddr> = store.pods.values().filter_map(|known| known.network.as_ref()).flat_map(|network| network.addresses.iter().map(IpNet::addr)).collect();
+        for (_, trouble) in store.troubles() {
+            match trouble {
+                PodTrouble::NodeWithoutSubnet(node) => prop_assert!(store.node(node).is_none_or(|node| node.subnets.is_empty())),
+                PodTrouble::NoFreeAddress { node, subnet } => {
+                    prop_assert!(store.node(node).unwrap().subnets.contains(subnet));
+                    prop_assert_eq!(in_use.iter().filter(|address| subnet.contains(*address)).count(), 4);
+                }
+                PodTrouble::AddressTaken { address, by } => prop_assert_eq!(store.addresses.owner(*address), Some(by)),
+                PodTrouble::AddressReserved { node, .. } => prop_assert!(!store.node(node).unwrap().subnets.is_empty()),
+                PodTrouble::UnusableAnnotation(_) => prop_assert!(false, "none is unusable here"),
+            }
+        }
+        // And nothing is kept for nobody.
+        for last in 0..8 {
+            for node in 1..3 {
+                let address: IpAddr = format!("10.244.{node}.{last}").parse().unwrap();
+                prop_assert_eq!(store.addresses.owner(address).is_some(), in_use.contains(&address));
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What the database should show: `desired` of a store that was told the cluster as it is now, computed from nothing, and read here
+//! without the controller's own diff.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use controller::{
+    desired::desired,
+    rows::{DesiredRow, RowName, Value},
+    store::Store,
+};
+use ovsdb::{Atom, Datum};
+
+use crate::database::{Contents, Row};
+
+/// Everything that is wrong with the contents; empty if they are as they should be. Rows of `foreign` names are nobody's business.
+pub(crate) fn wrong(store: &Store, contents: &Contents) -> Vec<String> {
+    let rows: Vec<DesiredRow> = store.keys().flat_map(|key| desired(store, &key)).collect();
+    let mut wrong: Vec<String> = rows.iter().filter_map(|row| wrong_row(row, contents).err()).collect();
+    let wanted: BTreeSet<(String, String)> = rows.iter().map(|row| (row.id.table.name().to_owned(), row.id.name.clone())).collect();
+    let mut seen = BTreeSet::new();
+    for ((table, name, uuid), row) in &contents.0 {
+        let key = (table.clone(), name.clone());
+        if is_ours(table, name, row, contents) && !wanted.contains(&key) {
+            wrong.push(format!("{table} {name} should not be there: {row:?}"));
+        }
+        if wanted.contains(&key) && !seen.insert(key) {
+            wrong.push(format!("{table} {name} is there twice ({uuid})"));
+        }
+    }
+    let mut addresses = BTreeMap::new();
+    for ((table, name, _), row) in contents.0.iter().filter(|((table, name, _), row)| is_ours(table, name, row, contents)) {
+        let address = row.get("addresses").filter(|address| table == "Logical_Switch_Port" && *address != "router");
+        let before = address.and_then(|address| addresses.insert(address, name));
+        wrong.extend(before.map(|before| format!("{before} and {name} have one address: {address:?}")));
+    }
+    wrong
+}
+
+/// Whether upstream's names and ids say that the row is a controller's.
+fn is_ours(table: &str, name: &str, row: &Row, contents: &Contents) -> bool {
+    let column = |column: &str| row.get(column).map_or("", String::as_str);
+    let holder = |table: &str, column: &str| {
+        let holds = |row: &Row| row.get(column).is_some_and(|value| value.split(", ").any(|part| part == format!("<{name}>")));
+        contents.0.iter().find(|((of, _, _), row)| of == table && holds(row)).map(|((_, name, _), _)| name.as_str()).unwrap_or_default()
+    };
+    match table {
+        "Logical_Switch_Port" => {
+            let in_foreign = holder("Logical_Switch", "ports").starts_with("foreign");
+            let of_pod = column("external_ids").contains("pod=true") && column("external_ids").contains("namespace=");
+            !in_foreign && (of_pod || name.starts_with("stor-") || name.starts_with("k8s-"))
+        }
+        "Logical_Switch" => column("ports").contains(&format!("<stor-{name}>")),
+        "Logical_Router_Port" => name.starts_with("rtos-"),
+        "Gateway_Chassis" => holder("Logical_Router_Port", "gateway_chassis").starts_with("rtos-") && name.starts_with("rtos-"),
+        "ACL" => name.starts_with("default-network-controller:NetpolNode:"),
+        _ => false,
+    }
+}
+
+fn wrong_row(row: &DesiredRow, contents: &Contents) -> Result<(), String> {
+    let what = format!("{} {}", row.id.table.name(), row.id.name);
+    let found = contents.row(row.id.table.name(), &row.id.name).ok_or_else(|| format!("{what} is missing"))?;
+    for (column, value) in &row.columns {
+        // The database that comes with this system may be older than the column.
+        if contents.has_column(row.id.table.name(), column) {
+            let now = found.get(*column).map_or("", String::as_str);
+            is_value(value, now).map_err(|wanted| format!("{what}: {column} is {now:?} and not {wanted:?}"))?;
+        }
+    }
+    for set in &row.member_of {
+        let holder = contents.row(set.of.table.name(), &set.of.name);
+        let holder = holder.ok_or_else(|| format!("{what}: {} is missing", set.of.name))?;
+        if !holder.get(set.column).is_some_and(|elements| elements.split(", ").any(|element| element == reference(&row.id))) {
+            return Err(format!("{what}: not in {} of {}: {holder:?}", set.column, set.of.name));
+        }
+    }
+    // And of the switches in no other that is ours.
+    for ((table, name, _), other) in &contents.0 {
+        let holds = other.get("ports").is_some_and(|ports| ports.split(", ").any(|port| port == reference(&row.id)));
+        let wanted = row.member_of.iter().any(|set| set.of.name == *name);
+        if table == "Logical_Switch" && holds && !wanted && is_ours(table, name, other, contents) {
+            return Err(format!("{what}: also in switch {name}"));
+        }
+    }
+    Ok(())
+}
+
+fn reference(id: &RowName) -> String {
+    format!("<{}>", id.name)
+}
+
+/// Whether a column that is spelled so holds the value; if not, what was expected.
+fn is_value(value: &Value, now: &str) -> Result<(), String> {
+    let parts: BTreeSet<&str> = now.split(", ").filter(|part| !part.is_empty()).collect();
+    let good = match value {
+        Value::Datum(datum) => now == spell(datum),
+        Value::Pairs { with, without } => {
+            let pairs: BTreeMap<&str, &str> = parts.iter().filter_map(|part| part.split_once('=')).collect();
+            let all = with.iter().all(|(key, value)| pairs.get(key).copied() == Some(value.as_str()));
+            all && !without.iter().any(|key| pairs.contains_key(key) && !with.contains_key(key))
+        }
+        Value::References(rows) => parts == rows.iter().map(reference).collect::<Vec<_>>().iter().map(String::as_str).collect(),
+        Value::Including(rows) => rows.iter().all(|row| parts.contains(&*reference(row))),
+        Value::Parts { rows, .. } => {
+            let rate = |row: &Vec<(&str, Datum)>| row.iter().find(|(column, _)| *column == "rate").map(|(_, rate)| spell(rate));
+            let wanted: Vec<String> = rows.iter().map(|row| format!("<rate {}>", number(&rate(row).unwrap()))).collect();
+            parts == wanted.iter().map(String::as_str).collect()
+        }
+    };
+    if good { Ok(()) } else { Err(format!("{value:?}")) }
+}
+
+fn spell(datum: &Datum) -> String {
+    let atom = |atom: &Atom| atom.as_str().map_or_else(|| format!("{atom:?}"), str::to_owned);
+    let mut parts: Vec<String> = datum.atoms().iter().map(atom).collect();
+    parts.sort();
+    // As contents leave out what is empty.
+    parts.join(", ")
+}
+
+fn number(text: &str) -> String {
+    text.chars().filter(char::is_ascii_digit).collect()
+}

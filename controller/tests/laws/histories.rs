@@ -1,0 +1,155 @@
+//! Laws 1 to 4 and 6, each on random histories. `OVN_LAWS_CASES` asks for more of them than the few of every run.
+
+use std::{
+    fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use proptest::{
+    collection::vec,
+    prelude::*,
+    test_runner::{Config, TestError, TestRunner},
+};
+use tokio::time::Instant;
+
+use crate::{
+    history::{Drift, Step, anything, beside_others, drift, interrupted, observed},
+    running::hurry,
+    world::World,
+};
+
+/// Runs the property on random histories, and prints the shortest that breaks it.
+fn on<S: Debug>(cases: u32, longest: usize, steps: impl Strategy<Value = S>, property: impl AsyncFn(Vec<S>)) {
+    let cases = std::env::var("OVN_LAWS_CASES").map_or(cases, |cases| cases.parse().expect("OVN_LAWS_CASES is a number"));
+    let mut runner = TestRunner::new(Config { cases, max_shrink_time: 20_000, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&vec(steps, 1..longest), |history| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let kept = catch_unwind(AssertUnwindSafe(|| runtime.block_on(property(history))));
+        kept.map_err(|panic| {
+            hurry();
+            let text = panic.downcast_ref::<String>().cloned();
+            TestCaseError::fail(text.or_else(|| panic.downcast_ref().map(|text: &&str| (*text).to_owned())).unwrap_or_default())
+        })
+    });
+    match outcome {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, history)) => {
+            let steps: String = history.iter().map(|step| format!("  {step:?}\n")).collect();
+            panic!("{reason}\nthe shortest history that was found:\n{steps}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Law 1: after any order of events, restarts, crashes and interference, the database is what `desired` says, computed from nothing.
+#[test]
+fn law_1_the_database_converges() {
+    on(16, 30, anything(), async |history| {
+        let mut world = World::new().await;
+        for step in history {
+            world.happen(step).await;
+        }
+        world.rest().await;
+        world.end().await;
+    });
+}
+
+/// Law 2: a restart with the database as it should be writes nothing.
+#[test]
+fn law_2_a_restart_writes_nothing() {
+    on(10, 16, anything(), async |history| {
+        let mut world = World::new().await;
+        for step in history {
+            world.happen(step).await;
+        }
+        world.rest().await;
+        let before = world.contents().await;
+        world.restart(true).await;
+        world.rest().await;
+        assert_eq!(world.controller.counted("ovnkube_controller_nb_transactions_total"), 0.0, "transactions of the new controller");
+        assert_eq!(world.contents().await, before);
+        world.end().await;
+    });
+}
+
+/// Law 3: what is not ours stays as it is, whatever it refers to and wherever it is.
+#[test]
+fn law_3_foreign_rows_stay() {
+    on(16, 30, beside_others(), async |history| {
+        let mut world = World::new().await;
+        for step in history {
+            world.happen(step).await;
+        }
+        world.rest().await;
+        let harmed = world.second.harmed(&world.contents().await);
+        assert!(harmed.is_empty(), "{harmed:#?}");
+        world.end().await;
+    });
+}
+
+/// Law 4: what somebody else changed of ours is repaired within a second.
+#[test]
+fn law_4_drift_is_repaired_within_a_second() {
+    on(3, 12, drift(), async |drifts| {
+        let mut world = World::new().await;
+        for node in 1..4 {
+            world.happen(Step::Node(node)).await;
+        }
+        for pod in 1..7 {
+            world.happen(Step::Pod { pod, node: 1 + pod % 3 }).await;
+        }
+        world.rest().await;
+        for drift in once_each(drifts) {
+            world.drift(drift).await;
+            let begun = Instant::now();
+            world.rest().await;
+            let took = begun.elapsed();
+            assert!(took < Duration::from_secs(1), "{drift:?}: {took:?}");
+        }
+        world.end().await;
+    });
+}
+
+/// The same thing again and again is a fight, which is another law's.
+fn once_each(drifts: Vec<Drift>) -> Vec<Drift> {
+    let mut different: Vec<Drift> = Vec::new();
+    drifts.into_iter().for_each(|drift| different.extend((!different.contains(&drift)).then_some(drift)));
+    different
+}
+
+/// Law 6: a restart, in whatever order the cluster is read, takes no running pod's port away, not even to put it back.
+#[test]
+fn law_6_nothing_that_serves_a_pod_is_removed_at_the_start() {
+    on(8, 16, observed(), async |history| {
+        let mut world = World::new().await;
+        for step in history {
+            world.happen(step).await;
+        }
+        world.rest().await;
+        let before = world.ports_of_pods(&world.contents().await);
+        for nodes_first in [true, false] {
+            world.restart(nodes_first).await;
+            world.rest().await;
+            assert_eq!(world.ports_of_pods(&world.contents().await), before);
+        }
+        // And through a crash of the server, for the reconnection reads everything anew.
+        world.happen(Step::Crash).await;
+        world.rest().await;
+        assert_eq!(world.ports_of_pods(&world.contents().await), before);
+        world.end().await;
+    });
+}
+
+/// Law 1 again, without interference, on longer histories.
+#[test]
+fn law_1_restarts_and_crashes_lose_nothing() {
+    on(8, 60, interrupted(), async |history| {
+        let mut world = World::new().await;
+        for step in history {
+            world.happen(step).await;
+        }
+        world.rest().await;
+        world.end().await;
+    });
+}

@@ -1,0 +1,160 @@
+//! What can happen to a cluster, as data: generated at random, shrunk when a law breaks, printed as it reads.
+
+use proptest::prelude::*;
+
+/// Something that happens. Numbers name nodes and pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Node(u32),
+    /// The node's chassis is another: its host was installed anew.
+    NodeReinstalled(u32),
+    NodeGone(u32),
+    Pod {
+        pod: u32,
+        node: u32,
+    },
+    PodEnded(u32),
+    PodGone(u32),
+    /// The watches broke and list everything.
+    Relist,
+    /// The controller is killed, whatever it does, and started again.
+    Restart {
+        nodes_first: bool,
+    },
+    /// The database server is killed, whatever it does, and started again.
+    Crash,
+    /// Time passes until nothing is left to do.
+    Rest,
+    Drift(Drift),
+    Foreign(Foreign),
+}
+
+/// Another writer changes what is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Drift {
+    PortLosesAddresses(u32),
+    PortLosesIds(u32),
+    PortGetsOption(u32),
+    PortLeavesSwitch(u32),
+    PortEntersSwitch {
+        pod: u32,
+        node: u32,
+    },
+    /// A port of a pod that is long gone.
+    StalePort {
+        pod: u32,
+        node: u32,
+    },
+    SwitchGone(u32),
+    SwitchRenamed(u32),
+    SwitchLosesConfig(u32),
+    LinkGone(u32),
+    ManagementPortGone(u32),
+    RouterPortGone(u32),
+    ChassisGone(u32),
+    AclGone(u32),
+    AclTwice(u32),
+    GroupsGone,
+    GroupsEmptied,
+    RouterGone,
+    RateChanged,
+    MetersGone,
+}
+
+/// Another writer has rows of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    Switch(u32),
+    /// A switch with ports whose names begin like ours.
+    LookAlike,
+    PortOnSwitch(u32),
+    AclOnSwitch(u32),
+    QosOnSwitch(u32),
+    /// A group of ports that are ours.
+    Group,
+    /// A port with the name that a pod's should have.
+    TakesName(u32),
+    /// A port with the name that a node's link to the router should have.
+    TakesLink(u32),
+    ReleasesNames,
+}
+
+const NODES: std::ops::Range<u32> = 1..4;
+const PODS: std::ops::Range<u32> = 1..7;
+
+pub(crate) fn observed() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => NODES.prop_map(Step::Node),
+        1 => NODES.prop_map(Step::NodeReinstalled),
+        1 => NODES.prop_map(Step::NodeGone),
+        8 => (PODS, NODES).prop_map(|(pod, node)| Step::Pod { pod, node }),
+        1 => PODS.prop_map(Step::PodEnded),
+        3 => PODS.prop_map(Step::PodGone),
+        1 => Just(Step::Relist),
+        4 => Just(Step::Rest),
+    ]
+}
+
+pub(crate) fn interrupted() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => observed(),
+        1 => any::<bool>().prop_map(|nodes_first| Step::Restart { nodes_first }),
+        1 => Just(Step::Crash),
+    ]
+}
+
+pub(crate) fn drift() -> impl Strategy<Value = Drift> {
+    prop_oneof![
+        PODS.prop_map(Drift::PortLosesAddresses),
+        PODS.prop_map(Drift::PortLosesIds),
+        PODS.prop_map(Drift::PortGetsOption),
+        PODS.prop_map(Drift::PortLeavesSwitch),
+        (PODS, NODES).prop_map(|(pod, node)| Drift::PortEntersSwitch { pod, node }),
+        (PODS, NODES).prop_map(|(pod, node)| Drift::StalePort { pod: pod + 50, node }),
+        NODES.prop_map(Drift::SwitchGone),
+        NODES.prop_map(Drift::SwitchRenamed),
+        NODES.prop_map(Drift::SwitchLosesConfig),
+        NODES.prop_map(Drift::LinkGone),
+        NODES.prop_map(Drift::ManagementPortGone),
+        NODES.prop_map(Drift::RouterPortGone),
+        NODES.prop_map(Drift::ChassisGone),
+        NODES.prop_map(Drift::AclGone),
+        NODES.prop_map(Drift::AclTwice),
+        Just(Drift::GroupsGone),
+        Just(Drift::GroupsEmptied),
+        Just(Drift::RouterGone),
+        Just(Drift::RateChanged),
+        Just(Drift::MetersGone),
+    ]
+}
+
+pub(crate) fn foreign() -> impl Strategy<Value = Foreign> {
+    prop_oneof![
+        NODES.prop_map(Foreign::Switch),
+        Just(Foreign::LookAlike),
+        NODES.prop_map(Foreign::PortOnSwitch),
+        NODES.prop_map(Foreign::AclOnSwitch),
+        NODES.prop_map(Foreign::QosOnSwitch),
+        Just(Foreign::Group),
+        PODS.prop_map(Foreign::TakesName),
+        NODES.prop_map(Foreign::TakesLink),
+        Just(Foreign::ReleasesNames),
+    ]
+}
+
+pub(crate) fn anything() -> impl Strategy<Value = Step> {
+    prop_oneof![6 => interrupted(), 2 => drift().prop_map(Step::Drift), 2 => foreign().prop_map(Step::Foreign)]
+}
+
+/// Much that is foreign, and much that goes.
+pub(crate) fn beside_others() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => NODES.prop_map(Step::Node),
+        3 => NODES.prop_map(Step::NodeGone),
+        3 => (PODS, NODES).prop_map(|(pod, node)| Step::Pod { pod, node }),
+        1 => PODS.prop_map(Step::PodGone),
+        3 => Just(Step::Rest),
+        6 => foreign().prop_map(Step::Foreign),
+        1 => anything(),
+    ]
+}

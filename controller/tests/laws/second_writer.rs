@@ -1,0 +1,261 @@
+//! Somebody else who writes the same database: rows of ours, and rows of its own, which are to stay as they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ovsdb::{Condition, Connection, Datum, Mutation, Row, Transaction, Uuid, Where};
+
+use crate::{
+    cluster::{node_name, pod_key},
+    database::{Contents, contents},
+    history::{Drift, Foreign},
+};
+
+/// What it wrote for itself: by table and name.
+#[derive(Debug, Default)]
+pub(crate) struct SecondWriter {
+    own: BTreeMap<(&'static str, String), Own>,
+    count: u32,
+    /// Of what it has deleted since.
+    harmed_before: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Own {
+    uuid: Uuid,
+    columns: BTreeMap<&'static str, String>,
+    /// The row that holds it, if it cannot be without one.
+    holder: Option<Uuid>,
+}
+
+const OWNER: &str = "owner=somebody else";
+
+fn port(pod: u32) -> String {
+    let key = pod_key(pod);
+    format!("{}_{}", key.namespace(), key.name())
+}
+
+fn named(name: impl Into<String>) -> Condition {
+    Condition::equal("name", name.into())
+}
+
+fn somebody_else() -> Datum {
+    Datum::map([("owner", "somebody else")])
+}
+
+/// The rows with these contents, by UUID.
+fn find(contents: &Contents, table: &str, name: &str) -> Option<Uuid> {
+    contents.0.keys().find(|(of, named, _)| of == table && named == name).map(|(_, _, uuid)| *uuid)
+}
+
+impl SecondWriter {
+    pub(crate) async fn drift(&mut self, connection: &Connection, drift: Drift) {
+        let now = contents(connection).await;
+        let mut transaction = Transaction::new();
+        let node_acl = |node: u32| {
+            let begins = format!("default-network-controller:NetpolNode:{}:", node_name(node));
+            now.0.keys().find(|(table, name, _)| table == "ACL" && name.starts_with(&begins)).map(|(_, _, uuid)| *uuid)
+        };
+        let take = |transaction: &mut Transaction, table: &str, column: &str, element: Option<Uuid>| {
+            if let Some(element) = element {
+                transaction.mutate(table, Where::all(), vec![Mutation::delete(column, element)]);
+            }
+        };
+        let find = |table: &str, name: String| find(&now, table, &name);
+        match drift {
+            Drift::PortLosesAddresses(pod) => {
+                transaction.update("Logical_Switch_Port", named(port(pod)), Row::new().with("addresses", Datum::Set(vec![])));
+            }
+            Drift::PortLosesIds(pod) => {
+                transaction.update("Logical_Switch_Port", named(port(pod)), Row::new().with("external_ids", Datum::Map(vec![])));
+            }
+            Drift::PortGetsOption(pod) => {
+                let options = Datum::map([("requested-chassis", "elsewhere"), ("theirs", "kept")]);
+                transaction.update("Logical_Switch_Port", named(port(pod)), Row::new().with("options", options));
+            }
+            Drift::PortLeavesSwitch(pod) => {
+                take(&mut transaction, "Logical_Switch", "ports", find("Logical_Switch_Port", port(pod)));
+            }
+            Drift::PortEntersSwitch { pod, node } => {
+                if let Some(element) = find("Logical_Switch_Port", port(pod)) {
+                    let name = node_name(node).to_string();
+                    transaction.mutate("Logical_Switch", named(name), vec![Mutation::insert("ports", element)]);
+                }
+            }
+            Drift::StalePort { pod, node } => {
+                let ids = Datum::map([("namespace", pod_key(pod).namespace()), ("pod", "true")]);
+                let row = Row::new().with("name", port(pod)).with("addresses", "0a:58:0a:09:09:09 10.9.9.9").with("external_ids", ids);
+                let inserted = transaction.insert("Logical_Switch_Port", row);
+                transaction.mutate("Logical_Switch", named(node_name(node).to_string()), vec![Mutation::insert("ports", &inserted)]);
+            }
+            // Who deletes a switch deletes what is in it: not where there is something of its own.
+            Drift::SwitchGone(node) => {
+                let switch = find("Logical_Switch", node_name(node).to_string());
+                if let Some(switch) = switch.filter(|switch| !self.own.values().any(|own| own.holder == Some(*switch))) {
+                    transaction.delete("Logical_Switch", switch);
+                }
+            }
+            Drift::SwitchRenamed(node) => {
+                let name = node_name(node).to_string();
+                transaction.update("Logical_Switch", named(name.as_str()), Row::new().with("name", format!("renamed-{name}")));
+            }
+            Drift::SwitchLosesConfig(node) => {
+                let name = node_name(node).to_string();
+                let row = Row::new()
+                    .with("other_config", Datum::map([("exclude_ips", "10.0.0.7")]))
+                    .with("load_balancer_group", Datum::Set(vec![]));
+                transaction.update("Logical_Switch", named(name), row);
+            }
+            Drift::LinkGone(node) => {
+                take(&mut transaction, "Logical_Switch", "ports", find("Logical_Switch_Port", format!("stor-{}", node_name(node))));
+            }
+            Drift::ManagementPortGone(node) => {
+                take(&mut transaction, "Logical_Switch", "ports", find("Logical_Switch_Port", format!("k8s-{}", node_name(node))));
+            }
+            Drift::RouterPortGone(node) => {
+                take(&mut transaction, "Logical_Router", "ports", find("Logical_Router_Port", format!("rtos-{}", node_name(node))));
+            }
+            Drift::ChassisGone(node) => {
+                let of_port = named(format!("rtos-{}", node_name(node)));
+                transaction.update("Logical_Router_Port", of_port, Row::new().with("gateway_chassis", Datum::Set(vec![])));
+            }
+            Drift::AclGone(node) => take(&mut transaction, "Logical_Switch", "acls", node_acl(node)),
+            Drift::AclTwice(node) => {
+                let Some(acl) = node_acl(node) else { return };
+                let id = now.0.keys().find(|(_, _, uuid)| *uuid == acl).map(|(_, name, _)| name.clone()).unwrap();
+                let row = Row::new().with("direction", "to-lport").with("action", "drop").with("match", "1");
+                let twin = transaction.insert("ACL", row.with("priority", 1).with("external_ids", Datum::map([("k8s.ovn.org/id", id)])));
+                transaction.mutate("Logical_Switch", named(node_name(node).to_string()), vec![Mutation::insert("acls", &twin)]);
+            }
+            Drift::GroupsGone => {
+                transaction.delete("Port_Group", Condition::excludes("external_ids", somebody_else()));
+            }
+            Drift::GroupsEmptied => {
+                let others = Condition::excludes("external_ids", somebody_else());
+                transaction.update("Port_Group", others, Row::new().with("ports", Datum::Set(vec![])));
+            }
+            // All nodes' ports are gone with it.
+            Drift::RouterGone => {
+                transaction.delete("Logical_Router", named("ovn_cluster_router"));
+            }
+            Drift::RateChanged => {
+                transaction.update("Meter_Band", Where::all(), Row::new().with("rate", 7));
+            }
+            Drift::MetersGone => {
+                transaction.delete("Meter", Where::all());
+            }
+        }
+        if !transaction.is_empty() {
+            // It may have changed since it was read: then this writer loses.
+            let _ = connection.transact(transaction).await;
+        }
+    }
+
+    pub(crate) async fn foreign(&mut self, connection: &Connection, foreign: Foreign) {
+        self.count += 1;
+        let count = self.count;
+        let now = contents(connection).await;
+        let switch = |node: u32| find(&now, "Logical_Switch", &node_name(node));
+        let id = |kind: &str| format!("foreign-{kind}-{count}");
+        match foreign {
+            Foreign::Switch(_) => self.insert(connection, "Logical_Switch", &id("switch"), Row::new(), None).await,
+            Foreign::LookAlike => {
+                let of = self.insert_holder(connection, &id("lookalike")).await;
+                for name in [format!("stor-age{count}"), format!("k8s-log{count}"), format!("rtos-{count}_x")] {
+                    self.insert(connection, "Logical_Switch_Port", &name, Row::new().with("type", "localnet"), Some((of, "ports"))).await;
+                }
+            }
+            Foreign::PortOnSwitch(node) => {
+                if let Some(of) = switch(node) {
+                    self.insert(connection, "Logical_Switch_Port", &id("port"), Row::new(), Some((of, "ports"))).await;
+                }
+            }
+            Foreign::AclOnSwitch(node) => {
+                if let Some(of) = switch(node) {
+                    let row = Row::new().with("direction", "to-lport").with("action", "drop").with("match", "0").with("priority", 5);
+                    self.insert(connection, "ACL", &id("acl"), row, Some((of, "acls"))).await;
+                }
+            }
+            Foreign::QosOnSwitch(node) => {
+                if let Some(of) = switch(node) {
+                    let row = Row::new().with("direction", "to-lport").with("match", "0").with("priority", 5);
+                    self.insert(connection, "QoS", &id("qos"), row, Some((of, "qos_rules"))).await;
+                }
+            }
+            Foreign::Group => {
+                let ports: Vec<Uuid> =
+                    now.0.keys().filter(|(table, _, _)| table == "Logical_Switch_Port").map(|(_, _, uuid)| *uuid).collect();
+                self.insert(connection, "Port_Group", &id("group"), Row::new().with("ports", ports), None).await;
+            }
+            Foreign::TakesName(pod) => {
+                let of = self.insert_holder(connection, &id("thief")).await;
+                self.insert(connection, "Logical_Switch_Port", &port(pod), Row::new(), Some((of, "ports"))).await;
+            }
+            Foreign::TakesLink(node) => {
+                let of = self.insert_holder(connection, &id("thief")).await;
+                let name = format!("stor-{}", node_name(node));
+                self.insert(connection, "Logical_Switch_Port", &name, Row::new(), Some((of, "ports"))).await;
+            }
+            Foreign::ReleasesNames => self.release(connection).await,
+        }
+    }
+
+    /// Deletes the switches whose ports have names that pods' ports should have.
+    pub(crate) async fn release(&mut self, connection: &Connection) {
+        let thieves: BTreeSet<Uuid> =
+            self.own.iter().filter(|((_, name), _)| name.starts_with("foreign-thief")).map(|(_, own)| own.uuid).collect();
+        let harmed = self.harmed(&contents(connection).await);
+        self.harmed_before.extend(harmed);
+        let mut transaction = Transaction::new();
+        for thief in &thieves {
+            transaction.delete("Logical_Switch", *thief);
+        }
+        connection.transact(transaction).await.unwrap();
+        self.own.retain(|_, own| !thieves.contains(&own.uuid) && !own.holder.is_some_and(|holder| thieves.contains(&holder)));
+    }
+
+    async fn insert_holder(&mut self, connection: &Connection, name: &str) -> Uuid {
+        self.insert(connection, "Logical_Switch", name, Row::new(), None).await;
+        self.own[&("Logical_Switch", name.to_owned())].uuid
+    }
+
+    /// Inserts a row, into a set of another if need be; without effect where that one is gone meanwhile or the name is taken.
+    async fn insert(&mut self, connection: &Connection, table: &'static str, name: &str, row: Row, holder: Option<(Uuid, &'static str)>) {
+        let mut row = row.with("external_ids", somebody_else());
+        if table == "ACL" || connection.schema().has_column(table, "name") {
+            row.set("name", name);
+        }
+        let mut transaction = Transaction::new();
+        let inserted = transaction.insert(table, row.clone());
+        let put = holder.map(|(of, column)| transaction.mutate("Logical_Switch", of, vec![Mutation::insert(column, &inserted)]));
+        let Ok(outcome) = connection.transact(transaction).await else { return };
+        if put.is_some_and(|put| outcome.count(put) == 0) {
+            return;
+        }
+        let columns = BTreeMap::from([("external_ids", OWNER.to_owned())]);
+        let own = Own { uuid: outcome.uuid(&inserted), columns, holder: holder.map(|(of, _)| of) };
+        self.own.insert((table, name.to_owned()), own);
+    }
+
+    /// What became of its rows that it did not do itself.
+    pub(crate) fn harmed(&self, contents: &Contents) -> Vec<String> {
+        let mut harmed = self.harmed_before.clone();
+        for ((table, name), own) in &self.own {
+            let Some((_, row)) = contents.0.iter().find(|((_, _, uuid), _)| *uuid == own.uuid) else {
+                harmed.push(format!("{table} {name} is gone"));
+                continue;
+            };
+            let theirs = |column: &str| matches!(column, "external_ids" | "name" | "type" | "direction" | "action" | "match" | "priority");
+            let written = |(column, value): &(&String, &String)| {
+                !theirs(column) && !matches!(column.as_str(), "ports" | "acls" | "qos_rules") && !is_default(value)
+            };
+            harmed.extend(row.iter().filter(written).map(|(column, value)| format!("{table} {name}: {column} is {value}")));
+            let differs = |(column, value): &(&&str, &String)| row.get(**column) != Some(value);
+            harmed.extend(own.columns.iter().filter(differs).map(|(column, value)| format!("{table} {name}: {column} is not {value}")));
+        }
+        harmed
+    }
+}
+
+fn is_default(value: &str) -> bool {
+    matches!(value, "" | "Integer(0)" | "Boolean(false)")
+}

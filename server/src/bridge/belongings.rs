@@ -1,0 +1,257 @@
+//! What a link has that should follow the node to another link: addresses and routes, in the kernel's own form, so that nothing of them
+//! is lost (lifetimes, metrics, preferred sources, tables).
+//!
+//! Reads, and rewrites for another link; changes nothing.
+
+use std::{
+    fmt::Write as _,
+    net::{IpAddr, Ipv6Addr},
+};
+
+use cni::link::into_io;
+use futures_util::TryStreamExt;
+use netlink_packet_route::{
+    AddressFamily,
+    address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
+    route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteProtocol, RouteType},
+};
+use rtnetlink::Handle;
+
+use super::{BridgeError, nic::Nic};
+
+/// `RT_TABLE_LOCAL` (`linux/rtnetlink.h`), which the kernel fills by itself.
+const LOCAL_TABLE: u32 = 255;
+/// The longest label of an address, without the final zero.
+const LONGEST_LABEL: usize = 15;
+/// In which the kernel counts what is left of a route's life (`USER_HZ`).
+const TICKS: u32 = 100;
+
+/// Addresses in the order in which they were given, and routes, default routes last.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Belongings {
+    pub(super) addresses: Vec<AddressMessage>,
+    pub(super) routes: Vec<RouteMessage>,
+}
+
+impl Belongings {
+    /// Of a link, as they are now.
+    pub(super) async fn of(netlink: &Handle, nic: &Nic) -> Result<Self, BridgeError> {
+        let failed = |what: &str| {
+            let what = format!("{what} of {}", nic.name);
+            move |error| BridgeError::Kernel { what, error: into_io(error) }
+        };
+        let addresses = netlink.address().get().set_link_index_filter(nic.index).execute();
+        let addresses: Vec<AddressMessage> = addresses.try_collect().await.map_err(failed("the addresses"))?;
+        // The kernel lists those of IPv4 in the order in which they came, and those of IPv6 the last one first.
+        let (v4, v6): (Vec<_>, Vec<_>) =
+            addresses.into_iter().filter(|address| follows(address, nic)).partition(|address| address.header.family == AddressFamily::Inet);
+        let mut belongings = Self { addresses: v4.into_iter().chain(v6.into_iter().rev()).collect(), routes: Vec::new() };
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut all = RouteMessage::default();
+            all.header.address_family = family;
+            let routes: Vec<RouteMessage> = netlink.route().get(all).execute().try_collect().await.map_err(failed("the routes"))?;
+            belongings.routes.extend(routes.into_iter().filter(|route| names_link(route, nic.index) && is_set_by_somebody(route)));
+        }
+        if let Some(route) = belongings.routes.iter().find(|route| has_nexthop_object(route)) {
+            return Err(BridgeError::NexthopObject(shown_route(route)));
+        }
+        // A gateway has to be reachable by a route that is there already.
+        belongings.routes.sort_by_key(|route| (route.header.destination_prefix_length == 0, gateway(route).is_some()));
+        Ok(belongings)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.routes.is_empty()
+    }
+
+    /// Whose life is finite: who prolongs them has to find them on the other link.
+    pub(super) fn passing(&self) -> impl Iterator<Item = &AddressMessage> {
+        self.addresses.iter().filter(|address| {
+            address.attributes.iter().any(|attribute| matches!(attribute, AddressAttribute::CacheInfo(info) if info.ifa_valid != u32::MAX))
+        })
+    }
+}
+
+/// An address, as it is to be on another link.
+///
+/// IPv6 addresses are not probed for duplicates there: they are in use already, and would be unusable for a second.
+pub(super) fn address_on(address: &AddressMessage, from: &Nic, to: &Nic) -> AddressMessage {
+    let mut moved = address.clone();
+    moved.header.index = to.index;
+    moved.header.flags = AddressHeaderFlags::empty();
+    let kept = AddressFlags::Homeaddress | AddressFlags::Managetempaddr | AddressFlags::Noprefixroute | AddressFlags::Mcautojoin;
+    let mut flags = flags_of(address) & kept;
+    if address.header.family == AddressFamily::Inet6 {
+        flags |= AddressFlags::Nodad;
+    }
+    moved.attributes.retain_mut(|attribute| match attribute {
+        AddressAttribute::Label(label) => {
+            *label = label_on(label, &from.name, &to.name);
+            true
+        }
+        AddressAttribute::Flags(_) | AddressAttribute::TargetNetNsId(_) | AddressAttribute::Protocol(_) => false,
+        AddressAttribute::Multicast(_) | AddressAttribute::Anycast(_) | AddressAttribute::Other(_) => false,
+        _ => true,
+    });
+    moved.attributes.push(AddressAttribute::Flags(flags));
+    moved
+}
+
+/// `eth0:1` is `breth0:1` there, or the link's name, where that is too long.
+fn label_on(label: &str, from: &str, to: &str) -> String {
+    let moved = label.strip_prefix(from).map(|rest| format!("{to}{rest}"));
+    moved.filter(|label| label.len() <= LONGEST_LABEL).unwrap_or_else(|| to.to_owned())
+}
+
+/// A route, as it is to be over another link.
+pub(super) fn route_over(route: &RouteMessage, from: u32, to: u32) -> RouteMessage {
+    let mut moved = sendable(route);
+    for attribute in &mut moved.attributes {
+        match attribute {
+            RouteAttribute::Oif(index) if *index == from => *index = to,
+            RouteAttribute::MultiPath(hops) => {
+                hops.iter_mut().filter(|hop| hop.interface_index == from).for_each(|hop| hop.interface_index = to);
+            }
+            _ => {}
+        }
+    }
+    moved
+}
+
+/// A route as the kernel takes it: without what it only tells.
+pub(super) fn sendable(route: &RouteMessage) -> RouteMessage {
+    let mut route = route.clone();
+    route.header.flags &= RouteFlags::Onlink;
+    let expires = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::CacheInfo(info) if info.expires > 0 => Some(info.expires / TICKS),
+        _ => None,
+    });
+    route.attributes.retain(|attribute| !matches!(attribute, RouteAttribute::CacheInfo(_) | RouteAttribute::Expires(_)));
+    route.attributes.extend(expires.map(RouteAttribute::Expires));
+    route
+}
+
+/// Whether it has several ways, which come and go together.
+pub(super) fn is_multipath(route: &RouteMessage) -> bool {
+    route.attributes.iter().any(|attribute| matches!(attribute, RouteAttribute::MultiPath(_)))
+}
+
+/// As `ip address` has it: `192.0.2.1/24`.
+pub(super) fn shown_address(message: &AddressMessage) -> String {
+    ip(message).map_or_else(|| "an address".to_owned(), |address| format!("{address}/{}", message.header.prefix_len))
+}
+
+/// As `ip route` has it: `192.0.2.0/24 via 198.51.100.1 table 7`.
+pub(super) fn shown_route(route: &RouteMessage) -> String {
+    let destination = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(address) => shown(address),
+        _ => None,
+    });
+    let length = route.header.destination_prefix_length;
+    let mut text = match destination {
+        Some(destination) if length > 0 => format!("{destination}/{length}"),
+        _ => "default".to_owned(),
+    };
+    if let Some(gateway) = gateway(route) {
+        let _ = write!(text, " via {gateway}");
+    }
+    let table = table(route);
+    if table != 254 {
+        let _ = write!(text, " table {table}");
+    }
+    text
+}
+
+/// The kernel gives each link a link-local address of its own; one that somebody chose follows.
+fn follows(address: &AddressMessage, nic: &Nic) -> bool {
+    if address.header.index != nic.index {
+        return false;
+    }
+    match ip(address) {
+        Some(IpAddr::V6(v6)) if v6.is_unicast_link_local() => {
+            let flags = flags_of(address);
+            flags.contains(AddressFlags::Permanent) && !flags.contains(AddressFlags::StablePrivacy) && Some(v6) != eui64(&nic.mac)
+        }
+        Some(_) => true,
+        None => false,
+    }
+}
+
+/// The link-local address that is made of a MAC address (RFC 4291, appendix A).
+fn eui64(mac: &str) -> Option<Ipv6Addr> {
+    let octets: Vec<u8> = mac.split(':').map(|octet| u8::from_str_radix(octet, 16)).collect::<Result<_, _>>().ok()?;
+    let [a, b, c, d, e, f] = octets[..] else { return None };
+    Some(Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f]))
+}
+
+fn flags_of(address: &AddressMessage) -> AddressFlags {
+    let full = address.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Flags(flags) => Some(*flags),
+        _ => None,
+    });
+    full.unwrap_or_else(|| AddressFlags::from_bits_retain(u32::from(address.header.flags.bits())))
+}
+
+/// The link's own: where the two differ, `Address` is the other end's.
+fn ip(address: &AddressMessage) -> Option<IpAddr> {
+    let find = |pick: fn(&AddressAttribute) -> Option<IpAddr>| address.attributes.iter().find_map(pick);
+    let local = find(|attribute| if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None });
+    local.or_else(|| find(|attribute| if let AddressAttribute::Address(address) = attribute { Some(*address) } else { None }))
+}
+
+fn names_link(route: &RouteMessage, index: u32) -> bool {
+    route.attributes.iter().any(|attribute| match attribute {
+        RouteAttribute::Oif(link) => *link == index,
+        RouteAttribute::MultiPath(hops) => hops.iter().any(|hop| hop.interface_index == index),
+        _ => false,
+    })
+}
+
+/// Not one that comes with an address or a link by itself.
+fn is_set_by_somebody(route: &RouteMessage) -> bool {
+    route.header.kind == RouteType::Unicast
+        && route.header.protocol != RouteProtocol::Kernel
+        && table(route) != LOCAL_TABLE
+        && !route.header.flags.contains(RouteFlags::Cloned)
+}
+
+fn has_nexthop_object(route: &RouteMessage) -> bool {
+    route.attributes.iter().any(|attribute| matches!(attribute, RouteAttribute::NhId(_)))
+}
+
+fn table(route: &RouteMessage) -> u32 {
+    let full = route.attributes.iter().find_map(|attribute| if let RouteAttribute::Table(table) = attribute { Some(*table) } else { None });
+    full.unwrap_or_else(|| route.header.table.into())
+}
+
+fn gateway(route: &RouteMessage) -> Option<IpAddr> {
+    route.attributes.iter().find_map(|attribute| if let RouteAttribute::Gateway(address) = attribute { shown(address) } else { None })
+}
+
+fn shown(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(address) => Some((*address).into()),
+        RouteAddress::Inet6(address) => Some((*address).into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_follow_as_far_as_they_fit() {
+        assert_eq!(label_on("eth0", "eth0", "breth0"), "breth0");
+        assert_eq!(label_on("eth0:1", "eth0", "breth0"), "breth0:1");
+        assert_eq!(label_on("breth0:1", "breth0", "eth0"), "eth0:1");
+        assert_eq!(label_on("ethernet0:lab12", "ethernet0", "brethernet0"), "brethernet0");
+        assert_eq!(label_on("other", "eth0", "breth0"), "breth0");
+    }
+
+    #[test]
+    fn the_kernels_own_link_local_address_is_known() {
+        assert_eq!(eui64("52:54:00:12:34:56"), Some("fe80::5054:ff:fe12:3456".parse().unwrap()));
+        assert_eq!(eui64("nonsense"), None);
+    }
+}

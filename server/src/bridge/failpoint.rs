@@ -1,0 +1,40 @@
+//! For tests: a failure before any step, by its number.
+//!
+//! Compiled in with the feature `failpoints` only. `OVN_BRIDGE_FAILPOINT=3=error` fails before the third step, `3=kill` dies by SIGKILL.
+
+/// A test asked for this failure.
+#[derive(Debug, thiserror::Error)]
+#[error("failpoint {0}")]
+pub(super) struct Hit(u32);
+
+/// Counts the steps.
+#[derive(Debug, Default)]
+pub(super) struct Failpoint {
+    #[cfg(feature = "failpoints")]
+    passed: u32,
+}
+
+impl Failpoint {
+    /// Does what the environment asks for before the next step.
+    #[cfg(feature = "failpoints")]
+    pub(super) fn pass(&mut self) -> Result<(), Hit> {
+        self.passed += 1;
+        let wanted = std::env::var("OVN_BRIDGE_FAILPOINT").unwrap_or_default();
+        match wanted.split_once('=') {
+            Some((step, what)) if step == self.passed.to_string() => {
+                if what == "kill" {
+                    let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL);
+                }
+                Err(Hit(self.passed))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Does nothing.
+    #[cfg(not(feature = "failpoints"))]
+    #[expect(clippy::unused_self, reason = "the same signature as with the feature")]
+    pub(super) fn pass(&mut self) -> Result<(), Hit> {
+        Ok(())
+    }
+}

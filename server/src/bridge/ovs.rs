@@ -1,0 +1,269 @@
+//! Bridges and their ports in Open vSwitch's database, and waiting until ovs-vswitchd has made them so.
+//!
+//! Knows nothing of addresses and routes.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use contract::paths::INTEGRATION_BRIDGE;
+use ovsdb::{
+    Condition, ConnectError, Connection, Datum, Endpoint, Monitor, MonitorError, Mutation, Mutator, Options, Row, TransactError,
+    Transaction, Uuid, Where,
+};
+use tokio::time::timeout;
+
+use super::nic::Nic;
+
+/// For ovs-vswitchd to make a change real.
+const PATIENCE: Duration = Duration::from_secs(20);
+const DATABASE: &str = "Open_vSwitch";
+
+ovsdb::table! {
+    struct Root in "Open_vSwitch" {
+        cur_cfg: i64,
+    }
+
+    struct Interface in "Interface" {
+        name: String,
+        ofport: Option<i64>,
+        error: Option<String>,
+    }
+}
+
+/// Why Open vSwitch did not do what it was to do.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OvsError {
+    #[error("Open vSwitch's database cannot be reached; is ovsdb-server running?")]
+    Connect(#[from] ConnectError),
+    #[error("Open vSwitch's database refused")]
+    Transact(#[from] TransactError),
+    #[error("Open vSwitch's database cannot be followed")]
+    Monitor(#[from] MonitorError),
+    #[error("the connection to Open vSwitch's database broke")]
+    Closed(#[from] ovsdb::Closed),
+    #[error("Open vSwitch's database is empty; has its service been started once?")]
+    NoRoot,
+    #[error("ovs-vswitchd has not acted within {} s; is it running?", PATIENCE.as_secs())]
+    Slow,
+    #[error("ovs-vswitchd cannot use interface {name:?}: {problem}")]
+    Interface { name: String, problem: String },
+}
+
+/// The database.
+#[derive(Debug)]
+pub(super) struct Ovs {
+    connection: Connection,
+}
+
+/// A bridge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Bridge {
+    uuid: Uuid,
+    pub(super) name: String,
+    external_ids: BTreeMap<String, String>,
+    datapath: String,
+    pub(super) ports: Vec<Port>,
+}
+
+/// A port with one interface; the first, if it is a bond.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Port {
+    uuid: Uuid,
+    pub(super) name: String,
+    pub(super) kind: String,
+    /// Of a patch port: the name of the other one.
+    peer: Option<String>,
+}
+
+/// What was made in the database, so that it can be taken out again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Made {
+    Bridge { name: String },
+    Port { bridge: String, name: String },
+}
+
+impl Bridge {
+    pub(super) fn has_port(&self, name: &str) -> bool {
+        self.ports.iter().any(|port| port.name == name)
+    }
+
+    /// The NIC that was made its uplink: as it is written down, else its only port that is a link of the kernel, else what it is named after.
+    pub(super) fn uplink(&self) -> Option<&str> {
+        let written = self.external_ids.get(UPLINK).map(String::as_str);
+        let mut links = self.ports.iter().filter(|port| matches!(port.kind.as_str(), "" | "system")).map(|port| port.name.as_str());
+        let only = links.next().filter(|_| links.next().is_none());
+        let named = || self.name.strip_prefix("br").filter(|name| self.has_port(name));
+        written.or(only).or_else(named)
+    }
+
+    pub(super) fn is_userspace(&self) -> bool {
+        self.datapath == "netdev"
+    }
+}
+
+/// Keys of `external_ids` by which bridge and uplink are known; names of upstream.
+const ID: &str = "bridge-id";
+const UPLINK: &str = "bridge-uplink";
+
+impl Ovs {
+    pub(super) async fn connect(endpoint: &Endpoint) -> Result<Self, OvsError> {
+        Ok(Self { connection: Connection::open(endpoint, DATABASE, Options::default()).await? })
+    }
+
+    /// All bridges.
+    pub(super) async fn bridges(&self) -> Result<Vec<Bridge>, OvsError> {
+        let mut tx = Transaction::new();
+        let roots = tx.select("Open_vSwitch", Where::all(), &["next_cfg"]);
+        let bridges = tx.select("Bridge", Where::all(), &["_uuid", "name", "ports", "external_ids", "datapath_type"]);
+        let ports = tx.select("Port", Where::all(), &["_uuid", "name", "interfaces"]);
+        let interfaces = tx.select("Interface", Where::all(), &["_uuid", "type", "options"]);
+        let outcome = self.connection.transact(tx).await?;
+        if outcome.rows(roots).is_empty() {
+            return Err(OvsError::NoRoot);
+        }
+        let interfaces: BTreeMap<Uuid, _> = outcome.rows(interfaces).iter().map(|row| (row.uuid(), row)).collect();
+        let ports: BTreeMap<Uuid, Port> = outcome
+            .rows(ports)
+            .iter()
+            .map(|row| {
+                let interface = row.uuids("interfaces").first().and_then(|uuid| interfaces.get(uuid)).copied();
+                let port = Port {
+                    uuid: row.uuid(),
+                    name: row.string("name").unwrap_or_default().to_owned(),
+                    kind: interface.and_then(|row| row.string("type")).unwrap_or_default().to_owned(),
+                    peer: interface.and_then(|row| row.map("options").remove("peer")),
+                };
+                (row.uuid(), port)
+            })
+            .collect();
+        let bridge = |row: &ovsdb::SelectedRow| Bridge {
+            uuid: row.uuid(),
+            name: row.string("name").unwrap_or_default().to_owned(),
+            external_ids: row.map("external_ids"),
+            datapath: row.string("datapath_type").unwrap_or_default().to_owned(),
+            ports: row.uuids("ports").iter().filter_map(|uuid| ports.get(uuid).cloned()).collect(),
+        };
+        Ok(outcome.rows(bridges).iter().map(bridge).collect())
+    }
+
+    /// Adds a bridge with the NIC as its uplink, on the same datapath as the integration bridge: patch ports lead nowhere else.
+    pub(super) async fn add_bridge(&self, name: &str, nic: &Nic, all: &[Bridge]) -> Result<Made, OvsError> {
+        let datapath = all.iter().find(|bridge| bridge.name == INTEGRATION_BRIDGE).map(|bridge| bridge.datapath.clone());
+        let mut tx = Transaction::new();
+        let own = Row::new().with("name", name).with("type", "internal").with("mtu_request", i64::from(nic.mtu));
+        let own = tx.insert("Interface", own);
+        let own = tx.insert("Port", Row::new().with("name", name).with("interfaces", &own));
+        let uplink = insert_uplink(&mut tx, nic);
+        let row = Row::new()
+            .with("name", name)
+            .with("ports", vec![own, uplink])
+            .with("fail_mode", "standalone")
+            .with("datapath_type", datapath.unwrap_or_default())
+            .with("external_ids", Datum::map([(ID, name), (UPLINK, nic.name.as_str())]))
+            .with("other_config", Datum::map([("hwaddr", nic.mac.as_str())]));
+        let bridge = tx.insert("Bridge", row);
+        tx.mutate("Open_vSwitch", Where::all(), vec![Mutation::insert("bridges", &bridge)]);
+        tx.comment(&format!("ovnkube nics-to-bridge {}", nic.name));
+        self.connection.transact(tx).await?;
+        Ok(Made::Bridge { name: name.to_owned() })
+    }
+
+    /// Makes the NIC a port of a bridge that is there.
+    pub(super) async fn add_uplink(&self, bridge: &Bridge, nic: &Nic) -> Result<Made, OvsError> {
+        let mut tx = Transaction::new();
+        let uplink = insert_uplink(&mut tx, nic);
+        tx.mutate("Bridge", bridge.uuid, vec![Mutation::insert("ports", &uplink)]);
+        tx.comment(&format!("ovnkube nics-to-bridge {}", nic.name));
+        self.connection.transact(tx).await?;
+        Ok(Made::Port { bridge: bridge.name.clone(), name: nic.name.clone() })
+    }
+
+    /// Writes down, where it is not, what the bridge is for.
+    pub(super) async fn mark(&self, bridge: &Bridge, nic: &Nic) -> Result<(), OvsError> {
+        let missing: Vec<_> = [(ID, bridge.name.as_str()), (UPLINK, nic.name.as_str())]
+            .into_iter()
+            .filter(|(key, _)| !bridge.external_ids.contains_key(*key))
+            .collect();
+        if !missing.is_empty() {
+            let mut tx = Transaction::new();
+            tx.mutate("Bridge", bridge.uuid, vec![Mutation::insert("external_ids", Datum::map(missing))]);
+            self.connection.transact(tx).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes out what was made; does not wait until it is gone.
+    pub(super) async fn unmake(&self, made: &Made) -> Result<(), OvsError> {
+        let all = self.bridges().await?;
+        let mut tx = Transaction::new();
+        match made {
+            Made::Bridge { name } => match all.iter().find(|bridge| bridge.name == *name) {
+                Some(bridge) => remove(&mut tx, bridge, &all),
+                None => return Ok(()),
+            },
+            Made::Port { bridge, name } => {
+                let bridge = all.iter().find(|row| row.name == *bridge);
+                let Some((bridge, port)) = bridge.and_then(|row| Some((row, row.ports.iter().find(|port| port.name == *name)?))) else {
+                    return Ok(());
+                };
+                tx.mutate("Bridge", bridge.uuid, vec![Mutation::delete("ports", port.uuid)]);
+            }
+        }
+        self.connection.transact(tx).await?;
+        Ok(())
+    }
+
+    /// Waits until ovs-vswitchd has done what the database says by now, and can use these interfaces.
+    pub(super) async fn settle(&self, interfaces: &[&str]) -> Result<(), OvsError> {
+        timeout(PATIENCE, self.settled(interfaces)).await.unwrap_or(Err(OvsError::Slow))
+    }
+
+    async fn settled(&self, interfaces: &[&str]) -> Result<(), OvsError> {
+        let mut tx = Transaction::new();
+        tx.mutate("Open_vSwitch", Where::all(), vec![Mutation::new("next_cfg", Mutator::Add, 1_i64)]);
+        let next = tx.select("Open_vSwitch", Where::all(), &["next_cfg"]);
+        let outcome = self.connection.transact(tx).await?;
+        let next = outcome.rows(next).first().and_then(|row| row.integer("next_cfg")).ok_or(OvsError::NoRoot)?;
+
+        let named: Vec<Condition> = interfaces.iter().map(|name| Condition::equal("name", *name)).collect();
+        let mut monitor = Monitor::new().table::<Root>(Where::all());
+        if !named.is_empty() {
+            monitor = monitor.table::<Interface>(named);
+        }
+        let mut monitored = self.connection.monitor(monitor).await?;
+        loop {
+            let done = monitored.rows::<Root>().any(|(_, root)| root.cur_cfg >= next);
+            let usable =
+                |name: &&&str| monitored.rows::<Interface>().any(|(_, row)| row.name == **name && row.ofport.is_some_and(|port| port > 0));
+            if done {
+                let broken = monitored.rows::<Interface>().find_map(|(_, row)| Some((row.name.clone(), row.error.clone()?)));
+                if let Some((name, problem)) = broken {
+                    return Err(OvsError::Interface { name, problem });
+                }
+                if interfaces.iter().filter(usable).count() == interfaces.len() {
+                    return Ok(());
+                }
+            }
+            monitored.changed().await?;
+        }
+    }
+}
+
+/// The port is marked `transient`, as upstream does it: with `--delete-transient-ports`, Open vSwitch's start script gives the NIC back to
+/// the host's own network configuration.
+fn insert_uplink(tx: &mut Transaction, nic: &Nic) -> ovsdb::NamedUuid {
+    let interface = tx.insert("Interface", Row::new().with("name", nic.name.as_str()));
+    let port = Row::new().with("name", nic.name.as_str()).with("interfaces", &interface);
+    tx.insert("Port", port.with("other_config", Datum::map([("transient", "true")])))
+}
+
+/// A bridge, and the other ends of its patch ports, which would lead nowhere.
+fn remove(tx: &mut Transaction, bridge: &Bridge, all: &[Bridge]) {
+    tx.mutate("Open_vSwitch", Where::all(), vec![Mutation::delete("bridges", bridge.uuid)]);
+    for peer in bridge.ports.iter().filter_map(|port| port.peer.as_ref()) {
+        for other in all.iter().filter(|other| other.uuid != bridge.uuid) {
+            for port in other.ports.iter().filter(|port| port.name == *peer) {
+                tx.mutate("Bridge", other.uuid, vec![Mutation::delete("ports", port.uuid)]);
+            }
+        }
+    }
+}

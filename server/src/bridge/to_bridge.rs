@@ -1,0 +1,128 @@
+//! A NIC becomes the uplink of a bridge, which takes its place.
+
+use std::path::Path;
+
+use cni::offload::turn_tx_checksum_off;
+use contract::paths::INTEGRATION_BRIDGE;
+use rtnetlink::Handle;
+
+use super::{
+    BridgeError,
+    belongings::{Belongings, shown_address},
+    hints,
+    journal::{Journal, StepError},
+    nic::{Nic, Unfit},
+    ovs::{Bridge, Ovs},
+};
+
+/// What was done, in lines.
+pub(super) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<String>, BridgeError> {
+    let nic = Nic::existing(netlink, name).await?;
+    let all = ovs.bridges().await?;
+    let bridge_name = format!("br{name}");
+    if let Some(bridge) = all.iter().find(|bridge| bridge.has_port(name)) {
+        check_port(bridge, name)?;
+        if bridge.name != bridge_name {
+            return Ok(vec![format!("is a port of bridge {} already; left as it is", bridge.name)]);
+        }
+    }
+    nic.check(netlink).await?;
+    let bridge = all.iter().find(|bridge| bridge.name == bridge_name);
+    if bridge.is_none() && Nic::find(netlink, &bridge_name).await?.is_some() {
+        return Err(Unfit::NameTaken(bridge_name).into());
+    }
+
+    let belongings = Belongings::of(netlink, &nic).await?;
+    if bridge.is_some_and(|bridge| bridge.has_port(name)) && belongings.is_empty() {
+        return Ok(vec![format!("is the uplink of bridge {bridge_name} already; nothing to do")]);
+    }
+    let mut journal = Journal::new(netlink, ovs);
+    match steps(&mut journal, netlink, ovs, &nic, &bridge_name, &all, &belongings).await {
+        Ok(()) => {}
+        Err(error) => return Err(journal.undo(error).await),
+    }
+    Ok(report(&nic, &bridge_name, &belongings))
+}
+
+/// A port of the integration bridge is a pod's, and one that Open vSwitch made is no NIC.
+fn check_port(bridge: &Bridge, name: &str) -> Result<(), Unfit> {
+    if bridge.ports.iter().any(|port| port.name == name && !matches!(port.kind.as_str(), "" | "system")) {
+        return Err(Unfit::OvsInternal(bridge.name.clone()));
+    }
+    if bridge.name == INTEGRATION_BRIDGE { Err(Unfit::PodInterface) } else { Ok(()) }
+}
+
+async fn steps(
+    journal: &mut Journal<'_>,
+    netlink: &Handle,
+    ovs: &Ovs,
+    nic: &Nic,
+    bridge_name: &str,
+    all: &[Bridge],
+    belongings: &Belongings,
+) -> Result<(), StepError> {
+    journal.pass()?;
+    let present = all.iter().find(|bridge| bridge.name == bridge_name);
+    match present {
+        None => journal.put_down(ovs.add_bridge(bridge_name, nic, all).await?),
+        Some(bridge) => {
+            if !bridge.has_port(&nic.name) {
+                journal.put_down(ovs.add_uplink(bridge, nic).await?);
+            }
+            ovs.mark(bridge, nic).await?;
+        }
+    }
+    journal.pass()?;
+    ovs.settle(&[bridge_name, &nic.name]).await?;
+
+    let own = link(netlink, bridge_name).await?;
+    if is_userspace(present, all) {
+        let name = bridge_name.parse().map_err(|_| no_link(bridge_name))?;
+        turn_tx_checksum_off(&name)
+            .map_err(|error| StepError::Kernel { what: format!("turn transmit checksums of {bridge_name} off"), error })?;
+    }
+    if !nic.is_up() {
+        journal.set_up(nic).await?;
+    }
+    journal.set_up(&own).await?;
+    journal.transfer(belongings, nic, &own).await?;
+    journal.pass()
+}
+
+fn is_userspace(present: Option<&Bridge>, all: &[Bridge]) -> bool {
+    present.or_else(|| all.iter().find(|bridge| bridge.name == INTEGRATION_BRIDGE)).is_some_and(Bridge::is_userspace)
+}
+
+async fn link(netlink: &Handle, name: &str) -> Result<Nic, StepError> {
+    match Nic::find(netlink, name).await {
+        Ok(Some(link)) => Ok(link),
+        Ok(None) => Err(no_link(name)),
+        Err(BridgeError::Kernel { what, error }) => Err(StepError::Kernel { what, error }),
+        Err(error) => Err(StepError::Kernel { what: format!("look for {name}"), error: std::io::Error::other(error.to_string()) }),
+    }
+}
+
+fn no_link(name: &str) -> StepError {
+    StepError::Kernel {
+        what: format!("Open vSwitch has made no link {name} in this network namespace"),
+        error: std::io::ErrorKind::NotFound.into(),
+    }
+}
+
+fn report(nic: &Nic, bridge: &str, belongings: &Belongings) -> Vec<String> {
+    let addresses: Vec<String> = belongings.addresses.iter().map(shown_address).collect();
+    let mut lines = vec![format!(
+        "is now the uplink of bridge {bridge}, which has its addresses ({}) and {} routes",
+        if addresses.is_empty() { "none".to_owned() } else { addresses.join(", ") },
+        belongings.routes.len(),
+    )];
+    for address in belongings.passing() {
+        lines.push(format!("hint: {} has a limited life: let whoever prolongs it (DHCP?) do so on {bridge}", shown_address(address)));
+    }
+    lines.extend(hints::owners(Path::new("/"), nic));
+    lines.push(format!(
+        "hint: addresses and routes do not outlive a restart of this host; configure {bridge} instead of {} there, or run this command at each start",
+        nic.name
+    ));
+    lines
+}

@@ -1,0 +1,64 @@
+//! A bridge gives its addresses and routes back to its uplink, and goes.
+
+use contract::paths::INTEGRATION_BRIDGE;
+use rtnetlink::Handle;
+
+use super::{
+    BridgeError,
+    belongings::{Belongings, shown_address},
+    journal::{Journal, StepError},
+    nic::{Nic, Unfit},
+    ovs::{Bridge, Made, Ovs},
+};
+
+/// What was done, in lines.
+pub(super) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<String>, BridgeError> {
+    if name == INTEGRATION_BRIDGE {
+        return Err(Unfit::IntegrationBridge.into());
+    }
+    let all = ovs.bridges().await?;
+    let Some(bridge) = all.iter().find(|bridge| bridge.name == name) else {
+        // Gone already, by an earlier run: the NIC is there, and no link of the bridge's name.
+        let nic = name.strip_prefix("br").unwrap_or_default();
+        let done = Nic::find(netlink, name).await?.is_none() && Nic::find(netlink, nic).await?.is_some();
+        return if done {
+            Ok(vec![format!("is no bridge any more; nothing to do for {nic}")])
+        } else {
+            Err(BridgeError::NoBridge(name.to_owned()))
+        };
+    };
+    let uplink = bridge.uplink().ok_or_else(|| no_uplink(bridge))?;
+    let nic = Nic::existing(netlink, uplink).await?;
+    let own = Nic::find(netlink, name).await?.ok_or_else(|| Unfit::Missing(name.to_owned()))?;
+    let belongings = Belongings::of(netlink, &own).await?;
+
+    let mut journal = Journal::new(netlink, ovs);
+    if let Err(error) = steps(&mut journal, ovs, &own, &nic, &belongings).await {
+        return Err(journal.undo(error).await);
+    }
+    ovs.settle(&[]).await?;
+    let addresses: Vec<String> = belongings.addresses.iter().map(shown_address).collect();
+    Ok(vec![format!(
+        "was removed; {uplink} has its addresses ({}) and {} routes",
+        if addresses.is_empty() { "none".to_owned() } else { addresses.join(", ") },
+        belongings.routes.len(),
+    )])
+}
+
+fn no_uplink(bridge: &Bridge) -> BridgeError {
+    BridgeError::NoUplink { bridge: bridge.name.clone(), ports: bridge.ports.iter().map(|port| port.name.clone()).collect() }
+}
+
+async fn steps(journal: &mut Journal<'_>, ovs: &Ovs, own: &Nic, nic: &Nic, belongings: &Belongings) -> Result<(), StepError> {
+    journal.pass()?;
+    // An ovs-vswitchd that does not run would not let go of the NIC, and packets would go on to where the addresses no longer are.
+    ovs.settle(&[]).await?;
+    if !nic.is_up() {
+        journal.set_up(nic).await?;
+    }
+    journal.transfer(belongings, own, nic).await?;
+    journal.pass()?;
+    ovs.unmake(&Made::Bridge { name: own.name.clone() }).await?;
+    // From here on there is nothing to go back to, and the NIC has everything.
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! What each part of the control plane says of itself, as conditions: for `/readyz`, the log and systemd. Who stands by is ready.
+
+use std::sync::Arc;
+
+use controller::{
+    lead::{Leadership, Place},
+    reconcile::Progress,
+    watch::Standing,
+};
+use ovsdb::State;
+use tokio::sync::watch;
+
+use crate::{
+    chain,
+    conditions::{Conditions, Part},
+    metrics::ControlPlaneMetrics,
+    process::announce,
+};
+
+/// Tells when everything was there for the first time.
+pub(super) async fn once(conditions: Conditions, metrics: Arc<ControlPlaneMetrics>) {
+    // Cannot fail: a sender is in the conditions that are watched.
+    let _ = conditions.watch().wait_for(|missing| missing.is_empty()).await;
+    metrics.became_ready();
+    tracing::info!("ready");
+    announce::ready();
+}
+
+/// Whether it is known who leads.
+pub(super) async fn election(mut leadership: Leadership, conditions: Conditions, metrics: Arc<ControlPlaneMetrics>) {
+    loop {
+        let now = leadership.place();
+        metrics.leads(matches!(now, Place::Leads));
+        match now {
+            Place::Leads | Place::StandsBy(_) => conditions.met(Part::Election),
+            Place::Unknown(why) => conditions.missing(Part::Election, why),
+        }
+        leadership.moved().await;
+    }
+}
+
+/// Whether all objects of the cluster are known: nodes, and where they are followed pods.
+pub(super) async fn cluster(mut standings: Vec<(&'static str, watch::Receiver<Standing>)>, conditions: Conditions) {
+    loop {
+        let why = standings.iter_mut().find_map(|(kind, standing)| match &*standing.borrow_and_update() {
+            Standing::Synced => None,
+            Standing::Reading(why) => Some(format!("not all {kind} are known yet: {why}")),
+            Standing::Behind(why) => Some(format!("changes of {kind} are not heard of: {why}")),
+        });
+        match why {
+            None => conditions.met(Part::Cluster),
+            Some(why) => conditions.missing(Part::Cluster, why),
+        }
+        let changes = standings.iter_mut().map(|(_, standing)| Box::pin(standing.changed()));
+        if futures_util::future::select_all(changes).await.0.is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether the northbound database answers.
+pub(super) async fn northbound(mut state: watch::Receiver<State>, conditions: Conditions) {
+    loop {
+        match &*state.borrow_and_update() {
+            State::Connected(_) => conditions.met(Part::Northbound),
+            State::Disconnected(why) => conditions.missing(Part::Northbound, chain(why)),
+        }
+        if state.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether the northbound database has had, once, what it should have. Later changes do not count: a cluster always changes.
+pub(super) async fn rows(leadership: Leadership, mut progress: watch::Receiver<Progress>, conditions: Conditions) {
+    loop {
+        let Progress { ever_converged, dirty, waiting, failing, .. } = *progress.borrow_and_update();
+        if ever_converged || !leadership.is_leader() {
+            conditions.met(Part::Rows);
+        } else {
+            let why = format!("rows are not written yet, of so many objects: {dirty}; waiting for others: {waiting}; refused: {failing}");
+            conditions.missing(Part::Rows, why);
+        }
+        tokio::select! {
+            changed = progress.changed() => if changed.is_err() {
+                return;
+            },
+            () = leadership.changed() => {}
+        }
+    }
+}

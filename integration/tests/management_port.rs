@@ -79,11 +79,11 @@ fn whatever_is_taken_from_the_port_is_put_back() {
             let said = managed::log(node).len();
             node.shell(damage)?;
             managed::repaired(node, &before, damage)?;
-            ensure!(
-                managed::log(node)[said..].contains("repaired the management port"),
-                "{damage}: nothing is said\n{}",
-                managed::log(node)
-            );
+            eventually(&format!("{damage}: the repair is said"), managed::SOON, || {
+                let log = managed::log(node);
+                ensure!(log[said..].contains("repaired the management port"), "{log}");
+                Ok(())
+            })?;
         }
         for address in &pod.addresses {
             lab.ping_from_node(node, address.addr())?;

@@ -48,8 +48,8 @@ pub(crate) fn addresses(node: &Node) -> Vec<IpAddr> {
 
 /// All that there is of the port, as text: link, addresses, routes, permanent neighbours, settings, rows.
 pub(crate) fn state(node: &Node) -> Result<String> {
-    // What changes by itself is left out: numbers, states of links that are said twice, lifetimes.
-    let script = "ip -o link show ovn-k8s-mp0 | sed 's/^[0-9]*: //; s/ qlen [0-9]*//'
+    // What changes by itself is left out: numbers, lifetimes, and that a switch which starts again listens to everything.
+    let script = "ip -o link show ovn-k8s-mp0 | sed 's/^[0-9]*: //; s/ qlen [0-9]*//; s/,PROMISC//'
         ip -o addr show ovn-k8s-mp0 scope global | sed 's/^[0-9]*: //; s/ valid_lft.*//' | sort
         ip route show dev ovn-k8s-mp0 | sort; ip -6 route show dev ovn-k8s-mp0 | grep -v fe80 | sort
         ip neigh show dev ovn-k8s-mp0 nud permanent | grep -v ' ff02' | sort

@@ -71,21 +71,25 @@ pub(super) async fn northbound(mut state: watch::Receiver<State>, conditions: Co
     }
 }
 
-/// Whether the northbound database has had, once, what it should have. Later changes do not count: a cluster always changes.
-pub(super) async fn rows(leadership: Leadership, mut progress: watch::Receiver<Progress>, conditions: Conditions) {
+/// Whether the northbound database has had, once, what it should have. Later changes do not count: a cluster always changes. Who stands by
+/// has nothing to write.
+pub(super) async fn rows(mut leadership: Leadership, mut progress: watch::Receiver<Progress>, conditions: Conditions) {
     loop {
         let Progress { ever_converged, dirty, waiting, failing, .. } = *progress.borrow_and_update();
-        if ever_converged || !leadership.is_leader() {
-            conditions.met(Part::Rows);
-        } else {
-            let why = format!("rows are not written yet, of so many objects: {dirty}; waiting for others: {waiting}; refused: {failing}");
-            conditions.missing(Part::Rows, why);
+        match leadership.place() {
+            Place::Unknown(_) => conditions.missing(Part::Rows, "it is not known yet who writes them"),
+            Place::Leads if !ever_converged => conditions.missing(Part::Rows, unwritten(dirty, waiting, failing)),
+            Place::Leads | Place::StandsBy(_) => conditions.met(Part::Rows),
         }
         tokio::select! {
             changed = progress.changed() => if changed.is_err() {
                 return;
             },
-            () = leadership.changed() => {}
+            () = leadership.moved() => {}
         }
     }
+}
+
+fn unwritten(dirty: usize, waiting: usize, failing: usize) -> String {
+    format!("rows are not written yet, of so many objects: {dirty}; waiting for others: {waiting}; refused: {failing}")
 }

@@ -48,8 +48,9 @@ pub(crate) fn addresses(node: &Node) -> Vec<IpAddr> {
 
 /// All that there is of the port, as text: link, addresses, routes, permanent neighbours, settings, rows.
 pub(crate) fn state(node: &Node) -> Result<String> {
-    // What changes by itself is left out: numbers, lifetimes, and that a switch which starts again listens to everything.
-    let script = "ip -o link show ovn-k8s-mp0 | sed 's/^[0-9]*: //; s/ qlen [0-9]*//; s/,PROMISC//'
+    // What changes by itself is left out: numbers, lifetimes, and what another start of the switch changes of a tap (promiscuity,
+    // operational state); LOWER_UP stays.
+    let script = "ip -o link show ovn-k8s-mp0 | sed 's/^[0-9]*: //; s/ qlen [0-9]*//; s/,PROMISC//; s/ state [A-Z]*//'
         ip -o addr show ovn-k8s-mp0 scope global | sed 's/^[0-9]*: //; s/ valid_lft.*//' | sort
         ip route show dev ovn-k8s-mp0 | sort; ip -6 route show dev ovn-k8s-mp0 | grep -v fe80 | sort
         ip neigh show dev ovn-k8s-mp0 nud permanent | grep -v ' ff02' | sort
@@ -64,7 +65,7 @@ pub(crate) fn state(node: &Node) -> Result<String> {
 pub(crate) fn repaired(node: &Node, before: &str, damage: &str) -> Result<()> {
     eventually(&format!("the port is as before ({damage})"), SOON, || {
         let now = state(node)?;
-        ensure!(now == before, "{now}\n{}", log(node));
+        ensure!(now == before, "{now}\nbefore:\n{before}\n{}", log(node));
         Ok(())
     })
 }

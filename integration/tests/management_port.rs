@@ -5,7 +5,8 @@ mod attached;
 #[path = "support/managed.rs"]
 mod managed;
 
-use integration::{Families, Lab, eventually};
+use anyhow::ensure;
+use integration::{Families, Lab, eventually, executable};
 
 use attached::attach;
 use managed::addresses;
@@ -45,6 +46,154 @@ fn what_the_host_sends_from_another_address_of_its_own_is_answered() {
             let ping = || node.run(["ping", "-n", "-c", "1", "-W", "0.5", "-I", source, &address.addr().to_string()]).map(drop);
             eventually(&format!("{source} reaches the pod"), managed::SOON, ping)?;
         }
+        Ok(())
+    });
+}
+
+/// What somebody breaks is put right within a moment, and said.
+#[test]
+fn whatever_is_taken_from_the_port_is_put_back() {
+    Lab::of_nodes(1).families(Families::Dual).test(|lab| {
+        let node = &lab.nodes[0];
+        managed::start(node)?;
+        let pod = attach(node, lab.new_pod(node)?)?.pod;
+        let before = managed::state(node)?;
+        for damage in [
+            "ip link set ovn-k8s-mp0 down",
+            "ip addr del 10.244.1.2/24 dev ovn-k8s-mp0",
+            "ip addr add 192.0.2.77/24 dev ovn-k8s-mp0",
+            "ip addr flush dev ovn-k8s-mp0 scope global",
+            "ip route del 10.244.0.0/16",
+            "ip route replace 10.244.0.0/16 via 10.244.1.9 dev ovn-k8s-mp0",
+            "ip -6 route del fd00:10:244::/48",
+            "ip neigh del 10.244.1.1 dev ovn-k8s-mp0",
+            "ip neigh replace 10.244.1.1 lladdr 02:00:00:00:00:01 nud permanent dev ovn-k8s-mp0",
+            "ip link set ovn-k8s-mp0 mtu 1280",
+            "ip link set ovn-k8s-mp0 address 02:00:00:00:00:02",
+            "echo 0 > /proc/sys/net/ipv4/conf/ovn-k8s-mp0/forwarding",
+            "ovs-vsctl del-port ovn-k8s-mp0",
+            "ovs-vsctl remove Interface ovn-k8s-mp0 external_ids iface-id",
+            "ovs-vsctl set Interface ovn-k8s-mp0 mac=[]",
+            "ovs-vsctl add-port br-int k8s-node1 -- set Interface k8s-node1 type=internal",
+        ] {
+            let said = managed::log(node).len();
+            node.shell(damage)?;
+            managed::repaired(node, &before, damage)?;
+            eventually(&format!("{damage}: the repair is said"), managed::SOON, || {
+                let log = managed::log(node);
+                ensure!(log[said..].contains("repaired the management port"), "{log}");
+                Ok(())
+            })?;
+        }
+        for address in &pod.addresses {
+            lab.ping_from_node(node, address.addr())?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_switch_that_starts_again_or_a_bridge_that_is_made_again_gets_its_port_back() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        managed::start(node)?;
+        let before = managed::state(node)?;
+        node.vswitchd.kill()?;
+        node.start_vswitchd()?;
+        managed::repaired(node, &before, "ovs-vswitchd starts again")?;
+        node.vsctl(["del-br", "br-int"])?;
+        node.vsctl(["--may-exist", "add-br", "br-int", "--", "set", "Bridge", "br-int", "datapath_type=netdev", "fail_mode=secure"])?;
+        managed::repaired(node, &before, "br-int is made again")?;
+        let pod = attach(node, lab.new_pod(node)?)?.pod;
+        lab.ping_from_node(node, pod.address())
+    });
+}
+
+#[test]
+fn a_restart_changes_nothing_and_pods_are_reached_meanwhile() {
+    Lab::of_nodes(1).families(Families::Dual).test(|lab| {
+        let node = &lab.nodes[0];
+        managed::start(node)?;
+        let pod = attach(node, lab.new_pod(node)?)?.pod;
+        lab.ping_from_node(node, pod.address())?;
+        let before = managed::state(node)?;
+        node.server.kill()?;
+        node.run(["ping", "-n", "-c", "1", "-W", "1", &pod.address().to_string()])?;
+        let said = managed::log(node).len();
+        node.start_server()?;
+        eventually("the server is ready again", managed::SOON, || {
+            ensure!(managed::log(node)[said..].contains("|ready "), "{}", managed::log(node));
+            Ok(())
+        })?;
+        let log = managed::log(node)[said..].to_owned();
+        ensure!(!log.contains("set up the management port") && !log.contains("repaired the management port"), "{log}");
+        let after = managed::state(node)?;
+        ensure!(after == before, "{before}\nis now\n{after}");
+        Ok(())
+    });
+}
+
+#[test]
+fn another_subnet_moves_the_port() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        managed::start(node)?;
+        node.server.stop()?;
+        managed::configure(node, &["10.244.77.0/24".parse()?])?;
+        node.start_server()?;
+        eventually("the port has moved", managed::SOON, || {
+            let state = managed::state(node)?;
+            ensure!(state.contains("10.244.77.2/24") && state.contains("via 10.244.77.1") && !state.contains("10.244.1."), "{state}");
+            Ok(())
+        })?;
+        ensure!(node.vsctl(["get", "Interface", "ovn-k8s-mp0", "mac"])?.contains("0a:58:0a:f4:4d:02"));
+        Ok(())
+    });
+}
+
+/// In any order: the port is made as soon as there is a bridge for it.
+#[test]
+fn a_server_that_starts_before_the_switch_waits_for_it() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        node.ovn_controller.stop()?;
+        node.vswitchd.stop()?;
+        node.vsctl(["--no-wait", "del-br", "br-int"])?;
+        managed::configure(node, &node.subnets)?;
+        node.start_server()?;
+        eventually("the server waits for the bridge", managed::SOON, || {
+            ensure!(managed::log(node).contains("ovn-controller has not made br-int yet"), "{}", managed::log(node));
+            Ok(())
+        })?;
+        node.vsctl(["--no-wait", "add-br", "br-int", "--", "set", "Bridge", "br-int", "datapath_type=netdev", "fail_mode=secure"])?;
+        node.start_vswitchd()?;
+        node.start_ovn_controller()?;
+        managed::ready(node)?;
+        let pod = attach(node, lab.new_pod(node)?)?.pod;
+        lab.ping_from_node(node, pod.address())
+    });
+}
+
+#[test]
+fn a_node_that_is_cleaned_up_has_nothing_left_of_it() {
+    Lab::of_nodes(1).families(Families::Dual).test(|lab| {
+        let node = &lab.nodes[0];
+        let before = node.census()?;
+        managed::start(node)?;
+        node.server.stop()?;
+        let ovnkube = executable::under_test(executable::SERVER)?;
+        let clean = || node.run([ovnkube.as_os_str(), "--cleanup-node".as_ref(), "node1".as_ref()]);
+        let said = clean()?;
+        for line in ["removed the management port ovn-k8s-mp0", "removed the nftables table inet ovn-kubernetes"] {
+            ensure!(said.contains(line), "{said}");
+        }
+        eventually("the interface is gone", managed::SOON, || {
+            ensure!(!node.shell("ip link")?.contains(managed::INTERFACE));
+            Ok(())
+        })?;
+        before.must_equal(&node.census()?)?;
+        let said = clean()?;
+        ensure!(said.contains("there is no management port") && said.contains("there is no nftables table"), "{said}");
         Ok(())
     });
 }

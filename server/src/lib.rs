@@ -8,7 +8,7 @@
 //! | module | noun | reads | writes |
 //! |---|---|---|---|
 //! | [`options`] | [`options::Options`]: the command line | arguments | – |
-//! | [`node`] | the server's life, from the options to the last answer | signals, Open vSwitch's `external_ids` | `external_ids`, `/opt/cni/bin`, pidfile, systemd |
+//! | [`node`] | the server's life, from the options to the last answer; the node's management port and annotations | signals, Open vSwitch's database, its node's object, netlink | `external_ids`, `ovn-k8s-mp0`, annotations of its node, `/opt/cni/bin`, pidfile, systemd |
 //! | [`control_plane`] | the control plane's roles: what they are told, and their life | API server, OVN's databases | OVN's northbound database, annotations |
 //! | [`api_server`] | [`api_server::Connection`]: requests to the API server, with the credentials of the moment | kubeconfig, tokens, certificates | – |
 //! | [`pods`] | [`pods::PodSource`]: what is known of this node's pods, and every change of it | API server, or pod manifests | – |
@@ -25,7 +25,8 @@
 //! | `atomic_file` | a file that is replaced in one step | – | what its callers say |
 //! | [`log`] | the server's log | – | `/var/log/openvswitch` |
 //!
-//! The server needs no privilege over the host's network: the plugin does the plumbing, and DEL works without the server.
+//! The plugin does the plumbing of pods, and DEL works without the server. The node's own port into the network is the server's, for which it
+//! needs CAP_NET_ADMIN in the host's network namespace.
 
 pub mod api_server;
 mod atomic_file;

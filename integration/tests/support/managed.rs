@@ -45,3 +45,27 @@ pub(crate) fn log(node: &Node) -> String {
 pub(crate) fn addresses(node: &Node) -> Vec<IpAddr> {
     node.subnets.iter().map(|subnet| subnet::host(subnet, 2).addr()).collect()
 }
+
+/// All that there is of the port, as text: link, addresses, routes, permanent neighbours, settings, rows.
+pub(crate) fn state(node: &Node) -> Result<String> {
+    // What changes by itself is left out: numbers, lifetimes, and what another start of the switch changes of a tap (promiscuity,
+    // operational state); LOWER_UP stays.
+    let script = "ip -o link show ovn-k8s-mp0 | sed 's/^[0-9]*: //; s/ qlen [0-9]*//; s/,PROMISC//; s/ state [A-Z]*//'
+        ip -o addr show ovn-k8s-mp0 scope global | sed 's/^[0-9]*: //; s/ valid_lft.*//' | sort
+        ip route show dev ovn-k8s-mp0 | sort; ip -6 route show dev ovn-k8s-mp0 | grep -v fe80 | sort
+        ip neigh show dev ovn-k8s-mp0 nud permanent | grep -v ' ff02' | sort
+        cat /proc/sys/net/ipv4/conf/ovn-k8s-mp0/forwarding /proc/sys/net/ipv4/conf/ovn-k8s-mp0/rp_filter
+        ovs-vsctl --timeout=5 --columns=type,mac,mtu_request list Interface ovn-k8s-mp0
+        ovs-vsctl --timeout=5 get Interface ovn-k8s-mp0 external_ids:iface-id; ovs-vsctl --timeout=5 iface-to-br ovn-k8s-mp0
+        ovs-vsctl --timeout=5 list-ports br-int | grep k8s-";
+    node.shell(script)
+}
+
+/// Waits until the port is as it was, after `damage` was done to it.
+pub(crate) fn repaired(node: &Node, before: &str, damage: &str) -> Result<()> {
+    eventually(&format!("the port is as before ({damage})"), SOON, || {
+        let now = state(node)?;
+        ensure!(now == before, "{now}\nbefore:\n{before}\n{}", log(node));
+        Ok(())
+    })
+}

@@ -23,7 +23,10 @@
 use std::{io, time::Duration};
 
 use ovsdb::{Client, Endpoint, Event, Options, TransactError, Updates};
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 
 use super::changed;
 use crate::{
@@ -59,6 +62,8 @@ const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 /// The longest pause between attempts to connect to Open vSwitch's database.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long the database may take to tell of what it was just told.
+const ECHO: Duration = Duration::from_secs(1);
 /// One step may undo another (the kernel drops routes with an address): so often at most are they computed in a row.
 const ROUNDS: usize = 3;
 
@@ -205,13 +210,15 @@ impl Keeper {
             Err(error) => return missing(format!("node {}: {error}", self.node)),
         };
         let is_repair = self.finished.as_ref() == Some(&lease);
-        let seen = Seen::look(&self.updates, &self.node);
+        let mut seen = Seen::look(&self.updates, &self.node);
         if !seen.has_bridge() {
             let why = if self.is_connected { "ovn-controller has not made br-int yet" } else { "Open vSwitch's database does not answer" };
             return missing(format!("{INTERFACE}: {why}"));
         }
-        if let Err(why) = self.correct_rows(&seen, &desired, is_repair).await {
-            return failed(why);
+        match self.correct_rows(&seen, &desired, is_repair).await {
+            Ok(false) => {}
+            Ok(true) => seen = Seen::look(&self.updates, &self.node),
+            Err(why) => return failed(why),
         }
         let mut outcome = match self.correct_link(&seen, &desired, is_repair).await {
             Ok(outcome) => outcome,
@@ -236,12 +243,21 @@ impl Keeper {
         outcome
     }
 
-    async fn correct_rows(&self, seen: &Seen, desired: &Desired, is_repair: bool) -> Result<(), String> {
-        let Some((change, done)) = seen.change(desired) else { return Ok(()) };
+    /// Whether something had to be done; if so, the database has told of it.
+    async fn correct_rows(&mut self, seen: &Seen, desired: &Desired, is_repair: bool) -> Result<bool, String> {
+        let Some((change, done)) = seen.change(desired) else { return Ok(false) };
         let refused = |error| format!("{INTERFACE}: Open vSwitch's database did not take it: {}", chain(&error));
         self.client.transact(change).await.map_err(refused)?;
         log(&done, is_repair);
-        Ok(())
+        while Seen::look(&self.updates, &self.node) == *seen {
+            match timeout(ECHO, self.updates.next()).await {
+                Ok(Event::Connected) => self.is_connected = true,
+                Ok(Event::Disconnected(_)) => self.is_connected = false,
+                Ok(Event::Changed(_)) => {}
+                Err(_) => break,
+            }
+        }
+        Ok(true)
     }
 
     async fn correct_link(&self, seen: &Seen, desired: &Desired, is_repair: bool) -> io::Result<Outcome> {

@@ -149,3 +149,6 @@ fn about(kind: u16, body: &[u8]) -> About {
     };
     found.unwrap_or(About::Nothing)
 }
+
+#[cfg(test)]
+mod tests;

@@ -184,3 +184,6 @@ fn correct(tx: &mut Transaction, done: &mut Vec<String>, uuid: Uuid, interface: 
         done.push(format!("corrected {}", columns.join(", ")));
     }
 }
+
+#[cfg(test)]
+mod tests;

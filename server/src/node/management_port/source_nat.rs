@@ -82,9 +82,10 @@ fn rule(address: IpAddr) -> Rule {
     let source =
         vec![Payload::DestinationRegister(Register::Reg1), Payload::Base(NETWORK_HEADER), Payload::Offset(offset), Payload::Len(length)];
     let load = vec![Immediate::DestinationRegister(Register::Reg1), Immediate::Data(DataAttribute::Value(octets.clone()))];
-    // `NFTA_NAT_TYPE` (source), `_FAMILY`, `_REG_ADDR_MIN`, `_REG_ADDR_MAX`: in network byte order.
+    // `NFTA_NAT_TYPE` (source), `_FAMILY`, `_REG_ADDR_MIN`, `_REG_ADDR_MAX`, `_FLAGS` (`NF_NAT_RANGE_MAP_IPS`, which a kernel since 5.8 adds
+    // by itself): in network byte order.
     let register = u32::from(Register::Reg1);
-    let attributes = [(1, 0), (2, u32::from(family)), (3, register), (4, register)];
+    let attributes = [(1, 0), (2, u32::from(family)), (3, register), (4, register), (7, 1)];
     let attributes = attributes.map(|(kind, value)| DefaultNla::new(kind, value.to_be_bytes().to_vec())).to_vec();
     let expressions = [
         meta(MetaKey::Nfproto),
@@ -97,4 +98,28 @@ fn rule(address: IpAddr) -> Rule {
         Expressions::Other { expression_type: "nat".to_owned(), attributes },
     ];
     expressions.map(Into::into).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a network of its own.
+    #[test]
+    fn the_kernel_shows_rules_as_they_were_written() {
+        let shown = std::thread::spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).expect("a network namespace: this test runs as root");
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let rules = ["10.244.1.2", "fd00:10:244:1::2"].map(|address| rule(address.parse().unwrap())).to_vec();
+                assert_eq!(CHAIN.look().await.unwrap(), Found::Nothing);
+                CHAIN.replace(&Found::Nothing, &rules).await.unwrap();
+                let found = CHAIN.look().await.unwrap();
+                assert_eq!(found, Found::Rules(rules));
+                assert_eq!(remove().await.unwrap(), Some(TABLE));
+                assert_eq!(remove().await.unwrap(), None);
+            });
+        });
+        shown.join().unwrap();
+    }
 }

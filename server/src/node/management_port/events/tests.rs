@@ -1,0 +1,63 @@
+use super::*;
+
+/// A message as the kernel sends it.
+fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+    let length = 16 + body.len();
+    let mut message = u32::try_from(length).unwrap().to_ne_bytes().to_vec();
+    message.extend(kind.to_ne_bytes());
+    message.extend([0; 10]);
+    message.extend(body);
+    message.resize(length.next_multiple_of(4), 0);
+    message
+}
+
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut attribute = u16::try_from(4 + value.len()).unwrap().to_ne_bytes().to_vec();
+    attribute.extend(kind.to_ne_bytes());
+    attribute.extend(value);
+    attribute.resize(attribute.len().next_multiple_of(4), 0);
+    attribute
+}
+
+/// A body with a header of `header` bytes, in which the link's index is at `at`.
+fn body(header: usize, at: Option<usize>, attributes: &[Vec<u8>]) -> Vec<u8> {
+    let mut body = vec![0; header];
+    if let Some(at) = at {
+        body[at..at + 4].copy_from_slice(&7_u32.to_ne_bytes());
+    }
+    body.extend(attributes.concat());
+    body
+}
+
+#[test]
+fn every_kind_of_message_names_its_link() {
+    let index = 7_u32.to_ne_bytes();
+    let cases = [
+        (libc::RTM_NEWLINK, body(16, Some(4), &[attribute(libc::IFLA_IFNAME, b"ovn-k8s-mp0\0")]), About::Interface(7)),
+        (libc::RTM_DELLINK, body(16, Some(4), &[attribute(libc::IFLA_IFNAME, b"ovn-k8s-mp01\0")]), About::Link(7)),
+        (libc::RTM_NEWADDR, body(8, Some(4), &[]), About::Address(7)),
+        (libc::RTM_DELNEIGH, body(12, Some(4), &[]), About::Link(7)),
+        (libc::RTM_DELROUTE, body(12, None, &[attribute(1, &[10, 244, 0, 0]), attribute(libc::RTA_OIF, &index)]), About::Link(7)),
+        (libc::RTM_NEWNETCONF, body(4, None, &[attribute(1, &index)]), About::Link(7)),
+        (libc::RTM_NEWROUTE, body(12, None, &[]), About::Nothing),
+        (libc::RTM_NEWADDR, vec![0; 3], About::Nothing),
+    ];
+    let datagram: Vec<u8> = cases.iter().flat_map(|(kind, body, _)| message(*kind, body)).collect();
+    let found: Vec<About> = bodies(&datagram).into_iter().map(|(kind, body)| about(kind, body)).collect();
+    assert_eq!(found, cases.map(|(_, _, about)| about));
+}
+
+#[test]
+fn half_a_message_is_none() {
+    let whole = message(libc::RTM_NEWADDR, &body(8, Some(4), &[]));
+    assert_eq!(bodies(&whole).len(), 1);
+    assert_eq!(bodies(&whole[..whole.len() - 1]).len(), 0);
+    assert_eq!(bodies(&[]).len(), 0);
+}
+
+#[test]
+fn rules_of_other_tables_are_nobodys_business_here() {
+    assert!(is_of_table(&body(4, None, &[attribute(1, b"ovn-kubernetes\0")])));
+    assert!(!is_of_table(&body(4, None, &[attribute(1, b"kube-proxy\0")])));
+    assert!(!is_of_table(&[]));
+}

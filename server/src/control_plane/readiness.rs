@@ -32,7 +32,14 @@ pub(super) async fn election(mut leadership: Leadership, conditions: Conditions,
         let now = leadership.place();
         metrics.leads(matches!(now, Place::Leads));
         match now {
-            Place::Leads | Place::StandsBy(_) => conditions.met(Part::Election),
+            Place::Leads => {
+                conditions.remark(Part::Election, "this process leads");
+                conditions.met(Part::Election);
+            }
+            Place::StandsBy(why) => {
+                conditions.remark(Part::Election, why);
+                conditions.met(Part::Election);
+            }
             Place::Unknown(why) => conditions.missing(Part::Election, why),
         }
         leadership.moved().await;

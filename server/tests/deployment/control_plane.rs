@@ -46,7 +46,10 @@ fn its_account_may_annotate_nodes_and_pods_keep_its_lease_write_events_and_nothi
         let [subject] = &subjects.unwrap()[..] else { panic!("one subject") };
         assert_eq!((Some(&subject.name), &subject.namespace), (name.as_ref(), &account.metadata.namespace));
     }
-    assert_eq!((Some(binding.role_ref.name), Some(own_binding.role_ref.name)), (role.metadata.name.clone(), own_role.metadata.name.clone()));
+    assert_eq!(
+        (Some(binding.role_ref.name), Some(own_binding.role_ref.name)),
+        (role.metadata.name.clone(), own_role.metadata.name.clone())
+    );
     let namespaces = [&account.metadata, &own_role.metadata, &own_binding.metadata, &config.metadata, &deployment.metadata];
     assert!(namespaces.iter().all(|metadata| metadata.namespace == namespace.metadata.name));
     assert_eq!(deployment.spec.unwrap().template.spec.unwrap().service_account_name, name);

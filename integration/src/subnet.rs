@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use contract::mac::Mac;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Address families of the pods.
@@ -66,13 +67,9 @@ pub fn gateway(subnet: &IpNet) -> IpNet {
     host(subnet, 1)
 }
 
-/// A MAC as OVN-Kubernetes derives it: `0a:58` and the IPv4 address, or the end of the IPv6 address.
+/// A MAC as OVN-Kubernetes derives it from an address.
 pub fn mac(address: IpAddr) -> String {
-    let [a, b, c, d] = match address {
-        IpAddr::V4(v4) => v4.octets(),
-        IpAddr::V6(v6) => [v6.octets()[7], v6.octets()[13], v6.octets()[14], v6.octets()[15]],
-    };
-    format!("0a:58:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+    Mac::from_ip(address).to_string()
 }
 
 #[cfg(test)]

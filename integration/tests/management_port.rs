@@ -5,7 +5,7 @@ mod attached;
 #[path = "support/managed.rs"]
 mod managed;
 
-use integration::{Families, Lab};
+use integration::{Families, Lab, eventually};
 
 use attached::attach;
 use managed::addresses;
@@ -28,6 +28,22 @@ fn a_node_and_the_pods_of_every_node_reach_each_other_in_both_families() {
                 lab.ping(&pod, address)?;
                 lab.tcp_to_node(&pod, here, address, MIB)?;
             }
+        }
+        Ok(())
+    });
+}
+
+/// A socket may be bound to any address of the host: the way back is the management port all the same.
+#[test]
+fn what_the_host_sends_from_another_address_of_its_own_is_answered() {
+    Lab::of_nodes(1).families(Families::Dual).test(|lab| {
+        let node = &lab.nodes[0];
+        managed::start(node)?;
+        let pod = attach(node, lab.new_pod(node)?)?.pod;
+        node.shell("ip addr add 198.51.100.7/32 dev lo && ip addr add 2001:db8::7/128 nodad dev lo && ip link set lo up")?;
+        for (source, address) in ["198.51.100.7", "2001:db8::7"].into_iter().zip(&pod.addresses) {
+            let ping = || node.run(["ping", "-n", "-c", "1", "-W", "0.5", "-I", source, &address.addr().to_string()]).map(drop);
+            eventually(&format!("{source} reaches the pod"), managed::SOON, ping)?;
         }
         Ok(())
     });

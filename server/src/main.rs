@@ -37,16 +37,6 @@ fn main() -> ExitCode {
     if outcome { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn serve_node(options: &NodeOptions, control_plane: Option<ControlPlaneConfig>) -> ExitCode {
-    match options.confirm().map(|()| node::run(options, control_plane)) {
-        // Said already, in the log, too.
-        Ok(Err(StartError::Options(_))) => USAGE.into(),
-        Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(_)) => ExitCode::FAILURE,
-        Err(problems) => refuse(&problems),
-    }
-}
-
 fn run_bridge(arguments: &bridge::Arguments) -> ExitCode {
     match arguments {
         bridge::Arguments::Run(command) => bridge::run(command),
@@ -55,6 +45,16 @@ fn run_bridge(arguments: &bridge::Arguments) -> ExitCode {
             eprintln!("ovnkube: {text}");
             USAGE.into()
         }
+    }
+}
+
+fn serve_node(options: &NodeOptions, control_plane: Option<ControlPlaneConfig>) -> ExitCode {
+    match options.confirm().map(|()| node::run(options, control_plane)) {
+        // Said already, in the log, too.
+        Ok(Err(StartError::Options(_))) => USAGE.into(),
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(_)) => ExitCode::FAILURE,
+        Err(problems) => refuse(&problems),
     }
 }
 

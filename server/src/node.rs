@@ -4,6 +4,9 @@
 //! |---|---|
 //! | `life` | the order of things, from the options to the last answer |
 //! | `cleanup`(mod@cleanup) | `--cleanup-node`: takes away what the server made |
+//! | `object` | the node's own object in the API server: its subnets |
+//! | `annotations` | what the node says about itself there |
+//! | `host_addresses` | the addresses at which others reach this host |
 //! | `open_vswitch` | what ovn-controller needs to find in Open vSwitch's database |
 //! | `management_port` | the interface over which the node and its pods reach each other |
 //! | `plugin` | the plugin's way into the directory where runtimes look for it |
@@ -24,9 +27,12 @@ use crate::{
     socket::SocketError,
 };
 
+mod annotations;
 mod cleanup;
+mod host_addresses;
 mod life;
 mod management_port;
+mod object;
 mod open_vswitch;
 mod plugin;
 
@@ -49,6 +55,8 @@ pub struct NodeConfig {
     pub pidfile: Option<PathBuf>,
     pub open_vswitch: OpenVSwitch,
     pub management_port: ManagementPort,
+    /// Whose database has the rows of this node.
+    pub zone: String,
     pub endpoints: Endpoints,
 }
 
@@ -88,6 +96,13 @@ pub enum StartError {
     Metrics(#[from] prometheus::Error),
     #[error("the runtime of this program")]
     Runtime(#[source] io::Error),
+}
+
+/// The next change; never, once nobody is left to make one.
+async fn changed<T>(receiver: &mut tokio::sync::watch::Receiver<T>) {
+    if receiver.changed().await.is_err() {
+        std::future::pending().await
+    }
 }
 
 /// Serves until the process is told to stop. An error is in the log, and on standard error.

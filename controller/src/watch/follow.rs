@@ -95,11 +95,11 @@ enum End {
 }
 
 impl End {
-    /// `all`: in the middle of everything.
-    fn of(trouble: Trouble, all: bool) -> Self {
+    /// What an answer to the wish for everything as events means: older API servers say 400 or 422; one whose etcd cannot do its part
+    /// (before 3.4.31 and 3.5.13) says 500, and that as an event.
+    fn of_streaming(trouble: Trouble) -> Self {
         match trouble {
-            // Older API servers say 400 or 422; with an etcd that cannot do its part, 500.
-            Trouble { code: Some(400 | 404 | 405 | 422 | 500), text, .. } if all => Self::NoStream(text),
+            Trouble { code: Some(400 | 404 | 405 | 422 | 500), text, .. } => Self::NoStream(text),
             trouble => Self::Trouble(trouble),
         }
     }
@@ -191,7 +191,8 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
         };
         let events = match self.api.ask(PATIENCE, self.api.client().request_events::<K>(request)).await {
             Ok(events) => events,
-            Err(trouble) => return End::of(trouble, streaming),
+            Err(trouble) if streaming => return End::of_streaming(trouble),
+            Err(trouble) => return End::Trouble(trouble),
         };
         let mut all = streaming.then(Vec::new);
         if !streaming {
@@ -235,8 +236,10 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
                         self.heard();
                     }
                 }
-                // Of a stream that the API server began before it asked etcd, too.
-                WatchEvent::Error(status) => return End::of(self.api.trouble(&kube::Error::Api(status)), all.is_some()),
+                WatchEvent::Error(status) => {
+                    let trouble = self.api.trouble(&kube::Error::Api(status));
+                    return if all.is_some() { End::of_streaming(trouble) } else { End::Trouble(trouble) };
+                }
             }
         }
     }

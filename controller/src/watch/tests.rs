@@ -169,6 +169,15 @@ async fn one_that_says_within_the_stream_that_it_cannot_is_asked_for_pages() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_whose_etcd_is_too_old_to_stream_says_so_in_an_event() {
+    let mut played = Played::start().await;
+    let mut stream = played.everything().await.begin().await;
+    let message = "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled";
+    stream.send("ERROR", &json!({"kind": "Status", "code": 500, "message": message, "reason": "InternalError"})).await;
+    assert!(!played.api.asked().await.is_watch());
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_begins_to_stream_and_never_ends_is_asked_for_pages() {
     let mut played = Played::start().await;
     let begun = Instant::now();

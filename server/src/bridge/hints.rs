@@ -19,3 +19,25 @@ pub(super) fn owners(root: &Path, nic: &Nic) -> Vec<String> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netlink_packet_route::link::LinkMessage;
+
+    #[test]
+    fn who_has_a_file_for_the_interface_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let mut nic = Nic::from(&LinkMessage::default());
+        (nic.name, nic.index) = ("eth0".to_owned(), 2);
+        assert_eq!(owners(root.path(), &nic), [""; 0]);
+        for directory in ["run/NetworkManager/devices", "run/systemd/netif/links", "run/network"] {
+            std::fs::create_dir_all(root.path().join(directory)).unwrap();
+        }
+        for file in ["run/NetworkManager/devices/2", "run/systemd/netif/links/3", "run/network/ifstate.eth0"] {
+            std::fs::write(root.path().join(file), "").unwrap();
+        }
+        let hints = owners(root.path(), &nic);
+        assert!(hints.len() == 2 && hints[0].contains("NetworkManager looks after eth0") && hints[1].contains("ifupdown"), "{hints:?}");
+    }
+}

@@ -12,8 +12,13 @@ use std::{
 
 use tokio::time::timeout;
 
-use super::{open_vswitch::switch::Switch, plugin::PluginInstall};
-use crate::{chain, options::Early, process::pidfile};
+use super::{
+    annotations,
+    management_port::{self, INTERFACE},
+    open_vswitch::switch::Switch,
+    plugin::PluginInstall,
+};
+use crate::{api_server::Connection, chain, options::Early, process::pidfile};
 
 /// How long Open vSwitch's database may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -39,11 +44,16 @@ pub enum CleanupError {
     Incomplete(Cleaned),
 }
 
-/// Removes the CNI configuration, the plugin, the settings in Open vSwitch's database, the socket and the pidfile, as far as they are
-/// this program's. What is gone already is fine.
+/// Removes the CNI configuration, the plugin, the management port with its rules, the node's annotations, the settings in Open vSwitch's
+/// database, the socket and the pidfile, as far as they are this program's. What is gone already is fine.
 ///
 /// An error holds what was done, too.
 pub fn cleanup(early: &Early) -> Result<Cleaned, CleanupError> {
+    clean(early, management_port::remove_rules())
+}
+
+/// The same; `rules` removes those of the namespace that the process is in.
+fn clean(early: &Early, rules: impl Future<Output = io::Result<Option<&'static str>>>) -> Result<Cleaned, CleanupError> {
     if UnixStream::connect(&early.socket).is_ok() {
         return Err(CleanupError::Running(early.socket.clone()));
     }
@@ -56,7 +66,12 @@ pub fn cleanup(early: &Early) -> Result<Cleaned, CleanupError> {
     // The configuration goes first: from then on no runtime starts the plugin for a new pod.
     cleaned.cni_conf(early);
     cleaned.plugin(&early.plugin);
-    runtime.block_on(cleaned.open_vswitch(early));
+    runtime.block_on(async {
+        cleaned.annotations(early).await;
+        cleaned.management_port(early).await;
+        cleaned.rules(rules.await);
+        cleaned.open_vswitch(early).await;
+    });
     cleaned.file("socket", &early.socket);
     if let Some(directory) = early.socket.parent() {
         cleaned.directory(directory);
@@ -91,6 +106,38 @@ impl Cleaned {
             return self.say(format!("left the plugin {}: {why}", target.display()));
         }
         self.file("plugin", &target);
+    }
+
+    /// Without an API server, or without one that answers, they stay: the next network's are others.
+    async fn annotations(&mut self, early: &Early) {
+        let (Some(api_server), name) = (&early.api_server, &early.name) else { return };
+        let connection = Connection::open(api_server.clone());
+        let why = match timeout(PATIENCE, annotations::remove(&connection, name)).await {
+            Ok(Ok(keys)) if keys.is_empty() => return self.say(format!("there are no annotations of ours on node {name}")),
+            Ok(Ok(keys)) => return self.say(format!("removed annotations of node {name}: {}", keys.join(" "))),
+            Ok(Err(problem)) => problem,
+            Err(_) => format!("the API server {} did not answer within {} s", connection.url(), PATIENCE.as_secs()),
+        };
+        self.say(format!("warning: annotations of node {name} stay: {why}"));
+    }
+
+    async fn management_port(&mut self, early: &Early) {
+        let (endpoint, what) = (&early.ovsdb, format!("management port {INTERFACE}"));
+        match timeout(PATIENCE, management_port::remove(endpoint, &early.name)).await {
+            Ok(Ok(true)) => self.say(format!("removed the {what}, with its addresses and routes, from {endpoint}")),
+            Ok(Ok(false)) => self.say(format!("there is no {what} in {endpoint}")),
+            Ok(Err(error)) => self.fail(format!("{what} in {endpoint}: {}", chain(&error))),
+            // The settings' failure says the same.
+            Err(_) => {}
+        }
+    }
+
+    fn rules(&mut self, outcome: io::Result<Option<&'static str>>) {
+        match outcome {
+            Ok(Some(table)) => self.say(format!("removed the nftables table inet {table}")),
+            Ok(None) => self.say("there is no nftables table of ours".to_owned()),
+            Err(error) => self.fail(format!("the nftables table: {error}")),
+        }
     }
 
     async fn open_vswitch(&mut self, early: &Early) {

@@ -16,9 +16,11 @@ use tokio::{
 
 use super::{
     NodeConfig, PodsFrom, StartError,
-    management_port::{Keeper, Lease, LeaseOf},
+    annotations::Annotator,
+    management_port::{self, Keeper, Lease, LeaseOf},
+    object,
     open_vswitch::{
-        Chassis, default_route,
+        Chassis, Identity, default_route,
         settings::{SYSTEM_ID, Settings},
         switch::{Switch, Written},
     },
@@ -122,14 +124,15 @@ async fn start(options: &NodeOptions, early: Early, conditions: &Conditions, met
             break (config, settings);
         }
     };
+    let identity = switch.identity();
     tokio::spawn(switch.keep(settings));
 
     plugin::install(&config.plugin, conditions).await;
     tokio::spawn(plugin::follow(config.plugin.clone(), conditions.clone()));
 
-    let (source, events) = source(&config, conditions, metrics)?;
-    keep_management_port(&config, conditions)?;
-    Running::listen(config, source, events, conditions.clone(), Arc::clone(metrics))
+    let Sources { pods, events, api_server } = sources(&config, conditions, metrics)?;
+    keep_network(&config, api_server, identity, &events, conditions)?;
+    Running::listen(config, pods, events, conditions.clone(), Arc::clone(metrics))
 }
 
 /// The settings that this node is to have.
@@ -148,35 +151,58 @@ async fn wanted(chassis: &Chassis, node: &str) -> Result<Settings, StartError> {
     Ok(Settings::new(chassis, node, &encap_ip, system_id))
 }
 
-/// Where pods are known from, and where their events go.
-fn source(config: &NodeConfig, conditions: &Conditions, metrics: &Arc<Metrics>) -> Result<(Arc<dyn PodSource>, Events), StartError> {
+/// Where pods are known from, where events go, and the way to the API server if there is one.
+struct Sources {
+    pods: Arc<dyn PodSource>,
+    events: Events,
+    api_server: Option<Connection>,
+}
+
+fn sources(config: &NodeConfig, conditions: &Conditions, metrics: &Arc<Metrics>) -> Result<Sources, StartError> {
     match &config.pods {
         PodsFrom::Manifests(directory) => {
             let manifests = Manifests::start(directory)?;
             conditions.met(Part::Pods);
-            Ok((Arc::new(manifests), Events::default()))
+            Ok(Sources { pods: Arc::new(manifests), events: Events::default(), api_server: None })
         }
         PodsFrom::ApiServer(api_server) => {
             let connection = Connection::open(api_server.clone());
             let events = Events::start(&connection, &config.name);
-            let pods = ApiPods::start(connection, &config.name, conditions.clone(), Arc::clone(metrics));
-            Ok((Arc::new(pods), events))
+            let pods = ApiPods::start(connection.clone(), &config.name, conditions.clone(), Arc::clone(metrics));
+            Ok(Sources { pods: Arc::new(pods), events, api_server: Some(connection) })
         }
     }
 }
 
-/// Where pods come from manifests, nobody tells a node its subnets: without `--node-subnets` there is no management port.
-fn keep_management_port(config: &NodeConfig, conditions: &Conditions) -> Result<(), StartError> {
-    let lease = match &config.pods {
-        PodsFrom::Manifests(_) if config.management_port.subnets.is_empty() => {
-            conditions.met(Part::ManagementPort);
-            return Ok(());
+/// Begins to keep the node's own network, and what the node says of itself. Where pods come from manifests, nobody tells a node its
+/// subnets: without `--node-subnets` there is no management port.
+fn keep_network(
+    config: &NodeConfig,
+    api_server: Option<Connection>,
+    identity: watch::Receiver<Identity>,
+    events: &Events,
+    conditions: &Conditions,
+) -> Result<(), StartError> {
+    let NodeConfig { name, management_port, open_vswitch, zone, .. } = config;
+    if api_server.is_none() && management_port.subnets.is_empty() {
+        conditions.met(Part::ManagementPort);
+        return Ok(());
+    }
+    let happened = management_port::listen().map_err(StartError::Netlink)?;
+    let lease = match api_server {
+        None => watch::channel::<LeaseOf>(Ok(Lease { subnets: management_port.subnets.clone(), mac: None })).1,
+        Some(connection) => {
+            let view = object::follow(&connection, name);
+            let lease = object::lease(name, view.clone());
+            tokio::spawn(object::tell_of_waiting(name.clone(), view.clone(), lease.clone(), events.clone()));
+            let (node, zone, addresses_changed) = (name.clone(), zone.clone(), happened.to_addresses);
+            tokio::spawn(Annotator { connection, node, zone, view, identity, addresses_changed }.keep());
+            lease
         }
-        _ => watch::channel::<LeaseOf>(Ok(Lease { subnets: config.management_port.subnets.clone(), mac: None })).1,
     };
-    let port = config.management_port.clone();
-    let keeper = Keeper::new(port, &config.name, &config.open_vswitch.endpoint, lease, conditions.clone()).map_err(StartError::Netlink)?;
-    tokio::spawn(keeper.keep());
+    let (endpoint, conditions) = (&open_vswitch.endpoint, conditions.clone());
+    let keeper = Keeper::new(management_port.clone(), name, endpoint, lease, conditions, happened.to_interface);
+    tokio::spawn(keeper.map_err(StartError::Netlink)?.keep());
     Ok(())
 }
 

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! subnets, options ─▶ plan ─▶ Desired ─┬─ port: Open vSwitch's rows ──▶ a transaction of what differs
-//!                                      └─ link: the kernel's interface ─▶ steps of what differs ─▶ kernel
+//!                                      ├─ link: the kernel's interface ─▶ steps of what differs ─▶ kernel
+//!                                      └─ source_nat: rules ────────────▶ nftables
 //! ```
 //!
 //! | module | noun |
@@ -13,15 +14,18 @@
 //! | `link` | its interface, addresses, routes, neighbours, and the steps that correct them |
 //! | `kernel` | reads these, and does the steps |
 //! | `sysctl` | the interface's settings under `/proc/sys` |
+//! | `source_nat` | the rules that give what leaves through it its address |
+//! | `nftables` | one chain of the kernel's, read and replaced |
 //! | `events` | that something changed in the kernel |
 //!
 //! Nothing is written that is as it should be: a restart changes nothing. The logical port `k8s-NODE` is the control plane's.
 
 use std::{io, time::Duration};
 
-use ovsdb::{Client, Endpoint, Event, Options, Updates};
+use ovsdb::{Client, Endpoint, Event, Options, TransactError, Updates};
 use tokio::{sync::watch, time::sleep};
 
+use super::changed;
 use crate::{
     chain,
     conditions::{Conditions, Part},
@@ -30,19 +34,22 @@ use crate::{
 mod events;
 mod kernel;
 mod link;
+mod nftables;
 mod plan;
 mod port;
+mod source_nat;
 mod sysctl;
 
+pub(super) use events::listen;
 pub use plan::ManagementPort;
 pub(super) use plan::{INTERFACE, Lease};
 
 use self::{
-    events::Happened,
     kernel::Kernel,
     link::{Step, steps},
     plan::Desired,
     port::Seen,
+    source_nat::SourceNat,
 };
 
 /// Looks again after this long without an event, in case that one was lost.
@@ -68,11 +75,33 @@ pub(super) struct Keeper {
     updates: Updates,
     is_connected: bool,
     kernel: Kernel,
-    happened: Happened,
+    source_nat: SourceNat,
+    /// Changes with the interface.
+    happened: watch::Receiver<u64>,
     /// Everything was as it should be, for this lease.
     finished: Option<Lease>,
     /// What was last said not to be possible.
     complaints: Vec<String>,
+}
+
+/// Removes the port of `node` from Open vSwitch, under its present and its old name, and with it the interface, its addresses, routes,
+/// neighbours and settings; whether there was one. Waits for the database.
+pub(super) async fn remove(endpoint: &Endpoint, node: &str) -> Result<bool, TransactError> {
+    let (client, mut updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", port::monitor(node), Options::default());
+    loop {
+        while !matches!(updates.next().await, Event::Connected) {}
+        let Some(removal) = Seen::look(&updates, node).removal() else { return Ok(false) };
+        match client.transact(removal).await {
+            Ok(_) => return Ok(true),
+            Err(TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Removes the rules; the name of their table, if there was one.
+pub(super) async fn remove_rules() -> io::Result<Option<&'static str>> {
+    source_nat::remove().await
 }
 
 /// What a comparison came to.
@@ -94,8 +123,8 @@ impl Keeper {
         endpoint: &Endpoint,
         lease: watch::Receiver<LeaseOf>,
         conditions: Conditions,
+        happened: watch::Receiver<u64>,
     ) -> io::Result<Self> {
-        let happened = events::listen()?;
         let options = Options { backoff_max: PAUSE, ..Options::default() };
         let (client, updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", port::monitor(node), options);
         Ok(Self {
@@ -107,6 +136,7 @@ impl Keeper {
             updates,
             is_connected: false,
             kernel: Kernel::open()?,
+            source_nat: SourceNat::default(),
             happened,
             finished: None,
             complaints: Vec::new(),
@@ -156,7 +186,7 @@ impl Keeper {
                     Event::Changed(_) => return,
                 },
                 () = changed(&mut self.lease) => return,
-                () = changed(&mut self.happened.to_interface) => return,
+                () = changed(&mut self.happened) => return,
                 () = &mut timer => return,
             }
         }
@@ -187,6 +217,15 @@ impl Keeper {
             Ok(outcome) => outcome,
             Err(error) => return failed(format!("{INTERFACE} cannot be read from the kernel: {error}")),
         };
+        match self.source_nat.correct(&desired).await {
+            Ok(true) => log(&["source NAT".to_owned()], is_repair),
+            Ok(false) => {}
+            Err(error) => {
+                let without = "what this host sends to pods from its other addresses may get no answer";
+                outcome.failed = true;
+                outcome.forbidden.push(format!("nftables: source NAT for {INTERFACE}: {error}; without it, {without}"));
+            }
+        }
         if outcome.missing.is_none() && !seen.is_installed(&desired.iface_id) {
             outcome.missing = Some(format!(
                 "ovn-controller has not connected {INTERFACE} to port {0} yet: does OVN know it (ovn-nbctl lsp-get-type {0}), and is \
@@ -246,12 +285,5 @@ fn log(done: &[String], is_repair: bool) {
         ([], _) => {}
         (done, true) => tracing::warn!(interface = INTERFACE, done = done.join(", "), "repaired the management port"),
         (done, false) => tracing::info!(interface = INTERFACE, done = done.join(", "), "set up the management port"),
-    }
-}
-
-/// The next change; never, once nobody is left to make one.
-async fn changed<T>(receiver: &mut watch::Receiver<T>) {
-    if receiver.changed().await.is_err() {
-        std::future::pending().await
     }
 }

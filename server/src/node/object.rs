@@ -16,11 +16,7 @@ use tokio::{
 };
 
 use super::management_port::{Lease, LeaseOf};
-use crate::{
-    api_server::Connection,
-    chain,
-    events::Events,
-};
+use crate::{api_server::Connection, chain, events::Events};
 
 /// How long the first answer may take.
 const FIRST: Duration = Duration::from_secs(60);
@@ -28,7 +24,7 @@ const FIRST: Duration = Duration::from_secs(60);
 const LATE: Duration = Duration::from_secs(30);
 
 /// What is known of the object.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum View {
     /// Nothing, and why.
     Unknown(String),
@@ -69,10 +65,10 @@ pub(super) fn lease(name: &str, mut views: watch::Receiver<View>) -> watch::Rece
 /// Tells the owner of the node when it waits for long.
 pub(super) async fn tell_of_waiting(name: String, views: watch::Receiver<View>, mut lease: watch::Receiver<LeaseOf>, events: Events) {
     loop {
-        let why = match timeout(LATE, lease.wait_for(Result::is_ok)).await {
-            Ok(_) => return,
-            Err(_) => lease.borrow().as_ref().err().cloned(),
-        };
+        if timeout(LATE, lease.wait_for(Result::is_ok)).await.is_ok_and(|found| found.is_ok()) {
+            return;
+        }
+        let why = lease.borrow().as_ref().err().cloned();
         if let (View::There(seen), Some(why)) = (&*views.borrow(), why) {
             events.no_subnet(&name, &seen.uid, &why);
         }
@@ -182,3 +178,6 @@ impl From<Node> for Seen {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

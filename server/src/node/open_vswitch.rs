@@ -6,7 +6,7 @@
 //! | [`switch`] | the connection: waits for the database, writes, and puts back what disappears |
 //! | [`default_route`] | the address that tunnels end at, where nobody gave one |
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use ovsdb::Endpoint;
 
@@ -51,6 +51,15 @@ pub struct Chassis {
     pub lflow_cache_limit: Option<u64>,
     /// `ovn-memlimit-lflow-cache-kb`; none: no limit.
     pub lflow_cache_limit_kb: Option<u64>,
+}
+
+/// Who Open vSwitch's database says that this node is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Identity {
+    /// `external_ids:system-id`, the name of the chassis.
+    pub(super) system_id: Option<String>,
+    /// The first of `external_ids:ovn-encap-ip`.
+    pub(super) encap_ip: Option<IpAddr>,
 }
 
 /// PEM files for ovn-controller, which Open vSwitch's `SSL` row names.

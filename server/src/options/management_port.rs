@@ -1,5 +1,7 @@
 //! What of the cluster's network the options tell a node, for its management port.
 
+use ipnet::IpNet;
+
 use super::{
     networks,
     node_config::Reading,
@@ -11,12 +13,11 @@ use crate::node::ManagementPort;
 pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
     let subnets = reading.read_given(&node::NODE_SUBNETS, networks::one_of_each_family).unwrap_or_default();
     let cluster_is_given = reading.settings.given(&cluster::CLUSTER_SUBNETS).is_some();
-    // The length of nodes' parts is the cluster manager's business.
-    let cluster = reading.read(&cluster::CLUSTER_SUBNETS, networks::cluster_subnets);
+    let cluster: Vec<IpNet> =
+        reading.read(&cluster::CLUSTER_SUBNETS, networks::cluster_subnets)?.into_iter().map(|subnet| subnet.cidr).collect();
     // A default that nobody confirmed is not worth a route: it may be somebody's network.
     let services = reading.read_given(&cluster::SERVICE_CIDRS, networks::one_of_each_family).unwrap_or_default();
     let mtu = reading.read(&node::MTU, values::mtu);
     let routable_mtu = reading.read(&node::ROUTABLE_MTU, values::mtu_or_none);
-    let cluster = cluster?.into_iter().map(|subnet| subnet.cidr.trunc()).collect();
     Some(ManagementPort { subnets, cluster, cluster_is_given, services, mtu: mtu?, routable_mtu: routable_mtu? })
 }

@@ -4,23 +4,25 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use ::cni::log::Level;
 use contract::paths::{OVSDB_ENDPOINT, SERVER_SOCKET};
+use controller::config::Zone;
 use ovsdb::Endpoint;
 
 use super::{
-    NodeOptions, Problems, chassis, check, kind, kubernetes, management_port,
+    NodeOptions, Problems, chassis, check, kind, kubernetes, management_port, networks,
     problems::Gathered,
     sentence,
     settings::{Origin, Setting, Settings},
     spec::{Effect, Part, Spec},
     surroundings::readable,
-    table::{self, cni, endpoints, logs, node, open_vswitch, roles},
+    table::{self, cluster, cni, endpoints, logs, node, open_vswitch, roles},
     values,
 };
 use crate::{
+    api_server::ApiServer,
     cni_conf::CniConf,
     endpoints::{Endpoints, Tls},
     log::{LogConfig, Rotation},
-    node::{NodeConfig, OpenVSwitch, PluginInstall},
+    node::{NodeConfig, OpenVSwitch, PluginInstall, PodsFrom},
     requests::AddDefaults,
 };
 
@@ -38,6 +40,8 @@ pub struct Early {
     /// The server's socket.
     pub socket: PathBuf,
     pub endpoints: Endpoints,
+    /// Where it is given without Open vSwitch's database.
+    pub api_server: Option<ApiServer>,
 }
 
 /// What is known of `external_ids`.
@@ -65,22 +69,30 @@ impl NodeOptions {
         let add = reading.add_defaults();
         let chassis = chassis::chassis(&mut reading);
         let management_port = management_port::management_port(&mut reading);
+        let zone = reading.read(&cluster::ZONE, networks::zone);
         reading.read(&node::NODE_MODE_OPTION, values::node_mode);
         reading.problems.none_or()?;
-        let (Some(early), Some(pods), Some(add), Some(chassis), Some(management_port)) = (early, pods, add, chassis, management_port)
-        else {
-            return Ok(None);
-        };
-        let Early { name, log, pidfile, ovsdb, cni_conf, plugin, socket, endpoints } = early;
+        let (Some(early), Some(pods), Some(add)) = (early, pods, add) else { return Ok(None) };
+        let (Some(chassis), Some(management_port), Some(Zone(zone))) = (chassis, management_port, zone) else { return Ok(None) };
+        let Early { name, log, pidfile, ovsdb, cni_conf, plugin, socket, endpoints, api_server: _ } = early;
         let open_vswitch = OpenVSwitch { endpoint: ovsdb, chassis };
-        Ok(Some(NodeConfig { name, pods, add, cni_conf, plugin, socket, log, pidfile, open_vswitch, management_port, endpoints }))
+        Ok(Some(NodeConfig { name, pods, add, cni_conf, plugin, socket, log, pidfile, open_vswitch, management_port, zone, endpoints }))
     }
 
     pub(super) fn resolve_early(&self) -> Result<Early, Problems> {
         let mut reading = self.reading(Known::NotYet);
         let early = reading.early();
         reading.problems.none_or()?;
-        early.ok_or_else(|| Problems::from("the options are incomplete".to_owned()))
+        let early = early.ok_or_else(|| Problems::from("the options are incomplete".to_owned()))?;
+        Ok(Early { api_server: self.api_server(), ..early })
+    }
+
+    /// The API server, as far as it can be said; what is wrong with it is no matter here.
+    fn api_server(&self) -> Option<ApiServer> {
+        match kubernetes::pods(&mut self.reading(Known::NotYet)) {
+            Some(PodsFrom::ApiServer(api_server)) => Some(api_server),
+            Some(PodsFrom::Manifests(_)) | None => None,
+        }
     }
 
     pub(super) fn reading(&self, known: Known<'_>) -> Reading {
@@ -162,6 +174,7 @@ impl Reading {
             pidfile: self.settings.given(&roles::PIDFILE).map(|setting| setting.value.clone().into()),
             ovsdb,
             endpoints: endpoints?,
+            api_server: None,
             socket,
             log,
         })

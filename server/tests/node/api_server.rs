@@ -21,7 +21,10 @@ fn server(url: &str) -> Server {
     let token = directory.path().join("token");
     fs::write(&token, SECRET).unwrap();
     // The API server that no manifests are beside.
-    Server::start_with(&["--pod-manifests", "", "--k8s-apiserver", url, "--k8s-token-file", token.to_str().unwrap(), "--loglevel", "dbg"])
+    let options = ["--pod-manifests", "", "--k8s-apiserver", url, "--k8s-token-file", token.to_str().unwrap(), "--loglevel", "dbg"];
+    let mut server = Server::spawn(&options);
+    server.listening();
+    server
 }
 
 /// Where nobody listens.

@@ -104,6 +104,11 @@ impl Server {
         });
     }
 
+    /// Waits for the socket: one that knows no subnet writes no CNI configuration.
+    pub(crate) fn listening(&mut self) {
+        eventually("the socket is served", || UnixStream::connect(self.socket()).map(drop));
+    }
+
     fn child(&mut self) -> &mut Child {
         self.child.as_mut().expect("the server was started")
     }
@@ -214,7 +219,10 @@ impl Server {
 
     /// `--cleanup-node` with the server's options; its standard error.
     pub(crate) fn clean_up(&self) -> (ExitStatus, String) {
-        let mut command = command(self.directory.path(), "--cleanup-node");
+        let program = command(self.directory.path(), "--cleanup-node");
+        // In a network namespace of its own: it removes rules of the kernel's, too.
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net", "--"]).arg(program.get_program()).args(program.get_args());
         let output = command.output().unwrap();
         (output.status, String::from_utf8(output.stderr).unwrap())
     }

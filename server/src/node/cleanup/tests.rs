@@ -26,6 +26,11 @@ fn place() -> (Scratch, Early, NodeConfig) {
     (scratch, early, config)
 }
 
+/// Without touching the rules of the namespace that tests run in.
+fn clean_here(early: &Early) -> Result<Cleaned, CleanupError> {
+    clean(early, async { Ok(None) })
+}
+
 /// What a start leaves in the database.
 async fn write_settings(config: &NodeConfig) {
     let mut switch = Switch::connect(&config.open_vswitch.endpoint, Conditions::default(), Arc::new(Metrics::default()));
@@ -50,9 +55,15 @@ fn everything_that_the_server_made_is_removed_and_named_and_a_second_time_it_is_
     let database = Database::start(scratch.path());
     database.vsctl(&["set", "Open_vSwitch", ".", "external_ids:system-id=chassis-1", "external_ids:ovn-encap-type=geneve"]);
     start(&config);
+    for name in ["ovn-k8s-mp0", "k8s-n1"] {
+        database.vsctl(&["--may-exist", "add-br", "br-int", "--", "add-port", "br-int", name]);
+    }
 
-    let text = cleanup(&early).unwrap().to_string();
+    let text = clean_here(&early).unwrap().to_string();
+    assert_eq!(database.ports(), [] as [&str; 0]);
     for line in [
+        "removed the management port ovn-k8s-mp0, with its addresses and routes, from unix:",
+        "there is no nftables table of ours",
         "removed the CNI configuration ",
         "removed the plugin ",
         "removed from unix:",
@@ -71,7 +82,7 @@ fn everything_that_the_server_made_is_removed_and_named_and_a_second_time_it_is_
         .collect();
     assert!(left.is_empty(), "{left:?}");
 
-    let text = cleanup(&early).unwrap().to_string();
+    let text = clean_here(&early).unwrap().to_string();
     assert!(text.lines().all(|line| line.starts_with("there is no ") || line.starts_with("there are no ")), "{text}");
 }
 
@@ -96,7 +107,7 @@ fn what_is_anothers_stays_and_pods_are_named() {
         "external_ids:sandbox=0123456789abcdef",
     ]);
 
-    let Err(CleanupError::Incomplete(cleaned)) = cleanup(&early) else { panic!("the configuration is another network's") };
+    let Err(CleanupError::Incomplete(cleaned)) = clean_here(&early) else { panic!("the configuration is another network's") };
     assert_eq!(cleaned.failures.len(), 1, "{cleaned}");
     assert!(cleaned.failures[0].contains("its network is \"mine\""), "{cleaned}");
     let text = cleaned.to_string();
@@ -113,11 +124,11 @@ fn a_server_that_runs_is_left_alone() {
     fs::create_dir_all(config.socket.parent().unwrap()).unwrap();
     let listener = UnixListener::bind(&config.socket).unwrap();
     fs::write(config.pidfile.as_ref().unwrap(), "1\n").unwrap();
-    let error = cleanup(&early).unwrap_err().to_string();
+    let error = clean_here(&early).unwrap_err().to_string();
     assert!(error.contains("a server answers on") && error.contains("stop it first"), "{error}");
     drop(listener);
     let pidfile = pidfile::Pidfile::create(config.pidfile.as_ref().unwrap()).unwrap();
-    let error = cleanup(&early).unwrap_err().to_string();
+    let error = clean_here(&early).unwrap_err().to_string();
     assert!(error.contains("a running server holds"), "{error}");
     assert!(scratch.join("ovnkube.pid").exists());
     pidfile.remove();
@@ -127,7 +138,7 @@ fn a_server_that_runs_is_left_alone() {
 fn without_open_vswitch_the_rest_is_done_and_the_failure_is_said() {
     let (_scratch, early, config) = place();
     config.cni_conf.install().unwrap();
-    let error = cleanup(&early).unwrap_err().to_string();
+    let error = clean_here(&early).unwrap_err().to_string();
     assert!(error.contains("removed the CNI configuration ") && error.contains("failed: settings in unix:"), "{error}");
     assert!(error.contains("start Open vSwitch and try again"), "{error}");
 }

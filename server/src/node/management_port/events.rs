@@ -3,11 +3,14 @@
 use std::io;
 
 use netlink_packet_core::{NetlinkBuffer, NlasIterator};
-use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket, protocols::NETLINK_ROUTE};
+use netlink_sys::{
+    AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket,
+    protocols::{NETLINK_NETFILTER, NETLINK_ROUTE},
+};
 use nix::libc;
 use tokio::sync::watch;
 
-use super::plan::INTERFACE;
+use super::{plan::INTERFACE, source_nat::TABLE};
 
 /// `RTNLGRP_*` of `linux/rtnetlink.h`: links, neighbours, addresses, routes, and settings of both families.
 const GROUPS: [u32; 8] = [
@@ -24,7 +27,7 @@ const GROUPS: [u32; 8] = [
 /// Changes whenever something happened.
 #[derive(Debug, Clone)]
 pub(crate) struct Happened {
-    /// To the interface.
+    /// To the interface, or to the table of its rules.
     pub(crate) to_interface: watch::Receiver<u64>,
     /// To an address or a link of the host.
     pub(crate) to_addresses: watch::Receiver<u64>,
@@ -50,8 +53,39 @@ pub(crate) fn listen() -> io::Result<Happened> {
     }
     let (interface, to_interface) = watch::channel(0);
     let (addresses, to_addresses) = watch::channel(0);
+    match rules() {
+        Ok(socket) => drop(tokio::spawn(follow_rules(socket, interface.clone()))),
+        Err(error) => tracing::info!(%error, "changes of nftables' rules are seen late"),
+    }
     tokio::spawn(follow(socket, interface, addresses));
     Ok(Happened { to_interface, to_addresses })
+}
+
+/// Tells of rules that change. Only who may administer the network may listen.
+fn rules() -> io::Result<TokioSocket> {
+    let mut socket = TokioSocket::new(NETLINK_NETFILTER)?;
+    socket.socket_mut().bind(&SocketAddr::new(0, 0))?;
+    socket.socket_mut().add_membership(u32::try_from(libc::NFNLGRP_NFTABLES).map_err(io::Error::other)?)?;
+    Ok(socket)
+}
+
+async fn follow_rules(socket: TokioSocket, interface: watch::Sender<u64>) {
+    while !interface.is_closed() {
+        let is_ours = match socket.recv_from_full().await {
+            Ok((datagram, _)) => bodies(&datagram).iter().any(|(_, body)| is_of_table(body)),
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => true,
+            Err(error) => return tracing::error!(%error, "the kernel does not tell of nftables' rules any more: changes are seen late"),
+        };
+        if is_ours {
+            interface.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+/// Messages of tables, chains and rules all have the table's name as their first attribute.
+fn is_of_table(body: &[u8]) -> bool {
+    let mut attributes = NlasIterator::new(body.get(4..).unwrap_or_default()).filter_map(Result::ok);
+    attributes.any(|attribute| attribute.kind() == 1 && attribute.value().strip_suffix(b"\0") == Some(TABLE.as_bytes()))
 }
 
 async fn follow(socket: TokioSocket, interface: watch::Sender<u64>, addresses: watch::Sender<u64>) {
@@ -68,8 +102,8 @@ async fn follow(socket: TokioSocket, interface: watch::Sender<u64>, addresses: w
             }
             Err(error) => return tracing::error!(%error, "the kernel does not tell of changes any more: they are seen late"),
         };
-        for about in about(&datagram) {
-            match about {
+        for (kind, body) in bodies(&datagram) {
+            match about(kind, body) {
                 About::Interface(number) => {
                     index = Some(number);
                     bump(&interface);
@@ -82,11 +116,11 @@ async fn follow(socket: TokioSocket, interface: watch::Sender<u64>, addresses: w
     }
 }
 
-/// What each message of a datagram is about.
-fn about(mut datagram: &[u8]) -> Vec<About> {
+/// Type and body of each message of a datagram.
+fn bodies(mut datagram: &[u8]) -> Vec<(u16, &[u8])> {
     let mut all = Vec::new();
     while let Ok(message) = NetlinkBuffer::new_checked(datagram) {
-        all.push(about_one(message.message_type(), message.payload()));
+        all.push((message.message_type(), message.payload()));
         let length = usize::try_from(message.length()).unwrap_or(usize::MAX).next_multiple_of(4);
         datagram = datagram.get(length..).unwrap_or_default();
     }
@@ -94,7 +128,7 @@ fn about(mut datagram: &[u8]) -> Vec<About> {
 }
 
 /// Bodies of rtnetlink(7): where each kind of message has the link's index.
-fn about_one(kind: u16, body: &[u8]) -> About {
+fn about(kind: u16, body: &[u8]) -> About {
     let number = |at: usize| body.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
     let attribute = |header: usize, kind: u16| {
         let attributes = NlasIterator::new(body.get(header..).unwrap_or_default());

@@ -68,8 +68,6 @@ pub(crate) struct Route {
 pub(crate) enum PlanError {
     #[error("subnet {0} has no room for a gateway and a management port")]
     TooSmall(IpNet),
-    #[error("subnet {0} gives no Ethernet address")]
-    NoMac(IpNet),
     #[error("there is no subnet")]
     None,
 }
@@ -78,14 +76,11 @@ impl ManagementPort {
     /// The port of node `node` with the subnets that it has.
     pub(crate) fn desired(&self, node: &str, lease: &Lease) -> Result<Desired, PlanError> {
         let subnets = one_of_each_family(&lease.subnets);
-        let first = *subnets.first().ok_or(PlanError::None)?;
         let addresses = subnets.iter().map(|subnet| host(*subnet, 2)).collect::<Result<Vec<_>, _>>()?;
         let gateways = subnets.iter().map(|subnet| host(*subnet, 1)).collect::<Result<Vec<_>, _>>()?;
-        let own_mac = || addresses.first().and_then(|address| mac_of(address.addr())).ok_or(PlanError::NoMac(first));
-        let mac = lease.mac.map_or_else(own_mac, Ok)?;
-        // One port of the router serves both families, with the Ethernet address of its IPv4 address.
-        let of_router = gateways.iter().find(|gateway| gateway.addr().is_ipv4()).or(gateways.first());
-        let router_mac = of_router.and_then(|gateway| mac_of(gateway.addr())).ok_or(PlanError::NoMac(first))?;
+        let mac = lease.mac.or_else(|| mac_of(&addresses)).ok_or(PlanError::None)?;
+        // One port of the router serves both families.
+        let router_mac = mac_of(&gateways).ok_or(PlanError::None)?;
 
         let neighbours = gateways.iter().map(|gateway| Neighbour { address: gateway.addr(), mac: router_mac }).collect();
         let routes = subnets.iter().zip(&gateways).flat_map(|(subnet, gateway)| self.routes(*subnet, gateway.addr())).collect();
@@ -104,6 +99,12 @@ impl ManagementPort {
             mtu,
         })
     }
+}
+
+/// Of a port with these addresses: made of the IPv4 address, if there is one.
+fn mac_of(addresses: &[IpNet]) -> Option<Mac> {
+    let address = addresses.iter().find(|address| address.addr().is_ipv4()).or(addresses.first());
+    address.map(|address| Mac::from_ip(address.addr()))
 }
 
 fn one_of_each_family(subnets: &[IpNet]) -> Vec<IpNet> {
@@ -126,15 +127,6 @@ fn host(subnet: IpNet, number: u8) -> Result<IpNet, PlanError> {
         IpAddr::V6(base) => IpAddr::from(Ipv6Addr::from(u128::from(base) | u128::from(number))),
     };
     IpNet::new(address, subnet.prefix_len()).map_err(|_| PlanError::TooSmall(subnet))
-}
-
-/// The Ethernet address that OVN-Kubernetes gives to who has this address: `0a:58` and the IPv4 address, or parts of the IPv6 address.
-fn mac_of(address: IpAddr) -> Option<Mac> {
-    let [a, b, c, d] = match address {
-        IpAddr::V4(v4) => v4.octets(),
-        IpAddr::V6(v6) => [v6.octets()[7], v6.octets()[13], v6.octets()[14], v6.octets()[15]],
-    };
-    [0x0a, 0x58, a, b, c, d].try_into().ok()
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use tokio::{
 };
 
 use super::{
-    SouthboundTls,
-    settings::{Change, Seen, Settings, removal},
+    Identity, SouthboundTls,
+    settings::{Change, SYSTEM_ID, Seen, Settings, removal},
 };
 use crate::{
     chain,
@@ -56,6 +56,7 @@ pub(crate) struct Switch {
     link: Link,
     conditions: Conditions,
     metrics: Arc<Metrics>,
+    identity: watch::Sender<Identity>,
 }
 
 /// Whether the copy is up to date.
@@ -100,7 +101,13 @@ impl Switch {
         let options = Options { backoff_max: PAUSE, ..Options::default() };
         let (client, updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", monitor, options);
         let state = client.state();
-        Self { endpoint: endpoint.clone(), client, updates, state, link: Link::First, conditions, metrics }
+        let (endpoint, identity) = (endpoint.clone(), watch::Sender::default());
+        Self { endpoint, client, updates, state, link: Link::First, conditions, metrics, identity }
+    }
+
+    /// Who the database says that this node is, now and later.
+    pub(crate) fn identity(&self) -> watch::Receiver<Identity> {
+        self.identity.subscribe()
     }
 
     /// What the database holds, once it is there.
@@ -187,6 +194,11 @@ impl Switch {
             return None;
         };
         self.conditions.met(Part::OpenVSwitch);
+        let now = Identity {
+            system_id: external_ids.get(SYSTEM_ID).filter(|id| !id.is_empty()).cloned(),
+            encap_ip: external_ids.get("ovn-encap-ip").and_then(|addresses| addresses.split(',').next()?.trim().parse().ok()),
+        };
+        self.identity.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
         let ssl = ssl.and_then(|uuid| Some((uuid, self.updates.row::<Ssl>(uuid)?)));
         let files = |Ssl { private_key, certificate, ca_cert }: &Ssl| SouthboundTls {
             private_key: private_key.into(),

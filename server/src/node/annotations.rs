@@ -1,0 +1,155 @@
+//! What this node says about itself: annotations of its own object, written when they differ, merged with those of others, for ever.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use contract::node_annotation::{CHASSIS_ID, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE, host_cidrs_text, interface_addresses_text};
+use controller::backoff::Backoff;
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+
+use super::{
+    host_addresses::{self, HostAddress},
+    object::{Seen, View},
+    open_vswitch::Identity,
+};
+use crate::api_server::Connection;
+
+/// How long the API server may take for one patch.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Looks again after this long without an event, in case that one was lost.
+const RESYNC: Duration = Duration::from_secs(300);
+/// Those that this program writes.
+pub(super) const OWN: [&str; 4] = [CHASSIS_ID, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE];
+
+/// Keeps the annotations as they are to be.
+pub(super) struct Annotator {
+    pub(super) connection: Connection,
+    pub(super) node: String,
+    pub(super) zone: String,
+    pub(super) view: watch::Receiver<View>,
+    /// Who Open vSwitch's database says that this node is.
+    pub(super) identity: watch::Receiver<Identity>,
+    /// Changes with the host's addresses.
+    pub(super) addresses_changed: watch::Receiver<u64>,
+}
+
+impl Annotator {
+    /// For as long as the server lives.
+    pub(super) async fn keep(mut self) {
+        let (mut backoff, mut complained) = (Backoff::default(), None);
+        loop {
+            let wait = match self.write().await {
+                Ok(()) => {
+                    backoff.reset();
+                    if complained.take().is_some() {
+                        tracing::info!(node = self.node, "the node's annotations are written again");
+                    }
+                    RESYNC
+                }
+                Err(problem) => {
+                    if complained.as_ref() != Some(&problem) {
+                        tracing::warn!(node = self.node, problem, "the node's annotations could not be written");
+                    }
+                    complained = Some(problem);
+                    backoff.next(None)
+                }
+            };
+            tokio::select! {
+                () = super::changed(&mut self.view) => {}
+                () = super::changed(&mut self.identity) => {}
+                () = super::changed(&mut self.addresses_changed) => {}
+                () = sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Writes what differs; nothing while the object is not known.
+    async fn write(&mut self) -> Result<(), String> {
+        self.addresses_changed.mark_unchanged();
+        let View::There(seen) = self.view.borrow_and_update().clone() else { return Ok(()) };
+        let hosts = host_addresses::read().await.map_err(|error| format!("addresses of this host: {error}"))?;
+        let change = differing(&wanted(&seen, &hosts, &self.identity.borrow_and_update(), &self.zone), &seen);
+        if change.is_empty() {
+            return Ok(());
+        }
+        let nodes: Api<Node> = Api::all(self.connection.client().clone());
+        let patch = Patch::Merge(json!({"metadata": {"annotations": change}}));
+        let params = PatchParams::default();
+        match timeout(DEADLINE, nodes.patch_status(&self.node, &params, &patch)).await {
+            Ok(Ok(_)) => {
+                let text = change.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
+                tracing::info!(node = self.node, annotations = text, "wrote the node's annotations");
+                Ok(())
+            }
+            Ok(Err(error)) => Err(self.connection.trouble(&error).text),
+            Err(_) => Err(format!("the API server {} did not answer within {DEADLINE:?}", self.connection.url())),
+        }
+    }
+}
+
+/// Takes this program's annotations off the object of `node`; those that were there.
+pub(super) async fn remove(connection: &Connection, node: &str) -> Result<Vec<&'static str>, String> {
+    let nodes: Api<Node> = Api::all(connection.client().clone());
+    let trouble = |error: kube::Error| connection.trouble(&error).text;
+    let Some(found) = nodes.get_opt(node).await.map_err(trouble)? else { return Ok(Vec::new()) };
+    let annotations = found.metadata.annotations.unwrap_or_default();
+    let there: Vec<&'static str> = OWN.into_iter().filter(|key| annotations.contains_key(*key)).collect();
+    if !there.is_empty() {
+        let gone: BTreeMap<&str, Option<String>> = there.iter().map(|key| (*key, None)).collect();
+        let patch = Patch::Merge(json!({"metadata": {"annotations": gone}}));
+        nodes.patch_status(node, &PatchParams::default(), &patch).await.map_err(trouble)?;
+    }
+    Ok(there)
+}
+
+/// The annotations as they are to be; what is not known yet is left out.
+fn wanted(seen: &Seen, hosts: &[HostAddress], identity: &Identity, zone: &str) -> BTreeMap<&'static str, String> {
+    let known: Vec<IpAddr> = seen.addresses.iter().copied().chain(identity.encap_ip).collect();
+    let primary = host_addresses::primary(hosts, &known);
+    let cidrs: Vec<_> = hosts.iter().map(|host| host.address).collect();
+    let mut wanted = BTreeMap::from([(ZONE, zone.to_owned()), (HOST_CIDRS, host_cidrs_text(&cidrs))]);
+    wanted.extend(identity.system_id.clone().map(|id| (CHASSIS_ID, id)));
+    if !primary.is_empty() {
+        wanted.insert(PRIMARY_ADDRESSES, interface_addresses_text(&primary));
+    }
+    wanted
+}
+
+fn differing(wanted: &BTreeMap<&'static str, String>, seen: &Seen) -> BTreeMap<&'static str, String> {
+    let differs = |(key, value): &(&&'static str, &String)| seen.annotations.get(**key) != Some(*value);
+    wanted.iter().filter(differs).map(|(key, value)| (*key, value.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_written_and_what_is_unknown_is_left_out() {
+        let hosts = [HostAddress { link: 2, address: "172.18.0.3/16".parse().unwrap() }];
+        let mut seen = Seen { addresses: vec!["172.18.0.3".parse().unwrap()], ..Seen::default() };
+        let identity = Identity { system_id: Some("c1".to_owned()), encap_ip: None };
+        let all = wanted(&seen, &hosts, &identity, "global");
+        assert_eq!(all[CHASSIS_ID], "c1");
+        assert_eq!(all[HOST_CIDRS], r#"["172.18.0.3/16"]"#);
+        assert_eq!(all[PRIMARY_ADDRESSES], r#"{"ipv4":"172.18.0.3/16"}"#);
+        assert_eq!(all[ZONE], "global");
+
+        seen.annotations = all.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        seen.annotations.insert("somebody/else".to_owned(), "x".to_owned());
+        assert!(differing(&all, &seen).is_empty());
+        seen.annotations.insert(ZONE.to_owned(), "z".to_owned());
+        assert_eq!(differing(&all, &seen).into_keys().collect::<Vec<_>>(), [ZONE]);
+
+        let little = wanted(&seen, &[], &Identity::default(), "global");
+        assert!(!little.contains_key(CHASSIS_ID) && !little.contains_key(PRIMARY_ADDRESSES));
+    }
+}

@@ -1,0 +1,96 @@
+//! The addresses at which this host is reached by others: read from the kernel, without those that OVN gave to it.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv4Addr},
+};
+
+use cni::{link::into_io, netns::host_netlink};
+use futures_util::TryStreamExt;
+use ipnet::{IpNet, Ipv4Net};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
+
+use super::management_port::INTERFACE;
+
+/// Between a host and its gateway router (`--gateway-v4-masquerade-subnet`, its default): the same on every node.
+const MASQUERADE: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 169, 0), 29);
+
+/// An address of the host, and the link that has it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HostAddress {
+    pub(super) link: u32,
+    pub(super) address: IpNet,
+}
+
+/// All of them, in the kernel's order.
+pub(super) async fn read() -> io::Result<Vec<HostAddress>> {
+    let netlink = host_netlink()?;
+    let links = cni::link::list(&netlink).await.map_err(io::Error::other)?;
+    let names: BTreeMap<u32, String> = links.into_iter().map(|link| (link.index, link.name)).collect();
+    let messages: Vec<AddressMessage> = netlink.address().get().execute().try_collect().await.map_err(into_io)?;
+    let of_ovn = |link: u32| names.get(&link).is_some_and(|name| is_of_ovn(name));
+    Ok(messages.iter().filter(|message| !of_ovn(message.header.index)).filter_map(host_address).collect())
+}
+
+/// Those that other nodes reach this one at: of each family the first that `known` names, else one of the same link.
+pub(super) fn primary(all: &[HostAddress], known: &[IpAddr]) -> Vec<IpNet> {
+    let Some(link) = known.iter().find_map(|ip| all.iter().find(|host| host.address.addr() == *ip)).map(|host| host.link) else {
+        return Vec::new();
+    };
+    let of_family = |is_v4: bool| {
+        let mut same = all.iter().filter(|host| host.address.addr().is_ipv4() == is_v4);
+        let named = same.clone().find(|host| known.contains(&host.address.addr()));
+        named.or_else(|| same.find(|host| host.link == link)).map(|host| host.address)
+    };
+    [true, false].into_iter().filter_map(of_family).collect()
+}
+
+fn is_of_ovn(name: &str) -> bool {
+    name.starts_with(INTERFACE) || name == "br-int"
+}
+
+fn host_address(message: &AddressMessage) -> Option<HostAddress> {
+    let unusable = AddressFlags::Tentative | AddressFlags::Dadfailed;
+    let find = |pick: fn(&AddressAttribute) -> Option<IpAddr>| message.attributes.iter().find_map(pick);
+    let flags = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Flags(flags) => Some(*flags),
+        _ => None,
+    });
+    // Where the two differ, the link is one between two points, and `Address` is the other's.
+    let local = find(|attribute| if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None });
+    let ip = local.or_else(|| find(|attribute| if let AddressAttribute::Address(address) = attribute { Some(*address) } else { None }))?;
+    let is_passing = flags.is_some_and(|flags| flags.intersects(unusable));
+    let is_internal = matches!(ip, IpAddr::V4(v4) if MASQUERADE.contains(&v4)) || ip.is_loopback();
+    if message.header.scope != AddressScope::Universe || is_passing || is_internal {
+        return None;
+    }
+    Some(HostAddress { link: message.header.index, address: IpNet::new(ip, message.header.prefix_len).ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(link: u32, address: &str) -> HostAddress {
+        HostAddress { link, address: address.parse().unwrap() }
+    }
+
+    fn texts(addresses: &[IpNet]) -> Vec<String> {
+        addresses.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_primary_addresses_are_those_that_are_known_and_their_links() {
+        let all = [host(2, "192.0.2.9/24"), host(3, "172.18.0.3/16"), host(3, "fc00:f853::3/64"), host(2, "2001:db8::1/64")];
+        let known = |texts: &[&str]| -> Vec<IpAddr> { texts.iter().map(|text| text.parse().unwrap()).collect() };
+        assert_eq!(texts(&primary(&all, &known(&["172.18.0.3"]))), ["172.18.0.3/16", "fc00:f853::3/64"]);
+        assert_eq!(texts(&primary(&all, &known(&["172.18.0.3", "2001:db8::1"]))), ["172.18.0.3/16", "2001:db8::1/64"]);
+        assert_eq!(texts(&primary(&all, &known(&["10.0.0.1"]))), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn interfaces_of_ovn_are_recognised() {
+        assert!(is_of_ovn("ovn-k8s-mp0") && is_of_ovn("br-int") && !is_of_ovn("breth0") && !is_of_ovn("eth0"));
+    }
+}

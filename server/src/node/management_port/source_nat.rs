@@ -1,0 +1,100 @@
+//! Source NAT of what this host sends to pods with an address other than the management port's: OVN knows the way back to that one only.
+//!
+//! ```text
+//! table inet ovn-kubernetes {
+//!     chain mgmtport-snat {
+//!         type nat hook postrouting priority srcnat
+//!         oifname "ovn-k8s-mp0" ip saddr != 10.244.1.2 snat ip to 10.244.1.2
+//!         oifname "ovn-k8s-mp0" ip6 saddr != fd00:10:244:1::2 snat ip6 to fd00:10:244:1::2
+//!     }
+//! }
+//! ```
+
+use std::{io, net::IpAddr};
+
+use netlink_packet_core::DefaultNla;
+use netlink_packet_netfilter::nftables::{Cmp, DataAttribute, Expressions, Immediate, Meta, MetaKey, Operator, Payload, Register};
+use nix::libc;
+
+use super::{
+    nftables::{Chain, Found, Rule},
+    plan::{Desired, INTERFACE},
+};
+
+/// Upstream's names, so that a node of upstream's keeps its rules.
+pub(super) const TABLE: &str = "ovn-kubernetes";
+const CHAIN: Chain = Chain { table: TABLE, name: "mgmtport-snat" };
+
+/// Length of an interface's name in a register.
+const IFNAMSIZ: usize = 16;
+/// `NFT_PAYLOAD_NETWORK_HEADER`
+const NETWORK_HEADER: u32 = 1;
+
+/// The rules in the kernel.
+#[derive(Debug, Default)]
+pub(super) struct SourceNat {
+    /// What the kernel shows of rules that were written, where it words them in its own way.
+    worded: Option<(Vec<Rule>, Vec<Rule>)>,
+}
+
+impl SourceNat {
+    /// Makes the rules what they are to be; whether something had to be done.
+    pub(super) async fn correct(&mut self, desired: &Desired) -> io::Result<bool> {
+        let wanted: Vec<Rule> = desired.addresses.iter().map(|address| rule(address.addr())).collect();
+        let found = CHAIN.look().await?;
+        let as_worded = self.worded.as_ref().filter(|(written, _)| *written == wanted).map(|(_, worded)| worded);
+        if matches!(&found, Found::Rules(rules) if *rules == wanted || Some(rules) == as_worded) {
+            return Ok(false);
+        }
+        CHAIN.replace(&found, &wanted).await?;
+        if let Found::Rules(worded) = CHAIN.look().await? {
+            self.worded = Some((wanted, worded));
+        }
+        Ok(true)
+    }
+}
+
+/// Removes the table; its name, if there was one. A kernel without nftables has none.
+pub(super) async fn remove() -> io::Result<Option<&'static str>> {
+    let absent = [libc::EPROTONOSUPPORT, libc::EOPNOTSUPP, libc::EAFNOSUPPORT];
+    match CHAIN.remove_table().await {
+        Ok(was_there) => Ok(was_there.then_some(TABLE)),
+        Err(error) if error.raw_os_error().is_some_and(|number| absent.contains(&number)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Everything of the address' family that leaves through the interface, and not from the address already, leaves from it. Attributes are
+/// in the order in which the kernel shows them.
+fn rule(address: IpAddr) -> Rule {
+    let (family, offset, octets) = match address {
+        IpAddr::V4(v4) => (2_u8, 12, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (10, 8, v6.octets().to_vec()),
+    };
+    let length = u32::try_from(octets.len()).unwrap_or_default();
+    let mut name = INTERFACE.as_bytes().to_vec();
+    name.resize(IFNAMSIZ, 0);
+
+    let meta = |key| Expressions::Meta(vec![Meta::Key(key), Meta::DestinationRegister(Register::Reg1)]);
+    let compare = |operator, value| {
+        Expressions::Cmp(vec![Cmp::SourceRegister(Register::Reg1), Cmp::Op(operator), Cmp::Data(DataAttribute::Value(value))])
+    };
+    let source =
+        vec![Payload::DestinationRegister(Register::Reg1), Payload::Base(NETWORK_HEADER), Payload::Offset(offset), Payload::Len(length)];
+    let load = vec![Immediate::DestinationRegister(Register::Reg1), Immediate::Data(DataAttribute::Value(octets.clone()))];
+    // `NFTA_NAT_TYPE` (source), `_FAMILY`, `_REG_ADDR_MIN`, `_REG_ADDR_MAX`: in network byte order.
+    let register = u32::from(Register::Reg1);
+    let attributes = [(1, 0), (2, u32::from(family)), (3, register), (4, register)];
+    let attributes = attributes.map(|(kind, value)| DefaultNla::new(kind, value.to_be_bytes().to_vec())).to_vec();
+    let expressions = [
+        meta(MetaKey::Nfproto),
+        compare(Operator::Equal, vec![family]),
+        meta(MetaKey::Oifname),
+        compare(Operator::Equal, name),
+        Expressions::Payload(source),
+        compare(Operator::NotEqual, octets),
+        Expressions::Immediate(load),
+        Expressions::Other { expression_type: "nat".to_owned(), attributes },
+    ];
+    expressions.map(Into::into).to_vec()
+}

@@ -30,7 +30,7 @@ build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
 install: build ## Install them with their configuration (DESTDIR=… for a package)
 	install -D -m 755 $(BIN)/ovn-k8s-cni-overlay $(DESTDIR)/opt/cni/bin/ovn-k8s-cni-overlay
 	install -D -m 755 $(BIN)/ovnkube $(DESTDIR)/usr/bin/ovnkube
-	install -D -m 644 conf/ovnkube-node.service $(DESTDIR)/lib/systemd/system/ovnkube-node.service
+	install -D -m 644 -t $(DESTDIR)/lib/systemd/system conf/ovnkube-node.service conf/ovnkube-master.service
 	install -D -m 644 conf/pod.yaml $(DESTDIR)/usr/share/doc/ovn-kubernetes/examples/pod.yaml
 	$(BIN)/ovnkube --generate-documents $(DOCUMENTS)
 	install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 $(DOCUMENTS)/man8/*

@@ -20,6 +20,7 @@
 //! | `diff` | from the rows there should be and those there are to edits | [`rows`], [`northbound`] | – |
 //! | `commit` | edits of many keys as one transaction; which keys are next; whose fault a refusal is | – | – |
 //! | [`reconcile`] | [`Controller`]: the loop | all of the above | database |
+//! | [`remove_node`] | one node's rows leave, once | [`northbound`], southbound database | the same |
 //! | [`metrics`] | [`metrics::Metrics`]: what is counted and timed | – | – |
 //! | [`watch`] | [`watch::Watch`]: everything that the API server has, then changes | API server | observations |
 //! | [`annotate`] | [`annotate::Writing`]: annotations of nodes and pods | wishes | API server |
@@ -48,6 +49,7 @@ pub mod northbound;
 pub mod object;
 pub mod observation;
 pub mod reconcile;
+pub mod remove_node;
 pub mod rows;
 pub mod selector;
 pub mod store;

@@ -81,6 +81,15 @@ impl Northbound {
         })
     }
 
+    /// A row in words, such as `Logical_Switch_Port shop_cart-0`.
+    pub(crate) fn describe(&self, row: Uuid) -> String {
+        let table = self.index.table(row).map_or("row", Table::name);
+        match self.index.name(row) {
+            Some(name) if !name.is_empty() => format!("{table} {name}"),
+            _ => format!("{table} {row}"),
+        }
+    }
+
     /// What a column holds; none where it is not copied.
     pub(crate) fn column(&self, table: Table, row: Uuid, column: &str) -> Option<Datum> {
         tables::row(self.updates.replica(), table, row)?.column(column)

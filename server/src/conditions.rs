@@ -1,5 +1,5 @@
-//! What a process needs before it does what it is for (for a node: before a pod can have its network), and what of it is missing now. Knows nothing of who asks: `/readyz`, STATUS
-//! and the log show the same list.
+//! What a process needs before it does what it is for (for a node: before a pod can have its network), and what of it is missing now.
+//! Knows nothing of who asks: `/readyz`, STATUS and the log show the same list.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,6 +39,7 @@ pub enum Part {
 pub struct Conditions {
     parts: Arc<[Part]>,
     missing: Arc<watch::Sender<BTreeMap<Part, String>>>,
+    remarks: Arc<watch::Sender<BTreeMap<Part, String>>>,
 }
 
 impl Part {
@@ -82,7 +83,8 @@ impl Conditions {
     pub fn of(parts: impl IntoIterator<Item = Part>) -> Self {
         let parts: BTreeSet<Part> = parts.into_iter().collect();
         let missing = parts.iter().map(|part| (*part, "not started".to_owned())).collect();
-        Self { parts: parts.into_iter().collect(), missing: Arc::new(watch::Sender::new(missing)) }
+        let remarks = Arc::new(watch::Sender::new(BTreeMap::new()));
+        Self { parts: parts.into_iter().collect(), missing: Arc::new(watch::Sender::new(missing)), remarks }
     }
 
     /// All that is waited for, in the order of the start.
@@ -99,6 +101,16 @@ impl Conditions {
     pub fn missing(&self, part: Part, why: impl Into<String>) {
         let why = why.into();
         self.missing.send_if_modified(|missing| missing.insert(part, why.clone()).as_ref() != Some(&why));
+    }
+
+    /// What is worth knowing of `part` although it is there, for who asks for everything.
+    pub fn remark(&self, part: Part, remark: impl Into<String>) {
+        self.remarks.send_modify(|remarks| drop(remarks.insert(part, remark.into())));
+    }
+
+    /// What was last remarked of each part.
+    pub fn all_remarks(&self) -> BTreeMap<Part, String> {
+        self.remarks.borrow().clone()
     }
 
     /// What is missing now, with the reason.

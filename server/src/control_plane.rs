@@ -12,6 +12,7 @@
 //! | `beside` | the roles in one process with a node's server, which outlives them |
 //! | `work` | the roles at work: which parts of `controller` there are, and how they are joined |
 //! | `readiness` | what each part says of itself, as conditions |
+//! | `remove_node` | one node's rows leave OVN's databases, once |
 //! | `reports` | what is said of single objects, as events on them |
 
 use std::{path::PathBuf, time::Duration};
@@ -30,10 +31,12 @@ use crate::{
 mod beside;
 mod life;
 mod readiness;
+mod remove_node;
 mod reports;
 mod work;
 
 pub(crate) use beside::Beside;
+pub use remove_node::remove_node;
 pub use work::Ended;
 
 impl ControlPlaneConfig {

@@ -23,10 +23,7 @@ fn main() -> ExitCode {
         Ok(Program::Node(options)) => return serve_node(&options, None),
         Ok(Program::Both(config, options)) => return serve_node(&options, Some(*config)),
         Ok(Program::ControlPlane(config, options)) => control_plane::run(&config, &options.notes()).is_ok(),
-        Ok(Program::RemoveNode(..)) => {
-            eprintln!("ovnkube: the options are right, but the control plane is not part of this version yet");
-            false
-        }
+        Ok(Program::RemoveNode(config, _)) => control_plane::remove_node(&config),
         Ok(Program::CleanupNode(options)) => match options.early() {
             Ok(early) => clean_up(&early),
             Err(problems) => return refuse(&problems),

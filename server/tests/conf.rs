@@ -28,7 +28,7 @@ fn text(name: &str) -> String {
 #[test]
 fn every_file_has_a_test_here() {
     let files: BTreeSet<String> = fs::read_dir(conf()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    let here = ["ovn_k8s.conf", "ovnkube-node.service", "pod.yaml"];
+    let here = ["ovn_k8s.conf", "ovnkube-master.service", "ovnkube-node.service", "pod.yaml"];
     // `deployment.rs` has those of clusters.
     let there = ["Containerfile", "grafana-dashboard.json", "helm", "kubernetes", "logrotate.d", "prometheus-rules.yaml"];
     let tested: BTreeSet<String> = here.into_iter().chain(there).map(str::to_owned).collect();
@@ -63,4 +63,15 @@ fn the_units_command_line_is_one_that_ovnkube_takes() {
     let node = node.config(&BTreeMap::new()).unwrap();
     assert_eq!(node.name, "node1");
     assert!(matches!(node.pods, PodsFrom::Manifests(directory) if directory == Path::new("/etc/ovn-kubernetes/pods")));
+}
+
+#[test]
+fn the_units_command_line_of_the_control_plane_is_one_that_ovnkube_takes() {
+    let unit = text("ovnkube-master.service");
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/ovnkube ")).expect("ExecStart");
+    let line = line.replace("%H", "host1").replace("$OVNKUBE_OPTIONS", "--k8s-apiserver https://192.0.2.1:6443");
+    let options: Options = line.parse().unwrap();
+    let Program::ControlPlane(config, _) = options.program().unwrap() else { panic!("it is the control plane's") };
+    assert_eq!(config.identity, "host1");
+    assert!(config.election.is_some() && config.northbound.is_some(), "{config:?}");
 }

@@ -7,6 +7,8 @@ mod manifests;
 
 #[path = "deployment/chart.rs"]
 mod chart;
+#[path = "deployment/control_plane.rs"]
+mod control_plane;
 #[path = "deployment/image.rs"]
 mod image;
 #[path = "deployment/kubernetes.rs"]

@@ -19,7 +19,7 @@ use crate::{
         fit::fit,
     },
     key::Key,
-    rows::{RowName, Table},
+    rows::RowName,
 };
 
 /// Rows of one transaction, more or less. ovsdb-server is fastest with some hundred, and what is under way keeps others waiting.
@@ -136,16 +136,9 @@ impl Reconciler {
 
     /// Such as `Logical_Switch_Port shop_cart-0`.
     fn describe(&self, edit: &Edit) -> String {
-        let index = &self.northbound.index;
         match edit.subject() {
             Target::Inserted(id) => format!("{} {}", id.table.name(), id.name),
-            Target::Existing(row) => {
-                let table = index.table(row).map_or("row", Table::name);
-                match index.name(row) {
-                    Some(name) if !name.is_empty() => format!("{table} {name}"),
-                    _ => format!("{table} {row}"),
-                }
-            }
+            Target::Existing(row) => self.northbound.describe(row),
         }
     }
 

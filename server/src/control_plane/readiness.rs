@@ -32,28 +32,58 @@ pub(super) async fn election(mut leadership: Leadership, conditions: Conditions,
         let now = leadership.place();
         metrics.leads(matches!(now, Place::Leads));
         match now {
-            Place::Leads | Place::StandsBy(_) => conditions.met(Part::Election),
+            Place::Leads => {
+                conditions.remark(Part::Election, "this process leads");
+                conditions.met(Part::Election);
+            }
+            Place::StandsBy(why) => {
+                conditions.remark(Part::Election, why);
+                conditions.met(Part::Election);
+            }
             Place::Unknown(why) => conditions.missing(Part::Election, why),
         }
         leadership.moved().await;
     }
 }
 
+/// What is followed, and for whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nodes, by the cluster manager, which reads them once it leads.
+    OfManager,
+    Nodes,
+    Pods,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::OfManager | Self::Nodes => "nodes",
+            Self::Pods => "pods",
+        }
+    }
+}
+
 /// Whether all objects of the cluster are known: nodes, and where they are followed pods.
-pub(super) async fn cluster(mut standings: Vec<(&'static str, watch::Receiver<Standing>)>, conditions: Conditions) {
+pub(super) async fn cluster(mut standings: Vec<(Kind, watch::Receiver<Standing>)>, mut leadership: Leadership, conditions: Conditions) {
     loop {
+        let stands_by = matches!(leadership.place(), Place::StandsBy(_));
         let why = standings.iter_mut().find_map(|(kind, standing)| match &*standing.borrow_and_update() {
             Standing::Synced => None,
-            Standing::Reading(why) => Some(format!("not all {kind} are known yet: {why}")),
-            Standing::Behind(why) => Some(format!("changes of {kind} are not heard of: {why}")),
+            Standing::Reading(_) if stands_by && *kind == Kind::OfManager => None,
+            Standing::Reading(why) => Some(format!("not all {} are known yet: {why}", kind.name())),
+            Standing::Behind(why) => Some(format!("changes of {} are not heard of: {why}", kind.name())),
         });
         match why {
             None => conditions.met(Part::Cluster),
             Some(why) => conditions.missing(Part::Cluster, why),
         }
         let changes = standings.iter_mut().map(|(_, standing)| Box::pin(standing.changed()));
-        if futures_util::future::select_all(changes).await.0.is_err() {
-            return;
+        tokio::select! {
+            (changed, ..) = futures_util::future::select_all(changes) => if changed.is_err() {
+                return;
+            },
+            () = leadership.moved() => {}
         }
     }
 }

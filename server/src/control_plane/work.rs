@@ -9,7 +9,7 @@
 //!
 //! Everything is read before this process leads, so that who takes over does so at once.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use controller::{
     Controller,
@@ -31,13 +31,21 @@ use controller::{
 use tokio::{
     sync::{mpsc::unbounded_channel, watch},
     task::JoinSet,
+    time::timeout,
 };
 
-use super::{ControlPlaneConfig, Database, Election, readiness, reports};
+use super::{
+    ControlPlaneConfig, Database, Election,
+    readiness::{self, Kind},
+    reports,
+};
 use crate::{api_server::Connection, conditions::Conditions, metrics::ControlPlaneMetrics};
 
 /// Who tells the owners of nodes and pods.
 const REPORTER: &str = "ovn-kubernetes/ovnkube-controller";
+
+/// How long the reason for a lost leadership is waited for; nothing is written meanwhile.
+const REASON: Duration = Duration::from_secs(1);
 
 /// Roles at work. Dropped, they end at once; the Lease then runs out.
 #[derive(Debug)]
@@ -109,11 +117,18 @@ impl Work {
         let Self { campaign, at_work } = self;
         match campaign {
             None => at_work.ended().await,
-            Some(campaign) => tokio::select! {
-                biased;
-                lost = campaign.lost() => lost.into(),
-                ended = at_work.ended() => ended,
-            },
+            Some(campaign) => {
+                let ended = tokio::select! {
+                    biased;
+                    lost = campaign.lost() => return lost.into(),
+                    ended = at_work.ended() => ended,
+                };
+                match ended {
+                    // The campaign knows why; it may notice a moment later.
+                    Ended::Lost(lost) => timeout(REASON, campaign.lost()).await.unwrap_or(lost).into(),
+                    Ended::Defect(_) => ended,
+                }
+            }
         }
     }
 
@@ -140,14 +155,14 @@ impl AtWork {
             standings.extend(at_work.control(shared, database));
         }
         let conditions = (*conditions).clone();
-        at_work.tell(readiness::cluster(standings, conditions.clone()));
+        at_work.tell(readiness::cluster(standings, leadership.clone(), conditions.clone()));
         if config.election.is_some() {
             at_work.tell(readiness::election(leadership.clone(), conditions, Arc::clone(metrics)));
         }
         at_work
     }
 
-    fn manage_cluster(&mut self, shared: &Shared<'_>) -> (&'static str, watch::Receiver<Standing>) {
+    fn manage_cluster(&mut self, shared: &Shared<'_>) -> (Kind, watch::Receiver<Standing>) {
         let Shared { config, api, leadership, teller, conditions: _, metrics } = shared;
         let assignments = NodeAssignments::new(config.cluster.clone(), NodeRules { without_subnet: config.foreign_nodes.clone() });
         let manager = ClusterManager::start(
@@ -160,10 +175,10 @@ impl AtWork {
         );
         let standing = manager.standing();
         self.cluster_manager = Some(manager);
-        ("nodes", standing)
+        (Kind::OfManager, standing)
     }
 
-    fn control(&mut self, shared: &Shared<'_>, database: &Database) -> [(&'static str, watch::Receiver<Standing>); 2] {
+    fn control(&mut self, shared: &Shared<'_>, database: &Database) -> [(Kind, watch::Receiver<Standing>); 2] {
         let Shared { config, api, leadership, teller, conditions, metrics } = shared;
         let (observed, observations) = unbounded_channel();
         let (annotations, wishes) = unbounded_channel();
@@ -179,7 +194,7 @@ impl AtWork {
         let pods = Watch::start::<PodObject>(api.clone(), metrics.api_server.clone(), move |seen| {
             let _ = of_pods.send(Observation::Pods(seen));
         });
-        let standings = [("nodes", nodes.standing()), ("pods", pods.standing())];
+        let standings = [(Kind::Nodes, nodes.standing()), (Kind::Pods, pods.standing())];
         self.watches.extend([nodes, pods]);
         self.writing = Some(Writing::start(api.clone(), leadership.clone(), metrics.api_server.clone(), wishes));
         self.tell(reports::tell(reported, teller.clone()));
@@ -211,7 +226,6 @@ impl AtWork {
         loop {
             match self.tasks.join_next().await {
                 Some(Ok(Task::Silent)) => {}
-                // The campaign, which is asked first, says why.
                 Some(Ok(Task::Controller(Stopped::LeadershipLost))) => return Lost::Stopped.into(),
                 Some(Ok(Task::Controller(Stopped::ObservationsEnded))) => {
                     return Ended::Defect("nobody watches the API server any more".to_owned());

@@ -48,12 +48,14 @@ impl Pages {
         if missing.is_empty() && !everything {
             return text(StatusCode::OK, "ok\n".to_owned());
         }
+        let remarks = self.conditions.all_remarks();
         let mut list = String::new();
         for part in self.conditions.parts() {
             // Writing into a string cannot fail.
-            let _ = match missing.get(part) {
-                None => writeln!(list, "[+]{part} ok"),
-                Some(why) => writeln!(list, "[-]{part} not ready: {}", why.replace(char::is_control, " ")),
+            let _ = match (missing.get(part), remarks.get(part)) {
+                (None, None) => writeln!(list, "[+]{part} ok"),
+                (None, Some(remark)) => writeln!(list, "[+]{part} ok: {}", remark.replace(char::is_control, " ")),
+                (Some(why), _) => writeln!(list, "[-]{part} not ready: {}", why.replace(char::is_control, " ")),
             };
         }
         if missing.is_empty() {

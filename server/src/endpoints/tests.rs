@@ -60,8 +60,8 @@ async fn readiness_lists_what_is_missing_and_why_until_nothing_is() {
     let answer = ask(address, "GET /readyz").await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     let list = "[+]open-vswitch ok\n[+]plugin ok\n[+]socket ok\n\
-                [-]pods not ready: the API server does not answer:  [2Jconnection refused\n[+]management-port ok\n[+]cni-configuration ok\n\
-                readyz check failed\n";
+                [-]pods not ready: the API server does not answer:  [2Jconnection refused\n\
+                [+]management-port ok\n[+]cni-configuration ok\nreadyz check failed\n";
     assert!(answer.ends_with(list), "{answer}");
     assert!(ask(address, "GET /healthz").await.starts_with("HTTP/1.1 200 "));
 

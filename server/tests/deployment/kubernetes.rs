@@ -11,7 +11,7 @@ use server::{
 use crate::manifests::Manifests;
 
 #[test]
-fn the_service_account_may_read_pods_and_write_events_and_nothing_else() {
+fn the_service_account_may_read_nodes_and_pods_annotate_nodes_write_events_and_nothing_else() {
     let manifests = Manifests::plain();
     let may: Vec<String> = manifests
         .role
@@ -24,7 +24,7 @@ fn the_service_account_may_read_pods_and_write_events_and_nothing_else() {
             rule.resources.iter().flatten().map(move |resource| format!("{resource}: {verbs}"))
         })
         .collect();
-    assert_eq!(may, ["pods: get,list,watch", "events: create,patch"]);
+    assert_eq!(may, ["nodes: get,list,watch", "pods: get,list,watch", "nodes/status: patch", "events: create,patch"]);
     let name = manifests.account.metadata.name;
     let [subject] = &manifests.binding.subjects.unwrap()[..] else { panic!("one subject") };
     assert_eq!((Some(&subject.name), &subject.namespace), (name.as_ref(), &manifests.account.metadata.namespace));

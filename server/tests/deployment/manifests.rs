@@ -71,7 +71,7 @@ impl Manifests {
 }
 
 /// The object, if nothing of the document is unknown to the API: whatever is, the type drops.
-fn strictly<T: DeserializeOwned + Serialize + Debug>(document: &Value) -> T {
+pub(crate) fn strictly<T: DeserializeOwned + Serialize + Debug>(document: &Value) -> T {
     let object: T = serde_json::from_value(document.clone()).unwrap_or_else(|error| panic!("{error}: {document:#}"));
     let understood = serde_json::to_value(&object).unwrap();
     assert_eq!(understood, *document, "a field that the API does not have");

@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use contract::error::Code;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use server::{conditions::Conditions, metrics::Metrics};
+use server::{
+    conditions::{Conditions, Part},
+    control_plane::Roles,
+    metrics::{ControlPlaneMetrics, Measurements, Metrics},
+};
 
 use crate::manifests::{conf, read, workspace};
 
@@ -43,7 +47,9 @@ fn series() -> BTreeMap<String, BTreeSet<String>> {
     let metrics = Metrics::with_log_files([log.path().to_owned()]);
     metrics.refused(Code::TryAgain);
     metrics.reported(&serde_json::from_value(json!({"command": "ADD", "elapsedTime": 1.0, "hasErr": true})).unwrap());
-    let text = metrics.text(&Conditions::default()).unwrap();
+    let log = log.path().to_owned();
+    let control_plane = ControlPlaneMetrics::alone(Roles::Both, log).unwrap().text(&Conditions::of(Part::CONTROL_PLANE)).unwrap();
+    let text = metrics.text(&Conditions::default()).unwrap() + &control_plane;
     let mut series: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (name, labels) = line.split_once('{').unwrap_or((line.split(' ').next().unwrap(), ""));

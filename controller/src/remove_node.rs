@@ -1,0 +1,140 @@
+//! One node's rows leave OVN's databases, once, at an administrator's word. What is the node's, the same index and the same comparison say
+//! that the loop uses: the node, and the pods on its switch, are compared with no rows at all.
+//!
+//! Knows nothing of the API server: if the node is still there, the controller and ovn-controller write its rows anew.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use futures_util::FutureExt;
+use ovsdb::{Client, Condition, TransactError, Transaction, Updates, Uuid};
+
+use crate::{
+    commit::{
+        assemble,
+        blame::{Blame, blame},
+    },
+    config::ClusterConfig,
+    desired::desired,
+    diff::{
+        Difference, diff,
+        edit::{Edit, Target},
+    },
+    key::Key,
+    northbound::{Event, Northbound},
+    rows::Table,
+    store::Store,
+};
+
+/// As its schema names it.
+pub const SOUTHBOUND: &str = "OVN_Southbound";
+
+/// Tables of the southbound database.
+const CHASSIS: &str = "Chassis";
+const CHASSIS_PRIVATE: &str = "Chassis_Private";
+
+/// What became of a node's rows in one database, in words such as `Logical_Switch_Port shop_cart-0`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Removed {
+    pub removed: Vec<String>,
+    /// Left, because rows are in them that are nobody's here.
+    pub kept: Vec<String>,
+}
+
+/// Removes the rows of `node` and of the pods on its switch from the northbound database, all in one transaction. `northbound`: of
+/// [`connect`](crate::northbound::connect). Waits for a connection for as long as it takes; cancelled, it has removed all or nothing.
+///
+/// An error is a refusal by the database; a connection that is lost, or another writer that was faster, is none.
+pub async fn from_northbound(northbound: Updates, config: &ClusterConfig, node: &str) -> Result<Removed, TransactError> {
+    let store = Store::new(config.clone());
+    let fixed = desired(&store, &Key::Cluster).into_iter().map(|row| row.id);
+    let mut northbound = Northbound::new(northbound, fixed);
+    let mut removed = Vec::new();
+    // Once what is in it is gone, nothing tells any more that a row was the node's.
+    let mut left = BTreeSet::new();
+    loop {
+        // Everything that is there comes with the connection; what a transaction did comes before its answer.
+        while northbound.connection().is_none() {
+            northbound.next().await;
+        }
+        while northbound.next().now_or_never().is_some() {}
+        let Some(connection) = northbound.connection().cloned() else { continue };
+
+        let edits = edits(&northbound, node);
+        let rows = subjects(&edits);
+        if rows.is_empty() {
+            let kept = left.into_iter().filter(|row| northbound.index.table(*row).is_some()).map(|row| northbound.describe(row)).collect();
+            return Ok(Removed { removed, kept });
+        }
+        left.extend(northbound.index.owned(&Key::Node(node.into())).filter(|row| !rows.contains(row)));
+        let mut names: Vec<String> = rows.into_iter().map(|row| northbound.describe(row)).collect();
+        names.sort();
+        match connection.transact(assemble(edits, connection.schema()).transaction).await {
+            Ok(_) => removed.extend(names),
+            Err(error) => match blame(&error) {
+                Blame::Connection => while !matches!(northbound.next().await, Event::Disconnected(_)) {},
+                // It was said why: a row is not as it was any more. What it is now follows.
+                Blame::Race => {}
+                Blame::Operation(_) | Blame::Somebody | Blame::Server => return Err(error),
+            },
+        }
+    }
+}
+
+/// The keys whose rows go: the node's, and those of the pods whose ports its switch holds.
+fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
+    let index = &northbound.index;
+    let key = Key::Node(node.into());
+    let switches = index.owned(&key).filter(|row| index.table(*row) == Some(Table::LogicalSwitch));
+    let ports = switches.flat_map(|switch| index.elements(switch, "ports"));
+    let pods = ports.filter_map(|port| index.claim(*port).owner()).filter(|owner| matches!(owner, Key::Pod(_))).cloned();
+    let mut keys: BTreeSet<Key> = pods.collect();
+    keys.insert(key);
+    keys
+}
+
+fn edits(northbound: &Northbound, node: &str) -> Vec<Vec<Edit>> {
+    let edits = |key| match diff(key, &[], northbound, &HashSet::new()) {
+        Difference::Edits(edits) => edits,
+        // Nothing is desired, so nothing can be missing.
+        Difference::Missing(_) => Vec::new(),
+    };
+    keys(northbound, node).iter().map(edits).collect()
+}
+
+/// The rows concerned, each once.
+fn subjects(edits: &[Vec<Edit>]) -> BTreeSet<Uuid> {
+    let existing = |edit: &Edit| if let Target::Existing(row) = edit.subject() { Some(row) } else { None };
+    edits.iter().flatten().filter_map(existing).collect()
+}
+
+/// Removes the chassis whose host is `node` from the southbound database, with what ovn-controller keeps beside them. Waits for a
+/// connection for as long as it takes.
+pub async fn from_southbound(southbound: &Client, node: &str) -> Result<Removed, TransactError> {
+    let connection = southbound.connected().await;
+    let has_private = connection.schema().table(CHASSIS_PRIVATE).is_some();
+    let mut query = Transaction::new();
+    let chassis = query.select(CHASSIS, Condition::equal("hostname", node), &["_uuid", "name"]);
+    let private = has_private.then(|| query.select(CHASSIS_PRIVATE, ovsdb::Where::all(), &["_uuid", "name"]));
+    let outcome = connection.transact(query).await?;
+
+    let names: BTreeSet<&str> = outcome.rows(chassis).iter().filter_map(|row| row.string("name")).collect();
+    let mut found: BTreeMap<Uuid, (&str, &str)> = BTreeMap::new();
+    for row in outcome.rows(chassis) {
+        found.insert(row.uuid(), (CHASSIS, row.string("name").unwrap_or_default()));
+    }
+    for row in private.iter().flat_map(|private| outcome.rows(*private)) {
+        if let Some(name) = row.string("name").filter(|name| names.contains(name)) {
+            found.insert(row.uuid(), (CHASSIS_PRIVATE, name));
+        }
+    }
+    let mut removal = Transaction::new();
+    for (row, (table, _)) in &found {
+        removal.delete(table, *row);
+    }
+    if !found.is_empty() {
+        connection.transact(removal).await?;
+    }
+    let mut removed: Vec<String> = found.into_values().map(|(table, name)| format!("{table} {name}")).collect();
+    removed.sort();
+    Ok(Removed { removed, kept: Vec::new() })
+}

@@ -1,0 +1,147 @@
+//! One node's rows leave real databases, and no other's.
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use controller::{
+    config::{ClusterConfig, ClusterSubnet, Zone},
+    northbound,
+    remove_node::{Removed, SOUTHBOUND, from_northbound, from_southbound},
+};
+use ovsdb::{Client, Connection, Datum, Endpoint, Endpoints, Monitor, NamedUuid, Options, Row, Transaction, Where};
+use tests::{Database, Scratch};
+
+const NORTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
+const SOUTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-sb.ovsschema";
+
+fn config() -> ClusterConfig {
+    ClusterConfig {
+        zone: Zone::default(),
+        cluster_subnets: vec![ClusterSubnet { cidr: "10.0.0.0/8".parse().unwrap(), host_length: 24 }],
+        service_cidrs: vec!["172.16.0.0/16".parse().unwrap()],
+        join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
+        transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
+        hairpin_addresses: Vec::new(),
+        mtu: contract::mtu::Mtu::DEFAULT,
+        requested_chassis: true,
+        legacy_annotations: false,
+        acl_logging_rate_limit: 20,
+    }
+}
+
+/// A database, what it runs in, and a connection for the test itself.
+struct Server {
+    endpoint: Endpoint,
+    connection: Connection,
+    _database: Database,
+    _scratch: Scratch,
+}
+
+impl Server {
+    async fn start(database: &str, schema: &'static str) -> Self {
+        let scratch = Scratch::new();
+        let server = Database::of_schema(scratch.path(), "db", schema);
+        let endpoint = Endpoint::Unix(scratch.join("db.sock"));
+        let connection = Connection::open(&endpoint, database, Options::default()).await.unwrap();
+        Self { endpoint, connection, _database: server, _scratch: scratch }
+    }
+
+    fn endpoints(&self) -> Endpoints {
+        self.endpoint.to_string().parse().unwrap()
+    }
+
+    async fn names(&self, table: &str) -> Vec<String> {
+        let mut query = Transaction::new();
+        let rows = query.select(table, Where::all(), &["name"]);
+        let outcome = self.connection.transact(query).await.unwrap();
+        let mut names: Vec<String> = outcome.rows(rows).iter().map(|row| row.string("name").unwrap().to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    async fn remove(&self, node: &str) -> Removed {
+        let (_client, updates) = northbound::connect(self.endpoints(), Options::default());
+        from_northbound(updates, &config(), node).await.unwrap()
+    }
+}
+
+fn map<const N: usize>(pairs: [(&'static str, &str); N]) -> Datum {
+    Datum::map(pairs)
+}
+
+fn port(transaction: &mut Transaction, name: &str, columns: Row) -> NamedUuid {
+    transaction.insert("Logical_Switch_Port", columns.with("name", name))
+}
+
+/// As the controller writes them: a switch, its ports, a pod's port, the router's port.
+fn node(transaction: &mut Transaction, node: &str, pod: &str, foreign: Option<&str>) -> NamedUuid {
+    let rtos = format!("rtos-{node}");
+    let ports = [
+        port(transaction, &format!("stor-{node}"), Row::new().with("type", "router").with("options", map([("router-port", &rtos)]))),
+        port(transaction, &format!("k8s-{node}"), Row::new()),
+        port(transaction, &format!("shop_{pod}"), Row::new().with("external_ids", map([("pod", "true"), ("namespace", "shop")]))),
+    ];
+    let foreign = foreign.map(|name| port(transaction, name, Row::new()));
+    let id = format!("default-network-controller:NetpolNode:{node}:10.0.0.2");
+    let columns = Row::new().with("action", "allow-related").with("direction", "to-lport").with("match", "1").with("priority", 1001);
+    let acl = transaction.insert("ACL", columns.with("external_ids", map([("k8s.ovn.org/id", &id)])));
+    let switch = Row::new().with("name", node).with("ports", Datum::set(ports.into_iter().chain(foreign)));
+    transaction.insert("Logical_Switch", switch.with("acls", Datum::set([acl])));
+    transaction.insert("Logical_Router_Port", Row::new().with("name", rtos).with("mac", "0a:58:0a:00:00:01"))
+}
+
+#[tokio::test]
+async fn rows_of_one_node_and_of_its_pods_go_and_others_stay() {
+    let server = Server::start("OVN_Northbound", NORTHBOUND_SCHEMA).await;
+    let mut transaction = Transaction::new();
+    let ports = [node(&mut transaction, "n1", "cart-0", None), node(&mut transaction, "n2", "cart-1", None)];
+    transaction.insert("Logical_Router", Row::new().with("name", "ovn_cluster_router").with("ports", Datum::set(ports)));
+    server.connection.transact(transaction).await.unwrap();
+
+    let removed = server.remove("n1").await;
+    let expected = [
+        "ACL default-network-controller:NetpolNode:n1:10.0.0.2",
+        "Logical_Router_Port rtos-n1",
+        "Logical_Switch n1",
+        "Logical_Switch_Port k8s-n1",
+        "Logical_Switch_Port shop_cart-0",
+        "Logical_Switch_Port stor-n1",
+    ];
+    assert_eq!(removed, Removed { removed: expected.map(str::to_owned).into(), kept: Vec::new() });
+    assert_eq!(server.names("Logical_Switch").await, ["n2"]);
+    assert_eq!(server.names("Logical_Switch_Port").await, ["k8s-n2", "shop_cart-1", "stor-n2"]);
+    assert_eq!(server.names("Logical_Router_Port").await, ["rtos-n2"]);
+    assert_eq!(server.remove("n1").await, Removed::default(), "once more");
+}
+
+#[tokio::test]
+async fn a_switch_with_somebody_elses_port_stays_and_is_named() {
+    let server = Server::start("OVN_Northbound", NORTHBOUND_SCHEMA).await;
+    let mut transaction = Transaction::new();
+    let ports = [node(&mut transaction, "n1", "cart-0", Some("probe"))];
+    transaction.insert("Logical_Router", Row::new().with("name", "ovn_cluster_router").with("ports", Datum::set(ports)));
+    server.connection.transact(transaction).await.unwrap();
+
+    let removed = server.remove("n1").await;
+    assert_eq!(removed.kept, ["Logical_Switch n1"]);
+    assert!(!removed.removed.iter().any(|row| row == "Logical_Switch n1" || row.contains("probe")), "{removed:?}");
+    assert_eq!(server.names("Logical_Switch_Port").await, ["probe"]);
+}
+
+#[tokio::test]
+async fn chassis_are_found_by_their_host() {
+    let server = Server::start(SOUTHBOUND, SOUTHBOUND_SCHEMA).await;
+    let mut transaction = Transaction::new();
+    for (name, host) in [("c1", "n1"), ("c2", "n2")] {
+        let encap = Row::new().with("type", "geneve").with("ip", format!("192.0.2.{}", &name[1..])).with("chassis_name", name);
+        let encap = transaction.insert("Encap", encap);
+        let chassis = Row::new().with("name", name).with("hostname", host).with("encaps", Datum::set([encap]));
+        transaction.insert("Chassis", chassis);
+        transaction.insert("Chassis_Private", Row::new().with("name", name));
+    }
+    server.connection.transact(transaction).await.unwrap();
+
+    let (client, _updates) = Client::start(server.endpoints(), SOUTHBOUND, Monitor::new(), Options::default());
+    let removed = from_southbound(&client, "n1").await.unwrap();
+    assert_eq!(removed, Removed { removed: vec!["Chassis c1".to_owned(), "Chassis_Private c1".to_owned()], kept: Vec::new() });
+    assert_eq!((server.names("Chassis").await, server.names("Chassis_Private").await), (vec!["c2".to_owned()], vec!["c2".to_owned()]));
+    assert_eq!(from_southbound(&client, "n1").await.unwrap(), Removed::default(), "once more");
+}

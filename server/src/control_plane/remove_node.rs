@@ -1,0 +1,110 @@
+//! `ovnkube --remove-node X`: what is removed from which database, line by line, and what is in the way. Not how it is found.
+
+use std::{
+    io::{self, Write, stdout},
+    time::Duration,
+};
+
+use controller::{
+    northbound,
+    remove_node::{Removed, SOUTHBOUND, from_northbound, from_southbound},
+};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use ovsdb::{Client, Monitor, State, TransactError};
+use tokio::time::timeout;
+
+use super::{ControlPlaneError, RemoveNodeConfig};
+use crate::{
+    api_server::{ApiServer, Connection},
+    chain,
+};
+
+/// How long the API server is asked whether the node is still there.
+const QUESTION: Duration = Duration::from_secs(10);
+
+/// Removes the node's rows from both databases. What was removed is on standard output, what is wrong on standard error. Done again, it
+/// finds nothing to remove, and succeeds. Says whether all is gone.
+pub fn remove_node(config: &RemoveNodeConfig) -> bool {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ControlPlaneError::Runtime);
+    match runtime {
+        Ok(runtime) => runtime.block_on(remove(config)),
+        Err(error) => {
+            eprintln!("ovnkube: {}", chain(&error));
+            false
+        }
+    }
+}
+
+async fn remove(config: &RemoveNodeConfig) -> bool {
+    let node = &config.node;
+    if let Some(warning) = still_there(config.api_server.as_ref(), node).await {
+        eprintln!("ovnkube: warning: {warning}");
+    }
+    let northbound = {
+        let (client, updates) = northbound::connect(config.northbound.endpoints.clone(), config.northbound.options());
+        within(config.patience, &client, from_northbound(updates, &config.cluster, node)).await
+    };
+    let southbound = {
+        let (client, _updates) =
+            Client::start(config.southbound.endpoints.clone(), SOUTHBOUND, Monitor::new(), config.southbound.options());
+        within(config.patience, &client, from_southbound(&client, node)).await
+    };
+    let northbound = tell("northbound", &config.northbound.endpoints, node, northbound);
+    let southbound = tell("southbound", &config.southbound.endpoints, node, southbound);
+    northbound && southbound
+}
+
+/// The answer, or why there is none.
+async fn within(
+    patience: Duration,
+    client: &Client,
+    answer: impl Future<Output = Result<Removed, TransactError>>,
+) -> Result<Removed, String> {
+    match timeout(patience, answer).await {
+        Ok(answer) => answer.map_err(|error| chain(&error)),
+        Err(_) => Err(match &*client.state().borrow() {
+            State::Connected(_) => format!("no answer within {patience:?} (--db-txn-timeout)"),
+            State::Disconnected(why) => format!("no connection within {patience:?} (--db-txn-timeout): {}", chain(why)),
+        }),
+    }
+}
+
+/// Whether everything is gone.
+fn tell(side: &str, endpoints: &ovsdb::Endpoints, node: &str, outcome: Result<Removed, String>) -> bool {
+    match outcome {
+        Err(error) => {
+            eprintln!("ovnkube: node {node} is not removed from the {side} database {endpoints}: {error}");
+            false
+        }
+        Ok(removed) => said(side, node, &removed).is_ok() && removed.kept.is_empty(),
+    }
+}
+
+fn said(side: &str, node: &str, Removed { removed, kept }: &Removed) -> io::Result<()> {
+    let mut out = stdout().lock();
+    for row in removed {
+        writeln!(out, "{side} database: removed {row}")?;
+    }
+    for row in kept {
+        eprintln!("ovnkube: {side} database: kept {row}, which holds rows that are not ours; look at them, and remove it by hand");
+    }
+    if removed.is_empty() && kept.is_empty() {
+        writeln!(out, "{side} database: there is nothing of node {node}")?;
+    }
+    Ok(())
+}
+
+/// What the administrator has to know of the node's object.
+async fn still_there(api_server: Option<&ApiServer>, node: &str) -> Option<String> {
+    let connection = Connection::open(api_server?.clone());
+    match timeout(QUESTION, Api::<Node>::all(connection.client().clone()).get_metadata_opt(node)).await {
+        Ok(Ok(None)) => None,
+        Ok(Ok(Some(_))) => Some(format!(
+            "node {node} is still in Kubernetes: a control plane that runs writes its rows again, and so does its ovn-controller; \
+             delete the node first (kubectl delete node {node})"
+        )),
+        Ok(Err(error)) => Some(format!("whether node {node} is still in Kubernetes is not known: {}", connection.trouble(&error).text)),
+        Err(_) => Some(format!("whether node {node} is still in Kubernetes is not known: no answer within {QUESTION:?}")),
+    }
+}

@@ -39,7 +39,7 @@ pub struct ClusterManager {
 }
 
 impl ClusterManager {
-    /// Follows all nodes from now on; gives nothing before this process leads. Returns at once. Needs a tokio runtime.
+    /// Follows all nodes as soon as this process leads, for as long as it does. Returns at once. Needs a tokio runtime.
     pub fn start(
         api: ApiServer,
         assignments: NodeAssignments,
@@ -50,7 +50,8 @@ impl ClusterManager {
     ) -> Self {
         let (observed, observations) = unbounded_channel();
         let (annotations, wishes) = unbounded_channel();
-        let watch = Watch::start::<NodeObject>(api.clone(), api_metrics.clone(), move |seen| drop(observed.send(seen)));
+        let tell = move |seen| drop(observed.send(seen));
+        let watch = Watch::start_leading::<NodeObject>(api.clone(), leadership.clone(), api_metrics.clone(), tell);
         let writing = Writing::start(api, leadership.clone(), api_metrics, wishes);
         let role = Role { assignments, annotations, teller, metrics };
         let task = tokio::spawn(async move {

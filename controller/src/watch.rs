@@ -15,6 +15,7 @@ use tokio::{
 
 use crate::{
     api_server::{ApiServer, metrics::Metrics},
+    lead::Leadership,
     observation::{Observation, Seen},
     store::wire::{NodeObject, PodObject},
 };
@@ -69,13 +70,29 @@ impl Watch {
         Self { standing, task }
     }
 
-    /// The same for all nodes of the cluster, as observations.
+    /// The same from the moment on when this process leads: what it is told then is no older than that, so that nothing which the leader
+    /// before wrote at last can be missing.
+    pub fn start_leading<K: Watched>(
+        api: ApiServer,
+        leadership: Leadership,
+        metrics: Metrics,
+        tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static,
+    ) -> Self {
+        let (sender, standing) = watch::channel(Standing::Reading("this process does not lead".to_owned()));
+        let task = tokio::spawn(async move {
+            leadership.won().await;
+            follow::follow::<K>(api, metrics, sender, tell).await;
+        });
+        Self { standing, task }
+    }
+
+    /// [`Watch::start`] for all nodes of the cluster, as observations.
     pub fn nodes(api: ApiServer, metrics: Metrics, observations: UnboundedSender<Observation>) -> Self {
         // Whoever observed has ended; this will, too.
         Self::start::<NodeObject>(api, metrics, move |seen| drop(observations.send(Observation::Nodes(seen))))
     }
 
-    /// The same for all pods of the cluster, as observations.
+    /// [`Watch::start`] for all pods of the cluster, as observations.
     pub fn pods(api: ApiServer, metrics: Metrics, observations: UnboundedSender<Observation>) -> Self {
         Self::start::<PodObject>(api, metrics, move |seen| drop(observations.send(Observation::Pods(seen))))
     }

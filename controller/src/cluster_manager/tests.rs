@@ -1,1 +1,159 @@
+//! The role with an API server that a test plays, on a paused clock.
 
+use std::time::Duration;
+
+use ::tests::{
+    ScriptedApi,
+    scripted_api::{Asked, WatchStream},
+};
+use prometheus::Registry;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    allocate::node_assignments::NodeRules,
+    api_server::scripted,
+    config::{ClusterConfig, ClusterSubnet, Zone},
+    lead::{Campaign, Candidate, Durations, OwnLease},
+    tell::Reporter,
+};
+
+/// The role where two nodes have room, and the watch that the test plays.
+struct Played {
+    api: ScriptedApi,
+    events: WatchStream,
+    registry: Registry,
+    _role: ClusterManager,
+}
+
+impl Played {
+    async fn start() -> Self {
+        let (mut api, server) = scripted::start().await;
+        let (registry, role) = start(server, Leadership::always());
+        let events = api.asked().await.begin().await;
+        Self { api, events, registry, _role: role }
+    }
+
+    async fn list(&mut self, nodes: &[Value]) {
+        for node in nodes {
+            self.events.send("ADDED", node).await;
+        }
+        let metadata = json!({"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}});
+        self.events.send("BOOKMARK", &json!({"kind": "Node", "apiVersion": "v1", "metadata": metadata})).await;
+    }
+
+    /// The next patch of a node's annotations, taken: the node and its subnets.
+    async fn patched(&mut self) -> (String, Value) {
+        let asked = self.api.asked().await;
+        assert_eq!(asked.method, "PATCH", "{}", asked.path);
+        let node = asked.path.strip_prefix("/api/v1/nodes/").unwrap().strip_suffix("/status?").unwrap().to_owned();
+        let body: Value = serde_json::from_slice(&asked.body).unwrap();
+        assert_eq!(body["metadata"]["uid"], format!("uid-{node}"));
+        asked.json(&json!({})).await;
+        (node, body["metadata"]["annotations"].clone())
+    }
+
+    fn lacking(&self) -> f64 {
+        let families = self.registry.gather();
+        let lacking = families.iter().filter(|family| family.name() == "ovnkube_clustermanager_nodes_lacking");
+        lacking.flat_map(|family| family.get_metric()).map(|metric| metric.get_gauge().get_value()).sum()
+    }
+}
+
+fn start(server: ApiServer, leadership: Leadership) -> (Registry, ClusterManager) {
+    let registry = Registry::new();
+    let teller = Teller::start(server.clone(), Reporter { controller: "ovn-kubernetes/test", instance: "m".to_owned() });
+    let (api_metrics, metrics) = (ApiMetrics::register(&registry).unwrap(), Metrics::register(&registry).unwrap());
+    let assignments = NodeAssignments::new(config(), NodeRules::default());
+    let role = ClusterManager::start(server, assignments, leadership, teller, api_metrics, metrics);
+    (registry, role)
+}
+
+fn config() -> ClusterConfig {
+    ClusterConfig {
+        zone: Zone::default(),
+        cluster_subnets: vec![ClusterSubnet { cidr: "10.244.0.0/23".parse().unwrap(), host_length: 24 }],
+        service_cidrs: Vec::new(),
+        join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
+        transit_subnets: Vec::new(),
+        hairpin_addresses: Vec::new(),
+        mtu: contract::mtu::Mtu::DEFAULT,
+        requested_chassis: true,
+        legacy_annotations: false,
+        acl_logging_rate_limit: 20,
+    }
+}
+
+fn node(name: &str, annotations: &Value) -> Value {
+    json!({"kind": "Node", "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "3", "annotations": annotations}})
+}
+
+fn subnets(annotations: &Value) -> String {
+    annotations["k8s.ovn.org/node-subnets"].as_str().unwrap_or_default().to_owned()
+}
+
+async fn event(asked: Asked) -> Value {
+    assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", "/apis/events.k8s.io/v1/namespaces/default/events?"));
+    let event: Value = serde_json::from_slice(&asked.body).unwrap();
+    asked.json(&event).await;
+    event
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_get_what_no_other_has_and_the_one_too_many_is_told_and_served_when_another_goes() {
+    let mut played = Played::start().await;
+    let first = json!({"k8s.ovn.org/node-subnets": "{\"default\":[\"10.244.0.0/24\"]}", "k8s.ovn.org/node-id": "2"});
+    played.list(&[node("b", &json!({})), node("a", &first)]).await;
+    let mut given = [played.patched().await, played.patched().await];
+    given.sort_by(|one, other| one.0.cmp(&other.0));
+    let [(a, of_a), (b, of_b)] = given;
+    assert_eq!((a.as_str(), b.as_str()), ("a", "b"));
+    assert!(subnets(&of_b).contains("10.244.1.0/24") && of_b["k8s.ovn.org/node-id"] == "3", "{of_b}");
+    assert!(subnets(&of_a).is_empty(), "what it has is not written again: {of_a}");
+
+    played.events.send("MODIFIED", &node("b", &of_b)).await;
+    played.events.send("ADDED", &node("c", &json!({}))).await;
+    let (mut told, mut written) = (None, None);
+    while told.is_none() || written.is_none() {
+        let asked = played.api.asked().await;
+        if asked.method == "POST" {
+            told = Some(event(asked).await);
+        } else {
+            written = Some(serde_json::from_slice::<Value>(&asked.body).unwrap()["metadata"]["annotations"].clone());
+            asked.json(&json!({})).await;
+        }
+    }
+    let told = told.unwrap();
+    assert_eq!((told["reason"].as_str(), told["regarding"]["name"].as_str()), (Some("NoFreeSubnet"), Some("c")));
+    assert!(told["note"].as_str().unwrap().contains("--cluster-subnets"), "{told}");
+    assert!(subnets(&written.unwrap()).is_empty());
+    assert!(played.lacking() > 0.0);
+
+    played.events.send("DELETED", &node("b", &of_b)).await;
+    let (node, given) = played.patched().await;
+    assert!(node == "c" && subnets(&given).contains("10.244.1.0/24"), "{node} {given}");
+    assert!(played.lacking() < 1.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_lead_reads_and_writes_nothing() {
+    let (mut lease, of_lease) = scripted::start().await;
+    let (mut api, server) = scripted::start().await;
+    let candidate = Candidate {
+        identity: "m".to_owned(),
+        namespace: "ovn".to_owned(),
+        lease: "l".to_owned(),
+        durations: Durations::default(),
+        own_lease: OwnLease::Wait,
+    };
+    let (leadership, _campaign) = Campaign::start(of_lease, candidate, ApiMetrics::register(&Registry::new()).unwrap());
+    let _role = start(server, leadership);
+    api.nothing_within(Duration::from_secs(5)).await;
+    lease.asked().await.status(404, "no lease").await;
+    let created = lease.asked().await;
+    let body: Value = serde_json::from_slice(&created.body).unwrap();
+    created.json(&body).await;
+    // What it reads is what there is since it leads.
+    let read = api.asked().await;
+    assert!(read.is_watch() && read.path.starts_with("/api/v1/nodes?"), "{}", read.path);
+}

@@ -25,3 +25,52 @@ fn fit_row(DesiredRow { id, mut columns, mut member_of }: DesiredRow, schema: &S
     member_of.retain(|set| schema.has_column(set.of.table.name(), set.column));
     DesiredRow { id, columns, member_of }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ovsdb::Datum;
+
+    use super::*;
+    use crate::rows::{Membership, Table};
+
+    #[test]
+    fn what_an_older_database_lacks_is_left_out_and_nothing_else() {
+        let string = serde_json::json!({"type": "string"});
+        let tables = serde_json::json!({
+            "Logical_Switch": {"columns": {"name": string, "ports": string}},
+            "Logical_Switch_Port": {"columns": {"name": string, "options": string}},
+            "Meter": {"columns": {"bands": string}},
+            "Meter_Band": {"columns": {"rate": string}},
+        });
+        let schema: Schema = serde_json::from_value(serde_json::json!({"name": "OVN_Northbound", "tables": tables})).unwrap();
+        let (switch, group) = (Table::LogicalSwitch.row("n"), Table::PortGroup.row("g"));
+        let member = |of: &RowName, column| Membership { of: of.clone(), column };
+        let options = ("options", Value::Pairs { with: BTreeMap::new(), without: &[] });
+        let references = |rows: Vec<RowName>| ("ports", Value::References(rows));
+        let band = |columns: Vec<(&'static str, Datum)>| ("bands", Value::Parts { table: Table::MeterBand, rows: vec![columns] });
+        let row = |id: RowName, columns, member_of| DesiredRow { id, columns, member_of };
+        let port = Table::LogicalSwitchPort.row("p");
+
+        let fitted = fit(
+            vec![
+                row(
+                    port.clone(),
+                    vec![options.clone(), ("enabled", Value::Datum(true.into()))],
+                    vec![member(&switch, "ports"), member(&group, "ports")],
+                ),
+                row(switch.clone(), vec![references(vec![port.clone(), group.clone()])], vec![]),
+                row(Table::Meter.row("m"), vec![band(vec![("rate", 1.into()), ("burst_size", 2.into())])], vec![]),
+                row(group.clone(), vec![], vec![]),
+            ],
+            &schema,
+        );
+        let expected = vec![
+            row(port.clone(), vec![options], vec![member(&switch, "ports")]),
+            row(switch.clone(), vec![references(vec![port])], vec![]),
+            row(Table::Meter.row("m"), vec![band(vec![("rate", 1.into())])], vec![]),
+        ];
+        assert_eq!(fitted, expected);
+    }
+}

@@ -79,3 +79,6 @@ pub(super) fn parts<'a>(now: &[(Uuid, Part)], wanted: &'a [Part]) -> Option<(Vec
     }
     (!new.is_empty() || !free.is_empty()).then_some((kept, new))
 }
+
+#[cfg(test)]
+mod tests;

@@ -154,6 +154,20 @@ async fn an_api_server_that_cannot_stream_is_asked_for_pages() {
     }
 }
 
+/// An API server above an etcd that is too old says so in the stream: the control plane read nothing at all there.
+#[tokio::test(start_paused = true)]
+async fn one_that_says_within_the_stream_that_it_cannot_is_asked_for_pages() {
+    let mut played = Played::start().await;
+    let mut stream = played.everything().await.begin().await;
+    let problem = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "reason": "InternalError",
+        "message": "the required storage feature RequestWatchProgress is disabled"});
+    stream.send("ERROR", &problem).await;
+    let asked = played.api.asked().await;
+    assert!(!asked.is_watch(), "{}", asked.path);
+    asked.json(&json!({"metadata": {"resourceVersion": "5"}, "items": [pod("a", "3")]})).await;
+    assert_eq!(played.told().await, "all a");
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_whose_etcd_is_too_old_to_stream_says_so_in_an_event() {
     let mut played = Played::start().await;

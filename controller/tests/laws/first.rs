@@ -24,7 +24,7 @@ async fn a_pod_has_its_port_on_its_nodes_switch_until_it_is_gone() {
     let switch = found.row("Logical_Switch", "n1").unwrap_or_else(|| panic!("{found:#?}"));
     assert!(switch["ports"].contains("<ns1_p1>") && switch["ports"].contains("<stor-n1>"), "{switch:?}");
     let port = found.row("Logical_Switch_Port", "ns1_p1").unwrap();
-    assert_eq!(port["addresses"], "0a:58:0a:00:01:04 10.0.1.4");
+    assert_eq!(port["addresses"], "0a:58:0a:00:01:97 10.0.1.151");
     assert_eq!(port["options"], "iface-id-ver=uid-1-0, requested-chassis=chassis-1");
 
     controller.observe(Observation::Pods(Seen::Deleted(pod_key(1))));

@@ -128,6 +128,32 @@ pub(crate) fn drift() -> impl Strategy<Value = Drift> {
     ]
 }
 
+/// Every kind of drift, on different nodes and pods as far as there are so many.
+pub(crate) fn one_of_each() -> Vec<Drift> {
+    vec![
+        Drift::PortLosesAddresses(1),
+        Drift::PortLosesIds(2),
+        Drift::PortGetsOption(3),
+        Drift::PortLeavesSwitch(4),
+        Drift::PortEntersSwitch { pod: 5, node: 1 },
+        Drift::StalePort { pod: 51, node: 2 },
+        Drift::SwitchGone(1),
+        Drift::SwitchRenamed(2),
+        Drift::SwitchLosesConfig(3),
+        Drift::LinkGone(1),
+        Drift::ManagementPortGone(2),
+        Drift::RouterPortGone(3),
+        Drift::ChassisGone(1),
+        Drift::AclGone(2),
+        Drift::AclTwice(3),
+        Drift::GroupsGone,
+        Drift::GroupsEmptied,
+        Drift::RouterGone,
+        Drift::RateChanged,
+        Drift::MetersGone,
+    ]
+}
+
 pub(crate) fn foreign() -> impl Strategy<Value = Foreign> {
     prop_oneof![
         NODES.prop_map(Foreign::Switch),

@@ -77,7 +77,7 @@ pub(super) async fn rows(mut leadership: Leadership, mut progress: watch::Receiv
     loop {
         let Progress { ever_converged, dirty, waiting, failing, .. } = *progress.borrow_and_update();
         match leadership.place() {
-            Place::Unknown(why) => conditions.missing(Part::Rows, why),
+            Place::Unknown(_) => conditions.missing(Part::Rows, "it is not known yet who writes them"),
             Place::Leads if !ever_converged => conditions.missing(Part::Rows, unwritten(dirty, waiting, failing)),
             Place::Leads | Place::StandsBy(_) => conditions.met(Part::Rows),
         }

@@ -20,7 +20,6 @@ fn config() -> ClusterConfig {
         join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
         transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
         hairpin_addresses: Vec::new(),
-        mtu: contract::mtu::Mtu::DEFAULT,
         requested_chassis: true,
         legacy_annotations: false,
         acl_logging_rate_limit: 20,

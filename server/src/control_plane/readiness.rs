@@ -46,33 +46,19 @@ pub(super) async fn election(mut leadership: Leadership, conditions: Conditions,
     }
 }
 
-/// What is followed, and for whom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Nodes, by the cluster manager, which reads them once it leads.
-    OfManager,
-    Nodes,
-    Pods,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::OfManager | Self::Nodes => "nodes",
-            Self::Pods => "pods",
-        }
-    }
-}
-
-/// Whether all objects of the cluster are known: nodes, and where they are followed pods.
-pub(super) async fn cluster(mut standings: Vec<(Kind, watch::Receiver<Standing>)>, mut leadership: Leadership, conditions: Conditions) {
+/// Whether all objects of the cluster are known: nodes, and where they are followed pods. Who stands by reads them once it leads.
+pub(super) async fn cluster(
+    mut standings: Vec<(&'static str, watch::Receiver<Standing>)>,
+    mut leadership: Leadership,
+    conditions: Conditions,
+) {
     loop {
         let stands_by = matches!(leadership.place(), Place::StandsBy(_));
         let why = standings.iter_mut().find_map(|(kind, standing)| match &*standing.borrow_and_update() {
             Standing::Synced => None,
-            Standing::Reading(_) if stands_by && *kind == Kind::OfManager => None,
-            Standing::Reading(why) => Some(format!("not all {} are known yet: {why}", kind.name())),
-            Standing::Behind(why) => Some(format!("changes of {} are not heard of: {why}", kind.name())),
+            Standing::Reading(_) if stands_by => None,
+            Standing::Reading(why) => Some(format!("not all {} are known yet: {why}", kind)),
+            Standing::Behind(why) => Some(format!("changes of {} are not heard of: {why}", kind)),
         });
         match why {
             None => conditions.met(Part::Cluster),

@@ -7,7 +7,8 @@
 //! Lease ─▶ Campaign ─▶ Leadership: who may write
 //! ```
 //!
-//! Everything is read before this process leads, so that who takes over does so at once.
+//! The database is copied before this process leads. Nodes and pods are read once it does: what the leader before wrote at last has to be
+//! among what is read, or an address that it gave could be given twice.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,13 +35,12 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    ControlPlaneConfig, Database, Election,
-    readiness::{self, Kind},
-    reports,
-};
+use super::{ControlPlaneConfig, Database, Election, readiness, reports};
 use crate::{api_server::Connection, conditions::Conditions, metrics::ControlPlaneMetrics};
 
+/// What is followed, in words.
+const NODES: &str = "nodes";
+const PODS: &str = "pods";
 /// Who tells the owners of nodes and pods.
 const REPORTER: &str = "ovn-kubernetes/ovnkube-controller";
 
@@ -162,7 +162,7 @@ impl AtWork {
         at_work
     }
 
-    fn manage_cluster(&mut self, shared: &Shared<'_>) -> (Kind, watch::Receiver<Standing>) {
+    fn manage_cluster(&mut self, shared: &Shared<'_>) -> (&'static str, watch::Receiver<Standing>) {
         let Shared { config, api, leadership, teller, conditions: _, metrics } = shared;
         let assignments = NodeAssignments::new(config.cluster.clone(), NodeRules { without_subnet: config.foreign_nodes.clone() });
         let manager = ClusterManager::start(
@@ -175,10 +175,10 @@ impl AtWork {
         );
         let standing = manager.standing();
         self.cluster_manager = Some(manager);
-        (Kind::OfManager, standing)
+        (NODES, standing)
     }
 
-    fn control(&mut self, shared: &Shared<'_>, database: &Database) -> [(Kind, watch::Receiver<Standing>); 2] {
+    fn control(&mut self, shared: &Shared<'_>, database: &Database) -> [(&'static str, watch::Receiver<Standing>); 2] {
         let Shared { config, api, leadership, teller, conditions, metrics } = shared;
         let (observed, observations) = unbounded_channel();
         let (annotations, wishes) = unbounded_channel();
@@ -187,14 +187,14 @@ impl AtWork {
         let (client, updates) = northbound::connect(database.endpoints.clone(), database.options());
 
         let (of_nodes, of_pods) = (observed.clone(), observed);
-        let nodes = Watch::start::<NodeObject>(api.clone(), metrics.api_server.clone(), move |seen| {
+        let nodes = Watch::start_leading::<NodeObject>(api.clone(), leadership.clone(), metrics.api_server.clone(), move |seen| {
             // Nobody listens any more: the role has ended.
             let _ = of_nodes.send(Observation::Nodes(seen));
         });
-        let pods = Watch::start::<PodObject>(api.clone(), metrics.api_server.clone(), move |seen| {
+        let pods = Watch::start_leading::<PodObject>(api.clone(), leadership.clone(), metrics.api_server.clone(), move |seen| {
             let _ = of_pods.send(Observation::Pods(seen));
         });
-        let standings = [(Kind::Nodes, nodes.standing()), (Kind::Pods, pods.standing())];
+        let standings = [(NODES, nodes.standing()), (PODS, pods.standing())];
         self.watches.extend([nodes, pods]);
         self.writing = Some(Writing::start(api.clone(), leadership.clone(), metrics.api_server.clone(), wishes));
         self.tell(reports::tell(reported, teller.clone()));

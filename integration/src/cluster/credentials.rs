@@ -56,14 +56,14 @@ impl Credentials {
         self.directory.join(format!("{}.kubeconfig", user.replace(':', "-")))
     }
 
-    /// A token of the deployment's own account, for the server under test.
-    pub fn server_token(&self) -> PathBuf {
-        self.directory.join("ovn-kubernetes-node.token")
+    /// A token of a deployment's own account, for the program under test.
+    pub fn token(&self, account: &str) -> PathBuf {
+        self.directory.join(format!("{account}.token"))
     }
 
     /// Writes it, with a line break behind it, as editors and `echo` do.
-    pub(crate) fn write_server_token(&self, token: &str) -> Result<()> {
-        fs::write(self.server_token(), format!("{token}\n")).context("write the server's token")
+    pub(crate) fn write_token(&self, account: &str, token: &str) -> Result<()> {
+        fs::write(self.token(account), format!("{token}\n")).with_context(|| format!("write the token of {account}"))
     }
 
     pub(crate) fn token_table(&self) -> PathBuf {

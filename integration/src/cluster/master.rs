@@ -11,8 +11,9 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 
 use super::{
-    control_plane::SERVICES,
-    credentials::{ADMIN, Credentials},
+    access,
+    control_plane::{self, SERVICES},
+    credentials::Credentials,
 };
 use crate::{Daemon, central, executable, mounts};
 
@@ -32,7 +33,9 @@ pub fn instance(name: &str, port: u16, credentials: &Credentials, network: &Netw
     let logs = Path::new(mounts::LOGS).join("kubernetes");
     let mut arguments = vec![
         format!("--init-master={name}"),
-        format!("--k8s-kubeconfig={}", credentials.kubeconfig(ADMIN).display()),
+        format!("--k8s-apiserver={}", control_plane::URL),
+        format!("--k8s-cacert={}", credentials.authority().display()),
+        format!("--k8s-token-file={}", credentials.token(access::MASTER).display()),
         format!("--nb-address={}", central::NORTHBOUND),
         format!("--sb-address={}", central::SOUTHBOUND),
         format!("--cluster-subnets={cluster_subnets}"),

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 use anyhow::{Context as _, Result};
 
 use super::{
-    cgroups, control_plane,
+    access, cgroups, control_plane,
     credentials::{Credentials, kubelet},
     master::Network,
     programs,
@@ -73,7 +73,7 @@ pub(crate) fn server_arguments(node: &str, credentials: &Credentials, network: &
         format!("--init-node={node}"),
         format!("--k8s-apiserver={}", control_plane::URL),
         format!("--k8s-cacert={}", credentials.authority().display()),
-        format!("--k8s-token-file={}", credentials.server_token().display()),
+        format!("--k8s-token-file={}", credentials.token(access::NODE).display()),
         format!("--cluster-subnets={}", network.cluster_subnets),
         format!("--k8s-service-cidrs={}", control_plane::SERVICES),
     ]

@@ -7,7 +7,7 @@ use integration::{
     Daemon,
     central::Central,
     cluster::{
-        Api, ControlPlane, Credentials,
+        Api, ControlPlane, Credentials, access,
         master::{self, Network},
         programs,
     },
@@ -52,6 +52,7 @@ impl Site {
             central.start_southbound()?;
             central.northd.spawn()?;
         }
+        access::grant(&api, &credentials)?;
         let cluster_subnets = format!("{CLUSTER_SUBNET}/{}", host_prefix(pods_per_node + SPARE)?);
         let controller = master::instance("scale", PORT, &credentials, &Network { cluster_subnets, options: Vec::new() });
         Ok(Self { api, kubernetes, central, controller })

@@ -40,7 +40,7 @@ fn its_account_may_annotate_nodes_and_pods_keep_its_lease_write_events_and_nothi
         may(role.rules),
         ["nodes: get,list,watch", "pods: get,list,watch", "nodes/status: patch", "pods/status: patch", "events: create,patch"]
     );
-    assert_eq!(may(own_role.rules), ["leases: get,create,update"]);
+    assert_eq!(may(own_role.rules), ["leases: get,watch,create,update"]);
     let name = account.metadata.name.clone();
     for subjects in [binding.subjects, own_binding.subjects] {
         let [subject] = &subjects.unwrap()[..] else { panic!("one subject") };

@@ -12,6 +12,8 @@ use tokio::sync::watch;
 
 use super::{plan::INTERFACE, source_nat::TABLE};
 
+/// linux/rtnetlink.h; not in libc's list for musl.
+const RTM_DELNETCONF: u16 = libc::RTM_NEWNETCONF + 1;
 /// `RTNLGRP_*` of `linux/rtnetlink.h`: links, neighbours, addresses, routes, and settings of both families.
 const GROUPS: [u32; 8] = [
     libc::RTNLGRP_LINK,
@@ -144,7 +146,7 @@ fn about(kind: u16, body: &[u8]) -> About {
         libc::RTM_NEWADDR | libc::RTM_DELADDR => number(4).map(About::Address),
         libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => number(4).map(About::Link),
         libc::RTM_NEWROUTE | libc::RTM_DELROUTE => index_in(12, libc::RTA_OIF).map(About::Link),
-        libc::RTM_NEWNETCONF | libc::RTM_DELNETCONF => index_in(4, 1).map(About::Link),
+        libc::RTM_NEWNETCONF | RTM_DELNETCONF => index_in(4, 1).map(About::Link),
         _ => None,
     };
     found.unwrap_or(About::Nothing)

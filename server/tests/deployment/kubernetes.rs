@@ -38,7 +38,10 @@ fn the_container_has_one_capability_and_writes_only_where_it_must() {
     let manifests = Manifests::plain();
     let security = manifests.container().security_context.clone().unwrap();
     let capabilities = security.capabilities.unwrap();
-    assert_eq!((capabilities.drop.unwrap(), capabilities.add.unwrap()), (vec!["ALL".to_owned()], vec!["DAC_OVERRIDE".to_owned()]));
+    assert_eq!(
+        (capabilities.drop.unwrap(), capabilities.add.unwrap()),
+        (vec!["ALL".to_owned()], ["DAC_OVERRIDE", "NET_ADMIN"].map(str::to_owned).into())
+    );
     assert_eq!((security.privileged, security.allow_privilege_escalation), (None, Some(false)));
     assert_eq!(security.read_only_root_filesystem, Some(true));
     let pod = manifests.daemon_set.spec.as_ref().unwrap().template.spec.as_ref().unwrap();

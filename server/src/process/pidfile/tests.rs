@@ -48,6 +48,10 @@ fn a_server_that_takes_no_lock_is_known_by_its_name() {
     let (path, program) = (dir.path().join("ovnkube.pid"), dir.path().join("ovnkube"));
     std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
     let mut other = Command::new(&program).arg("60").spawn().unwrap();
+    // A new program takes its memory before it has its arguments there: for a moment the kernel tells none.
+    while fs::read(format!("/proc/{}/cmdline", other.id())).unwrap().is_empty() {
+        std::thread::yield_now();
+    }
     fs::write(&path, format!("{}\n", other.id())).unwrap();
     let refused = Pidfile::create(&path).map(drop);
     other.kill().unwrap();

@@ -23,6 +23,7 @@
 //! | [`traffic`] | ping, TCP and UDP between pods |
 //! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
 //! | [`cluster`] | [`Cluster`]: a whole Kubernetes on a lab's nodes |
+//! | [`api_proxy`] | [`api_proxy::ApiProxy`]: stands in front of the API server and does what a healthy one never does |
 //! | [`chaos`] | [`chaos::Chaos`]: kills everything at random moments while pods come and go |
 //! | [`mod@eventually`] | waits for a state, and prints the last thing it saw |
 //! | [`command`] | runs a program to its end and keeps what it said |
@@ -47,6 +48,7 @@
 //! }
 //! ```
 
+pub mod api_proxy;
 pub mod by_hand;
 pub mod census;
 pub mod central;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use integration::{Lab, chaos::Chaos, hold, inside, peer::Peer};
+use integration::{Lab, chaos::Chaos, faults::report::Faults, hold, inside, peer::Peer};
 
 /// Real Open vSwitch and OVN on this machine, in namespaces of their own. The host's Open vSwitch is not touched.
 #[derive(Debug, Parser)]
@@ -28,6 +28,7 @@ enum Command {
     Bench(bench::Bench),
     Cluster(kubernetes::Cluster),
     Chaos(Chaos),
+    Faults(Faults),
     Scale(scale::Scale),
     /// Measure on the node, as `bench` says on standard input; what was measured goes to standard output.
     #[command(hide = true)]
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench.run(),
         Command::Cluster(cluster) => cluster.run(),
         Command::Chaos(chaos) => bring(&chaos),
+        Command::Faults(faults) => faults.run(&mut |text| println!("{text}")),
         Command::Scale(scale) => scale.run(),
         Command::BenchDriver => bench::drive()
             .map(|measured| println!("{}", serde_json::to_string(&measured).expect("measurements are plain data")))

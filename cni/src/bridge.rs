@@ -179,8 +179,7 @@ impl Bridge {
             match outcome {
                 Ok(outcome) => {
                     let same_address = same_address.map(|selection| outcome.rows(selection)).unwrap_or_default();
-                    if let (Some(address), Some(holder)) =
-                        (attachment.addresses.first(), rows::holder_of_address(attachment, same_address))
+                    if let (Some(address), Some(holder)) = (attachment.addresses.first(), rows::holder_of_address(attachment, same_address))
                     {
                         return Err(BridgeError::AddressTaken {
                             address: *address,

@@ -50,8 +50,8 @@
 //! }
 //! ```
 
-pub mod api_proxy;
 pub mod answer;
+pub mod api_proxy;
 pub mod by_hand;
 pub mod census;
 pub mod central;

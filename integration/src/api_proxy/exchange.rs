@@ -42,11 +42,7 @@ pub(super) async fn exchange(stream: TcpStream, shared: &Shared) -> Result<()> {
 
 /// Passes an answer on as it comes. `truncates` decides of each piece of its body whether it ends in its middle, and is told whether it is
 /// the first one.
-async fn pass_on(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
-    truncates: impl Fn(bool) -> bool,
-) -> Result<()> {
+async fn pass_on(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin), truncates: impl Fn(bool) -> bool) -> Result<()> {
     let mut piece = Vec::new();
     let body = loop {
         ensure!(from.read_buf(&mut piece).await? > 0, "the API server hung up");

@@ -10,6 +10,8 @@ DESTDIR ?=
 STATIC ?= $(shell uname -m)-unknown-linux-musl
 # ring, the cryptography below TLS, has parts in C; they need no libc, so the machine's own compiler does for them.
 export CC_$(subst -,_,$(STATIC)) ?= gcc
+# Of the server: `release`, or `quick` where building may not take long.
+PROFILE ?= release
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/bin
 DOCUMENTS := $(TARGET_DIR)/documents
@@ -24,8 +26,8 @@ help: ## List these commands
 build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
 	@integration/prerequisites.sh build
 	cargo build --locked --profile plugin --target $(STATIC) -p cni --bin ovn-k8s-cni-overlay
-	cargo build --locked --release --target $(STATIC) -p server --bin ovnkube
-	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/plugin/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/release/ovnkube
+	cargo build --locked --profile $(PROFILE) --target $(STATIC) -p server --bin ovnkube
+	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/plugin/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/$(PROFILE)/ovnkube
 
 install: build ## Install them with their configuration (DESTDIR=… for a package)
 	install -D -m 755 $(BIN)/ovn-k8s-cni-overlay $(DESTDIR)/opt/cni/bin/ovn-k8s-cni-overlay

@@ -21,8 +21,16 @@
 //!
 //! | file | rows |
 //! |---|---|
+//! | `annotations` | the pod's annotation: 29 to 32 |
+//! | `sandboxes` | several calls for one pod or one sandbox: 33 to 35 |
+//! | `links` | names that are taken, namespaces that go away: 36, 37, 52 |
+//! | `del` | DEL with anything, container ids: 38 to 40 |
 //! | `switch` | ovs-vswitchd and the bridge: 16 to 19 |
 //! | `oracles` | none: shows that each thing that every row asks can fail |
 
+mod annotations;
+mod del;
+mod links;
 mod oracles;
+mod sandboxes;
 mod switch;

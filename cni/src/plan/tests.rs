@@ -78,5 +78,5 @@ fn an_alias_fits_the_kernel_whatever_the_container_id() {
     let mut identity = attachment(Network::Default, |_| {}).identity;
     assert_eq!(identity.alias(), "ovn-k8s:default:eth0:0123456789abcdef0");
     identity.sandbox = "f".repeat(255).parse().unwrap();
-    assert_eq!(identity.alias().len(), 255);
+    assert_eq!(identity.alias().len(), 254);
 }

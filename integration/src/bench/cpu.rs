@@ -23,7 +23,7 @@ impl CpuTimes {
         }
         let usage = getrusage(match contestant {
             Contestant::Floor => UsageWho::RUSAGE_SELF,
-            Contestant::Ours | Contestant::BinTrue => UsageWho::RUSAGE_CHILDREN,
+            Contestant::Ours | Contestant::Bridge | Contestant::BinTrue => UsageWho::RUSAGE_CHILDREN,
         })?;
         times.insert(Process::Caller, milliseconds(usage.user_time()) + milliseconds(usage.system_time()));
         Ok(Self(times))

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use clap::ValueEnum;
 use contract::stage::Stage;
 use serde::{Deserialize, Serialize};
 
@@ -17,21 +18,26 @@ pub(crate) enum Verb {
 }
 
 /// Who is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Contestant {
     /// What cannot be done without, in one process; see [`super::floor`].
     Floor,
     /// `/bin/true`: what starting any program costs.
+    #[value(skip)]
     BinTrue,
     /// The plugin, with the server.
     Ours,
+    /// `bridge` and `host-local` of the CNI project, which know nothing of Open vSwitch; see [`super::bridge`].
+    Bridge,
 }
 
 /// One combination that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Cell {
     pub(crate) verb: Verb,
+    /// How many pods are attached already, and stay so.
+    pub(crate) ports: usize,
     /// How many calls at the same time.
     pub(crate) at_once: usize,
     pub(crate) contestant: Contestant,
@@ -108,6 +114,7 @@ impl fmt::Display for Contestant {
             Self::Floor => "floor",
             Self::BinTrue => "/bin/true",
             Self::Ours => "ours",
+            Self::Bridge => "bridge",
         })
     }
 }

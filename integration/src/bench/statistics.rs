@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::bench::measurements::{Call, Contestant, Verb};
 
-    const CELL: Cell = Cell { verb: Verb::Add, at_once: 1, contestant: Contestant::Ours };
+    const CELL: Cell = Cell { verb: Verb::Add, ports: 0, at_once: 1, contestant: Contestant::Ours };
 
     fn phase(round: u32, wall: f64, durations: &[f64]) -> Phase {
         let call = |duration: &f64| Call { duration: *duration, parts: vec![(Part::Stage(Stage::Veth), duration / 2.0)], error: None };

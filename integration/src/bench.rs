@@ -13,31 +13,38 @@
 //! | [`floor`], [`netlink`] | the floor as a contestant: in-process, no exec; and its netlink messages |
 //! | [`plugin`], [`exec`] | a plugin as a contestant; one program, from its start to its end |
 //! | [`bridge`] | the plugins `bridge` and `host-local` as a contestant |
+//! | [`emulated`] | what upstream's plugin does to Open vSwitch, as a contestant |
 //! | [`settle`] | waits until ovs-vswitchd and ovn-controller have nothing left to do |
 //! | [`cpu`] | CPU time of the daemons and of the contestants |
+//! | [`processes`] | memory, descriptors and threads of the daemons |
 //! | [`stage_log`] | what the plugin's log says of the stages of each ADD |
 //! | [`measurements`] | what was measured, raw; goes from the driver to the report |
 //! | [`statistics`] | percentiles, rates, medians of stages; pure |
+//! | [`histogram`] | how times are spread; pure |
 //! | [`gates`] | what must hold; pure |
 //! | [`environment`] | on what machine, with which versions |
-//! | [`report`] | the table on the terminal and `bench.json` |
+//! | [`report`], [`chart`] | the table on the terminal and `bench.json`; `bench.svg` |
 //!
 //! A new contestant is a variant of [`measurements::Contestant`] and an arm in [`contestants::Way`]; a new kind of call is a
 //! [`measurements::Verb`]; a new demand is an entry of [`gates::Gate::all`].
 
 mod bridge;
+mod chart;
 mod closed_loop;
 mod contestants;
 pub(crate) mod cpu;
 mod driver;
+mod emulated;
 pub(crate) mod environment;
 mod exec;
 mod floor;
 mod gates;
+mod histogram;
 mod measurements;
 mod netlink;
 mod plan;
 mod plugin;
+mod processes;
 mod report;
 mod settle;
 mod stage_log;
@@ -46,6 +53,7 @@ pub(crate) mod statistics;
 use std::{
     env, fs,
     io::Write as _,
+    path::PathBuf,
     process::{Command, ExitCode, Stdio},
     time::Instant,
 };
@@ -62,7 +70,7 @@ use report::Report;
 
 /// Measure ADD, DEL and the other verbs against the floor. Exit status 1 if a gate is missed.
 ///
-/// All figures, with their fields, go to bench/bench.json in cargo's target directory.
+/// All figures go to bench/bench.json in cargo's target directory (docs/performance.md has its fields), and a chart to bench/bench.svg.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// Less than two minutes: what the gates need, in fewer rounds.
@@ -83,6 +91,9 @@ pub(crate) struct Bench {
     /// Who attaches pods.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     contestants: Option<Vec<Contestant>>,
+    /// Upstream's plugin, called beside ours with this project's server; without it, an emulation of it is.
+    #[arg(long, value_name = "FILE")]
+    upstream: Option<PathBuf>,
     /// Print the gates on times, and succeed whether they hold or not; calls that fail and whatever is left behind still count.
     #[arg(long)]
     no_time_gates: bool,
@@ -108,13 +119,15 @@ impl Bench {
         let file = executable::target_dir()?.join("bench/bench.json");
         fs::create_dir_all(file.parent().context("a file has a directory")?)?;
         fs::write(&file, serde_json::to_string_pretty(&report)?).with_context(|| format!("write {}", file.display()))?;
-        println!("\nall figures: {}", file.display());
+        let chart_file = file.with_extension("svg");
+        fs::write(&chart_file, chart::svg(&report)?).with_context(|| format!("write {}", chart_file.display()))?;
+        println!("\nall figures: {}\nchart: {}", file.display(), chart_file.display());
         let demanded = |kind| if self.no_time_gates { kind != Kind::Time } else { true };
         Ok(if report.holds(demanded) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn wanted(&self) -> Wanted {
-        let Self { quick, pods, rounds, at_once, ports, contestants, no_time_gates: _, realtime: _ } = self;
+        let Self { quick, pods, rounds, at_once, ports, contestants, upstream, no_time_gates: _, realtime: _ } = self;
         Wanted {
             quick: *quick,
             pods: *pods,
@@ -122,11 +135,15 @@ impl Bench {
             at_once: at_once.clone(),
             ports: ports.clone(),
             contestants: contestants.clone(),
+            upstream: upstream.clone(),
         }
     }
 
     fn measure(&self) -> Result<Report> {
         let began = Instant::now();
+        let upstream =
+            self.upstream.as_ref().map(|file| file.canonicalize().with_context(|| format!("upstream's plugin, {}", file.display())));
+        let upstream = upstream.transpose()?;
         let size = Size::new(self.wanted())?;
         eprintln!("bench: starting a node with {} pods", size.all_pods());
         // A prefix length that has room for thousands of pods.
@@ -140,7 +157,7 @@ impl Bench {
         let scheduling = if self.realtime { Scheduling::Realtime } else { Scheduling::Normal };
         let environment = Environment::of_this_machine(plugin_bytes, scheduling)?;
         let before = node.census()?;
-        let measurements = run_driver(node, &Plan::new(size.clone(), &pods, node)?)?;
+        let measurements = run_driver(node, &Plan::new(size.clone(), &pods, node, upstream)?)?;
         let leftovers = match before.must_equal(&node.census()?) {
             Ok(()) => Leftovers::None,
             Err(difference) => Leftovers::Some(difference.to_string()),

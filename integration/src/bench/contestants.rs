@@ -1,10 +1,11 @@
 //! How each contestant attaches a pod and detaches it again.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use super::{
+    emulated,
     floor::{self, Floor, FloorPod},
     measurements::{Call, Contestant},
     plan::PlannedPod,
@@ -16,6 +17,7 @@ use super::{
 pub(crate) enum Way {
     Floor,
     Plugin(Arc<Plugin>),
+    Emulated,
 }
 
 /// A pod between its ADD and its DEL.
@@ -23,23 +25,28 @@ pub(crate) enum Way {
 pub(crate) enum Attached {
     Floor(floor::Attached),
     Plugin(plugin::Attached),
+    Emulated(emulated::Attached),
 }
 
 impl Way {
-    pub(crate) fn of(contestant: Contestant) -> Result<Self> {
+    /// `upstream` is where upstream's plugin is.
+    pub(crate) fn of(contestant: Contestant, upstream: Option<&Path>) -> Result<Self> {
         Ok(match contestant {
             Contestant::Floor => Self::Floor,
             Contestant::Ours => Self::Plugin(Arc::new(Plugin::ours())),
             Contestant::Bridge => Self::Plugin(Arc::new(Plugin::bridge()?)),
+            Contestant::Upstream => Self::Plugin(Arc::new(Plugin::upstream(upstream.context("where is upstream's plugin?")?))),
+            Contestant::Emulated => Self::Emulated,
             Contestant::BinTrue => bail!("{contestant} attaches no pods"),
         })
     }
 
-    /// What attaches the pods that are there already, if this contestant's belong to that: each in its own network, in one namespace.
-    pub(crate) fn stays(&self) -> Option<Arc<Plugin>> {
-        match self {
-            Self::Floor => None,
-            Self::Plugin(plugin) => Some(plugin.beside_others()),
+    /// What attaches pods that stay, so that `contestant` finds a node with other pods: each network has its own interface in them.
+    pub(crate) fn staying(&self, contestant: Contestant) -> Option<Arc<Plugin>> {
+        match (self, contestant) {
+            (Self::Plugin(plugin), Contestant::Ours) => Some(Arc::clone(plugin)),
+            (Self::Plugin(plugin), Contestant::Bridge) => Some(plugin.beside_others()),
+            (Self::Floor | Self::Plugin(_) | Self::Emulated, _) => None,
         }
     }
 
@@ -53,6 +60,10 @@ impl Way {
                 let (call, attached) = plugin.add(pod.pod, sandbox);
                 (call, attached.map(Attached::Plugin))
             }
+            Self::Emulated => {
+                let (call, attached) = floor.emulated_add(pod, sandbox);
+                (call, attached.map(Attached::Emulated))
+            }
         }
     }
 }
@@ -62,13 +73,14 @@ impl Attached {
         match self {
             Self::Floor(attached) => floor.del(attached),
             Self::Plugin(attached) => attached.del(pod),
+            Self::Emulated(attached) => floor.emulated_del(attached),
         }
     }
 
     /// CHECK, by who has it.
     pub(crate) fn check(&self, pod: &PlannedPod) -> Option<Call> {
         match self {
-            Self::Floor(_) => None,
+            Self::Floor(_) | Self::Emulated(_) => None,
             Self::Plugin(attached) => Some(attached.check(pod)),
         }
     }

@@ -20,12 +20,16 @@ use super::{
     netlink::Netlink,
     plan::{Plan, PlannedPod},
     plugin::{self, Plugin},
+    processes::{Growth, Holding},
     settle::Settler,
     stage_log,
 };
 
 /// How many calls at the same time attach the pods that are there already.
 const HURRY: usize = 8;
+
+/// In a round; a GC that removes something is done once.
+const GC_OF_NOTHING: usize = 10;
 
 /// Reads the plan on standard input and returns what was measured.
 pub(crate) fn drive() -> Result<Measurements> {
@@ -65,7 +69,11 @@ impl<'a> Driver<'a> {
             there: Vec::new(),
             filled: 0,
             floors: (0..most).map(|_| Floor::open(plan.mtu)).collect::<Result<_>>()?,
-            ways: size.contestants.iter().map(|contestant| Ok((*contestant, Way::of(*contestant)?))).collect::<Result<_>>()?,
+            ways: size
+                .contestants
+                .iter()
+                .map(|contestant| Ok((*contestant, Way::of(*contestant, plan.upstream.as_deref())?)))
+                .collect::<Result<_>>()?,
             settler: Settler::open()?,
             sandboxes: 0,
             phases: Vec::new(),
@@ -75,6 +83,7 @@ impl<'a> Driver<'a> {
 
     fn run(mut self) -> Result<Measurements> {
         let size = &self.plan.size;
+        let mut before = None;
         for ports in &size.ports {
             self.fill(*ports)?;
             let at_once = if *ports == 0 { &size.at_once } else { &size.at_once_with_ports };
@@ -83,24 +92,34 @@ impl<'a> Driver<'a> {
                 eprintln!("bench: {ports} pods there, {name}");
                 for at_once in at_once {
                     for (contestant, way) in rotated(&self.ways, round) {
+                        if *ports > 0 && contestant.is_slow() {
+                            continue;
+                        }
                         self.pods(Cell { verb: Verb::Add, ports: *ports, at_once: *at_once, contestant }, &way, round)?;
                     }
                 }
                 if *ports == 0 {
                     self.programs(round)?;
                 }
+                if size.contestants.contains(&Contestant::Ours) {
+                    self.garbage(*ports, round)?;
+                }
+                if before.is_none() {
+                    before = Some(Holding::of_all(&self.plan.daemons)?);
+                }
             }
         }
         self.empty()?;
         self.read_stages()?;
-        Ok(Measurements { phases: self.phases })
+        let processes = Growth::since(&before.unwrap_or_default(), &self.plan.daemons)?;
+        Ok(Measurements { phases: self.phases, processes })
     }
 
     /// Attaches further pods, by each plugin that attaches pods at all, until there are `ports`.
     fn fill(&mut self, ports: usize) -> Result<()> {
         let pods: Vec<&PlannedPod> = self.plan.pods.iter().skip(self.pods.len()).take(ports).collect();
         let missing: Vec<(&PlannedPod, String)> = pods.into_iter().skip(self.filled).map(|pod| (pod, self.sandbox())).collect();
-        for (contestant, plugin) in self.ways.iter().filter_map(|(contestant, way)| way.stays().map(|plugin| (contestant, plugin))) {
+        for (contestant, plugin) in self.ways.iter().filter_map(|(contestant, way)| Some((contestant, way.staying(*contestant)?))) {
             let (_, added) = closed_loop(&mut self.floors[..HURRY], &missing, |_, (pod, sandbox)| plugin.add(pod, sandbox));
             for ((pod, _), (call, attached)) in missing.iter().zip(added) {
                 let why = call.error.unwrap_or_default();
@@ -125,7 +144,7 @@ impl<'a> Driver<'a> {
     /// Adds all pods and deletes them again.
     fn pods(&mut self, add: Cell, way: &Way, round: u32) -> Result<()> {
         let Cell { contestant, at_once, .. } = add;
-        let sandboxes: Vec<String> = (0..self.pods.len()).map(|_| self.sandbox()).collect();
+        let sandboxes: Vec<String> = (0..self.plan.size.share(contestant, at_once)).map(|_| self.sandbox()).collect();
         let cell = |verb| Cell { verb, ..add };
 
         let pods: Vec<(&FloorPod<'_>, &String)> = self.pods.iter().zip(&sandboxes).collect();
@@ -137,11 +156,11 @@ impl<'a> Driver<'a> {
         if contestant == Contestant::Ours {
             self.logged.push((self.phases.len(), sandboxes.clone()));
         }
-        self.phases.push(phase);
+        self.push(phase);
 
         let attached: Vec<(&PlannedPod, Attached)> =
             self.pods.iter().zip(attached).filter_map(|(pod, attached)| Some((pod.pod, attached?))).collect();
-        if at_once == 1 {
+        if at_once == 1 && contestant != Contestant::Upstream {
             let checks: Vec<_> = attached.iter().filter_map(|(pod, attached)| attached.check(pod)).collect();
             if !checks.is_empty() {
                 self.push_serial(cell(Verb::Check), round, checks);
@@ -152,7 +171,7 @@ impl<'a> Driver<'a> {
         let (wall, calls) = closed_loop(&mut self.floors[..at_once], &attached, |floor, (pod, attached)| attached.del(floor, pod));
         self.settler.settle()?;
         let cpu = self.cpu(contestant)?.since(&before);
-        self.phases.push(Phase { cell: cell(Verb::Del), round, wall, calls, cpu });
+        self.push(Phase { cell: cell(Verb::Del), round, wall, calls, cpu });
         Ok(())
     }
 
@@ -161,7 +180,7 @@ impl<'a> Driver<'a> {
         let ours = Arc::new(Plugin::ours());
         let mut programs = vec![(Verb::Version, Contestant::BinTrue, Arc::clone(&ours)), (Verb::Status, Contestant::Ours, ours)];
         programs.extend(self.ways.iter().filter_map(|(contestant, way)| match way {
-            Way::Floor => None,
+            Way::Floor | Way::Emulated => None,
             Way::Plugin(plugin) => Some((Verb::Version, *contestant, Arc::clone(plugin))),
         }));
         let mut calls = vec![Vec::new(); programs.len()];
@@ -182,9 +201,40 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
+    /// GC of nothing, and GC of stale attachments.
+    fn garbage(&mut self, ports: usize, round: u32) -> Result<()> {
+        let plugin = Arc::new(Plugin::ours());
+        let pods: Vec<(&PlannedPod, String)> = self.plan.pods.iter().take(self.plan.size.stale).map(|pod| (pod, self.sandbox())).collect();
+        let (_, added) = closed_loop(&mut self.floors[..HURRY], &pods, |_, (pod, sandbox)| plugin.add(pod, sandbox));
+        self.settler.settle()?;
+        let stale: Vec<plugin::Attached> = added
+            .into_iter()
+            .map(|(call, attached)| {
+                attached.with_context(|| format!("ADD for a pod that is to be stale: {}", call.error.unwrap_or_default()))
+            })
+            .collect::<Result<_>>()?;
+        let stale: Vec<&plugin::Attached> = stale.iter().collect();
+        let valid: Vec<&plugin::Attached> = self.there.iter().map(|(_, attached)| attached).collect();
+        let all = [&valid[..], &stale].concat();
+        let nothing = (0..GC_OF_NOTHING).map(|_| plugin.gc(&all, &[])).collect();
+        let something = vec![plugin.gc(&valid, &stale)];
+        for (verb, calls) in [(Verb::Gc, nothing), (Verb::GcStale, something)] {
+            self.push_serial(Cell { verb, ports, at_once: 1, contestant: Contestant::Ours }, round, calls);
+        }
+        self.settler.settle()
+    }
+
     fn push_serial(&mut self, cell: Cell, round: u32, calls: Vec<Call>) {
         let wall = calls.iter().map(|call| call.duration).sum();
-        self.phases.push(Phase { cell, round, wall, calls, cpu: [].into() });
+        self.push(Phase { cell, round, wall, calls, cpu: [].into() });
+    }
+
+    fn push(&mut self, phase: Phase) {
+        if let Some(error) = phase.calls.iter().find_map(|call| call.error.as_ref()) {
+            let Cell { verb, at_once, contestant, .. } = phase.cell;
+            eprintln!("bench: {contestant}, {verb}, {at_once} at once: {error}");
+        }
+        self.phases.push(phase);
     }
 
     fn cpu(&self, contestant: Contestant) -> Result<CpuTimes> {

@@ -7,7 +7,8 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{
-    measurements::{Cell, Contestant, Measurements, Verb},
+    measurements::{Cell, Contestant, Measurements, Process, Verb},
+    processes::Growth,
     statistics::{Summaries, Summary},
 };
 
@@ -105,6 +106,20 @@ const COMPARISONS: [Comparison; 5] = [
     },
 ];
 
+const WITH_UPSTREAM: Comparison = Comparison {
+    demand: "ADD at 100 at once: at least 8 times the rate of upstream's plugin",
+    verb: Verb::Add,
+    at_once: 100,
+    figure: Figure::Rate,
+    with: Contestant::Upstream,
+    limit: |upstream| 8.0 * upstream,
+};
+const WITH_EMULATED: Comparison = Comparison {
+    demand: "ADD at 100 at once: at least 8 times the rate of upstream's commands, emulated",
+    with: Contestant::Emulated,
+    ..WITH_UPSTREAM
+};
+
 impl Figure {
     fn of(self, summary: &Summary) -> f64 {
         match self {
@@ -133,8 +148,15 @@ impl Figure {
 impl Gate {
     /// Every demand.
     pub(crate) fn all(summaries: &Summaries, measurements: &Measurements, leftovers: &Leftovers, plugin_bytes: u64) -> Vec<Self> {
-        let mut gates: Vec<Self> = COMPARISONS.iter().map(|comparison| Self::compare(comparison, summaries)).collect();
-        gates.extend([Self::size(plugin_bytes), Self::no_errors(measurements), Self::nothing_left(leftovers)]);
+        let was_upstream = summaries.keys().any(|cell| cell.contestant == Contestant::Upstream);
+        let upstream = if was_upstream { WITH_UPSTREAM } else { WITH_EMULATED };
+        let mut gates: Vec<Self> = COMPARISONS.iter().chain([&upstream]).map(|comparison| Self::compare(comparison, summaries)).collect();
+        gates.extend([
+            Self::size(plugin_bytes),
+            Self::no_errors(measurements),
+            Self::nothing_left(leftovers),
+            Self::nothing_held(&measurements.processes),
+        ]);
         gates
     }
 
@@ -173,6 +195,22 @@ impl Gate {
         Self { demand: "no call fails", kind: Kind::Outcome, holds: errors.is_empty() && calls > 0, found }
     }
 
+    fn nothing_held(processes: &[Growth]) -> Self {
+        let text = |Growth { process, before, after }: &Growth| {
+            let (of, ot) = (before.descriptors, before.threads);
+            format!("{process} {} descriptors (before {of}), {} threads (before {ot})", after.descriptors, after.threads)
+        };
+        let server = |growth: &&Growth| growth.process == Process::Server;
+        let grown = processes.iter().filter(server).any(Growth::has_grown);
+        let found: Vec<String> = processes.iter().filter(server).map(text).collect();
+        Self {
+            demand: "the server holds no more descriptors and threads than after the warm-up",
+            kind: Kind::Outcome,
+            holds: !found.is_empty() && !grown,
+            found: if found.is_empty() { "not measured".to_owned() } else { found.join(", ") },
+        }
+    }
+
     fn nothing_left(leftovers: &Leftovers) -> Self {
         let demand = "links, namespaces and rows are what they were before";
         match leftovers {
@@ -194,13 +232,18 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::bench::measurements::{Call, Phase};
+    use crate::bench::{
+        measurements::{Call, Phase},
+        processes::Holding,
+    };
 
     /// A contestant's figure of each comparison at its limit: the other's is 10.
     const AT_LIMITS: [f64; COMPARISONS.len()] = [15.0, 15.0, 9.0, 15.0, 11.0];
 
     fn summaries(figures: [f64; COMPARISONS.len()]) -> Summaries {
         let mut summaries = Summaries::new();
+        let emulated = Cell { verb: Verb::Add, ports: 0, at_once: 100, contestant: Contestant::Emulated };
+        summaries.insert(emulated, Summary { calls: 1, rate: 1.0, ..Summary::default() });
         for (Comparison { verb, at_once, figure, with, .. }, ours) in COMPARISONS.iter().zip(figures) {
             for (contestant, value) in [(*with, 10.0), (Contestant::Ours, ours)] {
                 let cell = Cell { verb: *verb, ports: 0, at_once: *at_once, contestant };
@@ -218,7 +261,9 @@ mod tests {
     fn measurements(error: Option<&str>) -> Measurements {
         let cell = Cell { verb: Verb::Add, ports: 0, at_once: 8, contestant: Contestant::Ours };
         let calls = vec![Call { duration: 1.0, parts: Vec::new(), error: error.map(str::to_owned) }];
-        Measurements { phases: vec![Phase { cell, round: 0, wall: 1.0, calls, cpu: BTreeMap::new() }] }
+        let held = Holding { rss_kb: 1, peak_rss_kb: 1, descriptors: 20, threads: 4 };
+        let processes = vec![Growth { process: Process::Server, before: held, after: held }];
+        Measurements { phases: vec![Phase { cell, round: 0, wall: 1.0, calls, cpu: BTreeMap::new() }], processes }
     }
 
     fn missed(summaries: &Summaries, error: Option<&str>, leftovers: &Leftovers, bytes: u64) -> Vec<String> {
@@ -246,10 +291,28 @@ mod tests {
     }
 
     #[test]
+    fn upstream_counts_rather_than_its_emulation() {
+        let mut summaries = summaries(AT_LIMITS);
+        let cell = Cell { verb: Verb::Add, ports: 0, at_once: 100, contestant: Contestant::Upstream };
+        summaries.insert(cell, Summary { calls: 1, rate: 2.0, ..Summary::default() });
+        let missed = missed(&summaries, None, &Leftovers::None, 1);
+        assert!(missed.len() == 1 && missed[0].contains("upstream's plugin"), "{missed:?}");
+    }
+
+    #[test]
+    fn a_server_that_holds_on_to_more_is_a_leak() {
+        let mut grown = measurements(None);
+        grown.processes[0].after.descriptors += 1;
+        let gates = Gate::all(&summaries(AT_LIMITS), &grown, &Leftovers::None, 1);
+        let missed: Vec<String> = gates.iter().filter(|gate| !gate.holds).map(ToString::to_string).collect();
+        assert!(missed.len() == 1 && missed[0].contains("21 descriptors (before 20)"), "{missed:?}");
+    }
+
+    #[test]
     fn what_was_not_measured_does_not_hold() {
-        assert_eq!(missed(&Summaries::new(), None, &Leftovers::None, 1).len(), COMPARISONS.len());
+        assert_eq!(missed(&Summaries::new(), None, &Leftovers::None, 1).len(), COMPARISONS.len() + 1);
         let gates = Gate::all(&Summaries::new(), &Measurements::default(), &Leftovers::None, 1);
         let missed = gates.iter().filter(|gate| !gate.holds).count();
-        assert_eq!(missed, COMPARISONS.len() + 1, "without a call, there is none that did not fail");
+        assert_eq!(missed, COMPARISONS.len() + 3, "nor do calls that nobody made, nor a server that nobody looked at");
     }
 }

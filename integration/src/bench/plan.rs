@@ -19,6 +19,10 @@ const WITH_PORTS: [usize; 2] = [1, 32];
 pub(crate) struct Size {
     /// Pods that each contestant adds and deletes in each round.
     pub(crate) pods: usize,
+    /// The same where each takes long: at fewer than 32 at once, and for a contestant that is slow; or as many as there are calls at once.
+    pub(crate) few_pods: usize,
+    /// Of a GC that removes something: how many. The valid ones are those that are there already.
+    pub(crate) stale: usize,
     /// Rounds that count.
     pub(crate) rounds: u32,
     /// How many calls at the same time while no other pod is there; 1 first.
@@ -39,6 +43,8 @@ pub(crate) struct Plan {
     pub(crate) pods: Vec<PlannedPod>,
     /// MTU of the pods.
     pub(crate) mtu: u32,
+    /// Upstream's plugin.
+    pub(crate) upstream: Option<PathBuf>,
     /// Whose CPU time counts.
     pub(crate) daemons: Vec<(Process, u32)>,
 }
@@ -66,17 +72,20 @@ pub(crate) struct Wanted {
     pub(crate) at_once: Option<Vec<usize>>,
     pub(crate) ports: Option<Vec<usize>>,
     pub(crate) contestants: Option<Vec<Contestant>>,
+    /// Upstream's plugin.
+    pub(crate) upstream: Option<PathBuf>,
 }
 
 impl Size {
     /// The usual size, or the quick one, with what the caller wants otherwise.
     pub(crate) fn new(wanted: Wanted) -> Result<Self> {
-        let Wanted { quick, pods, rounds, at_once, ports, contestants } = wanted;
+        let Wanted { quick, pods, rounds, at_once, ports, contestants, upstream } = wanted;
         let (usual_rounds, usual_at_once, usual_ports) =
             if quick { (3, &[1, 32, 100][..], &[][..]) } else { (5, &[1, 8, 32, 100][..], &[100, 250][..]) };
         let at_once = with(1, at_once.unwrap_or_else(|| usual_at_once.to_vec()));
         ensure!(at_once.first() == Some(&1), "0 calls at once measure nothing");
         let most = at_once.last().copied().unwrap_or(1);
+        let few_pods = pods.unwrap_or(if quick { 16 } else { 60 });
         let pods = pods.unwrap_or(USUAL_PODS).max(most);
         let ports = with(0, ports.unwrap_or_else(|| usual_ports.to_vec()));
         let all = pods + ports.last().copied().unwrap_or(0);
@@ -84,8 +93,17 @@ impl Size {
         let rounds = rounds.unwrap_or(usual_rounds);
         ensure!(rounds > 0, "0 rounds measure nothing");
         let at_once_with_ports = at_once.iter().copied().filter(|at_once| WITH_PORTS.contains(at_once)).collect();
-        let contestants = contestants.unwrap_or_else(|| vec![Contestant::Floor, Contestant::Ours, Contestant::Bridge]);
-        Ok(Self { pods, rounds, at_once, ports, at_once_with_ports, contestants })
+        let contestants = contestants.unwrap_or_else(|| {
+            let upstream = if upstream.is_some() { Contestant::Upstream } else { Contestant::Emulated };
+            vec![Contestant::Floor, Contestant::Ours, Contestant::Bridge, upstream]
+        });
+        ensure!(!contestants.contains(&Contestant::Upstream) || upstream.is_some(), "where is upstream's plugin? --upstream FILE says it");
+        Ok(Self { pods, few_pods, stale: 50.min(pods), rounds, at_once, ports, at_once_with_ports, contestants })
+    }
+
+    /// How many pods `contestant` adds and deletes in a round.
+    pub(crate) fn share(&self, contestant: Contestant, at_once: usize) -> usize {
+        if at_once < 32 || contestant.is_slow() { self.few_pods.max(at_once).min(self.pods) } else { self.pods }
     }
 
     /// Pods that the node has.
@@ -104,7 +122,7 @@ fn with(first: usize, mut list: Vec<usize>) -> Vec<usize> {
 
 impl Plan {
     /// The plan for `pods` on `node`.
-    pub(crate) fn new(size: Size, pods: &[integration::Pod], node: &Node) -> Result<Self> {
+    pub(crate) fn new(size: Size, pods: &[integration::Pod], node: &Node, upstream: Option<PathBuf>) -> Result<Self> {
         let Node { ovsdb_server, vswitchd, ovn_controller, server, mtu, .. } = node;
         let pid = |daemon: &Daemon| daemon.pid().with_context(|| format!("{} is not running", daemon.name()));
         let daemons = vec![
@@ -113,7 +131,7 @@ impl Plan {
             (Process::Vswitchd, pid(vswitchd)?),
             (Process::OvnController, pid(ovn_controller)?),
         ];
-        Ok(Self { size, pods: pods.iter().map(PlannedPod::of).collect(), mtu: *mtu, daemons })
+        Ok(Self { size, pods: pods.iter().map(PlannedPod::of).collect(), mtu: *mtu, upstream, daemons })
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use contract::paths::PLUGIN;
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -22,6 +22,8 @@ use super::{
 
 /// Where the node has this project's.
 const DIR: &str = "/opt/cni/bin";
+/// Where upstream's writes; on the node, where the lab has its logs.
+const UPSTREAM_LOG: &str = "/var/log/ovn/upstream-cni.log";
 
 /// A plugin that is installed, with its configuration.
 #[derive(Debug, Clone)]
@@ -72,12 +74,23 @@ impl Plugin {
         })
     }
 
+    /// Upstream's, at `program`; it does the plumbing itself, because this project's server hands it what to configure.
+    pub(crate) fn upstream(program: &Path) -> Self {
+        let config = json!({
+            "cniVersion": "1.0.0",
+            "name": "ovn-kubernetes",
+            "type": PLUGIN,
+            "ipam": {},
+            "dns": {},
+            "logFile": UPSTREAM_LOG,
+            "logLevel": "4",
+        });
+        Self { program: program.to_owned(), dir: DIR.into(), config, ifname: "eth0", addresses: Addresses::OfThePod }
+    }
+
     /// For pods that other plugins attach, too: a namespace's `eth0` is the one of this project's plugin.
     pub(crate) fn beside_others(self: &Arc<Self>) -> Arc<Self> {
-        match self.addresses {
-            Addresses::OfThePod => Arc::clone(self),
-            Addresses::Of(_) => Arc::new(Self { ifname: "eth1", ..Self::clone(self) }),
-        }
+        Arc::new(Self { ifname: "eth1", ..Self::clone(self) })
     }
 
     /// ADD. The result is looked at after the clock has stopped.
@@ -107,6 +120,16 @@ impl Plugin {
         })
     }
 
+    /// GC while `valid` are the valid attachments; `stale` must be gone afterwards.
+    pub(crate) fn gc(&self, valid: &[&Attached], stale: &[&Attached]) -> Call {
+        let mut config = self.config.clone();
+        config["cni.dev/valid-attachments"] = valid.iter().map(|attached| attached.identity()).collect();
+        judge(exec::run(&self.program, self.environment(Verb::Gc, None), &config.to_string()), |_| {
+            let left = stale.iter().map(|attached| attached.link()).find(|link| Path::new("/sys/class/net").join(link).exists());
+            left.map_or(Ok(()), |link| bail!("{link} is stale and still there"))
+        })
+    }
+
     /// `/bin/true`, started in the same way.
     pub(crate) fn bin_true(&self) -> Call {
         judge(exec::run(Path::new("/bin/true"), self.environment(Verb::Version, None), &self.config(None).to_string()), |_| Ok(()))
@@ -118,7 +141,7 @@ impl Plugin {
 
     fn environment(&self, verb: Verb, subject: Option<(&PlannedPod, &str)>) -> Vec<(&'static str, OsString)> {
         let path = "/usr/sbin:/usr/bin:/sbin:/bin";
-        let mut variables = vec![("PATH", path.into()), ("CNI_COMMAND", verb.to_string().into()), ("CNI_PATH", self.dir.clone().into())];
+        let mut variables = vec![("PATH", path.into()), ("CNI_COMMAND", verb.command().into()), ("CNI_PATH", self.dir.clone().into())];
         if let Some((PlannedPod { namespace, name, uid, netns, .. }, sandbox)) = subject {
             let pod = format!(
                 "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_INFRA_CONTAINER_ID={sandbox};K8S_POD_UID={uid}"
@@ -151,6 +174,16 @@ impl Attached {
     /// CHECK.
     pub(crate) fn check(&self, pod: &PlannedPod) -> Call {
         judge(self.call(Verb::Check, pod), |_| Ok(()))
+    }
+
+    /// As an entry of `cni.dev/valid-attachments`.
+    fn identity(&self) -> Value {
+        json!({"containerID": self.sandbox, "ifname": self.plugin.ifname})
+    }
+
+    /// Name of its interface on the node, if this project's plugin has attached it.
+    fn link(&self) -> &str {
+        &self.sandbox[..15]
     }
 
     fn call(&self, verb: Verb, pod: &PlannedPod) -> Result<Ended> {

@@ -16,7 +16,7 @@ DOCUMENTS := $(TARGET_DIR)/documents
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.
 TEST_FEATURES := cni/failpoints,server/failpoints
 
-.PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster bench scale lint prerequisites
+.PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster bench soak scale lint prerequisites
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -89,6 +89,11 @@ bench: build ## Measure ADD and DEL against the floor (BENCH=--quick takes less 
 	@integration/prerequisites.sh demo
 	cargo build --locked --release -p integration
 	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration bench $(BENCH)
+
+soak: build ## Let 10,000 pods come and go, and fail if anything grows (CYCLES=1000 CHURN=100)
+	@integration/prerequisites.sh demo
+	cargo build --locked --release -p integration
+	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration soak $(if $(CYCLES),--cycles $(CYCLES)) $(if $(CHURN),--churn $(CHURN))
 
 lint: ## Check format, lints, documentation and dependencies
 	@integration/prerequisites.sh lint

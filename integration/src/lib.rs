@@ -24,6 +24,7 @@
 //! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
 //! | [`cluster`] | [`Cluster`]: a whole Kubernetes on a lab's nodes |
 //! | [`chaos`] | [`chaos::Chaos`]: kills everything at random moments while pods come and go |
+//! | [`soak`] | [`soak::Soak`]: thousands of pods come and go, and nothing may grow |
 //! | [`mod@eventually`] | waits for a state, and prints the last thing it saw |
 //! | [`command`] | runs a program to its end and keeps what it said |
 //!
@@ -66,6 +67,7 @@ pub mod peer;
 pub mod pod;
 pub mod prerequisites;
 pub mod runtime;
+pub mod soak;
 pub mod subnet;
 pub mod traffic;
 pub mod versions;

@@ -16,7 +16,7 @@ DOCUMENTS := $(TARGET_DIR)/documents
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.
 TEST_FEATURES := cni/failpoints,server/failpoints
 
-.PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster bench soak scale lint prerequisites
+.PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster faults bench soak scale lint prerequisites
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -80,6 +80,11 @@ test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelet
 	@integration/prerequisites.sh cluster test
 	cargo build --locked -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) cargo nextest run --locked -p integration --test cluster --profile cluster
+
+faults: ## Inject every fault of the matrix, and print which of its rows hold (ROWS="16 17" for some, QUICK=1 for the short forms)
+	@integration/prerequisites.sh test
+	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
+	@$(TARGET_DIR)/debug/integration faults $(if $(filter-out 0 no,$(QUICK)),--quick) $(ROWS)
 
 scale: kubernetes ## Measure the control plane with many nodes and pods (NODES=500 PODS=10000 RATES=10,50,200 COMPARE=1000,50000 SCALE=--northd)
 	cargo build --locked --release -p server -p integration

@@ -11,7 +11,7 @@ use std::{fs, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use integration::{Lab, chaos::Chaos, executable, hold, inside, peer::Peer, soak::Soak};
+use integration::{Lab, chaos::Chaos, executable, faults::report::Faults, hold, inside, peer::Peer, soak::Soak};
 use serde_json::json;
 
 use bench::environment::{Environment, Scheduling};
@@ -32,6 +32,7 @@ enum Command {
     Cluster(kubernetes::Cluster),
     Chaos(Chaos),
     Soak(Soak),
+    Faults(Faults),
     Scale(scale::Scale),
     /// Measure on the node, as `bench` says on standard input; what was measured goes to standard output.
     #[command(hide = true)]
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Cluster(cluster) => cluster.run(),
         Command::Chaos(chaos) => in_a_lab("chaos", || bring(&chaos)),
         Command::Soak(soak) => in_a_lab("soak", || wear_out(&soak)),
+        Command::Faults(faults) => faults.run(&mut |text| println!("{text}")),
         Command::Scale(scale) => scale.run(),
         Command::BenchDriver => bench::drive()
             .map(|measured| println!("{}", serde_json::to_string(&measured).expect("measurements are plain data")))

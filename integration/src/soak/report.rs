@@ -125,11 +125,11 @@ mod tests {
 
     #[test]
     fn a_server_that_keeps_something_of_each_pod_is_found() {
-        let memory = Quantity::Rss(Process::Server);
+        let memory = Quantity::Own(Process::Server);
         assert_eq!(report(|_| 9000.0, memory).findings(), [""; 0]);
         let found = report(|sample| 9000.0 + 10.0 * f64::from(sample), memory);
-        assert!(found.findings()[0].starts_with("server: RSS, kB: grew by 500.0"), "{:?}", found.findings());
-        assert!(found.to_string().contains("MISSED  server: RSS"), "{found}");
+        assert!(found.findings()[0].starts_with("server: own memory, kB: grew by 500.0"), "{:?}", found.findings());
+        assert!(found.to_string().contains("MISSED  server: own memory"), "{found}");
     }
 
     #[test]

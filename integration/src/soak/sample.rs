@@ -126,13 +126,14 @@ fn of_node(node: &Node) -> Result<BTreeMap<Quantity, f64>> {
     Ok(counts.into_iter().map(|(quantity, count)| (quantity, count as f64)).chain(NODE.into_iter().zip(numbers).map(scaled)).collect())
 }
 
-fn of_process(process: Process, daemon: &Daemon) -> Result<[(Quantity, f64); 4]> {
+fn of_process(process: Process, daemon: &Daemon) -> Result<[(Quantity, f64); 5]> {
     let pid = daemon.pid().with_context(|| format!("{} is not running", daemon.name()))?;
     let dir = format!("/proc/{pid}");
     let memory = fs::read_to_string(format!("{dir}/smaps_rollup")).with_context(|| format!("memory of {}", daemon.name()))?;
     let entries = |name: &str| Ok::<_, anyhow::Error>(fs::read_dir(format!("{dir}/{name}"))?.count() as f64);
     Ok([
         (Quantity::Rss(process), kilobytes(&memory, "Rss:")?),
+        (Quantity::Own(process), kilobytes(&memory, "Anonymous:")?),
         (Quantity::Pss(process), kilobytes(&memory, "Pss:")?),
         (Quantity::Descriptors(process), entries("fd")?),
         (Quantity::Threads(process), entries("task")?),

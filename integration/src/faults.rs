@@ -6,6 +6,8 @@
 //! | [`row`], [`Case`] | a row's test: a lab, the fault, and around it what every row asks |
 //! | [`Site`] | where the fault happens: node, bystanders, pods, and the words in which a test is written |
 //! | [`process`] | what a process holds: memory, descriptors, threads |
+//! | [`proxy`] | in front of a unix socket: delays, loses, cuts, corrupts, talks nonsense |
+//! | `disk`, [`limits`] | full and read-only disks of a node; limits of a daemon |
 //! | [`report`] | runs the tests and prints a line for each row |
 //!
 //! Asked of every row, after its own test:
@@ -19,8 +21,11 @@
 //! Must not know: what a row's test does.
 
 mod case;
+mod disk;
+pub mod limits;
 pub mod matrix;
 pub mod process;
+pub mod proxy;
 pub mod report;
 mod site;
 

@@ -18,7 +18,8 @@ DOCUMENTS := $(TARGET_DIR)/documents
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.
 TEST_FEATURES := cni/failpoints,server/failpoints
 
-.PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster faults bench bench-quick scale lint prerequisites
+# None of them is a file.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -99,6 +100,11 @@ bench: build ## Measure every verb against the floor and other plugins, with gat
 
 bench-quick: BENCH += --quick
 bench-quick: bench ## The same in less than two minutes: what the gates need
+
+soak: build ## Let 10,000 pods come and go, and fail if anything grows (CYCLES=1000 CHURN=100)
+	@integration/prerequisites.sh demo
+	cargo build --locked --release -p integration
+	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration soak $(if $(CYCLES),--cycles $(CYCLES)) $(if $(CHURN),--churn $(CHURN))
 
 lint: ## Check format, lints, documentation and dependencies
 	@integration/prerequisites.sh lint

@@ -138,12 +138,13 @@ pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<
 }
 
 /// The row of another logical port of the attachment's network that has its address and works. One that ovs-vswitchd has no device for is
-/// left over from a pod that is gone.
+/// left over from a pod that is gone; one that OVN has let go of is of a pod that has given its address back and whose sandbox is about to go.
 pub fn holder_of_address(attachment: &Attachment, same_address: &[SelectedRow]) -> Option<InterfaceRow> {
     let works = |row: &&SelectedRow| row.integer("ofport").is_some_and(|ofport| ofport > 0);
     let others = |row: &InterfaceRow| {
         let another_port = row.iface_id().is_some_and(|iface_id| iface_id != attachment.iface_id.as_str());
-        another_port && row.sandbox().is_some() && row.is_of(&attachment.network)
+        let installed = row.id(external_ids::OVN_INSTALLED) == Some("true");
+        another_port && installed && row.sandbox().is_some() && row.is_of(&attachment.network)
     };
     same_address.iter().filter(works).map(InterfaceRow::from).find(others)
 }

@@ -85,7 +85,7 @@ pub enum BridgeError {
     Connect(#[from] ConnectError),
     #[error("no endpoint to connect to")]
     NoEndpoint,
-    #[error("no answer from the database of Open vSwitch for {} s", .0.as_secs())]
+    #[error("no answer from the database of Open vSwitch for {} s", .0.as_secs_f32())]
     Slow(Duration),
     #[error("no bridge {INTEGRATION_BRIDGE}")]
     NoBridge,

@@ -7,6 +7,7 @@
 //! | [`Site`] | where the fault happens: node, bystanders, pods, and the words in which a test is written |
 //! | [`process`] | what a process holds: memory, descriptors, threads |
 //! | [`proxy`] | in front of a unix socket: delays, loses, cuts, corrupts, talks nonsense |
+//! | [`failpoint`] | the places in an ADD at which the plugin can be made to die or to hang |
 //! | `disk`, [`limits`] | full and read-only disks of a node; limits of a daemon |
 //! | [`report`] | runs the tests and prints a line for each row |
 //!
@@ -22,6 +23,7 @@
 
 mod case;
 mod disk;
+pub mod failpoint;
 pub mod limits;
 pub mod matrix;
 pub mod process;

@@ -85,38 +85,6 @@ fn next_sandboxes_work(lab: &Lab, node: &Node, pods: &[Pod]) -> Result<()> {
 }
 
 #[test]
-fn adds_that_wait_for_a_server_that_is_killed_end_at_once_and_work_when_it_is_back() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
-        let (living, other) = (attached(lab, node)?, attached(lab, node)?);
-        lab.ping(&living, other.address())?;
-        let pods = pods_without_annotation(lab, node, 10)?;
-        let before = node.census()?;
-        let waiting = start_adds(&node.runtime(), &pods)?;
-        eventually("the server has every request", AT_ONCE, || {
-            let log = node.shell("cat /var/log/openvswitch/ovnkube.log")?;
-            let waits = log.lines().filter(|line| line.contains("no annotation")).count();
-            ensure!(waits == pods.len(), "{waits} wait");
-            Ok(())
-        })?;
-        let flow = lab.flow(&living, &other)?;
-        node.server.kill()?;
-        node.start_server()?;
-        pods.iter().try_for_each(|pod| node.write_manifest(pod))?;
-        for (running, pod) in waiting.into_iter().zip(&pods) {
-            let outcome = running.wait()?;
-            ensure!(outcome.duration < Duration::from_secs(20), "{outcome:?}");
-            ended_well(node, pod, &outcome)?;
-        }
-        let echoes = flow.stop()?;
-        ensure!(echoes.received == echoes.sent, "the restart of the server has disturbed a pod: {echoes:?}");
-        del_leaves(node, &pods, &before)?;
-        next_sandboxes_work(lab, node, &pods)?;
-        before.must_equal(&node.census()?)
-    });
-}
-
-#[test]
 fn adds_that_wait_for_their_port_do_not_need_the_server_any_more() {
     Lab::of_nodes(1).test(|lab| {
         let node = node_of(lab)?;
@@ -148,27 +116,6 @@ fn a_server_that_is_away_for_a_moment_is_waited_for() {
             running.wait()?.success()?;
         }
         pods.iter().try_for_each(|pod| has_network(lab, pod))
-    });
-}
-
-#[test]
-fn a_burst_of_adds_outlasts_a_restart_of_ovn_controller() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
-        let living = attached(lab, node)?;
-        let pods = lab.new_pods(node, 30)?;
-        let before = node.census()?;
-        let (early, late) = pods.split_at(15);
-        let mut adding = start_adds(&node.runtime(), early)?;
-        node.ovn_controller.kill()?;
-        adding.extend(start_adds(&node.runtime(), late)?);
-        node.start_ovn_controller()?;
-        for (running, pod) in adding.into_iter().zip(&pods) {
-            running.wait()?.success().with_context(|| pod.name.clone())?;
-        }
-        pods.iter().try_for_each(|pod| has_network(lab, pod))?;
-        has_network(lab, &living)?;
-        del_leaves(node, &pods, &before)
     });
 }
 
@@ -204,83 +151,4 @@ fn pods_outlast_a_restart_of_ovs_vswitchd_without_a_call_of_the_plugin() {
 
 fn uuid_of(node: &Node, pod: &Pod) -> Result<String> {
     node.vsctl(["get", "Interface", &pod.host_interface(), "_uuid"])
-}
-
-#[test]
-fn adds_that_wait_for_ovs_vswitchd_succeed_when_it_is_back() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
-        let pods = lab.new_pods(node, 5)?;
-        let before = node.census()?;
-        node.vswitchd.kill()?;
-        let waiting = start_adds(&node.runtime(), &pods)?;
-        are_plugged(node, &pods)?;
-        node.start_vswitchd()?;
-        for running in waiting {
-            running.wait()?.success()?;
-        }
-        pods.iter().try_for_each(|pod| has_network(lab, pod))?;
-        del_leaves(node, &pods, &before)
-    });
-}
-
-#[test]
-fn adds_that_meet_a_paused_ovs_vswitchd_succeed_late() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
-        let pods = lab.new_pods(node, 3)?;
-        let before = node.census()?;
-        node.vswitchd.pause()?;
-        let waiting = start_adds(&node.runtime(), &pods)?;
-        are_plugged(node, &pods)?;
-        node.vswitchd.resume()?;
-        for running in waiting {
-            running.wait()?.success()?;
-        }
-        pods.iter().try_for_each(|pod| has_network(lab, pod))?;
-        del_leaves(node, &pods, &before)
-    });
-}
-
-#[test]
-fn adds_that_meet_a_restart_of_the_database_succeed_or_leave_nothing() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
-        let living = attached(lab, node)?;
-        let pods = lab.new_pods(node, 10)?;
-        let before = node.census()?;
-
-        // All of them wait for OVN.
-        node.ovn_controller.pause()?;
-        let waiting = start_adds(&node.runtime(), &pods)?;
-        have_ofport(node, &pods)?;
-        node.ovsdb_server.kill()?;
-        node.start_ovsdb_server()?;
-        node.ovn_controller.resume()?;
-        for (running, pod) in waiting.into_iter().zip(&pods) {
-            let outcome = running.wait()?;
-            ensure!(outcome.duration < Duration::from_secs(20), "{outcome:?}");
-            ended_well(node, pod, &outcome)?;
-        }
-        del_leaves(node, &pods, &before)?;
-        has_network(lab, &living)?;
-
-        // They are anywhere.
-        let next: Vec<Pod> = pods.iter().map(Pod::next_sandbox).collect();
-        node.add_namespaces(&next)?;
-        let before = node.census()?;
-        let runtime = node.runtime().with("timeoutSeconds", json!(20));
-        let adding = start_adds(&runtime, &next)?;
-        node.ovsdb_server.kill()?;
-        node.start_ovsdb_server()?;
-        for (running, pod) in adding.into_iter().zip(&next) {
-            ended_well(node, pod, &running.wait()?)?;
-        }
-        del_leaves(node, &next, &before)?;
-        node.remove_namespaces(&next)?;
-
-        // Nobody is left with a broken connection to the database.
-        eventually("ovs-vswitchd and ovn-controller are back", Duration::from_secs(15), || next_sandboxes_work(lab, node, &next[..1]))?;
-        has_network(lab, &living)
-    });
 }

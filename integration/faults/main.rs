@@ -22,17 +22,25 @@
 //! | file | rows |
 //! |---|---|
 //! | `server` | the node-local server: 1 to 4, 8, 9 |
-//! | `crashes` | kill -9 at every place of an ADD: 5, 7 |
+//! | `crashes` | kill -9 at every place of an ADD: 5 to 7 |
 //! | `database` | Open vSwitch's database: 10, 12 to 15 |
+//! | `annotations` | the pod's annotation: 29 to 32 |
+//! | `sandboxes` | several calls for one pod or one sandbox: 33 to 35 |
+//! | `links` | names that are taken, namespaces that go away: 36, 37, 52 |
+//! | `del` | DEL with anything, container ids: 38 to 40 |
 //! | `switch` | ovs-vswitchd and the bridge: 16 to 19 |
 //! | `ovn` | ovn-controller, ovn-northd, southbound database, logical ports: 20 to 24 |
 //! | `health` | STATUS: 57 |
 //! | `oracles` | none: shows that each thing that every row asks can fail |
 
+mod annotations;
 mod crashes;
 mod database;
+mod del;
 mod health;
+mod links;
 mod oracles;
 mod ovn;
+mod sandboxes;
 mod server;
 mod switch;

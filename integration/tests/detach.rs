@@ -1,7 +1,7 @@
 //! DEL in all its degraded forms: whatever is missing, broken or somebody else's, it succeeds, leaves the node as it was before the
 //! pod, and touches nothing of another sandbox.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use integration::{Census, Lab, Node, Pod, Runtime, by_hand};

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use contract::stage::Stage;
 use integration::{
-    Census, CniError, Invocation, Lab, Node, Outcome, Pod, Runtime, command, eventually, executable,
+    CniError, Invocation, Lab, Node, Outcome, Pod, Runtime, command, eventually, executable,
     runtime::{Running, cni_args},
 };
 use nix::sys::signal::Signal;

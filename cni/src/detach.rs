@@ -3,12 +3,12 @@
 //! Everything is found by the sandbox's id: rows by their `external_ids`, the link by its name and alias. Whatever is missing is
 //! fine; whatever belongs to another sandbox stays. An error does not keep the rest from being removed.
 
-use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
+use std::{collections::BTreeSet, io, net::IpAddr, thread, time::Duration};
 
 use contract::{external_ids, names::Network};
 use ipnet::IpNet;
 use rtnetlink::Handle;
-use tokio::runtime::Builder;
+use tokio::{runtime::Builder, sync::oneshot};
 
 use crate::{
     bridge::{Bridge, BridgeError},
@@ -179,16 +179,31 @@ fn flush_connections(rows: &[InterfaceRow], known: &[IpAddr]) -> impl Future<Out
     let of_rows = rows.iter().filter_map(|row| row.id(external_ids::IP_ADDRESSES)).flat_map(|list| list.split(','));
     let of_rows = of_rows.filter_map(|address| address.parse::<IpNet>().ok()).map(|net| net.addr());
     let addresses: Vec<IpAddr> = of_rows.chain(known.iter().copied()).collect();
-    let flushing = (!addresses.is_empty() && conntrack::has_connections()).then(|| {
-        tokio::task::spawn_blocking(move || Builder::new_current_thread().enable_all().build()?.block_on(conntrack::flush(&addresses)))
-    });
+    let flushing = (!addresses.is_empty() && conntrack::has_connections()).then(|| start_flush(addresses));
     async {
         match flushing {
             None => {}
-            Some(flushing) => match flushing.await.unwrap_or_else(|panic| Err(panic.into())) {
+            Some(flushing) => match flushing.await {
                 Ok(connections) => tracing::debug!(connections, "flushed tracked connections"),
                 Err(error) => tracing::debug!(%error, "cannot flush tracked connections"),
             },
+        }
+    }
+}
+
+/// Begins at once where a thread can be had; otherwise the work is done by whoever waits for it.
+fn start_flush(addresses: Vec<IpAddr>) -> impl Future<Output = io::Result<usize>> {
+    let (sender, receiver) = oneshot::channel();
+    let apart = addresses.clone();
+    let started = thread::Builder::new().spawn(move || {
+        let flush = || Builder::new_current_thread().enable_all().build()?.block_on(conntrack::flush(&apart));
+        // Nobody waits where DEL has lost its patience.
+        let _ = sender.send(flush());
+    });
+    async move {
+        match started {
+            Ok(_) => receiver.await.unwrap_or_else(|_| Err(io::Error::other("the thread has panicked"))),
+            Err(_) => conntrack::flush(&addresses).await,
         }
     }
 }

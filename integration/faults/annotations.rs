@@ -64,7 +64,7 @@ fn arrives_after(site: &Site<'_>, delays: &[Duration]) -> Result<()> {
         for (delay, thread) in started {
             let mut times = thread.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked")))?;
             times.sort();
-            println!("annotation after {delay:?}: ADD's own time from then on {times:?}");
+            eprintln!("annotation after {delay:?}: ADD's own time from then on {times:?}");
             // Others are at work on the machine that runs this: the best is the plugin's and the server's, the worst is theirs.
             let (best, worst) = (times[0], times[times.len() - 1]);
             let in_time = best <= Duration::from_millis(50) && worst <= AT_ONCE;

@@ -2,10 +2,11 @@
 
 use std::{
     ffi::OsStr,
-    fs,
+    fmt, fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
+    sync::OnceLock,
 };
 
 use anyhow::{Context as _, Result};
@@ -39,7 +40,18 @@ pub struct Node {
     pub server: Daemon,
     /// Of every call of the plugin that has ended.
     pub answers: Answers,
+    /// Instead of the directory of manifests.
+    pods: OnceLock<Box<dyn PodSink>>,
     holder: Holder,
+}
+
+/// Where the server of a node knows its pods from, if that is not a directory of manifests.
+pub trait PodSink: fmt::Debug + Send + Sync {
+    /// Creates or replaces the pod that this manifest describes.
+    fn put(&self, pod: &Pod, manifest: &str) -> Result<()>;
+
+    /// Deletes it.
+    fn remove(&self, pod: &Pod) -> Result<()>;
 }
 
 impl Node {
@@ -75,6 +87,7 @@ impl Node {
             subnets,
             mtu,
             answers: Answers::default(),
+            pods: OnceLock::new(),
             holder,
         })
     }
@@ -233,14 +246,25 @@ impl Node {
 
     /// The same with any text.
     pub fn write_manifest_text(&self, pod: &Pod, text: &str) -> Result<()> {
+        if let Some(pods) = self.pods.get() {
+            return pods.put(pod, text);
+        }
         let dir = self.path(MANIFESTS);
         let hidden = dir.join(format!(".{}", pod.manifest_name()));
         fs::write(&hidden, text).with_context(|| format!("write {}", hidden.display()))?;
         fs::rename(&hidden, dir.join(pod.manifest_name())).context("put the manifest in place")
     }
 
+    /// Manifests are written there from now on, and the caller tells the server so.
+    pub fn keep_pods_in(&self, pods: Box<dyn PodSink>) -> Result<()> {
+        self.pods.set(pods).ok().with_context(|| format!("the pods of {} are kept elsewhere already", self.name))
+    }
+
     /// Removes the pod's manifest.
     pub fn remove_manifest(&self, pod: &Pod) -> Result<()> {
+        if let Some(pods) = self.pods.get() {
+            return pods.remove(pod);
+        }
         let file = self.path(MANIFESTS).join(pod.manifest_name());
         fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))
     }

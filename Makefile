@@ -18,7 +18,8 @@ DOCUMENTS := $(TARGET_DIR)/documents
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.
 TEST_FEATURES := cni/failpoints,server/failpoints
 
-.PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster faults bench scale lint prerequisites
+# None of them is a file.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -92,10 +93,18 @@ scale: kubernetes ## Measure the control plane with many nodes and pods (NODES=5
 	cargo build --locked --release -p server -p integration
 	@$(TARGET_DIR)/release/integration scale $(if $(NODES),--nodes $(NODES)) $(if $(PODS),--pods $(PODS)) $(if $(RATES),--rates $(RATES)) $(if $(COMPARE),--compare $(COMPARE)) $(SCALE)
 
-bench: build ## Measure ADD and DEL against the floor (BENCH=--quick takes less than a minute)
-	@integration/prerequisites.sh demo
+bench: build ## Measure every verb against the floor and other plugins, with gates (BENCH="--at-once 1,100 --realtime")
+	@integration/prerequisites.sh bench
 	cargo build --locked --release -p integration
 	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration bench $(BENCH)
+
+bench-quick: BENCH += --quick
+bench-quick: bench ## The same in less than two minutes: what the gates need
+
+soak: build ## Let 10,000 pods come and go, and fail if anything grows (CYCLES=1000 CHURN=100)
+	@integration/prerequisites.sh demo
+	cargo build --locked --release -p integration
+	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration soak $(if $(CYCLES),--cycles $(CYCLES)) $(if $(CHURN),--churn $(CHURN))
 
 lint: ## Check format, lints, documentation and dependencies
 	@integration/prerequisites.sh lint

@@ -39,8 +39,8 @@ pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, Gc
 
     let of_rows = rows.iter().filter(|row| row.is_of(&conf.network)).filter_map(|row| identity_of(row, conf));
     let prefix = Identity::alias_prefix(&conf.network);
-    // An alias that has no room for the end of the container id names nobody.
-    let whole = links.iter().filter(|link| link.alias.len() < LONGEST_ALIAS);
+    // An alias that may have had no room for the end of the container id, or for a letter of up to four bytes, names nobody.
+    let whole = links.iter().filter(|link| link.alias.len() + 3 < LONGEST_ALIAS);
     let of_links = whole.filter_map(|link| {
         let (if_name, sandbox) = link.alias.strip_prefix(&prefix)?.split_once(':')?;
         Some((sandbox.parse().ok()?, if_name.parse().ok()?))

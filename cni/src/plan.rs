@@ -66,7 +66,8 @@ impl Identity {
     pub fn alias(&self) -> String {
         let Self { sandbox, if_name, network } = self;
         let mut alias = format!("{}{if_name}:{sandbox}", Self::alias_prefix(network));
-        alias.truncate(LONGEST_ALIAS);
+        // Names of definitions and interfaces may have letters of several bytes.
+        alias.truncate(alias.floor_char_boundary(LONGEST_ALIAS));
         alias
     }
 

@@ -26,6 +26,7 @@
 //! | [`cluster`] | [`Cluster`]: a whole Kubernetes on a lab's nodes |
 //! | [`api_proxy`] | [`api_proxy::ApiProxy`]: stands in front of the API server and does what a healthy one never does |
 //! | [`chaos`] | [`chaos::Chaos`]: kills everything at random moments while pods come and go |
+//! | [`soak`] | [`soak::Soak`]: thousands of pods come and go, and nothing may grow |
 //! | [`faults`] | the fault matrix: its rows, what every row asks, what faults are made of, the report |
 //! | [`mod@eventually`] | waits for a state, and prints the last thing it saw |
 //! | [`command`] | runs a program to its end and keeps what it said |
@@ -72,6 +73,7 @@ pub mod peer;
 pub mod pod;
 pub mod prerequisites;
 pub mod runtime;
+pub mod soak;
 pub mod subnet;
 pub mod traffic;
 pub mod versions;

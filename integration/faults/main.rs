@@ -21,6 +21,9 @@
 //!
 //! | file | rows |
 //! |---|---|
+//! | `server` | the node-local server: 1 to 4, 8, 9 |
+//! | `crashes` | kill -9 at every place of an ADD: 5 to 7 |
+//! | `database` | Open vSwitch's database: 10, 12 to 15 |
 //! | `api_server` | the API server is away, refuses, breaks off: 25 to 28, and 31's Event |
 //! | `annotations` | the pod's annotation: 29 to 32 |
 //! | `sandboxes` | several calls for one pod or one sandbox: 33 to 35 |
@@ -32,17 +35,24 @@
 //! | `callers` | strangers and burdens on the server's socket: 48, 49 |
 //! | `kernel` | links of others, refusals of the kernel: 50, 51 |
 //! | `switch` | ovs-vswitchd and the bridge: 16 to 19 |
+//! | `ovn` | ovn-controller, ovn-northd, southbound database, logical ports: 20 to 24 |
+//! | `health` | STATUS: 57 |
 //! | `oracles` | none: shows that each thing that every row asks can fail |
 
 mod annotations;
 mod api_server;
 mod callers;
 mod clocks;
+mod crashes;
+mod database;
 mod del;
 mod disks;
+mod health;
 mod kernel;
 mod limits;
 mod links;
 mod oracles;
+mod ovn;
 mod sandboxes;
+mod server;
 mod switch;

@@ -7,6 +7,7 @@
 //! | [`Site`] | where the fault happens: node, bystanders, pods, and the words in which a test is written |
 //! | [`process`] | what a process holds: memory, descriptors, threads |
 //! | [`proxy`] | in front of a unix socket: delays, loses, cuts, corrupts, talks nonsense |
+//! | [`failpoint`] | the places in an ADD at which the plugin can be made to die or to hang |
 //! | `disk`, [`limits`] | full and read-only disks of a node; limits of a daemon |
 //! | [`Kubernetes`] | a real API server for the lab's first node, behind the proxy of [`crate::api_proxy`] |
 //! | [`shim`] | answers of a kernel that is short of something, for one process |
@@ -24,6 +25,7 @@
 
 mod case;
 mod disk;
+pub mod failpoint;
 mod kubernetes;
 pub mod limits;
 pub mod matrix;

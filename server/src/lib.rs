@@ -16,6 +16,7 @@
 //! | [`socket`] | [`socket::Socket`]: the place where the plugin finds the server | directory's owner and mode | the socket's file |
 //! | [`http`] | connections: who may, how many, how slowly | socket | socket |
 //! | [`requests`] | one verb each: ADD, DEL, STATUS; watch; metrics | [`pods`] | – |
+//! | [`partners`] | [`partners::Partners`]: whether those whom an ADD needs answer at all, for STATUS | control sockets, Open vSwitch's database | – |
 //! | [`metrics`] | [`metrics::Metrics`]: what is counted and timed | `/proc`, sizes of logs | – |
 //! | [`endpoints`] | `/metrics`, `/healthz`, `/readyz` over TCP | [`metrics`], [`conditions`] | TCP |
 //! | [`refusal`] | [`refusal::Refusal`]: every failure of a request, its code, status and hint | – | – |
@@ -41,6 +42,7 @@ pub mod log;
 pub mod metrics;
 pub mod node;
 pub mod options;
+pub mod partners;
 pub mod pods;
 pub mod process;
 pub mod refusal;

@@ -36,6 +36,7 @@ use crate::{
     log::Log,
     metrics::{Combined, Metrics},
     options::{Early, NodeOptions},
+    partners::Partners,
     pods::{ApiPods, Manifests, PodSource},
     process::{announce, pidfile::Pidfile, signals::Signals},
     requests::{Desk, InFlight, Phase},
@@ -230,7 +231,10 @@ impl Running {
         let listener = into_tokio(listener).map_err(StartError::Runtime)?;
         let (phase, phases) = watch::channel(Phase::Running);
         let adds = InFlight::default();
-        let desk = Arc::new(Desk { source, add: config.add, phase: phases, adds: adds.clone(), metrics: Arc::clone(&metrics), events });
+        let partners = Partners::watch(&config.open_vswitch.endpoint);
+        let adds_of_desk = adds.clone();
+        let desk = Desk { source, add: config.add, phase: phases, adds: adds_of_desk, metrics: Arc::clone(&metrics), events, partners };
+        let desk = Arc::new(desk);
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(http::serve(listener, desk, stopped));
         conditions.met(Part::Socket);

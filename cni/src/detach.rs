@@ -74,10 +74,10 @@ impl Detacher {
     }
 
     /// Goes on with connections that are already there, so that what is still on its way comes before its undoing. A session that
-    /// broke is replaced.
+    /// broke is replaced; so is the kernel's socket, which has no such way and may have lost an answer.
     pub async fn go_on(bridge: Bridge, host: Handle, settings: &Settings, timeout: Duration) -> Self {
         let bridge = if bridge.is_alive() { Ok(bridge) } else { Bridge::connect(&settings.ovsdb, timeout).await };
-        Self { bridge, host: Ok(host) }
+        Self { bridge, host: host_netlink().or(Ok(host)) }
     }
 
     /// The session with Open vSwitch, if there is one.

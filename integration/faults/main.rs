@@ -21,8 +21,21 @@
 //!
 //! | file | rows |
 //! |---|---|
+//! | `gc`, `check` | the verbs of those names: 55, 56, 58 |
+//! | `versions` | plugin and server of other versions, and while they are replaced: 59 |
+//! | `ending` | the server is told to end, or killed again and again; many pods come and go: 60 to 62 |
 //! | `switch` | ovs-vswitchd and the bridge: 16 to 19 |
 //! | `oracles` | none: shows that each thing that every row asks can fail |
 
+#[path = "../tests/support/attached.rs"]
+mod attached;
+mod check;
+mod ending;
+mod gc;
 mod oracles;
+#[path = "../tests/support/second.rs"]
+mod second;
 mod switch;
+mod versions;
+#[path = "../tests/support/view.rs"]
+mod view;

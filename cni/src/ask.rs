@@ -89,7 +89,8 @@ impl Server {
         }
         let Response { result, pod_if_info, kube_auth: _ } = serde_json::from_slice(&body)?;
         Ok(match (result, pod_if_info) {
-            (Some(result), _) => Answer::Finished(result),
+            (Some(result), _) if result.is_object() => Answer::Finished(result),
+            (Some(_), _) => return Err(AskError::Answer(serde::de::Error::custom("the CNI result in it is no object"))),
             (None, Some(pod)) => Answer::Interface(Box::new(pod)),
             (None, None) => Answer::Nothing,
         })

@@ -61,7 +61,7 @@ async fn of_addresses(
 }
 
 /// All four ends of a connection: of its first packet and of the reply to it, which differ where addresses are translated.
-fn endpoints(attributes: &[ConntrackAttribute]) -> impl Iterator<Item = IpAddr> {
+pub fn endpoints(attributes: &[ConntrackAttribute]) -> impl Iterator<Item = IpAddr> {
     attributes
         .iter()
         .filter_map(|attribute| match attribute {

@@ -61,8 +61,11 @@ impl CniResult {
     }
 }
 
-/// A result of version 1.0.0 or later, ours or upstream's, as a runtime that speaks `version` expects it.
+/// A result of version 1.0.0 or later, ours or upstream's, as a runtime that speaks `version` expects it. What is no result stays as it is.
 pub fn convert(mut result: Value, version: SpecVersion) -> Value {
+    if !result.is_object() {
+        return result;
+    }
     result["cniVersion"] = json!(version.as_str());
     if version < SpecVersion::V1_1_0 {
         items(&mut result, "interfaces").for_each(|interface| drop(interface.as_object_mut().map(|fields| fields.remove("mtu"))));
@@ -91,8 +94,9 @@ fn by_family(result: &mut Value) {
     }
 }
 
+/// The objects of a list; whatever else another program has put into it is passed over.
 fn items<'a>(result: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
-    result.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
+    result.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten().filter(|item| item.is_object())
 }
 
 /// Whether an address with its prefix length is of IPv4.

@@ -8,6 +8,9 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// Longest name of a network interface in the kernel, in bytes (`IFNAMSIZ` less the final zero).
 const MAX_IFNAME: usize = 15;
 
+/// `all` and `default` are directories beside the interfaces in /proc/sys/net; `lo` is every namespace's own.
+const RESERVED: [&str; 5] = [".", "..", "lo", "all", "default"];
+
 /// Why a name is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {value:?} {rule}")]
@@ -32,9 +35,11 @@ impl SandboxId {
         &self.0
     }
 
-    /// Host end of the veth of the cluster's own network: the first 15 characters of the id; shorter ids work too.
+    /// Host end of the veth of the cluster's own network: the first 15 characters of the id; shorter ids work too. An id that is one of
+    /// [`RESERVED`] gets a `_` behind it: `lo` would be the host's own link.
     pub fn host_if_name(&self) -> IfName {
-        IfName(self.0.chars().take(MAX_IFNAME).collect())
+        let name: String = self.0.chars().take(MAX_IFNAME).collect();
+        IfName(if RESERVED.contains(&name.as_str()) { name + "_" } else { name })
     }
 
     /// Host end of the veth of another network: as much of the id as leaves room for `_` and the index of the pod's end.
@@ -81,8 +86,7 @@ impl FromStr for IfName {
         if text.is_empty() || text.len() > MAX_IFNAME {
             return bad("is not 1 to 15 bytes long");
         }
-        // `all` and `default` are directories beside the interfaces in /proc/sys/net; `lo` is every namespace's own.
-        if [".", "..", "lo", "all", "default"].contains(&text) {
+        if RESERVED.contains(&text) {
             return bad("is reserved");
         }
         if text.chars().any(|c| c == '/' || c == ':' || c.is_whitespace() || c.is_control()) {
@@ -128,6 +132,10 @@ fn check_dns_name(what: &'static str, text: &str, longest: usize) -> Result<(), 
     }
     if !text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.') {
         return Err(BadName::new(what, text, "has characters other than lower-case letters, digits, '-' and '.'"));
+    }
+    // Not `..` either, which a path or an address in the API would take for something else.
+    if !(text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.ends_with(|c: char| c.is_ascii_alphanumeric())) {
+        return Err(BadName::new(what, text, "does not begin and end with a letter or digit"));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
+    annotation::shorten,
     error::Code,
     mtu::{BadMtu, Mtu},
     names::{BadName, IfName, Network, SandboxId},
@@ -174,11 +175,11 @@ impl TryFrom<Wire> for NetConf {
             return Err(NetConfError::NoType);
         }
         if !device_id.is_empty() {
-            return Err(NetConfError::Device(device_id));
+            return Err(NetConfError::Device(shorten(&device_id)));
         }
         let network = match (topology.is_empty(), net_attach_def_name.is_empty()) {
             (true, _) => Network::Default,
-            (false, true) => return Err(NetConfError::NoAttachmentName(topology)),
+            (false, true) => return Err(NetConfError::NoAttachmentName(shorten(&topology))),
             (false, false) => Network::Attachment { name: name.clone(), nad: net_attach_def_name },
         };
         let attachment = |WireAttachment { container_id, ifname }| {
@@ -209,7 +210,7 @@ impl TryFrom<Wire> for NetConf {
 fn check_network_name(name: &str) -> Result<(), NetConfError> {
     let good =
         name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
-    if good { Ok(()) } else { Err(NetConfError::Name(name.chars().take(64).collect())) }
+    if good { Ok(()) } else { Err(NetConfError::Name(shorten(name))) }
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ impl FromStr for SpecVersion {
         if text.is_empty() {
             return Ok(Self::V0_1_0);
         }
-        Self::ALL.into_iter().find(|version| version.as_str() == text).ok_or_else(|| UnknownVersion(text.to_owned()))
+        Self::ALL.into_iter().find(|version| version.as_str() == text).ok_or_else(|| UnknownVersion(text.chars().take(64).collect()))
     }
 }
 

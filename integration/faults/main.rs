@@ -21,18 +21,26 @@
 //!
 //! | file | rows |
 //! |---|---|
+//! | `switch` | ovs-vswitchd and the bridge: 16 to 19 |
+//! | `annotations` | the pod's annotation: 29 to 32 |
+//! | `sandboxes` | several calls for one pod or one sandbox: 33 to 35 |
+//! | `links` | names that are taken, namespaces that go away: 36, 37, 52 |
+//! | `del` | DEL with anything, container ids: 38 to 40 |
 //! | `gc`, `check` | the verbs of those names: 55, 56, 58 |
 //! | `versions` | plugin and server of other versions, and while they are replaced: 59 |
 //! | `ending` | the server is told to end, or killed again and again; many pods come and go: 60 to 62 |
-//! | `switch` | ovs-vswitchd and the bridge: 16 to 19 |
 //! | `oracles` | none: shows that each thing that every row asks can fail |
 
+mod annotations;
 #[path = "../tests/support/attached.rs"]
 mod attached;
 mod check;
+mod del;
 mod ending;
 mod gc;
+mod links;
 mod oracles;
+mod sandboxes;
 #[path = "../tests/support/second.rs"]
 mod second;
 mod switch;

@@ -24,6 +24,7 @@
 //! | [`traffic`] | ping, TCP and UDP between pods |
 //! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
 //! | [`cluster`] | [`Cluster`]: a whole Kubernetes on a lab's nodes |
+//! | [`api_proxy`] | [`api_proxy::ApiProxy`]: stands in front of the API server and does what a healthy one never does |
 //! | [`chaos`] | [`chaos::Chaos`]: kills everything at random moments while pods come and go |
 //! | [`soak`] | [`soak::Soak`]: thousands of pods come and go, and nothing may grow |
 //! | [`faults`] | the fault matrix: its rows, what every row asks, what faults are made of, the report |
@@ -51,6 +52,7 @@
 //! ```
 
 pub mod answer;
+pub mod api_proxy;
 pub mod by_hand;
 pub mod census;
 pub mod central;

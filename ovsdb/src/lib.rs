@@ -55,6 +55,9 @@ mod connection;
 mod endpoint;
 mod error;
 mod frame;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod message;
 mod monitor;
 mod monitored;

@@ -61,3 +61,13 @@ fn a_result_that_comes_back_is_understood_with_what_other_plugins_added() {
     let addresses: Vec<_> = prev.addresses_of("eth0").map(|ip| ip.address.to_string()).collect();
     assert_eq!(addresses, ["10.244.1.5/24", "fd00::5/64"]);
 }
+
+#[test]
+fn what_is_no_result_is_converted_without_a_panic() {
+    for text in ["7", "[]", "null", r#"{"ips":["10.244.1.5/24",{"address":7}],"interfaces":[1],"routes":{}}"#] {
+        let foreign: Value = serde_json::from_str(text).unwrap();
+        for version in SpecVersion::ALL {
+            assert_eq!(convert(foreign.clone(), version).is_object(), foreign.is_object(), "{text} for {version}");
+        }
+    }
+}

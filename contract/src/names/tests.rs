@@ -9,6 +9,13 @@ fn host_interface_names_follow_the_container_id_however_short() {
 }
 
 #[test]
+fn no_container_id_makes_the_hosts_own_link_a_pods() {
+    for (id, name) in [("lo", "lo_"), ("all", "all_"), ("default", "default_")] {
+        assert_eq!(id.parse::<SandboxId>().unwrap().host_if_name().as_str(), name);
+    }
+}
+
+#[test]
 fn container_ids_follow_the_rules_of_skel() {
     for good in ["a", "A-1_b.c", &"f".repeat(64), &"f".repeat(255)] {
         assert!(good.parse::<SandboxId>().is_ok(), "{good}");
@@ -43,4 +50,8 @@ fn a_refused_name_says_what_it_is_and_why() {
         "pod name \"Cart\" has characters other than lower-case letters, digits, '-' and '.'"
     );
     assert_eq!(PodKey::new("", "cart").unwrap_err().to_string(), "pod namespace \"\" is empty");
+    for (namespace, name) in [("..", "cart"), ("shop", ".."), ("shop", "."), ("shop", "-cart"), ("shop.", "cart")] {
+        let refusal = PodKey::new(namespace, name).expect_err(name).to_string();
+        assert!(refusal.ends_with("does not begin and end with a letter or digit"), "{refusal}");
+    }
 }

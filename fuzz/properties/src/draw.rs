@@ -1,0 +1,32 @@
+//! Values of the project's types, drawn from a fuzzer's bytes. Knows no property.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use arbitrary::{Result, Unstructured};
+use contract::mac::Mac;
+use ipnet::IpNet;
+
+/// A unicast address; multicast ones are made unicast.
+pub(crate) fn mac(u: &mut Unstructured<'_>) -> Result<Mac> {
+    let mut octets: [u8; 6] = u.arbitrary()?;
+    octets[0] = octets[0] & !1 | 2;
+    Ok(octets.try_into().expect("unicast, and not zero"))
+}
+
+/// Any address with any prefix length.
+pub(crate) fn net(u: &mut Unstructured<'_>) -> Result<IpNet> {
+    let (address, longest) = if u.arbitrary()? {
+        (IpAddr::V4(Ipv4Addr::from(u.arbitrary::<u32>()?)), 32)
+    } else {
+        (IpAddr::V6(Ipv6Addr::from(u.arbitrary::<u128>()?)), 128)
+    };
+    Ok(IpNet::new(address, u.int_in_range(0..=longest)?).expect("no longer than the address"))
+}
+
+/// Any address of the same family.
+pub(crate) fn ip_of(u: &mut Unstructured<'_>, net: IpNet) -> Result<IpAddr> {
+    Ok(match net {
+        IpNet::V4(_) => IpAddr::V4(Ipv4Addr::from(u.arbitrary::<u32>()?)),
+        IpNet::V6(_) => IpAddr::V6(Ipv6Addr::from(u.arbitrary::<u128>()?)),
+    })
+}

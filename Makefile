@@ -101,6 +101,11 @@ bench: build ## Measure every verb against the floor and other plugins, with gat
 bench-quick: BENCH += --quick
 bench-quick: bench ## The same in less than two minutes: what the gates need
 
+bench-cluster: build kubernetes ## Measure bursts of pods on a whole Kubernetes, ours and bridge in turn (ROUNDS=3 BURSTS=1,20,50,100)
+	@integration/prerequisites.sh cluster
+	cargo build --locked --release -p integration
+	OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration cluster --nodes 1 --compare $(or $(ROUNDS),3) $(if $(BURSTS),--bursts $(BURSTS))
+
 soak: build ## Let 10,000 pods come and go, and fail if anything grows (CYCLES=1000 CHURN=100)
 	@integration/prerequisites.sh demo
 	cargo build --locked --release -p integration

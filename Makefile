@@ -16,7 +16,7 @@ DOCUMENTS := $(TARGET_DIR)/documents
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.
 TEST_FEATURES := cni/failpoints,server/failpoints
 
-.PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster bench scale lint prerequisites
+.PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster bench scale lint prerequisites fuzz advisories
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -90,9 +90,17 @@ bench: build ## Measure ADD and DEL against the floor (BENCH=--quick takes less 
 	cargo build --locked --release -p integration
 	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration bench $(BENCH)
 
+fuzz: ## Fuzz each parser of outside input (TIME=60 seconds each, TARGETS="net_conf call"); what it finds is in fuzz/artifacts
+	@integration/prerequisites.sh fuzz
+	fuzz/run.sh $(or $(TIME),60) $(TARGETS)
+
 lint: ## Check format, lints, documentation and dependencies
 	@integration/prerequisites.sh lint
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --locked --quiet --workspace --no-deps --document-private-items
 	cargo deny --locked check bans licenses sources
+	advisories/check.sh
+
+advisories: ## Take a new snapshot of the security advisories that `make lint` checks against (FROM=a clone of them; else the network)
+	advisories/refresh.sh $(FROM)

@@ -10,13 +10,16 @@ DESTDIR ?=
 STATIC ?= $(shell uname -m)-unknown-linux-musl
 # ring, the cryptography below TLS, has parts in C; they need no libc, so the machine's own compiler does for them.
 export CC_$(subst -,_,$(STATIC)) ?= gcc
+# Of the server: `release`, or `quick` where building may not take long.
+PROFILE ?= release
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/bin
 DOCUMENTS := $(TARGET_DIR)/documents
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.
 TEST_FEATURES := cni/failpoints,server/failpoints
 
-.PHONY: help build install docs demo cluster kubernetes test test-compat test-cluster bench scale lint prerequisites fuzz advisories
+# None of them is a file.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -24,8 +27,8 @@ help: ## List these commands
 build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
 	@integration/prerequisites.sh build
 	cargo build --locked --profile plugin --target $(STATIC) -p cni --bin ovn-k8s-cni-overlay
-	cargo build --locked --release --target $(STATIC) -p server --bin ovnkube
-	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/plugin/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/release/ovnkube
+	cargo build --locked --profile $(PROFILE) --target $(STATIC) -p server --bin ovnkube
+	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/plugin/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/$(PROFILE)/ovnkube
 
 install: build ## Install them with their configuration (DESTDIR=… for a package)
 	install -D -m 755 $(BIN)/ovn-k8s-cni-overlay $(DESTDIR)/opt/cni/bin/ovn-k8s-cni-overlay
@@ -81,14 +84,27 @@ test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelet
 	cargo build --locked -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) cargo nextest run --locked -p integration --test cluster --profile cluster
 
+faults: ## Inject every fault of the matrix, and print which of its rows hold (ROWS="16 17" for some, QUICK=1 for the short forms)
+	@integration/prerequisites.sh test
+	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
+	@$(TARGET_DIR)/debug/integration faults $(if $(filter-out 0 no,$(QUICK)),--quick) $(ROWS)
+
 scale: kubernetes ## Measure the control plane with many nodes and pods (NODES=500 PODS=10000 RATES=10,50,200 COMPARE=1000,50000 SCALE=--northd)
 	cargo build --locked --release -p server -p integration
 	@$(TARGET_DIR)/release/integration scale $(if $(NODES),--nodes $(NODES)) $(if $(PODS),--pods $(PODS)) $(if $(RATES),--rates $(RATES)) $(if $(COMPARE),--compare $(COMPARE)) $(SCALE)
 
-bench: build ## Measure ADD and DEL against the floor (BENCH=--quick takes less than a minute)
-	@integration/prerequisites.sh demo
+bench: build ## Measure every verb against the floor and other plugins, with gates (BENCH="--at-once 1,100 --realtime")
+	@integration/prerequisites.sh bench
 	cargo build --locked --release -p integration
 	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration bench $(BENCH)
+
+bench-quick: BENCH += --quick
+bench-quick: bench ## The same in less than two minutes: what the gates need
+
+soak: build ## Let 10,000 pods come and go, and fail if anything grows (CYCLES=1000 CHURN=100)
+	@integration/prerequisites.sh demo
+	cargo build --locked --release -p integration
+	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration soak $(if $(CYCLES),--cycles $(CYCLES)) $(if $(CHURN),--churn $(CHURN))
 
 fuzz: ## Fuzz each parser of outside input (TIME=60 seconds each, TARGETS="net_conf call"); what it finds is in fuzz/artifacts
 	@integration/prerequisites.sh fuzz

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, the demo or the tests need and this machine lacks, and says what it installs. Silent when nothing is missing.
 #
-#   integration/prerequisites.sh [build] [cluster] [compat] [demo] [fuzz] [lint] [test]      (no group: all of them)
+#   integration/prerequisites.sh [bench] [build] [cluster] [compat] [demo] [fuzz] [lint] [test]      (no group: all of them)
 #
 # Debian 12 or newer, with rustup. The services that come along (Open vSwitch, OVN, etcd, containerd) are neither started nor enabled on this
 # machine.
@@ -24,11 +24,11 @@ has() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null ;; esac; }
 
 main() {
     local group groups=("$@")
-    [ $# -gt 0 ] || groups=(build cluster compat demo fuzz lint test)
+    [ $# -gt 0 ] || groups=(bench build cluster compat demo fuzz lint test)
     for group in "${groups[@]}"; do
-        case $group in build | cluster | compat | demo | fuzz | lint | test) ;; *) fail "unknown group '$group' (build, cluster, compat, demo, fuzz, lint, test)" ;; esac
+        case $group in bench | build | cluster | compat | demo | fuzz | lint | test) ;; *) fail "unknown group '$group' (bench, build, cluster, compat, demo, fuzz, lint, test)" ;; esac
     done
-    case " ${groups[*]} " in *" cluster "* | *" demo "* | *" test "*)
+    case " ${groups[*]} " in *" bench "* | *" cluster "* | *" demo "* | *" test "*)
         # Said before anything is built, which takes minutes.
         [ "$(id -u)" -eq 0 ] || fail "the lab's namespaces need root; as root, or: sudo env \"PATH=\$PATH\" make …" ;;
     esac
@@ -38,7 +38,7 @@ main() {
         case $group in
         build) static_target ;;
         cluster) go_toolchain ;;
-        compat | demo) ;;
+        bench | compat | demo) ;;
         fuzz) cargo_tool cargo-fuzz "$fuzz" ;;
         lint) cargo_tool cargo-deny "$deny" ;;
         test) cargo_tool cargo-nextest "$nextest" --no-default-features --features default-no-update; cni_tool; charts ;;
@@ -50,10 +50,11 @@ main() {
 
 packages_for() {
     local wanted="cc gcc /usr/include/features.h libc6-dev" missing=() program package
-    case " $* " in *" cluster "* | *" demo "* | *" test "*)
+    case " $* " in *" bench "* | *" cluster "* | *" demo "* | *" test "*)
         wanted+=" ovsdb-server openvswitch-switch ovs-vswitchd openvswitch-switch ovn-northd ovn-central ovn-nbctl ovn-common"
         wanted+=" ovn-controller ovn-host ip iproute2 ping iputils-ping ethtool ethtool unshare util-linux pgrep procps" ;;
     esac
+    case " $* " in *" bench "*) wanted+=" /usr/lib/cni/bridge containernetworking-plugins" ;; esac
     # libFuzzer is C++.
     case " $* " in *" fuzz "*) wanted+=" c++ g++" ;; esac
     case " $* " in *" compat "*)

@@ -9,13 +9,14 @@ use contract::{
     names::{IfName, IfaceId, SandboxId},
     paths::INTEGRATION_BRIDGE,
 };
+use ipnet::IpNet;
 use ovsdb::{
     Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Options, Schema, TransactError, Transaction, Uuid,
 };
 
 use crate::{
     plan::{Attachment, Identity},
-    rows::{self, InterfaceRow, PortRow, has_id, has_iface_id},
+    rows::{self, InterfaceRow, Plug, PortRow, has_id, has_iface_id},
 };
 
 ovsdb::table! {
@@ -91,6 +92,8 @@ pub enum BridgeError {
     NoBridge,
     #[error("port {name} belongs to sandbox {owner}")]
     NameTaken { name: IfName, owner: String },
+    #[error("the annotation's address {address} is that of port {port}, sandbox {sandbox}")]
+    AddressTaken { address: IpNet, port: String, sandbox: String },
     #[error("others kept changing the ports of {0}")]
     Raced(IfaceId),
     #[error("transaction")]
@@ -149,6 +152,9 @@ impl Bridge {
     /// The caller owns the link `host`, so a row of that name is left over from a link that is gone. It may only be the same
     /// sandbox's or the same logical port's. An earlier survey saves a round trip; if it is out of date, the transaction's guards tell.
     /// One that found the name taken is not believed: the row may have gone since.
+    ///
+    /// An address that another pod of the node works with is refused after the fact, because looking costs nothing there: the caller
+    /// rolls back.
     pub async fn plug(&self, attachment: &Attachment, host: &IfName, known: Option<Survey>) -> Result<Plugged, BridgeError> {
         let mut known = known.filter(|survey| survey.host == *host && survey.same_name.is_empty());
         for _ in 0..MAX_RACES {
@@ -166,12 +172,23 @@ impl Bridge {
             older.extend(same_name.into_iter().filter(|row| !older.iter().any(|other| other.uuid == row.uuid)).collect::<Vec<_>>());
             let older = self.with_ports(older).await?;
 
-            let (transaction, interface) = rows::plug(attachment, host, &older);
+            let Plug { transaction, interface, same_address } = rows::plug(attachment, host, &older);
             let watch = Monitor::new().table::<Interface>(Condition::equal("name", host.as_str()));
             // Sent back to back: the watch is there before the row is.
             let (watch, outcome) = tokio::join!(self.connection.monitor(watch), self.connection.transact(transaction));
             match outcome {
-                Ok(outcome) => return Ok(Plugged { interface: outcome.uuid(&interface), name: host.clone(), watch: watch? }),
+                Ok(outcome) => {
+                    let same_address = same_address.map(|selection| outcome.rows(selection)).unwrap_or_default();
+                    if let (Some(address), Some(holder)) = (attachment.addresses.first(), rows::holder_of_address(attachment, same_address))
+                    {
+                        return Err(BridgeError::AddressTaken {
+                            address: *address,
+                            port: holder.iface_id().unwrap_or_default().to_owned(),
+                            sandbox: holder.sandbox().unwrap_or_default().to_owned(),
+                        });
+                    }
+                    return Ok(Plugged { interface: outcome.uuid(&interface), name: host.clone(), watch: watch? });
+                }
                 Err(error) if matches!(error.kind(), Some(ErrorKind::TimedOut)) => {}
                 Err(error) => return Err(error.into()),
             }

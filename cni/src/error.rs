@@ -213,6 +213,7 @@ fn bridge_code(error: &BridgeError) -> Code {
             Code::TryAgain
         }
         BridgeError::NameTaken { .. } => Code::NameTaken,
+        BridgeError::AddressTaken { .. } => Code::BadAnnotation,
         BridgeError::Transact(_) | BridgeError::Monitor(_) if error.is_refusal() => Code::OpenVSwitch,
         BridgeError::Transact(_) | BridgeError::Monitor(_) => Code::TryAgain,
     }

@@ -12,7 +12,7 @@ use contract::{
 use crate::{
     detach::{DetachError, Detacher, Leftover},
     fence::Fence,
-    plan::Identity,
+    plan::{Identity, LONGEST_ALIAS},
     rows::{InterfaceRow, sandbox_of},
     settings::{SHORT_TIMEOUT, Settings},
 };
@@ -39,7 +39,9 @@ pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, Gc
 
     let of_rows = rows.iter().filter(|row| row.is_of(&conf.network)).filter_map(|row| identity_of(row, conf));
     let prefix = Identity::alias_prefix(&conf.network);
-    let of_links = links.iter().filter_map(|link| {
+    // An alias that may have had no room for the end of the container id, or for a letter of up to four bytes, names nobody.
+    let whole = links.iter().filter(|link| link.alias.len() + 3 < LONGEST_ALIAS);
+    let of_links = whole.filter_map(|link| {
         let (if_name, sandbox) = link.alias.strip_prefix(&prefix)?.split_once(':')?;
         Some((sandbox.parse().ok()?, if_name.parse().ok()?))
     });

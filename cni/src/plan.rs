@@ -24,6 +24,9 @@ use crate::{
     result::{self, CniResult},
 };
 
+/// The kernel has room for 256 bytes (`IFALIASZ`), and counts a final zero twice: its own, and that of the netlink message.
+pub(crate) const LONGEST_ALIAS: usize = 254;
+
 /// What identifies an interface: whose it is and on which network. Known before the server is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -58,13 +61,13 @@ pub struct Route {
 }
 
 impl Identity {
-    /// The host link's alias: whose it is, for DEL and GC to read when no row in Open vSwitch says so. At most 255 bytes, which is
-    /// the kernel's limit (`IFALIASZ`), so that the end of a very long container id may be missing.
+    /// The host link's alias: whose it is, for DEL and GC to read when no row in Open vSwitch says so. At most [`LONGEST_ALIAS`]
+    /// bytes, so that the end of a very long container id may be missing.
     pub fn alias(&self) -> String {
         let Self { sandbox, if_name, network } = self;
         let mut alias = format!("{}{if_name}:{sandbox}", Self::alias_prefix(network));
         // Names of definitions and interfaces may have letters of several bytes.
-        alias.truncate(alias.floor_char_boundary(255));
+        alias.truncate(alias.floor_char_boundary(LONGEST_ALIAS));
         alias
     }
 

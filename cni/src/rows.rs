@@ -12,7 +12,7 @@ use contract::{
     names::{IfName, IfaceId, Network, SandboxId},
     paths::INTEGRATION_BRIDGE,
 };
-use ovsdb::{Condition, Datum, Mutation, NamedUuid, Row, SelectedRow, Transaction, Until, Uuid};
+use ovsdb::{Condition, Datum, Mutation, NamedUuid, Row, SelectedRow, Selection, Transaction, Until, Uuid};
 
 use crate::plan::{Attachment, Identity};
 
@@ -91,11 +91,22 @@ pub fn has_iface_id(iface_id: &IfaceId) -> Condition {
     has_id(external_ids::IFACE_ID, iface_id.as_str())
 }
 
-/// The transaction that plugs an attachment, and the Interface row that it makes.
+/// What plugs an attachment.
+#[derive(Debug)]
+pub struct Plug {
+    pub transaction: Transaction,
+    /// The row that it makes.
+    pub interface: NamedUuid,
+    /// The interfaces that have the same first address, this one among them: columns of [`InterfaceRow`], and `ofport`. None for an
+    /// attachment without addresses.
+    pub same_address: Option<Selection>,
+}
+
+/// The transaction that plugs an attachment.
 ///
 /// It goes through only if the interfaces of the same name or logical port are still exactly those of `older`, whose ports it
 /// removes: of two writers, one sees what the other did.
-pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<PortRow>)]) -> (Transaction, NamedUuid) {
+pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<PortRow>)]) -> Plug {
     let Identity { sandbox, if_name, .. } = &attachment.identity;
     let mut tx = Transaction::new();
     let names = |of: &dyn Fn(&InterfaceRow) -> bool| {
@@ -118,8 +129,23 @@ pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<
     let interface = tx.insert("Interface", interface);
     let port = tx.insert("Port", port.with("interfaces", &interface));
     tx.mutate("Bridge", bridge(), vec![Mutation::insert("ports", &port)]);
+    let same_address = attachment.addresses.first().map(|address| {
+        let has_it = has_id(external_ids::IP_ADDRESS, &address.to_string());
+        tx.select("Interface", has_it, &[&InterfaceRow::COLUMNS[..], &["ofport"]].concat())
+    });
     tx.comment(&format!("ovn-k8s-cni-overlay: ADD {} of sandbox {sandbox} as {if_name}", attachment.iface_id));
-    (tx, interface)
+    Plug { transaction: tx, interface, same_address }
+}
+
+/// The row of another logical port of the attachment's network that has its address and works. One that ovs-vswitchd has no device for is
+/// left over from a pod that is gone.
+pub fn holder_of_address(attachment: &Attachment, same_address: &[SelectedRow]) -> Option<InterfaceRow> {
+    let works = |row: &&SelectedRow| row.integer("ofport").is_some_and(|ofport| ofport > 0);
+    let others = |row: &InterfaceRow| {
+        let another_port = row.iface_id().is_some_and(|iface_id| iface_id != attachment.iface_id.as_str());
+        another_port && row.sandbox().is_some() && row.is_of(&attachment.network)
+    };
+    same_address.iter().filter(works).map(InterfaceRow::from).find(others)
 }
 
 /// The transaction that removes what an interface of a sandbox has in the database.

@@ -1,8 +1,8 @@
 //! What the options say about the cluster. Knows nothing of where they came from.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 /// Settings that all nodes of a cluster share. Lists hold at most one network of each family unless they say otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,24 @@ pub struct ClusterConfig {
     pub legacy_annotations: bool,
     /// Lines of the ACLs' log a second, for each chassis.
     pub acl_logging_rate_limit: u32,
+}
+
+/// Upstream's defaults, with pods that have IPv4 addresses: what the options mean that nobody gives.
+impl Default for ClusterConfig {
+    fn default() -> Self {
+        let net = |[a, b, c, d]: [u8; 4], length| Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length).into();
+        Self {
+            zone: Zone::default(),
+            cluster_subnets: vec![ClusterSubnet { cidr: net([10, 128, 0, 0], 14), host_length: 23 }],
+            service_cidrs: vec![net([172, 16, 1, 0], 24)],
+            join_subnets: vec![net([100, 64, 0, 0], 16)],
+            transit_subnets: vec![net([100, 88, 0, 0], 16)],
+            hairpin_addresses: vec![Ipv4Addr::new(169, 254, 169, 5).into()],
+            requested_chassis: true,
+            legacy_annotations: false,
+            acl_logging_rate_limit: 20,
+        }
+    }
 }
 
 /// A range that nodes get their subnets from.

@@ -5,7 +5,7 @@
 use std::fs;
 
 use controller::{
-    config::{ClusterConfig, ClusterSubnet, Zone},
+    config::{ClusterConfig, ClusterSubnet},
     observation::{Observation, Seen},
     store::{
         Store,
@@ -66,14 +66,8 @@ fn resident() -> usize {
 
 fn config() -> ClusterConfig {
     ClusterConfig {
-        zone: Zone::default(),
         cluster_subnets: vec![ClusterSubnet { cidr: "10.128.0.0/14".parse().unwrap(), host_length: 24 }],
         service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
-        join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
-        transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
-        hairpin_addresses: vec!["169.254.169.5".parse().unwrap()],
-        requested_chassis: true,
-        legacy_annotations: false,
-        acl_logging_rate_limit: 20,
+        ..ClusterConfig::default()
     }
 }

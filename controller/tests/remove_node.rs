@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use controller::{
-    config::{ClusterConfig, ClusterSubnet, Zone},
+    config::{ClusterConfig, ClusterSubnet},
     northbound,
     remove_node::{Removed, SOUTHBOUND, from_northbound, from_southbound},
 };
@@ -14,15 +14,10 @@ const SOUTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-sb.ovsschema";
 
 fn config() -> ClusterConfig {
     ClusterConfig {
-        zone: Zone::default(),
         cluster_subnets: vec![ClusterSubnet { cidr: "10.0.0.0/8".parse().unwrap(), host_length: 24 }],
         service_cidrs: vec!["172.16.0.0/16".parse().unwrap()],
-        join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
-        transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
         hairpin_addresses: Vec::new(),
-        requested_chassis: true,
-        legacy_annotations: false,
-        acl_logging_rate_limit: 20,
+        ..ClusterConfig::default()
     }
 }
 

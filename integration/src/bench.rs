@@ -8,30 +8,43 @@
 //! |---|---|
 //! | [`plan`] | what is to be measured, on which pods |
 //! | [`driver`] | the measuring process, inside the node's namespaces: rounds, turns, phases |
+//! | [`closed_loop`] | many callers at once |
+//! | [`contestants`] | the way of each contestant |
 //! | [`floor`], [`netlink`] | the floor as a contestant: in-process, no exec; and its netlink messages |
-//! | [`plugin`], [`exec`] | the plugin as a contestant; one program, from its start to its end |
+//! | [`plugin`], [`exec`] | a plugin as a contestant; one program, from its start to its end |
+//! | [`bridge`] | the plugins `bridge` and `host-local` as a contestant |
+//! | [`emulated`] | what upstream's plugin does to Open vSwitch, as a contestant |
 //! | [`settle`] | waits until ovs-vswitchd and ovn-controller have nothing left to do |
 //! | [`cpu`] | CPU time of the daemons and of the contestants |
+//! | [`processes`] | memory, descriptors and threads of the daemons |
 //! | [`stage_log`] | what the plugin's log says of the stages of each ADD |
 //! | [`measurements`] | what was measured, raw; goes from the driver to the report |
 //! | [`statistics`] | percentiles, rates, medians of stages; pure |
+//! | [`histogram`] | how times are spread; pure |
 //! | [`gates`] | what must hold; pure |
 //! | [`environment`] | on what machine, with which versions |
-//! | [`report`] | the table on the terminal and `bench.json` |
+//! | [`report`], [`chart`] | the table on the terminal and `bench.json`; `bench.svg` |
 //!
-//! A new contestant is a variant of [`measurements::Contestant`] and an arm in [`driver`]; a new kind of call is a
+//! A new contestant is a variant of [`measurements::Contestant`] and an arm in [`contestants::Way`]; a new kind of call is a
 //! [`measurements::Verb`]; a new demand is an entry of [`gates::Gate::all`].
 
+mod bridge;
+mod chart;
+mod closed_loop;
+mod contestants;
 pub(crate) mod cpu;
 mod driver;
+mod emulated;
 pub(crate) mod environment;
 mod exec;
 mod floor;
 mod gates;
+mod histogram;
 mod measurements;
 mod netlink;
 mod plan;
 mod plugin;
+mod processes;
 mod report;
 mod settle;
 mod stage_log;
@@ -40,6 +53,7 @@ pub(crate) mod statistics;
 use std::{
     env, fs,
     io::Write as _,
+    path::PathBuf,
     process::{Command, ExitCode, Stdio},
     time::Instant,
 };
@@ -48,18 +62,18 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 pub(crate) use driver::drive;
 use environment::{Environment, Scheduling};
-use gates::{Gate, Leftovers};
+use gates::{Gate, Kind, Leftovers};
 use integration::{Lab, Node, command, executable, inside};
-use measurements::Measurements;
-use plan::{Plan, Size};
+use measurements::{Contestant, Measurements};
+use plan::{Plan, Size, Wanted};
 use report::Report;
 
 /// Measure ADD, DEL and the other verbs against the floor. Exit status 1 if a gate is missed.
 ///
-/// All figures, with their fields, go to bench/bench.json in cargo's target directory.
+/// All figures go to bench/bench.json in cargo's target directory (docs/performance.md has its fields), and a chart to bench/bench.svg.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// Less than a minute: fewer rounds, 1 and 8 at once.
+    /// Less than two minutes: what the gates need, in fewer rounds.
     #[arg(long)]
     quick: bool,
     /// Pods that each contestant adds and deletes in each round.
@@ -71,6 +85,18 @@ pub(crate) struct Bench {
     /// How many calls at the same time; 1 is always among them, because of its gates.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     at_once: Option<Vec<usize>>,
+    /// How many pods are attached already while others come and go; 0 is always among them.
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    ports: Option<Vec<usize>>,
+    /// Who attaches pods.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    contestants: Option<Vec<Contestant>>,
+    /// Upstream's plugin, called beside ours with this project's server; without it, an emulation of it is.
+    #[arg(long, value_name = "FILE")]
+    upstream: Option<PathBuf>,
+    /// Print the gates on times, and succeed whether they hold or not; calls that fail and whatever is left behind still count.
+    #[arg(long)]
+    no_time_gates: bool,
     /// Run ahead of everything else on the machine (SCHED_RR), for one that others use at the same time.
     #[arg(long)]
     realtime: bool,
@@ -93,26 +119,45 @@ impl Bench {
         let file = executable::target_dir()?.join("bench/bench.json");
         fs::create_dir_all(file.parent().context("a file has a directory")?)?;
         fs::write(&file, serde_json::to_string_pretty(&report)?).with_context(|| format!("write {}", file.display()))?;
-        println!("\nall figures: {}", file.display());
-        Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let chart_file = file.with_extension("svg");
+        fs::write(&chart_file, chart::svg(&report)?).with_context(|| format!("write {}", chart_file.display()))?;
+        println!("\nall figures: {}\nchart: {}", file.display(), chart_file.display());
+        let demanded = |kind| if self.no_time_gates { kind != Kind::Time } else { true };
+        Ok(if report.holds(demanded) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn wanted(&self) -> Wanted {
+        let Self { quick, pods, rounds, at_once, ports, contestants, upstream, no_time_gates: _, realtime: _ } = self;
+        Wanted {
+            quick: *quick,
+            pods: *pods,
+            rounds: *rounds,
+            at_once: at_once.clone(),
+            ports: ports.clone(),
+            contestants: contestants.clone(),
+            upstream: upstream.clone(),
+        }
     }
 
     fn measure(&self) -> Result<Report> {
         let began = Instant::now();
-        let size = Size::new(self.quick, self.pods, self.rounds, self.at_once.as_deref())?;
-        eprintln!("bench: starting a node with {} pods", size.pods);
+        let upstream =
+            self.upstream.as_ref().map(|file| file.canonicalize().with_context(|| format!("upstream's plugin, {}", file.display())));
+        let upstream = upstream.transpose()?;
+        let size = Size::new(self.wanted())?;
+        eprintln!("bench: starting a node with {} pods", size.all_pods());
         // A prefix length that has room for thousands of pods.
         let lab = Lab::of_nodes(1).v4_prefix_len(20).build()?;
         let node = &lab.nodes[0];
         node.start_server()?;
-        let pods = lab.new_pods(node, size.pods)?;
+        let pods = lab.new_pods(node, size.all_pods())?;
         lab.central.sync()?;
         let plugin_bytes = executable::under_test(executable::PLUGIN)?.metadata()?.len();
 
         let scheduling = if self.realtime { Scheduling::Realtime } else { Scheduling::Normal };
         let environment = Environment::of_this_machine(plugin_bytes, scheduling)?;
         let before = node.census()?;
-        let measurements = run_driver(node, &Plan::new(size.clone(), &pods, node)?)?;
+        let measurements = run_driver(node, &Plan::new(size.clone(), &pods, node, upstream)?)?;
         let leftovers = match before.must_equal(&node.census()?) {
             Ok(()) => Leftovers::None,
             Err(difference) => Leftovers::Some(difference.to_string()),

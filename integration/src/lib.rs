@@ -17,13 +17,17 @@
 //! | [`pod`] | [`Pod`]: identity, addresses, manifest; ports and namespaces of many pods at once |
 //! | [`by_hand`] | attaches a pod with `ip` and `ovs-vsctl`: the floor that needs no code of this project |
 //! | [`runtime`] | [`Runtime`]: calls the plugin as a container runtime does, or `cnitool` |
+//! | [`answer`] | what the plugin owes its caller, whatever happens |
 //! | [`executable`] | where the executables under test are |
 //! | [`versions`] | [`Versions`]: which Open vSwitch and OVN run |
 //! | [`census`] | [`Census`]: what is on a node, as text, to compare before and after |
 //! | [`traffic`] | ping, TCP and UDP between pods |
 //! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
 //! | [`cluster`] | [`Cluster`]: a whole Kubernetes on a lab's nodes |
+//! | [`api_proxy`] | [`api_proxy::ApiProxy`]: stands in front of the API server and does what a healthy one never does |
 //! | [`chaos`] | [`chaos::Chaos`]: kills everything at random moments while pods come and go |
+//! | [`soak`] | [`soak::Soak`]: thousands of pods come and go, and nothing may grow |
+//! | [`faults`] | the fault matrix: its rows, what every row asks, what faults are made of, the report |
 //! | [`mod@eventually`] | waits for a state, and prints the last thing it saw |
 //! | [`command`] | runs a program to its end and keeps what it said |
 //!
@@ -47,6 +51,8 @@
 //! }
 //! ```
 
+pub mod answer;
+pub mod api_proxy;
 pub mod by_hand;
 pub mod census;
 pub mod central;
@@ -57,6 +63,7 @@ pub mod daemon;
 pub mod eventually;
 pub mod executable;
 pub mod fabric;
+pub mod faults;
 mod holder;
 pub mod inside;
 pub mod lab;
@@ -66,6 +73,7 @@ pub mod peer;
 pub mod pod;
 pub mod prerequisites;
 pub mod runtime;
+pub mod soak;
 pub mod subnet;
 pub mod traffic;
 pub mod versions;

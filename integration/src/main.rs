@@ -7,11 +7,14 @@ mod kubernetes;
 mod scale;
 mod show;
 
-use std::process::ExitCode;
+use std::{fs, process::ExitCode};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use integration::{Lab, chaos::Chaos, hold, inside, peer::Peer};
+use integration::{Lab, chaos::Chaos, executable, faults::report::Faults, hold, inside, peer::Peer, soak::Soak};
+use serde_json::json;
+
+use bench::environment::{Environment, Scheduling};
 
 /// Real Open vSwitch and OVN on this machine, in namespaces of their own. The host's Open vSwitch is not touched.
 #[derive(Debug, Parser)]
@@ -28,6 +31,8 @@ enum Command {
     Bench(bench::Bench),
     Cluster(kubernetes::Cluster),
     Chaos(Chaos),
+    Soak(Soak),
+    Faults(Faults),
     Scale(scale::Scale),
     /// Measure on the node, as `bench` says on standard input; what was measured goes to standard output.
     #[command(hide = true)]
@@ -51,7 +56,9 @@ fn main() -> ExitCode {
         Command::Demo(demo) => demo.run(),
         Command::Bench(bench) => bench.run(),
         Command::Cluster(cluster) => cluster.run(),
-        Command::Chaos(chaos) => bring(&chaos),
+        Command::Chaos(chaos) => in_a_lab("chaos", || bring(&chaos)),
+        Command::Soak(soak) => in_a_lab("soak", || wear_out(&soak)),
+        Command::Faults(faults) => faults.run(&mut |text| println!("{text}")),
         Command::Scale(scale) => scale.run(),
         Command::BenchDriver => bench::drive()
             .map(|measured| println!("{}", serde_json::to_string(&measured).expect("measurements are plain data")))
@@ -64,15 +71,33 @@ fn main() -> ExitCode {
     finish(result)
 }
 
-/// Chaos in a lab of its own.
-fn bring(chaos: &Chaos) -> Result<ExitCode> {
+/// Runs `body` in namespaces of its own.
+fn in_a_lab(name: &str, body: impl FnOnce() -> Result<ExitCode>) -> Result<ExitCode> {
     if !inside::is_inside() {
-        let status = inside::run_again(&format!("chaos-{}", std::process::id()), std::env::args_os().skip(1))?;
+        let status = inside::run_again(&format!("{name}-{}", std::process::id()), std::env::args_os().skip(1))?;
         return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     inside::enter_again()?;
+    body()
+}
+
+fn bring(chaos: &Chaos) -> Result<ExitCode> {
     chaos.run(&Lab::of_nodes(1).build()?, &mut |text| println!("{text}"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn wear_out(soak: &Soak) -> Result<ExitCode> {
+    let environment = Environment::of_this_machine(executable::under_test(executable::PLUGIN)?.metadata()?.len(), Scheduling::Normal)?;
+    // A prefix length that has room for thousands of pods.
+    let report = soak.run(&Lab::of_nodes(1).v4_prefix_len(20).build()?, &mut |text| eprintln!("soak: {text}"))?;
+    let environment = environment.at_the_end()?;
+    println!("\n{environment}\n{report}");
+    let file = executable::target_dir()?.join("soak/soak.json");
+    fs::create_dir_all(file.parent().context("a file has a directory")?)?;
+    let all = json!({"environment": environment, "soak": report});
+    fs::write(&file, serde_json::to_string_pretty(&all)?).with_context(|| format!("write {}", file.display()))?;
+    println!("\nall samples: {}", file.display());
+    Ok(if report.findings().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn finish(result: Result<ExitCode>) -> ExitCode {

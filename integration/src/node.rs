@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
 
-use crate::{Census, Daemon, Pod, Runtime, central, command, executable, fabric, holder::Holder, mounts};
+use crate::{Census, Daemon, Pod, Runtime, answer::Answers, central, command, executable, fabric, holder::Holder, mounts};
 
 /// Socket of the node server, on the node.
 pub const SERVER_SOCKET: &str = "/var/run/ovn-kubernetes/cni/ovn-cni-server.sock";
@@ -37,6 +37,8 @@ pub struct Node {
     pub ovn_controller: Daemon,
     /// The server under test, `ovnkube --init-node`; not running until [`Node::start_server`].
     pub server: Daemon,
+    /// Of every call of the plugin that has ended.
+    pub answers: Answers,
     holder: Holder,
 }
 
@@ -72,6 +74,7 @@ impl Node {
             index,
             subnets,
             mtu,
+            answers: Answers::default(),
             holder,
         })
     }

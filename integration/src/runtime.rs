@@ -16,7 +16,11 @@ use nix::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Node, Pod, command, executable};
+use crate::{
+    Node, Pod,
+    answer::{Answer, Answers},
+    command, executable,
+};
 
 /// The part of a node that calls the plugin.
 #[derive(Debug)]
@@ -82,7 +86,8 @@ impl<'node> Runtime<'node> {
             command.env("CNI_CONTAINERID", &pod.sandbox).env("CNI_NETNS", &pod.netns).env("CNI_IFNAME", &self.ifname);
             command.env("CNI_ARGS", cni_args(pod));
         }
-        Invocation { command, input: self.config.to_string(), executable: self.node.path(executable) }
+        let owes = Some(Owes { verb: verb.to_owned(), config: self.config.clone(), answers: self.node.answers.clone() });
+        Invocation { command, input: self.config.to_string(), executable: self.node.path(executable), owes }
     }
 
     /// `cnitool VERB ovn-kubernetes NETNS`, with the configuration that is in the node's `/etc/cni/net.d`.
@@ -92,7 +97,7 @@ impl<'node> Runtime<'node> {
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("CNI_PATH", "/opt/cni/bin");
         command.env("NETCONFPATH", "/etc/cni/net.d").env("CNI_IFNAME", &self.ifname).env("CNI_ARGS", cni_args(pod));
         command.arg(verb).arg("ovn-kubernetes").arg(&pod.netns);
-        Ok(Invocation { command, input: String::new(), executable })
+        Ok(Invocation { command, input: String::new(), executable, owes: None })
     }
 }
 
@@ -111,6 +116,15 @@ pub struct Invocation {
     input: String,
     /// As the lab's root sees it.
     executable: PathBuf,
+    owes: Option<Owes>,
+}
+
+/// Where the plugin's answer is kept, and what it is judged by.
+#[derive(Debug)]
+struct Owes {
+    verb: String,
+    config: Value,
+    answers: Answers,
 }
 
 impl Invocation {
@@ -150,7 +164,7 @@ impl Invocation {
             // A plugin that does not read its input to the end says so in its answer.
             let _ = stdin.write_all(self.input.as_bytes());
         }
-        Ok(Running { child, began })
+        Ok(Running { child, began, owes: self.owes })
     }
 
     /// Runs it to its end.
@@ -164,6 +178,7 @@ impl Invocation {
 pub struct Running {
     child: Child,
     began: Instant,
+    owes: Option<Owes>,
 }
 
 impl Running {
@@ -187,12 +202,16 @@ impl Running {
         let output = self.child.wait_with_output().context("wait for the plugin")?;
         let duration = self.began.elapsed();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Outcome { status: output.status, stdout: text(&output.stdout), stderr: text(&output.stderr), duration })
+        let outcome = Outcome { status: output.status, stdout: text(&output.stdout), stderr: text(&output.stderr), duration };
+        if let Some(Owes { verb, config, answers }) = &self.owes {
+            answers.keep(Answer::new(verb, config, &outcome));
+        }
+        Ok(outcome)
     }
 }
 
 /// What a call of the plugin left behind.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Outcome {
     /// How it ended.
     pub status: ExitStatus,

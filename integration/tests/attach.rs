@@ -80,45 +80,6 @@ fn the_nodes_end_says_whose_it_is() {
 }
 
 #[test]
-fn a_short_container_id_is_the_name_of_the_nodes_end() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = &lab.nodes[0];
-        node.start_server()?;
-        let [mut pod, other] = [lab.new_pod(node)?, lab.new_pod(node)?];
-        pod.sandbox = "c0ffee".to_owned();
-        let before = node.census()?;
-        attach(node, pod.clone())?;
-        attach(node, other.clone())?;
-        ensure!(ports_of(node, "c0ffee")? == BTreeSet::from(["c0ffee".to_owned()]));
-        lab.ping(&other, pod.address())?;
-        detach(node, &pod)?;
-        detach(node, &other)?;
-        before.must_equal(&node.census()?)
-    });
-}
-
-#[test]
-fn a_sandbox_whose_id_begins_like_anothers_is_refused_and_does_the_other_no_harm() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = &lab.nodes[0];
-        node.start_server()?;
-        with_pods(lab, node, |[first, neighbour]| {
-            let mut second = lab.new_pod(node)?;
-            second.sandbox = format!("{}{}", &first.pod.sandbox[..15], "f".repeat(49));
-            let before = node.census()?;
-            let error = node.runtime().add(&second)?.failure()?;
-            ensure!(error.code == 102 && error.msg.contains(&second.sandbox[..15]), "{error:?}");
-            before.must_equal(&node.census()?)?;
-            // What a runtime does after a failed ADD.
-            detach(node, &second)?;
-            before.must_equal(&node.census()?)?;
-            lab.ping(&neighbour.pod, first.pod.address())?;
-            node.remove_namespaces(&[second])
-        })
-    });
-}
-
-#[test]
 fn the_second_add_of_an_interface_fails_and_the_first_keeps_working() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
@@ -130,32 +91,6 @@ fn the_second_add_of_an_interface_fails_and_the_first_keeps_working() {
             before.must_equal(&node.census()?)?;
             lab.ping(&other.pod, one.pod.address())?;
             node.runtime().check(&one.pod, &one.result)?.success().map(drop)
-        })
-    });
-}
-
-#[test]
-fn of_ten_adds_of_one_interface_at_once_exactly_one_succeeds() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = &lab.nodes[0];
-        node.start_server()?;
-        with_pods(lab, node, |[other]| {
-            let pod = lab.new_pod(node)?;
-            let before = node.census()?;
-            let runtime = node.runtime();
-            let running = (0..10).map(|_| runtime.call("ADD", Some(&pod)).start()).collect::<Result<Vec<_>>>()?;
-            let outcomes = running.into_iter().map(|add| add.wait()).collect::<Result<Vec<_>>>()?;
-
-            let (winners, losers): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| outcome.status.success());
-            ensure!(winners.len() == 1, "{} ADDs succeeded: {outcomes:#?}", winners.len());
-            let codes = losers.iter().map(|outcome| Ok(outcome.failure()?.code)).collect::<Result<Vec<_>>>()?;
-            ensure!(codes.iter().all(|code| *code == 101), "codes of those that failed: {codes:?}");
-            lab.ping(&other.pod, pod.address())?;
-            runtime.check(&pod, &winners[0].success()?)?.success()?;
-
-            detach(node, &pod)?;
-            before.must_equal(&node.census()?)?;
-            node.remove_namespaces(&[pod])
         })
     });
 }

@@ -102,28 +102,6 @@ fn a_pod_that_is_deleted_while_its_annotation_is_waited_for_ends_the_add_at_once
 }
 
 #[test]
-fn a_pod_without_annotation_is_attached_as_soon_as_it_has_one() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = &lab.nodes[0];
-        node.start_server()?;
-        let [pod, other] = [without_annotation(lab, node)?, lab.new_pod(node)?];
-        let before = node.census()?;
-        attach(node, other.clone())?;
-        let mut add = node.runtime().call("ADD", Some(&pod)).start()?;
-        until_the_server_waits(node, &pod)?;
-        ensure!(!add.has_ended()? && !is_on_node(node, &pod.host_interface()), "something was made before the annotation was there");
-        let written = Instant::now();
-        node.write_manifest(&pod)?;
-        add.wait()?.success()?;
-        ensure!(written.elapsed() < AT_ONCE, "the ADD went on for {:?}", written.elapsed());
-        lab.ping(&other, pod.address())?;
-        detach(node, &pod)?;
-        detach(node, &other)?;
-        before.must_equal(&node.census()?)
-    });
-}
-
-#[test]
 fn an_add_whose_flows_never_come_ends_at_its_deadline_and_leaves_nothing() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];

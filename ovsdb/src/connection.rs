@@ -7,6 +7,7 @@ mod driver;
 mod options;
 
 use std::{
+    fmt,
     future::Future,
     sync::{
         Arc,
@@ -35,10 +36,17 @@ use crate::{
 
 /// A connection whose schema is known. Clones share it; it ends when the last of them, and the last monitor, is dropped, or when
 /// it breaks. There is no reconnecting here: that is [`Client`](crate::Client)'s part.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Connection(Arc<Inner>);
 
-#[derive(Debug)]
+/// Without the schema, which has hundreds of columns.
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { endpoint, database, .. } = &*self.0;
+        f.debug_struct("Connection").field("endpoint", endpoint).field("database", database).finish_non_exhaustive()
+    }
+}
+
 struct Inner {
     requests: Arc<Requests>,
     endpoint: Endpoint,

@@ -1,10 +1,11 @@
 //! Byte streams to endpoints. The one place that knows how each kind of endpoint is reached.
 
-use std::io;
+use std::{io, path::Path, time::Duration};
 
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
+    time::sleep,
 };
 
 use crate::{
@@ -12,6 +13,10 @@ use crate::{
     endpoint::Endpoint,
     ssl::{Ssl, SslError},
 };
+
+/// Between two tries to connect to a server that is behind with accepting connections: at first, and at most.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 
 /// The two directions of a connection, whatever it is made of.
 pub(crate) struct Stream {
@@ -25,7 +30,7 @@ impl Stream {
     pub(crate) async fn connect(endpoint: &Endpoint, ssl: Option<&Ssl>) -> Result<Self, ConnectFault> {
         match endpoint {
             Endpoint::Unix(path) => {
-                let (reader, writer) = UnixStream::connect(path).await?.into_split();
+                let (reader, writer) = unix(path).await?.into_split();
                 Ok(Self { reader: Box::new(reader), writer: Box::new(writer) })
             }
             Endpoint::Tcp { host, port } => {
@@ -49,9 +54,51 @@ impl Stream {
     }
 }
 
+/// ovsdb-server lets 64 connections wait to be accepted. With one more the kernel answers `EAGAIN`, and offers nothing to wait for but
+/// a connection that blocks its thread.
+async fn unix(path: &Path) -> io::Result<UnixStream> {
+    let mut pause = SHORTEST_PAUSE;
+    loop {
+        match UnixStream::connect(path).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(pause).await,
+            connected => return connected,
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
 pub(crate) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((host, port)).await?;
     // Requests are written whole; waiting for more to send only delays them.
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UnixSocket;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_is_behind_with_accepting_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db.sock");
+        let socket = UnixSocket::new_stream().unwrap();
+        socket.bind(&path).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let mut waiting = Vec::new();
+        let full = loop {
+            match UnixStream::connect(&path).await {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error.kind(),
+            }
+        };
+        assert_eq!(full, io::ErrorKind::WouldBlock);
+        let connect = tokio::spawn(async move { unix(&path).await.map(drop) });
+        for _ in 0..=waiting.len() {
+            listener.accept().await.unwrap();
+        }
+        connect.await.unwrap().unwrap();
+    }
 }

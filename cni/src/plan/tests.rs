@@ -78,13 +78,13 @@ fn an_alias_fits_the_kernel_whatever_the_container_id() {
     let mut identity = attachment(Network::Default, |_| {}).identity;
     assert_eq!(identity.alias(), "ovn-k8s:default:eth0:0123456789abcdef0");
     identity.sandbox = "f".repeat(255).parse().unwrap();
-    assert_eq!(identity.alias().len(), 255);
+    assert_eq!(identity.alias().len(), 254);
 }
 
 #[test]
 fn an_alias_is_cut_between_letters() {
-    let network = Network::Attachment { name: "n".to_owned(), nad: "é".repeat(200) };
+    let network = Network::Attachment { name: "n".to_owned(), nad: format!("x{}", "é".repeat(200)) };
     let identity = Identity { sandbox: "c0ffee".parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
-    // `ovn-k8s:` leaves 247 bytes, of which two for each letter.
-    assert_eq!(identity.alias(), format!("ovn-k8s:{}", "é".repeat(123)));
+    // `ovn-k8s:x` leaves 245 bytes, of which two for each letter.
+    assert_eq!(identity.alias(), format!("ovn-k8s:x{}", "é".repeat(122)));
 }

@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     allocate::node_assignments::NodeRules,
     api_server::scripted,
-    config::{ClusterConfig, ClusterSubnet, Zone},
+    config::{ClusterConfig, ClusterSubnet},
     lead::{Campaign, Candidate, Durations, OwnLease},
     tell::Reporter,
 };
@@ -71,15 +71,11 @@ fn start(server: ApiServer, leadership: Leadership) -> (Registry, ClusterManager
 
 fn config() -> ClusterConfig {
     ClusterConfig {
-        zone: Zone::default(),
         cluster_subnets: vec![ClusterSubnet { cidr: "10.244.0.0/23".parse().unwrap(), host_length: 24 }],
         service_cidrs: Vec::new(),
-        join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
         transit_subnets: Vec::new(),
         hairpin_addresses: Vec::new(),
-        requested_chassis: true,
-        legacy_annotations: false,
-        acl_logging_rate_limit: 20,
+        ..ClusterConfig::default()
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::*;
 use crate::{
-    config::{ClusterConfig, ClusterSubnet, Zone},
+    config::{ClusterConfig, ClusterSubnet},
     observation::{Observation, Seen},
     rows::{DesiredRow, Pairs, Value},
     store::wire::{NodeObject, PodObject},
@@ -20,7 +20,6 @@ fn config(dual: bool) -> ClusterConfig {
     let of = |texts: &[&str]| nets(&texts[..if dual { 2 } else { 1 }]);
     let hosts = [24, 64];
     ClusterConfig {
-        zone: Zone::default(),
         cluster_subnets: of(&["10.244.0.0/16", "fd00:10:244::/48"])
             .into_iter()
             .zip(hosts)
@@ -30,9 +29,7 @@ fn config(dual: bool) -> ClusterConfig {
         join_subnets: of(&["100.64.0.0/16", "fd98::/64"]),
         transit_subnets: of(&["100.88.0.0/16", "fd97::/64"]),
         hairpin_addresses: of(&["169.254.169.5/32", "fd69::5/128"]).iter().map(IpNet::addr).collect(),
-        requested_chassis: true,
-        legacy_annotations: false,
-        acl_logging_rate_limit: 20,
+        ..ClusterConfig::default()
     }
 }
 

@@ -14,15 +14,9 @@ mod history;
 
 fn config() -> ClusterConfig {
     ClusterConfig {
-        zone: Zone::default(),
         cluster_subnets: vec![ClusterSubnet { cidr: net("10.244.0.0/16"), host_length: 24 }],
         service_cidrs: vec![net("10.96.0.0/16")],
-        join_subnets: vec![net("100.64.0.0/16")],
-        transit_subnets: vec![net("100.88.0.0/16")],
-        hairpin_addresses: vec!["169.254.169.5".parse().unwrap()],
-        requested_chassis: true,
-        legacy_annotations: false,
-        acl_logging_rate_limit: 20,
+        ..ClusterConfig::default()
     }
 }
 

@@ -128,15 +128,9 @@ fn read_json<T: DeserializeOwned>(fixture: &str, file: &str) -> T {
 /// What the options of `upstream/README.md` say.
 fn v4() -> ClusterConfig {
     ClusterConfig {
-        zone: Zone::default(),
         cluster_subnets: vec![ClusterSubnet { cidr: "10.244.0.0/16".parse().unwrap(), host_length: 24 }],
         service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
-        join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
-        transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
-        hairpin_addresses: vec!["169.254.169.5".parse().unwrap()],
-        requested_chassis: true,
-        legacy_annotations: false,
-        acl_logging_rate_limit: 20,
+        ..ClusterConfig::default()
     }
 }
 

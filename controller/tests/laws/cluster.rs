@@ -7,22 +7,16 @@ use contract::{
     names::PodKey,
 };
 use controller::{
-    config::{ClusterConfig, ClusterSubnet, Zone},
+    config::{ClusterConfig, ClusterSubnet},
     observation::{Observation, Seen},
     store::{Annotated, Node, Pod, Spelled},
 };
 
 pub(crate) fn config() -> ClusterConfig {
     ClusterConfig {
-        zone: Zone::default(),
         cluster_subnets: vec![ClusterSubnet { cidr: "10.0.0.0/8".parse().unwrap(), host_length: 24 }],
         service_cidrs: vec!["172.16.0.0/16".parse().unwrap()],
-        join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
-        transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
-        hairpin_addresses: vec!["169.254.169.5".parse().unwrap()],
-        requested_chassis: true,
-        legacy_annotations: false,
-        acl_logging_rate_limit: 20,
+        ..ClusterConfig::default()
     }
 }
 

@@ -1,42 +1,56 @@
-//! The measuring process. It runs on the node, in the node's namespaces, so that calling the plugin is an exec and nothing else.
+//! The measuring process. It runs on the node, in the node's namespaces, so that calling a plugin is an exec and nothing else.
 //!
-//! A round: for each number of calls at once, each contestant adds all pods and deletes them again, and everything settles in between;
-//! then the verbs that need no pod, turn by turn. The order of the contestants rotates from round to round.
+//! For each number of pods that are there already: rounds. A round: for each number of calls at once, each contestant adds all pods and
+//! deletes them again, and everything settles in between; then the verbs that need no pod, turn by turn. The order of the contestants
+//! rotates from round to round.
 
-use std::{
-    fs, io,
-    sync::{
-        Barrier,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-    time::Instant,
-};
+use std::{fs, io, sync::Arc};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use contract::paths::PLUGIN_LOG;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::{
+    bridge,
+    closed_loop::{closed_loop, rotated},
+    contestants::{Attached, Way},
     cpu::CpuTimes,
-    floor::{self, Floor, FloorPod, milliseconds},
+    floor::{Floor, FloorPod},
     measurements::{Call, Cell, Contestant, Measurements, Phase, Verb},
+    netlink::Netlink,
     plan::{Plan, PlannedPod},
-    plugin,
+    plugin::{self, Plugin},
+    processes::{Growth, Holding},
     settle::Settler,
     stage_log,
 };
 
+/// How many calls at the same time attach the pods that are there already.
+const HURRY: usize = 8;
+
+/// In a round; a GC that removes something is done once.
+const GC_OF_NOTHING: usize = 10;
+
 /// Reads the plan on standard input and returns what was measured.
 pub(crate) fn drive() -> Result<Measurements> {
     let plan: Plan = serde_json::from_reader(io::stdin().lock()).context("the plan")?;
+    // Each of 100 callers has connections, a namespace and pipes.
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("allow this process more descriptors")?;
     Driver::new(&plan)?.run()
 }
 
 /// Everything that lasts for the whole run.
 struct Driver<'a> {
     plan: &'a Plan,
+    /// Those that come and go.
     pods: Vec<FloorPod<'a>>,
+    /// Those that are there already.
+    there: Vec<(&'a PlannedPod, plugin::Attached)>,
+    /// How many pods these are.
+    filled: usize,
     floors: Vec<Floor>,
+    ways: Vec<(Contestant, Way)>,
     settler: Settler,
     /// Sandboxes so far: every ADD has one of its own.
     sandboxes: usize,
@@ -45,27 +59,21 @@ struct Driver<'a> {
     logged: Vec<(usize, Vec<String>)>,
 }
 
-/// A pod of a contestant between its ADD and its DEL.
-enum Attached {
-    Floor(floor::Attached),
-    Ours(plugin::Attached),
-}
-
-/// A call that needs no pod.
-struct Program {
-    verb: Verb,
-    contestant: Contestant,
-    call: fn() -> Call,
-    calls: Vec<Call>,
-}
-
 impl<'a> Driver<'a> {
     fn new(plan: &'a Plan) -> Result<Self> {
-        let most = plan.size.at_once.iter().copied().max().unwrap_or(1);
+        let size = &plan.size;
+        let most = size.at_once.iter().copied().max().unwrap_or(1).max(HURRY);
         Ok(Self {
             plan,
-            pods: plan.pods.iter().map(FloorPod::open).collect::<Result<_>>()?,
+            pods: plan.pods.iter().take(size.pods).map(FloorPod::open).collect::<Result<_>>()?,
+            there: Vec::new(),
+            filled: 0,
             floors: (0..most).map(|_| Floor::open(plan.mtu)).collect::<Result<_>>()?,
+            ways: size
+                .contestants
+                .iter()
+                .map(|contestant| Ok((*contestant, Way::of(*contestant, plan.upstream.as_deref())?)))
+                .collect::<Result<_>>()?,
             settler: Settler::open()?,
             sandboxes: 0,
             phases: Vec::new(),
@@ -74,78 +82,169 @@ impl<'a> Driver<'a> {
     }
 
     fn run(mut self) -> Result<Measurements> {
-        for round in 0..=self.plan.size.rounds {
-            let name = if round == 0 { "warm-up".to_owned() } else { format!("round {round} of {}", self.plan.size.rounds) };
-            eprintln!("bench: {name}");
-            for at_once in self.plan.size.at_once.clone() {
-                for contestant in rotated([Contestant::Floor, Contestant::Ours], round) {
-                    self.pods(contestant, at_once, round)?;
+        let size = &self.plan.size;
+        let mut before = None;
+        for ports in &size.ports {
+            self.fill(*ports)?;
+            let at_once = if *ports == 0 { &size.at_once } else { &size.at_once_with_ports };
+            for round in 0..=size.rounds {
+                let name = if round == 0 { "warm-up".to_owned() } else { format!("round {round} of {}", size.rounds) };
+                eprintln!("bench: {ports} pods there, {name}");
+                for at_once in at_once {
+                    for (contestant, way) in rotated(&self.ways, round) {
+                        if *ports > 0 && contestant.is_slow() {
+                            continue;
+                        }
+                        self.pods(Cell { verb: Verb::Add, ports: *ports, at_once: *at_once, contestant }, &way, round)?;
+                    }
+                }
+                if *ports == 0 {
+                    self.programs(round)?;
+                }
+                if size.contestants.contains(&Contestant::Ours) {
+                    self.garbage(*ports, round)?;
+                }
+                if before.is_none() {
+                    before = Some(Holding::of_all(&self.plan.daemons)?);
                 }
             }
-            self.programs(round);
         }
+        self.empty()?;
         self.read_stages()?;
-        Ok(Measurements { phases: self.phases })
+        let processes = Growth::since(&before.unwrap_or_default(), &self.plan.daemons)?;
+        Ok(Measurements { phases: self.phases, processes })
+    }
+
+    /// Attaches further pods, by each plugin that attaches pods at all, until there are `ports`.
+    fn fill(&mut self, ports: usize) -> Result<()> {
+        let pods: Vec<&PlannedPod> = self.plan.pods.iter().skip(self.pods.len()).take(ports).collect();
+        let missing: Vec<(&PlannedPod, String)> = pods.into_iter().skip(self.filled).map(|pod| (pod, self.sandbox())).collect();
+        for (contestant, plugin) in self.ways.iter().filter_map(|(contestant, way)| Some((contestant, way.staying(*contestant)?))) {
+            let (_, added) = closed_loop(&mut self.floors[..HURRY], &missing, |_, (pod, sandbox)| plugin.add(pod, sandbox));
+            for ((pod, _), (call, attached)) in missing.iter().zip(added) {
+                let why = call.error.unwrap_or_default();
+                self.there.push((pod, attached.with_context(|| format!("{contestant}, ADD for a pod that stays: {why}"))?));
+            }
+        }
+        self.filled = ports;
+        self.settler.settle()
+    }
+
+    /// Detaches what [`Self::fill`] has attached, and takes the bridge away.
+    fn empty(&mut self) -> Result<()> {
+        let there = std::mem::take(&mut self.there);
+        let (_, calls) = closed_loop(&mut self.floors[..HURRY], &there, |_, (pod, attached)| attached.del(pod));
+        if let Some(why) = calls.into_iter().find_map(|call| call.error) {
+            bail!("DEL for a pod that stayed: {why}");
+        }
+        bridge::remove(&Netlink::open()?)?;
+        self.settler.settle()
     }
 
     /// Adds all pods and deletes them again.
-    fn pods(&mut self, contestant: Contestant, at_once: usize, round: u32) -> Result<()> {
-        let sandboxes: Vec<String> = (0..self.pods.len()).map(|index| sandbox(self.sandboxes + index)).collect();
-        self.sandboxes += sandboxes.len();
-        let cell = |verb| Cell { verb, at_once, contestant };
+    fn pods(&mut self, add: Cell, way: &Way, round: u32) -> Result<()> {
+        let Cell { contestant, at_once, .. } = add;
+        let sandboxes: Vec<String> = (0..self.plan.size.share(contestant, at_once)).map(|_| self.sandbox()).collect();
+        let cell = |verb| Cell { verb, ..add };
 
         let pods: Vec<(&FloorPod<'_>, &String)> = self.pods.iter().zip(&sandboxes).collect();
         let before = self.cpu(contestant)?;
-        let (wall, added) = closed_loop(&mut self.floors[..at_once], &pods, |floor, (pod, sandbox)| add(contestant, floor, pod, sandbox));
+        let (wall, added) = closed_loop(&mut self.floors[..at_once], &pods, |floor, (pod, sandbox)| way.add(floor, pod, sandbox));
         self.settler.settle()?;
         let (calls, attached): (Vec<Call>, Vec<Option<Attached>>) = added.into_iter().unzip();
-        let phase = Phase { cell: cell(Verb::Add), round, wall, calls, cpu: self.cpu(contestant)?.since(&before) };
+        let phase = Phase { cell: add, round, wall, calls, cpu: self.cpu(contestant)?.since(&before) };
         if contestant == Contestant::Ours {
             self.logged.push((self.phases.len(), sandboxes.clone()));
         }
-        self.phases.push(phase);
+        self.push(phase);
 
         let attached: Vec<(&PlannedPod, Attached)> =
             self.pods.iter().zip(attached).filter_map(|(pod, attached)| Some((pod.pod, attached?))).collect();
-        if at_once == 1 && contestant == Contestant::Ours {
-            let checks: Vec<_> = attached.iter().filter_map(|(pod, attached)| check(pod, attached)).collect();
-            self.push_serial(cell(Verb::Check), round, checks);
+        if at_once == 1 && contestant != Contestant::Upstream {
+            let checks: Vec<_> = attached.iter().filter_map(|(pod, attached)| attached.check(pod)).collect();
+            if !checks.is_empty() {
+                self.push_serial(cell(Verb::Check), round, checks);
+            }
         }
 
         let before = self.cpu(contestant)?;
-        let (wall, calls) = closed_loop(&mut self.floors[..at_once], &attached, |floor, (pod, attached)| del(floor, pod, attached));
+        let (wall, calls) = closed_loop(&mut self.floors[..at_once], &attached, |floor, (pod, attached)| attached.del(floor, pod));
         self.settler.settle()?;
         let cpu = self.cpu(contestant)?.since(&before);
-        self.phases.push(Phase { cell: cell(Verb::Del), round, wall, calls, cpu });
+        self.push(Phase { cell: cell(Verb::Del), round, wall, calls, cpu });
         Ok(())
     }
 
     /// The verbs that need no pod, turn by turn with `/bin/true`.
-    fn programs(&mut self, round: u32) {
-        let program = |verb, contestant, call| Program { verb, contestant, call, calls: Vec::new() };
-        let mut programs = [
-            program(Verb::Version, Contestant::BinTrue, plugin::bin_true),
-            program(Verb::Version, Contestant::Ours, plugin::version),
-            program(Verb::Status, Contestant::Ours, plugin::status),
-        ];
+    fn programs(&mut self, round: u32) -> Result<()> {
+        let ours = Arc::new(Plugin::ours());
+        let mut programs = vec![(Verb::Version, Contestant::BinTrue, Arc::clone(&ours)), (Verb::Status, Contestant::Ours, ours)];
+        programs.extend(self.ways.iter().filter_map(|(contestant, way)| match way {
+            Way::Floor | Way::Emulated => None,
+            Way::Plugin(plugin) => Some((Verb::Version, *contestant, Arc::clone(plugin))),
+        }));
+        let mut calls = vec![Vec::new(); programs.len()];
+        let order: Vec<usize> = (0..programs.len()).collect();
         for turn in 0..self.plan.size.pods {
-            for index in rotated([0, 1, 2], turn) {
-                let call = (programs[index].call)();
-                programs[index].calls.push(call);
+            for index in rotated(&order, turn) {
+                let (verb, contestant, plugin) = &programs[index];
+                calls[index].push(match (verb, contestant) {
+                    (_, Contestant::BinTrue) => plugin.bin_true(),
+                    (Verb::Status, _) => plugin.status(),
+                    _ => plugin.version(),
+                });
             }
         }
-        for Program { verb, contestant, calls, .. } in programs {
-            self.push_serial(Cell { verb, at_once: 1, contestant }, round, calls);
+        for ((verb, contestant, _), calls) in programs.into_iter().zip(calls) {
+            self.push_serial(Cell { verb, ports: 0, at_once: 1, contestant }, round, calls);
         }
+        Ok(())
+    }
+
+    /// GC of nothing, and GC of stale attachments.
+    fn garbage(&mut self, ports: usize, round: u32) -> Result<()> {
+        let plugin = Arc::new(Plugin::ours());
+        let pods: Vec<(&PlannedPod, String)> = self.plan.pods.iter().take(self.plan.size.stale).map(|pod| (pod, self.sandbox())).collect();
+        let (_, added) = closed_loop(&mut self.floors[..HURRY], &pods, |_, (pod, sandbox)| plugin.add(pod, sandbox));
+        self.settler.settle()?;
+        let stale: Vec<plugin::Attached> = added
+            .into_iter()
+            .map(|(call, attached)| {
+                attached.with_context(|| format!("ADD for a pod that is to be stale: {}", call.error.unwrap_or_default()))
+            })
+            .collect::<Result<_>>()?;
+        let stale: Vec<&plugin::Attached> = stale.iter().collect();
+        let valid: Vec<&plugin::Attached> = self.there.iter().map(|(_, attached)| attached).collect();
+        let all = [&valid[..], &stale].concat();
+        let nothing = (0..GC_OF_NOTHING).map(|_| plugin.gc(&all, &[])).collect();
+        let something = vec![plugin.gc(&valid, &stale)];
+        for (verb, calls) in [(Verb::Gc, nothing), (Verb::GcStale, something)] {
+            self.push_serial(Cell { verb, ports, at_once: 1, contestant: Contestant::Ours }, round, calls);
+        }
+        self.settler.settle()
     }
 
     fn push_serial(&mut self, cell: Cell, round: u32, calls: Vec<Call>) {
         let wall = calls.iter().map(|call| call.duration).sum();
-        self.phases.push(Phase { cell, round, wall, calls, cpu: [].into() });
+        self.push(Phase { cell, round, wall, calls, cpu: [].into() });
+    }
+
+    fn push(&mut self, phase: Phase) {
+        if let Some(error) = phase.calls.iter().find_map(|call| call.error.as_ref()) {
+            let Cell { verb, at_once, contestant, .. } = phase.cell;
+            eprintln!("bench: {contestant}, {verb}, {at_once} at once: {error}");
+        }
+        self.phases.push(phase);
     }
 
     fn cpu(&self, contestant: Contestant) -> Result<CpuTimes> {
         CpuTimes::now(&self.plan.daemons, contestant)
+    }
+
+    /// The next container id, whose beginning is unique: the link is named after it, and the log shows it.
+    fn sandbox(&mut self) -> String {
+        self.sandboxes += 1;
+        sandbox(self.sandboxes)
     }
 
     /// Adds what the plugin's log says of its ADDs.
@@ -167,71 +266,6 @@ impl<'a> Driver<'a> {
     }
 }
 
-fn add(contestant: Contestant, floor: &mut Floor, pod: &FloorPod<'_>, sandbox: &str) -> (Call, Option<Attached>) {
-    match contestant {
-        Contestant::Floor => {
-            let (call, attached) = floor.add(pod, sandbox);
-            (call, attached.map(Attached::Floor))
-        }
-        Contestant::Ours => {
-            let (call, attached) = plugin::add(pod.pod, sandbox);
-            (call, attached.map(Attached::Ours))
-        }
-        Contestant::BinTrue => (plugin::bin_true(), None),
-    }
-}
-
-fn del(floor: &mut Floor, pod: &PlannedPod, attached: &Attached) -> Call {
-    match attached {
-        Attached::Floor(attached) => floor.del(attached),
-        Attached::Ours(attached) => plugin::del(pod, attached),
-    }
-}
-
-fn check(pod: &PlannedPod, attached: &Attached) -> Option<Call> {
-    match attached {
-        Attached::Floor(_) => None,
-        Attached::Ours(attached) => Some(plugin::check(pod, attached)),
-    }
-}
-
-/// Lets every worker take the next item as soon as it is done with one. The wall time in milliseconds, and the results in the order of
-/// the items.
-fn closed_loop<W: Send, T: Sync, R: Send>(workers: &mut [W], items: &[T], work: impl Fn(&mut W, &T) -> R + Sync) -> (f64, Vec<R>) {
-    let next = AtomicUsize::new(0);
-    let ready = Barrier::new(workers.len() + 1);
-    let (next, ready, work) = (&next, &ready, &work);
-    thread::scope(|scope| {
-        let threads: Vec<_> = workers
-            .iter_mut()
-            .map(|worker| {
-                scope.spawn(move || {
-                    ready.wait();
-                    let turns = std::iter::from_fn(|| {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        Some((index, items.get(index)?))
-                    });
-                    turns.map(|(index, item)| (index, work(worker, item))).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        ready.wait();
-        let began = Instant::now();
-        let results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        let mut results: Vec<(usize, R)> = results.flatten().collect();
-        let wall = milliseconds(began.elapsed());
-        results.sort_by_key(|(index, _)| *index);
-        (wall, results.into_iter().map(|(_, result)| result).collect())
-    })
-}
-
-/// The same list, begun elsewhere: nobody is always first.
-fn rotated<T: Copy, const N: usize>(mut list: [T; N], turn: impl TryInto<usize>) -> [T; N] {
-    list.rotate_left(turn.try_into().unwrap_or_default() % N);
-    list
-}
-
-/// Container id number `number`, whose beginning is unique: the link is named after it, and the log shows it.
 fn sandbox(number: usize) -> String {
     format!("{number:012x}{:0<52}", "be")
 }
@@ -239,21 +273,6 @@ fn sandbox(number: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_item_is_worked_on_once_and_results_keep_their_order() {
-        let items: Vec<usize> = (0..100).collect();
-        let (_, results) = closed_loop(&mut [0, 0, 0], &items, |done, item| {
-            *done += 1;
-            item * 2
-        });
-        assert_eq!(results, items.iter().map(|item| item * 2).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn everybody_is_first_in_turn() {
-        assert_eq!([0, 1, 2].map(|turn: usize| rotated(['a', 'b'], turn)), [['a', 'b'], ['b', 'a'], ['a', 'b']]);
-    }
 
     #[test]
     fn a_sandbox_has_a_length_and_a_beginning_of_its_own() {

@@ -1,16 +1,30 @@
 //! On what machine and with which versions a run was made: figures of two runs compare only where this is the same.
 
-use std::{fmt, fs, thread};
+use std::{fmt, fs, thread, time::Instant};
 
 use anyhow::{Context as _, Result};
 use integration::Versions;
+use rustix::{
+    thread::{MembarrierCommand, membarrier},
+    time::{ClockId, clock_getres},
+};
 use serde::Serialize;
 
+use super::{
+    floor::milliseconds,
+    statistics::{percentile, sorted},
+};
+
 /// The machine, and what runs on it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Environment {
     pub(crate) kernel: String,
     pub(crate) cpus: usize,
+    /// The kernel's ticks per second, as its coarse clock shows them. A grace period takes some.
+    pub(crate) hz: Option<u64>,
+    /// How long the kernel takes to see that nobody uses what is removed (`membarrier(2)`, the global one), in milliseconds: the median
+    /// of 21. Every DEL waits for one or two.
+    pub(crate) grace_period: Option<f64>,
     /// Model, as `/proc/cpuinfo` has it.
     pub(crate) cpu: String,
     /// `/proc/loadavg` before the first round. More than the benchmark's own 1 to 2 at the end means that others were at work.
@@ -47,6 +61,8 @@ impl Environment {
         Ok(Self {
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").context("kernel release")?.trim().to_owned(),
             cpus: thread::available_parallelism()?.get(),
+            hz: hz(),
+            grace_period: grace_period(),
             cpu: model.trim_start_matches([' ', '\t', ':']).to_owned(),
             load_before: load.clone(),
             load_after: load,
@@ -65,6 +81,19 @@ impl Environment {
     }
 }
 
+fn hz() -> Option<u64> {
+    let tick = clock_getres(ClockId::MonotonicCoarse);
+    u64::try_from(tick.tv_nsec).ok().filter(|tick| *tick > 0).map(|tick| 1_000_000_000 / tick)
+}
+
+fn grace_period() -> Option<f64> {
+    let time = || {
+        let began = Instant::now();
+        membarrier(MembarrierCommand::Global).ok().map(|()| milliseconds(began.elapsed()))
+    };
+    (0..21).map(|_| time()).collect::<Option<Vec<f64>>>().map(|times| percentile(&sorted(times), 50))
+}
+
 fn load() -> Result<String> {
     let text = fs::read_to_string("/proc/loadavg").context("load average")?;
     Ok(text.split(' ').take(3).collect::<Vec<_>>().join(" "))
@@ -72,6 +101,9 @@ fn load() -> Result<String> {
 
 impl fmt::Display for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unknown = || "unknown".to_owned();
+        let hz = self.hz.map_or_else(unknown, |hz| format!("{hz} Hz"));
+        let grace_period = self.grace_period.map_or_else(unknown, |time| format!("{time:.1} ms"));
         let Self { kernel, cpus, cpu, load_before, load_after, open_vswitch, ovn, datapath, scheduling, .. } = self;
         let scheduling = match scheduling {
             Scheduling::Normal => "",
@@ -79,7 +111,7 @@ impl fmt::Display for Environment {
         };
         write!(
             f,
-            "Linux {kernel}, {cpus} x {cpu}, load {load_before} before and {load_after} after{scheduling}; \
+            "Linux {kernel} ({hz}, grace period {grace_period}), {cpus} x {cpu}, load {load_before} before and {load_after} after{scheduling}; \
              Open vSwitch {open_vswitch} ({datapath}), OVN {ovn}"
         )
     }

@@ -19,6 +19,7 @@ use ovsdb::{Condition, Connection, Monitor, Monitored, Mutation, Options, Row, T
 use tokio::{runtime::Runtime, time::timeout};
 
 use super::{
+    emulated,
     measurements::{Call, Part},
     netlink::{Netlink, Netns},
     plan::PlannedPod,
@@ -50,7 +51,7 @@ pub(crate) struct Floor {
 #[derive(Debug)]
 pub(crate) struct FloorPod<'a> {
     pub(crate) pod: &'a PlannedPod,
-    netns: Netns,
+    pub(crate) netns: Netns,
 }
 
 /// What DEL needs to know of an ADD.
@@ -90,6 +91,16 @@ impl Floor {
         let mut clock = Clock::start();
         let done = self.detach(attached, &mut clock);
         clock.finish(done).0
+    }
+
+    /// The same, as upstream's plugin does it.
+    pub(crate) fn emulated_add(&self, pod: &FloorPod<'_>, sandbox: &str) -> (Call, Option<emulated::Attached>) {
+        emulated::add(&self.netlink, self.mtu, pod, sandbox)
+    }
+
+    /// Detaches it again in that way.
+    pub(crate) fn emulated_del(&self, attached: &emulated::Attached) -> Call {
+        attached.del(&self.netlink)
     }
 
     fn attach(&self, FloorPod { pod, netns }: &FloorPod<'_>, sandbox: &str, link: &str, clock: &mut Clock) -> Result<Uuid> {

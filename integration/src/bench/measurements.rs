@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use clap::ValueEnum;
 use contract::stage::Stage;
 use serde::{Deserialize, Serialize};
+
+use super::processes::Growth;
 
 /// What is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -14,24 +17,48 @@ pub(crate) enum Verb {
     Check,
     Status,
     Version,
+    /// GC of nothing: everything that is there is valid.
+    Gc,
+    /// GC that removes: see `stale` of [`super::plan::Size`].
+    #[serde(rename = "GC_STALE")]
+    GcStale,
 }
 
 /// Who is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Contestant {
     /// What cannot be done without, in one process; see [`super::floor`].
     Floor,
     /// `/bin/true`: what starting any program costs.
+    #[value(skip)]
     BinTrue,
     /// The plugin, with the server.
     Ours,
+    /// `bridge` and `host-local` of the CNI project, which know nothing of Open vSwitch; see [`super::bridge`].
+    Bridge,
+    /// Upstream's plugin, with this project's server.
+    Upstream,
+    /// What upstream's plugin does to Open vSwitch, done by the driver; see [`super::emulated`].
+    Emulated,
+}
+
+impl Contestant {
+    /// Whether it takes so much longer than the others that it would take most of the run.
+    pub(crate) fn is_slow(self) -> bool {
+        match self {
+            Self::Floor | Self::BinTrue | Self::Ours | Self::Bridge => false,
+            Self::Upstream | Self::Emulated => true,
+        }
+    }
 }
 
 /// One combination that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Cell {
     pub(crate) verb: Verb,
+    /// How many pods are attached already, and stay so.
+    pub(crate) ports: usize,
     /// How many calls at the same time.
     pub(crate) at_once: usize,
     pub(crate) contestant: Contestant,
@@ -88,17 +115,27 @@ pub(crate) enum Part {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Measurements {
     pub(crate) phases: Vec<Phase>,
+    /// What the daemons hold.
+    pub(crate) processes: Vec<Growth>,
 }
 
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl Verb {
+    /// Value of `CNI_COMMAND`.
+    pub(crate) fn command(self) -> &'static str {
+        match self {
             Self::Add => "ADD",
             Self::Del => "DEL",
             Self::Check => "CHECK",
             Self::Status => "STATUS",
             Self::Version => "VERSION",
-        })
+            Self::Gc | Self::GcStale => "GC",
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(if *self == Self::GcStale { "GC stale" } else { self.command() })
     }
 }
 
@@ -108,6 +145,21 @@ impl fmt::Display for Contestant {
             Self::Floor => "floor",
             Self::BinTrue => "/bin/true",
             Self::Ours => "ours",
+            Self::Bridge => "bridge",
+            Self::Upstream => "upstream",
+            Self::Emulated => "emulated",
+        })
+    }
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Caller => "caller",
+            Self::Server => "server",
+            Self::OvsdbServer => "ovsdb-server",
+            Self::Vswitchd => "ovs-vswitchd",
+            Self::OvnController => "ovn-controller",
         })
     }
 }

@@ -7,26 +7,44 @@ use integration::{Daemon, Node};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::measurements::Process;
+use super::measurements::{Contestant, Process};
+
+/// One phase has as many, so that the most callers at once have one each.
+const USUAL_PODS: usize = 100;
+/// The calls at once that are measured while other pods are there.
+const WITH_PORTS: [usize; 2] = [1, 32];
 
 /// How much is measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Size {
     /// Pods that each contestant adds and deletes in each round.
     pub(crate) pods: usize,
+    /// The same where each takes long: at fewer than 32 at once, and for a contestant that is slow; or as many as there are calls at once.
+    pub(crate) few_pods: usize,
+    /// Of a GC that removes something: how many. The valid ones are those that are there already.
+    pub(crate) stale: usize,
     /// Rounds that count.
     pub(crate) rounds: u32,
-    /// How many calls at the same time; 1 first.
+    /// How many calls at the same time while no other pod is there; 1 first.
     pub(crate) at_once: Vec<usize>,
+    /// How many pods are attached already; 0 first.
+    pub(crate) ports: Vec<usize>,
+    /// How many calls at the same time while other pods are there.
+    pub(crate) at_once_with_ports: Vec<usize>,
+    /// Who attaches pods.
+    pub(crate) contestants: Vec<Contestant>,
 }
 
 /// Everything the driver has to know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) size: Size,
+    /// The first ones come and go; the others are those that are there already.
     pub(crate) pods: Vec<PlannedPod>,
     /// MTU of the pods.
     pub(crate) mtu: u32,
+    /// Upstream's plugin.
+    pub(crate) upstream: Option<PathBuf>,
     /// Whose CPU time counts.
     pub(crate) daemons: Vec<(Process, u32)>,
 }
@@ -45,27 +63,66 @@ pub(crate) struct PlannedPod {
     pub(crate) netns: PathBuf,
 }
 
+/// What the caller wants to be different from the usual.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    pub(crate) quick: bool,
+    pub(crate) pods: Option<usize>,
+    pub(crate) rounds: Option<u32>,
+    pub(crate) at_once: Option<Vec<usize>>,
+    pub(crate) ports: Option<Vec<usize>>,
+    pub(crate) contestants: Option<Vec<Contestant>>,
+    /// Upstream's plugin.
+    pub(crate) upstream: Option<PathBuf>,
+}
+
 impl Size {
     /// The usual size, or the quick one, with what the caller wants otherwise.
-    pub(crate) fn new(quick: bool, pods: Option<usize>, rounds: Option<u32>, at_once: Option<&[usize]>) -> Result<Self> {
-        let (usual_pods, usual_rounds, usual_at_once) = if quick { (16, 6, &[1, 8][..]) } else { (32, 10, &[1, 8, 32][..]) };
-        let mut at_once = at_once.unwrap_or(usual_at_once).to_vec();
-        at_once.push(1);
-        at_once.sort_unstable();
-        at_once.dedup();
+    pub(crate) fn new(wanted: Wanted) -> Result<Self> {
+        let Wanted { quick, pods, rounds, at_once, ports, contestants, upstream } = wanted;
+        let (usual_rounds, usual_at_once, usual_ports) =
+            if quick { (3, &[1, 32, 100][..], &[][..]) } else { (5, &[1, 8, 32, 100][..], &[100, 250][..]) };
+        let at_once = with(1, at_once.unwrap_or_else(|| usual_at_once.to_vec()));
         ensure!(at_once.first() == Some(&1), "0 calls at once measure nothing");
         let most = at_once.last().copied().unwrap_or(1);
-        let pods = pods.unwrap_or(usual_pods).max(most);
-        ensure!((1..=2000).contains(&pods), "{pods} pods: the node has room for 2000");
+        let few_pods = pods.unwrap_or(if quick { 16 } else { 60 });
+        let pods = pods.unwrap_or(USUAL_PODS).max(most);
+        let ports = with(0, ports.unwrap_or_else(|| usual_ports.to_vec()));
+        let all = pods + ports.last().copied().unwrap_or(0);
+        ensure!((1..=2000).contains(&all), "{all} pods: the node has room for 2000");
         let rounds = rounds.unwrap_or(usual_rounds);
         ensure!(rounds > 0, "0 rounds measure nothing");
-        Ok(Self { pods, rounds, at_once })
+        let at_once_with_ports = at_once.iter().copied().filter(|at_once| WITH_PORTS.contains(at_once)).collect();
+        let contestants = contestants.unwrap_or_else(|| {
+            let upstream = if upstream.is_some() { Contestant::Upstream } else { Contestant::Emulated };
+            vec![Contestant::Floor, Contestant::Ours, Contestant::Bridge, upstream]
+        });
+        ensure!(!contestants.contains(&Contestant::Upstream) || upstream.is_some(), "where is upstream's plugin? --upstream FILE says it");
+        Ok(Self { pods, few_pods, stale: 50.min(pods), rounds, at_once, ports, at_once_with_ports, contestants })
     }
+
+    /// How many pods `contestant` adds and deletes in a round.
+    pub(crate) fn share(&self, contestant: Contestant, at_once: usize) -> usize {
+        if at_once < 32 || contestant.is_slow() { self.few_pods.max(at_once).min(self.pods) } else { self.pods }
+    }
+
+    /// Pods that the node has.
+    pub(crate) fn all_pods(&self) -> usize {
+        self.pods + self.ports.last().copied().unwrap_or(0)
+    }
+}
+
+/// `list` with `first` among it, in order.
+fn with(first: usize, mut list: Vec<usize>) -> Vec<usize> {
+    list.push(first);
+    list.sort_unstable();
+    list.dedup();
+    list
 }
 
 impl Plan {
     /// The plan for `pods` on `node`.
-    pub(crate) fn new(size: Size, pods: &[integration::Pod], node: &Node) -> Result<Self> {
+    pub(crate) fn new(size: Size, pods: &[integration::Pod], node: &Node, upstream: Option<PathBuf>) -> Result<Self> {
         let Node { ovsdb_server, vswitchd, ovn_controller, server, mtu, .. } = node;
         let pid = |daemon: &Daemon| daemon.pid().with_context(|| format!("{} is not running", daemon.name()));
         let daemons = vec![
@@ -74,7 +131,7 @@ impl Plan {
             (Process::Vswitchd, pid(vswitchd)?),
             (Process::OvnController, pid(ovn_controller)?),
         ];
-        Ok(Self { size, pods: pods.iter().map(PlannedPod::of).collect(), mtu: *mtu, daemons })
+        Ok(Self { size, pods: pods.iter().map(PlannedPod::of).collect(), mtu: *mtu, upstream, daemons })
     }
 }
 
@@ -99,14 +156,17 @@ mod tests {
 
     #[test]
     fn one_at_once_is_always_measured_and_the_pods_suffice_for_the_most() {
-        let size = Size::new(false, Some(4), None, Some(&[32, 8, 8])).unwrap();
+        let size = Size::new(Wanted { pods: Some(4), at_once: Some(vec![32, 8, 8]), ..Wanted::default() }).unwrap();
         assert_eq!((size.at_once, size.pods), (vec![1, 8, 32], 32));
+        assert_eq!((size.ports, size.at_once_with_ports), (vec![0, 100, 250], vec![1, 32]));
     }
 
     #[test]
     fn a_size_that_measures_nothing_is_refused() {
-        assert!(Size::new(true, None, Some(0), None).is_err());
-        assert!(Size::new(true, None, None, Some(&[0])).is_err());
-        assert!(Size::new(true, Some(3000), None, None).is_err());
+        let refused = |wanted: Wanted| assert!(Size::new(wanted.clone()).is_err(), "{wanted:?}");
+        refused(Wanted { rounds: Some(0), ..Wanted::default() });
+        refused(Wanted { at_once: Some(vec![0]), ..Wanted::default() });
+        refused(Wanted { pods: Some(3000), ..Wanted::default() });
+        refused(Wanted { ports: Some(vec![1990]), ..Wanted::default() });
     }
 }

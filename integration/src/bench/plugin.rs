@@ -1,106 +1,216 @@
-//! The plugin as a contestant: called as a container runtime calls it, once per verb.
+//! A plugin as a contestant: called as a container runtime calls it, once per verb.
 
-use std::{ffi::OsString, path::Path, process::ExitStatus};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::ExitStatus,
+    sync::Arc,
+};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use contract::paths::PLUGIN;
+use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::{
+    bridge,
     exec::{self, Ended},
     floor::milliseconds,
     measurements::{Call, Verb},
     plan::PlannedPod,
 };
 
-/// Where the node has it.
+/// Where the node has this project's.
 const DIR: &str = "/opt/cni/bin";
+/// Where upstream's writes; on the node, where the lab has its logs.
+const UPSTREAM_LOG: &str = "/var/log/ovn/upstream-cni.log";
+
+/// A plugin that is installed, with its configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct Plugin {
+    program: PathBuf,
+    /// `CNI_PATH`: where it finds the plugins that it calls itself.
+    dir: PathBuf,
+    config: Value,
+    /// Name of the interface that it makes in the pod.
+    ifname: &'static str,
+    addresses: Addresses,
+}
+
+/// Which address a pod should have got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Addresses {
+    /// The one that OVN knows, with its MAC.
+    OfThePod,
+    /// Any of this network.
+    Of(IpNet),
+}
 
 /// What CHECK and DEL need to know of an ADD.
 #[derive(Debug, Clone)]
 pub(crate) struct Attached {
-    pub(crate) sandbox: String,
+    plugin: Arc<Plugin>,
+    sandbox: String,
     /// Its result, which the runtime hands back.
     result: Value,
 }
 
-/// ADD. The result is looked at after the clock has stopped.
-pub(crate) fn add(pod: &PlannedPod, sandbox: &str) -> (Call, Option<Attached>) {
-    let ended = call(Verb::Add, Some((pod, sandbox)), None);
-    let mut attached = None;
-    let call = judge(ended, |stdout| {
-        let result: Value = serde_json::from_slice(stdout).context("the result is not JSON")?;
-        must_describe(pod, &result)?;
-        attached = Some(Attached { sandbox: sandbox.to_owned(), result });
-        Ok(())
-    });
-    (call, attached)
-}
-
-/// DEL.
-pub(crate) fn del(pod: &PlannedPod, attached: &Attached) -> Call {
-    judge(call(Verb::Del, Some((pod, &attached.sandbox)), Some(&attached.result)), |_| Ok(()))
-}
-
-/// CHECK.
-pub(crate) fn check(pod: &PlannedPod, attached: &Attached) -> Call {
-    judge(call(Verb::Check, Some((pod, &attached.sandbox)), Some(&attached.result)), |_| Ok(()))
-}
-
-/// STATUS.
-pub(crate) fn status() -> Call {
-    judge(call(Verb::Status, None, None), |_| Ok(()))
-}
-
-/// VERSION.
-pub(crate) fn version() -> Call {
-    judge(call(Verb::Version, None, None), |stdout| {
-        let answer: Value = serde_json::from_slice(stdout)?;
-        ensure!(answer["supportedVersions"].is_array(), "no supportedVersions in {answer}");
-        Ok(())
-    })
-}
-
-/// `/bin/true`, started in the same way.
-pub(crate) fn bin_true() -> Call {
-    judge(exec::run(Path::new("/bin/true"), environment(Verb::Version, None), &config(None).to_string()), |_| Ok(()))
-}
-
-fn call(verb: Verb, subject: Option<(&PlannedPod, &str)>, prev_result: Option<&Value>) -> Result<Ended> {
-    exec::run(&Path::new(DIR).join(PLUGIN), environment(verb, subject), &config(prev_result).to_string())
-}
-
-fn environment(verb: Verb, subject: Option<(&PlannedPod, &str)>) -> Vec<(&'static str, OsString)> {
-    let mut variables =
-        vec![("PATH", "/usr/sbin:/usr/bin:/sbin:/bin".into()), ("CNI_COMMAND", verb.to_string().into()), ("CNI_PATH", DIR.into())];
-    if let Some((PlannedPod { namespace, name, uid, netns, .. }, sandbox)) = subject {
-        let pod = format!(
-            "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_INFRA_CONTAINER_ID={sandbox};K8S_POD_UID={uid}"
-        );
-        variables.extend([
-            ("CNI_CONTAINERID", sandbox.into()),
-            ("CNI_NETNS", netns.into()),
-            ("CNI_IFNAME", "eth0".into()),
-            ("CNI_ARGS", pod.into()),
-        ]);
+impl Plugin {
+    /// This project's.
+    pub(crate) fn ours() -> Self {
+        let config = json!({"cniVersion": "1.1.0", "name": "ovn-kubernetes", "type": PLUGIN});
+        Self { program: Path::new(DIR).join(PLUGIN), dir: DIR.into(), config, ifname: "eth0", addresses: Addresses::OfThePod }
     }
-    variables
-}
 
-fn config(prev_result: Option<&Value>) -> Value {
-    let mut config = json!({"cniVersion": "1.1.0", "name": "ovn-kubernetes", "type": PLUGIN});
-    if let Some(result) = prev_result {
-        config["prevResult"] = result.clone();
+    /// `bridge`, which calls `host-local`.
+    pub(crate) fn bridge() -> Result<Self> {
+        bridge::installed()?;
+        Ok(Self {
+            program: Path::new(bridge::DIR).join("bridge"),
+            dir: bridge::DIR.into(),
+            config: bridge::config(),
+            ifname: "eth0",
+            addresses: Addresses::Of(bridge::SUBNET.parse()?),
+        })
     }
-    config
+
+    /// Upstream's, at `program`; it does the plumbing itself, because this project's server hands it what to configure.
+    pub(crate) fn upstream(program: &Path) -> Self {
+        let config = json!({
+            "cniVersion": "1.0.0",
+            "name": "ovn-kubernetes",
+            "type": PLUGIN,
+            "ipam": {},
+            "dns": {},
+            "logFile": UPSTREAM_LOG,
+            "logLevel": "4",
+        });
+        Self { program: program.to_owned(), dir: DIR.into(), config, ifname: "eth0", addresses: Addresses::OfThePod }
+    }
+
+    /// For pods that other plugins attach, too: a namespace's `eth0` is the one of this project's plugin.
+    pub(crate) fn beside_others(self: &Arc<Self>) -> Arc<Self> {
+        Arc::new(Self { ifname: "eth1", ..Self::clone(self) })
+    }
+
+    /// ADD. The result is looked at after the clock has stopped.
+    pub(crate) fn add(self: &Arc<Self>, pod: &PlannedPod, sandbox: &str) -> (Call, Option<Attached>) {
+        let ended = self.call(Verb::Add, Some((pod, sandbox)), None);
+        let mut attached = None;
+        let call = judge(ended, |stdout| {
+            let result: Value = serde_json::from_slice(stdout).context("the result is not JSON")?;
+            self.addresses.must_be_in(pod, &result)?;
+            attached = Some(Attached { plugin: Arc::clone(self), sandbox: sandbox.to_owned(), result });
+            Ok(())
+        });
+        (call, attached)
+    }
+
+    /// STATUS.
+    pub(crate) fn status(&self) -> Call {
+        judge(self.call(Verb::Status, None, None), |_| Ok(()))
+    }
+
+    /// VERSION.
+    pub(crate) fn version(&self) -> Call {
+        judge(self.call(Verb::Version, None, None), |stdout| {
+            let answer: Value = serde_json::from_slice(stdout)?;
+            ensure!(answer["supportedVersions"].is_array(), "no supportedVersions in {answer}");
+            Ok(())
+        })
+    }
+
+    /// GC while `valid` are the valid attachments; `stale` must be gone afterwards.
+    pub(crate) fn gc(&self, valid: &[&Attached], stale: &[&Attached]) -> Call {
+        let mut config = self.config.clone();
+        config["cni.dev/valid-attachments"] = valid.iter().map(|attached| attached.identity()).collect();
+        judge(exec::run(&self.program, self.environment(Verb::Gc, None), &config.to_string()), |_| {
+            let left = stale.iter().map(|attached| attached.link()).find(|link| Path::new("/sys/class/net").join(link).exists());
+            left.map_or(Ok(()), |link| bail!("{link} is stale and still there"))
+        })
+    }
+
+    /// `/bin/true`, started in the same way.
+    pub(crate) fn bin_true(&self) -> Call {
+        judge(exec::run(Path::new("/bin/true"), self.environment(Verb::Version, None), &self.config(None).to_string()), |_| Ok(()))
+    }
+
+    fn call(&self, verb: Verb, subject: Option<(&PlannedPod, &str)>, prev_result: Option<&Value>) -> Result<Ended> {
+        exec::run(&self.program, self.environment(verb, subject), &self.config(prev_result).to_string())
+    }
+
+    fn environment(&self, verb: Verb, subject: Option<(&PlannedPod, &str)>) -> Vec<(&'static str, OsString)> {
+        let path = "/usr/sbin:/usr/bin:/sbin:/bin";
+        let mut variables = vec![("PATH", path.into()), ("CNI_COMMAND", verb.command().into()), ("CNI_PATH", self.dir.clone().into())];
+        if let Some((PlannedPod { namespace, name, uid, netns, .. }, sandbox)) = subject {
+            let pod = format!(
+                "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_INFRA_CONTAINER_ID={sandbox};K8S_POD_UID={uid}"
+            );
+            variables.extend([
+                ("CNI_CONTAINERID", sandbox.into()),
+                ("CNI_NETNS", netns.into()),
+                ("CNI_IFNAME", self.ifname.into()),
+                ("CNI_ARGS", pod.into()),
+            ]);
+        }
+        variables
+    }
+
+    fn config(&self, prev_result: Option<&Value>) -> Value {
+        let mut config = self.config.clone();
+        if let Some(result) = prev_result {
+            config["prevResult"] = result.clone();
+        }
+        config
+    }
 }
 
-fn must_describe(pod: &PlannedPod, result: &Value) -> Result<()> {
-    let address = &result["ips"][0]["address"];
-    ensure!(*address == pod.address.to_string(), "the result has address {address} instead of {}", pod.address);
-    let interfaces = result["interfaces"].as_array().into_iter().flatten();
-    ensure!(interfaces.clone().any(|interface| interface["mac"] == pod.mac), "no interface of the result has the pod's MAC {}", pod.mac);
-    Ok(())
+impl Attached {
+    /// DEL.
+    pub(crate) fn del(&self, pod: &PlannedPod) -> Call {
+        judge(self.call(Verb::Del, pod), |_| Ok(()))
+    }
+
+    /// CHECK.
+    pub(crate) fn check(&self, pod: &PlannedPod) -> Call {
+        judge(self.call(Verb::Check, pod), |_| Ok(()))
+    }
+
+    /// As an entry of `cni.dev/valid-attachments`.
+    fn identity(&self) -> Value {
+        json!({"containerID": self.sandbox, "ifname": self.plugin.ifname})
+    }
+
+    /// Name of its interface on the node, if this project's plugin has attached it.
+    fn link(&self) -> &str {
+        &self.sandbox[..15]
+    }
+
+    fn call(&self, verb: Verb, pod: &PlannedPod) -> Result<Ended> {
+        self.plugin.call(verb, Some((pod, &self.sandbox)), Some(&self.result))
+    }
+}
+
+impl Addresses {
+    fn must_be_in(&self, pod: &PlannedPod, result: &Value) -> Result<()> {
+        let address = &result["ips"][0]["address"];
+        match self {
+            Self::OfThePod => {
+                ensure!(*address == pod.address.to_string(), "the result has address {address} instead of {}", pod.address);
+                let mut interfaces = result["interfaces"].as_array().into_iter().flatten();
+                let found = interfaces.any(|interface| interface["mac"] == pod.mac);
+                ensure!(found, "no interface of the result has the pod's MAC {}", pod.mac);
+            }
+            Self::Of(network) => {
+                let parsed = address.as_str().and_then(|text| text.parse::<IpNet>().ok());
+                ensure!(
+                    parsed.is_some_and(|found| network.contains(&found)),
+                    "the result has address {address}, which is not of {network}"
+                );
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A call that ended as it should is one that counts.

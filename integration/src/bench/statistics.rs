@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use super::measurements::{Cell, Measurements, Part, Phase, Process};
+use super::{
+    histogram::Histogram,
+    measurements::{Cell, Measurements, Part, Phase, Process},
+};
 
 /// The figures of one cell, over all rounds that count. Durations in milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -21,11 +24,22 @@ pub(crate) struct Summary {
     pub(crate) rate: f64,
     /// CPU time per call, by process. What the daemons do after the call, because of it, is part of it.
     pub(crate) cpu: BTreeMap<Process, f64>,
-    /// Median of each part. Parts overlap, and medians do not add up.
+    /// How the durations are spread.
+    pub(crate) buckets: Histogram,
+    /// Each part. Parts overlap, and medians do not add up.
     #[serde(serialize_with = "by_name")]
-    pub(crate) parts: BTreeMap<Part, f64>,
+    pub(crate) parts: BTreeMap<Part, PartSummary>,
     /// The median of each round, in order: how much the machine's other work shows.
     pub(crate) rounds: Vec<f64>,
+}
+
+/// The times of one part, in milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct PartSummary {
+    pub(crate) p50: f64,
+    pub(crate) p90: f64,
+    pub(crate) p99: f64,
+    pub(crate) buckets: Histogram,
 }
 
 pub(crate) type Summaries = BTreeMap<Cell, Summary>;
@@ -64,8 +78,17 @@ fn summary(phases: &[&Phase]) -> Summary {
         max: percentile(&durations, 100),
         rate: if wall > 0.0 { count(durations.len()) * 1e3 / wall } else { 0.0 },
         cpu,
-        parts: parts.into_iter().map(|(part, times)| (part, percentile(&sorted(times), 50))).collect(),
+        buckets: Histogram::of(&durations),
+        parts: parts.into_iter().map(|(part, times)| (part, PartSummary::of(times))).collect(),
         rounds: phases.iter().map(|phase| percentile(&succeeded(phase), 50)).collect(),
+    }
+}
+
+impl PartSummary {
+    fn of(times: Vec<f64>) -> Self {
+        let times = sorted(times);
+        let [p50, p90, p99] = [50, 90, 99].map(|percent| percentile(&times, percent));
+        Self { p50, p90, p99, buckets: Histogram::of(&times) }
     }
 }
 
@@ -86,8 +109,8 @@ fn count(number: usize) -> f64 {
     number as f64
 }
 
-fn by_name<S: Serializer>(parts: &BTreeMap<Part, f64>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(parts.iter().map(|(part, time)| (part.to_string(), time)))
+fn by_name<S: Serializer>(parts: &BTreeMap<Part, PartSummary>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(parts.iter().map(|(part, times)| (part.to_string(), times)))
 }
 
 #[cfg(test)]
@@ -97,7 +120,7 @@ mod tests {
     use super::*;
     use crate::bench::measurements::{Call, Contestant, Verb};
 
-    const CELL: Cell = Cell { verb: Verb::Add, at_once: 1, contestant: Contestant::Ours };
+    const CELL: Cell = Cell { verb: Verb::Add, ports: 0, at_once: 1, contestant: Contestant::Ours };
 
     fn phase(round: u32, wall: f64, durations: &[f64]) -> Phase {
         let call = |duration: &f64| Call { duration: *duration, parts: vec![(Part::Stage(Stage::Veth), duration / 2.0)], error: None };
@@ -115,23 +138,26 @@ mod tests {
 
     #[test]
     fn rounds_are_put_together_and_the_first_does_not_count() {
-        let measurements = Measurements { phases: vec![phase(0, 1.0, &[900.0]), phase(1, 40.0, &[10.0, 30.0]), phase(2, 20.0, &[20.0])] };
+        let measurements = Measurements {
+            phases: vec![phase(0, 1.0, &[900.0]), phase(1, 40.0, &[10.0, 30.0]), phase(2, 20.0, &[20.0])],
+            ..Measurements::default()
+        };
         let summaries = summarise(&measurements);
         let summary = &summaries[&CELL];
         assert_eq!((summary.calls, summary.p50, summary.max), (3, 20.0, 30.0));
         assert_eq!(summary.rounds, [10.0, 20.0]);
         assert_eq!(summary.rate, 50.0);
         assert_eq!(summary.cpu[&Process::Vswitchd], 4.0);
-        assert_eq!(summary.parts[&Part::Stage(Stage::Veth)], 10.0);
+        assert_eq!(summary.parts[&Part::Stage(Stage::Veth)].p50, 10.0);
     }
 
     #[test]
     fn a_call_that_failed_is_counted_and_not_timed() {
         let mut failed = phase(1, 10.0, &[1.0, 5.0]);
         failed.calls[0].error = Some("no".to_owned());
-        let summaries = summarise(&Measurements { phases: vec![failed] });
+        let summaries = summarise(&Measurements { phases: vec![failed], ..Measurements::default() });
         let summary = &summaries[&CELL];
         assert_eq!((summary.calls, summary.errors, summary.p50), (1, 1, 5.0));
-        assert_eq!(summary.parts[&Part::Stage(Stage::Veth)], 2.5);
+        assert_eq!(summary.parts[&Part::Stage(Stage::Veth)].p50, 2.5);
     }
 }

@@ -70,11 +70,11 @@ impl Credentials {
         self.directory.join("tokens.csv")
     }
 
-    pub(crate) fn server_certificate(&self) -> PathBuf {
+    pub fn server_certificate(&self) -> PathBuf {
         self.directory.join("apiserver.crt")
     }
 
-    pub(crate) fn server_key(&self) -> PathBuf {
+    pub fn server_key(&self) -> PathBuf {
         self.directory.join("apiserver.key")
     }
 

@@ -36,10 +36,7 @@ fn a_hundred_pods_with_probes_keep_their_network_while_the_control_plane_and_its
         }
         // In the middle of the burst.
         some_are_annotated(cluster, 20)?;
-        cluster.master.kill()?;
-        cluster.master.spawn()?;
-        let names = wait_for_exactly(cluster, 100, BURST)?;
-        cluster.northbound_must_match()?;
+        let names = survives_death(cluster, 100)?;
         let pods = all_attached(cluster, &names)?;
         reach_each_other(cluster, &pods, 8)?;
         let page =
@@ -66,10 +63,7 @@ fn a_hundred_pods_with_probes_keep_their_network_while_the_control_plane_and_its
 
         ["node1", "node2"].iter().try_for_each(|name| scale(cluster, name, 0))?;
         some_are_gone(cluster, 90)?;
-        cluster.master.kill()?;
-        cluster.master.spawn()?;
-        wait_for_exactly(cluster, 0, BURST)?;
-        cluster.northbound_must_match()?;
+        survives_death(cluster, 0)?;
         cluster.api.delete(DEPLOYMENTS)?;
         cluster.must_leave_nothing(&before)
     });
@@ -87,18 +81,12 @@ fn deployments_go_up_and_down_while_the_control_plane_is_killed() {
         for round in 0..rounds {
             scale(cluster, "web", replicas)?;
             some_are_annotated(cluster, replicas * (round + 1) / (rounds + 1))?;
-            cluster.master.kill()?;
-            cluster.master.spawn()?;
-            let names = wait_for_exactly(cluster, replicas, BURST)?;
-            cluster.northbound_must_match()?;
+            let names = survives_death(cluster, replicas)?;
             reach_each_other(cluster, &all_attached(cluster, &names)?, 5)?;
 
             scale(cluster, "web", 0)?;
             some_are_gone(cluster, replicas)?;
-            cluster.master.kill()?;
-            cluster.master.spawn()?;
-            wait_for_exactly(cluster, 0, BURST)?;
-            cluster.northbound_must_match()?;
+            survives_death(cluster, 0)?;
         }
         cluster.api.delete(DEPLOYMENTS)?;
         cluster.must_leave_nothing(&before)
@@ -225,6 +213,16 @@ fn some_are_gone(cluster: &Cluster, all: usize) -> Result<()> {
         ensure!(known.len() < all, "{} are there", known.len());
         Ok(())
     })
+}
+
+/// The control plane is killed in the middle of something and starts again: as many pods as asked for become ready, whose names are
+/// returned, and the northbound database has their rows.
+fn survives_death(cluster: &Cluster, pods: usize) -> Result<Vec<String>> {
+    cluster.master.kill()?;
+    cluster.master.spawn()?;
+    let names = wait_for_exactly(cluster, pods, BURST)?;
+    cluster.northbound_must_match()?;
+    Ok(names)
 }
 
 /// Pods by name with what their annotation says.

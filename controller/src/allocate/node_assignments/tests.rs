@@ -2,25 +2,18 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use super::*;
-use crate::{
-    config::{ClusterSubnet, Zone},
-    store::wire::NodeObject,
-};
+use crate::{config::ClusterSubnet, store::wire::NodeObject};
 
 fn config(ranges: &[(&str, u8)]) -> ClusterConfig {
     ClusterConfig {
-        zone: Zone::default(),
         cluster_subnets: ranges
             .iter()
             .map(|(cidr, host_length)| ClusterSubnet { cidr: cidr.parse().unwrap(), host_length: *host_length })
             .collect(),
         service_cidrs: Vec::new(),
         join_subnets: vec!["100.64.0.0/16".parse().unwrap(), "fd98::/64".parse().unwrap()],
-        transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
         hairpin_addresses: Vec::new(),
-        requested_chassis: true,
-        legacy_annotations: false,
-        acl_logging_rate_limit: 20,
+        ..ClusterConfig::default()
     }
 }
 

@@ -33,6 +33,7 @@ fn defaults_are_upstreams() {
     assert_eq!(texts(&cluster.hairpin_addresses), ["169.254.169.5"]);
     assert_eq!((cluster.zone.0.as_str(), cluster.acl_logging_rate_limit), ("global", 20));
     assert!(cluster.requested_chassis && !cluster.legacy_annotations);
+    assert_eq!(cluster, ClusterConfig::default());
 }
 
 #[test]

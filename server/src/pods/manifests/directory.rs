@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The most bytes of a manifest that are read.
-const LONGEST: u64 = 1024 * 1024;
+const LONGEST: u64 = 2 * 1024 * 1024;
 /// Endings of a manifest's name. What an editor leaves beside it has another, or starts with a dot.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 

@@ -1,0 +1,84 @@
+//! One connection: a request, what happens to it, its answer.
+
+use std::net::Ipv4Addr;
+
+use anyhow::{Result, bail, ensure};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
+    time::sleep,
+};
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::{API_SERVER, Answer, Fault, Shared, request};
+
+/// Answers one request; dropped when the connection is cut.
+pub(super) async fn exchange(stream: TcpStream, shared: &Shared) -> Result<()> {
+    stream.set_nodelay(true)?;
+    let mut client = shared.acceptor.accept(stream).await?;
+    let request = request::read(&mut client).await?;
+    let is_watch = request.asked.is_watch();
+    let mut truncate = false;
+    match shared.meet(request.asked) {
+        None => {}
+        Some(Fault::HangUp) => bail!("told to hang up"),
+        Some(Fault::Silence) => return until_the_client_leaves(&mut client).await,
+        Some(Fault::Delay(delay)) => sleep(delay).await,
+        Some(Fault::Answer(answer)) => return say(&mut client, &answer).await,
+        Some(Fault::Truncate) => truncate = true,
+    }
+
+    let upstream = TcpStream::connect(API_SERVER).await?;
+    upstream.set_nodelay(true)?;
+    let name = ServerName::IpAddress(API_SERVER.0.parse::<Ipv4Addr>()?.into());
+    let mut upstream = shared.connector.connect(name, upstream).await?;
+    upstream.write_all(&request.bytes).await?;
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    tokio::select! {
+        passed = pass_on(&mut upstream, &mut to_client, |first| first && truncate || is_watch && shared.truncates()) => passed,
+        left = until_the_client_leaves(&mut from_client) => left,
+    }
+}
+
+/// Passes an answer on as it comes. `truncates` decides of each piece of its body whether it ends in its middle, and is told whether it is
+/// the first one.
+async fn pass_on(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin), truncates: impl Fn(bool) -> bool) -> Result<()> {
+    let mut piece = Vec::new();
+    let body = loop {
+        ensure!(from.read_buf(&mut piece).await? > 0, "the API server hung up");
+        if let Some(end) = request::head_end(&piece) {
+            break piece.split_off(end);
+        }
+    };
+    to.write_all(&piece).await?;
+    to.flush().await?;
+    let (mut piece, mut first) = (body, true);
+    loop {
+        if piece.is_empty() && from.read_buf(&mut piece).await? == 0 {
+            return Ok(to.shutdown().await?);
+        }
+        if truncates(first) {
+            to.write_all(&piece[..piece.len() / 2]).await?;
+            to.flush().await?;
+            // Without TLS's own good-bye, as a machine that loses its power.
+            bail!("told to hang up in the middle of a chunk");
+        }
+        first = false;
+        to.write_all(&piece).await?;
+        to.flush().await?;
+        piece.clear();
+    }
+}
+
+async fn say(client: &mut (impl AsyncWrite + Unpin), Answer { status, headers, body }: &Answer) -> Result<()> {
+    let length = body.len();
+    let answer = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}");
+    client.write_all(answer.as_bytes()).await?;
+    Ok(client.shutdown().await?)
+}
+
+async fn until_the_client_leaves(client: &mut (impl AsyncRead + Unpin)) -> Result<()> {
+    let mut rest = [0; 1024];
+    while client.read(&mut rest).await? > 0 {}
+    Ok(())
+}

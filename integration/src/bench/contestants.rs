@@ -1,0 +1,87 @@
+//! How each contestant attaches a pod and detaches it again.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{
+    emulated,
+    floor::{self, Floor, FloorPod},
+    measurements::{Call, Contestant},
+    plan::PlannedPod,
+    plugin::{self, Plugin},
+};
+
+/// The way of a contestant.
+#[derive(Debug, Clone)]
+pub(crate) enum Way {
+    Floor,
+    Plugin(Arc<Plugin>),
+    Emulated,
+}
+
+/// A pod between its ADD and its DEL.
+#[derive(Debug)]
+pub(crate) enum Attached {
+    Floor(floor::Attached),
+    Plugin(plugin::Attached),
+    Emulated(emulated::Attached),
+}
+
+impl Way {
+    /// `upstream` is where upstream's plugin is.
+    pub(crate) fn of(contestant: Contestant, upstream: Option<&Path>) -> Result<Self> {
+        Ok(match contestant {
+            Contestant::Floor => Self::Floor,
+            Contestant::Ours => Self::Plugin(Arc::new(Plugin::ours())),
+            Contestant::Bridge => Self::Plugin(Arc::new(Plugin::bridge()?)),
+            Contestant::Upstream => Self::Plugin(Arc::new(Plugin::upstream(upstream.context("where is upstream's plugin?")?))),
+            Contestant::Emulated => Self::Emulated,
+            Contestant::BinTrue => bail!("{contestant} attaches no pods"),
+        })
+    }
+
+    /// What attaches pods that stay, so that `contestant` finds a node with other pods: each network has its own interface in them.
+    pub(crate) fn staying(&self, contestant: Contestant) -> Option<Arc<Plugin>> {
+        match (self, contestant) {
+            (Self::Plugin(plugin), Contestant::Ours) => Some(Arc::clone(plugin)),
+            (Self::Plugin(plugin), Contestant::Bridge) => Some(plugin.beside_others()),
+            (Self::Floor | Self::Plugin(_) | Self::Emulated, _) => None,
+        }
+    }
+
+    pub(crate) fn add(&self, floor: &mut Floor, pod: &FloorPod<'_>, sandbox: &str) -> (Call, Option<Attached>) {
+        match self {
+            Self::Floor => {
+                let (call, attached) = floor.add(pod, sandbox);
+                (call, attached.map(Attached::Floor))
+            }
+            Self::Plugin(plugin) => {
+                let (call, attached) = plugin.add(pod.pod, sandbox);
+                (call, attached.map(Attached::Plugin))
+            }
+            Self::Emulated => {
+                let (call, attached) = floor.emulated_add(pod, sandbox);
+                (call, attached.map(Attached::Emulated))
+            }
+        }
+    }
+}
+
+impl Attached {
+    pub(crate) fn del(&self, floor: &mut Floor, pod: &PlannedPod) -> Call {
+        match self {
+            Self::Floor(attached) => floor.del(attached),
+            Self::Plugin(attached) => attached.del(pod),
+            Self::Emulated(attached) => floor.emulated_del(attached),
+        }
+    }
+
+    /// CHECK, by who has it.
+    pub(crate) fn check(&self, pod: &PlannedPod) -> Option<Call> {
+        match self {
+            Self::Floor(_) | Self::Emulated(_) => None,
+            Self::Plugin(attached) => Some(attached.check(pod)),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Memory, descriptors and threads of the daemons (proc_pid_status(5)): what a run must not let grow.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use integration::eventually;
+use serde::{Deserialize, Serialize};
+
+use super::measurements::Process;
+
+/// Threads that wait for work end after ten seconds without any.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What a process has, at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Holding {
+    /// Resident memory, in kB.
+    pub(crate) rss_kb: u64,
+    /// The most it ever was, in kB.
+    pub(crate) peak_rss_kb: u64,
+    pub(crate) descriptors: usize,
+    pub(crate) threads: u64,
+}
+
+/// A process at two moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Growth {
+    pub(crate) process: Process,
+    /// Once everything had been done once: after the first warm-up.
+    pub(crate) before: Holding,
+    /// After everything.
+    pub(crate) after: Holding,
+}
+
+impl Holding {
+    pub(crate) fn of(pid: u32) -> Result<Self> {
+        let file = format!("/proc/{pid}/status");
+        let status = fs::read_to_string(&file).with_context(|| format!("read {file}"))?;
+        let number = |key: &str| -> Result<u64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+            let word = line.and_then(|rest| rest.split_whitespace().next());
+            word.and_then(|word| word.parse().ok()).with_context(|| format!("{file} has no number {key}"))
+        };
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))?.count();
+        Ok(Self { rss_kb: number("VmRSS")?, peak_rss_kb: number("VmHWM")?, descriptors, threads: number("Threads")? })
+    }
+
+    /// Of each of `daemons`.
+    pub(crate) fn of_all(daemons: &[(Process, u32)]) -> Result<Vec<(Process, Self)>> {
+        daemons.iter().map(|(process, pid)| Ok((*process, Self::of(*pid)?))).collect()
+    }
+}
+
+impl Growth {
+    /// Waits a little until a process holds no more than `before`: connections close after the calls that used them.
+    pub(crate) fn since(before: &[(Process, Holding)], daemons: &[(Process, u32)]) -> Result<Vec<Self>> {
+        let now = || -> Result<Vec<Self>> {
+            let after = Holding::of_all(daemons)?;
+            let pairs = before.iter().zip(after).filter(|((process, _), (other, _))| process == other);
+            Ok(pairs.map(|((process, before), (_, after))| Self { process: *process, before: *before, after }).collect())
+        };
+        let settled = eventually("descriptors and threads as before", PATIENCE, || {
+            let grown: Vec<Self> = now()?.into_iter().filter(Self::has_grown).collect();
+            ensure!(grown.is_empty(), "{grown:?}");
+            Ok(())
+        });
+        // Whoever holds more than before is for a gate to say, not an error.
+        drop(settled);
+        now()
+    }
+
+    /// Descriptors or threads: memory may.
+    pub(crate) fn has_grown(&self) -> bool {
+        self.after.descriptors > self.before.descriptors || self.after.threads > self.before.threads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_file_is_a_descriptor_more() {
+        let own = std::process::id();
+        let before = Holding::of(own).unwrap();
+        let many: Vec<_> = (0..500).map(|_| fs::File::open("/dev/null").unwrap()).collect();
+        let after = Holding::of(own).unwrap();
+        // Other tests of this process open and close files meanwhile.
+        assert!(after.descriptors > before.descriptors + 400, "{before:?}, then {after:?} with {} files more", many.len());
+        assert!(after.rss_kb > 0 && after.peak_rss_kb >= after.rss_kb && after.threads > 0, "{after:?}");
+    }
+}

@@ -1,0 +1,128 @@
+//! The rows of the fault matrix: what is injected, and what has to hold. Pure.
+
+/// One fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// 1 to 62; its tests are called `row_NN_…`.
+    pub number: u8,
+    /// What is injected.
+    pub fault: &'static str,
+    /// What has to hold, besides what every row asks.
+    pub expected: &'static str,
+    /// Why it cannot have a test yet: the part that does not exist.
+    pub absent: Option<&'static str>,
+}
+
+const fn row(number: u8, fault: &'static str, expected: &'static str) -> Row {
+    Row { number, fault, expected, absent: None }
+}
+
+/// Every row, in order.
+pub const ROWS: [Row; 62] = [
+    row(1, "no server: ADD", "code 11 within the grace of a restart; the message names the socket"),
+    row(2, "no server: DEL", "it needs none: port and link are gone, exit status 0"),
+    row(
+        3,
+        "a socket file that nobody listens on",
+        "as without a server; the next server takes the place of its own dead socket, and of nothing else",
+    ),
+    row(4, "server stopped (SIGSTOP) during ADD", "code 11 at the deadline; resumed, it forgets whoever has gone"),
+    row(5, "kill -9 before anything is made", "nothing is left, DEL succeeds"),
+    row(6, "kill -9 between link and port", "DEL removes the link by its name; without a DEL, the server does"),
+    row(7, "kill -9 between port and result", "DEL removes port and link; a runtime that keeps the sandbox keeps its network"),
+    row(8, "server restarts with 100 live pods", "no packet is lost, no row is written, STATUS is 0 again within 1 s"),
+    row(9, "server restarts during 32 ADDs", "each succeeds or has code 11, none outlives its deadline, no port is there twice"),
+    row(
+        10,
+        "ovsdb-server: kill -9, started again",
+        "waiting ADDs succeed or have code 11, no row is there twice, STATUS is not 0 meanwhile",
+    ),
+    row(
+        11,
+        "ovsdb-server restarts with an empty database",
+        "STATUS 51; once br-int is back, so are the ports of live pods and their traffic",
+    ),
+    row(12, "the reply to a commit is lost", "what was committed is found again: removed, or kept by whoever owns it"),
+    row(13, "every answer of the database comes 3 s late", "ADD takes that much longer per round trip and succeeds; nobody asks twice"),
+    row(14, "the name of the port is taken in the database", "one's own row is taken over, a foreign one named and left alone"),
+    row(15, "the database answers garbage, or without end", "the connection ends, nobody panics, memory stays below 64 MB"),
+    row(16, "ovs-vswitchd: kill -9", "code 11 at the deadline, which names it; STATUS 51; once it is back, waiting ADDs succeed"),
+    row(17, "ovs-vswitchd stopped for 10 s", "ADDs within their deadline succeed late"),
+    row(18, "the link vanishes beneath its port", "ADD fails at once with the text of Open vSwitch, nothing is left"),
+    row(19, "no br-int", "code 11 at once, STATUS not 0; once it is back, ADD succeeds"),
+    row(20, "ovn-controller killed", "code 11 at the deadline, which names it; running pods keep their flows"),
+    row(21, "ovn-controller restarts during a burst of ADDs", "all succeed, running pods notice nothing"),
+    row(22, "the logical port comes late, or never", "ADD waits for it until its deadline, and returns at once when it comes"),
+    row(23, "ovn-northd or the southbound database is down", "as without a logical port; STATUS tells what this node can see"),
+    row(24, "ovn-installed of an older row", "it is not believed"),
+    row(25, "API server down when the server starts", "DEL, CHECK and STATUS are answered; ADD has code 11 until pods are known"),
+    row(26, "API server down later", "pods that are known are attached, others are waited for; the watch goes on"),
+    row(27, "watch: 410, cut short, 429, 500", "listed again after a pause, no change is lost"),
+    row(28, "401 after a token was replaced", "the token is read again, the request repeated at once"),
+    row(29, "the annotation comes after 0.5, 5 and 29 s", "ADD returns at once after it"),
+    row(30, "the annotation never comes", "code 11 at the deadline; nothing was made"),
+    row(31, "malformed annotations, of another subnet, of 1 MiB", "a code of 100 and above, an Event, no storm of retries, no panic"),
+    row(32, "the pod's UID is not that of the call", "the right one is waited for; never the wrong one's network"),
+    row(33, "a new sandbox while the old one's ADD waits", "the new one wins; DEL of the old one leaves the new port alone"),
+    row(34, "DEL during ADD of the same interface", "the ADD ends and is undone, then DEL succeeds; nothing appears after it"),
+    row(35, "100 ADDs of the same interface at once", "exactly one succeeds"),
+    row(36, "the pod has that interface already", "an error; the interface is not touched"),
+    row(37, "the host's name for the link is taken", "an error or another name; the foreign link is not touched"),
+    row(38, "DEL: namespace empty, missing, a file, another pod's", "success; the other pod is not touched"),
+    row(39, "DEL twice, of strangers, with garbage, in old versions", "success each time"),
+    row(40, "container ids of 1, 64 and 255 characters, dots, ../x", "valid ones work, others have code 4"),
+    row(41, "log directory full, read-only or missing", "ADD and DEL succeed"),
+    row(42, "the runtime's cache is on a full disk", "DEL without an earlier result succeeds"),
+    row(43, "/run full or read-only when the server starts", "a clear fatal error; STATUS 50"),
+    row(44, "64 descriptors for the server, 100 ADDs at once", "it waits for free ones without spinning; all are served"),
+    row(45, "no more threads", "ADD has code 11, the server lives"),
+    row(46, "40 MB of memory for 500 pods", "enough in a steady state"),
+    row(47, "the wall clock jumps by an hour", "nothing fires early or late; credentials are looked at again"),
+    row(48, "10 MB requests, slow ones, half-closed ones, 1,000 idle ones", "limits hold, real ADDs are served"),
+    row(49, "a peer that is not root", "refused, logged once"),
+    row(50, "a storm of link changes", "ADDs slow down, none times out"),
+    row(51, "netlink: ENOBUFS, EINTR, EBUSY, EEXIST", "tried again or told; no endless loop"),
+    row(52, "the namespace is deleted during ADD", "undone; code 3, 8 or 11"),
+    row(53, "the ports of all live pods are deleted", "they are back within 2 s, pods reach each other"),
+    row(54, "the node restarts: links gone, database kept", "stale rows go before a new ADD of the same port; nobody takes another's"),
+    row(55, "GC with 50 valid attachments of 60", "10 are removed; a failure of one does not stop the others; other networks stay"),
+    row(56, "GC with an empty list during ADD", "the ADD is protected"),
+    row(57, "STATUS under rows 1, 10, 16, 20 and 25", "50 or 51 within 200 ms"),
+    row(58, "CHECK after tampering", "a code of 100 and above that names the difference; additions of others are tolerated"),
+    row(59, "plugin and server of different versions; replaced during a burst", "they understand each other; no call fails"),
+    row(60, "SIGTERM during ADDs", "they end within 20 s, STATUS 50; the configuration stays"),
+    row(61, "server killed every 500 ms for 60 s, 8 pods at a time", "a consistent state, nothing is left"),
+    row(62, "10,000 cycles of ADD and DEL", "memory, descriptors and the size of the database are flat"),
+];
+
+/// The row with this number.
+pub fn find(number: u8) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.number == number)
+}
+
+/// The number in a test's name: `server::row_16_what_holds` is of row 16.
+pub fn number_of(test: &str) -> Option<u8> {
+    let name = test.rsplit("::").next()?;
+    let (number, rest) = name.strip_prefix("row_")?.split_at_checked(2)?;
+    rest.strip_prefix('_').filter(|rest| !rest.is_empty())?;
+    number.parse().ok().filter(|number| find(*number).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_numbered_from_1_to_62() {
+        assert!(ROWS.iter().map(|row| row.number).eq(1..=62));
+    }
+
+    #[test]
+    fn a_test_belongs_to_the_row_that_its_name_begins_with() {
+        assert_eq!(number_of("server::row_04_a_paused_server"), Some(4));
+        assert_eq!(number_of("row_62_a_soak"), Some(62));
+        for wrong in ["row_4_x", "row_63_x", "row_00_x", "row_16", "row_16_", "arow_16_x", "row_166_x", "row_é6_x"] {
+            assert_eq!(number_of(wrong), None, "{wrong}");
+        }
+    }
+}

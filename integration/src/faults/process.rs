@@ -1,0 +1,83 @@
+//! What a process holds: memory, descriptors and threads, before a fault and after it.
+
+use std::{fmt, fs, path::Path};
+
+use anyhow::{Context as _, Result, ensure};
+
+/// By how much its memory may have grown, in kilobytes.
+const MORE_MEMORY: u64 = 5 * 1024;
+/// The runtime keeps some idle threads for blocking work, for ten seconds; a leak of one per request is found by any burst.
+const MORE_THREADS: usize = 4;
+
+/// One look at a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Kilobytes of its own (`RssAnon` of proc(5)). Pages of its executable are not counted: they come when code runs for the first time.
+    pub memory: u64,
+    /// Open descriptors.
+    pub descriptors: usize,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Held {
+    /// What the process with this id, of the lab's process namespace, holds now.
+    pub fn by(pid: u32) -> Result<Self> {
+        let dir = Path::new("/proc").join(pid.to_string());
+        let status = fs::read_to_string(dir.join("status")).with_context(|| format!("read {}/status", dir.display()))?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            let number = line.and_then(|line| line.split_whitespace().next()).with_context(|| format!("no {name} in {status}"))?;
+            number.parse::<u64>().with_context(|| format!("{name} of process {pid}"))
+        };
+        let descriptors = fs::read_dir(dir.join("fd"))?.count();
+        Ok(Self { memory: field("RssAnon")?, descriptors, threads: usize::try_from(field("Threads")?)? })
+    }
+
+    /// An error if `after` is more than a process holds that has let go of everything; `self` is what it held before.
+    pub fn is_back(&self, after: &Self) -> Result<()> {
+        ensure!(after.descriptors <= self.descriptors, "descriptors are open that were not before: {self}, now {after}");
+        ensure!(after.threads <= self.threads + MORE_THREADS, "threads run that did not before: {self}, now {after}");
+        ensure!(after.memory <= self.memory + MORE_MEMORY, "memory is held that was not before: {self}, now {after}");
+        Ok(())
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { memory, descriptors, threads } = self;
+        write!(formatter, "{memory} kB, {descriptors} descriptors, {threads} threads")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: Held = Held { memory: 20_000, descriptors: 20, threads: 5 };
+
+    #[test]
+    fn a_little_more_memory_and_a_few_threads_are_no_leak() {
+        BEFORE.is_back(&BEFORE).unwrap();
+        BEFORE.is_back(&Held { memory: 25_120, descriptors: 20, threads: 9 }).unwrap();
+        BEFORE.is_back(&Held { memory: 1, descriptors: 1, threads: 1 }).unwrap();
+    }
+
+    #[test]
+    fn more_than_that_is_one() {
+        for (leak, word) in [
+            (Held { memory: 25_121, ..BEFORE }, "memory"),
+            (Held { descriptors: 21, ..BEFORE }, "descriptors"),
+            (Held { threads: 10, ..BEFORE }, "threads"),
+        ] {
+            let error = BEFORE.is_back(&leak).unwrap_err().to_string();
+            assert!(error.starts_with(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn this_process_holds_something() {
+        let held = Held::by(std::process::id()).unwrap();
+        assert!(held.memory > 0 && held.descriptors > 0 && held.threads > 0, "{held}");
+    }
+}

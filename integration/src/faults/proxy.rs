@@ -1,0 +1,298 @@
+//! A proxy in front of a unix socket (`db.sock`, the server's), which does to the conversation what a test asks for.
+//!
+//! Runs as threads of the test's process, and ends with it. Knows nothing of what is said, except that a request of OVSDB's protocol
+//! (RFC 7047, JSON-RPC) carries an `id` that its reply repeats.
+
+use std::{
+    fs, io,
+    io::{Read as _, Write as _},
+    net::Shutdown,
+    os::unix::net::{UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+
+use crate::Node;
+
+/// What is done to every connection, those that are open included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tampering {
+    /// Passed on as it is.
+    None,
+    /// What the server says arrives that much later.
+    Delay(Duration),
+    /// The first request that contains this text is passed on; the connection ends when its reply comes, which is lost.
+    LoseReplyTo(String),
+    /// Every reply to a request that contains this text is lost in this way.
+    LoseEveryReplyTo(String),
+    /// The connection ends after that many bytes of what the server says.
+    CutAfter(usize),
+    /// In each block of what the server says, one byte is replaced by one that no JSON has.
+    Corrupt,
+    /// This is said instead of what the server would say, once the first request has come; then the connection ends.
+    Say(String),
+    /// The same, but it begins with this text and goes on with this byte without end.
+    SayForEver(String, u8),
+    /// Nothing is ever said.
+    Silence,
+    /// The connection ends as soon as it was accepted.
+    HangUp,
+}
+
+/// A proxy that runs.
+#[derive(Debug)]
+pub struct Proxy {
+    socket: PathBuf,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    behind: PathBuf,
+    tampering: Mutex<Tampering>,
+    connections: AtomicUsize,
+    struck: AtomicUsize,
+}
+
+impl Proxy {
+    /// Listens on `socket` and passes on to `behind`, both as the lab's root sees them ([`Node::path`]).
+    pub fn start(socket: PathBuf, behind: PathBuf) -> Result<Self> {
+        let listener = UnixListener::bind(&socket).with_context(|| format!("listen on {}", socket.display()))?;
+        let (connections, struck) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let shared = Arc::new(Shared { behind, tampering: Mutex::new(Tampering::None), connections, struck });
+        let accepting = Arc::clone(&shared);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                accepting.connections.fetch_add(1, Ordering::Relaxed);
+                let shared = Arc::clone(&accepting);
+                thread::spawn(move || shared.serve(&client));
+            }
+        });
+        Ok(Self { socket, shared })
+    }
+
+    /// Takes the place of a socket on `node`: who connects from now on gets the proxy, connections that stand are not touched. Undone by
+    /// [`Proxy::give_back`], or by the server when it listens again.
+    pub fn in_place_of(node: &Node, socket: impl AsRef<Path>) -> Result<Self> {
+        let socket = node.path(socket);
+        let behind = behind(&socket);
+        fs::rename(&socket, &behind).with_context(|| format!("move {} aside", socket.display()))?;
+        Self::start(socket, behind)
+    }
+
+    /// Puts the server's own socket back.
+    pub fn give_back(&self) -> Result<()> {
+        fs::rename(behind(&self.socket), &self.socket).with_context(|| format!("give {} back", self.socket.display()))
+    }
+
+    /// From now on, this is done.
+    pub fn set(&self, tampering: Tampering) {
+        *lock(&self.shared.tampering) = tampering;
+    }
+
+    /// How many connections were made so far.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// How often something was done to a conversation: a test that injects nothing proves nothing.
+    pub fn struck(&self) -> usize {
+        self.shared.struck.load(Ordering::Relaxed)
+    }
+}
+
+fn behind(socket: &Path) -> PathBuf {
+    let mut name = socket.as_os_str().to_owned();
+    name.push(".behind");
+    name.into()
+}
+
+/// The reply that one connection is not to get.
+#[derive(Debug, Clone, Default)]
+struct Lost(Arc<Mutex<Option<Reply>>>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Reply {
+    /// Whatever the server says next.
+    Any,
+    /// What contains this text.
+    With(String),
+}
+
+impl Shared {
+    fn tampering(&self) -> Tampering {
+        lock(&self.tampering).clone()
+    }
+
+    fn strike(&self) {
+        self.struck.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn serve(self: Arc<Self>, client: &UnixStream) {
+        // A side that has gone ends the conversation, whatever the error.
+        let _ = match self.tampering() {
+            Tampering::HangUp => {
+                self.strike();
+                client.shutdown(Shutdown::Both)
+            }
+            Tampering::Say(text) => self.say(client, &text, None),
+            Tampering::SayForEver(text, byte) => self.say(client, &text, Some(byte)),
+            Tampering::Silence => {
+                self.strike();
+                io::copy(&mut &*client, &mut io::sink()).map(drop)
+            }
+            Tampering::None
+            | Tampering::Delay(_)
+            | Tampering::LoseReplyTo(_)
+            | Tampering::LoseEveryReplyTo(_)
+            | Tampering::CutAfter(_)
+            | Tampering::Corrupt => Arc::clone(&self).pass_on(client),
+        };
+    }
+
+    fn say(&self, mut client: &UnixStream, text: &str, without_end: Option<u8>) -> io::Result<()> {
+        if client.read(&mut [0; 4096])? == 0 {
+            return Ok(());
+        }
+        self.strike();
+        client.write_all(text.as_bytes())?;
+        if let Some(byte) = without_end {
+            let block = [byte; 1 << 16];
+            loop {
+                client.write_all(&block)?;
+            }
+        }
+        client.shutdown(Shutdown::Both)
+    }
+
+    fn pass_on(self: Arc<Self>, client: &UnixStream) -> io::Result<()> {
+        let server = UnixStream::connect(&self.behind)?;
+        let lost = Lost::default();
+        let (shared, requests, replies) = (Arc::clone(&self), (client.try_clone()?, server.try_clone()?), (server, client.try_clone()?));
+        let expected = lost.clone();
+        let upward = thread::spawn(move || {
+            let (from, to) = requests;
+            let _ = shared.pass_requests(&from, &to, &expected);
+            let _ = to.shutdown(Shutdown::Write);
+        });
+        let (from, to) = replies;
+        let _ = self.pass_replies(&from, &to, &lost);
+        let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+        let _ = upward.join();
+        Ok(())
+    }
+
+    fn pass_requests(&self, mut from: &UnixStream, mut to: &UnixStream, lost: &Lost) -> io::Result<()> {
+        let mut block = vec![0; 1 << 16];
+        loop {
+            let length = from.read(&mut block)?;
+            if length == 0 {
+                return Ok(());
+            }
+            let text = String::from_utf8_lossy(&block[..length]);
+            if let Tampering::LoseReplyTo(wanted) | Tampering::LoseEveryReplyTo(wanted) = self.tampering()
+                && text.contains(&wanted)
+            {
+                if matches!(self.tampering(), Tampering::LoseReplyTo(_)) {
+                    *lock(&self.tampering) = Tampering::None;
+                }
+                *lock(&lost.0) = Some(reply_to(&text, &wanted));
+            }
+            to.write_all(&block[..length])?;
+        }
+    }
+
+    /// Reads and passes on at the same time, so that a delay is one of time, not of rate.
+    fn pass_replies(self: &Arc<Self>, mut from: &UnixStream, to: &UnixStream, lost: &Lost) -> io::Result<()> {
+        let (sender, receiver) = mpsc::channel::<(Instant, Vec<u8>)>();
+        let mut to_client = to.try_clone()?;
+        let writer = thread::spawn(move || {
+            for (due, bytes) in receiver {
+                wait_until(due);
+                if to_client.write_all(&bytes).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut block = vec![0; 1 << 16];
+        let mut passed = 0;
+        loop {
+            let length = from.read(&mut block)?;
+            if length == 0 {
+                break;
+            }
+            let bytes = &mut block[..length];
+            if lost.is_among(bytes) {
+                self.strike();
+                break;
+            }
+            let mut due = Instant::now();
+            match self.tampering() {
+                Tampering::Delay(delay) => {
+                    self.strike();
+                    due += delay;
+                }
+                Tampering::CutAfter(limit) if passed + length >= limit => {
+                    self.strike();
+                    let _ = sender.send((due, bytes[..limit.saturating_sub(passed)].to_vec()));
+                    break;
+                }
+                Tampering::Corrupt => {
+                    self.strike();
+                    bytes[length / 2] = 0xff;
+                }
+                _ => {}
+            }
+            passed += length;
+            if sender.send((due, bytes.to_vec())).is_err() {
+                break;
+            }
+        }
+        drop(sender);
+        let _ = writer.join();
+        Ok(())
+    }
+}
+
+impl Lost {
+    fn is_among(&self, bytes: &[u8]) -> bool {
+        match &*lock(&self.0) {
+            None => false,
+            Some(Reply::Any) => true,
+            Some(Reply::With(text)) => String::from_utf8_lossy(bytes).contains(text),
+        }
+    }
+}
+
+/// How the reply to the request with this text is known: by the `id` that follows it, or, outside of JSON-RPC, by being the next one.
+fn reply_to(text: &str, wanted: &str) -> Reply {
+    let of_request = serde_json::Deserializer::from_str(text)
+        .into_iter::<serde_json::Value>()
+        .map_while(Result::ok)
+        .find(|request| request.to_string().contains(wanted));
+    match of_request.map(|request| request["id"].clone()) {
+        Some(id) if !id.is_null() => Reply::With(format!("\"id\":{id}")),
+        _ => Reply::Any,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "to be late is what was asked for")]
+fn wait_until(due: Instant) {
+    thread::sleep(due.saturating_duration_since(Instant::now()));
+}
+
+/// A panic in one thread must not hide what the others find.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

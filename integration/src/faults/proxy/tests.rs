@@ -1,0 +1,94 @@
+use std::{
+    io::{BufRead as _, BufReader},
+    sync::atomic::AtomicU32,
+};
+
+use super::*;
+
+/// A server that answers each line with `reply to LINE`, and the proxy in front of it.
+fn line() -> (Proxy, PathBuf) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let name = format!("proxy-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let dir = std::env::temp_dir().join(name);
+    fs::create_dir_all(&dir).unwrap();
+    let behind = dir.join("server");
+    let listener = UnixListener::bind(&behind).unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                for line in BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok) {
+                    let _ = writeln!(stream, "reply to {line}");
+                }
+            });
+        }
+    });
+    (Proxy::start(dir.join("proxy"), behind).unwrap(), dir)
+}
+
+/// Everything that is said to `requests` until the connection ends, or until there is a reply to each.
+fn ask(proxy: &Proxy, requests: &[&str]) -> String {
+    let mut stream = UnixStream::connect(&proxy.socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut said = Vec::new();
+    for request in requests {
+        if writeln!(stream, "{request}").is_err() {
+            break;
+        }
+        let mut byte = [0];
+        while matches!(stream.read(&mut byte), Ok(1)) {
+            said.push(byte[0]);
+            if byte == *b"\n" {
+                break;
+            }
+        }
+    }
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// Sets `tampering`, asks, and removes the directory.
+fn told(tampering: Tampering, requests: &[&str]) -> (String, usize) {
+    let (proxy, dir) = line();
+    proxy.set(tampering);
+    let said = ask(&proxy, requests);
+    fs::remove_dir_all(dir).unwrap();
+    (said, proxy.struck())
+}
+
+#[test]
+fn it_passes_on_what_both_say() {
+    assert_eq!(told(Tampering::None, &["a", "b"]), ("reply to a\nreply to b\n".to_owned(), 0));
+}
+
+#[test]
+fn a_delay_is_one_of_time() {
+    let began = Instant::now();
+    let (said, struck) = told(Tampering::Delay(Duration::from_millis(200)), &["a"]);
+    assert_eq!((said.as_str(), struck), ("reply to a\n", 1));
+    assert!(began.elapsed() >= Duration::from_millis(200));
+}
+
+#[test]
+fn one_reply_is_lost_and_the_connection_with_it() {
+    let (proxy, dir) = line();
+    proxy.set(Tampering::LoseReplyTo("commit".to_owned()));
+    assert_eq!(ask(&proxy, &["a", "commit", "b"]), "reply to a\n");
+    assert_eq!(ask(&proxy, &["commit"]), "reply to commit\n");
+    assert_eq!((proxy.struck(), proxy.connections()), (1, 2));
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn the_reply_to_a_request_with_an_id_is_the_one_that_repeats_it() {
+    let requests = r#"{"id":1,"method":"monitor","params":[]}{"method":"transact","params":["insert"],"id":12}"#;
+    assert_eq!(reply_to(requests, "insert"), Reply::With("\"id\":12".to_owned()));
+    assert_eq!(reply_to("POST / HTTP/1.1\r\n\r\n{}", "POST"), Reply::Any);
+}
+
+#[test]
+fn what_the_server_says_can_be_cut_corrupted_and_replaced() {
+    assert_eq!(told(Tampering::CutAfter(4), &["a"]), ("repl".to_owned(), 1));
+    let (said, _) = told(Tampering::Corrupt, &["a"]);
+    assert!(said.contains('\u{fffd}') && said.len() > 4, "{said:?}");
+    assert_eq!(told(Tampering::Say("nonsense".to_owned()), &["a"]), ("nonsense".to_owned(), 1));
+    assert_eq!(told(Tampering::HangUp, &["a"]).0, "");
+}

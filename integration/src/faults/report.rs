@@ -1,0 +1,213 @@
+//! `integration faults`: runs the tests of the rows and prints a line for each.
+//!
+//! Reads what `cargo nextest` has written about them (JUnit); must not know what they do.
+
+use std::{
+    fmt, fs, io,
+    path::Path,
+    process::{Command, ExitCode},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
+
+use super::{
+    LONG,
+    matrix::{self, ROWS, Row},
+};
+use crate::{command, executable};
+
+/// With these the tests' executables were built; others would build everything again.
+const PACKAGES: &[&str] = &["-p", "cni", "-p", "server", "-p", "integration", "--features", "cni/failpoints,server/failpoints"];
+
+/// Inject the faults of the matrix, and print which of its rows hold.
+#[derive(Debug, Clone, Args)]
+pub struct Faults {
+    /// Only these rows.
+    rows: Vec<u8>,
+    /// Leave the long forms of rows to others.
+    #[arg(long)]
+    quick: bool,
+    /// Run nothing: print what the last run has found.
+    #[arg(long)]
+    last: bool,
+}
+
+/// What became of a row.
+#[derive(Debug, Clone, PartialEq)]
+enum Mark {
+    Held { seconds: f64 },
+    Failed { seconds: f64, tests: Vec<String> },
+    NotThereYet(&'static str),
+    NoTest,
+}
+
+/// One test, as nextest has reported it.
+#[derive(Debug, Clone, PartialEq)]
+struct Test {
+    name: String,
+    seconds: f64,
+    passed: bool,
+}
+
+impl Faults {
+    /// Runs and prints; fails unless every row that is asked for holds or has a reason not to be there.
+    pub fn run(&self, say: &mut dyn FnMut(&str)) -> Result<ExitCode> {
+        for number in &self.rows {
+            ensure!(matrix::find(*number).is_some(), "there is no row {number}; rows have the numbers 1 to {}", ROWS.len());
+        }
+        let rows: Vec<&Row> = ROWS.iter().filter(|row| self.rows.is_empty() || self.rows.contains(&row.number)).collect();
+        let junit = executable::target_dir()?.join("nextest/faults/junit.xml");
+        if !self.last {
+            fs::remove_file(&junit).or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+            self.run_tests()?;
+        }
+        let text = fs::read_to_string(&junit).with_context(|| format!("no report of nextest in {}: see above", junit.display()))?;
+        let marks = judge(&rows, &tests_in(&text)?);
+        rows.iter().zip(&marks).for_each(|(row, mark)| say(&line(row, mark)));
+        say(&summary(&rows, &marks));
+        let well = marks.iter().all(|mark| matches!(mark, Mark::Held { .. } | Mark::NotThereYet(_)));
+        Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// What the tests themselves say is on the terminal; whether they passed is in nextest's report.
+    fn run_tests(&self) -> Result<()> {
+        let mut nextest = Command::new("cargo");
+        nextest.current_dir(workspace()?).args(["nextest", "run", "--locked", "--profile", "faults", "--test", "faults"]).args(PACKAGES);
+        nextest.args(["--no-tests", "pass"]);
+        let filter: Vec<String> = self.rows.iter().map(|number| format!("test(/(^|::)row_{number:02}_/)")).collect();
+        if !filter.is_empty() {
+            nextest.args(["-E", &filter.join(" + ")]);
+        }
+        if !self.quick {
+            nextest.env(LONG, "1");
+        }
+        let line = command::line(&nextest);
+        let status = nextest.status().with_context(|| format!("start `{line}`"))?;
+        // 100: tests have failed, https://docs.rs/nextest-metadata (NextestExitCode).
+        match status.code() {
+            Some(0 | 100) => Ok(()),
+            _ => bail!("`{line}`: {status}"),
+        }
+    }
+}
+
+/// The directory with the workspace's `Cargo.toml`: cargo's target directory need not be in it.
+fn workspace() -> Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the package is in a workspace")
+}
+
+/// The tests in a JUnit report: `<testcase name=… time=…>` with a `<failure>` or `<error>` in it, or without.
+fn tests_in(junit: &str) -> Result<Vec<Test>> {
+    let test = |element: &str| {
+        let attribute = |key: &str| {
+            let (_, rest) = element.split_once(&format!(" {key}=\""))?;
+            rest.split_once('"').map(|(value, _)| value)
+        };
+        let name = attribute("name").context("a test without a name")?.to_owned();
+        let seconds = attribute("time").with_context(|| format!("{name} without a time"))?;
+        let seconds = seconds.parse().with_context(|| format!("time of {name}: {seconds:?}"))?;
+        // Text is escaped, so these can only be elements.
+        let passed = !element.contains("<failure") && !element.contains("<error");
+        Ok(Test { name, seconds, passed })
+    };
+    junit.split("<testcase").skip(1).map(test).collect()
+}
+
+fn judge(rows: &[&Row], tests: &[Test]) -> Vec<Mark> {
+    let mark = |row: &&Row| {
+        let of_row: Vec<&Test> = tests.iter().filter(|test| matrix::number_of(&test.name) == Some(row.number)).collect();
+        let seconds = of_row.iter().map(|test| test.seconds).sum();
+        let failed: Vec<String> = of_row.iter().filter(|test| !test.passed).map(|test| test.name.clone()).collect();
+        match (of_row.is_empty(), row.absent) {
+            (true, Some(reason)) => Mark::NotThereYet(reason),
+            (true, None) => Mark::NoTest,
+            (false, _) if failed.is_empty() => Mark::Held { seconds },
+            (false, _) => Mark::Failed { seconds, tests: failed },
+        }
+    };
+    rows.iter().map(mark).collect()
+}
+
+fn line(row: &Row, mark: &Mark) -> String {
+    let Row { number, fault, expected, .. } = row;
+    match mark {
+        Mark::Failed { tests, .. } => {
+            format!("{number:>3}  {mark}  {fault}\n       expected: {expected}\n       failed: {}", tests.join(", "))
+        }
+        Mark::NotThereYet(reason) => format!("{number:>3}  {mark}  {fault} (not there yet: {reason})"),
+        Mark::Held { .. } | Mark::NoTest => format!("{number:>3}  {mark}  {fault}"),
+    }
+}
+
+/// Of equal width for all.
+impl fmt::Display for Mark {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held { seconds } => write!(formatter, "held    {seconds:>6.1} s"),
+            Self::Failed { seconds, .. } => write!(formatter, "FAILED  {seconds:>6.1} s"),
+            Self::NotThereYet(_) => write!(formatter, "absent          "),
+            Self::NoTest => write!(formatter, "no test         "),
+        }
+    }
+}
+
+fn summary(rows: &[&Row], marks: &[Mark]) -> String {
+    let numbers = |which: fn(&Mark) -> bool| {
+        let numbers = rows.iter().zip(marks).filter(|(_, mark)| which(mark)).map(|(row, _)| row.number.to_string());
+        numbers.collect::<Vec<_>>()
+    };
+    let mut text = String::new();
+    for (what, numbers) in [
+        ("failed", numbers(|mark| matches!(mark, Mark::Failed { .. }))),
+        ("without a test", numbers(|mark| matches!(mark, Mark::NoTest))),
+        ("of parts that do not exist yet", numbers(|mark| matches!(mark, Mark::NotThereYet(_)))),
+    ] {
+        if !numbers.is_empty() {
+            text = format!("{text}{what}: {}\n", numbers.join(", "));
+        }
+    }
+    let held = numbers(|mark| matches!(mark, Mark::Held { .. })).len();
+    format!("{text}{held} of {} hold", rows.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JUNIT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="nextest-run" tests="3" failures="1" errors="0" time="9.1">
+    <testsuite name="integration::faults" tests="3" failures="1">
+        <testcase name="server::row_01_one" classname="integration::faults" timestamp="2026-11-22T05:00:00Z" time="2.500">
+        </testcase>
+        <testcase name="server::row_01_two" classname="integration::faults" time="1.000"/>
+        <testcase name="database::row_10_x" classname="integration::faults" time="3.000">
+            <failure message="panicked" type="test failure">row 10 &lt;b></failure>
+            <system-out>&lt;failure</system-out>
+        </testcase>
+        <testcase name="oracles::a_lost_packet_is_noticed" classname="integration::faults" time="3.000"/>
+    </testsuite>
+</testsuites>"#;
+
+    fn row(number: u8, absent: Option<&'static str>) -> Row {
+        Row { number, fault: "fault", expected: "peace", absent }
+    }
+
+    #[test]
+    fn a_row_holds_if_all_its_tests_have_passed() {
+        let rows = [row(1, None), row(2, None), row(3, Some("no part")), row(10, None)];
+        let rows: Vec<&Row> = rows.iter().collect();
+        let marks = judge(&rows, &tests_in(JUNIT).unwrap());
+        let failed = Mark::Failed { seconds: 3.0, tests: vec!["database::row_10_x".to_owned()] };
+        assert_eq!(marks, [Mark::Held { seconds: 3.5 }, Mark::NoTest, Mark::NotThereYet("no part"), failed]);
+        let text = summary(&rows, &marks);
+        assert!(text.ends_with("\n1 of 4 hold") && text.contains("failed: 10\n") && text.contains("yet: 3\n"), "{text}");
+        assert!(text.contains("without a test: 2\n"), "{text}");
+    }
+
+    #[test]
+    fn a_row_with_a_reason_counts_once_it_has_a_test() {
+        let marks = judge(&[&row(1, Some("no part"))], &tests_in(JUNIT).unwrap());
+        assert_eq!(marks, [Mark::Held { seconds: 3.5 }]);
+    }
+}

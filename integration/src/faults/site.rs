@@ -1,0 +1,219 @@
+//! Where a fault happens: one node, its server, two pods that talk all the time, and the words in which a row's test is written.
+
+use std::{
+    slice,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::{CniError, Lab, Node, Outcome, Pod, Runtime, eventually, runtime::Running};
+
+/// Enough for what should be done at once on a busy machine, and less than any deadline of the plugin.
+pub const AT_ONCE: Duration = Duration::from_secs(5);
+/// How long daemons that came back may take until each has found the other.
+const RECOVERY: Duration = Duration::from_secs(20);
+
+/// The site of a fault. Its pods need no cleaning up: whoever made it does that.
+#[derive(Debug)]
+pub struct Site<'lab> {
+    /// The whole lab.
+    pub lab: &'lab Lab,
+    /// Its first node, with its server running.
+    pub node: &'lab Node,
+    /// Attached before anything happens, and talking to each other until everything is over.
+    pub bystanders: [Pod; 2],
+    sandboxes: Mutex<Vec<Pod>>,
+}
+
+impl<'lab> Site<'lab> {
+    /// Starts the node's server where it does not run, waits until all is well, and attaches the two bystanders.
+    pub(super) fn prepare(lab: &'lab Lab) -> Result<Self> {
+        let node = &lab.nodes[0];
+        if !node.server.is_running() {
+            node.start_server()?;
+        }
+        let bystanders = [lab.new_pod(node)?, lab.new_pod(node)?];
+        bystanders.iter().try_for_each(|pod| node.runtime().add(pod)?.success().map(drop))?;
+        let site = Self { lab, node, bystanders, sandboxes: Mutex::default() };
+        site.until_healthy()?;
+        site.bystanders_reach_each_other()?;
+        Ok(site)
+    }
+
+    // --- Pods ---
+
+    /// A pod as it is before its ADD.
+    pub fn new_pod(&self) -> Result<Pod> {
+        Ok(self.new_pods(1)?.remove(0))
+    }
+
+    /// Many of them.
+    pub fn new_pods(&self, count: usize) -> Result<Vec<Pod>> {
+        let pods = self.lab.new_pods(self.node, count)?;
+        pods.iter().for_each(|pod| self.remember(pod));
+        Ok(pods)
+    }
+
+    /// A pod with all that a new one has, except its annotation; [`Node::write_manifest`] gives it that.
+    pub fn new_pod_without_annotation(&self) -> Result<Pod> {
+        let pod = self.lab.plan_pod(self.node);
+        self.remember(&pod);
+        self.lab.add_ports(slice::from_ref(&pod))?;
+        self.node.add_namespaces(slice::from_ref(&pod))?;
+        self.node.write_manifest_text(&pod, &pod.manifest(None))?;
+        Ok(pod)
+    }
+
+    /// A pod that is attached and has been seen to work.
+    pub fn attached_pod(&self) -> Result<Pod> {
+        let pod = self.new_pod()?;
+        self.add(&pod)?.success()?;
+        self.has_network(&pod)?;
+        Ok(pod)
+    }
+
+    /// Another sandbox of the same pod, or a pod that a test made itself, with its namespace: it is cleaned up like the others.
+    pub fn adopt(&self, pod: Pod) -> Result<Pod> {
+        self.node.add_namespaces(slice::from_ref(&pod))?;
+        self.remember(&pod);
+        Ok(pod)
+    }
+
+    fn remember(&self, pod: &Pod) {
+        self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner).push(pod.clone());
+    }
+
+    // --- Calls ---
+
+    /// ADD with the default deadline.
+    pub fn add(&self, pod: &Pod) -> Result<Outcome> {
+        self.node.runtime().add(pod)
+    }
+
+    /// ADD with a deadline of that many seconds.
+    pub fn add_within(&self, seconds: u64, pod: &Pod) -> Result<Outcome> {
+        self.patient_for(seconds).add(pod)
+    }
+
+    /// Starts an ADD with a deadline of that many seconds.
+    pub fn start_add_within(&self, seconds: u64, pod: &Pod) -> Result<Running> {
+        self.patient_for(seconds).call("ADD", Some(pod)).start()
+    }
+
+    /// Starts an ADD of each, with the default deadline.
+    pub fn start_adds(&self, pods: &[Pod]) -> Result<Vec<Running>> {
+        pods.iter().map(|pod| self.node.runtime().call("ADD", Some(pod)).start()).collect()
+    }
+
+    /// DEL.
+    pub fn del(&self, pod: &Pod) -> Result<Outcome> {
+        self.node.runtime().del(pod)
+    }
+
+    /// A runtime whose ADDs have that many seconds.
+    pub fn patient_for(&self, seconds: u64) -> Runtime<'lab> {
+        self.node.runtime().with("timeoutSeconds", json!(seconds))
+    }
+
+    // --- What is seen ---
+
+    /// The ADD of `pod` has failed with this code, these words in its message, a hint what to look at next, and has left nothing.
+    pub fn failed(&self, pod: &Pod, outcome: &Outcome, code: u32, words: &[&str]) -> Result<CniError> {
+        let error = failed_with(outcome, code, words)?;
+        self.nothing_of(pod)?;
+        Ok(error)
+    }
+
+    /// STATUS has this code, and names `words`.
+    pub fn status_is(&self, code: u32, words: &[&str]) -> Result<()> {
+        failed_with(&self.node.runtime().status()?, code, words).map(drop)
+    }
+
+    /// Waits until STATUS finds everything there: daemons connect to each other in their own time.
+    pub fn until_healthy(&self) -> Result<()> {
+        self.healthy_within(RECOVERY)
+    }
+
+    pub(super) fn healthy_within(&self, limit: Duration) -> Result<()> {
+        eventually("STATUS succeeds", limit, || self.node.runtime().status()?.success().map(drop))
+    }
+
+    /// No link and no row of this sandbox is on the node.
+    pub fn nothing_of(&self, pod: &Pod) -> Result<()> {
+        let census = self.node.census()?;
+        let left = [census.lines_with(&pod.host_interface()), census.lines_with(&pod.sandbox)].concat();
+        ensure!(left.is_empty(), "left of {}: {left:?}", pod.name);
+        Ok(())
+    }
+
+    /// Exactly one interface of this pod is in Open vSwitch.
+    pub fn one_port_of(&self, pod: &Pod) -> Result<()> {
+        let iface_id = format!("external_ids:iface-id={}", pod.port());
+        let rows = self.node.vsctl(["--bare", "--columns=name", "find", "Interface", &iface_id])?;
+        ensure!(rows.split_whitespace().count() == 1, "one port expected of {}: {rows:?}", pod.name);
+        Ok(())
+    }
+
+    /// The pod reaches the gateway of its subnet, which OVN answers for, and a bystander.
+    pub fn has_network(&self, pod: &Pod) -> Result<()> {
+        self.lab.ping(pod, pod.gateways[0])?;
+        self.lab.ping(pod, self.bystanders[0].address())
+    }
+
+    /// Waits until the database has a port of the pod.
+    pub fn is_plugged(&self, pod: &Pod) -> Result<()> {
+        self.node.vsctl(["wait-until", "Interface", &pod.host_interface(), "name!=x"]).map(drop)
+    }
+
+    /// Waits until ovs-vswitchd has given the pod's port its number.
+    pub fn has_ofport(&self, pod: &Pod) -> Result<()> {
+        self.node.vsctl(["wait-until", "Interface", &pod.host_interface(), "ofport>0"]).map(drop)
+    }
+
+    /// Waits until the server's log says that it waits for the annotation of each.
+    pub fn are_waited_for(&self, pods: &[Pod]) -> Result<()> {
+        eventually("the server waits for the annotations", AT_ONCE, || {
+            let log = self.node.shell("cat /var/log/openvswitch/ovnkube.log")?;
+            let waits = |pod: &&Pod| log.lines().any(|line| line.contains(&pod.name) && line.contains("no annotation"));
+            let waiting = pods.iter().filter(waits).count();
+            ensure!(waiting == pods.len(), "{waiting} of {}", pods.len());
+            Ok(())
+        })
+    }
+
+    pub(super) fn bystanders_reach_each_other(&self) -> Result<()> {
+        let [first, second] = &self.bystanders;
+        self.lab.ping(first, second.address())?;
+        self.lab.ping(second, first.address())
+    }
+
+    /// What a runtime does in the end, whatever became of an ADD: DEL, which must succeed, and the namespace goes.
+    pub(super) fn clean_up(&self) -> Result<()> {
+        let pods = std::mem::take(&mut *self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner));
+        for pod in &pods {
+            self.del(pod)?.success()?;
+        }
+        let there: Vec<Pod> = pods.into_iter().filter(|pod| self.node.path(&pod.netns).exists()).collect();
+        self.node.remove_namespaces(&there)
+    }
+}
+
+/// The call has failed with this code, all these words in its message, and a hint what to look at next.
+pub fn failed_with(outcome: &Outcome, code: u32, words: &[&str]) -> Result<CniError> {
+    let error = outcome.failure()?;
+    ensure!(error.code == code, "code {code} expected: {error:?}");
+    for word in words {
+        ensure!(error.msg.contains(word), "no {word:?} in {error:?}");
+    }
+    ensure!(!error.details.is_empty(), "no hint what to look at next: {error:?}");
+    Ok(error)
+}
+
+/// The call has ended without a stage having to wait for its deadline.
+pub fn at_once(outcome: &Outcome) -> Result<()> {
+    ensure!(outcome.duration < AT_ONCE, "it took {:?}: {}", outcome.duration, outcome.stdout);
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Soak: thousands of pods come and go on one node while as many as before stay attached; what the node uses must not grow with them.
+//!
+//! Nobody is killed here: each call must succeed. After each round nothing is under way and as many pods are attached as at the start, so
+//! rows, links and files must be the same numbers again, and memory may differ by what the allocator keeps for the next time.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`Soak`] | how many cycles; begins and judges |
+//! | `churn` | the pods: rounds in which the oldest go and new ones come, several at once |
+//! | [`quantity`] | what is watched, and what is demanded of it |
+//! | `sample` | reads all of it from the kernel and from Open vSwitch |
+//! | [`trend`] | first, last, slope of a series; pure |
+//! | [`report`] | the verdicts and the table |
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use serde::Serialize;
+
+use crate::Lab;
+
+mod churn;
+pub mod quantity;
+pub mod report;
+mod sample;
+pub mod trend;
+
+use churn::Churn;
+pub use report::Report;
+pub use sample::Sample;
+
+/// A run with more failures than this tells nothing new.
+const MOST_FAILURES: usize = 10;
+/// How often the command says where it is, at least.
+const SAYING: Duration = Duration::from_secs(15);
+
+/// Let pods come and go for a long time; fail if the server or what is left of them grows, or if any call fails.
+///
+/// All samples, with their fields, go to soak/soak.json in cargo's target directory.
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Soak {
+    /// A cycle is a DEL of the oldest pod and an ADD of a new one.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub cycles: usize,
+    /// How many pods are attached all the time.
+    #[arg(long, value_name = "PODS", default_value_t = 100)]
+    pub churn: usize,
+    /// How many of them come and go at the same time.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub at_once: usize,
+}
+
+impl Soak {
+    /// Cycles between two samples: at least a dozen samples even of a short run.
+    fn round(&self) -> usize {
+        (self.cycles / 12).clamp(1, 100).min(self.churn)
+    }
+
+    /// Soaks the first node of `lab`, tells `say` how far it is, and returns what was found; demands that are missed are no error.
+    pub fn run(&self, lab: &Lab, say: &mut dyn FnMut(&str)) -> Result<Report> {
+        ensure!(self.cycles > 0 && self.churn > 1 && self.at_once > 0, "a soak needs cycles, two pods at least, and somebody who calls");
+        let node = lab.nodes.first().context("a lab has a node")?;
+        if !node.server.is_running() {
+            node.start_server()?;
+        }
+        let mut churn = Churn::new(lab, node, self.churn, self.at_once)?;
+        let before = node.census()?;
+        say(&format!("attaching {} pods", self.churn));
+        churn.fill(self.churn)?;
+        sample::compact(node)?;
+
+        let began = Instant::now();
+        let mut said = began;
+        let first = Sample::take(lab, node, 0, began)?.with_compacted();
+        let mut samples = vec![first.clone()];
+        let mut done = 0;
+        while done < self.cycles && churn.failures.len() < MOST_FAILURES {
+            let cycles = self.round().min(self.cycles - done);
+            let times = churn.round(cycles)?;
+            done += cycles;
+            churn.see_network()?;
+            samples.push(Sample::take_settled(lab, node, done, began, &first)?.with_times(&times));
+            if said.elapsed() >= SAYING {
+                said = Instant::now();
+                say(&format!("{done} of {} cycles after {:.0} s", self.cycles, began.elapsed().as_secs_f64()));
+            }
+        }
+        sample::compact(node)?;
+        samples.push(Sample::take(lab, node, done, began)?.with_compacted());
+        let seconds = began.elapsed().as_secs_f64();
+        churn.empty()?;
+        let left = before.must_equal(&node.census()?).err().map(|difference| format!("{difference:#}"));
+        Ok(Report::new(self.clone(), seconds, done, samples, churn.failures, left))
+    }
+}

@@ -1,0 +1,188 @@
+//! The pods of a soak: a queue in which the oldest go and new ones come, each under a name, UID and sandbox that was never there before.
+
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Result, anyhow};
+use serde_json::{Value, json};
+
+use crate::{Lab, Node, Outcome, Pod};
+
+/// One pod in so many has rate limits, so that their rows come and go, too.
+const LIMITED: usize = 5;
+
+/// Who is attached, and who comes next.
+pub(super) struct Churn<'lab> {
+    lab: &'lab Lab,
+    node: &'lab Node,
+    at_once: usize,
+    /// The oldest first.
+    attached: VecDeque<Attached>,
+    /// Addresses that nobody has.
+    free: VecDeque<Seat>,
+    /// What went wrong, one line each.
+    pub(super) failures: Vec<String>,
+}
+
+/// An address of the node, and how many pods have had it.
+struct Seat {
+    pod: Pod,
+    pods: usize,
+}
+
+/// A pod, where it sits, and what its ADD returned.
+struct Attached {
+    seat: Seat,
+    pod: Pod,
+    limits: Limits,
+    result: Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limits {
+    Some,
+    None,
+}
+
+/// How long the calls of a round took.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    pub(super) adds: Vec<Duration>,
+    pub(super) dels: Vec<Duration>,
+}
+
+impl Seat {
+    fn next(&mut self) -> Pod {
+        self.pods += 1;
+        self.pod = self.pod.recreated();
+        let mut pod = self.pod.clone();
+        pod.name = format!("{}-{}", pod.name, self.pods);
+        pod
+    }
+}
+
+impl<'lab> Churn<'lab> {
+    pub(super) fn new(lab: &'lab Lab, node: &'lab Node, pods: usize, at_once: usize) -> Result<Self> {
+        // Twice as many addresses as pods: those of a round are given back after it.
+        let free = (0..2 * pods).map(|_| Seat { pod: lab.plan_pod(node), pods: 0 }).collect();
+        Ok(Self { lab, node, at_once, attached: VecDeque::new(), free, failures: Vec::new() })
+    }
+
+    /// Attaches the first pods.
+    pub(super) fn fill(&mut self, pods: usize) -> Result<Times> {
+        let limits = (0..pods).map(|number| if number % LIMITED == 0 { Limits::Some } else { Limits::None }).collect();
+        let coming = self.prepare(limits)?;
+        self.work(&mut [], coming)
+    }
+
+    /// Detaches as many of the oldest, each before a new one is attached.
+    pub(super) fn round(&mut self, cycles: usize) -> Result<Times> {
+        let mut going: Vec<Attached> = self.attached.drain(..cycles).collect();
+        // So that as many pods have limits as before.
+        let coming = self.prepare(going.iter().map(|attached| attached.limits).collect())?;
+        let times = self.work(&mut going, coming)?;
+        self.tidy(going)?;
+        Ok(times)
+    }
+
+    /// Detaches all.
+    pub(super) fn empty(&mut self) -> Result<()> {
+        let mut going: Vec<Attached> = self.attached.drain(..).collect();
+        self.work(&mut going, Vec::new())?;
+        self.tidy(going)
+    }
+
+    /// The oldest and the newest pod reach each other.
+    pub(super) fn see_network(&mut self) -> Result<()> {
+        let (Some(oldest), Some(newest)) = (self.attached.front(), self.attached.back()) else { return Ok(()) };
+        if let Err(error) = self.lab.ping(&newest.pod, oldest.pod.address()) {
+            self.failures.push(format!("{error:#}"));
+        }
+        Ok(())
+    }
+
+    /// What the control plane and the runtime do before an ADD.
+    fn prepare(&mut self, limits: Vec<Limits>) -> Result<Vec<Attached>> {
+        let seats: Vec<Seat> = self.free.drain(..limits.len()).collect();
+        let coming: Vec<Attached> = seats
+            .into_iter()
+            .zip(limits)
+            .map(|(mut seat, limits)| Attached { pod: seat.next(), seat, limits, result: Value::Null })
+            .collect();
+        let pods: Vec<Pod> = coming.iter().map(|attached| attached.pod.clone()).collect();
+        self.lab.add_ports(&pods)?;
+        self.node.add_namespaces(&pods)?;
+        for Attached { pod, limits, .. } in &coming {
+            let manifest = pod.manifest(Some(&pod.annotation()));
+            let limited = "\n  annotations:\n    kubernetes.io/ingress-bandwidth: 100M\n    kubernetes.io/egress-bandwidth: 50M";
+            let manifest = match limits {
+                Limits::Some => manifest.replacen("\n  annotations:", limited, 1),
+                Limits::None => manifest,
+            };
+            self.node.write_manifest_text(pod, &manifest)?;
+        }
+        Ok(coming)
+    }
+
+    /// What they do after a DEL.
+    fn tidy(&mut self, gone: Vec<Attached>) -> Result<()> {
+        let pods: Vec<Pod> = gone.iter().map(|attached| attached.pod.clone()).collect();
+        self.node.remove_namespaces(&pods)?;
+        pods.iter().try_for_each(|pod| self.node.remove_manifest(pod))?;
+        pods.chunks(500).try_for_each(|pods| self.lab.remove_ports(pods))?;
+        self.free.extend(gone.into_iter().map(|attached| attached.seat));
+        Ok(())
+    }
+
+    /// Each caller takes the next cycle as soon as it is done with one: DEL of `going`, then ADD of `coming`.
+    fn work(&mut self, going: &mut [Attached], mut coming: Vec<Attached>) -> Result<Times> {
+        let next = AtomicUsize::new(0);
+        let (going, pods, node) = (&*going, &coming, self.node);
+        let cycles = going.len().max(pods.len());
+        let caller = || {
+            std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|index| *index < cycles))
+                .map(|index| {
+                    let del = going.get(index).map(|old| call(node, "DEL", &old.pod, Some(&old.result)));
+                    let add = pods.get(index).map(|new| call(node, "ADD", &new.pod, None));
+                    (index, del, add)
+                })
+                .collect::<Vec<_>>()
+        };
+        let done: Vec<_> = thread::scope(|scope| {
+            let callers: Vec<_> = (0..self.at_once.min(cycles)).map(|_| scope.spawn(caller)).collect();
+            callers.into_iter().map(|caller| caller.join().map_err(|_| anyhow!("a thread panicked (see above)"))).collect::<Result<_>>()
+        })?;
+        let mut times = Times::default();
+        for (index, del, add) in done.into_iter().flatten() {
+            match del.transpose() {
+                Ok(del) => times.dels.extend(del.map(|(time, _)| time)),
+                Err(error) => self.failures.push(format!("{error:#}")),
+            }
+            match add.transpose() {
+                Ok(None) => {}
+                Ok(Some((time, result))) => {
+                    times.adds.push(time);
+                    coming[index].result = result;
+                }
+                Err(error) => self.failures.push(format!("{error:#}")),
+            }
+        }
+        self.attached.extend(coming);
+        Ok(times)
+    }
+}
+
+/// One call, which must succeed.
+fn call(node: &Node, verb: &str, pod: &Pod, prev_result: Option<&Value>) -> Result<(Duration, Value)> {
+    let runtime = match prev_result {
+        Some(result) => node.runtime().with("prevResult", result.clone()),
+        None => node.runtime(),
+    };
+    let outcome: Outcome = runtime.with("cniVersion", json!("1.0.0")).call(verb, Some(pod)).run()?;
+    let result = outcome.success().map_err(|error| error.context(format!("{verb} of {}", pod.name)))?;
+    Ok((outcome.duration, result))
+}

@@ -1,0 +1,156 @@
+//! What a soak watches, in which unit, and what is demanded of it.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// A process of the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Process {
+    /// `ovnkube --init-node`: the only one of them that is ours.
+    Server,
+    /// Open vSwitch's database.
+    OvsdbServer,
+    /// The switch.
+    Vswitchd,
+    /// OVN's agent.
+    OvnController,
+}
+
+/// Something with a number that could grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Quantity {
+    /// Resident memory in kB (1,024 bytes), as proc_pid_smaps(5) counts it.
+    Rss(Process),
+    /// The part of it that is nobody else's and on no disk: what a leak is made of. Pages of the executable come when code runs for the first time.
+    Own(Process),
+    /// Resident memory, where pages that n processes share count as 1/n: it rises when another process with the same executable ends.
+    Pss(Process),
+    /// Open file descriptors.
+    Descriptors(Process),
+    /// Threads.
+    Threads(Process),
+    /// Rows of the table `Port`.
+    Ports,
+    /// Rows of the table `Interface`.
+    Interfaces,
+    /// Rows of the tables `QoS` and `Queue`.
+    Limits,
+    /// Network interfaces of the node's namespace.
+    Links,
+    /// Names of network namespaces.
+    Namespaces,
+    /// Mounts in the node's mount namespace.
+    Mounts,
+    /// Files, sockets and links below the directories that the plugin and the server write to.
+    Files,
+    /// Connections that the node's kernel tracks.
+    Connections,
+    /// OpenFlow flows of `br-int`.
+    Flows,
+    /// Size of `conf.db` in kB.
+    Database,
+    /// The same after it was compacted, at the start and at the end.
+    Compacted,
+    /// Size of the plugin's log in kB.
+    PluginLog,
+    /// Size of the server's log in kB.
+    ServerLog,
+    /// Median time of an ADD in ms, since the sample before.
+    AddTime,
+    /// Median time of a DEL in ms.
+    DelTime,
+}
+
+/// When a quantity is as it should be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Demand {
+    /// The same number whenever nothing is under way.
+    Same,
+    /// The line through the second half rises by so much at most, from its begin to its end.
+    Flat(f64),
+    /// Nothing: it is shown.
+    Nothing,
+}
+
+/// What the server's memory may seem to grow by: pages come one at a time, and the allocator gives them back when it likes. In the 5,000
+/// cycles that are the second half of 10,000 it is 61 bytes a cycle.
+pub const MEMORY: f64 = 300.0;
+/// The connection of a call that is just over.
+const DESCRIPTORS: f64 = 1.0;
+/// The runtime keeps threads for blocking work until they have had none for ten seconds.
+const THREADS: f64 = 4.0;
+/// What compaction may leave of 10,000 pods that are gone: a row of a pod is some 600 bytes.
+const DATABASE: f64 = 8.0;
+
+impl Quantity {
+    /// What must hold.
+    pub fn demand(self) -> Demand {
+        match self {
+            Self::Own(Process::Server) => Demand::Flat(MEMORY),
+            Self::Descriptors(Process::Server) => Demand::Flat(DESCRIPTORS),
+            Self::Threads(Process::Server) => Demand::Flat(THREADS),
+            Self::Ports | Self::Interfaces | Self::Limits | Self::Links | Self::Namespaces | Self::Mounts | Self::Files => Demand::Same,
+            Self::Compacted => Demand::Flat(DATABASE),
+            // Leaks of others are theirs, a log is rotated, the database is compacted when it has doubled.
+            Self::Rss(_) | Self::Own(_) | Self::Pss(_) | Self::Descriptors(_) | Self::Threads(_) => Demand::Nothing,
+            Self::Connections | Self::Flows | Self::Database | Self::PluginLog | Self::ServerLog | Self::AddTime | Self::DelTime => {
+                Demand::Nothing
+            }
+        }
+    }
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Server => "server",
+            Self::OvsdbServer => "ovsdb-server",
+            Self::Vswitchd => "ovs-vswitchd",
+            Self::OvnController => "ovn-controller",
+        })
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rss(process) => write!(f, "{process}: RSS, kB"),
+            Self::Own(process) => write!(f, "{process}: own memory, kB"),
+            Self::Pss(process) => write!(f, "{process}: PSS, kB"),
+            Self::Descriptors(process) => write!(f, "{process}: descriptors"),
+            Self::Threads(process) => write!(f, "{process}: threads"),
+            Self::Ports => f.write_str("rows of Port"),
+            Self::Interfaces => f.write_str("rows of Interface"),
+            Self::Limits => f.write_str("rows of QoS and Queue"),
+            Self::Links => f.write_str("network interfaces"),
+            Self::Namespaces => f.write_str("network namespaces"),
+            Self::Mounts => f.write_str("mounts"),
+            Self::Files => f.write_str("files"),
+            Self::Connections => f.write_str("tracked connections"),
+            Self::Flows => f.write_str("flows of br-int"),
+            Self::Database => f.write_str("conf.db, kB"),
+            Self::Compacted => f.write_str("conf.db compacted, kB"),
+            Self::PluginLog => f.write_str("plugin's log, kB"),
+            Self::ServerLog => f.write_str("server's log, kB"),
+            Self::AddTime => f.write_str("ADD, median ms"),
+            Self::DelTime => f.write_str("DEL, median ms"),
+        }
+    }
+}
+
+impl Serialize for Quantity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for Demand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Same => f.write_str("the same"),
+            Self::Flat(growth) => write!(f, "+{growth} in the second half"),
+            Self::Nothing => Ok(()),
+        }
+    }
+}

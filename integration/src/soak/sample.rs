@@ -1,0 +1,159 @@
+//! One look at everything that could grow.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Serialize;
+
+use super::{
+    churn::Times,
+    quantity::{Demand, Process, Quantity},
+    trend::median,
+};
+use crate::{Daemon, Lab, Node, eventually};
+
+/// How long the daemons may take to do what the last calls have asked for.
+const SETTLING: Duration = Duration::from_secs(10);
+
+/// What was there after so many cycles, while nothing was under way.
+#[derive(Debug, Clone, Serialize)]
+pub struct Sample {
+    /// Cycles done.
+    pub cycle: usize,
+    /// Since the first sample.
+    pub seconds: f64,
+    /// By name, as in the table.
+    pub values: BTreeMap<Quantity, f64>,
+}
+
+/// One value a line, in the order of [`NODE`].
+const SCRIPT: &str = "
+    cat /proc/sys/net/netfilter/nf_conntrack_count 2>/dev/null || echo 0
+    ovs-ofctl dump-aggregate br-int | sed 's/.*flow_count=//'
+    wc -l </proc/self/mountinfo
+    find /run /etc/cni/net.d /etc/openvswitch /var/lib/cni /var/log/openvswitch -xdev -not -type d | wc -l
+    for file in /etc/openvswitch/conf.db /var/log/openvswitch/ovn-k8s-cni-overlay.log /var/log/openvswitch/ovnkube.log; do
+        du --apparent-size --bytes $file | cut -f 1
+    done";
+const NODE: [Quantity; 7] = [
+    Quantity::Connections,
+    Quantity::Flows,
+    Quantity::Mounts,
+    Quantity::Files,
+    Quantity::Database,
+    Quantity::PluginLog,
+    Quantity::ServerLog,
+];
+
+impl Sample {
+    /// Looks now, after ovn-controller has caught up with the northbound database.
+    pub(super) fn take(lab: &Lab, node: &Node, cycle: usize, began: Instant) -> Result<Self> {
+        lab.central.sync()?;
+        let mut values = of_node(node)?;
+        let processes: [(Process, &Daemon); 4] = [
+            (Process::Server, &node.server),
+            (Process::OvsdbServer, &node.ovsdb_server),
+            (Process::Vswitchd, &node.vswitchd),
+            (Process::OvnController, &node.ovn_controller),
+        ];
+        for (process, daemon) in processes {
+            values.extend(of_process(process, daemon)?);
+        }
+        Ok(Self { cycle, seconds: began.elapsed().as_secs_f64(), values })
+    }
+
+    /// Looks until what must be the same as at the `first` look is, or has had its time.
+    pub(super) fn take_settled(lab: &Lab, node: &Node, cycle: usize, began: Instant, first: &Self) -> Result<Self> {
+        let mut last = None;
+        let settled = eventually("the node is as before", SETTLING, || {
+            let sample = Self::take(lab, node, cycle, began)?;
+            let same =
+                |(quantity, value): &(&Quantity, &f64)| quantity.demand() != Demand::Same || first.values.get(quantity) == Some(value);
+            let other = sample.values.iter().find(|pair| !same(pair)).map(|(quantity, value)| format!("{quantity}: {value}"));
+            last = Some(sample.clone());
+            ensure!(other.is_none(), "{}", other.unwrap_or_default());
+            Ok(sample)
+        });
+        // That it does not become the same is for the report to say.
+        settled.or_else(|error| last.ok_or(error))
+    }
+
+    /// With how long the calls before it took.
+    pub(super) fn with_times(mut self, Times { adds, dels }: &Times) -> Self {
+        let milliseconds = |times: &[Duration]| median(times.iter().map(|time| time.as_secs_f64() * 1e3).collect());
+        self.values.insert(Quantity::AddTime, milliseconds(adds));
+        self.values.insert(Quantity::DelTime, milliseconds(dels));
+        self
+    }
+
+    /// With the size that a database has which was just compacted.
+    pub(super) fn with_compacted(mut self) -> Self {
+        if let Some(size) = self.values.get(&Quantity::Database).copied() {
+            self.values.insert(Quantity::Compacted, size);
+        }
+        self
+    }
+}
+
+/// Makes Open vSwitch's database server write down what it has, instead of how that came about (ovsdb-server(1)).
+pub(super) fn compact(node: &Node) -> Result<()> {
+    node.run(["ovs-appctl", "-t", "ovsdb-server", "ovsdb-server/compact"]).map(drop)
+}
+
+fn of_node(node: &Node) -> Result<BTreeMap<Quantity, f64>> {
+    let census = node.census()?;
+    let count =
+        |prefixes: &[&str]| census.to_string().lines().filter(|line| prefixes.iter().any(|prefix| line.starts_with(prefix))).count();
+    let counts = [
+        (Quantity::Ports, count(&["Port "])),
+        (Quantity::Interfaces, count(&["Interface "])),
+        (Quantity::Limits, count(&["QoS ", "Queue "])),
+        (Quantity::Links, count(&["link "])),
+        (Quantity::Namespaces, count(&["netns "])),
+    ];
+    let output = node.shell(SCRIPT)?;
+    let numbers: Vec<f64> =
+        output.lines().map(|line| line.trim().parse().with_context(|| format!("{line:?} is not a number"))).collect::<Result<_>>()?;
+    ensure!(numbers.len() == NODE.len(), "{} values instead of {}:\n{output}", numbers.len(), NODE.len());
+    let scaled = |(quantity, number): (Quantity, f64)| match quantity {
+        Quantity::Database | Quantity::PluginLog | Quantity::ServerLog => (quantity, number / 1024.0),
+        _ => (quantity, number),
+    };
+    Ok(counts.into_iter().map(|(quantity, count)| (quantity, count as f64)).chain(NODE.into_iter().zip(numbers).map(scaled)).collect())
+}
+
+fn of_process(process: Process, daemon: &Daemon) -> Result<[(Quantity, f64); 5]> {
+    let pid = daemon.pid().with_context(|| format!("{} is not running", daemon.name()))?;
+    let dir = format!("/proc/{pid}");
+    let memory = fs::read_to_string(format!("{dir}/smaps_rollup")).with_context(|| format!("memory of {}", daemon.name()))?;
+    let entries = |name: &str| Ok::<_, anyhow::Error>(fs::read_dir(format!("{dir}/{name}"))?.count() as f64);
+    Ok([
+        (Quantity::Rss(process), kilobytes(&memory, "Rss:")?),
+        (Quantity::Own(process), kilobytes(&memory, "Anonymous:")?),
+        (Quantity::Pss(process), kilobytes(&memory, "Pss:")?),
+        (Quantity::Descriptors(process), entries("fd")?),
+        (Quantity::Threads(process), entries("task")?),
+    ])
+}
+
+fn kilobytes(rollup: &str, field: &str) -> Result<f64> {
+    let line = rollup.lines().find_map(|line| line.strip_prefix(field)).with_context(|| format!("no {field} in {rollup}"))?;
+    line.split_whitespace().next().and_then(|number| number.parse().ok()).with_context(|| format!("{field} has {line}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_by_its_name() {
+        let rollup =
+            "55d0-7ffe ---p 00000000 00:00 0 [rollup]\nRss:                8340 kB\nPss:                8111 kB\nPss_Dirty: 5 kB\n";
+        assert_eq!((kilobytes(rollup, "Rss:").unwrap(), kilobytes(rollup, "Pss:").unwrap()), (8340.0, 8111.0));
+        assert!(kilobytes(rollup, "Uss:").is_err());
+    }
+}

@@ -111,9 +111,17 @@ soak: build ## Let 10,000 pods come and go, and fail if anything grows (CYCLES=1
 	cargo build --locked --release -p integration
 	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration soak $(if $(CYCLES),--cycles $(CYCLES)) $(if $(CHURN),--churn $(CHURN))
 
+fuzz: ## Fuzz each parser of outside input (TIME=60 seconds each, TARGETS="net_conf call"); what it finds is in fuzz/artifacts
+	@integration/prerequisites.sh fuzz
+	fuzz/run.sh $(or $(TIME),60) $(TARGETS)
+
 lint: ## Check format, lints, documentation and dependencies
 	@integration/prerequisites.sh lint
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --locked --quiet --workspace --no-deps --document-private-items
 	cargo deny --locked check bans licenses sources
+	advisories/check.sh
+
+advisories: ## Take a new snapshot of the security advisories that `make lint` checks against (FROM=a clone of them; else the network)
+	advisories/refresh.sh $(FROM)

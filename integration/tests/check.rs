@@ -49,7 +49,6 @@ const OF_THE_PODS_END: &[Tampering] = &[
 
 const OF_THE_NODES_END: &[Tampering] = &[
     tampering(OnNode, "ip link set $LINK down", &["link $LINK on the host", "down"]),
-    tampering(OnNode, "ovs-vsctl del-port br-int $LINK", &["port", "eth0"]),
     tampering(OnNode, "ovs-vsctl set Interface $LINK external_ids:iface-id=lab_other", &["iface-id of port $LINK", "lab_other"]),
     tampering(OnNode, "ovs-vsctl set Interface $LINK external_ids:iface-id-ver=other", &["iface-id-ver of port $LINK", "other"]),
     tampering(OnNode, "ovs-vsctl remove Interface $LINK external_ids iface-id-ver", &["iface-id-ver of port $LINK"]),
@@ -122,6 +121,23 @@ fn limited_pod(lab: &Lab) -> Result<Pod> {
     let limits = [("kubernetes.io/ingress-bandwidth", "100M"), ("kubernetes.io/egress-bandwidth", "50M")];
     place(lab, node, &pod, &manifest_with(&pod, &limits))?;
     Ok(pod)
+}
+
+#[test]
+fn a_port_that_is_gone_is_found() {
+    Lab::of_nodes(1).families(Families::Dual).test(|lab| {
+        let node = &lab.nodes[0];
+        node.start_server()?;
+        let runtime = node.runtime().with("cniVersion", json!("1.1.0"));
+        let pod = limited_pod(lab)?;
+        let result = runtime.add(&pod)?.success()?;
+        // It would put the port back.
+        node.server.stop()?;
+        node.vsctl(["del-port", "br-int", &pod.host_interface()])?;
+        let error = runtime.check(&pod, &result)?.failure()?;
+        ensure!(error.code == 105 && error.msg.contains("ports of interface eth0"), "{error:?}");
+        detach(node, &pod)
+    });
 }
 
 #[test]

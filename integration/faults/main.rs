@@ -21,6 +21,7 @@
 //!
 //! | file | rows |
 //! |---|---|
+//! | `attachments` | what keeps attachments alive: 6, 11, 46, 53, 54 |
 //! | `annotations` | the pod's annotation: 29 to 32 |
 //! | `sandboxes` | several calls for one pod or one sandbox: 33 to 35 |
 //! | `links` | names that are taken, namespaces that go away: 36, 37, 52 |
@@ -29,6 +30,7 @@
 //! | `oracles` | none: shows that each thing that every row asks can fail |
 
 mod annotations;
+mod attachments;
 mod del;
 mod links;
 mod oracles;

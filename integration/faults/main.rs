@@ -27,6 +27,7 @@
 //! | `switch` | ovs-vswitchd and the bridge: 16 to 19 |
 //! | `ovn` | ovn-controller, ovn-northd, southbound database, logical ports: 20 to 24 |
 //! | `api_server` | the API server is away, refuses, breaks off: 25 to 28, and 31's Event |
+//! | `attachments` | what keeps attachments alive: 6, 11, 46, 53, 54 |
 //! | `annotations` | the pod's annotation: 29 to 32 |
 //! | `sandboxes` | several calls for one pod or one sandbox: 33 to 35 |
 //! | `links` | names that are taken, namespaces that go away: 36, 37, 52 |
@@ -46,6 +47,7 @@ mod annotations;
 mod api_server;
 #[path = "../tests/support/attached.rs"]
 mod attached;
+mod attachments;
 mod callers;
 mod check;
 mod clocks;

@@ -84,7 +84,7 @@ test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelet
 	cargo build --locked -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) cargo nextest run --locked -p integration --test cluster --profile cluster
 
-faults: ## Inject every fault of the matrix, and print which of its rows hold (ROWS="16 17" for some, QUICK=1 for the short forms)
+faults: kubernetes ## Inject every fault of the matrix, and print which of its rows hold (ROWS="16 17" for some, QUICK=1 for the short forms)
 	@integration/prerequisites.sh test
 	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
 	@$(TARGET_DIR)/debug/integration faults $(if $(filter-out 0 no,$(QUICK)),--quick) $(ROWS)

@@ -27,7 +27,7 @@ fn server_log(site: &Site<'_>) -> Result<String> {
 fn row_25_without_an_api_server_at_its_start_del_check_and_status_are_answered_and_add_tells_to_try_again() {
     Lab::of_nodes(1).test(|lab| {
         let kubernetes = Kubernetes::start(lab)?;
-        row(25).within(Duration::from_secs(60)).hold_in(lab, |site| {
+        row(25).within(Duration::from_secs(120)).hold_in(lab, |site| {
             let node = site.node;
             let [kept, gone, new] = [site.new_pod()?, site.new_pod()?, site.new_pod()?];
             let result = site.add(&kept)?.success()?;
@@ -71,7 +71,7 @@ fn row_25_without_an_api_server_at_its_start_del_check_and_status_are_answered_a
 fn row_26_an_api_server_that_goes_away_later_is_missed_only_by_pods_that_nobody_knows() {
     Lab::of_nodes(1).test(|lab| {
         let kubernetes = Kubernetes::start(lab)?;
-        row(26).within(Duration::from_secs(60)).hold_in(lab, |site| {
+        row(26).within(Duration::from_secs(120)).hold_in(lab, |site| {
             let [known, waited_for] = [site.new_pod()?, site.new_pod_without_annotation()?];
             // Until the server knows them, too: the events of a watch come in order.
             let last = site.new_pod()?;
@@ -200,7 +200,7 @@ fn row_27_a_watch_that_fails_loses_no_change_and_is_begun_again_after_a_pause() 
     Lab::of_nodes(1).test(|lab| {
         let kubernetes = Kubernetes::start(lab)?;
         row(27)
-            .within(Duration::from_secs(60))
+            .within(Duration::from_secs(120))
             .hold_in(lab, |site| FAILURES.iter().try_for_each(|failure| nothing_is_lost(site, &kubernetes, failure).context(failure.what)))
     });
 }
@@ -209,7 +209,7 @@ fn row_27_a_watch_that_fails_loses_no_change_and_is_begun_again_after_a_pause() 
 fn row_27_an_event_that_is_cut_in_its_middle_is_told_again() {
     Lab::of_nodes(1).test(|lab| {
         let kubernetes = Kubernetes::start(lab)?;
-        row(27).within(Duration::from_secs(60)).hold_in(lab, |site| {
+        row(27).within(Duration::from_secs(120)).hold_in(lab, |site| {
             for round in 0..3 {
                 let pod = site.new_pod_without_annotation()?;
                 let waiting = site.start_add_within(40, &pod)?;
@@ -234,7 +234,7 @@ fn row_27_an_event_that_is_cut_in_its_middle_is_told_again() {
 fn row_28_a_token_that_is_refused_is_read_again_and_the_request_repeated_at_once() {
     Lab::of_nodes(1).test(|lab| {
         let kubernetes = Kubernetes::start(lab)?;
-        row(28).within(Duration::from_secs(60)).hold_in(lab, |site| {
+        row(28).within(Duration::from_secs(120)).hold_in(lab, |site| {
             let proxy = &kubernetes.proxy;
             let old = kubernetes.token()?;
             let new = kubernetes.rotate_token()?;
@@ -276,7 +276,7 @@ fn events(kubernetes: &Kubernetes, pod: &Pod) -> Result<Vec<Value>> {
 fn row_31_the_owner_of_a_pod_with_a_bad_annotation_is_told_once() {
     Lab::of_nodes(1).test(|lab| {
         let kubernetes = Kubernetes::start(lab)?;
-        row(31).within(Duration::from_secs(60)).hold_in(lab, |site| {
+        row(31).within(Duration::from_secs(120)).hold_in(lab, |site| {
             let pod = site.new_pod_without_annotation()?;
             let mut annotation = pod.annotation();
             annotation["default"]["mac_address"] = json!("01:00:5e:00:00:01");

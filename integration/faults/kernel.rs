@@ -162,9 +162,9 @@ fn row_51_an_answer_that_is_lost_ends_the_add_and_nothing_is_left() {
             shim.around(runtime.call("ADD", Some(pod))).env(key, value).start()
         };
         let running = pods.iter().zip(&cases).map(start).collect::<Result<Vec<Running>>>()?;
+        let outcomes = running.into_iter().map(Running::wait).collect::<Result<Vec<Outcome>>>()?;
         let mut failed = 0;
-        for ((running, pod), (what, _)) in running.into_iter().zip(&pods).zip(&cases) {
-            let outcome = running.wait()?;
+        for ((outcome, pod), (what, _)) in outcomes.iter().zip(&pods).zip(&cases) {
             ensure!(outcome.duration < Duration::from_secs(4) + AT_ONCE, "{what}: {outcome:?}");
             if outcome.status.success() {
                 site.has_network(pod).with_context(|| what.clone())?;

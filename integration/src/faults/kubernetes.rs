@@ -44,7 +44,7 @@ pub struct Kubernetes {
 impl Kubernetes {
     /// Starts it, and has the server of the lab's first node know its pods from it, when that is started the next time.
     pub fn start(lab: &Lab) -> Result<Self> {
-        programs::verify()?;
+        programs::bin_dir()?;
         let node = lab.nodes.first().context("a lab has a node")?;
         let credentials = Credentials::create(&[])?;
         let api = Api::new(&credentials)?;

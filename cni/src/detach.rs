@@ -74,10 +74,10 @@ impl Detacher {
     }
 
     /// Goes on with connections that are already there, so that what is still on its way comes before its undoing. A session that
-    /// broke is replaced.
+    /// broke is replaced; so is the kernel's socket, which has no such way and may have lost an answer.
     pub async fn go_on(bridge: Bridge, host: Handle, settings: &Settings, timeout: Duration) -> Self {
         let bridge = if bridge.is_alive() { Ok(bridge) } else { Bridge::connect(&settings.ovsdb, timeout).await };
-        Self { bridge, host: Ok(host) }
+        Self { bridge, host: host_netlink().or(Ok(host)) }
     }
 
     /// The session with Open vSwitch, if there is one.
@@ -136,7 +136,6 @@ impl Detacher {
     /// The interface's links on the host: those that its rows name, and those that a plugin left which died before there was a row.
     async fn links(&self, identity: &Identity, rows: &[InterfaceRow]) -> Result<Vec<Link>, DetachError> {
         let host = self.netlink()?;
-        let alias = identity.alias();
         let mut links = Vec::new();
         let plain_name = match identity.network {
             Network::Default => identity.sandbox.host_if_name(),
@@ -149,13 +148,13 @@ impl Detacher {
             // A link of upstream's, or one whose maker died at once, has no alias. It is the interface's by its name, unless a row
             // gives the name to somebody else.
             let unmarked = link.is_veth && link.alias.is_empty();
-            if link.alias == alias || unmarked && (named_by_row || self.is_unclaimed(name).await) {
+            if identity.owns(&link.alias) || unmarked && (named_by_row || self.is_unclaimed(name).await) {
                 links.push(link);
             }
         }
         if let (Network::Attachment { .. }, true) = (&identity.network, rows.is_empty()) {
             // The name says an index that nobody remembers.
-            links.extend(link::list(host).await?.into_iter().filter(|link| link.alias == alias));
+            links.extend(link::list(host).await?.into_iter().filter(|link| identity.owns(&link.alias)));
         }
         links.dedup_by_key(|link| link.index);
         Ok(links)

@@ -242,9 +242,11 @@ fn row_31_an_annotation_with_the_address_of_another_pod_takes_nothing_from_that_
         for from in [first, second] {
             site.lab.ping(from, owner.address())?;
         }
-        // Once the owner is gone, the address may be somebody else's.
-        site.del(&owner)?.success()?;
-        site.add(&thief)?.success().map(drop)
+        // A pod that has ended gives its address back a moment before its sandbox goes: then it may be somebody else's.
+        site.lab.remove_ports(std::slice::from_ref(&owner))?;
+        site.lab.central.sync()?;
+        eventually("the address can be had", AT_ONCE, || site.add(&thief)?.success())?;
+        site.del(&owner)?.success().map(drop)
     });
 }
 

@@ -116,13 +116,15 @@ impl Node {
         let Self { name, index, mtu, .. } = self;
         let encap = fabric::address(*index);
         let southbound = central::SOUTHBOUND;
+        // Without these a bridge that is made again has another address, made up from its row's UUID.
+        let (uplink, integration) = (format!("0a:00:00:01:00:{index:02x}"), format!("0a:00:00:02:00:{index:02x}"));
         // Without a request Open vSwitch fits the MTU of br-int's own interface to its ports, a moment later, and no census is like another.
         let settings = format!(
             "--no-wait init -- set Open_vSwitch . external_ids:system-id={name} external_ids:hostname={name} \
              external_ids:ovn-remote={southbound} external_ids:ovn-encap-type=geneve external_ids:ovn-encap-ip={encap} \
              external_ids:ovn-bridge-datapath-type=netdev \
-             -- add-br breth0 -- set Bridge breth0 datapath_type=netdev -- add-port breth0 eth0 \
-             -- add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure \
+             -- add-br breth0 -- set Bridge breth0 datapath_type=netdev other_config:hwaddr={uplink} -- add-port breth0 eth0 \
+             -- add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure other_config:hwaddr={integration} \
              -- set Interface br-int mtu_request={mtu}"
         );
         self.vsctl(settings.split_whitespace()).map(drop)

@@ -229,6 +229,8 @@ fn del_finds_the_link_of_a_row_that_is_gone() {
     Lab::of_nodes(1).test(|lab| {
         let node = node_of(lab)?;
         let (pod, before) = attached_since(lab, node)?;
+        // It would put the port back.
+        node.server.stop()?;
         node.vsctl(["del-port", "br-int", &pod.host_interface()])?;
         ensure!(node.census()?.lines_with(&pod.host_interface()).len() == 1, "the link should remain");
         node.runtime().del(&pod)?.success()?;

@@ -63,6 +63,8 @@ pub struct NodeConfig {
     /// Whose database has the rows of this node.
     pub zone: String,
     pub endpoints: Endpoints,
+    /// What is left of pods that are gone is removed after this long; none: never.
+    pub stale_after: Option<Duration>,
 }
 
 /// Where pods are known from.
@@ -95,7 +97,7 @@ pub enum StartError {
     DefaultRoute(#[source] io::Error),
     #[error("Open vSwitch's database refused the settings for ovn-controller")]
     Settings(#[from] ovsdb::TransactError),
-    #[error("netlink, for the management port")]
+    #[error("netlink, for the management port and the links of pods")]
     Netlink(#[source] io::Error),
     #[error("what is measured")]
     Metrics(#[from] prometheus::Error),

@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     api_server::Connection,
+    attachments::{self, Surroundings},
     conditions::{Conditions, Part},
     control_plane::{Beside, ControlPlaneConfig},
     endpoints,
@@ -133,6 +134,7 @@ async fn start(options: &NodeOptions, early: Early, conditions: &Conditions, met
 
     let Sources { pods, events, api_server } = sources(&config, conditions, metrics)?;
     keep_network(&config, api_server, identity, &events, conditions)?;
+    keep_attachments(&config, &pods, &events, conditions, metrics)?;
     Running::listen(config, pods, events, conditions.clone(), Arc::clone(metrics))
 }
 
@@ -204,6 +206,26 @@ fn keep_network(
     let (endpoint, conditions) = (&open_vswitch.endpoint, conditions.clone());
     let keeper = Keeper::new(management_port.clone(), name, endpoint, lease, conditions, happened.to_interface);
     tokio::spawn(keeper.map_err(StartError::Netlink)?.keep());
+    Ok(())
+}
+
+/// Begins to put back ports of pods that vanish.
+fn keep_attachments(
+    config: &NodeConfig,
+    pods: &Arc<dyn PodSource>,
+    events: &Events,
+    conditions: &Conditions,
+    metrics: &Arc<Metrics>,
+) -> Result<(), StartError> {
+    let around = Surroundings {
+        endpoint: config.open_vswitch.endpoint.clone(),
+        pods: Arc::clone(pods),
+        conditions: conditions.clone(),
+        metrics: Arc::clone(metrics),
+        events: events.clone(),
+        patience: config.stale_after,
+    };
+    tokio::spawn(attachments::Keeper::new(around).map_err(StartError::Netlink)?.keep());
     Ok(())
 }
 

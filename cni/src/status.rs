@@ -108,8 +108,8 @@ impl Partner {
             Err(missing) if missing.is_silence() => missing,
             other => return other,
         };
-        // The answer is bad anyhow.
-        let Ok(server) = server else { return Err(silence) };
+        // The answer is bad anyhow; a moment is not enough to call somebody else missing, too.
+        let Ok(server) = server else { return Ok(()) };
         match server.partners.get(&self.place(settings)) {
             Some(Pulse::Answers) => Ok(()),
             Some(Pulse::Silent) => Err(silence),

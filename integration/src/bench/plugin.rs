@@ -121,6 +121,10 @@ impl Plugin {
             attached = Some(Attached { plugin: Arc::clone(self), sandbox: sandbox.to_owned(), result });
             Ok(())
         });
+        if call.error.is_some() {
+            // As a runtime does; otherwise one failure would be one of everybody's.
+            drop(self.call(Verb::Del, Some((pod, sandbox)), None));
+        }
         (call, attached)
     }
 

@@ -54,7 +54,7 @@ pub struct Response {
     /// What the plugin has to configure.
     #[serde(rename = "PodIFInfo")]
     pub pod_if_info: Option<PodInterface>,
-    /// Upstream's plugin fails on `null` here; this project sends no credentials, so an empty object.
+    /// Upstream's plugin fails on `null` here; this project sends no credentials.
     pub kube_auth: Option<KubeAuth>,
 }
 
@@ -80,14 +80,31 @@ pub enum Pulse {
     Unknown,
 }
 
-/// Credentials that upstream's server sends. Never filled in, never read.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct KubeAuth {}
+/// The way to the API server that upstream's server sends, with credentials. Never read; credentials are never sent.
+///
+/// Upstream's plugin asks there whether the pod is still the same, each time it finds that OVN has not installed the port yet. Without any server it
+/// crashes then; of one that it cannot reach it only writes a warning.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct KubeAuth {
+    #[serde(rename = "kube-api-server", skip_deserializing, default = "nowhere")]
+    server: &'static str,
+}
+
+/// Port 0 is nobody's: connecting to it fails at once.
+fn nowhere() -> &'static str {
+    "http://127.0.0.1:0"
+}
+
+impl Default for KubeAuth {
+    fn default() -> Self {
+        Self { server: nowhere() }
+    }
+}
 
 impl Response {
     /// The answer to an ADD that the plugin carries out.
     pub fn to_plugin(pod: PodInterface) -> Self {
-        Self { result: None, pod_if_info: Some(pod), kube_auth: Some(KubeAuth {}) }
+        Self { result: None, pod_if_info: Some(pod), kube_auth: Some(KubeAuth::default()) }
     }
 }
 

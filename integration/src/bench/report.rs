@@ -98,13 +98,16 @@ impl Report {
                 writeln!(f)?;
             }
             last = Some(*verb);
-            let Summary { calls, p50, p90, p99, max, rate, cpu, .. } = summary;
+            let Summary { calls, errors, p50, p90, p99, max, rate, cpu, .. } = summary;
             write!(f, "{verb:<8}{ports:>6}{at_once:>9}  {contestant:<10}{calls:>6}{p50:>8.2}{p90:>8.2}{p99:>8.2}{max:>8.2}{rate:>8.1}")?;
             for (process, width) in PROCESSES.into_iter().zip([9, 8, 8, 10, 12]) {
                 match cpu.get(&process) {
                     Some(time) => write!(f, "{time:>width$.2}")?,
                     None => write!(f, "{:>width$}", "")?,
                 }
+            }
+            if *errors > 0 {
+                write!(f, "   {errors} FAILED")?;
             }
             writeln!(f)?;
         }

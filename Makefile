@@ -93,12 +93,12 @@ scale: kubernetes ## Measure the control plane with many nodes and pods (NODES=5
 	cargo build --locked --release -p server -p integration
 	@$(TARGET_DIR)/release/integration scale $(if $(NODES),--nodes $(NODES)) $(if $(PODS),--pods $(PODS)) $(if $(RATES),--rates $(RATES)) $(if $(COMPARE),--compare $(COMPARE)) $(SCALE)
 
-bench: build ## Measure every verb against the floor and other plugins, with gates (BENCH="--at-once 1,100 --realtime")
+bench: build ## Measure every verb against the floor and other plugins, with gates (UPSTREAM=FILE BENCH="--at-once 1,100 --realtime")
 	@integration/prerequisites.sh bench
 	cargo build --locked --release -p integration
-	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration bench $(BENCH)
+	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration bench $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(QUICK) $(BENCH)
 
-bench-quick: BENCH += --quick
+bench-quick: QUICK := --quick
 bench-quick: bench ## The same in less than two minutes: what the gates need
 
 bench-cluster: build kubernetes ## Measure bursts of pods on a whole Kubernetes, ours and bridge in turn (ROUNDS=3 BURSTS=1,20,50,100)
@@ -106,10 +106,19 @@ bench-cluster: build kubernetes ## Measure bursts of pods on a whole Kubernetes,
 	cargo build --locked --release -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration cluster --nodes 1 --compare $(or $(ROUNDS),3) $(if $(BURSTS),--bursts $(BURSTS))
 
+bench-record: build # For continuous integration: what `make bench-quick` measures, with a driver that need not be built; a slow machine is no failure.
+	@integration/prerequisites.sh bench
+	cargo build --locked -p integration
+	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/debug/integration bench --quick --no-time-gates $(BENCH)
+
 soak: build ## Let 10,000 pods come and go, and fail if anything grows (CYCLES=1000 CHURN=100)
 	@integration/prerequisites.sh demo
 	cargo build --locked --release -p integration
 	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration soak $(if $(CYCLES),--cycles $(CYCLES)) $(if $(CHURN),--churn $(CHURN))
+
+fuzz: ## Fuzz each parser of outside input (TIME=60 seconds each, TARGETS="net_conf call"); what it finds is in fuzz/artifacts
+	@integration/prerequisites.sh fuzz
+	fuzz/run.sh $(or $(TIME),60) $(TARGETS)
 
 lint: ## Check format, lints, documentation and dependencies
 	@integration/prerequisites.sh lint
@@ -117,3 +126,7 @@ lint: ## Check format, lints, documentation and dependencies
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --locked --quiet --workspace --no-deps --document-private-items
 	cargo deny --locked check bans licenses sources
+	advisories/check.sh
+
+advisories: ## Take a new snapshot of the security advisories that `make lint` checks against (FROM=a clone of them; else the network)
+	advisories/refresh.sh $(FROM)

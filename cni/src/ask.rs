@@ -9,7 +9,10 @@ use std::{
 
 use contract::{
     error::CniError,
-    wire::{METRICS_PATH, Metrics, PodChange, PodInterface, REQUEST_PATH, Request, Response, WATCH_PATH, WatchAnswer, WatchRequest},
+    wire::{
+        METRICS_PATH, Metrics, PodChange, PodInterface, REQUEST_PATH, Request, Response, StatusAnswer, WATCH_PATH, WatchAnswer,
+        WatchRequest,
+    },
 };
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, StatusCode, body::Bytes};
@@ -96,9 +99,11 @@ impl Server {
         })
     }
 
-    /// Whether an ADD could succeed, as far as the server knows. Does not wait for one that restarts.
-    pub async fn status(&self, request: &Request) -> Result<(), AskError> {
-        self.post(REQUEST_PATH, request).await.map(drop)
+    /// Whether an ADD could succeed, as far as the server knows. Does not wait for one that restarts. A server that says no more than yes
+    /// knows nothing of others.
+    pub async fn status(&self, request: &Request) -> Result<StatusAnswer, AskError> {
+        let body = self.post(REQUEST_PATH, request).await?;
+        Ok(if body.is_empty() { StatusAnswer::default() } else { serde_json::from_slice(&body)? })
     }
 
     /// Returns once the pod is no longer what the request says; never, if the server cannot tell (upstream's cannot).

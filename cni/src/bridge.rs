@@ -86,7 +86,7 @@ pub enum BridgeError {
     Connect(#[from] ConnectError),
     #[error("no endpoint to connect to")]
     NoEndpoint,
-    #[error("no answer from the database of Open vSwitch for {} s", .0.as_secs())]
+    #[error("no answer from the database of Open vSwitch for {} s", .0.as_secs_f32())]
     Slow(Duration),
     #[error("no bridge {INTEGRATION_BRIDGE}")]
     NoBridge,
@@ -115,7 +115,7 @@ impl Bridge {
         let connect = async {
             let mut last = BridgeError::NoEndpoint;
             for endpoint in endpoints.iter() {
-                match Connection::open_known(endpoint, schema(), Options::default()).await {
+                match Connection::open_known(endpoint, schema(), Options::small()).await {
                     Ok(connection) => return Ok(Self { connection }),
                     Err(error) => last = error.into(),
                 }

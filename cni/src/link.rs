@@ -15,6 +15,7 @@ use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth};
 use tokio::try_join;
 
 use crate::{
+    mark,
     netns::Netns,
     plan::{Attachment, Identity},
 };
@@ -36,6 +37,8 @@ pub struct Link {
     pub mtu: u32,
     pub alias: String,
     pub up: bool,
+    /// The other end is up, too.
+    pub has_carrier: bool,
     pub is_veth: bool,
 }
 
@@ -75,7 +78,7 @@ pub async fn create(host: &Handle, pod: &Handle, netns: &Netns, attachment: &Att
     match network {
         Network::Default => {
             add_pair(host, pod, netns, attachment, &plain_name).await?;
-            let mark = LinkMessageBuilder::<LinkUnspec>::new().name(plain_name.to_string()).alias(attachment.identity.alias());
+            let mark = LinkMessageBuilder::<LinkUnspec>::new().name(plain_name.to_string()).alias(mark::alias(attachment));
             let ((), end) = try_join!(set(host, mark), host_end(host, plain_name.clone()))?;
             Ok(end)
         }
@@ -88,7 +91,7 @@ pub async fn create(host: &Handle, pod: &Handle, netns: &Netns, attachment: &Att
             let index = existing(host, &temporary).await?.index;
             // The kernel renames only links that are down.
             set(host, link().index(index).down()).await?;
-            set(host, link().index(index).name(name.to_string()).alias(attachment.identity.alias()).up()).await?;
+            set(host, link().index(index).name(name.to_string()).alias(mark::alias(attachment)).up()).await?;
             host_end(host, name).await
         }
     }
@@ -174,7 +177,9 @@ async fn set(netlink: &Handle, link: LinkMessageBuilder<LinkUnspec>) -> Result<(
 
 impl From<&LinkMessage> for Link {
     fn from(message: &LinkMessage) -> Self {
-        let mut link = Self { index: message.header.index, up: message.header.flags.contains(LinkFlags::Up), ..Self::default() };
+        let has = |flag| message.header.flags.contains(flag);
+        let mut link =
+            Self { index: message.header.index, up: has(LinkFlags::Up), has_carrier: has(LinkFlags::LowerUp), ..Self::default() };
         for attribute in &message.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => link.name.clone_from(name),

@@ -58,6 +58,28 @@ pub struct Response {
     pub kube_auth: Option<KubeAuth>,
 }
 
+/// What the server answers to STATUS besides success: how those are whom an ADD needs, too, as it has seen them in the last seconds.
+/// Nothing from an older server, or upstream's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct StatusAnswer {
+    /// By the place at which each is asked: an endpoint of OVSDB, or the file with a daemon's process id.
+    pub partners: BTreeMap<String, Pulse>,
+}
+
+/// Whether somebody who is there says something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pulse {
+    /// Good or bad, but in time.
+    Answers,
+    /// Not within the time in which an ADD needs an answer.
+    Silent,
+    /// Neither is known; also what a later server may say.
+    #[serde(other)]
+    Unknown,
+}
+
 /// Credentials that upstream's server sends. Never filled in, never read.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct KubeAuth {}

@@ -49,7 +49,6 @@ const OF_THE_PODS_END: &[Tampering] = &[
 
 const OF_THE_NODES_END: &[Tampering] = &[
     tampering(OnNode, "ip link set $LINK down", &["link $LINK on the host", "down"]),
-    tampering(OnNode, "ovs-vsctl del-port br-int $LINK", &["port", "eth0"]),
     tampering(OnNode, "ovs-vsctl set Interface $LINK external_ids:iface-id=lab_other", &["iface-id of port $LINK", "lab_other"]),
     tampering(OnNode, "ovs-vsctl set Interface $LINK external_ids:iface-id-ver=other", &["iface-id-ver of port $LINK", "other"]),
     tampering(OnNode, "ovs-vsctl remove Interface $LINK external_ids iface-id-ver", &["iface-id-ver of port $LINK"]),
@@ -131,6 +130,22 @@ fn attached(site: &Site<'_>) -> Result<Attached> {
 /// Some twenty pods come and go, one after the other.
 fn row_58() -> Case {
     row(58).in_lab(Lab::of_nodes(1).families(Families::Dual)).within(Duration::from_secs(60))
+}
+
+#[test]
+fn row_58_a_port_that_is_gone_is_found() {
+    row_58().test(|site| {
+        let (node, pod) = (site.node, limited_pod(site)?);
+        let runtime = node.runtime().with("cniVersion", json!("1.1.0"));
+        let result = runtime.add(&pod)?.success()?;
+        // It would put the port back.
+        node.server.stop()?;
+        node.vsctl(["del-port", "br-int", &pod.host_interface()])?;
+        let error = runtime.check(&pod, &result)?.failure()?;
+        ensure!(error.code == 105 && error.msg.contains("ports of interface eth0"), "{error:?}");
+        detach(node, &pod)?;
+        node.start_server()
+    });
 }
 
 #[test]

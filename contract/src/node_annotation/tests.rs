@@ -62,6 +62,7 @@ fn what_cannot_be_meant_is_refused_with_its_annotation() {
         (NODE_SUBNETS, r#"{"default":["10.0.0.0/24","fd00::/64","fd01::/64"]}"#),
         (NODE_SUBNETS, r#"{"default":"0.0.0.0/0"}"#),
         (NODE_SUBNETS, r#"{"default":"10.0.0.0/31"}"#),
+        (NODE_SUBNETS, r#"{"default":"10.0.0.0/30"}"#),
         (NODE_SUBNETS, r#"{"default":"127.0.0.0/24"}"#),
         (LEGACY_SUBNET, "10.0.0.0"),
     ] {

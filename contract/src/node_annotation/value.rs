@@ -25,7 +25,9 @@ pub(super) fn mac(text: &str) -> Result<Mac, AnnotationError> {
 /// The network part of a subnet with room for a router, a management port and one pod.
 pub(super) fn subnet(text: &str) -> Result<IpNet, AnnotationError> {
     let subnet = value::<IpNet>("subnet", text, "a subnet")?.trunc();
-    let room = subnet.max_prefix_len() - subnet.prefix_len() >= 2 && subnet.prefix_len() >= 4;
+    // The last address of IPv4 is broadcast.
+    let host_bits = if subnet.addr().is_ipv4() { 3 } else { 2 };
+    let room = subnet.max_prefix_len() - subnet.prefix_len() >= host_bits && subnet.prefix_len() >= 4;
     let address = subnet.addr();
     if room && !address.is_loopback() && !address.is_multicast() && !address.is_unspecified() {
         return Ok(subnet);

@@ -26,9 +26,10 @@ fn check_value<T: Serialize + DeserializeOwned + std::fmt::Debug>(text: &str) {
     // The server's own rule, kept before anything is sent: no NUL in a text.
     let Ok(written) = serde_json::to_string(&value) else { return assert!(text.contains("\\u0000"), "{value:?} cannot be written") };
     let again: T = serde_json::from_str(&written).unwrap_or_else(|error| panic!("{written} is refused: {error}"));
-    // The last digit of a fraction may turn; nothing else does.
-    if !text.contains(['.', 'e', 'E']) {
-        assert_eq!(format!("{again:?}"), format!("{value:?}"));
+    // The last digit of a real may turn; nothing else does.
+    let shown = format!("{value:?}");
+    if !shown.contains("Real(") {
+        assert_eq!(format!("{again:?}"), shown);
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod history;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use ovsdb::{
     Monitor, Replica, Row, Schema, Uuid, Where,
@@ -48,15 +48,19 @@ fn check_text(form: Form, text: &str) {
     }
 }
 
-pub(crate) fn empty() -> Replica {
-    let schema: Schema = serde_json::from_value(json!({"name": "Db", "tables": {"Port": {"columns": {
+/// Read once: a fuzzer would spend its time on it.
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+    serde_json::from_value(json!({"name": "Db", "tables": {"Port": {"columns": {
         "name": {"type": "string"},
         "tag": {"type": {"key": "integer", "min": 0, "max": 1}},
         "addresses": {"type": {"key": "string", "min": 0, "max": "unlimited"}},
         "ids": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}},
     }}}}))
-    .expect("a schema");
-    fuzzing::replica(&Monitor::new().table::<Port>(Where::all()), &schema).expect("the columns fit the fields")
+    .expect("a schema")
+});
+
+pub(crate) fn empty() -> Replica {
+    fuzzing::replica(&Monitor::new().table::<Port>(Where::all()), &SCHEMA).expect("the columns fit the fields")
 }
 
 pub(crate) fn rows(replica: &Replica) -> BTreeMap<Uuid, Port> {

@@ -31,7 +31,7 @@ fn cluster_subnet(entry: &str) -> Result<ClusterSubnet, String> {
     let mut parts = entry.splitn(3, '/');
     let (address, prefix, host_length) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
     let cidr = cidr(&prefix.map_or_else(|| address.to_owned(), |prefix| format!("{address}/{prefix}")))?;
-    let (usual, longest) = if cidr.addr().is_ipv4() { (V4_HOST_LENGTH, 30) } else { (V6_HOST_LENGTH, V6_HOST_LENGTH) };
+    let (usual, longest) = if cidr.addr().is_ipv4() { (V4_HOST_LENGTH, 29) } else { (V6_HOST_LENGTH, V6_HOST_LENGTH) };
     let entry = shown(entry);
     let host_length = match host_length {
         None => usual,

@@ -61,6 +61,7 @@ fn what_is_no_range_is_said() {
         ("--cluster-subnets 10.0.0.0/8/8", "\"10.0.0.0/8/8\": a node's part, /8, has to be less than the whole, /8"),
         ("--cluster-subnets 10.0.0.0/25", "\"10.0.0.0/25\": a node's part, /24, has to be less than the whole"),
         ("--cluster-subnets 10.0.0.0/8/31", "a node's part of /31 has no room for pods"),
+        ("--cluster-subnets 10.0.0.0/8/30", "a node's part of /30 has no room for pods"),
         ("--cluster-subnets 10.0.0.0/8/x", "\"x\" is no prefix length"),
         ("--cluster-subnets fd01::/48/72", "a node's part of an IPv6 network is always /64"),
         ("--cluster-subnets 10.0.0.0/16/24,10.1.0.0/16/23", "gives nodes an IPv4 part of /24 in one range and of /23 in another"),

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Checks the lock files against the snapshot of advisories in this directory, without a network. Exceptions, with their reasons, are in
+# deny.toml.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# What cargo-deny calls its copy of the database.
+copy=target/advisories/advisory-db-3157b0e258782691
+# After that many days a check says little.
+oldest=120
+
+unknown=$(sed -n 's/^name = "\(.*\)"$/\1/p' Cargo.lock fuzz/Cargo.lock | LC_ALL=C sort -u | LC_ALL=C comm -23 - advisories/covered)
+if [ -n "$unknown" ]; then
+    echo "advisories: the snapshot knows nothing of $(echo $unknown); take a new one: make advisories" >&2
+    exit 1
+fi
+date=$(sed -n 's/^date //p' advisories/SNAPSHOT)
+age=$((($(date +%s) - $(date -d "$date" +%s)) / 86400))
+[ "$age" -le "$oldest" ] || echo "advisories: warning: the snapshot is $age days old ($date); take a new one: make advisories" >&2
+
+rm -rf "$copy"
+mkdir -p "$copy/.git"
+cp -R advisories/crates "$copy/"
+touch -d "$date" "$copy/.git/FETCH_HEAD"
+for manifest in Cargo.toml fuzz/Cargo.toml; do
+    cargo deny --locked --offline --manifest-path "$manifest" --config deny.toml check advisories
+done

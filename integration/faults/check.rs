@@ -163,6 +163,19 @@ fn row_58_whatever_is_done_to_the_rate_limits_is_found() {
     row_58().test(|site| all_are_found(site, OF_THE_LIMITS));
 }
 
+/// A server that runs puts it back.
+#[test]
+fn row_58_a_port_that_is_deleted_is_found() {
+    row(58).test(|site| {
+        let (node, one) = (site.node, attached(site)?);
+        node.server.kill()?;
+        node.vsctl(["del-port", "br-int", &one.pod.host_interface()])?;
+        let error = node.runtime().check(&one.pod, &one.result)?.failure()?;
+        ensure!(error.code == 105 && error.msg.contains("port") && error.msg.contains("eth0"), "{error:?}");
+        node.start_server()
+    });
+}
+
 #[test]
 fn row_58_a_port_that_ovn_has_taken_its_flows_from_is_found() {
     row(58).test(|site| {

@@ -14,8 +14,10 @@ use contract::{error::Code, wire};
 use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Registry, TextEncoder, proto::MetricFamily};
 
 use self::{attachments::Attachments, files::LogFiles, process::Process, register::Register, reports::Reports, requests::Requests};
-use crate::attachments::Reason;
-use crate::conditions::{Conditions, Part};
+use crate::{
+    attachments::Reason,
+    conditions::{Conditions, Part},
+};
 
 mod attachments;
 mod control_plane;

@@ -34,9 +34,9 @@ impl Keeper {
         let (mut done, mut fenced) = (Done::All, Vec::new());
         for attached in batch {
             match Fence::take(&attached.identity).await {
-                Ok(fence) => fenced.push((attached, fence)),
-                // An ADD or a DEL is at work on it, and knows better.
-                Err(_) => done = Done::NotAll,
+                Ok(fence) if fence.is_held() => fenced.push((attached, fence)),
+                // An ADD or a DEL is at work on it, and knows better; or nobody can say whether one is.
+                Ok(_) | Err(_) => done = Done::NotAll,
             }
         }
         // A DEL that ended before has taken the link; one that comes now waits for the fence.

@@ -14,8 +14,8 @@ impl Keeper {
         let detacher = Detacher::open(&self.plugin, SHORT_TIMEOUT).await;
         for suspect in confirmed {
             let Suspect { identity, pod, reason } = &suspect;
-            // An ADD or a DEL is at work on it, and knows better.
-            let Ok(_fence) = Fence::take(identity).await else { continue };
+            // An ADD or a DEL is at work on it, and knows better; or nobody can say whether one is.
+            let Some(_fence) = Fence::take(identity).await.ok().filter(Fence::is_held) else { continue };
             if self.links.list().await.is_err() || !self.compare().await.is_ok_and(|plan| plan.suspects.contains(&suspect)) {
                 continue;
             }

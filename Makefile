@@ -15,6 +15,7 @@ PROFILE ?= release
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/bin
 DOCUMENTS := $(TARGET_DIR)/documents
+SBOM := $(TARGET_DIR)/sbom
 # Tests stop and kill the plugin at any stage; an installed one has no such thing.
 TEST_FEATURES := cni/failpoints,server/failpoints
 
@@ -30,9 +31,10 @@ build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
 	cargo build --locked --profile $(PROFILE) --target $(STATIC) -p server --bin ovnkube
 	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/plugin/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/$(PROFILE)/ovnkube
 
-install: build ## Install them with their configuration (DESTDIR=… for a package)
+install: build sbom ## Install them with their configuration (DESTDIR=… for a package)
 	install -D -m 755 $(BIN)/ovn-k8s-cni-overlay $(DESTDIR)/opt/cni/bin/ovn-k8s-cni-overlay
 	install -D -m 755 $(BIN)/ovnkube $(DESTDIR)/usr/bin/ovnkube
+	install -D -m 644 -t $(DESTDIR)/usr/share/doc/ovn-kubernetes/sbom $(SBOM)/*.cdx.json
 	install -D -m 644 -t $(DESTDIR)/lib/systemd/system conf/ovnkube-node.service conf/ovnkube-master.service
 	install -D -m 644 conf/pod.yaml $(DESTDIR)/usr/share/doc/ovn-kubernetes/examples/pod.yaml
 	$(BIN)/ovnkube --generate-documents $(DOCUMENTS)
@@ -52,6 +54,10 @@ install: build ## Install them with their configuration (DESTDIR=… for a packa
 docs: ## Write manual pages, shell completion and the options file into target/documents
 	cargo build --locked -p server --bin ovnkube
 	$(TARGET_DIR)/debug/ovnkube --generate-documents $(DOCUMENTS)
+
+sbom: ## Write a bill of materials (CycloneDX) of each executable into target/sbom
+	@integration/prerequisites.sh sbom
+	integration/sbom.sh $(SBOM) $(STATIC)
 
 demo: ## See it work: two nodes, pods, packets between them (KEEP=1 leaves them until Ctrl-D)
 	@integration/prerequisites.sh demo

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, the demo or the tests need and this machine lacks, and says what it installs. Silent when nothing is missing.
 #
-#   integration/prerequisites.sh [bench] [build] [cluster] [compat] [demo] [fuzz] [lint] [test]      (no group: all of them)
+#   integration/prerequisites.sh [bench] [build] [cluster] [compat] [demo] [fuzz] [lint] [sbom] [test]      (no group: all of them)
 #
 # Debian 12 or newer, with rustup. The services that come along (Open vSwitch, OVN, etcd, containerd) are neither started nor enabled on this
 # machine.
@@ -12,6 +12,7 @@ PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
 nextest=0.9.151
 deny=0.20.2
 fuzz=0.13.2
+cyclonedx=0.5.9
 cnitool=v1.3.1
 go=1.27.3
 target="$(uname -m)-unknown-linux-musl"
@@ -24,9 +25,9 @@ has() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null ;; esac; }
 
 main() {
     local group groups=("$@")
-    [ $# -gt 0 ] || groups=(bench build cluster compat demo fuzz lint test)
+    [ $# -gt 0 ] || groups=(bench build cluster compat demo fuzz lint sbom test)
     for group in "${groups[@]}"; do
-        case $group in bench | build | cluster | compat | demo | fuzz | lint | test) ;; *) fail "unknown group '$group' (bench, build, cluster, compat, demo, fuzz, lint, test)" ;; esac
+        case $group in bench | build | cluster | compat | demo | fuzz | lint | sbom | test) ;; *) fail "unknown group '$group' (bench, build, cluster, compat, demo, fuzz, lint, sbom, test)" ;; esac
     done
     case " ${groups[*]} " in *" bench "* | *" cluster "* | *" demo "* | *" test "*)
         # Said before anything is built, which takes minutes.
@@ -41,6 +42,7 @@ main() {
         bench | compat | demo) ;;
         fuzz) cargo_tool cargo-fuzz "$fuzz" ;;
         lint) cargo_tool cargo-deny "$deny" ;;
+        sbom) cargo_tool cargo-cyclonedx "$cyclonedx" ;;
         test) cargo_tool cargo-nextest "$nextest" --no-default-features --features default-no-update; cni_tool; charts ;;
         esac
     done

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// How long a port is waited for before the server is asked to say when the pod changes.
-const WATCH_AFTER: Duration = Duration::from_millis(50);
+const WATCH_AFTER: Duration = Duration::from_secs(1);
 
 /// Why an ADD failed, and what its rollback could not remove.
 #[derive(Debug, thiserror::Error)]

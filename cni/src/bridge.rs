@@ -173,7 +173,7 @@ impl Bridge {
             let older = self.with_ports(older).await?;
 
             let Plug { transaction, interface, same_address } = rows::plug(attachment, host, &older);
-            let watch = Monitor::new().table::<Interface>(Condition::equal("name", host.as_str()));
+            let watch = Monitor::new().table::<Interface>(Condition::equal("name", host.as_str())).changes_only();
             // Sent back to back: the watch is there before the row is.
             let (watch, outcome) = tokio::join!(self.connection.monitor(watch), self.connection.transact(transaction));
             match outcome {

@@ -1,0 +1,104 @@
+//! Random sequences of verbs and faults on the real daemons, compared step by step with a small reference model of what must be attached.
+//!
+//! | variable | means |
+//! |---|---|
+//! | `OVN_MODEL_SECONDS` | for how long sequences are played (12) |
+//! | `OVN_MODEL_STEPS` | how long a sequence may be (25) |
+//! | `OVN_MODEL_SEED` | plays the sequence of this seed, and no other |
+//!
+//! A sequence that fails is made shorter and simpler for as long as it still fails, and printed with its seed. A seed makes the same
+//! sequence again; what a killed plugin had done by then differs from run to run, within what the model allows.
+
+#[path = "../support/attached.rs"]
+mod attached;
+mod player;
+#[path = "../support/second.rs"]
+mod second;
+mod seen;
+mod state;
+mod step;
+
+use std::{
+    env,
+    str::FromStr,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use integration::Lab;
+use proptest::{
+    strategy::{Strategy, ValueTree},
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+};
+
+use player::Player;
+use step::{Step, sequences};
+
+/// How long a failing sequence is made shorter.
+const SHRINKING: Duration = Duration::from_secs(60);
+
+#[test]
+fn whatever_happens_in_whatever_order_exactly_what_must_be_attached_is() {
+    Lab::of_nodes(1).test(|lab| {
+        let longest = setting("OVN_MODEL_STEPS")?.unwrap_or(25);
+        let seconds = setting("OVN_MODEL_SECONDS")?.unwrap_or(12);
+        let only: Option<u64> = setting("OVN_MODEL_SEED")?;
+        let first = only.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() << 20);
+        let mut player = Player::new(lab)?;
+        let end = Instant::now() + Duration::from_secs(seconds);
+        let (mut played, mut steps) = (0, 0);
+        for seed in first.. {
+            steps += play(&mut player, seed, longest)?;
+            played += 1;
+            if only.is_some() || Instant::now() >= end {
+                break;
+            }
+        }
+        println!("{played} sequences with {steps} steps, from seed {first}");
+        ensure!(steps > 0, "nothing was played");
+        Ok(())
+    });
+}
+
+/// Plays the sequence of a seed; how many steps it had.
+fn play(player: &mut Player<'_>, seed: u64, longest: usize) -> Result<usize> {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let mut tree = sequences(longest).new_tree(&mut runner).map_err(|reason| anyhow!("no sequence: {reason}"))?;
+    let steps = tree.current();
+    let Err(mut failure) = player.play(&steps) else { return Ok(steps.len()) };
+
+    let first = failure.to_string();
+    let mut smallest = steps;
+    let end = Instant::now() + SHRINKING;
+    let mut smaller = can_go_on(player) && tree.simplify();
+    while smaller && Instant::now() < end {
+        let steps: Vec<Step> = tree.current();
+        let failed = player.play(&steps).err();
+        // A lab that cannot be cleared any more cannot tell anything either.
+        let usable = failed.is_none() || can_go_on(player);
+        smaller = match failed {
+            Some(why) => {
+                (failure, smallest) = (why, steps);
+                tree.simplify()
+            }
+            None => tree.complicate(),
+        };
+        smaller &= usable;
+    }
+    let list: String = smallest.iter().map(|step| format!("\n  {step:?}")).collect();
+    Err(failure
+        .context(format!("seed {seed} (again with OVN_MODEL_SEED={seed}; at first: {first}); the smallest sequence that fails:{list}")))
+}
+
+fn can_go_on(player: &mut Player<'_>) -> bool {
+    player.recover().inspect_err(|error| println!("not made shorter, for the lab cannot be brought back: {error:#}")).is_ok()
+}
+
+fn setting<T: FromStr>(name: &str) -> Result<Option<T>>
+where
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    env::var(name).ok().map(|text| text.parse().with_context(|| format!("{name}={text}"))).transpose()
+}

@@ -1,0 +1,274 @@
+//! Plays a sequence on the lab and compares what is there with the reference after every step.
+
+use std::{collections::BTreeMap, thread, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{Census, Daemon, Lab, Node, Outcome, Pod, Runtime, eventually};
+use serde_json::{Value, json};
+
+use crate::{
+    second::Second,
+    seen,
+    state::{Answer, Key, Model, State},
+    step::{End, Net, PODS, Program, Step},
+};
+
+/// How long daemons may take to find each other after one of them was killed.
+const RECOVERY: Duration = Duration::from_secs(30);
+/// What a plugin that fails or dies on purpose is told by.
+const FAILPOINT: &str = "OVN_CNI_FAILPOINT";
+
+/// The lab as the player sees it: a node, its pods with their sandboxes so far, and what was there before all of them.
+pub(crate) struct Player<'lab> {
+    lab: &'lab Lab,
+    node: &'lab Node,
+    blue: Second,
+    /// The sandboxes of each pod, oldest first.
+    pods: Vec<Vec<Pod>>,
+    model: Model,
+    /// Results that the runtime has kept.
+    results: BTreeMap<Key, Value>,
+    untouched: Census,
+}
+
+impl<'lab> Player<'lab> {
+    /// Pods that are not attached yet, on a node whose server runs.
+    pub(crate) fn new(lab: &'lab Lab) -> Result<Self> {
+        let node = &lab.nodes[0];
+        node.start_server()?;
+        let blue = Second::create(lab, "blue")?;
+        let pods = blue.new_pods(lab, node, PODS)?.into_iter().map(|pod| vec![pod]).collect();
+        let untouched = node.census()?;
+        Ok(Self { lab, node, blue, pods, model: Model::default(), results: BTreeMap::new(), untouched })
+    }
+
+    /// Plays all steps, then takes everything away; the node must be as it was before.
+    pub(crate) fn play(&mut self, steps: &[Step]) -> Result<()> {
+        self.begin();
+        for (index, step) in steps.iter().enumerate() {
+            self.step(*step).with_context(|| format!("step {} of {}: {step:?}", index + 1, steps.len()))?;
+        }
+        self.has_network().context("after the last step")?;
+        self.clear().context("after the last step")
+    }
+
+    /// After a failure: the lab as it was, for the next try. An error if it cannot be brought back.
+    pub(crate) fn recover(&mut self) -> Result<()> {
+        for program in [Program::Database, Program::Switch, Program::Controller, Program::Server] {
+            let (daemon, start) = self.daemon(program);
+            if !daemon.is_running() {
+                start(self.node)?;
+            }
+        }
+        self.is_ready()?;
+        self.clear()
+    }
+
+    fn begin(&mut self) {
+        self.model = Model::default();
+        self.results.clear();
+        for sandboxes in &mut self.pods {
+            // The last sandbox of a sequence is the first of the next one.
+            let last = sandboxes.pop().expect("a pod has a sandbox");
+            *sandboxes = vec![last];
+        }
+    }
+
+    fn step(&mut self, step: Step) -> Result<()> {
+        let known = matches!(step, Step::Check(pod, net) if self.results.contains_key(&self.model.key(pod, net)));
+        let (answer, mut allowed) = self.model.expect(step, known);
+        if let Some(outcome) = self.act(step)? {
+            let result = must_answer(&outcome, answer)?;
+            if let Step::Disturbed(pod, net, ..) = step {
+                allowed = self.disturbed(self.model.key(pod, net), outcome.status.success(), allowed)?;
+            }
+            if let (Step::Add(pod, net) | Step::Disturbed(pod, net, ..), Some(result)) = (step, result) {
+                self.results.insert(self.model.key(pod, net), result);
+            }
+        }
+        if let Step::Recreate(pod) = step {
+            // OVN takes the port from the interfaces of the pod before.
+            self.results.retain(|key, _| key.pod != pod);
+        }
+        self.model.note(step);
+        self.model.state = self.is_one_of(&allowed)?;
+        self.results.retain(|key, _| self.model.state.links.contains(key));
+        Ok(())
+    }
+
+    /// Does what the step says; the outcome of the plugin's call, if that is what the step is.
+    fn act(&mut self, step: Step) -> Result<Option<Outcome>> {
+        let outcome = match step {
+            Step::Add(pod, net) => self.runtime(net).add(self.pod(self.model.key(pod, net)))?,
+            Step::Broken(pod, net, place, end) => {
+                let how = match end {
+                    End::Error => "error",
+                    End::Kill => "kill",
+                };
+                let pod = self.pod(self.model.key(pod, net));
+                self.runtime(net).call("ADD", Some(pod)).env(FAILPOINT, format!("{place}={how}")).run()?
+            }
+            Step::Disturbed(pod, net, program, after) => {
+                let add = self.runtime(net).call("ADD", Some(self.pod(self.model.key(pod, net)))).start()?;
+                pause(Duration::from_millis(after.into()));
+                self.restart(program)?;
+                add.wait()?
+            }
+            Step::Del(pod, net) => self.runtime(net).del(self.pod(self.model.key(pod, net)))?,
+            Step::DelOlder(pod, net) => match self.model.older(pod, net) {
+                Some(key) => self.runtime(net).del(self.pod(key))?,
+                None => return Ok(None),
+            },
+            Step::Check(pod, net) => {
+                let key = self.model.key(pod, net);
+                let Some(result) = self.results.get(&key) else { return Ok(None) };
+                // A switch that was started again has not given every port its number yet.
+                let check = || self.runtime(net).check(self.pod(key), result);
+                let whole = self.model.state.links.contains(&key) && self.model.state.rows.contains(&key);
+                if whole {
+                    eventually("CHECK", RECOVERY, || check()?.success().map(drop))?;
+                }
+                check()?
+            }
+            Step::Gc(net, forgotten) => {
+                let valid: Vec<&Pod> = self.model.valid(net, forgotten).into_iter().map(|key| self.pod(key)).collect();
+                self.runtime(net).gc(&valid)?
+            }
+            Step::Status => self.node.runtime().status()?,
+            Step::NewSandbox(pod) => {
+                let next = self.newest(pod).next_sandbox();
+                return self.add_sandbox(pod, next).map(|()| None);
+            }
+            Step::Recreate(pod) => {
+                let next = self.newest(pod).recreated();
+                self.lab.central.nbctl(["set", "Logical_Switch_Port", &next.port(), &format!("options:iface-id-ver={}", next.uid)])?;
+                self.write_manifest(&next)?;
+                return self.add_sandbox(pod, next).map(|()| None);
+            }
+            Step::Restart(program) => return self.restart(program).map(|()| None),
+        };
+        Ok(Some(outcome))
+    }
+
+    /// An ADD that was disturbed has attached the interface, or the runtime calls DEL, after which nothing of it is there.
+    fn disturbed(&self, key: Key, succeeded: bool, mut allowed: Vec<State>) -> Result<Vec<State>> {
+        // One that was attached before stays as it is, and the ADD fails.
+        if allowed.len() > 1 {
+            let after_failure = allowed.split_off(1);
+            if !succeeded {
+                eventually("DEL after the failed ADD", RECOVERY, || self.runtime(key.net).del(self.pod(key))?.success().map(drop))?;
+                allowed = after_failure;
+            }
+        }
+        Ok(allowed)
+    }
+
+    fn restart(&self, program: Program) -> Result<()> {
+        let (daemon, start) = self.daemon(program);
+        daemon.kill()?;
+        start(self.node)?;
+        self.is_ready()
+    }
+
+    fn daemon(&self, program: Program) -> (&'lab Daemon, fn(&Node) -> Result<()>) {
+        match program {
+            Program::Server => (&self.node.server, Node::start_server),
+            Program::Database => (&self.node.ovsdb_server, Node::start_ovsdb_server),
+            Program::Switch => (&self.node.vswitchd, Node::start_vswitchd),
+            Program::Controller => (&self.node.ovn_controller, Node::start_ovn_controller),
+        }
+    }
+
+    fn is_ready(&self) -> Result<()> {
+        eventually("an ADD could succeed", RECOVERY, || self.node.runtime().status()?.success().map(drop))
+    }
+
+    fn is_one_of(&self, allowed: &[State]) -> Result<State> {
+        let sandboxes: BTreeMap<&str, (usize, u32)> = self
+            .pods
+            .iter()
+            .enumerate()
+            .flat_map(|(pod, sandboxes)| sandboxes.iter().zip(0..).map(move |(sandbox, number)| (sandbox.sandbox.as_str(), (pod, number))))
+            .collect();
+        let seen = seen::on(self.node, &sandboxes)?;
+        ensure!(allowed.contains(&seen), "the node has {seen:#?}\nit should be one of {allowed:#?}");
+        Ok(seen)
+    }
+
+    /// Pods whose interface is whole and known to the runtime reach their gateway.
+    fn has_network(&self) -> Result<()> {
+        for key in self.results.keys().filter(|key| key.net == Net::Own && self.model.state.rows.contains(key)) {
+            let pod = self.pod(*key);
+            eventually(&format!("{key:?} has its network"), RECOVERY, || self.lab.ping(pod, pod.gateways[0]))?;
+        }
+        Ok(())
+    }
+
+    /// DEL of everything that there ever was, then of the namespaces: nothing is left.
+    fn clear(&mut self) -> Result<()> {
+        for key in self.model.everything() {
+            if let Some(pod) = self.pods[key.pod].get(usize::try_from(key.sandbox)?) {
+                self.runtime(key.net).del(pod)?.success().with_context(|| format!("DEL of {key:?}"))?;
+            }
+        }
+        for sandboxes in &self.pods {
+            let [older @ .., _] = sandboxes.as_slice() else { continue };
+            self.node.remove_namespaces(older)?;
+        }
+        let without_namespaces =
+            |census: &Census| census.to_string().lines().filter(|line| !line.starts_with("netns ")).collect::<Vec<_>>().join("\n");
+        eventually("the node is as before", RECOVERY, || {
+            let now = self.node.census()?;
+            if without_namespaces(&now) == without_namespaces(&self.untouched) { Ok(()) } else { self.untouched.must_equal(&now) }
+        })
+    }
+
+    /// The host's end of another network has only the first 13 digits of the id or less in its name; the lab counts sandboxes in the
+    /// last of 15.
+    fn add_sandbox(&mut self, pod: usize, mut sandbox: Pod) -> Result<()> {
+        sandbox.sandbox = format!("{}{}", &sandbox.sandbox[11..15], &sandbox.sandbox[..11]) + &sandbox.sandbox[15..];
+        self.node.add_namespaces(std::slice::from_ref(&sandbox))?;
+        self.pods[pod].push(sandbox);
+        Ok(())
+    }
+
+    fn write_manifest(&self, pod: &Pod) -> Result<()> {
+        let mut annotation = pod.annotation();
+        let (address, mac) = (self.blue.address(pod), self.blue.mac(pod));
+        annotation[self.blue.nad()] = json!({"ip_addresses": [format!("{address}/24")], "mac_address": mac, "role": "secondary"});
+        self.node.write_manifest_text(pod, &pod.manifest(Some(&annotation)))
+    }
+
+    fn newest(&self, pod: usize) -> &Pod {
+        self.pods[pod].last().expect("a pod has a sandbox")
+    }
+
+    fn pod(&self, key: Key) -> &Pod {
+        &self.pods[key.pod][usize::try_from(key.sandbox).expect("a small number")]
+    }
+
+    fn runtime(&self, net: Net) -> Runtime<'lab> {
+        match net {
+            Net::Own => self.node.runtime(),
+            Net::Blue => self.blue.runtime(self.node),
+        }
+    }
+}
+
+/// The result of a call that has succeeded; an error unless it ended as it should.
+fn must_answer(outcome: &Outcome, answer: Answer) -> Result<Option<Value>> {
+    match answer {
+        Answer::Success => outcome.success().map(Some),
+        Answer::Error(codes) => {
+            let error = outcome.failure()?;
+            ensure!(codes.contains(&error.code), "code {} is none of {codes:?}: {error:?}", error.code);
+            Ok(None)
+        }
+        Answer::Anything => Ok(outcome.success().ok()),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a moment that nothing announces, drawn at random")]
+fn pause(time: Duration) {
+    thread::sleep(time);
+}

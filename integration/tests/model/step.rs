@@ -1,0 +1,98 @@
+//! What can happen to a node, and how it is drawn at random. Any part of a sequence is a sequence: a step names a pod and a network, never
+//! what an earlier step made.
+
+use std::fmt;
+
+use contract::stage::Stage;
+use proptest::{prelude::*, sample::select};
+
+/// How many pods there are.
+pub(crate) const PODS: usize = 3;
+
+/// Which of a pod's networks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Net {
+    /// The cluster's own: `eth0`.
+    Own,
+    /// Another one: `net1`.
+    Blue,
+}
+
+/// What is killed and started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Program {
+    Server,
+    Database,
+    Switch,
+    Controller,
+}
+
+/// How a plugin ends before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Error,
+    Kill,
+}
+
+/// One thing that happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// ADD in the pod's newest sandbox.
+    Add(usize, Net),
+    /// The same, and the plugin fails or dies at this place.
+    Broken(usize, Net, Place, End),
+    /// The same, and this program is killed that many milliseconds later.
+    Disturbed(usize, Net, Program, u8),
+    /// DEL in the newest sandbox.
+    Del(usize, Net),
+    /// DEL in the sandbox before it.
+    DelOlder(usize, Net),
+    /// CHECK in the newest sandbox.
+    Check(usize, Net),
+    /// GC: the runtime knows everything but the interfaces of this pod.
+    Gc(Net, Option<usize>),
+    Status,
+    /// The runtime makes another sandbox for the same pod.
+    NewSandbox(usize),
+    /// The pod is deleted and created again under its name.
+    Recreate(usize),
+    Restart(Program),
+}
+
+/// Where a failpoint is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) before: bool,
+    pub(crate) stage: Stage,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", if self.before { "before" } else { "after" }, self.stage)
+    }
+}
+
+/// Sequences of up to `longest` steps. Shrinking takes steps out first, then makes those that stay simpler.
+pub(crate) fn sequences(longest: usize) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..=longest)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let pod = || 0..PODS;
+    let net = || select(vec![Net::Own, Net::Own, Net::Blue]);
+    let program = || select(vec![Program::Server, Program::Database, Program::Controller, Program::Switch]);
+    let place = (any::<bool>(), select(Stage::ALL.to_vec())).prop_map(|(before, stage)| Place { before, stage });
+    prop_oneof![
+        8 => (pod(), net()).prop_map(|(pod, net)| Step::Add(pod, net)),
+        4 => (pod(), net(), place, select(vec![End::Error, End::Kill])).prop_map(|(pod, net, place, end)| Step::Broken(pod, net, place, end)),
+        1 => (pod(), net(), program(), 0..80_u8).prop_map(|(pod, net, program, after)| Step::Disturbed(pod, net, program, after)),
+        4 => (pod(), net()).prop_map(|(pod, net)| Step::Del(pod, net)),
+        3 => (pod(), net()).prop_map(|(pod, net)| Step::DelOlder(pod, net)),
+        3 => (pod(), net()).prop_map(|(pod, net)| Step::Check(pod, net)),
+        2 => (net(), prop::option::of(pod())).prop_map(|(net, pod)| Step::Gc(net, pod)),
+        1 => Just(Step::Status),
+        4 => pod().prop_map(Step::NewSandbox),
+        2 => pod().prop_map(Step::Recreate),
+        1 => program().prop_map(Step::Restart),
+    ]
+}

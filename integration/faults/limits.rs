@@ -49,8 +49,12 @@ fn row_44_without_a_free_descriptor_the_server_waits_and_does_not_spin() {
     row(44).test(|site| {
         let pid = site.node.server.pid().context("the server runs")?;
         let open = fs::read_dir(format!("/proc/{pid}/fd"))?.count();
-        let pods = site.new_pods(8)?;
+        let mut pods = site.new_pods(8)?;
+        let late = site.new_pod_without_annotation()?;
         site.node.server.limit(Limit::Descriptors(u32::try_from(open)?))?;
+        // It cannot read this one either, and nobody tells it when it can.
+        site.node.write_manifest(&late)?;
+        pods.push(late);
         let used = ticks(pid)?;
         let began = Instant::now();
         let running = pods.iter().map(|pod| site.start_add_within(20, pod)).collect::<Result<Vec<_>>>()?;

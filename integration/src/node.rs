@@ -79,7 +79,12 @@ impl Node {
             server: Daemon::new(
                 format!("{} on {name}", executable::SERVER),
                 server_log,
-                move || Ok(enter(pid, executable::under_test(executable::SERVER)?)),
+                move || {
+                    let mut server = enter(pid, executable::under_test(executable::SERVER)?);
+                    // The installed one has musl's allocator, which gives back what is free; so has this one the C library's then.
+                    server.envs([("MALLOC_ARENA_MAX", "1"), ("MALLOC_TRIM_THRESHOLD_", "131072")]);
+                    Ok(server)
+                },
                 server_arguments,
             ),
             name,

@@ -201,7 +201,7 @@ mod tests {
             plugin_bytes: 1,
         };
         let cell = Cell { verb: Verb::Add, ports: 0, at_once: 1, contestant: Contestant::Ours };
-        let summary = Summary { calls: 3, p50: 41.25, ..Summary::default() };
+        let summary = Summary { calls: 3, p50: 41.25, rate: 24.0, ..Summary::default() };
         let parts = [(Part::Stage(Stage::OvnInstalled), 6.5), (Part::Outside, 1.25)];
         let parts = parts.map(|(part, p50)| (part, PartSummary { p50, ..PartSummary::default() })).into();
         let cells = Summaries::from([(cell, Summary { parts, ..summary })]);
@@ -236,7 +236,7 @@ mod tests {
     fn the_chart_is_an_svg_that_knows_light_and_dark() {
         let svg = chart::svg(&report(true)).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
-        for expected in ["prefers-color-scheme: dark", "ADD: rate", ">ours<", "calls at once"] {
+        for expected in ["prefers-color-scheme: dark", "ADD: rate", "\nours\n", "calls at once"] {
             assert!(svg.contains(expected), "{expected}:\n{svg}");
         }
         // What the style changes has to be there under these names.

@@ -62,7 +62,7 @@ pub struct Route {
 }
 
 impl Identity {
-    /// The host link's alias: whose it is, for DEL and GC to read when no row in Open vSwitch says so. At most [`LONGEST_ALIAS`]
+    /// The host link's alias: whose it is, for DEL and GC to read when no row in Open vSwitch says so. At most 254
     /// bytes, so that the end of a very long container id may be missing.
     pub fn alias(&self) -> String {
         let Self { sandbox, if_name, network } = self;

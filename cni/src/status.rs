@@ -2,7 +2,7 @@
 //!
 //! A runtime asks every few seconds and waits, so a partner that says nothing may not keep it waiting; but a busy ovn-controller is not a
 //! broken one, and a runtime takes the whole node out of service for it. The plugin lives too short to tell them apart. The server does
-//! not: it asks the same partners all the time ([`PATIENCE`]), and its verdict decides about one that is silent for [`A_MOMENT`].
+//! not: it asks the same partners all the time ([`PATIENCE`]), and its verdict decides about one that is silent for a moment.
 
 use std::{
     io,

@@ -201,7 +201,7 @@ mod tests {
             plugin_bytes: 1,
         };
         let cell = Cell { verb: Verb::Add, ports: 0, at_once: 1, contestant: Contestant::Ours };
-        let summary = Summary { calls: 3, p50: 41.25, rate: 24.0, ..Summary::default() };
+        let summary = Summary { calls: 3, p50: 41.25, p99: 912.5, rate: 24.0, ..Summary::default() };
         let parts = [(Part::Stage(Stage::OvnInstalled), 6.5), (Part::Outside, 1.25)];
         let parts = parts.map(|(part, p50)| (part, PartSummary { p50, ..PartSummary::default() })).into();
         let cells = Summaries::from([(cell, Summary { parts, ..summary })]);

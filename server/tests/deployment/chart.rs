@@ -111,7 +111,7 @@ fn every_value_reaches_the_objects() {
         ("/volumes/2/hostPath/path", "/bin-dir"),
         ("/volumes/3/hostPath/path", "/conf-dir"),
         ("/volumes/5/hostPath/path", "/ovs-dir"),
-        ("/volumes/6/hostPath/path", "/ovs-conf-dir"),
+        ("/volumes/7/hostPath/path", "/ovs-conf-dir"),
     ] {
         assert_eq!(pod.pointer(pointer), Some(&json!(value)), "{pointer}");
     }

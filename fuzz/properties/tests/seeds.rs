@@ -14,7 +14,7 @@ fn fuzz_dir() -> PathBuf {
 
 fn names_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry can be read").path()).collect();
     paths.sort();
     paths
 }

@@ -93,7 +93,7 @@ fn play(player: &mut Player<'_>, seed: u64, longest: usize) -> Result<usize> {
 }
 
 fn can_go_on(player: &mut Player<'_>) -> bool {
-    player.recover().inspect_err(|error| println!("not made shorter, for the lab cannot be brought back: {error:#}")).is_ok()
+    player.recover().inspect_err(|error| eprintln!("not made shorter, for the lab cannot be brought back: {error:#}")).is_ok()
 }
 
 fn setting<T: FromStr>(name: &str) -> Result<Option<T>>

@@ -90,7 +90,7 @@ test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelet
 	cargo build --locked -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) cargo nextest run --locked -p integration --test cluster --profile cluster
 
-faults: ## Inject every fault of the matrix, and print which of its rows hold (ROWS="16 17" for some, QUICK=1 for the short forms)
+faults: kubernetes ## Inject every fault of the matrix, and print which of its rows hold (ROWS="16 17" for some, QUICK=1 for the short forms)
 	@integration/prerequisites.sh test
 	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
 	@$(TARGET_DIR)/debug/integration faults $(if $(filter-out 0 no,$(QUICK)),--quick) $(ROWS)
@@ -99,13 +99,23 @@ scale: kubernetes ## Measure the control plane with many nodes and pods (NODES=5
 	cargo build --locked --release -p server -p integration
 	@$(TARGET_DIR)/release/integration scale $(if $(NODES),--nodes $(NODES)) $(if $(PODS),--pods $(PODS)) $(if $(RATES),--rates $(RATES)) $(if $(COMPARE),--compare $(COMPARE)) $(SCALE)
 
-bench: build ## Measure every verb against the floor and other plugins, with gates (BENCH="--at-once 1,100 --realtime")
+bench: build ## Measure every verb against the floor and other plugins, with gates (UPSTREAM=FILE BENCH="--at-once 1,100 --realtime")
 	@integration/prerequisites.sh bench
 	cargo build --locked --release -p integration
-	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration bench $(BENCH)
+	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration bench $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(QUICK) $(BENCH)
 
-bench-quick: BENCH += --quick
+bench-quick: QUICK := --quick
 bench-quick: bench ## The same in less than two minutes: what the gates need
+
+bench-cluster: build kubernetes ## Measure bursts of pods on a whole Kubernetes, ours and bridge in turn (ROUNDS=3 BURSTS=1,20,50,100)
+	@integration/prerequisites.sh cluster
+	cargo build --locked --release -p integration
+	OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration cluster --nodes 1 --compare $(or $(ROUNDS),3) $(if $(BURSTS),--bursts $(BURSTS))
+
+bench-record: build # For continuous integration: what `make bench-quick` measures, with a driver that need not be built; a slow machine is no failure.
+	@integration/prerequisites.sh bench
+	cargo build --locked -p integration
+	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/debug/integration bench --quick --no-time-gates $(BENCH)
 
 soak: build ## Let 10,000 pods come and go, and fail if anything grows (CYCLES=1000 CHURN=100)
 	@integration/prerequisites.sh demo

@@ -24,7 +24,7 @@ use crate::{
     installed::{self, Goal},
     invocation::Subject,
     link::{self, HostEnd},
-    netns::{Netns, host_netlink},
+    netns::{Inside, Netns, host_netlink},
     plan::{Attachment, Identity},
     pod_end,
     result::convert,
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// How long a port is waited for before the server is asked to say when the pod changes.
-const WATCH_AFTER: Duration = Duration::from_millis(50);
+const WATCH_AFTER: Duration = Duration::from_secs(1);
 
 /// Why an ADD failed, and what its rollback could not remove.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ struct Ready {
     server: Server,
     netns: Netns,
     host: rtnetlink::Handle,
-    pod: rtnetlink::Handle,
+    inside: Inside,
 }
 
 impl Add<'_> {
@@ -122,7 +122,7 @@ impl Add<'_> {
     /// Connects to Open vSwitch and opens the kernel's sockets; makes nothing.
     async fn prepare(&self, netns: Netns, iface_id: &IfaceId) -> Result<Ready, Cause> {
         let host = host_netlink().map_err(Cause::Netlink)?;
-        let pod = netns.netlink()?;
+        let inside = netns.inside()?;
         let bridge = Bridge::connect(&self.settings.ovsdb, self.timeline.remaining()).await?;
         let survey = bridge.survey(iface_id, &self.subject.sandbox.host_if_name()).await?;
         Ok(Ready {
@@ -132,7 +132,7 @@ impl Add<'_> {
             server: Server::at(&self.settings.server_socket),
             netns,
             host,
-            pod,
+            inside,
         })
     }
 
@@ -141,13 +141,13 @@ impl Add<'_> {
     }
 
     async fn attach(&self, ready: &mut Ready, attachment: &Attachment, pod: &PodArgs, stdout: &mut impl Write) -> Result<(), StageError> {
-        let Ready { bridge, datapath, survey, server, netns, host, pod: pod_netlink } = ready;
+        let Ready { bridge, datapath, survey, server, netns, host, inside } = ready;
         let timeline = self.timeline;
-        let end = timeline.stage(Stage::Veth, link::create(host, pod_netlink, netns, attachment)).await?;
+        let end = timeline.stage(Stage::Veth, link::create(host, &inside.netlink, netns, attachment)).await?;
         let datapath = *datapath;
         let mut plugged = timeline.stage(Stage::Port, bridge.plug(attachment, &end.name, survey.take())).await?;
 
-        let configure = timeline.stage(Stage::Pod, pod_end::configure(pod_netlink, netns, attachment, &end, datapath));
+        let configure = timeline.stage(Stage::Pod, pod_end::configure(inside, attachment, &end, datapath));
         let wait = async {
             let iface_id = &attachment.iface_id;
             timeline.stage(Stage::Ofport, installed::wait_for(Goal::Ofport, &mut plugged, iface_id)).await?;

@@ -2,21 +2,31 @@
 
 use std::{
     io::{self, Read, Write},
-    os::unix::net::UnixStream,
+    os::unix::net::UnixStream as StdStream,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use contract::{
     error::CniError,
-    wire::{METRICS_PATH, Metrics, PodChange, PodInterface, REQUEST_PATH, Request, Response, WATCH_PATH, WatchAnswer, WatchRequest},
+    wire::{
+        METRICS_PATH, Metrics, PodChange, PodInterface, REQUEST_PATH, Request, Response, StatusAnswer, WATCH_PATH, WatchAnswer,
+        WatchRequest,
+    },
 };
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::{Method, StatusCode, body::Bytes};
-use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use hyperlocal::{UnixConnector, Uri};
+use hyper::{
+    Method, StatusCode,
+    body::Bytes,
+    client::conn::http1,
+    header::{CONTENT_TYPE, HOST},
+};
+use hyper_util::rt::TokioIo;
 use serde::Serialize;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    net::UnixStream,
+    time::{Instant, sleep},
+};
 
 /// How long a server that is not there may take to come (back): an upgrade replaces it in less.
 const RESTART_GRACE: Duration = Duration::from_secs(1);
@@ -33,7 +43,6 @@ const MAX_ANSWER: usize = 1024 * 1024;
 #[derive(Debug)]
 pub struct Server {
     socket: PathBuf,
-    client: Client<UnixConnector, Full<Bytes>>,
 }
 
 /// What the server says to a request.
@@ -51,7 +60,7 @@ pub enum Answer {
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     #[error("the node-local server is not running: nobody listens on {socket}")]
-    Absent { socket: PathBuf, source: hyper_util::client::legacy::Error },
+    Absent { socket: PathBuf, source: io::Error },
     #[error("the node-local server broke off")]
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Its own words, with its own code.
@@ -66,7 +75,7 @@ pub enum AskError {
 impl Server {
     /// The server behind this socket; nothing is connected yet.
     pub fn at(socket: &Path) -> Self {
-        Self { socket: socket.to_owned(), client: Client::builder(TokioExecutor::new()).build(UnixConnector) }
+        Self { socket: socket.to_owned() }
     }
 
     /// Passes the runtime's request on. The server answers an ADD once the pod's annotation is there.
@@ -96,9 +105,11 @@ impl Server {
         })
     }
 
-    /// Whether an ADD could succeed, as far as the server knows. Does not wait for one that restarts.
-    pub async fn status(&self, request: &Request) -> Result<(), AskError> {
-        self.post(REQUEST_PATH, request).await.map(drop)
+    /// Whether an ADD could succeed, as far as the server knows. Does not wait for one that restarts. A server that says no more than yes
+    /// knows nothing of others.
+    pub async fn status(&self, request: &Request) -> Result<StatusAnswer, AskError> {
+        let body = self.post(REQUEST_PATH, request).await?;
+        Ok(if body.is_empty() { StatusAnswer::default() } else { serde_json::from_slice(&body)? })
     }
 
     /// Returns once the pod is no longer what the request says; never, if the server cannot tell (upstream's cannot).
@@ -114,13 +125,17 @@ impl Server {
         let body = Full::new(Bytes::from(serde_json::to_vec(message)?));
         let request = hyper::Request::builder()
             .method(Method::POST)
-            .uri(Uri::new(&self.socket, path))
-            .header(hyper::header::CONTENT_TYPE, "application/json")
+            .uri(path)
+            .header(HOST, "ovnkube")
+            .header(CONTENT_TYPE, "application/json")
             .body(body)
-            .expect("a path and a constant header make a request");
-        let response = self.client.request(request).await.map_err(|source| {
-            if source.is_connect() { AskError::Absent { socket: self.socket.clone(), source } } else { AskError::Broken(source.into()) }
-        })?;
+            .expect("a path and constant headers make a request");
+        // Each request has a connection of its own: the server may be replaced between two of them.
+        let stream = UnixStream::connect(&self.socket).await;
+        let stream = stream.map_err(|source| AskError::Absent { socket: self.socket.clone(), source })?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        tokio::spawn(connection);
+        let response = sender.send_request(request).await.map_err(broken)?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await.map_err(AskError::Broken)?.to_bytes();
         if status == StatusCode::OK {
@@ -133,11 +148,15 @@ impl Server {
     }
 }
 
+fn broken(error: hyper::Error) -> AskError {
+    AskError::Broken(error.into())
+}
+
 /// Tells the server how a request went. Nobody minds if nobody listens, and the answer is of no interest; but a connection that ends
 /// at once takes its request along, so the plugin stays for as long as a server that is well needs, and no longer.
 pub fn report(socket: &Path, metrics: &Metrics) -> io::Result<()> {
     let body = serde_json::to_vec(metrics)?;
-    let mut stream = UnixStream::connect(socket)?;
+    let mut stream = StdStream::connect(socket)?;
     stream.set_write_timeout(Some(REPORT_PATIENCE))?;
     stream.set_read_timeout(Some(REPORT_PATIENCE))?;
     let length = body.len();

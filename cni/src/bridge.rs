@@ -86,7 +86,7 @@ pub enum BridgeError {
     Connect(#[from] ConnectError),
     #[error("no endpoint to connect to")]
     NoEndpoint,
-    #[error("no answer from the database of Open vSwitch for {} s", .0.as_secs())]
+    #[error("no answer from the database of Open vSwitch for {} s", .0.as_secs_f32())]
     Slow(Duration),
     #[error("no bridge {INTEGRATION_BRIDGE}")]
     NoBridge,
@@ -115,7 +115,7 @@ impl Bridge {
         let connect = async {
             let mut last = BridgeError::NoEndpoint;
             for endpoint in endpoints.iter() {
-                match Connection::open_known(endpoint, schema(), Options::default()).await {
+                match Connection::open_known(endpoint, schema(), Options::small()).await {
                     Ok(connection) => return Ok(Self { connection }),
                     Err(error) => last = error.into(),
                 }
@@ -173,7 +173,7 @@ impl Bridge {
             let older = self.with_ports(older).await?;
 
             let Plug { transaction, interface, same_address } = rows::plug(attachment, host, &older);
-            let watch = Monitor::new().table::<Interface>(Condition::equal("name", host.as_str()));
+            let watch = Monitor::new().table::<Interface>(Condition::equal("name", host.as_str())).changes_only();
             // Sent back to back: the watch is there before the row is.
             let (watch, outcome) = tokio::join!(self.connection.monitor(watch), self.connection.transact(transaction));
             match outcome {

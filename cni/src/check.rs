@@ -65,7 +65,7 @@ pub async fn check(subject: &Subject, conf: &NetConf, settings: &Settings, reque
     let (now, bridge) = tokio::join!(ask_server(settings, request), Bridge::connect(&settings.ovsdb, SHORT_TIMEOUT));
 
     let netns = Netns::open(path)?;
-    check_pod_end(&netns.netlink()?, ours, &prev, now.as_ref()).await?;
+    check_pod_end(&netns.inside()?.netlink, ours, &prev, now.as_ref()).await?;
 
     let bridge = bridge?;
     let rows: Vec<_> = bridge.of_sandbox(&identity.sandbox).await?.into_iter().filter(|row| row.belongs_to(&identity)).collect();

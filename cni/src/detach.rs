@@ -3,12 +3,12 @@
 //! Everything is found by the sandbox's id: rows by their `external_ids`, the link by its name and alias. Whatever is missing is
 //! fine; whatever belongs to another sandbox stays. An error does not keep the rest from being removed.
 
-use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
+use std::{collections::BTreeSet, io, net::IpAddr, thread, time::Duration};
 
 use contract::{external_ids, names::Network};
 use ipnet::IpNet;
 use rtnetlink::Handle;
-use tokio::runtime::Builder;
+use tokio::{runtime::Builder, sync::oneshot};
 
 use crate::{
     bridge::{Bridge, BridgeError},
@@ -74,10 +74,10 @@ impl Detacher {
     }
 
     /// Goes on with connections that are already there, so that what is still on its way comes before its undoing. A session that
-    /// broke is replaced.
+    /// broke is replaced; so is the kernel's socket, which has no such way and may have lost an answer.
     pub async fn go_on(bridge: Bridge, host: Handle, settings: &Settings, timeout: Duration) -> Self {
         let bridge = if bridge.is_alive() { Ok(bridge) } else { Bridge::connect(&settings.ovsdb, timeout).await };
-        Self { bridge, host: Ok(host) }
+        Self { bridge, host: host_netlink().or(Ok(host)) }
     }
 
     /// The session with Open vSwitch, if there is one.
@@ -136,7 +136,6 @@ impl Detacher {
     /// The interface's links on the host: those that its rows name, and those that a plugin left which died before there was a row.
     async fn links(&self, identity: &Identity, rows: &[InterfaceRow]) -> Result<Vec<Link>, DetachError> {
         let host = self.netlink()?;
-        let alias = identity.alias();
         let mut links = Vec::new();
         let plain_name = match identity.network {
             Network::Default => identity.sandbox.host_if_name(),
@@ -149,13 +148,13 @@ impl Detacher {
             // A link of upstream's, or one whose maker died at once, has no alias. It is the interface's by its name, unless a row
             // gives the name to somebody else.
             let unmarked = link.is_veth && link.alias.is_empty();
-            if link.alias == alias || unmarked && (named_by_row || self.is_unclaimed(name).await) {
+            if identity.owns(&link.alias) || unmarked && (named_by_row || self.is_unclaimed(name).await) {
                 links.push(link);
             }
         }
         if let (Network::Attachment { .. }, true) = (&identity.network, rows.is_empty()) {
             // The name says an index that nobody remembers.
-            links.extend(link::list(host).await?.into_iter().filter(|link| link.alias == alias));
+            links.extend(link::list(host).await?.into_iter().filter(|link| identity.owns(&link.alias)));
         }
         links.dedup_by_key(|link| link.index);
         Ok(links)
@@ -179,16 +178,31 @@ fn flush_connections(rows: &[InterfaceRow], known: &[IpAddr]) -> impl Future<Out
     let of_rows = rows.iter().filter_map(|row| row.id(external_ids::IP_ADDRESSES)).flat_map(|list| list.split(','));
     let of_rows = of_rows.filter_map(|address| address.parse::<IpNet>().ok()).map(|net| net.addr());
     let addresses: Vec<IpAddr> = of_rows.chain(known.iter().copied()).collect();
-    let flushing = (!addresses.is_empty() && conntrack::has_connections()).then(|| {
-        tokio::task::spawn_blocking(move || Builder::new_current_thread().enable_all().build()?.block_on(conntrack::flush(&addresses)))
-    });
+    let flushing = (!addresses.is_empty() && conntrack::has_connections()).then(|| start_flush(addresses));
     async {
         match flushing {
             None => {}
-            Some(flushing) => match flushing.await.unwrap_or_else(|panic| Err(panic.into())) {
+            Some(flushing) => match flushing.await {
                 Ok(connections) => tracing::debug!(connections, "flushed tracked connections"),
                 Err(error) => tracing::debug!(%error, "cannot flush tracked connections"),
             },
+        }
+    }
+}
+
+/// Begins at once where a thread can be had; otherwise the work is done by whoever waits for it.
+fn start_flush(addresses: Vec<IpAddr>) -> impl Future<Output = io::Result<usize>> {
+    let (sender, receiver) = oneshot::channel();
+    let apart = addresses.clone();
+    let started = thread::Builder::new().spawn(move || {
+        let flush = || Builder::new_current_thread().enable_all().build()?.block_on(conntrack::flush(&apart));
+        // Nobody waits where DEL has lost its patience.
+        let _ = sender.send(flush());
+    });
+    async move {
+        match started {
+            Ok(_) => receiver.await.unwrap_or_else(|_| Err(io::Error::other("the thread has panicked"))),
+            Err(_) => conntrack::flush(&addresses).await,
         }
     }
 }

@@ -136,7 +136,7 @@ impl Cause {
             Self::Stdin(_) | Self::Stdout(_) => Code::Io,
             Self::NetConf(error) => error.code(),
             Self::Settings(_) => Code::InvalidConfig,
-            Self::Netns(_) | Self::PodEnd(PodEndError::Netns(_)) => Code::InvalidNetns,
+            Self::Netns(error) | Self::PodEnd(PodEndError::Netns(error)) => netns_code(error),
             Self::Ask(AskError::Refused(refused)) => Code::from_number(refused.code),
             Self::Ask(AskError::Absent { .. } | AskError::Broken(_) | AskError::Unexpected { .. }) | Self::NoAnswer => Code::TryAgain,
             Self::Ask(AskError::Answer(_)) => Code::Decode,
@@ -202,6 +202,9 @@ impl Cause {
                 "stage ofport: ovs-vswitchd is not keeping up; stage ovn_installed: ovn-controller is, or the logical port is missing \
                  (`ovn-nbctl show`), bound elsewhere or of another pod (requested-chassis, iface-id-ver)"
             }
+            Self::Netns(_) | Self::PodEnd(PodEndError::Netns(_)) => {
+                "no thread could be started: see the limits of processes of the runtime's unit (TasksMax, LimitNPROC) and of the machine"
+            }
             _ => "the runtime will try again",
         }
     }
@@ -216,6 +219,14 @@ fn bridge_code(error: &BridgeError) -> Code {
         BridgeError::AddressTaken { .. } => Code::BadAnnotation,
         BridgeError::Transact(_) | BridgeError::Monitor(_) if error.is_refusal() => Code::OpenVSwitch,
         BridgeError::Transact(_) | BridgeError::Monitor(_) => Code::TryAgain,
+    }
+}
+
+/// A namespace is entered by a thread of its own, which a machine may have none of for a moment.
+fn netns_code(error: &NetnsError) -> Code {
+    match error {
+        NetnsError::Enter { source, .. } if source.kind() == io::ErrorKind::WouldBlock => Code::TryAgain,
+        NetnsError::Open { .. } | NetnsError::NotANamespace(_) | NetnsError::Own(_) | NetnsError::Enter { .. } => Code::InvalidNetns,
     }
 }
 
@@ -234,7 +245,7 @@ fn check_code(error: &CheckError) -> Code {
         CheckError::NoPrevResult | CheckError::NotInResult(_) => Code::InvalidConfig,
         CheckError::PrevResult(_) => Code::Decode,
         CheckError::NoSubject => Code::InvalidEnvironment,
-        CheckError::Netns(_) => Code::InvalidNetns,
+        CheckError::Netns(error) => netns_code(error),
         CheckError::Link(error) => link_code(error),
         CheckError::Netlink { .. } => Code::Kernel,
         CheckError::Bridge(error) => bridge_code(error),

@@ -63,6 +63,11 @@ impl Fence {
         Ok(Self { listener: None })
     }
 
+    /// Whether nobody else can have it: not where its name could not be had (too many open files, a stranger who took it).
+    pub fn is_held(&self) -> bool {
+        self.listener.is_some()
+    }
+
     /// Takes the fence after telling its holder to give up, and waiting until it has.
     pub async fn take_over(identity: &Identity) -> Self {
         let deadline = Instant::now() + PATIENCE;

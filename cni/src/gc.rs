@@ -12,7 +12,8 @@ use contract::{
 use crate::{
     detach::{DetachError, Detacher, Leftover},
     fence::Fence,
-    plan::{Identity, LONGEST_ALIAS},
+    mark::Mark,
+    plan::Identity,
     rows::{InterfaceRow, sandbox_of},
     settings::{SHORT_TIMEOUT, Settings},
 };
@@ -38,12 +39,9 @@ pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, Gc
     let links = detacher.host_links().await?;
 
     let of_rows = rows.iter().filter(|row| row.is_of(&conf.network)).filter_map(|row| identity_of(row, conf));
-    let prefix = Identity::alias_prefix(&conf.network);
-    // An alias that may have had no room for the end of the container id, or for a letter of up to four bytes, names nobody.
-    let whole = links.iter().filter(|link| link.alias.len() + 3 < LONGEST_ALIAS);
-    let of_links = whole.filter_map(|link| {
-        let (if_name, sandbox) = link.alias.strip_prefix(&prefix)?.split_once(':')?;
-        Some((sandbox.parse().ok()?, if_name.parse().ok()?))
+    let of_links = links.iter().filter_map(|link| {
+        let Identity { sandbox, if_name, network } = Mark::read(&link.alias)?.identity;
+        (network.annotation_key() == conf.network.annotation_key()).then_some((sandbox, if_name))
     });
     let found: BTreeSet<(SandboxId, IfName)> = of_rows.chain(of_links).collect();
 

@@ -15,6 +15,7 @@
 //! | [`timeline`] | [`timeline::Timeline`]: stages of an ADD, their times and deadline | clock |
 //! | [`ask`] | the node-local server, as the plugin sees it | unix socket |
 //! | [`fence`] | [`fence::Fence`]: one call at a time for each interface | abstract unix sockets |
+//! | [`mark`] | [`mark::Mark`]: whose a link is, as its alias says it | – |
 //! | [`netns`] | [`netns::Netns`]: a pod's namespace | namespaces |
 //! | [`link`], [`pod_end`] | the veth; addresses, routes and settings of its pod end | netlink, sysctl |
 //! | [`rows`], [`bridge`] | a port's rows in Open vSwitch: as transactions (pure), and as a conversation | OVSDB |
@@ -40,6 +41,7 @@ pub mod installed;
 pub mod invocation;
 pub mod link;
 pub mod log;
+pub mod mark;
 pub mod netns;
 pub mod offload;
 pub mod plan;

@@ -1,8 +1,14 @@
 //! The executable: hands the process' environment and streams to [`cni::run`], and its outcome to the runtime.
 
+mod arena;
+
 use std::process::ExitCode;
 
+use arena::Arena;
 use cni::{invocation::Environment, run::run};
+
+#[global_allocator]
+static ARENA: Arena = Arena::new();
 
 fn main() -> ExitCode {
     if std::env::args_os().skip(1).any(|argument| argument == "--version") {

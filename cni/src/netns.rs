@@ -1,29 +1,48 @@
 //! A pod's network namespace, opened and verified once.
 //!
-//! A netlink socket stays in the namespace in which it was opened, so a thread enters only to open one, or to write under
-//! `/proc/sys/net`, and never comes back: it does its work and ends. Nothing has to be restored, and the runtime's own thread never
-//! leaves the host.
+//! A socket, and a directory of `/proc/sys/net`, stay in the namespace in which they were opened, so a thread enters only to open
+//! them, and never comes back: it does its work and ends. Nothing has to be restored, and the runtime's own thread never leaves the
+//! host.
 
 use std::{
     fs::File,
-    io,
-    os::fd::{AsFd, AsRawFd, RawFd},
+    io::{self, Write},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
     path::{Path, PathBuf},
     thread,
 };
 
 use netlink_sys::{AsyncSocket, TokioSocket, protocols::NETLINK_ROUTE};
 use nix::{
+    fcntl::{OFlag, open, openat},
     sched::{CloneFlags, setns},
-    sys::statfs::{NSFS_MAGIC, fstatfs},
+    sys::{
+        socket::{AddressFamily, SockFlag, SockType, socket},
+        stat::Mode,
+        statfs::{NSFS_MAGIC, fstatfs},
+    },
 };
 use rtnetlink::Handle;
+
+/// Where a namespace's interfaces have their IPv6 settings.
+const IPV6_SETTINGS: &str = "/proc/sys/net/ipv6/conf";
 
 /// A network namespace.
 #[derive(Debug)]
 pub struct Netns {
     path: PathBuf,
     namespace: netns_rs::NetNs,
+}
+
+/// What was opened inside a namespace, to be used from outside.
+#[derive(Debug)]
+pub struct Inside {
+    /// A netlink connection.
+    pub netlink: Handle,
+    /// A socket for requests to its interfaces' drivers.
+    control: OwnedFd,
+    /// `/proc/sys/net/ipv6/conf`; missing where the kernel has no IPv6.
+    ipv6_settings: io::Result<OwnedFd>,
 }
 
 /// Why a namespace cannot be used.
@@ -83,14 +102,36 @@ impl Netns {
         })
     }
 
-    /// A netlink connection that acts inside the namespace, driven from outside. Needs a tokio runtime.
-    pub fn netlink(&self) -> Result<Handle, NetnsError> {
+    /// Opens what is needed to act inside the namespace from outside: one thread, once. Needs a tokio runtime.
+    pub fn inside(&self) -> Result<Inside, NetnsError> {
         let runtime = tokio::runtime::Handle::current();
-        let socket = self.enter(|| {
+        let failed = |source| NetnsError::Enter { path: self.path.clone(), source };
+        let (socket, control, ipv6_settings) = self.enter(|| {
             let _registered_with = runtime.enter();
-            TokioSocket::new(NETLINK_ROUTE)
+            let control = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None);
+            let settings = open(IPV6_SETTINGS, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
+            (TokioSocket::new(NETLINK_ROUTE), control, settings)
         })?;
-        socket.map(connect).map_err(|source| NetnsError::Enter { path: self.path.clone(), source })
+        Ok(Inside {
+            netlink: socket.map(connect).map_err(failed)?,
+            control: control.map_err(|errno| failed(errno.into()))?,
+            ipv6_settings: ipv6_settings.map_err(Into::into),
+        })
+    }
+}
+
+impl Inside {
+    /// A socket of the namespace, for `ioctl`.
+    pub fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// Writes a setting of an interface. The error is `NotFound` where the kernel has no IPv6.
+    pub fn write_ipv6_setting(&self, if_name: &str, name: &str, value: &str) -> io::Result<()> {
+        let directory = self.ipv6_settings.as_ref().map_err(|error| io::Error::from(error.kind()))?;
+        let path = format!("{if_name}/{name}");
+        let file = openat(directory, path.as_str(), OFlag::O_WRONLY | OFlag::O_TRUNC | OFlag::O_CLOEXEC, Mode::empty())?;
+        File::from(file).write_all(value.as_bytes())
     }
 }
 

@@ -1,9 +1,13 @@
 //! Transmit checksum offload of an interface, which must be off where Open vSwitch forwards in user space: there nobody fills in
 //! the checksums that the pod leaves out, so that ping works and TCP does not.
 
-use std::io;
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
 
 use contract::names::IfName;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 /// `ETHTOOL_GTXCSUM` of `linux/ethtool.h`.
 const GET_TX_CHECKSUM: u32 = 0x16;
@@ -12,23 +16,31 @@ const SET_TX_CHECKSUM: u32 = 0x17;
 
 /// Whether transmit checksum offload is on, in the namespace of the calling thread.
 pub fn tx_checksum(if_name: &IfName) -> io::Result<bool> {
-    ethtool(if_name, GET_TX_CHECKSUM, 0).map(|value| value != 0)
+    let here = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    ethtool(here.as_fd(), if_name, GET_TX_CHECKSUM, 0).map(|value| value != 0)
 }
 
 /// Turns transmit checksum offload off, in the namespace of the calling thread.
 pub fn turn_tx_checksum_off(if_name: &IfName) -> io::Result<()> {
-    ethtool(if_name, SET_TX_CHECKSUM, 0).map(drop)
+    let here = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    turn_tx_checksum_off_beside(here.as_fd(), if_name)
+}
+
+/// Turns transmit checksum offload off, in the namespace of a socket of any kind.
+pub fn turn_tx_checksum_off_beside(socket: BorrowedFd<'_>, if_name: &IfName) -> io::Result<()> {
+    ethtool(socket, if_name, SET_TX_CHECKSUM, 0).map(drop)
 }
 
 #[expect(unsafe_code, reason = "ethtool has no safe binding that can set this, and its netlink family needs a newer kernel")]
 mod ioctl {
-    use std::{ffi::c_char, io, os::fd::AsRawFd};
+    use std::{
+        ffi::c_char,
+        io,
+        os::fd::{AsRawFd, BorrowedFd},
+    };
 
     use contract::names::IfName;
-    use nix::{
-        libc::{IFNAMSIZ, SIOCETHTOOL, ifreq},
-        sys::socket::{AddressFamily, SockFlag, SockType, socket},
-    };
+    use nix::libc::{IFNAMSIZ, SIOCETHTOOL, ifreq};
 
     /// `struct ethtool_value` of `linux/ethtool.h`.
     #[repr(C)]
@@ -40,8 +52,7 @@ mod ioctl {
     nix::ioctl_write_ptr_bad!(siocethtool, SIOCETHTOOL, ifreq);
 
     /// Gives a command with one value to a link's driver; the value afterwards, which commands that read set.
-    pub(super) fn ethtool(if_name: &IfName, command: u32, value: u32) -> io::Result<u32> {
-        let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    pub(super) fn ethtool(socket: BorrowedFd<'_>, if_name: &IfName, command: u32, value: u32) -> io::Result<u32> {
         let mut argument = EthtoolValue { command, value };
         // SAFETY: `ifreq` is a plain C structure, for which all zeroes is a valid value.
         let mut request: ifreq = unsafe { std::mem::zeroed() };

@@ -28,7 +28,7 @@ use crate::{
 pub(crate) const LONGEST_ALIAS: usize = 254;
 
 /// What identifies an interface: whose it is and on which network. Known before the server is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub sandbox: SandboxId,
     pub if_name: IfName,
@@ -39,6 +39,7 @@ pub struct Identity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
     pub identity: Identity,
+    pub pod: PodKey,
     /// The network as the server knows it: a pod that has one network twice has two keys for it.
     pub network: Network,
     pub iface_id: IfaceId,
@@ -61,7 +62,7 @@ pub struct Route {
 }
 
 impl Identity {
-    /// The host link's alias: whose it is, for DEL and GC to read when no row in Open vSwitch says so. At most [`LONGEST_ALIAS`]
+    /// The host link's alias: whose it is, for DEL and GC to read when no row in Open vSwitch says so. At most 254
     /// bytes, so that the end of a very long container id may be missing.
     pub fn alias(&self) -> String {
         let Self { sandbox, if_name, network } = self;
@@ -69,6 +70,11 @@ impl Identity {
         // Names of definitions and interfaces may have letters of several bytes.
         alias.truncate(alias.floor_char_boundary(LONGEST_ALIAS));
         alias
+    }
+
+    /// Whether a link with this alias is this interface's; what [`Mark`](crate::mark::Mark) says besides does not matter.
+    pub fn owns(&self, alias: &str) -> bool {
+        alias.strip_prefix(&self.alias()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
     }
 
     /// Name of the host's end of another network's veth until the index of the pod's end is known. The same at every try, so that
@@ -80,7 +86,7 @@ impl Identity {
     }
 
     /// How the aliases of one network's links begin.
-    pub fn alias_prefix(network: &Network) -> String {
+    fn alias_prefix(network: &Network) -> String {
         format!("ovn-k8s:{}:", network.annotation_key())
     }
 }
@@ -112,6 +118,7 @@ impl Attachment {
             iface_id: IfaceId::new(pod_key, &network),
             network,
             identity,
+            pod: pod_key.clone(),
             pod_uid: if pod_uid.is_empty() { runtime_uid.unwrap_or_default().to_owned() } else { pod_uid },
             mac: addressing.mac,
             mtu,

@@ -5,18 +5,18 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use contract::names::IfName;
 use ipnet::IpNet;
 use netlink_packet_route::{
     address::AddressHeaderFlags,
     route::{RouteAttribute, RouteMessage, RouteMetric, RouteScope},
 };
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, RouteMessageBuilder};
+use tokio::try_join;
 
 use crate::{
     bridge::Datapath,
-    link::{self, HostEnd, LinkError, into_io},
-    netns::{Netns, NetnsError},
+    link::{HostEnd, LinkError, into_io},
+    netns::{Inside, NetnsError},
     offload,
     plan::{Attachment, Route},
 };
@@ -41,45 +41,41 @@ pub enum PodEndError {
 }
 
 /// Configures the pod's end. The order matters: settings before the link is up, routes after it.
-pub async fn configure(
-    pod: &Handle,
-    netns: &Netns,
-    attachment: &Attachment,
-    host: &HostEnd,
-    datapath: Datapath,
-) -> Result<(), PodEndError> {
+pub async fn configure(inside: &Inside, attachment: &Attachment, host: &HostEnd, datapath: Datapath) -> Result<(), PodEndError> {
     let if_name = &attachment.identity.if_name;
     // No pod believes a router that another pod pretends to be (CVE-2020-10749).
-    write_ipv6_setting(&host.name, "accept_ra", false)?;
-    netns.enter(|| {
-        write_ipv6_setting(if_name, "accept_ra", attachment.has_ipv6())?;
-        // OVN gives no address twice, so an address needs no second of being tried out first.
-        write_ipv6_setting(if_name, "accept_dad", attachment.has_ipv6())?;
-        match datapath {
-            Datapath::Userspace => offload::turn_tx_checksum_off(if_name).map_err(PodEndError::Offload),
-            Datapath::Kernel => Ok(()),
-        }
-    })??;
+    let path = format!("{}/accept_ra", host.name);
+    unless_without_ipv6(fs::write(format!("/proc/sys/net/ipv6/conf/{path}"), "0"), path, false)?;
+    // OVN gives no address twice, so an address needs no second of being tried out first.
+    for setting in ["accept_ra", "accept_dad"] {
+        let written = inside.write_ipv6_setting(if_name.as_str(), setting, "0");
+        unless_without_ipv6(written, format!("{if_name}/{setting}"), attachment.has_ipv6())?;
+    }
+    match datapath {
+        Datapath::Userspace => offload::turn_tx_checksum_off_beside(inside.control(), if_name).map_err(PodEndError::Offload)?,
+        Datapath::Kernel => {}
+    }
 
-    let index = link::find(pod, if_name.as_str()).await?.ok_or_else(|| LinkError::Vanished(if_name.to_string()))?.index;
-    for address in &attachment.addresses {
-        add_address(pod, index, *address).await.map_err(|source| PodEndError::Address { address: *address, source })?;
-    }
-    let up = LinkMessageBuilder::<LinkUnspec>::new().index(index).up().build();
-    pod.link().set(up).execute().await.map_err(|error| PodEndError::Up(into_io(error)))?;
-    for route in &attachment.routes {
+    // Sent together: the kernel carries them out in this order, and the first that it refuses is the error.
+    let pod = &inside.netlink;
+    let addresses = futures_util::future::try_join_all(attachment.addresses.iter().map(|address| async move {
+        add_address(pod, host.pod_index, *address).await.map_err(|source| PodEndError::Address { address: *address, source })
+    }));
+    let up = LinkMessageBuilder::<LinkUnspec>::new().index(host.pod_index).up().build();
+    let up = async { pod.link().set(up).execute().await.map_err(|error| PodEndError::Up(into_io(error))) };
+    let routes = futures_util::future::try_join_all(attachment.routes.iter().map(|route| async move {
         let Route { destination, next_hop, .. } = *route;
-        add_route(pod, index, route).await.map_err(|source| PodEndError::Route { destination, next_hop, source })?;
-    }
-    Ok(())
+        add_route(pod, host.pod_index, route).await.map_err(|source| PodEndError::Route { destination, next_hop, source })
+    }));
+    try_join!(biased; addresses, up, routes).map(drop)
 }
 
-/// Sets `net.ipv6.conf.IF.NAME` to 0 in the namespace of the calling thread. Where the kernel has no IPv6 the file is missing, which
-/// matters only to a pod that is to have an IPv6 address.
-fn write_ipv6_setting(if_name: &IfName, name: &str, required: bool) -> Result<(), PodEndError> {
-    let path = format!("/proc/sys/net/ipv6/conf/{if_name}/{name}");
-    match fs::write(&path, "0") {
-        Err(source) if required || source.kind() != io::ErrorKind::NotFound => Err(PodEndError::Sysctl { path, source }),
+/// Where the kernel has no IPv6 its settings are missing, which matters only to a pod that is to have an IPv6 address.
+fn unless_without_ipv6(written: io::Result<()>, setting: String, required: bool) -> Result<(), PodEndError> {
+    match written {
+        Err(source) if required || source.kind() != io::ErrorKind::NotFound => {
+            Err(PodEndError::Sysctl { path: format!("/proc/sys/net/ipv6/conf/{setting}"), source })
+        }
         _ => Ok(()),
     }
 }

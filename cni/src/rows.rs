@@ -31,6 +31,66 @@ pub struct PortRow {
     pub qos: Option<Uuid>,
 }
 
+/// What the rows of a pod's port say besides its name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Content {
+    /// Of the Interface row.
+    pub external_ids: BTreeMap<String, String>,
+    /// Most kilobits per second that the pod may send, and how many more at once; 0 for no limit.
+    pub policing: (i64, i64),
+    pub qos: Option<QosContent>,
+}
+
+/// What a QoS row says: how much a pod may receive.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QosContent {
+    pub kind: String,
+    pub other_config: BTreeMap<String, String>,
+    pub external_ids: BTreeMap<String, String>,
+}
+
+impl Content {
+    /// Rate limits are this interface's alone. What a pod receives leaves Open vSwitch through a queue; what it sends is policed on
+    /// entry, in kilobits, with a tenth of a second's worth of burst.
+    pub fn of(attachment: &Attachment) -> Self {
+        let Bandwidth { ingress, egress } = attachment.bandwidth;
+        let Identity { sandbox, if_name, network: _ } = &attachment.identity;
+        let qos = ingress.map(|rate| QosContent {
+            kind: "linux-htb".to_owned(),
+            other_config: ids([("max-rate", rate.to_string().as_str())]),
+            external_ids: ids([(external_ids::SANDBOX, sandbox.as_str()), (external_ids::POD_IF_NAME, if_name.as_str())]),
+        });
+        let policing = egress.map_or((0, 0), |rate| {
+            let kilobits = i64::try_from(rate.div_ceil(1000)).unwrap_or(i64::MAX);
+            (kilobits, (kilobits / 10).max(1))
+        });
+        Self { external_ids: attachment.external_ids(), policing, qos }
+    }
+
+    /// Adds the rows of port `name` on the integration bridge; the Interface row. `qos`: a QoS row that is there already.
+    pub fn insert(&self, tx: &mut Transaction, name: &str, qos: Option<Uuid>) -> NamedUuid {
+        let mut port = Row::new().with("name", name);
+        match (qos, &self.qos) {
+            (Some(there), _) => port.set("qos", there),
+            (None, Some(QosContent { kind, other_config, external_ids })) => {
+                let row = Row::new().with("type", kind.as_str()).with("other_config", other_config.clone());
+                let qos = tx.insert("QoS", row.with("external_ids", external_ids.clone()));
+                port.set("qos", &qos);
+            }
+            (None, None) => {}
+        }
+        let mut interface = Row::new().with("name", name).with("external_ids", self.external_ids.clone());
+        if self.policing != (0, 0) {
+            interface.set("ingress_policing_rate", self.policing.0);
+            interface.set("ingress_policing_burst", self.policing.1);
+        }
+        let interface = tx.insert("Interface", interface);
+        let port = tx.insert("Port", port.with("interfaces", &interface));
+        tx.mutate("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), vec![Mutation::insert("ports", &port)]);
+        interface
+    }
+}
+
 impl InterfaceRow {
     /// The columns to select.
     pub const COLUMNS: [&str; 2] = ["name", "external_ids"];
@@ -116,19 +176,12 @@ pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<
     tx.wait("Interface", has_iface_id(&attachment.iface_id), &["name"], Until::Equal, same_port, Duration::ZERO);
     let same_name = names(&|row| row.name == host.as_str());
     tx.wait("Interface", Condition::equal("name", host.as_str()), &["name"], Until::Equal, same_name, Duration::ZERO);
-    let bridge = || Condition::equal("name", INTEGRATION_BRIDGE);
-    let present = vec![Row::new().with("name", INTEGRATION_BRIDGE)];
-    tx.wait("Bridge", bridge(), &["name"], Until::Equal, present, Duration::ZERO);
+    require_bridge(&mut tx);
 
     for port in older.iter().flat_map(|(_, ports)| ports) {
         remove_port(&mut tx, port);
     }
-    let mut interface = Row::new().with("name", host.as_str()).with("external_ids", attachment.external_ids());
-    let mut port = Row::new().with("name", host.as_str());
-    limit(&mut tx, attachment.bandwidth, &attachment.identity, &mut interface, &mut port);
-    let interface = tx.insert("Interface", interface);
-    let port = tx.insert("Port", port.with("interfaces", &interface));
-    tx.mutate("Bridge", bridge(), vec![Mutation::insert("ports", &port)]);
+    let interface = Content::of(attachment).insert(&mut tx, host.as_str(), None);
     let same_address = attachment.addresses.first().map(|address| {
         let has_it = has_id(external_ids::IP_ADDRESS, &address.to_string());
         tx.select("Interface", has_it, &[&InterfaceRow::COLUMNS[..], &["ofport"]].concat())
@@ -138,14 +191,32 @@ pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<
 }
 
 /// The row of another logical port of the attachment's network that has its address and works. One that ovs-vswitchd has no device for is
-/// left over from a pod that is gone.
+/// left over from a pod that is gone; one that OVN has let go of is of a pod that has given its address back and whose sandbox is about to go.
 pub fn holder_of_address(attachment: &Attachment, same_address: &[SelectedRow]) -> Option<InterfaceRow> {
     let works = |row: &&SelectedRow| row.integer("ofport").is_some_and(|ofport| ofport > 0);
     let others = |row: &InterfaceRow| {
         let another_port = row.iface_id().is_some_and(|iface_id| iface_id != attachment.iface_id.as_str());
-        another_port && row.sandbox().is_some() && row.is_of(&attachment.network)
+        let installed = row.id(external_ids::OVN_INSTALLED) == Some("true");
+        another_port && installed && row.sandbox().is_some() && row.is_of(&attachment.network)
     };
     same_address.iter().filter(works).map(InterfaceRow::from).find(others)
+}
+
+/// The transaction that puts ports back which vanished: all of them or, if anything of their names or logical ports is there by now,
+/// none. Each with its name, what its rows said, and its QoS row if that did not vanish. The Interface rows, in the same order.
+pub fn put_back<'a>(ports: impl Iterator<Item = (&'a str, &'a Content, Option<Uuid>)>) -> (Transaction, Vec<NamedUuid>) {
+    let mut tx = Transaction::new();
+    require_bridge(&mut tx);
+    let mut interfaces = Vec::new();
+    for (name, content, qos) in ports {
+        if let Some(iface_id) = content.external_ids.get(external_ids::IFACE_ID) {
+            tx.wait("Interface", has_id(external_ids::IFACE_ID, iface_id), &["name"], Until::Equal, Vec::new(), Duration::ZERO);
+        }
+        tx.wait("Interface", Condition::equal("name", name), &["name"], Until::Equal, Vec::new(), Duration::ZERO);
+        interfaces.push(content.insert(&mut tx, name, qos));
+    }
+    tx.comment(&format!("ovnkube: put {} ports of pods back", interfaces.len()));
+    (tx, interfaces)
 }
 
 /// The transaction that removes what an interface of a sandbox has in the database.
@@ -169,23 +240,10 @@ fn remove_port(tx: &mut Transaction, port: &PortRow) {
     }
 }
 
-/// Rate limits of this interface alone. What a pod receives leaves Open vSwitch through a queue; what it sends is policed on entry,
-/// in kilobits, with a tenth of a second's worth of burst.
-fn limit(tx: &mut Transaction, bandwidth: Bandwidth, identity: &Identity, interface: &mut Row, port: &mut Row) {
-    if let Some(rate) = bandwidth.ingress {
-        let owner = [(external_ids::SANDBOX, identity.sandbox.as_str()), (external_ids::POD_IF_NAME, identity.if_name.as_str())];
-        let qos = Row::new()
-            .with("type", "linux-htb")
-            .with("other_config", ids([("max-rate", rate.to_string().as_str())]))
-            .with("external_ids", ids(owner));
-        let qos = tx.insert("QoS", qos);
-        port.set("qos", &qos);
-    }
-    if let Some(rate) = bandwidth.egress {
-        let kilobits = i64::try_from(rate.div_ceil(1000)).unwrap_or(i64::MAX);
-        interface.set("ingress_policing_rate", kilobits);
-        interface.set("ingress_policing_burst", (kilobits / 10).max(1));
-    }
+/// Lets the transaction go on only if the integration bridge is there.
+fn require_bridge(tx: &mut Transaction) {
+    let present = vec![Row::new().with("name", INTEGRATION_BRIDGE)];
+    tx.wait("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["name"], Until::Equal, present, Duration::ZERO);
 }
 
 /// The sandbox id of a row, if it can be one.

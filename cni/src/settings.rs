@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use contract::{net_conf::NetConf, paths};
+use contract::{
+    net_conf::{NetConf, Places},
+    paths,
+};
 use ovsdb::Endpoints;
 
 /// Shorter than the shortest patience of a runtime that is in use (CRI-O's older 60 s), so that the error is ours to word.
@@ -32,7 +35,11 @@ pub struct BadSettings {
 impl Settings {
     /// The settings of a configuration.
     pub fn of(conf: &NetConf) -> Result<Self, BadSettings> {
-        let places = &conf.places;
+        Self::at(&conf.places, conf.timeout_seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs))
+    }
+
+    /// Those of an ADD that may take this long.
+    pub fn at(places: &Places, timeout: Duration) -> Result<Self, BadSettings> {
         let path = |place: &Option<String>, default: &str| PathBuf::from(place.as_deref().unwrap_or(default));
         let endpoint = places.ovsdb_endpoint.as_deref().unwrap_or(paths::OVSDB_ENDPOINT);
         let beside = endpoint.strip_prefix("unix:").map(PathBuf::from).and_then(|socket| Some(socket.parent()?.to_owned()));
@@ -43,7 +50,7 @@ impl Settings {
                 .map_err(|reason: ovsdb::EndpointError| BadSettings { value: endpoint.to_owned(), reason: reason.to_string() })?,
             ovs_run_dir: beside.unwrap_or_else(|| PathBuf::from(paths::OVS_RUN_DIR)),
             ovn_run_dir: path(&places.ovn_run_dir, paths::OVN_RUN_DIR),
-            timeout: conf.timeout_seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs),
+            timeout,
         })
     }
 }

@@ -35,8 +35,8 @@ impl SandboxId {
         &self.0
     }
 
-    /// Host end of the veth of the cluster's own network: the first 15 characters of the id; shorter ids work too. An id that is one of
-    /// [`RESERVED`] gets a `_` behind it: `lo` would be the host's own link.
+    /// Host end of the veth of the cluster's own network: the first 15 characters of the id; shorter ids work too. An id that no
+    /// interface may be called by (`lo`, `all`, `default`) gets a `_` behind it.
     pub fn host_if_name(&self) -> IfName {
         let name: String = self.0.chars().take(MAX_IFNAME).collect();
         IfName(if RESERVED.contains(&name.as_str()) { name + "_" } else { name })

@@ -54,18 +54,57 @@ pub struct Response {
     /// What the plugin has to configure.
     #[serde(rename = "PodIFInfo")]
     pub pod_if_info: Option<PodInterface>,
-    /// Upstream's plugin fails on `null` here; this project sends no credentials, so an empty object.
+    /// Upstream's plugin fails on `null` here; this project sends no credentials.
     pub kube_auth: Option<KubeAuth>,
 }
 
-/// Credentials that upstream's server sends. Never filled in, never read.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct KubeAuth {}
+/// What the server answers to STATUS besides success: how those are whom an ADD needs, too, as it has seen them in the last seconds.
+/// Nothing from an older server, or upstream's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct StatusAnswer {
+    /// By the place at which each is asked: an endpoint of OVSDB, or the file with a daemon's process id.
+    pub partners: BTreeMap<String, Pulse>,
+}
+
+/// Whether somebody who is there says something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pulse {
+    /// Good or bad, but in time.
+    Answers,
+    /// Not within the time in which an ADD needs an answer.
+    Silent,
+    /// Neither is known; also what a later server may say.
+    #[serde(other)]
+    Unknown,
+}
+
+/// The way to the API server that upstream's server sends, with credentials. Never read; credentials are never sent.
+///
+/// Upstream's plugin asks there whether the pod is still the same, each time it finds that OVN has not installed the port yet. Without any server it
+/// crashes then; of one that it cannot reach it only writes a warning.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct KubeAuth {
+    #[serde(rename = "kube-api-server", skip_deserializing, default = "nowhere")]
+    server: &'static str,
+}
+
+/// Port 0 is nobody's: connecting to it fails at once.
+fn nowhere() -> &'static str {
+    "http://127.0.0.1:0"
+}
+
+impl Default for KubeAuth {
+    fn default() -> Self {
+        Self { server: nowhere() }
+    }
+}
 
 impl Response {
     /// The answer to an ADD that the plugin carries out.
     pub fn to_plugin(pod: PodInterface) -> Self {
-        Self { result: None, pod_if_info: Some(pod), kube_auth: Some(KubeAuth {}) }
+        Self { result: None, pod_if_info: Some(pod), kube_auth: Some(KubeAuth::default()) }
     }
 }
 

@@ -21,16 +21,53 @@
 //!
 //! | file | rows |
 //! |---|---|
+//! | `server` | the node-local server: 1 to 4, 8, 9 |
+//! | `crashes` | kill -9 at every place of an ADD: 5 to 7 |
+//! | `database` | Open vSwitch's database: 10, 12 to 15 |
+//! | `switch` | ovs-vswitchd and the bridge: 16 to 19 |
+//! | `ovn` | ovn-controller, ovn-northd, southbound database, logical ports: 20 to 24 |
+//! | `api_server` | the API server is away, refuses, breaks off: 25 to 28, and 31's Event |
+//! | `attachments` | what keeps attachments alive: 6, 11, 46, 53, 54 |
 //! | `annotations` | the pod's annotation: 29 to 32 |
 //! | `sandboxes` | several calls for one pod or one sandbox: 33 to 35 |
 //! | `links` | names that are taken, namespaces that go away: 36, 37, 52 |
 //! | `del` | DEL with anything, container ids: 38 to 40 |
-//! | `switch` | ovs-vswitchd and the bridge: 16 to 19 |
+//! | `disks` | full and read-only disks: 41 to 43 |
+//! | `limits` | descriptors and threads: 44, 45 |
+//! | `clocks` | the wall clock: 47 |
+//! | `callers` | strangers and burdens on the server's socket: 48, 49 |
+//! | `kernel` | links of others, refusals of the kernel: 50, 51 |
+//! | `gc`, `check` | the verbs of those names: 55, 56, 58 |
+//! | `health` | STATUS: 57 |
+//! | `versions` | plugin and server of other versions, and while they are replaced: 59 |
+//! | `ending` | the server is told to end, or killed again and again; many pods come and go: 60 to 62 |
 //! | `oracles` | none: shows that each thing that every row asks can fail |
 
 mod annotations;
+mod api_server;
+#[path = "../tests/support/attached.rs"]
+mod attached;
+mod attachments;
+mod callers;
+mod check;
+mod clocks;
+mod crashes;
+mod database;
 mod del;
+mod disks;
+mod ending;
+mod gc;
+mod health;
+mod kernel;
+mod limits;
 mod links;
 mod oracles;
+mod ovn;
 mod sandboxes;
+#[path = "../tests/support/second.rs"]
+mod second;
+mod server;
 mod switch;
+mod versions;
+#[path = "../tests/support/view.rs"]
+mod view;

@@ -47,7 +47,7 @@ mod plugin;
 mod processes;
 mod report;
 mod settle;
-mod stage_log;
+pub(crate) mod stage_log;
 pub(crate) mod statistics;
 
 use std::{

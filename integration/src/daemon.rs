@@ -25,6 +25,7 @@ pub struct Daemon {
     name: String,
     log: PathBuf,
     arguments: Mutex<Vec<String>>,
+    environment: Mutex<Vec<(String, String)>>,
     /// Makes the command without its arguments, in the namespaces of its node.
     program: Box<dyn Fn() -> Result<Command> + Send + Sync>,
     child: Mutex<Option<Child>>,
@@ -45,7 +46,7 @@ impl Daemon {
         arguments: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
         let arguments = Mutex::new(arguments.into_iter().map(Into::into).collect());
-        Self { name: name.into(), log, arguments, program: Box::new(program), child: Mutex::new(None) }
+        Self { name: name.into(), log, arguments, environment: Mutex::default(), program: Box::new(program), child: Mutex::new(None) }
     }
 
     /// Name, as in messages.
@@ -63,6 +64,11 @@ impl Daemon {
         *lock(&self.arguments) = arguments.into_iter().map(Into::into).collect();
     }
 
+    /// Replaces what is added to its environment; counts from the next start.
+    pub fn set_environment(&self, variables: Vec<(String, String)>) {
+        *lock(&self.environment) = variables;
+    }
+
     /// Starts it, and does not wait until it is ready.
     pub fn spawn(&self) -> Result<()> {
         let mut child = lock(&self.child);
@@ -73,7 +79,7 @@ impl Daemon {
         fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
         let log = File::options().create(true).append(true).open(&self.log).with_context(|| format!("open {}", self.log.display()))?;
         let mut command = (self.program)()?;
-        command.args(lock(&self.arguments).iter());
+        command.args(lock(&self.arguments).iter()).envs(lock(&self.environment).iter().cloned());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         *child = Some(command.spawn().with_context(|| format!("start `{}`", command::line(&command)))?);
         Ok(())
@@ -145,7 +151,8 @@ impl Daemon {
         })
     }
 
-    fn end(&self) -> Result<Option<std::process::ExitStatus>> {
+    /// How it ended, if it has.
+    pub fn end(&self) -> Result<Option<std::process::ExitStatus>> {
         match lock(&self.child).as_mut() {
             Some(child) => Ok(child.try_wait()?),
             None => bail!("{} was not started", self.name),

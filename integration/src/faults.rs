@@ -7,7 +7,10 @@
 //! | [`Site`] | where the fault happens: node, bystanders, pods, and the words in which a test is written |
 //! | [`process`] | what a process holds: memory, descriptors, threads |
 //! | [`proxy`] | in front of a unix socket: delays, loses, cuts, corrupts, talks nonsense |
+//! | [`failpoint`] | the places in an ADD at which the plugin can be made to die or to hang |
 //! | `disk`, [`limits`] | full and read-only disks of a node; limits of a daemon |
+//! | [`Kubernetes`] | a real API server for the lab's first node, behind the proxy of [`crate::api_proxy`] |
+//! | [`shim`] | answers of a kernel that is short of something, for one process |
 //! | [`report`] | runs the tests and prints a line for each row |
 //!
 //! Asked of every row, after its own test:
@@ -22,14 +25,18 @@
 
 mod case;
 mod disk;
+pub mod failpoint;
+mod kubernetes;
 pub mod limits;
 pub mod matrix;
 pub mod process;
 pub mod proxy;
 pub mod report;
+pub mod shim;
 mod site;
 
 pub use case::{Case, row};
+pub use kubernetes::Kubernetes;
 pub use site::{AT_ONCE, Site, at_once, failed_with};
 
 /// Set for the long forms of rows that have one; the value does not matter.

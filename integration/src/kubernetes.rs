@@ -31,6 +31,9 @@ pub(crate) struct Cluster {
     /// Measure instead: how long pods take to be ready, with this network and with the plugins `bridge` and `host-local`, in turn.
     #[arg(long, value_name = "ROUNDS")]
     compare: Option<usize>,
+    /// How many pods come at once, in turn.
+    #[arg(long, value_name = "PODS,…", value_delimiter = ',', default_value = "1,20,50,100", requires = "compare")]
+    bursts: Vec<usize>,
 }
 
 /// Exit status after a signal, as shells have it: this and the signal's number.
@@ -63,7 +66,7 @@ impl Cluster {
         let cluster = Running::of_nodes(self.nodes).build(&say)?;
         say(&format!("{} nodes are ready", self.nodes));
         if let Some(rounds) = self.compare {
-            return compare::run(&cluster, rounds).map(|()| ExitCode::SUCCESS);
+            return compare::run(&cluster, rounds, &self.bursts).map(|()| ExitCode::SUCCESS);
         }
         let tools = write_tools(&cluster)?;
         let path = env::join_paths(

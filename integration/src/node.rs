@@ -2,10 +2,11 @@
 
 use std::{
     ffi::OsStr,
-    fs,
+    fmt, fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
+    sync::OnceLock,
 };
 
 use anyhow::{Context as _, Result};
@@ -39,7 +40,18 @@ pub struct Node {
     pub server: Daemon,
     /// Of every call of the plugin that has ended.
     pub answers: Answers,
+    /// Instead of the directory of manifests.
+    pods: OnceLock<Box<dyn PodSink>>,
     holder: Holder,
+}
+
+/// Where the server of a node knows its pods from, if that is not a directory of manifests.
+pub trait PodSink: fmt::Debug + Send + Sync {
+    /// Creates or replaces the pod that this manifest describes.
+    fn put(&self, pod: &Pod, manifest: &str) -> Result<()>;
+
+    /// Deletes it.
+    fn remove(&self, pod: &Pod) -> Result<()>;
 }
 
 impl Node {
@@ -67,7 +79,12 @@ impl Node {
             server: Daemon::new(
                 format!("{} on {name}", executable::SERVER),
                 server_log,
-                move || Ok(enter(pid, executable::under_test(executable::SERVER)?)),
+                move || {
+                    let mut server = enter(pid, executable::under_test(executable::SERVER)?);
+                    // The installed one has musl's allocator, which gives back what is free; so has this one the C library's then.
+                    server.envs([("MALLOC_ARENA_MAX", "1"), ("MALLOC_TRIM_THRESHOLD_", "131072")]);
+                    Ok(server)
+                },
                 server_arguments,
             ),
             name,
@@ -75,6 +92,7 @@ impl Node {
             subnets,
             mtu,
             answers: Answers::default(),
+            pods: OnceLock::new(),
             holder,
         })
     }
@@ -103,13 +121,15 @@ impl Node {
         let Self { name, index, mtu, .. } = self;
         let encap = fabric::address(*index);
         let southbound = central::SOUTHBOUND;
+        // Without these a bridge that is made again has another address, made up from its row's UUID.
+        let (uplink, integration) = (format!("0a:00:00:01:00:{index:02x}"), format!("0a:00:00:02:00:{index:02x}"));
         // Without a request Open vSwitch fits the MTU of br-int's own interface to its ports, a moment later, and no census is like another.
         let settings = format!(
             "--no-wait init -- set Open_vSwitch . external_ids:system-id={name} external_ids:hostname={name} \
              external_ids:ovn-remote={southbound} external_ids:ovn-encap-type=geneve external_ids:ovn-encap-ip={encap} \
              external_ids:ovn-bridge-datapath-type=netdev \
-             -- add-br breth0 -- set Bridge breth0 datapath_type=netdev -- add-port breth0 eth0 \
-             -- add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure \
+             -- add-br breth0 -- set Bridge breth0 datapath_type=netdev other_config:hwaddr={uplink} -- add-port breth0 eth0 \
+             -- add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure other_config:hwaddr={integration} \
              -- set Interface br-int mtu_request={mtu}"
         );
         self.vsctl(settings.split_whitespace()).map(drop)
@@ -233,14 +253,25 @@ impl Node {
 
     /// The same with any text.
     pub fn write_manifest_text(&self, pod: &Pod, text: &str) -> Result<()> {
+        if let Some(pods) = self.pods.get() {
+            return pods.put(pod, text);
+        }
         let dir = self.path(MANIFESTS);
         let hidden = dir.join(format!(".{}", pod.manifest_name()));
         fs::write(&hidden, text).with_context(|| format!("write {}", hidden.display()))?;
         fs::rename(&hidden, dir.join(pod.manifest_name())).context("put the manifest in place")
     }
 
+    /// Manifests are written there from now on, and the caller tells the server so.
+    pub fn keep_pods_in(&self, pods: Box<dyn PodSink>) -> Result<()> {
+        self.pods.set(pods).ok().with_context(|| format!("the pods of {} are kept elsewhere already", self.name))
+    }
+
     /// Removes the pod's manifest.
     pub fn remove_manifest(&self, pod: &Pod) -> Result<()> {
+        if let Some(pods) = self.pods.get() {
+            return pods.remove(pod);
+        }
         let file = self.path(MANIFESTS).join(pod.manifest_name());
         fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))
     }

@@ -5,16 +5,13 @@ mod attached;
 #[path = "support/view.rs"]
 mod view;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Result, ensure};
 use integration::{Families, Lab, Outcome};
 
 use attached::{attach, detach, place, with_pods};
-use view::{addresses, external_ids, gateway_routes, link_in_pod, link_on_node, offload_is_on, ports_of};
+use view::{addresses, external_ids, gateway_routes, link_in_pod, link_on_node, offload_is_on};
 
 #[test]
 fn the_pods_end_is_what_the_annotation_says() {

@@ -1,9 +1,6 @@
 //! Many calls of the plugin at once: they do not disturb each other, and calls for the same sandbox do not undo each other's work.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{Lab, Node, Outcome, Pod, Runtime, runtime::Running};

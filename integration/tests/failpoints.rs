@@ -1,32 +1,25 @@
-//! An ADD that fails, dies or hangs, at every stage and for every real reason: it says so, and leaves nothing behind.
+//! An ADD that fails or hangs at any stage: it says so, and leaves nothing behind. What dies and what is missing: the fault matrix (`faults/`).
 //!
 //! Needs a plugin with the feature `failpoints`; one is built if the plugin under test has none.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{fs, path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use contract::stage::Stage;
 use integration::{
-    Census, CniError, Invocation, Lab, Node, Outcome, Pod, Runtime, command, eventually, executable,
+    CniError, Invocation, Lab, Node, Outcome, Pod, Runtime, eventually, executable,
+    faults::failpoint,
     runtime::{Running, cni_args},
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-/// The variable that the plugin reads; a plugin that has its name in it has failpoints.
-const VARIABLE: &str = "OVN_CNI_FAILPOINT";
 /// Enough for what should be done at once on a busy machine, and less than any deadline of the plugin.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// Every place where an ADD can be made to fail, in the order of its stages: `before:ovsdb`, `after:ovsdb`, …
+/// Every place where an ADD can be made to fail: `before:ovsdb`, `after:ovsdb`, …
 fn places() -> impl Iterator<Item = String> {
-    Stage::ALL.into_iter().flat_map(|stage| ["before", "after"].map(|side| format!("{side}:{stage}")))
+    failpoint::places().map(|(_, place)| place)
 }
 
 /// Which of the [`places`] an ADD passes before it has made a link or a row, and how many places there are in all.
@@ -38,27 +31,12 @@ fn places_before(stage: Stage) -> usize {
 fn node_of(lab: &Lab) -> Result<&Node> {
     let node = &lab.nodes[0];
     node.start_server()?;
-    let installed = node.path("/opt/cni/bin").join(executable::PLUGIN);
-    fs::remove_file(&installed).or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
-    symlink(plugin_with_failpoints()?, &installed).context("install the plugin that has failpoints")?;
+    failpoint::install(node)?;
     Ok(node)
 }
 
-fn plugin_with_failpoints() -> Result<PathBuf> {
-    let has_them =
-        |path: &PathBuf| fs::read(path).is_ok_and(|program| program.windows(VARIABLE.len()).any(|bytes| bytes == VARIABLE.as_bytes()));
-    if let Some(plugin) = executable::under_test(executable::PLUGIN).ok().filter(has_them) {
-        return Ok(plugin);
-    }
-    let target = executable::target_dir()?.join("failpoints");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--quiet", "--locked", "-p", "cni", "--features", "failpoints"]);
-    command::output(cargo.arg("--target-dir").arg(&target)).context("build the plugin with failpoints")?;
-    Ok(target.join("debug").join(executable::PLUGIN))
-}
-
 fn add_with(runtime: &Runtime<'_>, pod: &Pod, failpoint: &str) -> Invocation {
-    runtime.call("ADD", Some(pod)).env(VARIABLE, failpoint)
+    runtime.call("ADD", Some(pod)).env(failpoint::VARIABLE, failpoint)
 }
 
 /// A runtime whose ADDs have that many seconds.
@@ -86,11 +64,6 @@ fn next_sandbox_works(lab: &Lab, node: &Node, pod: &Pod) -> Result<()> {
 /// The pod reaches the gateway of its subnet, which OVN answers for.
 fn has_network(lab: &Lab, pod: &Pod) -> Result<()> {
     lab.ping(pod, pod.gateways[0])
-}
-
-/// Waits until the database has a port of the pod.
-fn is_plugged(node: &Node, pod: &Pod) -> Result<()> {
-    node.vsctl(["wait-until", "Interface", &pod.host_interface(), "name!=x"]).map(drop)
 }
 
 /// Waits until ovs-vswitchd has given the pod's port its number.
@@ -141,32 +114,6 @@ fn a_failure_at_any_stage_leaves_nothing_and_the_next_sandbox_works() {
             };
             check().with_context(|| format!("{place}=error"))?;
         }
-        Ok(())
-    });
-}
-
-#[test]
-fn a_plugin_that_is_killed_at_any_stage_leaves_nothing_that_del_does_not_remove() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
-        let pods = pod_for_each_place(lab, node)?;
-        let before = node.census()?;
-        let mut left_something = 0;
-        for (place, pod) in &pods {
-            let check = || -> Result<bool> {
-                let outcome = add_with(&node.runtime(), pod, &format!("{place}=kill")).run()?;
-                ensure!(outcome.status.code().is_none(), "it was not killed: {outcome:?}");
-                let left = before != node.census()?;
-                node.runtime().del(pod)?.success()?;
-                before.must_equal(&node.census()?)?;
-                next_sandbox_works(lab, node, pod)?;
-                before.must_equal(&node.census()?)?;
-                Ok(left)
-            };
-            left_something += usize::from(check().with_context(|| format!("{place}=kill"))?);
-        }
-        // Otherwise nobody was killed in the middle of anything.
-        ensure!(left_something >= pods.len() - places_before(Stage::Veth), "only {left_something} deaths left something behind");
         Ok(())
     });
 }
@@ -251,144 +198,7 @@ fn a_result_that_nobody_reads_is_rolled_back() {
     });
 }
 
-// --- What is missing -----------------------------------------------------------------------------------------------------------
-
-#[test]
-fn without_a_server_add_says_so_and_names_the_socket() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
-        let pod = lab.new_pod(node)?;
-        let before = node.census()?;
-        node.server.kill()?;
-        let outcome = node.runtime().add(&pod)?;
-        failed_with(&outcome, 11, &["/ovn-cni-server.sock", "stage annotation"])?;
-        at_once(&outcome)?;
-        before.must_equal(&node.census()?)?;
-        node.start_server()?;
-        next_sandbox_works(lab, node, &pod)
-    });
-}
-
-#[test]
-fn without_an_integration_bridge_add_says_so_at_once() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
-        let pod = lab.new_pod(node)?;
-        // It would make another one.
-        node.ovn_controller.kill()?;
-        node.vsctl(["del-br", "br-int"])?;
-        let before = node.census()?;
-        let outcome = node.runtime().add(&pod)?;
-        failed_with(&outcome, 11, &["br-int"])?;
-        at_once(&outcome)?;
-        before.must_equal(&node.census()?)?;
-        node.vsctl(["add-br", "br-int", "--", "set", "Bridge", "br-int", "datapath_type=netdev", "fail_mode=secure"])?;
-        node.start_ovn_controller()?;
-        next_sandbox_works(lab, node, &pod)
-    });
-}
-
-#[test]
-fn without_the_database_add_says_so_at_once() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
-        let pod = lab.new_pod(node)?;
-        let before = node.census()?;
-        node.ovsdb_server.kill()?;
-        let outcome = node.runtime().add(&pod)?;
-        failed_with(&outcome, 11, &["stage ovsdb", "/db.sock"])?;
-        at_once(&outcome)?;
-        node.start_ovsdb_server()?;
-        before.must_equal(&node.census()?)?;
-        next_sandbox_works(lab, node, &pod)
-    });
-}
-
-#[test]
-fn a_deadline_names_the_daemon_that_does_not_answer() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
-        let pod = lab.new_pod(node)?;
-        let before = node.census()?;
-
-        node.vswitchd.pause()?;
-        let outcome = patient_for(node, 2).add(&pod)?;
-        let error = failed_with(&outcome, 11, &["stage ofport"])?;
-        ensure!(error.details.contains("ovs-vswitchd"), "{error:?}");
-        before.must_equal(&node.census()?)?;
-        node.vswitchd.resume()?;
-
-        node.ovn_controller.pause()?;
-        let outcome = patient_for(node, 2).add(&pod)?;
-        let error = failed_with(&outcome, 11, &["stage ovn_installed"])?;
-        ensure!(error.details.contains("ovn-controller"), "{error:?}");
-        before.must_equal(&node.census()?)?;
-        node.ovn_controller.resume()?;
-
-        next_sandbox_works(lab, node, &pod)?;
-        before.must_equal(&node.census()?)
-    });
-}
-
-#[test]
-fn a_port_that_ovn_does_not_bind_is_waited_for_until_the_deadline_and_leaves_nothing() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
-        // OVN knows nothing of this one,
-        let unknown = lab.plan_pod(node);
-        // and of this one it knows an earlier incarnation.
-        let other_uid = lab.plan_pod(node);
-        lab.add_ports(std::slice::from_ref(&other_uid))?;
-        let other_uid = other_uid.recreated();
-        let pods = [unknown, other_uid];
-        node.add_namespaces(&pods)?;
-        pods.iter().try_for_each(|pod| node.write_manifest(pod))?;
-
-        let before = node.census()?;
-        let runtime = patient_for(node, 3);
-        let waiting = pods.iter().map(|pod| runtime.call("ADD", Some(pod)).start()).collect::<Result<Vec<_>>>()?;
-        for running in waiting {
-            failed_with(&running.wait()?, 11, &["stage ovn_installed"])?;
-        }
-        before.must_equal(&node.census()?)?;
-
-        // The port may come late.
-        let [unknown, other_uid] = &pods;
-        let late = patient_for(node, 20).call("ADD", Some(unknown)).start()?;
-        is_plugged(node, unknown)?;
-        lab.add_ports(std::slice::from_ref(unknown))?;
-        late.wait()?.success()?;
-        has_network(lab, unknown)?;
-        let late = patient_for(node, 20).call("ADD", Some(other_uid)).start()?;
-        is_plugged(node, other_uid)?;
-        lab.central.nbctl(["set", "Logical_Switch_Port", &other_uid.port(), &format!("options:iface-id-ver={}", other_uid.uid)])?;
-        late.wait()?.success()?;
-        has_network(lab, other_uid)
-    });
-}
-
 // --- What is refused -----------------------------------------------------------------------------------------------------------
-
-#[test]
-fn a_link_that_disappears_beneath_the_port_fails_at_once_and_leaves_nothing() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
-        let pod = lab.new_pod(node)?;
-        let before = node.census()?;
-        node.vswitchd.pause()?;
-        // Whoever configures the pod's end would notice, too.
-        let waiting = add_with(&patient_for(node, 15), &pod, "before:pod=hang").start()?;
-        is_plugged(node, &pod)?;
-        node.run(["ip", "link", "del", &pod.host_interface()])?;
-        node.vswitchd.resume()?;
-        let outcome = waiting.wait()?;
-        failed_with(&outcome, 104, &["stage ofport", &pod.host_interface()])?;
-        at_once(&outcome)?;
-        before.must_equal(&node.census()?)?;
-        next_sandbox_works(lab, node, &pod)?;
-        before.must_equal(&node.census()?)
-    });
-}
 
 #[test]
 fn a_link_that_disappears_while_ovn_controller_is_waited_for_leaves_nothing_at_the_deadline() {

@@ -2,8 +2,6 @@
 
 #[path = "support/attached.rs"]
 mod attached;
-#[path = "support/view.rs"]
-mod view;
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{Lab, Node, Pod, eventually};
 use serde_json::json;
 
-use attached::{attach, detach, hold_back, place, start_waiting_add};
-use view::is_on_node;
+use attached::{hold_back, place, start_waiting_add};
 
 /// Long enough for a busy machine, and much less than any deadline of the plugin's or the server's.
 const AT_ONCE: Duration = Duration::from_secs(3);

@@ -22,6 +22,7 @@ use crate::{
 pub struct Monitor {
     tables: Vec<MonitoredTable>,
     keep_old_rows: bool,
+    changes_only: bool,
 }
 
 #[derive(Clone)]
@@ -51,6 +52,18 @@ impl Monitor {
     pub fn keep_old_rows(mut self) -> Self {
         self.keep_old_rows = true;
         self
+    }
+
+    /// Starts without the rows that are there already: for one who is interested in a row that is yet to be made. A server copies
+    /// all rows of a table, whatever the condition, to find those to start with.
+    #[must_use]
+    pub fn changes_only(mut self) -> Self {
+        self.changes_only = true;
+        self
+    }
+
+    pub(crate) fn is_of_changes_only(&self) -> bool {
+        self.changes_only
     }
 
     pub(crate) fn tables(&self) -> &[MonitoredTable] {

@@ -78,6 +78,13 @@ impl Events {
         self.teller.tell(failed(pod, uid, *failed_stage, code, note));
     }
 
+    /// The pod's port had vanished from Open vSwitch, and is there again.
+    pub(crate) fn put_back(&self, pod: &PodKey, uid: &str) {
+        let note = "the pod had no network for a moment: its port had vanished from Open vSwitch, and was put back; the log of ovnkube on \
+                    the node says when";
+        self.teller.tell(Notice::new(Object::Pod(pod.clone()), uid, About::new("KeepNetwork", "NetworkRestored"), note));
+    }
+
     /// This node has waited for a while, for what `missing` says.
     pub(crate) fn no_subnet(&self, node: &str, uid: &str, missing: &str) {
         let about = About::new("AddManagementPort", "NoSubnet");

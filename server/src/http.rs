@@ -18,7 +18,7 @@ use tokio::{
 
 use self::{
     peer::Peers,
-    slots::{Place, Slots},
+    slots::{Place, Slot, Slots},
 };
 use crate::requests::Desk;
 
@@ -82,7 +82,11 @@ async fn connection(stream: UnixStream, desk: Arc<Desk>, watcher: Watcher, slots
         exchange::refuse_connection(stream, &desk).await;
         return;
     };
-    let slot = Arc::new(slot);
+    // A thousand that wait for a slot cost as little as they can: what is needed to listen comes with the slot.
+    Box::pin(listen(stream, desk, watcher, Arc::new(slot))).await;
+}
+
+async fn listen(stream: UnixStream, desk: Arc<Desk>, watcher: Watcher, slot: Arc<Slot>) {
     let service = {
         let slot = Arc::clone(&slot);
         service_fn(move |request| exchange::exchange(Arc::clone(&desk), Arc::clone(&slot), request))

@@ -12,10 +12,12 @@
 //! | [`control_plane`] | the control plane's roles: what they are told, and their life | API server, OVN's databases | OVN's northbound database, annotations |
 //! | [`api_server`] | [`api_server::Connection`]: requests to the API server, with the credentials of the moment | kubeconfig, tokens, certificates | – |
 //! | [`pods`] | [`pods::PodSource`]: what is known of this node's pods, and every change of it | API server, or pod manifests | – |
+//! | `attachments` | pods' ports that vanished, put back; what is left of pods that are gone, removed | Open vSwitch's rows, links, [`pods`] | the same |
 //! | [`events`] | [`events::Events`]: what the owner of a pod is told | – | events on pods |
 //! | [`socket`] | [`socket::Socket`]: the place where the plugin finds the server | directory's owner and mode | the socket's file |
 //! | [`http`] | connections: who may, how many, how slowly | socket | socket |
 //! | [`requests`] | one verb each: ADD, DEL, STATUS; watch; metrics | [`pods`] | – |
+//! | [`partners`] | [`partners::Partners`]: whether those whom an ADD needs answer at all, for STATUS | control sockets, Open vSwitch's database | – |
 //! | [`metrics`] | [`metrics::Metrics`]: what is counted and timed | `/proc`, sizes of logs | – |
 //! | [`endpoints`] | `/metrics`, `/healthz`, `/readyz` over TCP | [`metrics`], [`conditions`] | TCP |
 //! | [`refusal`] | [`refusal::Refusal`]: every failure of a request, its code, status and hint | – | – |
@@ -25,11 +27,12 @@
 //! | `atomic_file` | a file that is replaced in one step | – | what its callers say |
 //! | [`log`] | the server's log | – | `/var/log/openvswitch` |
 //!
-//! The plugin does the plumbing of pods, and DEL works without the server. The node's own port into the network is the server's, for which it
+//! The plugin does the plumbing of pods, and DEL works without the server, which only repairs what others broke. The node's own port into the network is the server's, for which it
 //! needs CAP_NET_ADMIN in the host's network namespace.
 
 pub mod api_server;
 mod atomic_file;
+mod attachments;
 pub mod bridge;
 pub mod cni_conf;
 pub mod conditions;
@@ -41,6 +44,7 @@ pub mod log;
 pub mod metrics;
 pub mod node;
 pub mod options;
+pub mod partners;
 pub mod pods;
 pub mod process;
 pub mod refusal;

@@ -13,9 +13,13 @@ use std::{
 use contract::{error::Code, wire};
 use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Registry, TextEncoder, proto::MetricFamily};
 
-use self::{files::LogFiles, process::Process, register::Register, reports::Reports, requests::Requests};
-use crate::conditions::{Conditions, Part};
+use self::{attachments::Attachments, files::LogFiles, process::Process, register::Register, reports::Reports, requests::Requests};
+use crate::{
+    attachments::Reason,
+    conditions::{Conditions, Part},
+};
 
+mod attachments;
 mod control_plane;
 mod files;
 mod process;
@@ -35,6 +39,7 @@ pub struct Metrics {
     registry: Registry,
     reports: Reports,
     requests: Requests,
+    attachments: Attachments,
     reconnects: IntCounterVec,
     conditions: IntGaugeVec,
     ready_duration: Gauge,
@@ -89,6 +94,7 @@ impl Metrics {
         Self {
             reports: Reports::register(&register),
             requests: Requests::register(&register),
+            attachments: Attachments::register(&register),
             reconnects,
             conditions: register.int_gauges(
                 "ovnkube_node_condition_met",
@@ -110,6 +116,16 @@ impl Metrics {
     /// A connection to `peer` was lost and is there again.
     pub fn reconnected(&self, peer: Peer) {
         self.reconnects.with_label_values(&[peer.name()]).inc();
+    }
+
+    /// So many ports of pods had vanished and are there again.
+    pub(crate) fn put_back(&self, ports: usize) {
+        self.attachments.put_back(ports);
+    }
+
+    /// What was left of a pod's network was removed.
+    pub(crate) fn removed(&self, reason: Reason) {
+        self.attachments.removed(reason);
     }
 
     /// Everything that a pod needs is there.

@@ -11,7 +11,7 @@
 //! | `management_port` | the interface over which the node and its pods reach each other |
 //! | `plugin` | the plugin's way into the directory where runtimes look for it |
 
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, time::Duration};
 
 use crate::{
     api_server::ApiServer,
@@ -41,6 +41,11 @@ pub use management_port::ManagementPort;
 pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls};
 pub use plugin::{PluginError, PluginInstall};
 
+/// Threads that read files and names of hosts.
+const MOST_BLOCKING: usize = 8;
+/// They stay once they are there: where no thread can be started any more, what is to be read would wait for one that never comes.
+const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
+
 /// What a node's server is told.
 #[derive(Debug)]
 pub struct NodeConfig {
@@ -58,6 +63,8 @@ pub struct NodeConfig {
     /// Whose database has the rows of this node.
     pub zone: String,
     pub endpoints: Endpoints,
+    /// What is left of pods that are gone is removed after this long; none: never.
+    pub stale_after: Option<Duration>,
 }
 
 /// Where pods are known from.
@@ -90,7 +97,7 @@ pub enum StartError {
     DefaultRoute(#[source] io::Error),
     #[error("Open vSwitch's database refused the settings for ovn-controller")]
     Settings(#[from] ovsdb::TransactError),
-    #[error("netlink, for the management port")]
+    #[error("netlink, for the management port and the links of pods")]
     Netlink(#[source] io::Error),
     #[error("what is measured")]
     Metrics(#[from] prometheus::Error),
@@ -111,7 +118,13 @@ async fn changed<T>(receiver: &mut tokio::sync::watch::Receiver<T>) {
 pub fn run(options: &NodeOptions, control_plane: Option<ControlPlaneConfig>) -> Result<(), StartError> {
     let early = options.early().inspect_err(|problems| eprintln!("ovnkube: {problems}"))?;
     let log = start_server_log(&early.log);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(StartError::Runtime);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(MOST_BLOCKING)
+        .thread_keep_alive(FOREVER)
+        .enable_all()
+        .build()
+        .map_err(StartError::Runtime);
     let outcome = runtime.and_then(|runtime| runtime.block_on(life::live(options, early, control_plane, &log)));
     if let Err(error) = &outcome {
         say(error, &log);

@@ -16,6 +16,7 @@ use tracing::{Span, info_span};
 use crate::{
     events::Events,
     metrics::Metrics as Measurements,
+    partners::Partners,
     pods::{PodSource, Whereabouts},
     refusal::{Refusal, Severity},
 };
@@ -42,6 +43,7 @@ pub struct Desk {
     pub adds: InFlight,
     pub metrics: Arc<Measurements>,
     pub events: Events,
+    pub partners: Partners,
 }
 
 /// Where the server is in its life.

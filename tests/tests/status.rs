@@ -129,14 +129,30 @@ fn ovs_vswitchd_is_named_when_it_is_down_and_running_pods_are_affected() {
 }
 
 #[test]
-fn ovs_vswitchd_that_hangs_is_named() {
+fn ovs_vswitchd_that_hangs_is_named_once_it_cannot_be_busy_and_nobody_waits_for_it() {
     let healthy = Healthy::new();
     healthy.daemons.ovs_vswitchd.signal(Signal::SIGSTOP);
-    let outcome = healthy.status();
+    let message = tests::eventually("the server has lost its patience", Duration::from_secs(8), || {
+        let outcome = healthy.status();
+        assert!(outcome.duration < SOON, "{outcome:?}");
+        if outcome.status.success() { Err(format!("{outcome:?}")) } else { Ok(outcome.refused(Code::NotAvailableLimited)) }
+    });
+    assert!(message.contains("ovs-vswitchd does not answer"), "{message}");
+    healthy.daemons.ovs_vswitchd.signal(Signal::SIGCONT);
+}
+
+#[test]
+fn a_server_that_knows_nothing_of_others_makes_the_plugin_wait_for_them() {
+    let node = Node::new();
+    let database = node.start_database_with_bridge();
+    let daemons = Daemons::start(&node, &database);
+    let _older = ScriptedServer::start(&node.server_socket(), Answer::Bytes(tests::http::answer("200 OK", "application/json", "")));
+    daemons.ovs_vswitchd.signal(Signal::SIGSTOP);
+    let outcome = node.call("STATUS").run();
     let message = outcome.refused(Code::NotAvailableLimited);
     assert!(message.contains("ovs-vswitchd does not answer"), "{message}");
-    assert!(outcome.duration < PATIENT, "{outcome:?}");
-    healthy.daemons.ovs_vswitchd.signal(Signal::SIGCONT);
+    assert!(outcome.duration > SOON && outcome.duration < PATIENT, "{outcome:?}");
+    daemons.ovs_vswitchd.signal(Signal::SIGCONT);
 }
 
 #[test]
@@ -157,6 +173,11 @@ fn a_database_that_is_down_or_hangs_is_named() {
     let message = node.call("STATUS").run().refused(Code::NotAvailableLimited);
     assert!(message.contains("database of Open vSwitch"), "{message}");
     let _silent = UnixListener::bind(node.ovsdb_socket()).unwrap();
+    // Without a server that knows better, silence is waited for; without any server, it makes no difference.
+    let outcome = node.call("STATUS").run();
+    let message = outcome.refused(Code::NotAvailableLimited);
+    assert!(!message.contains("database of Open vSwitch") && outcome.duration < SOON, "{outcome:?}");
+    let _older = ScriptedServer::start(&node.server_socket(), Answer::Bytes(tests::http::answer("200 OK", "application/json", "")));
     let outcome = node.call("STATUS").run();
     let message = outcome.refused(Code::NotAvailableLimited);
     assert!(message.contains("database of Open vSwitch"), "{message}");

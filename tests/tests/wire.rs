@@ -312,7 +312,7 @@ fn upstreams_plugin_gets_its_answer_field_by_field() {
     let mut expected = upstream_answer();
     expected["PodIFInfo"]["nadKey"] = json!("default");
     // Upstream's plugin dies of null; credentials are nobody's business.
-    expected["KubeAuth"] = json!({});
+    expected["KubeAuth"] = json!({"kube-api-server": "http://127.0.0.1:0"});
     assert_eq!(answer.json(), expected);
     assert!(!fs::read_to_string(&server.log).unwrap().contains("hunter2"));
 }

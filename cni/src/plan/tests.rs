@@ -54,7 +54,7 @@ fn gateways_become_default_routes_and_the_others_follow() {
 
 #[test]
 fn the_result_names_both_ends_and_each_familys_gateway() {
-    let host = HostEnd { name: "0123456789abcde".parse().unwrap(), mac: "02:00:00:00:00:01".parse().unwrap(), index: 7 };
+    let host = HostEnd { name: "0123456789abcde".parse().unwrap(), mac: "02:00:00:00:00:01".parse().unwrap(), index: 7, pod_index: 2 };
     let result = attachment(Network::Default, |_| {}).result(&host, "/run/netns/p");
     assert_eq!(result.interfaces[1].sandbox.as_deref(), Some("/run/netns/p"));
     let gateways: Vec<_> = result.ips.iter().map(|ip| ip.gateway.map(|gateway| gateway.to_string())).collect();

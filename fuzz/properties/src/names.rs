@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cni::plan::Identity;
+use cni::{mark::Mark, plan::Identity};
 use contract::{
     cni_args::PodArgs,
     mac::Mac,
@@ -63,12 +63,12 @@ fn check_sandbox(sandbox: &SandboxId, other: &str) {
         let alias = identity.alias();
         assert!(alias.len() <= 255, "an alias of {} bytes", alias.len());
         check_if_name(&identity.temporary_host_name());
-        let whole = format!("{}{}:{sandbox}", Identity::alias_prefix(network), identity.if_name);
-        assert!(whole.starts_with(&alias), "{alias} is not the beginning of {whole}");
-        if *network == Network::Default && alias == whole {
+        assert!(identity.owns(&alias), "{alias:?}");
+        if *network == Network::Default
+            && let Some(mark) = Mark::read(&alias)
+        {
             // What GC reads from it.
-            let read = alias.strip_prefix(&Identity::alias_prefix(network)).and_then(|rest| rest.split_once(':'));
-            assert_eq!(read, Some((identity.if_name.as_str(), sandbox.as_str())));
+            assert_eq!((mark.identity, mark.pod), (identity, None));
         }
     }
 }

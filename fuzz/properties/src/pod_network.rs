@@ -91,7 +91,7 @@ fn check_plan(found: &PodNetwork, network: &Network) {
     assert_eq!(ids.get(external_ids::ATTACHED_MAC), Some(&found.mac.to_string()));
     assert_eq!(ids.get(external_ids::IP_ADDRESSES).map_or(0, |list| list.split(',').count()), found.addresses.len());
 
-    let host = HostEnd { name: attachment.identity.sandbox.host_if_name(), mac: found.mac, index: 2 };
+    let host = HostEnd { name: attachment.identity.sandbox.host_if_name(), mac: found.mac, index: 2, pod_index: 3 };
     let result = attachment.result(&host, "/run/netns/x");
     for version in SpecVersion::ALL {
         let rendered = result.render(version);

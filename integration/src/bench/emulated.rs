@@ -7,6 +7,7 @@
 //! unless it is there at once.
 
 use std::{
+    path::Path,
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -14,6 +15,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use contract::{mac::Mac, paths::INTEGRATION_BRIDGE};
+use integration::eventually;
 
 use super::{
     floor::{FloorPod, milliseconds},
@@ -38,15 +40,35 @@ pub(crate) fn add(netlink: &Netlink, mtu: u32, pod: &FloorPod<'_>, sandbox: &str
     let began = Instant::now();
     let done = attach(netlink, mtu, pod, sandbox, &link);
     let call = finish(began, done);
-    let attached = call.error.is_none().then(|| Attached { sandbox: sandbox.to_owned(), link });
-    (call, attached)
+    let attached = Attached { sandbox: sandbox.to_owned(), link };
+    if call.error.is_some() {
+        // As a runtime does; otherwise one failure would be one of everybody's.
+        drop(attached.detach_at_last(netlink));
+        return (call, None);
+    }
+    (call, Some(attached))
 }
 
 impl Attached {
     /// DEL.
     pub(crate) fn del(&self, netlink: &Netlink) -> Call {
         let began = Instant::now();
-        finish(began, self.detach(netlink))
+        let mut call = finish(began, self.detach(netlink));
+        if call.error.is_some()
+            && let Err(error) = self.detach_at_last(netlink)
+        {
+            call.error = Some(format!("{error:#}"));
+        }
+        call
+    }
+
+    /// A runtime repeats a DEL that failed: with 100 callers at once, ovs-vsctl finds the database too busy to accept a connection.
+    fn detach_at_last(&self, netlink: &Netlink) -> Result<()> {
+        let Self { link, .. } = self;
+        eventually("DEL is repeated until it succeeds", PATIENCE, || {
+            vsctl(&format!("--if-exists del-port {INTEGRATION_BRIDGE} {link}"))?;
+            if Path::new("/sys/class/net").join(link).exists() { netlink.delete_link(link) } else { Ok(()) }
+        })
     }
 
     fn detach(&self, netlink: &Netlink) -> Result<()> {

@@ -25,10 +25,31 @@ pub(crate) struct Ended {
     pub(crate) duration: Duration,
 }
 
+/// Where standard error goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Chatter {
+    /// To the terminal: there should be none.
+    Shown,
+    /// To this file: the program logs there.
+    Kept(&'static Path),
+}
+
 /// Runs `program` with this environment and nothing else, and `input` on standard input.
-pub(crate) fn run<K: AsRef<OsStr>>(program: &Path, environment: impl IntoIterator<Item = (K, OsString)>, input: &str) -> Result<Ended> {
+pub(crate) fn run<K: AsRef<OsStr>>(
+    program: &Path,
+    environment: impl IntoIterator<Item = (K, OsString)>,
+    input: &str,
+    chatter: Chatter,
+) -> Result<Ended> {
     let mut command = Command::new(program);
-    command.env_clear().stdin(full_pipe(input)?).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let stderr = match chatter {
+        Chatter::Shown => Stdio::inherit(),
+        Chatter::Kept(file) => {
+            let file = File::options().append(true).create(true).open(file).with_context(|| format!("open {}", file.display()))?;
+            Stdio::from(file)
+        }
+    };
+    command.env_clear().stdin(full_pipe(input)?).stdout(Stdio::piped()).stderr(stderr);
     for (key, value) in environment {
         command.env(key, value);
     }
@@ -54,8 +75,13 @@ mod tests {
 
     #[test]
     fn a_program_gets_its_input_and_only_the_environment_it_is_given() {
-        let ended =
-            run(Path::new("/bin/sh"), [("ENV", OsString::new())], "cat /proc/self/environ | tr '\\0' '\\n' | grep -c CARGO").unwrap();
+        let ended = run(
+            Path::new("/bin/sh"),
+            [("ENV", OsString::new())],
+            "cat /proc/self/environ | tr '\\0' '\\n' | grep -c CARGO",
+            Chatter::Shown,
+        )
+        .unwrap();
         assert_eq!(ended.stdout, b"0\n");
         assert!(!ended.status.success(), "grep found nothing");
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     bridge,
-    exec::{self, Ended},
+    exec::{self, Chatter, Ended},
     floor::milliseconds,
     measurements::{Call, Verb},
     plan::PlannedPod,
@@ -24,6 +24,7 @@ use super::{
 const DIR: &str = "/opt/cni/bin";
 /// Where upstream's writes; on the node, where the lab has its logs.
 const UPSTREAM_LOG: &str = "/var/log/ovn/upstream-cni.log";
+const UPSTREAM_CHATTER: &str = "/var/log/ovn/upstream-cni.err";
 
 /// A plugin that is installed, with its configuration.
 #[derive(Debug, Clone)]
@@ -35,6 +36,7 @@ pub(crate) struct Plugin {
     /// Name of the interface that it makes in the pod.
     ifname: &'static str,
     addresses: Addresses,
+    chatter: Chatter,
 }
 
 /// Which address a pod should have got.
@@ -59,7 +61,14 @@ impl Plugin {
     /// This project's.
     pub(crate) fn ours() -> Self {
         let config = json!({"cniVersion": "1.1.0", "name": "ovn-kubernetes", "type": PLUGIN});
-        Self { program: Path::new(DIR).join(PLUGIN), dir: DIR.into(), config, ifname: "eth0", addresses: Addresses::OfThePod }
+        Self {
+            program: Path::new(DIR).join(PLUGIN),
+            dir: DIR.into(),
+            config,
+            ifname: "eth0",
+            addresses: Addresses::OfThePod,
+            chatter: Chatter::Shown,
+        }
     }
 
     /// `bridge`, which calls `host-local`.
@@ -71,6 +80,7 @@ impl Plugin {
             config: bridge::config(),
             ifname: "eth0",
             addresses: Addresses::Of(bridge::SUBNET.parse()?),
+            chatter: Chatter::Shown,
         })
     }
 
@@ -85,7 +95,15 @@ impl Plugin {
             "logFile": UPSTREAM_LOG,
             "logLevel": "4",
         });
-        Self { program: program.to_owned(), dir: DIR.into(), config, ifname: "eth0", addresses: Addresses::OfThePod }
+        Self {
+            program: program.to_owned(),
+            dir: DIR.into(),
+            config,
+            ifname: "eth0",
+            addresses: Addresses::OfThePod,
+            // What its other log has, too.
+            chatter: Chatter::Kept(Path::new(UPSTREAM_CHATTER)),
+        }
     }
 
     /// For pods that other plugins attach, too: a namespace's `eth0` is the one of this project's plugin.
@@ -103,6 +121,10 @@ impl Plugin {
             attached = Some(Attached { plugin: Arc::clone(self), sandbox: sandbox.to_owned(), result });
             Ok(())
         });
+        if call.error.is_some() {
+            // As a runtime does; otherwise one failure would be one of everybody's.
+            drop(self.call(Verb::Del, Some((pod, sandbox)), None));
+        }
         (call, attached)
     }
 
@@ -124,7 +146,7 @@ impl Plugin {
     pub(crate) fn gc(&self, valid: &[&Attached], stale: &[&Attached]) -> Call {
         let mut config = self.config.clone();
         config["cni.dev/valid-attachments"] = valid.iter().map(|attached| attached.identity()).collect();
-        judge(exec::run(&self.program, self.environment(Verb::Gc, None), &config.to_string()), |_| {
+        judge(exec::run(&self.program, self.environment(Verb::Gc, None), &config.to_string(), self.chatter), |_| {
             let left = stale.iter().map(|attached| attached.link()).find(|link| Path::new("/sys/class/net").join(link).exists());
             left.map_or(Ok(()), |link| bail!("{link} is stale and still there"))
         })
@@ -132,11 +154,14 @@ impl Plugin {
 
     /// `/bin/true`, started in the same way.
     pub(crate) fn bin_true(&self) -> Call {
-        judge(exec::run(Path::new("/bin/true"), self.environment(Verb::Version, None), &self.config(None).to_string()), |_| Ok(()))
+        judge(
+            exec::run(Path::new("/bin/true"), self.environment(Verb::Version, None), &self.config(None).to_string(), self.chatter),
+            |_| Ok(()),
+        )
     }
 
     fn call(&self, verb: Verb, subject: Option<(&PlannedPod, &str)>, prev_result: Option<&Value>) -> Result<Ended> {
-        exec::run(&self.program, self.environment(verb, subject), &self.config(prev_result).to_string())
+        exec::run(&self.program, self.environment(verb, subject), &self.config(prev_result).to_string(), self.chatter)
     }
 
     fn environment(&self, verb: Verb, subject: Option<(&PlannedPod, &str)>) -> Vec<(&'static str, OsString)> {

@@ -98,13 +98,16 @@ impl Report {
                 writeln!(f)?;
             }
             last = Some(*verb);
-            let Summary { calls, p50, p90, p99, max, rate, cpu, .. } = summary;
+            let Summary { calls, errors, p50, p90, p99, max, rate, cpu, .. } = summary;
             write!(f, "{verb:<8}{ports:>6}{at_once:>9}  {contestant:<10}{calls:>6}{p50:>8.2}{p90:>8.2}{p99:>8.2}{max:>8.2}{rate:>8.1}")?;
             for (process, width) in PROCESSES.into_iter().zip([9, 8, 8, 10, 12]) {
                 match cpu.get(&process) {
                     Some(time) => write!(f, "{time:>width$.2}")?,
                     None => write!(f, "{:>width$}", "")?,
                 }
+            }
+            if *errors > 0 {
+                write!(f, "   {errors} FAILED")?;
             }
             writeln!(f)?;
         }
@@ -198,7 +201,7 @@ mod tests {
             plugin_bytes: 1,
         };
         let cell = Cell { verb: Verb::Add, ports: 0, at_once: 1, contestant: Contestant::Ours };
-        let summary = Summary { calls: 3, p50: 41.25, ..Summary::default() };
+        let summary = Summary { calls: 3, p50: 41.25, rate: 24.0, ..Summary::default() };
         let parts = [(Part::Stage(Stage::OvnInstalled), 6.5), (Part::Outside, 1.25)];
         let parts = parts.map(|(part, p50)| (part, PartSummary { p50, ..PartSummary::default() })).into();
         let cells = Summaries::from([(cell, Summary { parts, ..summary })]);
@@ -233,7 +236,7 @@ mod tests {
     fn the_chart_is_an_svg_that_knows_light_and_dark() {
         let svg = chart::svg(&report(true)).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
-        for expected in ["prefers-color-scheme: dark", "ADD: rate", ">ours<", "calls at once"] {
+        for expected in ["prefers-color-scheme: dark", "ADD: rate", "\nours\n", "calls at once"] {
             assert!(svg.contains(expected), "{expected}:\n{svg}");
         }
         // What the style changes has to be there under these names.

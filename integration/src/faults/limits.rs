@@ -16,12 +16,12 @@ pub enum Limit {
 }
 
 impl Daemon {
-    /// Limits what the running daemon may have, until it ends; prlimit(1).
+    /// Limits what the running daemon may have, until it ends; prlimit(1). The hard limit stays, so that it may have more again.
     pub fn limit(&self, limit: Limit) -> Result<()> {
         let option = match limit {
-            Limit::Descriptors(count) => format!("--nofile={count}"),
-            Limit::Processes(count) => format!("--nproc={count}"),
-            Limit::AddressSpace(bytes) => format!("--as={bytes}"),
+            Limit::Descriptors(count) => format!("--nofile={count}:"),
+            Limit::Processes(count) => format!("--nproc={count}:"),
+            Limit::AddressSpace(bytes) => format!("--as={bytes}:"),
         };
         let pid = self.pid().with_context(|| format!("{} is not running", self.name()))?;
         command::output(std::process::Command::new("prlimit").arg("--pid").arg(pid.to_string()).arg(option)).map(drop)

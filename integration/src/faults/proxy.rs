@@ -60,6 +60,8 @@ struct Shared {
     tampering: Mutex<Tampering>,
     connections: AtomicUsize,
     struck: AtomicUsize,
+    /// Those that were accepted since the last time that all were ended.
+    open: Mutex<Vec<UnixStream>>,
 }
 
 impl Proxy {
@@ -67,12 +69,13 @@ impl Proxy {
     pub fn start(socket: PathBuf, behind: PathBuf) -> Result<Self> {
         let listener = UnixListener::bind(&socket).with_context(|| format!("listen on {}", socket.display()))?;
         let (connections, struck) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let shared = Arc::new(Shared { behind, tampering: Mutex::new(Tampering::None), connections, struck });
+        let shared = Arc::new(Shared { behind, tampering: Mutex::new(Tampering::None), connections, struck, open: Mutex::default() });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 accepting.connections.fetch_add(1, Ordering::Relaxed);
                 let shared = Arc::clone(&accepting);
+                lock(&shared.open).extend(client.try_clone());
                 thread::spawn(move || shared.serve(&client));
             }
         });
@@ -96,6 +99,13 @@ impl Proxy {
     /// From now on, this is done.
     pub fn set(&self, tampering: Tampering) {
         *lock(&self.shared.tampering) = tampering;
+    }
+
+    /// Ends every connection.
+    pub fn hang_up(&self) {
+        for client in lock(&self.shared.open).drain(..) {
+            let _ = client.shutdown(Shutdown::Both);
+        }
     }
 
     /// How many connections were made so far.

@@ -184,7 +184,8 @@ impl<'lab> Site<'lab> {
         })
     }
 
-    pub(super) fn bystanders_reach_each_other(&self) -> Result<()> {
+    /// The bystanders reach each other, now.
+    pub fn bystanders_reach_each_other(&self) -> Result<()> {
         let [first, second] = &self.bystanders;
         self.lab.ping(first, second.address())?;
         self.lab.ping(second, first.address())

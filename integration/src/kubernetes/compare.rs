@@ -1,56 +1,65 @@
-//! `integration cluster --compare ROUNDS`: from creating pods to all of them ready, with this network and with the reference plugins
-//! `bridge` and `host-local` on the same node, in turn.
+//! `integration cluster --compare ROUNDS`: bursts of pods, from creating them to all of them ready and from deleting them to all of them
+//! gone, with this network and with the reference plugins `bridge` and `host-local` on the same node, in turn; and how much of it the
+//! runtime spent in the plugin.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`burst`] | one burst of pods, measured |
+//! | [`plugin_time`] | what the runtime and our own plugin say of the time that was spent in plugins |
+//! | [`report`] | the table and `bench-cluster.json` |
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::{fs, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
-use integration::{
-    Cluster, Node,
-    cluster::{
-        attached::{address_of, is_ready},
-        programs::AGNHOST,
-    },
-    eventually,
-};
-use serde_json::{Value, json};
+use anyhow::{Context as _, Result};
+use integration::{Cluster, Node, eventually, executable};
+use serde::Serialize;
+use serde_json::json;
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
-const PATIENCE: Duration = Duration::from_secs(180);
+use self::{burst::Burst, report::Report};
+use crate::bench::environment::{Environment, Scheduling};
+
+mod burst;
+mod plugin_time;
+mod report;
+
+/// A hundred pods on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// The runtime uses the first configuration of the directory.
 const BRIDGE_CONF: &str = "/etc/cni/net.d/00-bridge.conflist";
 const BRIDGE_PREFIX: &str = "10.99.";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whose network pods get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 enum Network {
     Ours,
     Bridge,
 }
 
-/// Measures and prints.
-pub(crate) fn run(cluster: &Cluster, rounds: usize) -> Result<()> {
+/// Measures, prints, and writes bench/bench-cluster.json in cargo's target directory.
+pub(crate) fn run(cluster: &Cluster, rounds: usize, sizes: &[usize]) -> Result<()> {
     let node = &cluster.lab.nodes[0];
-    for count in [1, 50] {
-        let mut times = [Vec::new(), Vec::new()];
-        for round in 0..rounds {
-            for (network, times) in [Network::Ours, Network::Bridge].into_iter().zip(&mut times) {
-                switch(cluster, node, network)?;
-                let took = once(cluster, node, network, count)?;
-                eprintln!("round {round}, {count} pods, {network:?}: {:.3} s", took.as_secs_f64());
-                times.push(took);
+    let environment = Environment::of_this_machine(executable::under_test(executable::PLUGIN)?.metadata()?.len(), Scheduling::Normal)?;
+    let mut bursts = Vec::new();
+    for round in 0..rounds {
+        let mut order = [Network::Ours, Network::Bridge];
+        // Who comes second finds a warmer machine.
+        order.rotate_left(round % 2);
+        for network in order {
+            switch(cluster, node, network)?;
+            for pods in sizes {
+                let burst = Burst::measure(cluster, node, network, *pods)?;
+                eprintln!("round {} of {rounds}: {burst}", round + 1);
+                bursts.push(burst);
             }
         }
-        let [ours, bridge] = times.map(median);
-        println!(
-            "{count} pods ready: {:.3} s, bridge and host-local {:.3} s: {:+.3} s, {:+.1} % (medians of {rounds})",
-            ours,
-            bridge,
-            ours - bridge,
-            (ours / bridge - 1.0) * 100.0
-        );
     }
+    let report = Report::new(environment.at_the_end()?, rounds, bursts);
+    print!("{report}");
+    let file = executable::target_dir()?.join("bench/bench-cluster.json");
+    fs::create_dir_all(file.parent().context("a file has a directory")?)?;
+    fs::write(&file, serde_json::to_string_pretty(&report)?).with_context(|| format!("write {}", file.display()))?;
+    println!("\nall figures: {}", file.display());
     Ok(())
 }
 
@@ -77,46 +86,5 @@ fn switch(cluster: &Cluster, node: &Node, network: Network) -> Result<()> {
             }
         }
     }
-    eventually(&format!("pods have {network:?}"), PATIENCE, || once(cluster, node, network, 1).map(drop))
-}
-
-/// One measurement; an error if a pod had another network.
-fn once(cluster: &Cluster, node: &Node, network: Network, count: usize) -> Result<Duration> {
-    let pods: Vec<Value> = (0..count).map(|number| pod(&format!("pod-{number}"), &node.name)).collect();
-    let began = Instant::now();
-    cluster.api.create_all(PODS, &pods)?;
-    let (took, known) = cluster.pods.wait("all pods are ready", PATIENCE, |known| {
-        let ready = known.values().filter(|pod| is_ready(pod)).count();
-        ensure!(ready == count, "{ready} of {count} are ready");
-        Ok((began.elapsed(), known.clone()))
-    })?;
-    cluster.api.delete(PODS)?;
-    cluster.pods.wait("all pods are gone", PATIENCE, |known| {
-        ensure!(known.is_empty(), "{} are there", known.len());
-        Ok(())
-    })?;
-    for (name, pod) in &known {
-        let address = address_of(pod).with_context(|| format!("{name} has no address"))?;
-        ensure!(address.starts_with(BRIDGE_PREFIX) == (network == Network::Bridge), "{name} has {address}, which is not of {network:?}");
-    }
-    Ok(took)
-}
-
-fn pod(name: &str, node: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "nodeName": node, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "enableServiceLinks": false,
-            "dnsPolicy": "Default",
-            "containers": [{
-                "name": "main", "image": AGNHOST, "imagePullPolicy": "Never",
-                "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
-            }],
-        },
-    })
-}
-
-fn median(mut times: Vec<Duration>) -> f64 {
-    times.sort_unstable();
-    times.get(times.len() / 2).map_or(f64::NAN, Duration::as_secs_f64)
+    eventually(&format!("pods have {network:?}"), PATIENCE, || Burst::measure(cluster, node, network, 1).map(drop))
 }

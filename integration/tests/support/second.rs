@@ -1,13 +1,11 @@
 //! Another network than the cluster's own: a logical switch, what pods' annotations say of it, and the configuration that asks for it.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
-use std::net::IpAddr;
+use std::{net::IpAddr, slice};
 
 use anyhow::{Context as _, Result};
 use integration::{Lab, Node, Pod, Runtime};
 use serde_json::json;
-
-use crate::attached::place;
 
 /// A network attachment definition in the pods' own namespace.
 #[derive(Debug)]
@@ -50,14 +48,21 @@ impl Second {
         let mut pods = Vec::new();
         for _ in 0..count {
             let pod = lab.plan_pod(node);
-            let (port, address, mac) = (self.port(&pod), self.address(&pod), self.mac(&pod));
-            let mut annotation = pod.annotation();
-            annotation[self.nad()] = json!({"ip_addresses": [format!("{address}/24")], "mac_address": mac, "role": "secondary"});
-            lab.central.nbctl(["lsp-add", &self.name, &port, "--", "lsp-set-addresses", &port, &format!("{mac} {address}")])?;
-            place(lab, node, &pod, &pod.manifest(Some(&annotation)))?;
+            lab.add_ports(slice::from_ref(&pod))?;
+            node.add_namespaces(slice::from_ref(&pod))?;
+            self.join(lab, node, &pod)?;
             pods.push(pod);
         }
         Ok(pods)
+    }
+
+    /// Gives a pod that has no annotation yet both networks, and the logical port on this one.
+    pub(crate) fn join(&self, lab: &Lab, node: &Node, pod: &Pod) -> Result<()> {
+        let (port, address, mac) = (self.port(pod), self.address(pod), self.mac(pod));
+        let mut annotation = pod.annotation();
+        annotation[self.nad()] = json!({"ip_addresses": [format!("{address}/24")], "mac_address": mac, "role": "secondary"});
+        lab.central.nbctl(["lsp-add", &self.name, &port, "--", "lsp-set-addresses", &port, &format!("{mac} {address}")])?;
+        node.write_manifest_text(pod, &pod.manifest(Some(&annotation)))
     }
 
     /// The runtime (Multus, there) that attaches `net1` to it.

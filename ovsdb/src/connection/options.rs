@@ -43,3 +43,12 @@ impl Default for Options {
         }
     }
 }
+
+impl Options {
+    /// For the database of one host's Open vSwitch, which is small: 4,000 ports with their ids are 3 MB. A message may have 8 MiB, and so much
+    /// may wait, so that a process with several connections to a server that has lost its mind keeps its own.
+    pub fn small() -> Self {
+        let limits = Self::default().frame;
+        Self { frame: FrameLimits { size: 8 << 20, ..limits }, backlog: 8 << 20, ..Self::default() }
+    }
+}

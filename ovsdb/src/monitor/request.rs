@@ -26,6 +26,14 @@ struct TableRequest {
     columns: Vec<&'static str>,
     #[serde(rename = "where", skip_serializing_if = "Where::is_all")]
     where_: Where,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    select: Option<Select>,
+}
+
+/// Which updates are sent (RFC 7047 §4.1.5); those that are not named are.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct Select {
+    initial: bool,
 }
 
 /// The answer to a monitor request, and where its updates arrive.
@@ -40,6 +48,7 @@ impl Request {
     /// Prepares the replica for what this schema has, and names it.
     pub(crate) fn new(monitor: &Monitor, schema: &Schema, replica: &mut Replica) -> Result<Self, MonitorError> {
         let mut request = BTreeMap::new();
+        let select = monitor.is_of_changes_only().then_some(Select { initial: false });
         for (table, rows) in monitor.tables().iter().zip(replica.tables_mut()) {
             let Some(found) = schema.table(table.name) else { continue };
             let unknown = table.where_.iter().find(|condition| !schema.has_column(table.name, condition.column()));
@@ -47,7 +56,7 @@ impl Request {
                 return Err(MonitorError::ConditionColumn { table: table.name, column: condition.column().to_owned() });
             }
             let columns = rows.adapt(found).map_err(|column| MonitorError::Type { table: table.name, column })?;
-            if request.insert(table.name, [TableRequest { columns, where_: table.where_.clone() }]).is_some() {
+            if request.insert(table.name, [TableRequest { columns, where_: table.where_.clone(), select }]).is_some() {
                 return Err(MonitorError::Repeated(table.name));
             }
         }

@@ -29,6 +29,13 @@ fn what_the_database_lacks_is_left_out() {
 }
 
 #[test]
+fn who_wants_changes_only_is_sent_no_rows_to_start_with() {
+    let request = request(&Monitor::new().table::<Port>(Condition::equal("name", "p")).changes_only()).unwrap();
+    let text = serde_json::to_string(&request).unwrap();
+    assert_eq!(text, r#"{"Port":[{"columns":["name","tag"],"where":[["name","==","p"]],"select":{"initial":false}}]}"#);
+}
+
+#[test]
 fn a_condition_on_a_column_that_the_database_lacks_is_refused() {
     let error = request(&Monitor::new().table::<Port>(Condition::equal("newer", "x"))).unwrap_err();
     assert_eq!(error.to_string(), "the column newer of Port, which a condition is about, is not in the database");

@@ -91,14 +91,17 @@ impl Daemon {
 
     /// Lets the server listen at a port of its choice on 127.0.0.1, by `tcp` or `ssl`.
     pub(crate) async fn listen(&self, method: &str) -> Endpoint {
-        let remote = format!("p{method}:0:127.0.0.1");
-        self.control(&["ovsdb-server/add-remote", &remote]);
-        // The server names the port in its log only, where those of other methods are, too.
-        let line = format!("{remote}: listening on port ");
+        // The server names the port in its log only, where those before it are, too.
+        let log = || std::fs::read_to_string(self.path("server.log")).expect("the server has opened it");
+        let ports = |log: &str| -> Vec<String> {
+            let said = log.lines().filter_map(|line| line.split_once("0:127.0.0.1: listening on port "));
+            said.map(|(_, port)| port.to_owned()).collect()
+        };
+        let before = ports(&log()).len();
+        self.control(&["ovsdb-server/add-remote", &format!("p{method}:0:127.0.0.1")]);
         let port = crate::eventually::eventually("the server names its port", async || {
-            let log = std::fs::read_to_string(self.path("server.log")).expect("the server has opened it");
-            let (_, rest) = log.rsplit_once(&line).ok_or_else(|| log.clone())?;
-            rest.split_once('\n').map(|(port, _)| port.to_owned()).ok_or(log)
+            let log = log();
+            ports(&log).get(before).cloned().ok_or(log)
         });
         format!("{method}:127.0.0.1:{}", port.await).parse().expect("an endpoint")
     }

@@ -106,7 +106,7 @@ const UPLINK: &str = "bridge-uplink";
 
 impl Ovs {
     pub(super) async fn connect(endpoint: &Endpoint) -> Result<Self, OvsError> {
-        Ok(Self { connection: Connection::open(endpoint, DATABASE, Options::default()).await? })
+        Ok(Self { connection: Connection::open(endpoint, DATABASE, Options::small()).await? })
     }
 
     /// All bridges.

@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     api_server::Connection,
+    attachments::{self, Surroundings},
     conditions::{Conditions, Part},
     control_plane::{Beside, ControlPlaneConfig},
     endpoints,
@@ -36,6 +37,7 @@ use crate::{
     log::Log,
     metrics::{Combined, Metrics},
     options::{Early, NodeOptions},
+    partners::Partners,
     pods::{ApiPods, Manifests, PodSource},
     process::{announce, pidfile::Pidfile, signals::Signals},
     requests::{Desk, InFlight, Phase},
@@ -132,6 +134,7 @@ async fn start(options: &NodeOptions, early: Early, conditions: &Conditions, met
 
     let Sources { pods, events, api_server } = sources(&config, conditions, metrics)?;
     keep_network(&config, api_server, identity, &events, conditions)?;
+    keep_attachments(&config, &pods, &events, conditions, metrics)?;
     Running::listen(config, pods, events, conditions.clone(), Arc::clone(metrics))
 }
 
@@ -206,6 +209,26 @@ fn keep_network(
     Ok(())
 }
 
+/// Begins to put back ports of pods that vanish.
+fn keep_attachments(
+    config: &NodeConfig,
+    pods: &Arc<dyn PodSource>,
+    events: &Events,
+    conditions: &Conditions,
+    metrics: &Arc<Metrics>,
+) -> Result<(), StartError> {
+    let around = Surroundings {
+        endpoint: config.open_vswitch.endpoint.clone(),
+        pods: Arc::clone(pods),
+        conditions: conditions.clone(),
+        metrics: Arc::clone(metrics),
+        events: events.clone(),
+        patience: config.stale_after,
+    };
+    tokio::spawn(attachments::Keeper::new(around).map_err(StartError::Netlink)?.keep());
+    Ok(())
+}
+
 /// A server whose socket is served.
 struct Running {
     config: NodeConfig,
@@ -230,7 +253,10 @@ impl Running {
         let listener = into_tokio(listener).map_err(StartError::Runtime)?;
         let (phase, phases) = watch::channel(Phase::Running);
         let adds = InFlight::default();
-        let desk = Arc::new(Desk { source, add: config.add, phase: phases, adds: adds.clone(), metrics: Arc::clone(&metrics), events });
+        let partners = Partners::watch(&config.open_vswitch.endpoint);
+        let adds_of_desk = adds.clone();
+        let desk = Desk { source, add: config.add, phase: phases, adds: adds_of_desk, metrics: Arc::clone(&metrics), events, partners };
+        let desk = Arc::new(desk);
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(http::serve(listener, desk, stopped));
         conditions.met(Part::Socket);

@@ -92,7 +92,7 @@ pub(super) struct Keeper {
 /// Removes the port of `node` from Open vSwitch, under its present and its old name, and with it the interface, its addresses, routes,
 /// neighbours and settings; whether there was one. Waits for the database.
 pub(super) async fn remove(endpoint: &Endpoint, node: &str) -> Result<bool, TransactError> {
-    let (client, mut updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", port::monitor(node), Options::default());
+    let (client, mut updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", port::monitor(node), Options::small());
     loop {
         while !matches!(updates.next().await, Event::Connected) {}
         let Some(removal) = Seen::look(&updates, node).removal() else { return Ok(false) };
@@ -130,7 +130,7 @@ impl Keeper {
         conditions: Conditions,
         happened: watch::Receiver<u64>,
     ) -> io::Result<Self> {
-        let options = Options { backoff_max: PAUSE, ..Options::default() };
+        let options = Options { backoff_max: PAUSE, ..Options::small() };
         let (client, updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", port::monitor(node), options);
         Ok(Self {
             config,

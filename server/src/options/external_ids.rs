@@ -9,7 +9,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// `external_ids` of the `Open_vSwitch` table, or why they cannot be read.
 pub(super) async fn read(endpoint: &Endpoint) -> Result<BTreeMap<String, String>, String> {
-    let options = ovsdb::Options { connect_timeout: PATIENCE, ..ovsdb::Options::default() };
+    let options = ovsdb::Options { connect_timeout: PATIENCE, ..ovsdb::Options::small() };
     let ask = async {
         let connection = Connection::open(endpoint, "Open_vSwitch", options).await.map_err(|error| crate::chain(&error))?;
         let mut transaction = Transaction::new();

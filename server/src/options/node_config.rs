@@ -1,6 +1,6 @@
 //! What the options of a node mean together.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use ::cni::log::Level;
 use contract::paths::{OVSDB_ENDPOINT, SERVER_SOCKET};
@@ -70,13 +70,29 @@ impl NodeOptions {
         let chassis = chassis::chassis(&mut reading);
         let management_port = management_port::management_port(&mut reading);
         let zone = reading.read(&cluster::ZONE, networks::zone);
+        let stale_after = reading.number(&node::STALE_AFTER).map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds)));
         reading.read(&node::NODE_MODE_OPTION, values::node_mode);
         reading.problems.none_or()?;
         let (Some(early), Some(pods), Some(add)) = (early, pods, add) else { return Ok(None) };
         let (Some(chassis), Some(management_port), Some(Zone(zone))) = (chassis, management_port, zone) else { return Ok(None) };
+        let Some(stale_after) = stale_after else { return Ok(None) };
         let Early { name, log, pidfile, ovsdb, cni_conf, plugin, socket, endpoints, api_server: _ } = early;
         let open_vswitch = OpenVSwitch { endpoint: ovsdb, chassis };
-        Ok(Some(NodeConfig { name, pods, add, cni_conf, plugin, socket, log, pidfile, open_vswitch, management_port, zone, endpoints }))
+        Ok(Some(NodeConfig {
+            name,
+            pods,
+            add,
+            cni_conf,
+            plugin,
+            socket,
+            log,
+            pidfile,
+            open_vswitch,
+            management_port,
+            zone,
+            endpoints,
+            stale_after,
+        }))
     }
 
     pub(super) fn resolve_early(&self) -> Result<Early, Problems> {

@@ -12,7 +12,10 @@ use std::{
 use contract::names::PodKey;
 use futures_util::StreamExt;
 use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchMask};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::{
+    task::{JoinHandle, spawn_blocking},
+    time::{sleep, timeout},
+};
 
 use self::directory::Directory;
 use super::{PodSource, PodWatch, Pods, Readiness, Whereabouts};
@@ -20,7 +23,7 @@ use super::{PodSource, PodWatch, Pods, Readiness, Whereabouts};
 mod directory;
 mod manifest;
 
-/// How often a directory that vanished is looked for.
+/// How often a directory that vanished is looked for, and a file that could not be read for want of descriptors is read again.
 const RETRY: Duration = Duration::from_secs(1);
 /// The link that Kubernetes turns when it updates a mounted ConfigMap: all of its files change at once.
 const CONFIG_MAP_LINK: &str = "..data";
@@ -96,14 +99,19 @@ fn listen(directory: &Path) -> io::Result<Events> {
 async fn follow(mut state: Directory, mut events: Events, readiness: Arc<Mutex<Readiness>>) {
     let say = |now: Readiness| *readiness.lock().unwrap_or_else(PoisonError::into_inner) = now;
     loop {
-        let lost = match events.next().await {
-            Some(Ok(event)) => {
+        let event = if state.has_unread() { timeout(RETRY, events.next()).await } else { Ok(events.next().await) };
+        let lost = match event {
+            Ok(Some(Ok(event))) => {
                 let (next, outcome) = blocking(state, move |state| apply(state, &event)).await;
                 state = next;
                 outcome.err()
             }
-            Some(Err(error)) => Some(error),
-            None => Some(io::ErrorKind::UnexpectedEof.into()),
+            Ok(Some(Err(error))) => Some(error),
+            Ok(None) => Some(io::ErrorKind::UnexpectedEof.into()),
+            Err(_) => {
+                state = blocking(state, Directory::look_again).await.0;
+                None
+            }
         };
         let Some(error) = lost else { continue };
 
@@ -111,7 +119,7 @@ async fn follow(mut state: Directory, mut events: Events, readiness: Arc<Mutex<R
         tracing::error!(%error, directory = %state.path().display(), "the directory of pod manifests is lost; waiting for it");
         say(Readiness::NotSynced(format!("the directory of pod manifests {:?} is lost: {error}", state.path())));
         events = loop {
-            tokio::time::sleep(RETRY).await;
+            sleep(RETRY).await;
             let Ok(events) = listen(state.path()) else { continue };
             let (next, outcome) = blocking(state, Directory::scan).await;
             state = next;

@@ -1,4 +1,5 @@
-//! STATUS: whether this server could answer an ADD now. What else an ADD needs, the plugin asks itself.
+//! STATUS: whether this server could answer an ADD now. What else an ADD needs, the plugin asks itself; the server tells it who of them
+//! answers at all.
 
 use super::{Desk, Phase, Reply};
 use crate::{pods::Readiness, refusal::Refusal};
@@ -9,7 +10,7 @@ impl Desk {
             (Phase::Draining | Phase::Stopping, _) => Err(Refusal::NotAvailable("the server is shutting down".to_owned())),
             (Phase::Running, Readiness::NotSynced(why)) => Err(Refusal::NotAvailable(why)),
             // A pause: what is missed now is made up for.
-            (Phase::Running, Readiness::Synced | Readiness::Behind(_)) => Ok(Reply::EMPTY),
+            (Phase::Running, Readiness::Synced | Readiness::Behind(_)) => Reply::json(&self.partners.seen()),
         }
     }
 }

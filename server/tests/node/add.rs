@@ -26,7 +26,7 @@ fn an_annotated_pod_is_answered_at_once_in_upstreams_words() {
     let pod = &answer.json()["PodIFInfo"];
     assert_eq!(pod["IPs"], json!([{"IP": "10.244.1.5", "Mask": "////AA=="}]));
     assert_eq!((&pod["mtu"], &pod["routable-mtu"], &pod["pod-uid"]), (&json!(1300), &json!(1280), &json!("u1")));
-    assert_eq!((&answer.json()["Result"], &answer.json()["KubeAuth"]), (&json!(null), &json!({})));
+    assert_eq!((&answer.json()["Result"], &answer.json()["KubeAuth"]), (&json!(null), &json!({"kube-api-server": "http://127.0.0.1:0"})));
 }
 
 #[test]

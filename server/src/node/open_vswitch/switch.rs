@@ -98,7 +98,7 @@ impl Switch {
     }
 
     fn monitoring(monitor: Monitor, endpoint: &Endpoint, conditions: Conditions, metrics: Arc<Metrics>) -> Self {
-        let options = Options { backoff_max: PAUSE, ..Options::default() };
+        let options = Options { backoff_max: PAUSE, ..Options::small() };
         let (client, updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", monitor, options);
         let state = client.state();
         let (endpoint, identity) = (endpoint.clone(), watch::Sender::default());

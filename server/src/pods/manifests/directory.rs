@@ -10,7 +10,7 @@ use std::{
 };
 
 use contract::names::PodKey;
-use nix::fcntl::OFlag;
+use nix::{errno::Errno, fcntl::OFlag};
 
 use super::manifest::{self, ManifestError};
 use crate::{
@@ -28,6 +28,8 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 pub(super) struct Directory {
     path: PathBuf,
     files: BTreeMap<OsString, Manifest>,
+    /// Files that could not be read for want of descriptors or memory.
+    unread: BTreeSet<OsString>,
     reads: u64,
     pods: Pods,
 }
@@ -55,10 +57,18 @@ enum FileError {
     Manifest(#[from] ManifestError),
 }
 
+impl FileError {
+    /// Whether it has nothing to do with the file.
+    fn is_passing(&self) -> bool {
+        let passing = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM].map(|errno| Some(errno as i32));
+        matches!(self, Self::Read(error) if passing.contains(&error.raw_os_error()))
+    }
+}
+
 impl Directory {
     /// One that has not been looked at. What is found goes to `pods`.
     pub(super) fn new(path: &Path, pods: Pods) -> Self {
-        Self { path: path.to_owned(), files: BTreeMap::new(), reads: 0, pods }
+        Self { path: path.to_owned(), files: BTreeMap::new(), unread: BTreeSet::new(), reads: 0, pods }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -75,11 +85,22 @@ impl Directory {
         Ok(())
     }
 
+    /// Whether a file is worth another look, though nobody has changed it.
+    pub(super) fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// Looks at the files again that could not be read.
+    pub(super) fn look_again(&mut self) {
+        std::mem::take(&mut self.unread).iter().for_each(|name| self.look_at(name));
+    }
+
     /// Looks at one file, there or not.
     pub(super) fn look_at(&mut self, name: &OsStr) {
         if !is_manifest(name) {
             return;
         }
+        self.unread.remove(name);
         let before: Vec<PodKey> = self.files.get(name).into_iter().flat_map(|file| &file.pods).map(|(key, _)| key.clone()).collect();
         match read(&self.path.join(name)) {
             Ok(pods) => {
@@ -89,7 +110,12 @@ impl Directory {
             Err(FileError::Read(error)) if error.kind() == io::ErrorKind::NotFound => {
                 self.files.remove(name);
             }
-            Err(error) => self.complain(name, chain(&error)),
+            Err(error) => {
+                if error.is_passing() {
+                    self.unread.insert(name.to_owned());
+                }
+                self.complain(name, chain(&error));
+            }
         }
         let after = self.files.get(name).into_iter().flat_map(|file| &file.pods).map(|(key, _)| key.clone());
         let touched: BTreeSet<PodKey> = before.into_iter().chain(after).collect();

@@ -30,7 +30,7 @@ impl Followed {
                 watch.changed().await;
             }
         };
-        if tokio::time::timeout(Duration::from_secs(5), there).await.is_err() {
+        if timeout(Duration::from_secs(5), there).await.is_err() {
             panic!("pod {pod}: wanted {wanted:?}, have {:?}", watch.now());
         }
     }

@@ -6,6 +6,7 @@ use tokio::sync::watch;
 use super::*;
 use crate::{
     events::Events,
+    partners::Partners,
     pods::{PodFacts, PodSource, Pods, Whereabouts},
     requests::InFlight,
 };
@@ -44,7 +45,15 @@ fn desk(lagging: bool) -> Stage {
     let source = Arc::new(Played { pods: pods.clone(), lagging });
     let add = AddDefaults { mtu: Mtu::DEFAULT, routable_mtu: None };
     Stage {
-        desk: Arc::new(Desk { source, add, phase: phases, adds: InFlight::default(), metrics: Arc::default(), events: Events::default() }),
+        desk: Arc::new(Desk {
+            source,
+            add,
+            phase: phases,
+            adds: InFlight::default(),
+            metrics: Arc::default(),
+            events: Events::default(),
+            partners: Partners::default(),
+        }),
         pods,
         phase,
     }

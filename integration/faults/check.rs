@@ -1,15 +1,15 @@
 //! CHECK: each way in which somebody can spoil a pod's network is found and named; what chained plugins add is none of them.
 
-#[path = "support/attached.rs"]
-mod attached;
-
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{CniError, Families, Lab, Node, Pod, Runtime, eventually};
+use integration::{
+    CniError, Families, Lab, Node, Pod, Runtime, eventually,
+    faults::{Case, Site, row},
+};
 use serde_json::{Value, json};
 
-use attached::{detach, manifest_with, place, with_pods};
+use crate::attached::{Attached, detach, manifest_with};
 
 /// Where somebody is at work.
 #[derive(Clone, Copy)]
@@ -49,7 +49,6 @@ const OF_THE_PODS_END: &[Tampering] = &[
 
 const OF_THE_NODES_END: &[Tampering] = &[
     tampering(OnNode, "ip link set $LINK down", &["link $LINK on the host", "down"]),
-    tampering(OnNode, "ovs-vsctl del-port br-int $LINK", &["port", "eth0"]),
     tampering(OnNode, "ovs-vsctl set Interface $LINK external_ids:iface-id=lab_other", &["iface-id of port $LINK", "lab_other"]),
     tampering(OnNode, "ovs-vsctl set Interface $LINK external_ids:iface-id-ver=other", &["iface-id-ver of port $LINK", "other"]),
     tampering(OnNode, "ovs-vsctl remove Interface $LINK external_ids iface-id-ver", &["iface-id-ver of port $LINK"]),
@@ -101,13 +100,12 @@ impl Tampering {
 }
 
 /// Every one of them, each on a pod of its own that has rate limits, too.
-fn all_are_found(lab: &Lab, tamperings: &[Tampering]) -> Result<()> {
-    let node = &lab.nodes[0];
-    node.start_server()?;
+fn all_are_found(site: &Site<'_>, tamperings: &[Tampering]) -> Result<()> {
+    let node = site.node;
     let runtime = node.runtime().with("cniVersion", json!("1.1.0"));
     let mut missed = Vec::new();
     for tampering in tamperings {
-        let pod = limited_pod(lab)?;
+        let pod = limited_pod(site)?;
         let before = node.census()?;
         let outcome = tampering.is_found(node, &runtime, &pod).and_then(|()| before.must_equal(&node.census()?));
         missed.extend(outcome.err().map(|error| format!("`{}`: {error:#}", tampering.script)));
@@ -116,86 +114,117 @@ fn all_are_found(lab: &Lab, tamperings: &[Tampering]) -> Result<()> {
     Ok(())
 }
 
-fn limited_pod(lab: &Lab) -> Result<Pod> {
-    let node = &lab.nodes[0];
-    let pod = lab.plan_pod(node);
+fn limited_pod(site: &Site<'_>) -> Result<Pod> {
+    let pod = site.new_pod_without_annotation()?;
     let limits = [("kubernetes.io/ingress-bandwidth", "100M"), ("kubernetes.io/egress-bandwidth", "50M")];
-    place(lab, node, &pod, &manifest_with(&pod, &limits))?;
+    site.node.write_manifest_text(&pod, &manifest_with(&pod, &limits))?;
     Ok(pod)
 }
 
-#[test]
-fn whatever_is_done_to_the_pods_end_is_found() {
-    Lab::of_nodes(1).families(Families::Dual).test(|lab| all_are_found(lab, OF_THE_PODS_END));
+fn attached(site: &Site<'_>) -> Result<Attached> {
+    let pod = site.new_pod()?;
+    let result = site.add(&pod)?.success()?;
+    Ok(Attached { pod, result })
+}
+
+/// Some twenty pods come and go, one after the other.
+fn row_58() -> Case {
+    row(58).in_lab(Lab::of_nodes(1).families(Families::Dual)).within(Duration::from_secs(60))
 }
 
 #[test]
-fn whatever_is_done_to_the_nodes_end_is_found() {
-    Lab::of_nodes(1).families(Families::Dual).test(|lab| all_are_found(lab, OF_THE_NODES_END));
+fn row_58_a_port_that_is_gone_is_found() {
+    row_58().test(|site| {
+        let (node, pod) = (site.node, limited_pod(site)?);
+        let runtime = node.runtime().with("cniVersion", json!("1.1.0"));
+        let result = runtime.add(&pod)?.success()?;
+        // It would put the port back.
+        node.server.stop()?;
+        node.vsctl(["del-port", "br-int", &pod.host_interface()])?;
+        let error = runtime.check(&pod, &result)?.failure()?;
+        ensure!(error.code == 105 && error.msg.contains("ports of interface eth0"), "{error:?}");
+        detach(node, &pod)?;
+        node.start_server()
+    });
 }
 
 #[test]
-fn whatever_is_done_to_the_rate_limits_is_found() {
-    Lab::of_nodes(1).families(Families::Dual).test(|lab| all_are_found(lab, OF_THE_LIMITS));
+fn row_58_whatever_is_done_to_the_pods_end_is_found() {
+    row_58().test(|site| all_are_found(site, OF_THE_PODS_END));
 }
 
 #[test]
-fn a_port_that_ovn_has_taken_its_flows_from_is_found() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = &lab.nodes[0];
-        node.start_server()?;
-        with_pods(lab, node, |[one]| {
-            lab.remove_ports(std::slice::from_ref(&one.pod))?;
-            let link = one.pod.host_interface();
-            eventually("ovn-controller takes ovn-installed away", Duration::from_secs(10), || {
-                let installed = node.vsctl(["--if-exists", "get", "Interface", &link, "external_ids:ovn-installed"])?;
-                ensure!(installed.trim().is_empty(), "it is {installed}");
-                Ok(())
-            })?;
-            let error = node.runtime().check(&one.pod, &one.result)?.failure()?;
-            ensure!(error.code == 105 && error.msg.contains(&format!("ovn-installed of port {link}")), "{error:?}");
+fn row_58_whatever_is_done_to_the_nodes_end_is_found() {
+    row_58().test(|site| all_are_found(site, OF_THE_NODES_END));
+}
+
+#[test]
+fn row_58_whatever_is_done_to_the_rate_limits_is_found() {
+    row_58().test(|site| all_are_found(site, OF_THE_LIMITS));
+}
+
+/// A server that runs puts it back.
+#[test]
+fn row_58_a_port_that_is_deleted_is_found() {
+    row(58).test(|site| {
+        let (node, one) = (site.node, attached(site)?);
+        node.server.kill()?;
+        node.vsctl(["del-port", "br-int", &one.pod.host_interface()])?;
+        let error = node.runtime().check(&one.pod, &one.result)?.failure()?;
+        ensure!(error.code == 105 && error.msg.contains("port") && error.msg.contains("eth0"), "{error:?}");
+        node.start_server()
+    });
+}
+
+#[test]
+fn row_58_a_port_that_ovn_has_taken_its_flows_from_is_found() {
+    row(58).test(|site| {
+        let (node, one) = (site.node, attached(site)?);
+        site.lab.remove_ports(std::slice::from_ref(&one.pod))?;
+        let link = one.pod.host_interface();
+        eventually("ovn-controller takes ovn-installed away", Duration::from_secs(10), || {
+            let installed = node.vsctl(["--if-exists", "get", "Interface", &link, "external_ids:ovn-installed"])?;
+            ensure!(installed.trim().is_empty(), "it is {installed}");
             Ok(())
-        })
+        })?;
+        let error = node.runtime().check(&one.pod, &one.result)?.failure()?;
+        ensure!(error.code == 105 && error.msg.contains(&format!("ovn-installed of port {link}")), "{error:?}");
+        Ok(())
     });
 }
 
 /// Results of these versions do not say the MTU; what the pod should have is known all the same.
 #[test]
-fn another_mtu_is_found_in_versions_whose_result_does_not_say_it() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = &lab.nodes[0];
-        node.start_server()?;
-        with_pods(lab, node, |[one]| {
-            node.run_in_pod(&one.pod, ["ip", "link", "set", "eth0", "mtu", "1300"])?;
-            let CniError { code, msg, .. } = node.runtime().with("cniVersion", json!("0.4.0")).check(&one.pod, &one.result)?.failure()?;
-            ensure!(code == 105 && msg.contains("MTU of eth0"), "{code}: {msg}");
-            Ok(())
-        })
+fn row_58_another_mtu_is_found_in_versions_whose_result_does_not_say_it() {
+    row(58).test(|site| {
+        let (node, one) = (site.node, attached(site)?);
+        node.run_in_pod(&one.pod, ["ip", "link", "set", "eth0", "mtu", "1300"])?;
+        let CniError { code, msg, .. } = node.runtime().with("cniVersion", json!("0.4.0")).check(&one.pod, &one.result)?.failure()?;
+        ensure!(code == 105 && msg.contains("MTU of eth0"), "{code}: {msg}");
+        Ok(())
     });
 }
 
 #[test]
-fn what_chained_plugins_add_is_tolerated_and_so_is_a_server_that_is_down() {
-    Lab::of_nodes(1).families(Families::Dual).test(|lab| {
-        let node = &lab.nodes[0];
-        node.start_server()?;
-        with_pods(lab, node, |[one]| {
-            let script = "ip addr add 192.0.2.7/32 dev eth0; ip -6 addr add 2001:db8::7/128 dev eth0 nodad
-                ip route add 198.51.100.0/24 dev eth0; ip route add 203.0.113.0/24 via 10.244.1.1
-                ip link add extra0 type veth peer name extra1; ip link set extra0 up; ip link set extra1 up; ip addr add 192.0.2.99/32 dev extra0
-                ip route add blackhole 198.18.0.0/15; ip addr add 127.0.0.2/8 dev lo; ip link set lo up";
-            node.run_in_pod(&one.pod, ["sh", "-euc", script])?;
-            node.shell("ovs-vsctl set Interface br-int external_ids:note=mine; ip link add extra0 type veth peer name extra1")?;
-            let mut result = one.result.clone();
-            append(&mut result["interfaces"], json!({"name": "extra0", "sandbox": one.pod.netns}));
-            append(&mut result["ips"], json!({"address": "192.0.2.99/32", "interface": 2}));
-            append(&mut result["routes"], json!({"dst": "198.18.0.0/15"}));
+fn row_58_what_chained_plugins_add_is_tolerated_and_so_is_a_server_that_is_down() {
+    row_58().test(|site| {
+        let (node, one) = (site.node, attached(site)?);
+        let script = "ip addr add 192.0.2.7/32 dev eth0; ip -6 addr add 2001:db8::7/128 dev eth0 nodad
+            ip route add 198.51.100.0/24 dev eth0; ip route add 203.0.113.0/24 via 10.244.1.1
+            ip link add extra0 type veth peer name extra1; ip link set extra0 up; ip link set extra1 up; ip addr add 192.0.2.99/32 dev extra0
+            ip route add blackhole 198.18.0.0/15; ip addr add 127.0.0.2/8 dev lo; ip link set lo up";
+        node.run_in_pod(&one.pod, ["sh", "-euc", script])?;
+        node.shell("ovs-vsctl set Interface br-int external_ids:note=mine; ip link add extra0 type veth peer name extra1")?;
+        let mut result = one.result.clone();
+        append(&mut result["interfaces"], json!({"name": "extra0", "sandbox": one.pod.netns}));
+        append(&mut result["ips"], json!({"address": "192.0.2.99/32", "interface": 2}));
+        append(&mut result["routes"], json!({"dst": "198.18.0.0/15"}));
 
-            node.runtime().check(&one.pod, &result)?.success().context("with the additions")?;
-            node.server.stop()?;
-            node.runtime().check(&one.pod, &result)?.success().context("without the server")?;
-            node.shell("ovs-vsctl remove Interface br-int external_ids note; ip link del extra0").map(drop)
-        })
+        node.runtime().check(&one.pod, &result)?.success().context("with the additions")?;
+        node.server.stop()?;
+        node.runtime().check(&one.pod, &result)?.success().context("without the server")?;
+        node.start_server()?;
+        node.shell("ovs-vsctl remove Interface br-int external_ids note; ip link del extra0").map(drop)
     });
 }
 
@@ -206,22 +235,19 @@ fn append(list: &mut Value, item: Value) {
 }
 
 #[test]
-fn a_check_that_has_nothing_to_compare_says_so() {
-    Lab::of_nodes(1).test(|lab| {
-        let node = &lab.nodes[0];
-        node.start_server()?;
-        with_pods(lab, node, |[one]| {
-            let check = |result: &Value| node.runtime().check(&one.pod, result)?.failure();
-            let error = check(&Value::Null)?;
-            ensure!(error.code == 7 && error.msg.contains("prevResult"), "{error:?}");
-            let error = check(&json!({"cniVersion": "1.0.0", "ips": "none"}))?;
-            ensure!(error.code == 6 && error.msg.contains("prevResult"), "{error:?}");
+fn row_58_a_check_that_has_nothing_to_compare_says_so() {
+    row(58).test(|site| {
+        let (node, one) = (site.node, attached(site)?);
+        let check = |result: &Value| node.runtime().check(&one.pod, result)?.failure();
+        let error = check(&Value::Null)?;
+        ensure!(error.code == 7 && error.msg.contains("prevResult"), "{error:?}");
+        let error = check(&json!({"cniVersion": "1.0.0", "ips": "none"}))?;
+        ensure!(error.code == 6 && error.msg.contains("prevResult"), "{error:?}");
 
-            let mut gone = one.pod.clone();
-            gone.netns = "/var/run/netns/gone".into();
-            let error = node.runtime().check(&gone, &one.result)?.failure()?;
-            ensure!(error.code == 8 && error.msg.contains("/var/run/netns/gone"), "{error:?}");
-            Ok(())
-        })
+        let mut gone = one.pod.clone();
+        gone.netns = "/var/run/netns/gone".into();
+        let error = node.runtime().check(&gone, &one.result)?.failure()?;
+        ensure!(error.code == 8 && error.msg.contains("/var/run/netns/gone"), "{error:?}");
+        Ok(())
     });
 }

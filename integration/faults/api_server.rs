@@ -1,0 +1,303 @@
+//! The API server is away, refuses, or breaks off. A real one, behind a proxy that does to it what a network and an overload do.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{
+    Lab, Pod,
+    api_proxy::{Answer, Fault, Of},
+    eventually,
+    faults::{AT_ONCE, Kubernetes, Site, row},
+};
+use serde_json::{Value, json};
+
+/// What a machine that does other things as well may need for what is done at once elsewhere.
+const SOON: Duration = Duration::from_secs(15);
+
+fn server_log(site: &Site<'_>) -> Result<String> {
+    fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log")).context("the server's log")
+}
+
+// --- 25 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_25_without_an_api_server_at_its_start_del_check_and_status_are_answered_and_add_tells_to_try_again() {
+    Lab::of_nodes(1).test(|lab| {
+        let kubernetes = Kubernetes::start(lab)?;
+        row(25).within(Duration::from_secs(120)).hold_in(lab, |site| {
+            let node = site.node;
+            let [kept, gone, new] = [site.new_pod()?, site.new_pod()?, site.new_pod()?];
+            let result = site.add(&kept)?.success()?;
+            site.add(&gone)?.success()?;
+            node.server.stop()?;
+            kubernetes.proxy.go_away();
+            node.start_server()?;
+
+            eventually("STATUS knows the reason", SOON, || {
+                let outcome = node.runtime().status()?;
+                let error = outcome.failure()?;
+                ensure!(error.code == 50 && error.msg.contains("Connection refused"), "{error:?}");
+                ensure!(outcome.duration < Duration::from_secs(1), "STATUS took {:?}", outcome.duration);
+                Ok(())
+            })?;
+            node.runtime().check(&kept, &result)?.success().context("CHECK")?;
+            site.del(&gone)?.success().context("DEL")?;
+            site.nothing_of(&gone)?;
+            let outcome = site.add_within(20, &new)?;
+            site.failed(&new, &outcome, 11, &["is not known on this node", "Connection refused", &new.name])?;
+            ensure!(outcome.duration < SOON, "it went on for {:?}", outcome.duration);
+
+            // One that still waits when the API server comes.
+            let waiting = site.start_add_within(40, &new)?;
+            kubernetes.proxy.come_back()?;
+            site.until_healthy()?;
+            if let Err(early) = waiting.wait()?.success() {
+                // It had given up before the server tried again.
+                ensure!(early.to_string().contains("\"code\":11"), "{early}");
+                site.add(&new)?.success()?;
+            }
+            site.has_network(&new)?;
+            site.has_network(&kept)
+        })
+    });
+}
+
+// --- 26 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_26_an_api_server_that_goes_away_later_is_missed_only_by_pods_that_nobody_knows() {
+    Lab::of_nodes(1).test(|lab| {
+        let kubernetes = Kubernetes::start(lab)?;
+        row(26).within(Duration::from_secs(120)).hold_in(lab, |site| {
+            let [known, waited_for] = [site.new_pod()?, site.new_pod_without_annotation()?];
+            // Until the server knows them, too: the events of a watch come in order.
+            let last = site.new_pod()?;
+            site.add(&last)?.success()?;
+            let waiting = site.start_add_within(40, &waited_for)?;
+            site.are_waited_for(std::slice::from_ref(&waited_for))?;
+
+            kubernetes.proxy.go_away();
+            let outcome = site.add(&known)?;
+            outcome.success().context("a pod that is known")?;
+            ensure!(outcome.duration < AT_ONCE, "a pod that is known took {:?}", outcome.duration);
+            site.has_network(&known)?;
+            site.del(&last)?.success()?;
+
+            // Both are news that the server cannot hear of.
+            let unknown = site.new_pod()?;
+            site.node.write_manifest(&waited_for)?;
+            let outcome = site.add_within(20, &unknown)?;
+            site.failed(&unknown, &outcome, 11, &["is not known on this node"])?;
+            ensure!(outcome.duration < SOON, "it went on for {:?}", outcome.duration);
+
+            let back = Instant::now();
+            kubernetes.proxy.come_back()?;
+            waiting.wait()?.success().context("the annotation came while the API server was away")?;
+            site.has_network(&waited_for)?;
+            site.add(&unknown)?.success()?;
+            site.has_network(&unknown)?;
+            let (lists, watches) = (kubernetes.proxy.count(&Of::Lists, back), kubernetes.proxy.count(&Of::Watches, back));
+            ensure!(lists == 0 && watches >= 1, "the watch should go on where it was: {lists} lists, {watches} watches");
+            site.until_healthy()
+        })
+    });
+}
+
+// --- 27 ------------------------------------------------------------------------------------------------------------------------
+
+/// A watch that fails in one way, while an ADD waits for its annotation.
+struct Failure {
+    what: &'static str,
+    /// How many of the requests to come it meets.
+    faults: fn() -> Vec<(usize, Of, Fault)>,
+    /// The least time between a refused request and the next one.
+    pause: Duration,
+    /// Whether everything has to be listed again.
+    lists: bool,
+}
+
+const GONE: &str = "too old resource version: 1 (2)";
+
+const FAILURES: &[Failure] = &[
+    Failure { what: "a connection that ends", faults: Vec::new, pause: Duration::ZERO, lists: false },
+    Failure {
+        what: "410 as status",
+        faults: || vec![(1, Of::Watches, Fault::Answer(Answer::failure(410, "Expired", GONE, "")))],
+        pause: Duration::ZERO,
+        lists: true,
+    },
+    Failure {
+        what: "410 as event",
+        faults: || vec![(1, Of::Watches, Fault::Answer(Answer::failing_watch(410, "Expired", GONE)))],
+        pause: Duration::ZERO,
+        lists: true,
+    },
+    Failure {
+        what: "410, and a list that ends in the middle of a chunk",
+        faults: || {
+            let gone = Fault::Answer(Answer::failure(410, "Expired", GONE, ""));
+            vec![(1, Of::Watches, gone), (1, Of::Lists, Fault::Truncate)]
+        },
+        pause: Duration::ZERO,
+        lists: true,
+    },
+    Failure {
+        what: "429 with Retry-After",
+        faults: || {
+            let busy = Answer::failure(429, "TooManyRequests", "the server has received too many requests", "Retry-After: 1\r\n");
+            vec![(2, Of::Watches, Fault::Answer(busy))]
+        },
+        pause: Duration::from_millis(900),
+        lists: false,
+    },
+    Failure {
+        what: "500",
+        faults: || vec![(3, Of::Watches, Fault::Answer(Answer::failure(500, "InternalError", "etcdserver: leader changed", "")))],
+        pause: Duration::from_millis(20),
+        lists: false,
+    },
+    Failure {
+        what: "connections that end at once",
+        faults: || vec![(3, Of::Watches, Fault::HangUp)],
+        pause: Duration::from_millis(20),
+        lists: false,
+    },
+];
+
+/// The ADD of a pod waits, the watch ends and fails, and the annotation comes meanwhile: it is heard of.
+fn nothing_is_lost(site: &Site<'_>, kubernetes: &Kubernetes, Failure { what: _, faults, pause, lists }: &Failure) -> Result<()> {
+    let proxy = &kubernetes.proxy;
+    let pod = site.new_pod_without_annotation()?;
+    let waiting = site.start_add_within(40, &pod)?;
+    site.are_waited_for(std::slice::from_ref(&pod))?;
+    let began = Instant::now();
+    faults().into_iter().for_each(|(times, of, fault)| proxy.inject_times(times, of, fault));
+    proxy.cut();
+    site.node.write_manifest(&pod)?;
+    waiting.wait()?.success()?;
+    site.has_network(&pod)?;
+
+    let (listed, watched) = (proxy.count(&Of::Lists, began), proxy.count(&Of::Watches, began));
+    ensure!((listed > 0) == *lists, "{listed} lists");
+    ensure!(listed + watched <= 10, "a storm of requests: {listed} lists, {watched} watches");
+    let refused = faults().iter().filter(|(_, of, _)| *of == Of::Watches).map(|(times, ..)| times).sum::<usize>();
+    let watches: Vec<Instant> =
+        proxy.asked().iter().filter(|asked| asked.at >= began && asked.is(&Of::Watches)).map(|asked| asked.at).collect();
+    for pair in watches.windows(2).take(refused) {
+        let waited = pair[1] - pair[0];
+        ensure!(waited >= *pause, "asked again after {waited:?}");
+    }
+    proxy.heal();
+    site.del(&pod)?.success()?;
+    site.node.remove_manifest(&pod)
+}
+
+#[test]
+fn row_27_a_watch_that_fails_loses_no_change_and_is_begun_again_after_a_pause() {
+    Lab::of_nodes(1).test(|lab| {
+        let kubernetes = Kubernetes::start(lab)?;
+        row(27)
+            .within(Duration::from_secs(120))
+            .hold_in(lab, |site| FAILURES.iter().try_for_each(|failure| nothing_is_lost(site, &kubernetes, failure).context(failure.what)))
+    });
+}
+
+#[test]
+fn row_27_an_event_that_is_cut_in_its_middle_is_told_again() {
+    Lab::of_nodes(1).test(|lab| {
+        let kubernetes = Kubernetes::start(lab)?;
+        row(27).within(Duration::from_secs(120)).hold_in(lab, |site| {
+            for round in 0..3 {
+                let pod = site.new_pod_without_annotation()?;
+                let waiting = site.start_add_within(40, &pod)?;
+                site.are_waited_for(std::slice::from_ref(&pod))?;
+                let began = Instant::now();
+                kubernetes.proxy.truncate_next_event();
+                site.node.write_manifest(&pod)?;
+                waiting.wait()?.success().with_context(|| format!("round {round}"))?;
+                site.has_network(&pod)?;
+                let watches = kubernetes.proxy.count(&Of::Watches, began);
+                ensure!((1..=5).contains(&watches), "round {round}: the watch was begun again {watches} times");
+                kubernetes.proxy.heal();
+            }
+            Ok(())
+        })
+    });
+}
+
+// --- 28 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_28_a_token_that_is_refused_is_read_again_and_the_request_repeated_at_once() {
+    Lab::of_nodes(1).test(|lab| {
+        let kubernetes = Kubernetes::start(lab)?;
+        row(28).within(Duration::from_secs(120)).hold_in(lab, |site| {
+            let proxy = &kubernetes.proxy;
+            let old = kubernetes.token()?;
+            let new = kubernetes.rotate_token()?;
+            ensure!(proxy.count(&Of::Token(old.clone()), Instant::now() - SOON) > 0, "the server does not use the token");
+            proxy.inject(Of::Token(old.clone()), Fault::Answer(Answer::failure(401, "Unauthorized", "Unauthorized", "")));
+            let began = Instant::now();
+            proxy.cut();
+            let pod = site.new_pod()?;
+            let outcome = site.add_within(30, &pod)?;
+            outcome.success()?;
+            site.has_network(&pod)?;
+
+            let asked = proxy.asked();
+            let since = || asked.iter().filter(|asked| asked.at >= began);
+            let refused: Vec<_> = since().filter(|asked| asked.token == old).collect();
+            let first = refused.first().context("nobody came with the old token: the new one was found before it was refused")?;
+            let next = since().find(|asked| asked.token == new && asked.path == first.path).context("what was refused was not repeated")?;
+            ensure!(next.at - first.at < Duration::from_secs(1), "repeated after {:?}", next.at - first.at);
+            // Each kind of request that was under way may have met the refusal once.
+            ensure!(refused.len() <= 8, "asked {} times with a token that is refused", refused.len());
+            let log = server_log(site)?;
+            ensure!(log.contains("the way to the API server was read again"), "{log}");
+            ensure!(!log.contains(&old) && !log.contains(&new), "a token is in the log");
+            site.until_healthy()
+        })
+    });
+}
+
+// --- 31 ------------------------------------------------------------------------------------------------------------------------
+
+/// Events about a pod, as `kubectl events` shows them.
+fn events(kubernetes: &Kubernetes, pod: &Pod) -> Result<Vec<Value>> {
+    let list = kubernetes.api.read("/apis/events.k8s.io/v1/namespaces/lab/events")?;
+    let events = list["items"].as_array().cloned().unwrap_or_default();
+    Ok(events.into_iter().filter(|event| event["regarding"]["name"] == pod.name.as_str()).collect())
+}
+
+#[test]
+fn row_31_the_owner_of_a_pod_with_a_bad_annotation_is_told_once() {
+    Lab::of_nodes(1).test(|lab| {
+        let kubernetes = Kubernetes::start(lab)?;
+        row(31).within(Duration::from_secs(120)).hold_in(lab, |site| {
+            let pod = site.new_pod_without_annotation()?;
+            let mut annotation = pod.annotation();
+            annotation["default"]["mac_address"] = json!("01:00:5e:00:00:01");
+            let waiting = site.start_add_within(40, &pod)?;
+            site.are_waited_for(std::slice::from_ref(&pod))?;
+            site.node.write_manifest_text(&pod, &pod.manifest(Some(&annotation)))?;
+            site.failed(&pod, &waiting.wait()?, 100, &["01:00:5e:00:00:01"])?;
+            // As often as a kubelet would try again within some seconds.
+            for _ in 0..4 {
+                site.failed(&pod, &site.add(&pod)?, 100, &["01:00:5e:00:00:01"])?;
+            }
+            let told = eventually("the pod has an event", SOON, || {
+                let events = events(&kubernetes, &pod)?;
+                let failed: Vec<&Value> = events.iter().filter(|event| event["reason"] == "NetworkFailed").collect();
+                ensure!(!failed.is_empty(), "{events:#?}");
+                Ok(format!("{failed:#?}"))
+            })?;
+            ensure!(told.contains("01:00:5e:00:00:01") && told.contains("\"type\": String(\"Warning\")"), "{told}");
+            let count = events(&kubernetes, &pod)?.iter().filter(|event| event["reason"] == "NetworkFailed").count();
+            ensure!(count == 1, "{count} events for one cause");
+            Ok(())
+        })
+    });
+}

@@ -1,0 +1,249 @@
+//! Open vSwitch's database server dies, is slow, loses replies, refuses, or talks nonsense.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{
+    Runtime, eventually,
+    faults::{
+        Site, at_once, long_forms,
+        process::Held,
+        proxy::{Proxy, Tampering},
+        row,
+    },
+};
+use serde_json::json;
+
+use crate::server::ended_well;
+
+const SOCKET: &str = "/run/openvswitch/db.sock";
+
+/// A proxy in front of the database, and a runtime whose plugin uses it.
+fn through_a_proxy<'lab>(site: &Site<'lab>) -> Result<(Proxy, Runtime<'lab>)> {
+    let place = "/run/openvswitch/proxy.sock";
+    let proxy = Proxy::start(site.node.path(place), site.node.path(SOCKET))?;
+    let runtime = site.node.runtime().with("ovsdbEndpoint", json!(format!("unix:{place}")));
+    Ok((proxy, runtime))
+}
+
+#[test]
+fn row_10_without_the_database_add_and_status_say_so_at_once() {
+    row(10).test(|site| {
+        let pod = site.new_pod()?;
+        site.node.ovsdb_server.kill()?;
+        let outcome = site.add(&pod)?;
+        let error = integration::faults::failed_with(&outcome, 11, &["stage ovsdb", "/db.sock"])?;
+        ensure!(!error.msg.contains("left something behind"), "nothing had been made: {error:?}");
+        at_once(&outcome)?;
+        site.status_is(51, &["database of Open vSwitch"])?;
+        site.node.start_ovsdb_server()?;
+        site.nothing_of(&pod)?;
+        site.until_healthy()?;
+        site.add(&pod)?.success()?;
+        site.has_network(&pod)
+    });
+}
+
+#[test]
+fn row_10_adds_that_wait_when_the_database_dies_succeed_or_are_told_to_try_again() {
+    row(10).within(Duration::from_secs(60)).test(|site| {
+        let pods = site.new_pods(10)?;
+        site.node.ovn_controller.pause()?;
+        let waiting = site.start_adds(&pods)?;
+        pods.iter().try_for_each(|pod| site.has_ofport(pod))?;
+        site.node.ovsdb_server.kill()?;
+        site.node.start_ovsdb_server()?;
+        site.node.ovn_controller.resume()?;
+        for (add, pod) in waiting.into_iter().zip(&pods) {
+            let outcome = add.wait()?;
+            ensure!(outcome.duration < Duration::from_secs(20), "{outcome:?}");
+            ended_well(site, pod, &outcome)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn row_10_adds_that_are_anywhere_when_the_database_dies_succeed_or_are_told_to_try_again() {
+    row(10).within(Duration::from_secs(60)).test(|site| {
+        let pods = site.new_pods(10)?;
+        let adding = pods.iter().map(|pod| site.start_add_within(20, pod)).collect::<Result<Vec<_>>>()?;
+        site.node.ovsdb_server.kill()?;
+        site.node.start_ovsdb_server()?;
+        for (add, pod) in adding.into_iter().zip(&pods) {
+            ended_well(site, pod, &add.wait()?)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn row_12_a_commit_of_add_whose_reply_is_lost_is_found_again() {
+    row(12).test(|site| {
+        let (proxy, runtime) = through_a_proxy(site)?;
+        let pod = site.new_pod()?;
+        proxy.set(Tampering::LoseReplyTo("attached_mac".to_owned()));
+        let outcome = runtime.add(&pod)?;
+        ensure!(proxy.struck() == 1, "no reply was lost");
+        at_once(&outcome)?;
+        ended_well(site, &pod, &outcome).with_context(|| outcome.stdout.clone())?;
+        // And again, with a database that never says yes to it.
+        let pod = site.new_pod()?;
+        proxy.set(Tampering::LoseEveryReplyTo("attached_mac".to_owned()));
+        let outcome = runtime.add(&pod)?;
+        ensure!(proxy.struck() > 1, "no reply was lost");
+        site.failed(&pod, &outcome, 11, &["stage port"])?;
+        at_once(&outcome)
+    });
+}
+
+#[test]
+fn row_12_a_commit_of_del_whose_reply_is_lost_is_no_harm() {
+    row(12).test(|site| {
+        let (proxy, runtime) = through_a_proxy(site)?;
+        let pod = site.attached_pod()?;
+        proxy.set(Tampering::LoseReplyTo("DEL eth0 of sandbox".to_owned()));
+        let outcome = runtime.del(&pod)?;
+        ensure!(proxy.struck() == 1, "no reply was lost");
+        at_once(&outcome)?;
+        if !outcome.status.success() {
+            let error = outcome.failure()?;
+            ensure!(error.code == 11, "a runtime has to try again: {error:?}");
+        }
+        runtime.del(&pod)?.success()?;
+        site.nothing_of(&pod)
+    });
+}
+
+#[test]
+fn row_13_a_slow_database_costs_a_round_trip_its_time_and_nobody_else() {
+    let delay = Duration::from_millis(if long_forms() { 3000 } else { 300 });
+    row(13).within(Duration::from_secs(60)).test(|site| {
+        let (proxy, runtime) = through_a_proxy(site)?;
+        proxy.set(Tampering::Delay(delay));
+        let pods = site.new_pods(4)?;
+        let [slow, others] = [&pods[..3], &pods[3..]];
+        let adding = slow.iter().map(|pod| runtime.call("ADD", Some(pod)).start()).collect::<Result<Vec<_>>>()?;
+        // Whoever reaches the database directly is not held up.
+        let outcome = site.add(&others[0])?;
+        outcome.success()?;
+        at_once(&outcome)?;
+        for (add, pod) in adding.into_iter().zip(slow) {
+            let outcome = add.wait()?;
+            outcome.success()?;
+            // Look, plug, number, flows, and what arrives in between.
+            ensure!(outcome.duration >= delay * 2, "the delay was not felt: {:?}", outcome.duration);
+            ensure!(outcome.duration < delay * 8 + Duration::from_secs(5), "it took {:?}", outcome.duration);
+            site.one_port_of(pod)?;
+        }
+        ensure!(proxy.connections() == slow.len(), "{} connections of {} ADDs", proxy.connections(), slow.len());
+        proxy.set(Tampering::None);
+        pods.iter().try_for_each(|pod| site.has_network(pod))
+    });
+}
+
+#[test]
+fn row_14_a_port_of_somebody_else_with_the_same_name_is_named_and_left_alone() {
+    row(14).test(|site| {
+        let pod = site.new_pod()?;
+        let link = pod.host_interface();
+        // No such device: Open vSwitch keeps the row and its error.
+        site.node.vsctl(["--no-wait", "add-port", "br-int", &link, "--", "set", "Interface", &link, "external_ids:sandbox=another"])?;
+        let before = site.node.census()?;
+        let outcome = site.add(&pod)?;
+        integration::faults::failed_with(&outcome, 102, &[&link, "another"])?;
+        at_once(&outcome)?;
+        before.must_equal(&site.node.census()?)?;
+        site.del(&pod)?.success()?;
+        before.must_equal(&site.node.census()?)?;
+        site.node.vsctl(["del-port", "br-int", &link]).map(drop)
+    });
+}
+
+#[test]
+fn row_14_a_port_of_the_same_sandbox_is_taken_over() {
+    row(14).test(|site| {
+        let pod = site.new_pod()?;
+        let (link, sandbox) = (pod.host_interface(), format!("external_ids:sandbox={}", pod.sandbox));
+        site.node.vsctl(["--no-wait", "add-port", "br-int", &link, "--", "set", "Interface", &link, &sandbox])?;
+        site.add(&pod)?.success()?;
+        site.one_port_of(&pod)?;
+        site.has_network(&pod)
+    });
+}
+
+/// Things that a database never says.
+fn nonsense() -> [Tampering; 8] {
+    let say = |text: &str| Tampering::Say(text.to_owned());
+    [
+        say("nonsense"),
+        say("{\"id\":0,\"result\":"),
+        say("{\"id\":0,\"result\":17,\"error\":null}{\"id\":1,\"result\":[],\"error\":null}"),
+        say("{\"method\":\"update3\",\"params\":[[[{}]],{}],\"id\":null}"),
+        Tampering::SayForEver(String::new(), b'['),
+        Tampering::SayForEver("{\"id\":0,\"error\":null,\"result\":\"".to_owned(), b'a'),
+        Tampering::Corrupt,
+        Tampering::CutAfter(7),
+    ]
+}
+
+/// What a process may have of its own, in kilobytes.
+const MOST_MEMORY: u64 = 64 * 1024;
+
+#[test]
+fn row_15_a_plugin_survives_a_database_that_talks_nonsense() {
+    row(15).within(Duration::from_secs(60)).test(|site| {
+        let (proxy, runtime) = through_a_proxy(site)?;
+        let runtime = runtime.with("timeoutSeconds", json!(3));
+        for tampering in nonsense() {
+            let pod = site.new_pod()?;
+            let (struck, what) = (proxy.struck(), format!("{tampering:?}"));
+            proxy.set(tampering);
+            let check = || -> Result<()> {
+                let mut running = runtime.call("ADD", Some(&pod)).start()?;
+                let mut most = 0;
+                while !running.has_ended()? {
+                    // Fails once it has ended.
+                    most = Held::by(running.pid()).map_or(most, |held| most.max(held.memory));
+                }
+                ensure!(most < MOST_MEMORY, "it had {most} kB");
+                let outcome = running.wait()?;
+                ensure!(proxy.struck() > struck, "nothing was said");
+                let error = site.failed(&pod, &outcome, 11, &["stage ovsdb"])?;
+                ensure!(outcome.duration < Duration::from_secs(6), "it took {:?}: {error:?}", outcome.duration);
+                let outcome = runtime.del(&pod)?;
+                outcome.failure().map(drop)
+            };
+            check().with_context(|| what)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn row_15_a_server_survives_a_database_that_talks_nonsense() {
+    row(15).within(Duration::from_secs(90)).test(|site| {
+        let proxy = Proxy::in_place_of(site.node, SOCKET)?;
+        // Its session goes through the proxy, too.
+        site.node.server.kill()?;
+        site.node.start_server()?;
+        let server = site.node.server.pid().context("the server runs")?;
+        for tampering in nonsense() {
+            let what = format!("{tampering:?}");
+            let struck = proxy.struck();
+            proxy.set(tampering);
+            proxy.hang_up();
+            let mut most = 0;
+            eventually(&format!("the server has heard {what}"), Duration::from_secs(10), || {
+                most = most.max(Held::by(server)?.memory);
+                ensure!(proxy.struck() >= struck + 2, "struck {} times", proxy.struck() - struck);
+                Ok(())
+            })?;
+            ensure!(most < MOST_MEMORY, "{what}: it had {most} kB");
+            ensure!(site.node.server.pid() == Some(server), "{what}: it has ended");
+        }
+        proxy.set(Tampering::None);
+        proxy.hang_up();
+        proxy.give_back()
+    });
+}

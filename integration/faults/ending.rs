@@ -1,0 +1,205 @@
+//! The server is told to end, or killed again and again, while pods come and go.
+
+use std::{
+    slice,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use integration::{
+    Lab, Node, Pod, Runtime, eventually,
+    faults::{AT_ONCE, Site, failed_with, long_forms, row},
+    runtime::Running,
+};
+use serde_json::json;
+
+/// Where runtimes look for their configuration, and the server's file there.
+const CONF_DIR: &str = "/etc/cni/net.d";
+const CONF: &str = "10-ovn-kubernetes.conflist";
+/// How long the server lets ADDs finish once it is told to end.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// Pods whose annotation is not there, with an ADD of each that the server knows of.
+fn waiting_adds(site: &Site<'_>, count: usize) -> Result<Vec<(Pod, Running)>> {
+    let pods: Vec<Pod> = (0..count).map(|_| site.new_pod_without_annotation()).collect::<Result<_>>()?;
+    let adding = site.start_adds(&pods)?;
+    site.are_waited_for(&pods)?;
+    Ok(pods.into_iter().zip(adding).collect())
+}
+
+/// The runtime has this network and no other to choose from.
+fn no_other_network(node: &Node) -> Result<()> {
+    let files = node.run(["ls", CONF_DIR])?;
+    ensure!(files.trim() == CONF, "a runtime would choose from {files:?}");
+    Ok(())
+}
+
+fn has_ended(site: &Site<'_>, within: Duration) -> Result<()> {
+    eventually("the server has ended", within, || {
+        ensure!(!site.node.server.is_running(), "it runs");
+        Ok(())
+    })
+}
+
+#[test]
+fn row_60_adds_in_flight_are_finished_after_sigterm_and_runtimes_hear_that_no_more_can_come() {
+    row(60).test(|site| {
+        let node = site.node;
+        eventually("the configuration is there", AT_ONCE, || no_other_network(node))?;
+        let waiting = waiting_adds(site, 8)?;
+        node.server.signal(nix::sys::signal::Signal::SIGTERM)?;
+        eventually("STATUS says that it ends", AT_ONCE, || site.status_is(50, &["shutting down"]))?;
+        ensure!(node.server.is_running(), "it has not waited for the ADDs");
+        no_other_network(node)?;
+        // A new one is told to come back later, and has left nothing.
+        let late = site.new_pod()?;
+        let outcome = site.add_within(1, &late)?;
+        site.failed(&late, &outcome, 11, &[])?;
+
+        waiting.iter().try_for_each(|(pod, _)| node.write_manifest(pod))?;
+        for (pod, add) in waiting {
+            add.wait()?.success().with_context(|| pod.name.clone())?;
+            site.has_network(&pod)?;
+        }
+        has_ended(site, AT_ONCE)?;
+        no_other_network(node)?;
+        site.status_is(50, &[])?;
+        node.start_server()
+    });
+}
+
+/// The long form is the whole time that an ADD has to be finished.
+#[test]
+fn row_60_adds_that_cannot_be_finished_are_told_to_try_again_within_twenty_seconds() {
+    row(60).within(Duration::from_secs(60)).test(|site| {
+        let waiting = waiting_adds(site, 4)?;
+        let told = Instant::now();
+        site.node.server.signal(nix::sys::signal::Signal::SIGTERM)?;
+        eventually("STATUS says that it ends", AT_ONCE, || site.status_is(50, &["shutting down"]))?;
+        if !long_forms() {
+            // Who is told twice does not wait.
+            site.node.server.signal(nix::sys::signal::Signal::SIGTERM)?;
+        }
+        has_ended(site, DRAIN + AT_ONCE)?;
+        let ended = told.elapsed();
+        if long_forms() {
+            ensure!(ended >= DRAIN, "it waited for {ended:?} only");
+        }
+        for (pod, add) in waiting {
+            // It looks for a server that restarts, and gives up after a second.
+            let outcome = add.wait()?;
+            site.failed(&pod, &outcome, 11, &["stage annotation"])?;
+        }
+        let told_all = told.elapsed();
+        ensure!(told_all < DRAIN + AT_ONCE, "the last ADD ended {told_all:?} after SIGTERM");
+        no_other_network(site.node)?;
+        site.node.start_server()
+    });
+}
+
+/// How often the server is killed in a storm.
+const PERIOD: Duration = Duration::from_millis(500);
+/// How many runtimes call, each for one pod at a time.
+const CALLERS: usize = 8;
+
+/// What one runtime did during a storm.
+#[derive(Debug, Default)]
+struct Done {
+    succeeded: usize,
+    told_to_try_again: usize,
+    /// Its pod in the last sandbox, and whether that ADD succeeded.
+    last: Option<(Pod, bool)>,
+}
+
+/// The pod comes and goes in one sandbox after the other until it is over.
+fn churn(site: &Site<'_>, runtime: &Runtime<'_>, pod: &Pod, over: &AtomicBool) -> Result<Done> {
+    let (mut done, mut pod) = (Done::default(), pod.clone());
+    loop {
+        let outcome = runtime.add(&pod)?;
+        if outcome.status.success() {
+            done.succeeded += 1;
+        } else {
+            failed_with(&outcome, 11, &[])?;
+            done.told_to_try_again += 1;
+        }
+        if over.load(Ordering::Relaxed) {
+            done.last = Some((pod, outcome.status.success()));
+            return Ok(done);
+        }
+        take_away(site, &pod)?;
+        pod = pod.next_sandbox();
+        site.node.add_namespaces(slice::from_ref(&pod))?;
+    }
+}
+
+/// DEL needs no server.
+fn take_away(site: &Site<'_>, pod: &Pod) -> Result<()> {
+    site.del(pod)?.success()?;
+    site.node.remove_namespaces(slice::from_ref(pod))
+}
+
+/// Kills the server every half second, or as often as one has come up again; how often that was.
+#[expect(clippy::disallowed_methods, reason = "the storm has a rhythm")]
+fn storm(node: &Node, length: Duration) -> Result<u32> {
+    let end = Instant::now() + length;
+    let mut kills = 0;
+    while Instant::now() < end {
+        let next = Instant::now() + PERIOD;
+        node.server.kill()?;
+        kills += 1;
+        node.start_server()?;
+        // However slow the machine: whoever waits for a server meets it.
+        thread::sleep(next.saturating_duration_since(Instant::now()).max(PERIOD / 4));
+    }
+    Ok(kills)
+}
+
+#[test]
+fn row_61_a_storm_of_restarts_leaves_a_consistent_node() {
+    let length = Duration::from_secs(if long_forms() { 60 } else { 8 });
+    row(61).within(length + Duration::from_secs(45)).test(|site| {
+        let pods = site.new_pods(CALLERS)?;
+        let runtime = site.node.runtime().with("timeoutSeconds", json!(10));
+        let over = AtomicBool::new(false);
+        let (kills, done) = thread::scope(|scope| {
+            let (runtime, over) = (&runtime, &over);
+            let callers: Vec<_> = pods.iter().map(|pod| scope.spawn(move || churn(site, runtime, pod, over))).collect();
+            let kills = storm(site.node, length);
+            over.store(true, Ordering::Relaxed);
+            let done = callers.into_iter().map(|caller| caller.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
+            Ok::<_, anyhow::Error>((kills?, done.collect::<Result<Vec<Done>>>()?))
+        })?;
+        let succeeded: usize = done.iter().map(|done| done.succeeded).sum();
+        let failed: usize = done.iter().map(|done| done.told_to_try_again).sum();
+        // Otherwise there was no storm, or nobody in it.
+        ensure!(kills >= 4 && succeeded >= CALLERS, "{kills} kills, {succeeded} ADDs succeeded, {failed} were told to try again");
+        for (pod, attached) in done.iter().filter_map(|done| done.last.as_ref()) {
+            if *attached {
+                site.one_port_of(pod)?;
+                site.has_network(pod)?;
+            } else {
+                site.nothing_of(pod)?;
+            }
+            take_away(site, pod)?;
+        }
+        Ok(())
+    });
+}
+
+/// `make soak` is the long form with a table; this one has the same demands.
+#[test]
+fn row_62_nothing_grows_while_pods_come_and_go() {
+    let soak = match long_forms() {
+        true => integration::soak::Soak { cycles: 10_000, churn: 100, at_once: 8 },
+        false => integration::soak::Soak { cycles: 100, churn: 20, at_once: 8 },
+    };
+    let limit = Duration::from_secs(if long_forms() { 3600 } else { 50 });
+    row(62).in_lab(Lab::of_nodes(1).v4_prefix_len(20)).within(limit).test(|site| {
+        let report = soak.run(site.lab, &mut |_| ())?;
+        let findings = report.findings();
+        ensure!(findings.is_empty(), "{}\n{report}", findings.join("\n"));
+        Ok(())
+    });
+}

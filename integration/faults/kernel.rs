@@ -1,0 +1,201 @@
+//! The kernel is busy with links of others, or refuses.
+
+use std::{
+    process::{Child, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use integration::{
+    Node, Outcome, Pod, executable,
+    faults::{
+        AT_ONCE, Site, at_once, row,
+        shim::{Netlink, Shim},
+    },
+    runtime::Running,
+};
+use nix::libc::{EBUSY, EEXIST, EINTR, ENOBUFS};
+
+// --- 50 ------------------------------------------------------------------------------------------------------------------------
+
+/// Pods at once.
+const AT_A_TIME: usize = 8;
+/// How often.
+const ROUNDS: usize = 3;
+
+/// A program that does something again and again until this is dropped.
+struct Loop(Child);
+
+impl Loop {
+    fn start(node: &Node, script: &str) -> Result<Self> {
+        let text = format!("while :; do {script}; done");
+        let child = node.command("sh").args(["-c", &text]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Pods come and go, eight at a time, while these programs run; the times of all ADDs, and they have all succeeded.
+fn rounds(site: &Site<'_>, scripts: &[&str]) -> Result<Vec<Duration>> {
+    let _loops = scripts.iter().map(|script| Loop::start(site.node, script)).collect::<Result<Vec<Loop>>>()?;
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let pods: Vec<Pod> = site.new_pods(AT_A_TIME)?;
+        let outcomes = site.start_adds(&pods)?.into_iter().map(Running::wait).collect::<Result<Vec<Outcome>>>()?;
+        for outcome in &outcomes {
+            outcome.success()?;
+            times.push(outcome.duration);
+        }
+        pods.iter().try_for_each(|pod| site.del(pod)?.success().map(drop))?;
+    }
+    times.sort();
+    Ok(times)
+}
+
+#[test]
+fn row_50_a_storm_of_link_changes_slows_adds_down_by_less_than_three_times() {
+    row(50).within(Duration::from_secs(90)).test(|site| {
+        site.node.shell("ip netns add storm")?;
+        // The same programs at the same pace, of which the kernel's link lock knows nothing: on a small machine they cost as much.
+        let idle = ["ip -V; ip -V; ip -V", "ip -V"];
+        let storm =
+            ["ip link add storm0 type veth peer name storm1; ip link set storm1 netns storm; ip link del storm0", "ip -details link show"];
+        let calm = rounds(site, &idle)?;
+        let busy = rounds(site, &storm)?;
+        // A loop that was ended in its middle leaves a pair.
+        site.node.shell("ip link del storm0 2>/dev/null || true; ip netns del storm")?;
+        let p99 = |times: &[Duration]| times[times.len() - 1];
+        println!("ADD at {AT_A_TIME} at once: calm {calm:?}, in the storm {busy:?}");
+        let (calm, busy) = (p99(&calm), p99(&busy));
+        ensure!(busy <= 3 * calm.max(Duration::from_millis(200)), "ADD's p99 is {busy:?} in the storm, {calm:?} without it");
+        Ok(())
+    });
+}
+
+// --- 51 ------------------------------------------------------------------------------------------------------------------------
+
+/// Messages of `linux/rtnetlink.h` that an ADD sends, and how many of each.
+const MESSAGES: &[(&str, u16, u32)] =
+    &[("RTM_NEWLINK", 16, 1), ("RTM_GETLINK", 18, 2), ("RTM_SETLINK", 19, 2), ("RTM_NEWADDR", 20, 1), ("RTM_NEWROUTE", 24, 2)];
+const DELLINK: u16 = 17;
+const ERRORS: &[(&str, i32)] = &[("ENOBUFS", ENOBUFS), ("EINTR", EINTR), ("EBUSY", EBUSY), ("EEXIST", EEXIST)];
+
+/// One ADD with one fault: it succeeds, or says which error the kernel gave and leaves nothing. Whether the fault was met.
+fn add_with(site: &Site<'_>, shim: &Shim, pod: &Pod, fault: Netlink) -> Result<bool> {
+    let (key, value) = fault.variable();
+    let outcome = shim.around(site.node.runtime().call("ADD", Some(pod))).env(key, value).run()?;
+    at_once(&outcome)?;
+    if outcome.status.success() {
+        site.has_network(pod)?;
+        site.del(pod)?.success()?;
+        site.nothing_of(pod)?;
+        return Ok(false);
+    }
+    let error = outcome.failure()?;
+    ensure!([11, 101, 102, 103].contains(&error.code) && !error.details.is_empty(), "{error:?}");
+    site.nothing_of(pod).with_context(|| format!("after {error:?}"))?;
+    Ok(true)
+}
+
+/// Every message that an ADD sends, refused with every error, four pods at a time.
+#[test]
+fn row_51_a_kernel_that_refuses_any_message_of_an_add_fails_it_and_nothing_is_left() {
+    row(51).within(Duration::from_secs(90)).test(|site| {
+        let shim = Shim::for_program(executable::PLUGIN)?;
+        let cases: Vec<(String, Netlink)> = MESSAGES
+            .iter()
+            .flat_map(|(name, message, most)| (1..=*most).map(move |nth| (*name, *message, nth)))
+            .flat_map(|(name, message, nth)| {
+                ERRORS.iter().map(move |(error, errno)| (format!("{name} {nth}: {error}"), Netlink::Refuse { message, nth, errno: *errno }))
+            })
+            .collect();
+        let pods = site.new_pods(cases.len())?;
+        let met = thread::scope(|scope| {
+            let shares = cases.chunks(cases.len().div_ceil(4)).zip(pods.chunks(cases.len().div_ceil(4)));
+            let threads: Vec<_> = shares
+                .map(|(cases, pods)| {
+                    let (site, shim) = (&site, &shim);
+                    scope.spawn(move || {
+                        cases
+                            .iter()
+                            .zip(pods)
+                            .map(|((what, fault), pod)| add_with(site, shim, pod, *fault).with_context(|| what.clone()))
+                            .collect()
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))))
+                .collect::<Result<Vec<Vec<bool>>>>()
+        })?;
+        let met = met.into_iter().flatten().filter(|met| *met).count();
+        // Otherwise the faults were not where the plugin is.
+        ensure!(met >= MESSAGES.len() * ERRORS.len() / 2, "only {met} of {} faults were met", cases.len());
+        println!("{met} of {} faults have failed their ADD", cases.len());
+        Ok(())
+    });
+}
+
+/// An answer that the kernel had no room for is lost: the ADD ends at its deadline at the latest.
+#[test]
+fn row_51_an_answer_that_is_lost_ends_the_add_and_nothing_is_left() {
+    row(51).within(Duration::from_secs(60)).test(|site| {
+        let shim = Shim::for_program(executable::PLUGIN)?;
+        let cases: Vec<(String, Netlink)> = (1..=8)
+            .flat_map(|nth| {
+                [("ENOBUFS", ENOBUFS), ("EINTR", EINTR)]
+                    .map(|(name, errno)| (format!("receipt {nth}: {name}"), Netlink::Lose { nth, errno }))
+            })
+            .collect();
+        let pods = site.new_pods(cases.len())?;
+        let runtime = site.patient_for(4);
+        let start = |(pod, (_, fault)): (&Pod, &(String, Netlink))| {
+            let (key, value) = fault.variable();
+            shim.around(runtime.call("ADD", Some(pod))).env(key, value).start()
+        };
+        let running = pods.iter().zip(&cases).map(start).collect::<Result<Vec<Running>>>()?;
+        let outcomes = running.into_iter().map(Running::wait).collect::<Result<Vec<Outcome>>>()?;
+        let mut failed = 0;
+        for ((outcome, pod), (what, _)) in outcomes.iter().zip(&pods).zip(&cases) {
+            ensure!(outcome.duration < Duration::from_secs(4) + AT_ONCE, "{what}: {outcome:?}");
+            if outcome.status.success() {
+                site.has_network(pod).with_context(|| what.clone())?;
+                continue;
+            }
+            failed += 1;
+            let error = outcome.failure()?;
+            ensure!([3, 11, 103].contains(&error.code) && !error.details.is_empty(), "{what}: {error:?}");
+            site.nothing_of(pod).with_context(|| format!("{what}: {error:?}"))?;
+        }
+        ensure!(failed >= 4, "only {failed} of {} faults were met", cases.len());
+        Ok(())
+    });
+}
+
+#[test]
+fn row_51_a_link_that_the_kernel_does_not_delete_is_said_to_be_left_and_goes_with_the_next_del() {
+    row(51).test(|site| {
+        let shim = Shim::for_program(executable::PLUGIN)?;
+        for (name, errno) in ERRORS {
+            let pod = site.attached_pod()?;
+            let (key, value) = Netlink::Refuse { message: DELLINK, nth: 1, errno: *errno }.variable();
+            let outcome = shim.around(site.node.runtime().call("DEL", Some(&pod))).env(key, value).run()?;
+            at_once(&outcome)?;
+            if !outcome.status.success() {
+                let error = outcome.failure()?;
+                ensure!(error.msg.contains(&pod.host_interface()) && !error.details.is_empty(), "{name}: {error:?}");
+                site.del(&pod)?.success()?;
+            }
+            site.nothing_of(&pod).context(*name)?;
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,148 @@
+//! The server has too few descriptors, or may start no thread; the plugin may start none.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{
+    Outcome, eventually, executable,
+    faults::{at_once, limits::Limit, row, shim::Shim},
+    runtime::Running,
+};
+
+// --- 44 ------------------------------------------------------------------------------------------------------------------------
+
+/// Processor time that the server has used so far, in ticks of 10 ms (proc(5)).
+fn ticks(pid: u32) -> Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let field = |index: usize| -> Result<u64> { Ok(fields.get(index).context("a field of stat")?.parse()?) };
+    Ok(field(11)? + field(12)?)
+}
+
+#[test]
+fn row_44_with_64_descriptors_a_hundred_adds_at_once_all_succeed() {
+    row(44).within(Duration::from_secs(60)).test(|site| {
+        let pods = site.new_pods(100)?;
+        let pid = site.node.server.pid().context("the server runs")?;
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits"))?;
+        let soft = limits.lines().find(|line| line.starts_with("Max open files")).and_then(|line| line.split_whitespace().nth(3));
+        let before = soft.context("a limit of descriptors")?.parse::<u32>()?;
+        site.node.server.limit(Limit::Descriptors(64))?;
+
+        let running = site.start_adds(&pods)?;
+        let outcomes = running.into_iter().map(Running::wait).collect::<Result<Vec<Outcome>>>()?;
+        let failures: Vec<String> = outcomes.iter().filter_map(|outcome| outcome.success().err()).map(|error| error.to_string()).collect();
+        ensure!(failures.is_empty(), "{} of {} ADDs failed:\n{}", failures.len(), outcomes.len(), failures.join("\n"));
+        pods.iter().step_by(10).try_for_each(|pod| site.has_network(pod))?;
+        let running = pods.iter().map(|pod| site.node.runtime().call("DEL", Some(pod)).start()).collect::<Result<Vec<_>>>()?;
+        running.into_iter().try_for_each(|del| del.wait()?.success().map(drop))?;
+        site.node.server.limit(Limit::Descriptors(before))
+    });
+}
+
+/// None at all for new connections: the server waits for some instead of asking again and again.
+#[test]
+fn row_44_without_a_free_descriptor_the_server_waits_and_does_not_spin() {
+    row(44).test(|site| {
+        let pid = site.node.server.pid().context("the server runs")?;
+        let open = fs::read_dir(format!("/proc/{pid}/fd"))?.count();
+        let mut pods = site.new_pods(8)?;
+        let late = site.new_pod_without_annotation()?;
+        site.node.server.limit(Limit::Descriptors(u32::try_from(open)?))?;
+        // It cannot read this one either, and nobody tells it when it can.
+        site.node.write_manifest(&late)?;
+        pods.push(late);
+        let used = ticks(pid)?;
+        let began = Instant::now();
+        let running = pods.iter().map(|pod| site.start_add_within(20, pod)).collect::<Result<Vec<_>>>()?;
+        eventually("the server says that it can accept nothing", Duration::from_secs(5), || {
+            let log = fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log"))?;
+            ensure!(log.contains("no connection can be accepted for now") && log.contains("Too many open files"), "{log}");
+            Ok(())
+        })?;
+        eventually("two seconds are over", Duration::from_secs(3), || {
+            ensure!(began.elapsed() > Duration::from_secs(2), "not yet");
+            Ok(())
+        })?;
+        let spent = ticks(pid)? - used;
+        ensure!(spent < 50, "in {:?} without a free descriptor the server used {spent} ticks of 10 ms", began.elapsed());
+        let log = fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log"))?;
+        let said = log.matches("no connection can be accepted for now").count();
+        ensure!(said <= 2, "it says so {said} times");
+        site.node.server.limit(Limit::Descriptors(1024))?;
+        running.into_iter().try_for_each(|add| add.wait()?.success().map(drop))?;
+        pods.iter().try_for_each(|pod| site.has_network(pod))
+    });
+}
+
+// --- 45 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_45_an_add_that_cannot_start_a_thread_says_try_again_and_del_needs_none() {
+    row(45).test(|site| {
+        let shim = Shim::for_program(executable::PLUGIN)?;
+        let [pod, attached] = [site.new_pod()?, site.attached_pod()?];
+        shim.refuse_threads()?;
+        let outcome = shim.around(site.node.runtime().call("ADD", Some(&pod))).run()?;
+        site.failed(&pod, &outcome, 11, &["Resource temporarily unavailable", &pod.netns_name()])?;
+        at_once(&outcome)?;
+        // A connection that is tracked is flushed by a thread, where there is one.
+        let connection = format!("-I -p tcp --sport 40000 --dport 443 --state ESTABLISHED -t 600 -s {} -d 10.96.0.1", attached.address());
+        site.node
+            .run(["conntrack"].into_iter().chain(connection.split_whitespace()))
+            .context("install conntrack: apt-get install conntrack")?;
+        shim.around(site.node.runtime().call("DEL", Some(&attached))).run()?.success()?;
+        site.nothing_of(&attached)?;
+        shim.allow_threads()?;
+        shim.around(site.node.runtime().call("ADD", Some(&pod))).run()?.success()?;
+        site.has_network(&pod)
+    });
+}
+
+#[test]
+fn row_45_a_server_that_can_start_no_thread_lives_and_serves() {
+    row(45).test(|site| {
+        let node = site.node;
+        let shim = Shim::for_program(executable::SERVER)?;
+        node.server.stop()?;
+        node.server.set_environment(shim.environment());
+        node.start_server()?;
+        site.until_healthy()?;
+        // Threads that were started for a moment are gone after ten seconds; those that a server keeps do its work then.
+        let pid = node.server.pid().context("the server runs")?;
+        shim.refuse_threads()?;
+        let_idle_threads_end(pid)?;
+        // Manifests are read by a thread that may block.
+        for _ in 0..3 {
+            let pod = site.new_pod()?;
+            let outcome = site.add_within(20, &pod)?;
+            if !outcome.status.success() {
+                site.failed(&pod, &outcome, 11, &[])?;
+            }
+            ensure!(node.server.pid() == Some(pid), "the server has ended");
+        }
+        shim.allow_threads()?;
+        let pod = site.new_pod()?;
+        site.add(&pod)?.success()?;
+        site.has_network(&pod)?;
+        let log = fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
+        ensure!(!log.contains("panicked") && !log.contains("panic"), "{log}");
+        node.server.set_environment(Vec::new());
+        Ok(())
+    });
+}
+
+/// Waits until the process has no thread that it would not keep.
+fn let_idle_threads_end(pid: u32) -> Result<()> {
+    let threads = || -> Result<usize> { Ok(fs::read_dir(format!("/proc/{pid}/task"))?.count()) };
+    let began = Instant::now();
+    let mut least = threads()?;
+    eventually("idle threads have ended", Duration::from_secs(15), || {
+        least = least.min(threads()?);
+        ensure!(began.elapsed() > Duration::from_secs(11), "{least} threads");
+        Ok(())
+    })
+}

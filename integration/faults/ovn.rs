@@ -1,0 +1,133 @@
+//! ovn-controller, ovn-northd, the southbound database, and a logical port that is not there.
+
+use std::{
+    slice,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{
+    eventually,
+    faults::{AT_ONCE, Site, row},
+};
+
+#[test]
+fn row_20_without_ovn_controller_add_ends_at_its_deadline_and_names_it() {
+    row(20).test(|site| {
+        let pod = site.new_pod()?;
+        site.node.ovn_controller.kill()?;
+        let outcome = site.add_within(2, &pod)?;
+        let error = site.failed(&pod, &outcome, 11, &["stage ovn_installed"])?;
+        ensure!(error.details.contains("ovn-controller"), "the hint does not name it: {error:?}");
+        site.status_is(50, &["ovn-controller does not answer"])?;
+        // The bystanders are those of whom no packet may be lost until here.
+        site.bystanders_reach_each_other()?;
+        keeps_flows(site)?;
+        site.node.start_ovn_controller()
+    });
+}
+
+/// ovn-controller shall not remove the flows that it finds before it knows what should be there.
+fn keeps_flows(site: &Site<'_>) -> Result<()> {
+    site.node.vsctl(["set", "Open_vSwitch", ".", "external_ids:ovn-ofctrl-wait-before-clear=3000"]).map(drop)
+}
+
+#[test]
+fn row_21_a_burst_of_adds_outlasts_a_restart_of_ovn_controller_and_nobody_else_notices() {
+    row(21).within(Duration::from_secs(60)).test(|site| {
+        keeps_flows(site)?;
+        let pods = site.new_pods(20)?;
+        let (early, late) = pods.split_at(10);
+        let mut adding = site.start_adds(early)?;
+        site.node.ovn_controller.kill()?;
+        adding.extend(site.start_adds(late)?);
+        site.node.start_ovn_controller()?;
+        for (add, pod) in adding.into_iter().zip(&pods) {
+            add.wait()?.success().with_context(|| pod.name.clone())?;
+        }
+        pods.iter().try_for_each(|pod| site.one_port_of(pod).and_then(|()| site.has_network(pod)))
+    });
+}
+
+#[test]
+fn row_22_a_logical_port_that_comes_late_is_waited_for_and_one_that_never_comes_until_the_deadline() {
+    row(22).test(|site| {
+        // OVN knows nothing of this one, and an earlier incarnation of that one.
+        let (unknown, earlier) = (site.lab.plan_pod(site.node), site.lab.plan_pod(site.node));
+        site.lab.add_ports(slice::from_ref(&earlier))?;
+        let pods = [site.adopt(unknown)?, site.adopt(earlier.recreated())?];
+        pods.iter().try_for_each(|pod| site.node.write_manifest(pod))?;
+        let waiting = pods.iter().map(|pod| site.start_add_within(2, pod)).collect::<Result<Vec<_>>>()?;
+        for (add, pod) in waiting.into_iter().zip(&pods) {
+            site.failed(pod, &add.wait()?, 11, &["stage ovn_installed"])?;
+        }
+
+        let [unknown, other_uid] = &pods;
+        let late = site.start_add_within(20, unknown)?;
+        site.has_ofport(unknown)?;
+        let came = Instant::now();
+        site.lab.add_ports(slice::from_ref(unknown))?;
+        late.wait()?.success()?;
+        ensure!(came.elapsed() < AT_ONCE, "it came, and the ADD went on for {:?}", came.elapsed());
+        site.has_network(unknown)?;
+
+        let late = site.start_add_within(20, other_uid)?;
+        site.has_ofport(other_uid)?;
+        let uid = format!("options:iface-id-ver={}", other_uid.uid);
+        site.lab.central.nbctl(["set", "Logical_Switch_Port", &other_uid.port(), &uid])?;
+        late.wait()?.success()?;
+        site.has_network(other_uid)
+    });
+}
+
+#[test]
+fn row_23_without_ovn_northd_the_node_is_well_and_adds_wait() {
+    row(23).test(|site| {
+        site.lab.central.northd.kill()?;
+        site.node.runtime().status()?.success().context("everything that this node can see is there")?;
+        // Its logical port is in the northbound database alone.
+        let pod = site.new_pod()?;
+        site.failed(&pod, &site.add_within(2, &pod)?, 11, &["stage ovn_installed"])?;
+        let late = site.start_add_within(20, &pod)?;
+        site.has_ofport(&pod)?;
+        site.lab.central.northd.spawn()?;
+        late.wait()?.success()?;
+        site.has_network(&pod)
+    });
+}
+
+#[test]
+fn row_23_without_the_southbound_database_status_says_so_and_adds_wait() {
+    row(23).test(|site| {
+        let pod = site.new_pod()?;
+        site.lab.central.southbound.kill()?;
+        eventually("ovn-controller has noticed", Duration::from_secs(10), || site.status_is(50, &["to the southbound database"]))?;
+        site.failed(&pod, &site.add_within(2, &pod)?, 11, &["stage ovn_installed"])?;
+        let late = site.start_add_within(30, &pod)?;
+        site.has_ofport(&pod)?;
+        site.lab.central.start_southbound()?;
+        late.wait()?.success()?;
+        site.has_network(&pod)
+    });
+}
+
+#[test]
+fn row_24_ovn_installed_of_an_older_row_is_not_believed() {
+    row(24).test(|site| {
+        // Of the same logical port, and of the very same name.
+        let (pod, again) = (site.attached_pod()?, site.attached_pod()?);
+        let next = site.adopt(pod.next_sandbox())?;
+        site.node.ovn_controller.pause()?;
+        site.failed(&next, &site.add_within(2, &next)?, 11, &["stage ovn_installed"])?;
+        // The link goes, the row stays, as after a restart of the node.
+        site.node.run(["ip", "link", "del", &again.host_interface()])?;
+        let row = site.node.vsctl(["get", "Interface", &again.host_interface(), "external_ids:ovn-installed"])?;
+        ensure!(row.contains("true"), "the row of before is not marked: {row}");
+        site.failed(&again, &site.add_within(2, &again)?, 11, &["stage ovn_installed"])?;
+        site.node.ovn_controller.resume()?;
+        site.add(&again)?.success()?;
+        site.has_network(&again)?;
+        site.add(&next)?.success()?;
+        site.has_network(&next)
+    });
+}

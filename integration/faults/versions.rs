@@ -1,0 +1,391 @@
+//! Plugin and server of different versions, as they meet while a node is upgraded; and the plugin's file replaced under its callers.
+//!
+//! What another version says is written down here as bytes and field names, not taken from the types that both sides share.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::Shutdown,
+    os::unix::net::{UnixListener, UnixStream},
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use integration::{
+    Pod, eventually, executable,
+    faults::{AT_ONCE, Site, failed_with, row},
+    node::SERVER_SOCKET,
+    runtime::cni_args,
+};
+use serde_json::{Value, json};
+
+use crate::attached::{hold_back, let_go};
+
+/// Where a server of another version is said to listen, on the node.
+const OTHER_SOCKET: &str = "/run/other-version.sock";
+/// How many runtimes call while the plugin is replaced.
+const CALLERS: usize = 4;
+
+// --- A plugin of another version ---------------------------------------------------------------------------------------------------
+
+/// A connection to the node's server.
+fn connect(socket: &Path) -> Result<UnixStream> {
+    UnixStream::connect(socket).with_context(|| format!("connect to {}", socket.display()))
+}
+
+/// One exchange with the node's server: status and body.
+fn post(mut stream: UnixStream, path: &str, body: &str) -> Result<(u16, String)> {
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let length = body.len();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: dummy\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: {length}\r\n\
+         Content-Type: application/json\r\nConnection: close\r\n\r\n{body}"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).context("the answer")?;
+    let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("not HTTP: {answer:?}"))?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).with_context(|| format!("no status in {head:?}"))?;
+    Ok((status, body.to_owned()))
+}
+
+/// What upstream's plugin sends, and this project's first versions: no deadline; the whole environment.
+fn old_request(verb: &str, pod: &Pod) -> Value {
+    let config = r#"{"cniVersion":"0.4.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay","logLevel":"5","ipam":{},"dns":{}}"#;
+    json!({
+        "env": {
+            "CNI_COMMAND": verb, "CNI_CONTAINERID": pod.sandbox, "CNI_NETNS": pod.netns, "CNI_IFNAME": "eth0", "CNI_ARGS": cni_args(pod),
+            "CNI_PATH": "/opt/cni/bin", "PATH": "/usr/bin", "HOME": "/root", "LANG": "C.UTF-8",
+        },
+        "config": base64(config.as_bytes()),
+    })
+}
+
+/// RFC 4648, section 4.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let quad = |three: &[u8]| {
+        let group = (0..3).fold(0_usize, |group, index| group << 8 | usize::from(three.get(index).copied().unwrap_or(0)));
+        let digit = |place: usize| if place > three.len() { '=' } else { char::from(ALPHABET[group >> (18 - 6 * place) & 63]) };
+        (0..4).map(digit).collect::<String>()
+    };
+    bytes.chunks(3).map(quad).collect()
+}
+
+/// What such a plugin cannot do without: it fails if `KubeAuth` is null, and configures the pod from these.
+fn has_what_an_old_plugin_reads(answer: &str, pod: &Pod) -> Result<()> {
+    let answer: Value = serde_json::from_str(answer).context("the answer")?;
+    ensure!(answer["Result"].is_null() && answer["KubeAuth"].is_object(), "{answer}");
+    let info = &answer["PodIFInfo"];
+    let address = pod.address().to_string();
+    ensure!(info["IPs"][0]["IP"] == address && info["IPs"][0]["Mask"] == base64(&[255, 255, 255, 0]), "{info}");
+    let mac: Vec<u8> = pod.mac.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>()?;
+    ensure!(info["MAC"] == base64(&mac) && info["Gateways"][0] == pod.gateways[0].to_string(), "{info}");
+    ensure!(info["mtu"].as_u64() == Some(1400) && info["is-dpu-host-mode"] == false && info["pod-uid"] == pod.uid, "{info}");
+    ensure!(info["Routes"][0]["Dest"]["IP"] == "10.244.0.0" && info["netName"] == "default" && info["nadName"] == "default", "{info}");
+    Ok(())
+}
+
+#[test]
+fn row_59_the_server_understands_plugins_that_are_older_and_newer() {
+    row(59).test(|site| {
+        let (socket, pod) = (site.node.path(SERVER_SOCKET), site.new_pod()?);
+        let (status, answer) = post(connect(&socket)?, "/", &old_request("ADD", &pod).to_string())?;
+        ensure!(status == 200, "{status}: {answer}");
+        has_what_an_old_plugin_reads(&answer, &pod)?;
+        for verb in ["DEL", "CHECK"] {
+            let (status, answer) = post(connect(&socket)?, "/", &old_request(verb, &pod).to_string())?;
+            ensure!(status == 200, "{verb}: {status}: {answer}");
+        }
+        let (status, answer) = post(connect(&socket)?, "/metrics", r#"{"command":"ADD","elapsedTime":0.25,"hasErr":false}"#)?;
+        ensure!(status == 200, "its report: {status}: {answer}");
+
+        // One that says more than this server knows, and asks for what it does not have.
+        let mut request = old_request("ADD", &pod);
+        request["timeoutMs"] = json!(5000);
+        request["batch"] = json!({"of": [1, 2, 3]});
+        request["env"]["CNI_OF_TOMORROW"] = json!("x");
+        let (status, answer) = post(connect(&socket)?, "/", &request.to_string())?;
+        ensure!(status == 200, "{status}: {answer}");
+        has_what_an_old_plugin_reads(&answer, &pod)?;
+        let report = json!({
+            "command": "ADD", "elapsedTime": 0.25, "hasErr": true, "failedStage": "teleport", "rollback": "perhaps",
+            "stages": [{"stage": "teleport", "seconds": 1.0}], "moonPhase": 3,
+        });
+        let (status, answer) = post(connect(&socket)?, "/metrics", &report.to_string())?;
+        ensure!(status == 200, "the report of a newer plugin: {status}: {answer}");
+        let (status, answer) = post(connect(&socket)?, "/of-tomorrow", "{}")?;
+        ensure!(status == 404, "a path of tomorrow: {status}: {answer}");
+        site.add(&pod)?.success()?;
+        site.has_network(&pod)
+    });
+}
+
+// --- A server of another version -----------------------------------------------------------------------------------------------------
+
+/// Stands between the plugin and the node's server, and speaks as another version would.
+struct OtherVersion {
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Every path that was asked for.
+    asked: Vec<String>,
+    /// To the node's server, for what a plugin that has gone has asked.
+    connections: Vec<UnixStream>,
+}
+
+/// How it differs.
+#[derive(Debug, Clone, Copy)]
+struct Dialect {
+    /// Whether it knows anything but `POST /`.
+    knows: fn(&str) -> bool,
+    /// What it makes of the request of this plugin, and of the answer of this server.
+    request: fn(&mut Value),
+    answer: fn(&mut Value),
+}
+
+/// The first versions: what came later is not understood, and not said.
+const OLDER: Dialect = Dialect {
+    knows: |path| path == "/",
+    request: |request| keep(request, &["env", "config"]),
+    answer: |answer| {
+        keep(answer, &["Result", "PodIFInfo", "KubeAuth"]);
+        let known = ["IPs", "MAC", "Gateways", "Routes", "mtu", "ingress", "egress", "is-dpu-host-mode", "pod-uid", "netName", "nadName"];
+        keep(&mut answer["PodIFInfo"], &known);
+    },
+};
+
+/// Says more than this plugin knows.
+const NEWER: Dialect = Dialect {
+    knows: |_| true,
+    request: |_| (),
+    answer: |answer| {
+        answer["Attachments"] = json!([{"id": 1}]);
+        answer["KubeAuth"] = json!({"kube-api-token": "a secret of tomorrow"});
+        answer["PodIFInfo"]["qos-class"] = json!({"name": "gold", "weights": [1, 2]});
+        answer["PodIFInfo"]["IPs"][0]["Lifetime"] = json!(3600);
+        answer["PodIFInfo"]["Routes"][0]["Metric"] = json!(7);
+    },
+};
+
+fn keep(object: &mut Value, keys: &[&str]) {
+    if let Value::Object(fields) = object {
+        fields.retain(|key, _| keys.contains(&key.as_str()));
+    }
+}
+
+impl OtherVersion {
+    fn start(site: &Site<'_>, dialect: Dialect) -> Result<Self> {
+        let (path, server) = (site.node.path(OTHER_SOCKET), site.node.path(SERVER_SOCKET));
+        let listener = UnixListener::bind(&path).with_context(|| format!("listen on {}", path.display()))?;
+        let all = Arc::new(Mutex::new(Seen::default()));
+        let seen = Arc::clone(&all);
+        // Ends with the test's process.
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (seen, server) = (Arc::clone(&seen), server.clone());
+                thread::spawn(move || serve(stream, &server, dialect, &seen));
+            }
+        });
+        Ok(Self { seen: all })
+    }
+
+    fn asked(&self) -> Vec<String> {
+        lock(&self.seen).asked.clone()
+    }
+
+    /// Leaves, as the plugins have.
+    fn hang_up(&self) {
+        for connection in &lock(&self.seen).connections {
+            // One whose answer has come is closed already.
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        lock(&self.seen).connections.clear();
+    }
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One connection, request after request.
+fn serve(mut stream: UnixStream, server: &Path, dialect: Dialect, seen: &Mutex<Seen>) -> Result<()> {
+    while let Some((path, body)) = read_request(&mut stream)? {
+        lock(seen).asked.push(path.clone());
+        let (status, body) = if (dialect.knows)(&path) {
+            let mut request: Value = serde_json::from_slice(&body)?;
+            (dialect.request)(&mut request);
+            let connection = connect(server)?;
+            lock(seen).connections.push(connection.try_clone()?);
+            let (status, body) = post(connection, &path, &request.to_string())?;
+            let body = match serde_json::from_str::<Value>(&body) {
+                Ok(mut answer) if path == "/" && answer["PodIFInfo"].is_object() => {
+                    (dialect.answer)(&mut answer);
+                    answer.to_string()
+                }
+                Ok(_) | Err(_) => body,
+            };
+            (status, body)
+        } else {
+            (404, "404 page not found\n".to_owned())
+        };
+        write!(stream, "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+    }
+    Ok(())
+}
+
+/// Path and body of the next request; nothing at the end of the connection.
+fn read_request(stream: &mut UnixStream) -> Result<Option<(String, Vec<u8>)>> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        if stream.read(&mut byte)? == 0 {
+            return Ok(None);
+        }
+        head.extend(byte);
+    }
+    let head = String::from_utf8(head)?;
+    let path = head.split(' ').nth(1).context("a request line has a path")?.to_owned();
+    let length = head.lines().filter_map(|line| line.split_once(':')).find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let length = length.map_or(Ok(0), |(_, length)| length.trim().parse())?;
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    Ok(Some((path, body)))
+}
+
+/// ADD, CHECK, STATUS and DEL of a pod by way of a server of another version.
+fn all_verbs_work(site: &Site<'_>, dialect: Dialect) -> Result<()> {
+    let other = OtherVersion::start(site, dialect)?;
+    let runtime = site.node.runtime().with("serverSocket", json!(OTHER_SOCKET));
+    let pod = site.new_pod()?;
+    hold_back(site.lab, &pod)?;
+    let adding = runtime.call("ADD", Some(&pod)).start()?;
+    for path in ["/", "/watch"] {
+        eventually(&format!("the plugin asks for {path}"), AT_ONCE, || {
+            let asked = other.asked();
+            ensure!(asked.iter().any(|asked| asked == path), "{asked:?}");
+            Ok(())
+        })?;
+    }
+    let_go(site.lab, &pod)?;
+    let result = adding.wait()?.success()?;
+    site.one_port_of(&pod)?;
+    site.has_network(&pod)?;
+    ensure!(!result.to_string().contains("tomorrow"), "{result}");
+    runtime.check(&pod, &result)?.success()?;
+    runtime.status()?.success()?;
+    runtime.del(&pod)?.success()?;
+    site.nothing_of(&pod)?;
+    // Refused calls keep their code and words, too.
+    let late = site.new_pod_without_annotation()?;
+    let outcome = runtime.with("timeoutSeconds", json!(2)).add(&late)?;
+    site.failed(&late, &outcome, 11, &["stage annotation"])?;
+    other.hang_up();
+    fs::remove_file(site.node.path(OTHER_SOCKET)).context("take the other version away")
+}
+
+#[test]
+fn row_59_the_plugin_works_with_an_older_server() {
+    row(59).test(|site| all_verbs_work(site, OLDER));
+}
+
+#[test]
+fn row_59_the_plugin_works_with_a_newer_server() {
+    row(59).test(|site| all_verbs_work(site, NEWER));
+}
+
+// --- A plugin that is replaced -------------------------------------------------------------------------------------------------------
+
+/// Calls ADD and DEL of one pod until it is over; how many ADDs there were. Each must succeed: a file that is busy, half there or missing
+/// cannot be started.
+fn calls(site: &Site<'_>, server: Server, pod: &Pod, over: &AtomicBool) -> Result<usize> {
+    let mut adds = 0;
+    while !over.load(Ordering::Relaxed) {
+        let outcome = site.add(pod)?;
+        match server {
+            Server::Restarts if !outcome.status.success() => drop(failed_with(&outcome, 11, &["stage annotation"])?),
+            Server::Stays | Server::Restarts => {
+                outcome.success()?;
+                adds += 1;
+            }
+        }
+        site.del(pod)?.success()?;
+    }
+    Ok(adds)
+}
+
+/// What else happens to an ADD meanwhile.
+#[derive(Debug, Clone, Copy)]
+enum Server {
+    Stays,
+    /// It may be told to try again later.
+    Restarts,
+}
+
+fn during_calls(site: &Site<'_>, server: Server, replace: impl FnOnce() -> Result<()>) -> Result<()> {
+    let pods = site.new_pods(CALLERS)?;
+    let over = AtomicBool::new(false);
+    let adds: Vec<usize> = thread::scope(|scope| {
+        let callers: Vec<_> = pods.iter().map(|pod| scope.spawn(|| calls(site, server, pod, &over))).collect();
+        let replaced = replace();
+        over.store(true, Ordering::Relaxed);
+        let adds = callers.into_iter().map(|caller| caller.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
+        let adds = adds.collect::<Result<_>>()?;
+        replaced.map(|()| adds)
+    })?;
+    ensure!(adds.iter().all(|adds| *adds >= 2), "there was no burst: {adds:?}");
+    Ok(())
+}
+
+/// A directory of the node with a plugin that is the installed one with some bytes more, which the kernel does not read.
+fn another_build(site: &Site<'_>, number: usize) -> Result<String> {
+    let file = format!("/run/build-{number}/{}", executable::PLUGIN);
+    let own = executable::under_test(executable::PLUGIN)?;
+    let script = format!("mkdir -p /run/build-{number}; cp {} {file}; echo build {number} >>{file}", own.display());
+    site.node.shell(&script)?;
+    Ok(file)
+}
+
+#[test]
+fn row_59_a_plugin_replaced_by_rename_during_adds_fails_none() {
+    row(59).within(Duration::from_secs(60)).test(|site| {
+        let builds = [another_build(site, 1)?, another_build(site, 2)?];
+        let place = format!("/opt/cni/bin/{}", executable::PLUGIN);
+        during_calls(site, Server::Stays, || {
+            // As packages and images do it: a copy beside it, then its name.
+            builds.iter().cycle().take(20).try_for_each(|build| {
+                site.node.shell(&format!("cp {build} {place}.new; mv {place}.new {place}; cmp {build} {place}; sleep 0.1")).map(drop)
+            })
+        })?;
+        site.node.shell("rm -r /run/build-1 /run/build-2").map(drop)
+    });
+}
+
+#[test]
+fn row_59_a_plugin_that_the_server_replaces_when_it_starts_can_always_be_started() {
+    row(59).within(Duration::from_secs(60)).test(|site| {
+        let server = &site.node.server;
+        let builds = [another_build(site, 1)?, another_build(site, 2)?];
+        during_calls(site, Server::Restarts, || {
+            for build in builds.iter().cycle().take(4) {
+                let arguments =
+                    ["--init-node", &site.node.name, "--pod-manifests", integration::node::MANIFESTS, "--cni-plugin-source", build];
+                server.set_arguments(arguments);
+                server.stop()?;
+                site.node.start_server()?;
+                site.until_healthy()?;
+                site.node.shell(&format!("cmp {build} /opt/cni/bin/{}", executable::PLUGIN))?;
+            }
+            Ok(())
+        })?;
+        site.node.shell("rm -r /run/build-1 /run/build-2").map(drop)
+    });
+}

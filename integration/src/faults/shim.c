@@ -1,0 +1,147 @@
+/*
+ * What a kernel does when it is short of something, for one process: loaded before its C library (LD_PRELOAD).
+ *
+ * OVN_SHIM_NETLINK=TYPE:NTH:ERRNO   the NTH netlink message of that type does nothing and is answered with ERRNO
+ * OVN_SHIM_NETLINK=recv:NTH:ERRNO   the NTH receipt from a netlink socket fails with ERRNO
+ * OVN_SHIM_CONTROL=FILE             two 64-bit numbers that may change at any time: seconds that the wall clock is ahead;
+ *                                   whether threads are refused (EAGAIN)
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A type that no subsystem knows: the kernel refuses such a message and does nothing. */
+#define UNKNOWN_TYPE 0x7ffe
+
+static volatile int64_t *control;
+static int wanted_type = -1, on_receipt, countdown, wanted_errno;
+static uint32_t spoilt_seq;
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+__attribute__((constructor)) static void start(void)
+{
+    const char *file = getenv("OVN_SHIM_CONTROL");
+    if (file) {
+        int fd = open(file, O_RDONLY | O_CLOEXEC);
+        void *page = fd < 0 ? MAP_FAILED : mmap(NULL, 16, PROT_READ, MAP_SHARED, fd, 0);
+        if (page == MAP_FAILED) {
+            fprintf(stderr, "fault shim: cannot map %s: %s\n", file, strerror(errno));
+            _exit(125);
+        }
+        control = page;
+        close(fd);
+    }
+    const char *netlink = getenv("OVN_SHIM_NETLINK");
+    if (netlink) {
+        on_receipt = strncmp(netlink, "recv:", 5) == 0;
+        if (on_receipt ? sscanf(netlink, "recv:%d:%d", &countdown, &wanted_errno) != 2
+                       : sscanf(netlink, "%d:%d:%d", &wanted_type, &countdown, &wanted_errno) != 3) {
+            fprintf(stderr, "fault shim: OVN_SHIM_NETLINK=%s\n", netlink);
+            _exit(125);
+        }
+    }
+}
+
+static int is_netlink(int fd)
+{
+    int domain = 0;
+    socklen_t length = sizeof domain;
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_NETLINK;
+}
+
+/* Of one process with one thread that speaks netlink: no locks. */
+static int spoils(int fd, const void *buffer, size_t length)
+{
+    const struct nlmsghdr *header = buffer;
+    return wanted_type >= 0 && countdown > 0 && length >= sizeof *header && header->nlmsg_type == wanted_type && is_netlink(fd)
+        && --countdown == 0;
+}
+
+ssize_t sendto(int fd, const void *buffer, size_t length, int flags, const struct sockaddr *to, socklen_t to_length)
+{
+    if (!spoils(fd, buffer, length))
+        return REAL(sendto)(fd, buffer, length, flags, to, to_length);
+    struct nlmsghdr *copy = malloc(length);
+    memcpy(copy, buffer, length);
+    copy->nlmsg_type = UNKNOWN_TYPE;
+    spoilt_seq = copy->nlmsg_seq;
+    ssize_t sent = REAL(sendto)(fd, copy, length, flags, to, to_length);
+    int error = errno;
+    free(copy);
+    errno = error;
+    return sent;
+}
+
+ssize_t send(int fd, const void *buffer, size_t length, int flags)
+{
+    return sendto(fd, buffer, length, flags, NULL, 0);
+}
+
+ssize_t recvfrom(int fd, void *restrict buffer, size_t length, int flags, struct sockaddr *restrict from, socklen_t *restrict from_length)
+{
+    ssize_t received = REAL(recvfrom)(fd, buffer, length, flags, from, from_length);
+    if (received <= 0 || !(on_receipt || spoilt_seq) || !is_netlink(fd))
+        return received;
+    if (on_receipt && countdown > 0 && --countdown == 0) {
+        errno = wanted_errno;
+        return -1;
+    }
+    struct nlmsghdr *header = buffer;
+    struct nlmsgerr *error = NLMSG_DATA(header);
+    if (spoilt_seq && received >= (ssize_t)NLMSG_LENGTH(sizeof *error) && header->nlmsg_type == NLMSG_ERROR
+        && header->nlmsg_seq == spoilt_seq) {
+        error->error = -wanted_errno;
+        spoilt_seq = 0;
+    }
+    return received;
+}
+
+ssize_t recv(int fd, void *buffer, size_t length, int flags)
+{
+    return recvfrom(fd, buffer, length, flags, NULL, NULL);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *argument)
+{
+    if (control && control[1])
+        return EAGAIN;
+    return REAL(pthread_create)(thread, attributes, body, argument);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int outcome = REAL(clock_gettime)(clock, now);
+    if (outcome == 0 && control && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+        now->tv_sec += control[0];
+    return outcome;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone)
+{
+    int outcome = REAL(gettimeofday)(now, zone);
+    if (outcome == 0 && control)
+        now->tv_sec += control[0];
+    return outcome;
+}
+
+time_t time(time_t *now)
+{
+    struct timespec precise;
+    clock_gettime(CLOCK_REALTIME, &precise);
+    if (now)
+        *now = precise.tv_sec;
+    return precise.tv_sec;
+}

@@ -1,0 +1,108 @@
+//! What a kernel answers when it is short of something, for one process: a few calls of its C library are replaced (`LD_PRELOAD`).
+//!
+//! The machine itself is left alone: its clock, its limits, its memory. Works with executables that are linked dynamically, as cargo builds
+//! them for tests; the plugin and the server of `make build` are static and would not notice.
+
+use std::{
+    fs::{self, OpenOptions},
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{Invocation, command, executable, mounts};
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/faults/shim.c");
+
+/// The library, and the file with which it is told what to do while a process runs.
+#[derive(Debug)]
+pub struct Shim {
+    library: PathBuf,
+    control: PathBuf,
+}
+
+/// An answer of the kernel to a netlink message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Netlink {
+    /// The `nth` message of this type does nothing, and is answered with this error number.
+    Refuse { message: u16, nth: u32, errno: i32 },
+    /// The `nth` receipt fails with this error number, and what was received is lost.
+    Lose { nth: u32, errno: i32 },
+}
+
+impl Shim {
+    /// Builds the library, unless that was done, and makes a control file that says that all is well. `program` must be linked dynamically.
+    pub fn for_program(program: &str) -> Result<Self> {
+        let linked = command::output(Command::new("ldd").arg(executable::under_test(program)?));
+        ensure!(
+            linked.is_ok_and(|text| text.contains("libc.so")),
+            "{program} is linked statically: the faults of this row need one that cargo builds for this machine (unset {})",
+            executable::BIN_DIR
+        );
+        let control = Path::new(mounts::LAB).join(format!("shim-{program}"));
+        fs::write(&control, [0; 16]).with_context(|| format!("write {}", control.display()))?;
+        Ok(Self { library: library()?, control })
+    }
+
+    /// The environment of a process that it is to work in.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        vec![("LD_PRELOAD".to_owned(), text(&self.library)), ("OVN_SHIM_CONTROL".to_owned(), text(&self.control))]
+    }
+
+    /// The call of the plugin with it.
+    #[must_use]
+    pub fn around(&self, call: Invocation) -> Invocation {
+        self.environment().into_iter().fold(call, |call, (key, value)| call.env(key, value))
+    }
+
+    /// From now on the wall clock is ahead by so many seconds, or behind; monotonic clocks are not.
+    pub fn set_clock_ahead(&self, seconds: i64) -> Result<()> {
+        self.set(0, seconds)
+    }
+
+    /// From now on no thread can be started (`EAGAIN`).
+    pub fn refuse_threads(&self) -> Result<()> {
+        self.set(1, 1)
+    }
+
+    /// Threads can be started again.
+    pub fn allow_threads(&self) -> Result<()> {
+        self.set(1, 0)
+    }
+
+    fn set(&self, index: u64, value: i64) -> Result<()> {
+        let file = OpenOptions::new().write(true).open(&self.control)?;
+        file.write_all_at(&value.to_ne_bytes(), index * 8).with_context(|| format!("write {}", self.control.display()))
+    }
+}
+
+impl Netlink {
+    /// The variable that says it to the library.
+    pub fn variable(self) -> (&'static str, String) {
+        let value = match self {
+            Self::Refuse { message, nth, errno } => format!("{message}:{nth}:{errno}"),
+            Self::Lose { nth, errno } => format!("recv:{nth}:{errno}"),
+        };
+        ("OVN_SHIM_NETLINK", value)
+    }
+}
+
+/// Built once: its name says of which source. Two tests that build it at the same time put the same file in place.
+fn library() -> Result<PathBuf> {
+    let source = fs::read(SOURCE).with_context(|| format!("read {SOURCE}"))?;
+    let hash = source.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let tools = executable::target_dir()?.join("tools");
+    let library = tools.join(format!("fault-shim-{hash:016x}.so"));
+    if !library.is_file() {
+        fs::create_dir_all(&tools)?;
+        let unfinished = tools.join(format!("fault-shim-{}.unfinished", std::process::id()));
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&unfinished).arg(SOURCE).arg("-ldl");
+        command::output(&mut compiler).context("build the library that replaces calls of the C library")?;
+        fs::rename(&unfinished, &library)?;
+    }
+    Ok(library)
+}

@@ -1,0 +1,323 @@
+//! The server keeps pods attached: it puts back what others took, removes what is left, touches nothing else, and is quiet where nothing is
+//! wrong. What happens when everything is taken at once: rows 6, 11, 53 and 54 of the fault matrix.
+
+#[path = "support/attached.rs"]
+mod attached;
+#[path = "support/second.rs"]
+mod second;
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{Lab, Node, Pod, by_hand, eventually, node::MANIFESTS};
+use serde_json::json;
+
+use attached::{attach, detach, manifest_with, place};
+use second::Second;
+
+/// From the moment when a port could be there to the moment when it is.
+const BACK: Duration = Duration::from_secs(2);
+/// More than the server waits before it does anything but putting a port of its own back.
+const LATER: Duration = Duration::from_secs(4);
+/// How long removing may take that needs two looks a second apart.
+const REMOVED: Duration = Duration::from_secs(10);
+
+/// The only node, with a server that removes what should not be there after a second.
+fn node_of(lab: &Lab) -> Result<&Node> {
+    let node = &lab.nodes[0];
+    node.server.set_arguments(["--init-node", &node.name, "--pod-manifests", MANIFESTS, "--stale-after", "1"]);
+    node.start_server()?;
+    Ok(node)
+}
+
+fn attached_pod(lab: &Lab, node: &Node) -> Result<Pod> {
+    attach(node, lab.new_pod(node)?).map(|attached| attached.pod)
+}
+
+fn delete_port(node: &Node, name: &str) -> Result<()> {
+    node.vsctl(["--no-wait", "del-port", "br-int", name]).map(drop)
+}
+
+fn is_back(node: &Node, name: &str) -> Result<()> {
+    let began = Instant::now();
+    node.vsctl(["wait-until", "Interface", name, "name!=x"])?;
+    ensure!(began.elapsed() <= BACK, "port {name} was away for {:?}", began.elapsed());
+    Ok(())
+}
+
+/// A look is due after every port that vanishes: what would be done to others has been done when `witness` is back.
+fn make_it_look(node: &Node, witness: &Pod) -> Result<()> {
+    delete_port(node, &witness.host_interface())?;
+    is_back(node, &witness.host_interface())
+}
+
+fn never_within(what: &str, time: Duration, probe: impl FnMut() -> Result<()>) -> Result<()> {
+    let happened = eventually(what, time, probe);
+    ensure!(happened.is_err(), "it should not have happened: {what}");
+    Ok(())
+}
+
+fn port_names(node: &Node) -> Result<Vec<String>> {
+    Ok(node.vsctl(["list-ports", "br-int"])?.lines().map(str::to_owned).collect())
+}
+
+/// Bytes of the database's file: it is longer after each write.
+fn database_size(node: &Node) -> Result<u64> {
+    Ok(fs::metadata(node.path("/etc/openvswitch/conf.db"))?.len())
+}
+
+fn server_log(node: &Node) -> Result<String> {
+    node.shell("cat /var/log/openvswitch/ovnkube.log")
+}
+
+#[test]
+fn a_port_comes_back_with_its_limits_and_the_pod_with_its_network() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let limited = lab.plan_pod(node);
+        let limits = [("kubernetes.io/ingress-bandwidth", "10M"), ("kubernetes.io/egress-bandwidth", "5M")];
+        place(lab, node, &limited, &manifest_with(&limited, &limits))?;
+        attach(node, limited.clone())?;
+        let other = attached_pod(lab, node)?;
+        lab.ping(&limited, other.address())?;
+        let before = node.census()?;
+
+        delete_port(node, &limited.host_interface())?;
+        is_back(node, &limited.host_interface())?;
+        eventually("the node is as before", Duration::from_secs(5), || before.must_equal(&node.census()?))?;
+        lab.ping(&limited, other.address())?;
+
+        // The QoS row outlives its port; here it does not.
+        delete_with_qos(node, &limited)?;
+        is_back(node, &limited.host_interface())?;
+        eventually("the node is as before", Duration::from_secs(5), || before.must_equal(&node.census()?))?;
+        lab.ping(&limited, other.address())?;
+
+        let log = server_log(node)?;
+        ensure!(log.matches("put back ports of pods").count() == 2, "{log}");
+        ensure!(log.contains(&format!("pods=\"{}/{}\"", limited.namespace, limited.name)) || log.contains(&limited.name), "{log}");
+        detach(node, &limited)?;
+        detach(node, &other)
+    });
+}
+
+fn delete_with_qos(node: &Node, pod: &Pod) -> Result<()> {
+    let name = pod.host_interface();
+    let get = |column: &str| Ok::<_, anyhow::Error>(node.vsctl(["get", "Port", &name, column])?.trim().to_owned());
+    let (port, qos) = (get("_uuid")?, get("qos")?);
+    // ovs-vsctl does not empty a column of a row that it deletes.
+    let operations = json!(["Open_vSwitch",
+        {"op": "update", "table": "Port", "where": [["_uuid", "==", ["uuid", port]]], "row": {"qos": ["set", []]}},
+        {"op": "delete", "table": "QoS", "where": [["_uuid", "==", ["uuid", qos]]]},
+        {"op": "mutate", "table": "Bridge", "where": [], "mutations": [["ports", "delete", ["uuid", port]]]},
+    ]);
+    let answer = node.run(["ovsdb-client", "transact", "unix:/var/run/openvswitch/db.sock", &operations.to_string()])?;
+    ensure!(!answer.contains("error"), "{answer}");
+    Ok(())
+}
+
+#[test]
+fn ports_are_back_when_the_bridge_is() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let (first, second) = (attached_pod(lab, node)?, attached_pod(lab, node)?);
+        lab.ping(&first, second.address())?;
+        node.ovn_controller.stop()?;
+        node.vsctl(["--no-wait", "del-br", "br-int"])?;
+        node.start_ovn_controller()?;
+        for pod in [&first, &second] {
+            node.vsctl(["wait-until", "Interface", &pod.host_interface(), "external_ids:ovn-installed=true"])?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn both_networks_of_a_pod_come_back() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let blue = Second::create(lab, "blue")?;
+        let pod = blue.new_pods(lab, node, 1)?.remove(0);
+        attach(node, pod.clone())?;
+        blue.runtime(node).add(&pod)?.success()?;
+        let names = [pod.host_interface(), blue.host_interface(node, &pod)?];
+        let before = node.census()?;
+        for name in &names {
+            delete_port(node, name)?;
+            is_back(node, name)?;
+        }
+        eventually("the node is as before", Duration::from_secs(5), || before.must_equal(&node.census()?))?;
+
+        // A server that knows nothing but the links.
+        node.server.kill()?;
+        names.iter().try_for_each(|name| delete_port(node, name))?;
+        node.start_server()?;
+        names.iter().try_for_each(|name| is_back(node, name))?;
+        lab.ping(&pod, pod.gateways[0])
+    });
+}
+
+#[test]
+fn a_del_wins_against_putting_back_however_they_meet() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let before = node.census()?;
+        // The pauses spread DELs over the whole way of a port that is put back, which begins 100 ms after it vanished.
+        for round in 0..30_u64 {
+            let pod = lab.new_pod(node)?;
+            attach(node, pod.clone())?;
+            delete_port(node, &pod.host_interface())?;
+            let pause = Duration::from_millis(60 + round * 4);
+            let began = Instant::now();
+            while began.elapsed() < pause {
+                std::thread::yield_now();
+            }
+            detach(node, &pod)?;
+            let left = node.census()?;
+            let left = left.lines_with(&pod.host_interface());
+            ensure!(left.is_empty(), "after the DEL, {pause:?} after the port vanished: {left:?}");
+            node.remove_namespaces(std::slice::from_ref(&pod))?;
+        }
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
+fn a_sandbox_that_was_replaced_does_not_come_back() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let (witness, old) = (attached_pod(lab, node)?, attached_pod(lab, node)?);
+        let new = old.next_sandbox();
+        node.add_namespaces(std::slice::from_ref(&new))?;
+        attach(node, new.clone())?;
+        // The new one's port vanishes, too: it comes back, and not the old one's.
+        make_it_look(node, &witness)?;
+        delete_port(node, &new.host_interface())?;
+        is_back(node, &new.host_interface())?;
+        ensure!(!port_names(node)?.contains(&old.host_interface()), "the port of the old sandbox came back");
+        eventually("the link of the old sandbox is removed", REMOVED, || {
+            ensure!(node.run(["ip", "link", "show", &old.host_interface()]).is_err(), "it is there");
+            Ok(())
+        })?;
+        lab.ping(&new, witness.address())
+    });
+}
+
+#[test]
+fn what_upstream_attached_is_kept_and_what_is_nobodys_pod_is_not_touched() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let witness = attached_pod(lab, node)?;
+        let upstreams = lab.new_pod(node)?;
+        by_hand::attach(node, &upstreams)?;
+        lab.ping(&upstreams, witness.address())?;
+        // A port without a pod; a link and a port of somebody else's; a port of a pod whose device is no veth.
+        node.shell(
+            "ip link add foreign type bridge; ip link set foreign up
+             ip link add lonely type veth peer name lonelier; ip link set lonely alias somebodys
+             ovs-vsctl --no-wait -- add-port br-int foreign -- add-port br-int nothing \
+               -- add-port br-int offload -- set Interface offload external_ids:sandbox=c1 external_ids:iface-id=lab_x \
+                  external_ids:vf-netdev-name=eth9
+             ovs-vsctl --no-wait del-port foreign",
+        )?;
+        delete_port(node, &upstreams.host_interface())?;
+        is_back(node, &upstreams.host_interface())?;
+        lab.ping(&upstreams, witness.address())?;
+
+        make_it_look(node, &witness)?;
+        let before = node.census()?;
+        never_within("anything foreign is touched", LATER, || {
+            make_it_look(node, &witness)?;
+            before.must_equal(&node.census()?).map_or(Ok(()), |()| anyhow::bail!("as before"))
+        })?;
+        ensure!(!port_names(node)?.contains(&"foreign".to_owned()), "a foreign port was put back");
+
+        // Its port goes with its link.
+        node.run(["ip", "link", "del", &upstreams.host_interface()])?;
+        eventually("the port of the link that is gone is removed", REMOVED, || {
+            ensure!(!port_names(node)?.contains(&upstreams.host_interface()), "it is there");
+            Ok(())
+        })
+    });
+}
+
+#[test]
+fn a_pod_that_is_gone_loses_what_is_left_of_it_and_others_lose_nothing() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let (gone, replaced, living) = (attached_pod(lab, node)?, attached_pod(lab, node)?, attached_pod(lab, node)?);
+        lab.ping(&gone, living.address())?;
+        node.remove_manifest(&gone)?;
+        node.write_manifest(&replaced.recreated())?;
+        make_it_look(node, &living)?;
+        for pod in [&gone, &replaced] {
+            eventually("nothing is left", REMOVED, || {
+                let census = node.census()?;
+                ensure!(census.lines_with(&pod.host_interface()).is_empty(), "{:?}", census.lines_with(&pod.host_interface()));
+                Ok(())
+            })?;
+            detach(node, pod)?;
+        }
+        lab.ping(&living, living.gateways[0])
+    });
+}
+
+#[test]
+fn where_pods_are_not_known_nothing_is_removed() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let (pod, other) = (attached_pod(lab, node)?, attached_pod(lab, node)?);
+        // Whose pods these are cannot be said any more.
+        node.shell(&format!("mv {MANIFESTS} {MANIFESTS}.away"))?;
+        for _ in 0..3 {
+            make_it_look(node, &other)?;
+        }
+        never_within("the port is removed", LATER, || {
+            make_it_look(node, &other)?;
+            ensure!(!port_names(node)?.contains(&pod.host_interface()), "it is there");
+            Ok(())
+        })?;
+        lab.ping(&pod, other.address())
+    });
+}
+
+#[test]
+fn nothing_is_written_where_nothing_is_wrong() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pods = lab.new_pods(node, 100)?;
+        let adds = pods.iter().map(|pod| node.runtime().call("ADD", Some(pod)).start()).collect::<Result<Vec<_>>>()?;
+        adds.into_iter().try_for_each(|add| add.wait()?.success().map(drop))?;
+
+        // A start, with all of them there, is no reason to write; nor is time.
+        node.server.stop()?;
+        let before = database_size(node)?;
+        node.start_server()?;
+        let pid = node.server.pid().context("the server runs")?;
+        let used = || -> Result<u64> {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+            let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+            Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
+        };
+        eventually("the server is ready", Duration::from_secs(5), || {
+            let log = server_log(node)?;
+            ensure!(log.matches("|ready").count() + log.matches("ready").count() > 0, "{log}");
+            Ok(())
+        })?;
+        let ticks = used()?;
+        never_within("the database is written to", LATER, || {
+            ensure!(database_size(node)? != before, "it is not");
+            Ok(())
+        })?;
+        let spent = used()? - ticks;
+        ensure!(spent <= 10, "{spent} hundredths of a second of processor time in {LATER:?} of quiet");
+        ensure!(!server_log(node)?.contains("put back ports"), "nothing was missing");
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let memory = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or_default().to_owned();
+        ensure!(memory.split_whitespace().nth(1).is_some_and(|kb| kb.parse::<u64>().is_ok_and(|kb| kb < 60 * 1024)), "{memory}");
+        pods.iter().try_for_each(|pod| detach(node, pod))
+    });
+}

@@ -1,0 +1,213 @@
+//! What the rows of each attachment said when they were last there: Open vSwitch's own rows, remembered for as long as this process lives.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use cni::{
+    plan::Identity,
+    rows::{Content, QosContent},
+};
+use contract::{
+    external_ids::{IFACE_ID, IFACE_ID_VER, NAD, NETWORK, OVN_INSTALLED, POD_IF_NAME, SANDBOX},
+    names::{Network, PodKey},
+    paths::INTEGRATION_BRIDGE,
+};
+use ovsdb::{Change, ChangeKind, Changes, Monitor, Updates, Uuid, Where};
+
+ovsdb::table! {
+    pub(super) struct Bridge in "Bridge" {
+        pub(super) name: String,
+        pub(super) ports: Vec<Uuid>,
+    }
+
+    pub(super) struct Port in "Port" {
+        interfaces: Vec<Uuid>,
+        qos: Option<Uuid>,
+    }
+
+    pub(super) struct Interface in "Interface" {
+        pub(super) name: String,
+        kind: String = "type",
+        external_ids: BTreeMap<String, String>,
+        ingress_policing_rate: i64,
+        ingress_policing_burst: i64,
+    }
+
+    pub(super) struct Qos in "QoS" {
+        kind: String = "type",
+        other_config: BTreeMap<String, String>,
+        external_ids: BTreeMap<String, String>,
+    }
+}
+
+/// On interfaces of upstream's that are no veths but functions of a NIC.
+const FUNCTION: &str = "vf-netdev-name";
+/// The pod's end where upstream's rows do not name it.
+const USUAL_NAME: &str = "eth0";
+
+/// A pod's port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Attached {
+    /// Of port, interface and the host's link.
+    pub(super) name: String,
+    pub(super) identity: Identity,
+    pub(super) pod: PodKey,
+    pub(super) content: Content,
+    /// The row of [`Content::qos`], which outlives its port.
+    pub(super) qos: Option<Uuid>,
+}
+
+/// Every attachment whose rows were seen, by name.
+#[derive(Debug, Default)]
+pub(super) struct Journal(HashMap<String, Arc<Attached>>);
+
+/// What a change of rows calls for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum News {
+    Nothing,
+    /// Something vanished, or the bridge is there.
+    Look,
+}
+
+/// What has to be followed to know the attachments.
+pub(super) fn monitor() -> Monitor {
+    Monitor::new().table::<Bridge>(Where::all()).table::<Port>(Where::all()).table::<Interface>(Where::all()).table::<Qos>(Where::all())
+}
+
+/// Whether the bridge of pods' ports is there.
+pub(super) fn has_bridge(updates: &Updates) -> bool {
+    updates.rows::<Bridge>().any(|(_, bridge)| bridge.name == INTEGRATION_BRIDGE)
+}
+
+/// Names of all interfaces that are there, of whatever kind.
+pub(super) fn names(updates: &Updates) -> impl Iterator<Item = &str> {
+    updates.rows::<Interface>().map(|(_, interface)| interface.name.as_str())
+}
+
+/// Whether ovn-controller has connected the interface to its logical port.
+pub(super) fn is_installed(updates: &Updates, interface: Uuid) -> bool {
+    updates.row::<Interface>(interface).is_some_and(|row| row.external_ids.get(OVN_INSTALLED).is_some_and(|value| value == "true"))
+}
+
+/// Whether this QoS row is there.
+pub(super) fn has_qos(updates: &Updates, qos: Uuid) -> bool {
+    updates.row::<Qos>(qos).is_some()
+}
+
+/// Pods' ports that are there.
+pub(super) fn present(updates: &Updates) -> Vec<Attached> {
+    updates.rows::<Interface>().filter_map(|(_, interface)| Attached::read(interface)).collect()
+}
+
+impl Journal {
+    /// Writes down what is there now, and keeps what is gone.
+    pub(super) fn follow(&mut self, updates: &Updates, changes: &Changes) -> News {
+        let mut news = News::Nothing;
+        for change in changes.of::<Interface>() {
+            match (change.kind, updates.row::<Interface>(change.uuid)) {
+                (ChangeKind::Delete, _) => {
+                    let old = change.old::<Interface>();
+                    news = news.max(if old.is_some_and(|row| self.0.contains_key(&row.name)) { News::Look } else { News::Nothing });
+                }
+                (_, Some(row)) => self.record(updates, change.uuid, row),
+                (_, None) => {}
+            }
+        }
+        for change in changes.of::<Port>().filter(|change| touches_limits(change)) {
+            let interfaces = updates.row::<Port>(change.uuid).map(|port| port.interfaces.as_slice()).unwrap_or_default();
+            for (uuid, row) in interfaces.iter().filter_map(|uuid| Some((*uuid, updates.row::<Interface>(*uuid)?))) {
+                self.record(updates, uuid, row);
+            }
+        }
+        let made = |change: &Change| change.kind == ChangeKind::Insert;
+        if changes.of::<Bridge>().any(made) { News::Look } else { news }
+    }
+
+    fn record(&mut self, updates: &Updates, uuid: Uuid, row: &Interface) {
+        let Some(mut attached) = Attached::read(row) else {
+            self.0.remove(&row.name);
+            return;
+        };
+        attached.qos = updates.rows::<Port>().find(|(_, port)| port.interfaces == [uuid]).and_then(|(_, port)| port.qos);
+        attached.content.qos = attached.qos.and_then(|qos| updates.row::<Qos>(qos)).map(Qos::content);
+        if self.0.get(&row.name).is_some_and(|known| **known == attached) {
+            return;
+        }
+        // The pod's older sandbox has had its time.
+        self.0.retain(|_, other| other.iface_id() != attached.iface_id());
+        self.0.insert(row.name.clone(), attached.into());
+    }
+
+    /// A link is gone for good, and its attachment with it.
+    pub(super) fn forget(&mut self, gone: impl Fn(&Attached) -> bool) {
+        self.0.retain(|_, attached| !gone(attached));
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Attached>> {
+        self.0.values()
+    }
+
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+}
+
+fn touches_limits(change: &Change) -> bool {
+    change.kind == ChangeKind::Modify && change.columns().contains(&"qos")
+}
+
+impl Attached {
+    /// What an Interface row says, if it is a pod's.
+    fn read(row: &Interface) -> Option<Self> {
+        let Interface { name, kind, external_ids, ingress_policing_rate, ingress_policing_burst } = row;
+        if !kind.is_empty() || external_ids.contains_key(FUNCTION) {
+            return None;
+        }
+        let id = |key: &str| external_ids.get(key).map(String::as_str);
+        let network = id(NAD)
+            .map_or(Network::Default, |nad| Network::Attachment { name: id(NETWORK).unwrap_or_default().to_owned(), nad: nad.to_owned() });
+        let identity =
+            Identity { sandbox: id(SANDBOX)?.parse().ok()?, if_name: id(POD_IF_NAME).unwrap_or(USUAL_NAME).parse().ok()?, network };
+        let pod = pod_of(id(IFACE_ID)?)?;
+        // What ovn-controller says of a port does not hold for the next one.
+        let external_ids =
+            external_ids.iter().filter(|(key, _)| !key.starts_with(OVN_INSTALLED)).map(|(key, value)| (key.clone(), value.clone()));
+        let content =
+            Content { external_ids: external_ids.collect(), policing: (*ingress_policing_rate, *ingress_policing_burst), qos: None };
+        Some(Self { name: name.clone(), identity, pod, content, qos: None })
+    }
+
+    pub(super) fn iface_id(&self) -> &str {
+        self.id(IFACE_ID)
+    }
+
+    /// UID of the pod; empty if nobody said it.
+    pub(super) fn uid(&self) -> &str {
+        self.id(IFACE_ID_VER)
+    }
+
+    /// Whether this project's plugin made it; the other one is upstream's.
+    pub(super) fn names_pods_end(&self) -> bool {
+        self.content.external_ids.contains_key(POD_IF_NAME)
+    }
+
+    fn id(&self, key: &str) -> &str {
+        self.content.external_ids.get(key).map_or("", String::as_str)
+    }
+}
+
+impl Qos {
+    fn content(&self) -> QosContent {
+        let Self { kind, other_config, external_ids } = self.clone();
+        QosContent { kind, other_config, external_ids }
+    }
+}
+
+/// The pod of a logical port: `<namespace>_<name>`, behind the definition's name and another `_` for networks other than the cluster's.
+fn pod_of(iface_id: &str) -> Option<PodKey> {
+    let mut parts = iface_id.rsplitn(3, '_');
+    let (name, namespace) = (parts.next()?, parts.next()?);
+    PodKey::new(namespace, name).ok()
+}

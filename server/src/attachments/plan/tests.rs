@@ -1,0 +1,200 @@
+use std::collections::BTreeMap;
+
+use contract::{
+    annotation::POD_NETWORKS,
+    bandwidth::INGRESS_ANNOTATION,
+    external_ids::{IFACE_ID, IFACE_ID_VER, POD_IF_NAME},
+};
+
+use super::*;
+
+const ANNOTATION: &str = r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"]}}"#;
+
+fn identity(sandbox: &str) -> Identity {
+    Identity { sandbox: sandbox.parse().unwrap(), if_name: "eth0".parse().unwrap(), network: Network::Default }
+}
+
+fn pod(name: &str) -> PodKey {
+    PodKey::new("shop", name).unwrap()
+}
+
+/// The port of sandbox `sandbox` of pod `name`.
+fn port(sandbox: &str, name: &str) -> Attached {
+    let ids = [(IFACE_ID, format!("shop_{name}")), (IFACE_ID_VER, "u1".to_owned()), (POD_IF_NAME, "eth0".to_owned())];
+    let external_ids = ids.map(|(key, value)| (key.to_owned(), value)).into();
+    let content = Content { external_ids, ..Content::default() };
+    Attached { name: sandbox.to_owned(), identity: identity(sandbox), pod: pod(name), content, qos: None }
+}
+
+/// The link of a sandbox, made by the plugin of today for pod `name`.
+fn link(index: u32, sandbox: &str, name: &str) -> Link {
+    let alias = format!("{}:shop/{name}:u1", identity(sandbox).alias());
+    Link { index, name: sandbox.to_owned(), alias, up: true, has_carrier: true, is_veth: true, ..Link::default() }
+}
+
+fn living(_: &PodKey, _: &str) -> Life {
+    Life::Living(PodFacts { uid: "u1".to_owned(), annotations: BTreeMap::from([(POD_NETWORKS.to_owned(), ANNOTATION.to_owned())]) })
+}
+
+/// Names of what is put back, and sandboxes of suspects with the reason.
+fn outcome(
+    recorded: &[Attached],
+    present: &[Attached],
+    links: &[Link],
+    pods: &dyn Fn(&PodKey, &str) -> Life,
+) -> (Vec<String>, Vec<String>) {
+    let plan = compare(recorded, present, links, pods);
+    let mut suspects: Vec<String> = plan.suspects.iter().map(|it| format!("{} {}", it.identity.sandbox, it.reason.name())).collect();
+    suspects.sort();
+    (plan.missing.iter().map(|attached| attached.name.clone()).collect(), suspects)
+}
+
+fn compare(recorded: &[Attached], present: &[Attached], links: &[Link], pods: &dyn Fn(&PodKey, &str) -> Life) -> Plan {
+    let recorded: Vec<_> = recorded.iter().chain(present).cloned().map(Arc::new).collect();
+    let names = present.iter().map(|port| port.name.as_str()).collect();
+    let links = links.iter().map(|link| (link.index, link.clone())).collect();
+    View { recorded: &recorded, present, names: &names, links: &links, pods }.compare()
+}
+
+fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
+    names.map(str::to_owned).to_vec()
+}
+
+#[test]
+fn where_nothing_is_wrong_nothing_is_done() {
+    let port = port("c1", "a");
+    assert_eq!(compare(&[], &[port], &[link(1, "c1", "a")], &living), Plan::default());
+}
+
+#[test]
+fn a_port_that_was_there_is_put_back_for_as_long_as_its_link_is_there() {
+    let (port, link) = (port("c1", "a"), link(1, "c1", "a"));
+    let plan = compare(std::slice::from_ref(&port), &[], std::slice::from_ref(&link), &living);
+    assert_eq!(plan.missing, [Arc::new(port.clone())]);
+    assert_eq!(outcome(std::slice::from_ref(&port), &[], &[], &living), (names([]), names([])));
+    // While nobody can say whether the pod lives, the link counts.
+    assert_eq!(outcome(&[port], &[], &[link], &|_, _| Life::Unknown), (names(["c1"]), names([])));
+}
+
+#[test]
+fn the_port_of_a_pod_that_is_gone_is_not_put_back() {
+    let gone = |_: &PodKey, _: &str| Life::Gone;
+    assert_eq!(outcome(&[port("c1", "a")], &[], &[link(1, "c1", "a")], &gone), (names([]), names(["c1 pod-gone"])));
+}
+
+#[test]
+fn another_link_of_the_name_is_not_the_ports() {
+    let stranger = Link { alias: "uplink".to_owned(), ..link(1, "c1", "a") };
+    assert_eq!(outcome(&[port("c1", "a")], &[], &[stranger], &living), (names([]), names([])));
+    let other = Link { alias: format!("{}:shop/a:u1", identity("c2").alias()), ..link(1, "c1", "a") };
+    assert_eq!(compare(&[port("c1", "a")], &[], &[other], &|_, _| Life::Unknown), Plan::default());
+}
+
+#[test]
+fn upstreams_port_is_put_back_on_the_link_of_its_sandbox() {
+    let mut port = port("c1", "a");
+    port.content.external_ids.remove(POD_IF_NAME);
+    let unmarked = Link { alias: String::new(), ..link(1, "c1", "a") };
+    assert_eq!(outcome(std::slice::from_ref(&port), &[], std::slice::from_ref(&unmarked), &living), (names(["c1"]), names([])));
+    // Nobody knows whose a link without alias is that has no port and never had one; nor is it removed when its pod is gone.
+    assert_eq!(outcome(&[], &[], std::slice::from_ref(&unmarked), &living), (names([]), names([])));
+    assert_eq!(outcome(&[port], &[], &[unmarked], &|_, _| Life::Gone), (names([]), names([])));
+}
+
+#[test]
+fn of_two_sandboxes_of_a_pod_the_newer_one_is_put_back() {
+    let links = [link(7, "c2", "a"), link(3, "c1", "a")];
+    assert_eq!(outcome(&[], &[], &links, &living), (names(["c2"]), names([])));
+    assert_eq!(outcome(&[port("c1", "a"), port("c2", "a")], &[], &links, &living), (names(["c2"]), names([])));
+}
+
+#[test]
+fn an_older_sandbox_of_a_pod_is_not_put_back_beside_the_newer_one() {
+    let links = [link(7, "c2", "a"), link(3, "c1", "a")];
+    assert_eq!(outcome(&[], &[port("c2", "a")], &links, &living), (names([]), names(["c1 replaced"])));
+    assert_eq!(outcome(&[port("c1", "a")], &[port("c2", "a")], &links, &living), (names([]), names(["c1 replaced"])));
+}
+
+#[test]
+fn a_link_alone_is_enough_if_its_pod_is_there() {
+    let plan = compare(&[], &[], &[link(1, "c1", "a")], &living);
+    let [attached] = plan.missing.as_slice() else { panic!("{plan:?}") };
+    let ids: Vec<_> = attached.content.external_ids.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let expected = [
+        ("attached_mac", "0a:58:0a:f4:01:05"),
+        ("iface-id", "shop_a"),
+        ("iface-id-ver", "u1"),
+        ("ip_address", "10.244.1.5/24"),
+        ("ip_addresses", "10.244.1.5/24"),
+        ("pod-if-name", "eth0"),
+        ("sandbox", "c1"),
+    ];
+    assert_eq!(ids, expected);
+    assert_eq!(outcome(&[], &[], &[link(1, "c1", "a")], &|_, _| Life::Unknown), (names([]), names([])));
+}
+
+#[test]
+fn a_link_alone_gets_the_rates_that_its_pod_asks_for_or_nothing_if_they_make_no_sense() {
+    let limited = |rate: &'static str| {
+        move |_: &PodKey, _: &str| {
+            let annotations =
+                [(POD_NETWORKS, ANNOTATION), (INGRESS_ANNOTATION, rate)].map(|(key, value)| (key.to_owned(), value.to_owned()));
+            Life::Living(PodFacts { uid: "u1".to_owned(), annotations: annotations.into() })
+        }
+    };
+    let plan = compare(&[], &[], &[link(1, "c1", "a")], &limited("10M"));
+    assert_eq!(plan.missing[0].content.qos.as_ref().map(|qos| qos.other_config["max-rate"].as_str()), Some("10000000"));
+    assert_eq!(outcome(&[], &[], &[link(1, "c1", "a")], &limited("fast")), (names([]), names([])));
+}
+
+#[test]
+fn a_link_whose_plugin_died_before_there_was_a_port_waits_for_its_del_or_its_pods_end() {
+    let half = Link { has_carrier: false, ..link(1, "c1", "a") };
+    assert_eq!(outcome(&[], &[], std::slice::from_ref(&half), &living), (names([]), names([])));
+    assert_eq!(outcome(&[], &[], &[half], &|_, _| Life::Gone), (names([]), names(["c1 pod-gone"])));
+}
+
+#[test]
+fn a_port_without_a_link_is_suspected_whatever_its_pod() {
+    for life in [Life::Gone, Life::Unknown] {
+        assert_eq!(outcome(&[], &[port("c1", "a")], &[], &|_, _| life.clone()), (names([]), names(["c1 link-gone"])));
+    }
+    assert_eq!(outcome(&[], &[port("c1", "a")], &[], &living), (names([]), names(["c1 link-gone"])));
+}
+
+#[test]
+fn a_port_whose_pod_is_gone_is_suspected_and_one_of_which_nobody_can_say_it_is_not() {
+    let links = [link(1, "c1", "a")];
+    assert_eq!(outcome(&[], &[port("c1", "a")], &links, &|_, _| Life::Gone), (names([]), names(["c1 pod-gone"])));
+    assert_eq!(outcome(&[], &[port("c1", "a")], &links, &|_, _| Life::Unknown), (names([]), names([])));
+}
+
+#[test]
+fn links_of_older_plugins_and_of_others_are_left_alone() {
+    let older = Link { alias: identity("c1").alias(), ..link(1, "c1", "a") };
+    let other = Link { name: "c2".to_owned(), alias: "somebody's".to_owned(), ..link(2, "c2", "a") };
+    for life in [Life::Gone, Life::Unknown] {
+        assert_eq!(outcome(&[], &[], &[older.clone(), other.clone()], &|_, _| life.clone()), (names([]), names([])));
+    }
+}
+
+#[test]
+fn upstreams_port_is_removed_with_its_link_only() {
+    let mut port = port("c1", "a");
+    port.content.external_ids.remove(POD_IF_NAME);
+    let unmarked = Link { alias: String::new(), ..link(1, "c1", "a") };
+    assert_eq!(outcome(&[], std::slice::from_ref(&port), &[unmarked], &|_, _| Life::Gone), (names([]), names([])));
+    assert_eq!(outcome(&[], &[port], &[], &living), (names([]), names(["c1 link-gone"])));
+}
+
+#[test]
+fn who_says_that_every_pod_is_gone_is_not_believed() {
+    let ports: Vec<Attached> = (0..=BELIEVABLE).map(|n| port(&format!("c{n}"), &format!("p{n}"))).collect();
+    let links: Vec<Link> = (0u32..).zip(&ports).map(|(n, port)| link(n, &port.name, port.pod.name())).collect();
+    let gone = |_: &PodKey, _: &str| Life::Gone;
+    assert!(compare(&[], &ports, &links, &gone).is_doubtful);
+    assert_eq!(compare(&[], &ports, &links, &gone).suspects, []);
+    assert_eq!(compare(&[], &ports[1..], &links[1..], &gone).suspects.len(), BELIEVABLE);
+    let but_one = |pod: &PodKey, uid: &str| if pod.name() == "p0" { living(pod, uid) } else { Life::Gone };
+    assert_eq!(compare(&[], &ports, &links, &but_one).suspects.len(), BELIEVABLE);
+}

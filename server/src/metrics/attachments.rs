@@ -1,0 +1,36 @@
+//! What was repaired of pods' attachments.
+
+use prometheus::{IntCounter, IntCounterVec};
+
+use super::register::Register;
+use crate::attachments::Reason;
+
+#[derive(Debug)]
+pub(super) struct Attachments {
+    put_back: IntCounter,
+    removed: IntCounterVec,
+}
+
+impl Attachments {
+    pub(super) fn register(register: &Register<'_>) -> Self {
+        let removed = register.counters(
+            "ovnkube_node_stale_attachments_removed_total",
+            "Ports and links that were left of pods and that no DEL removed, by what was wrong with them.",
+            &["reason"],
+        );
+        Reason::ALL.iter().for_each(|reason| removed.with_label_values(&[reason.name()]).inc_by(0));
+        let put_back = register.int_counter(
+            "ovnkube_node_reattached_ports_total",
+            "Ports of pods that had vanished from Open vSwitch and were put back; the pods had no network meanwhile.",
+        );
+        Self { put_back, removed }
+    }
+
+    pub(super) fn put_back(&self, ports: usize) {
+        self.put_back.inc_by(u64::try_from(ports).unwrap_or(u64::MAX));
+    }
+
+    pub(super) fn removed(&self, reason: Reason) {
+        self.removed.with_label_values(&[reason.name()]).inc();
+    }
+}

@@ -1,5 +1,4 @@
 //! Every property holds for every seed of its target, and for a seed cut off anywhere; and targets, their files and their seeds are complete.
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use std::{
     fs,

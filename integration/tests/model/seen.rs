@@ -22,9 +22,9 @@ pub(crate) fn on(node: &Node, sandboxes: &BTreeMap<&str, (usize, u32)>) -> Resul
     let links: Vec<Value> = serde_json::from_str(&node.run(["ip", "-json", "link", "show", "type", "veth"])?)?;
     for link in links {
         let Some(rest) = link["ifalias"].as_str().and_then(|alias| alias.strip_prefix("ovn-k8s:")) else { continue };
-        // `NETWORK:IFNAME:SANDBOX`
+        // `NETWORK:IFNAME:SANDBOX`, and perhaps the pod
         let words: Vec<&str> = rest.split(':').collect();
-        let [.., if_name, id] = words.as_slice() else { continue };
+        let [_, if_name, id, ..] = words.as_slice() else { continue };
         ensure!(state.links.insert(key(id, if_name)?), "two links of one interface: {rest}");
     }
     let rows: Value = serde_json::from_str(&node.vsctl(["--format=json", "--columns=name,external_ids", "list", "Interface"])?)?;

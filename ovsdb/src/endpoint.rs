@@ -46,6 +46,8 @@ impl FromStr for Endpoint {
         match method {
             "unix" => match place.strip_prefix("//").unwrap_or(place) {
                 "" => Err(EndpointError::NoPath(text.to_owned())),
+                // One slash means the same as several, and two in front are the URL-like spelling's.
+                path if path.starts_with("//") => Ok(Self::Unix(format!("/{}", path.trim_start_matches('/')).into())),
                 path => Ok(Self::Unix(path.into())),
             },
             "tcp" => host_and_port(text, place).map(|(host, port)| Self::Tcp { host, port }),
@@ -62,7 +64,8 @@ fn host_and_port(endpoint: &str, place: &str) -> Result<(String, u16), EndpointE
         Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or(port))),
         None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
     };
-    if host.is_empty() {
+    // Nor is what looks like a part of a URL or of an address one.
+    if host.is_empty() || host.contains(|c: char| "/[]".contains(c) || c.is_whitespace() || c.is_control()) {
         return Err(EndpointError::NoHost(endpoint.to_owned()));
     }
     let port = match port {

@@ -1,5 +1,5 @@
 //! The stream of a database server: however it is cut into pieces, the same messages come out, and each is understood or refused without a
-//! panic. An echo is answered with what it held.
+//! panic. An echo is answered with what it held. A message that is too large and too deep may be refused for either.
 
 use ovsdb::{
     FrameError, FrameLimits, Framer,
@@ -14,12 +14,13 @@ const LIMITS: FrameLimits = FrameLimits { size: 512, depth: 12 };
 pub fn check(data: &[u8]) {
     let Some((cuts, stream)) = data.split_at_checked(4) else { return };
     let whole = messages([stream]);
-    let bytes = messages(stream.chunks(1));
     let mut places: Vec<usize> = cuts.iter().map(|cut| usize::from(*cut) * stream.len() / 255).chain([0, stream.len()]).collect();
     places.sort_unstable();
     let cut = messages(places.windows(2).map(|pair| &stream[pair[0]..pair[1]]));
-    assert_eq!(cut, whole, "cut at {places:?}");
-    assert_eq!(bytes, whole, "byte by byte");
+    for (how, pieces) in [(format!("cut at {places:?}"), cut), ("byte by byte".to_owned(), messages(stream.chunks(1)))] {
+        assert_eq!(pieces.0, whole.0, "{how}");
+        assert_eq!(pieces.1.is_some(), whole.1.is_some(), "{how}: {:?} and {:?}", pieces.1, whole.1);
+    }
 
     for message in whole.0 {
         assert!(message.len() <= LIMITS.size);
@@ -46,12 +47,13 @@ fn messages<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Vec<u8>>, Op
 
 fn check_message(message: Vec<u8>) {
     let Ok(kind) = fuzzing::read(message.clone()) else { return };
-    let value: Value = serde_json::from_slice(&message).expect("what was understood is JSON");
+    // Only a number without a meaning, in a part that nobody has read, keeps it from being a value.
+    let Ok(value) = serde_json::from_slice::<Value>(&message) else { return };
     match kind {
         Kind::Answer(id, _) => assert_eq!(value["id"].as_u64(), Some(id)),
         Kind::Update(monitor, params) => {
             assert_eq!(value["params"][0].as_u64(), Some(monitor));
-            serde_json::from_str::<Value>(&params).expect("a part of JSON is JSON");
+            assert_eq!(serde_json::from_str::<Value>(&params).ok(), Some(value["params"].clone()));
         }
         Kind::Echo(reply) => {
             let reply: Value = serde_json::from_slice(&reply).expect("an answer is JSON");

@@ -68,6 +68,19 @@ impl State {
         state
     }
 
+    /// Whether this is what is seen; or the server has meanwhile given a port that nobody has to a link of its pod, as it does after the
+    /// loss of a database.
+    pub(crate) fn explains(&self, seen: &Self) -> bool {
+        let port = |key: &Key| (key.pod, key.net);
+        let given_back: Vec<&Key> = seen.rows.difference(&self.rows).collect();
+        let mut ports: Vec<_> = seen.rows.iter().map(port).collect();
+        ports.sort_unstable();
+        self.links == seen.links
+            && self.rows.is_subset(&seen.rows)
+            && given_back.iter().all(|key| self.links.contains(key))
+            && ports.windows(2).all(|pair| pair[0] != pair[1])
+    }
+
     fn has(&self, key: Key) -> bool {
         self.links.contains(&key) || self.rows.contains(&key)
     }
@@ -133,7 +146,14 @@ impl Model {
             Step::Check(pod, net) => {
                 let key = self.key(pod, net);
                 let whole = checked_before && state.links.contains(&key) && state.rows.contains(&key);
-                (if whole { Answer::Success } else { Answer::Error(&[3, 7, 100, 105]) }, same())
+                let taken = state.rows.iter().any(|other| (other.pod, other.net) == (pod, net) && *other != key);
+                let answer = match (whole, taken) {
+                    (true, _) => Answer::Success,
+                    (false, true) => Answer::Error(&[105]),
+                    // The server may give the port back at this moment.
+                    (false, false) => Answer::Anything,
+                };
+                (answer, same())
             }
             Step::Gc(net, forgotten) => {
                 let kept: BTreeSet<Key> = self.valid(net, forgotten).into_iter().collect();
@@ -176,6 +196,18 @@ impl Model {
             (0..=newest).flat_map(move |sandbox| [Net::Own, Net::Blue].map(|net| Key { pod, sandbox, net }))
         })
     }
+}
+
+#[test]
+fn only_a_port_that_nobody_has_may_be_given_back() {
+    let [older, newest] = [0, 1].map(|sandbox| Key { pod: 0, sandbox, net: Net::Own });
+    let links = || [older, newest].into();
+    let nobody = State { links: links(), rows: [].into() };
+    let taken = State { links: links(), rows: [newest].into() };
+    assert!(nobody.explains(&taken) && nobody.explains(&State { links: links(), rows: [older].into() }));
+    assert!(!taken.explains(&State { links: links(), rows: [older].into() }));
+    assert!(!taken.explains(&State { links: links(), rows: [older, newest].into() }));
+    assert!(!taken.explains(&nobody) && !State::default().explains(&taken));
 }
 
 #[test]

@@ -29,8 +29,9 @@ impl Cluster {
             ensure!(left.is_empty(), "{left:?}");
             Ok(())
         })?;
-        // A pod may be gone from the API server a moment before its last network namespace is.
-        eventually("nothing is left of the pods", Duration::from_secs(20), || {
+        // A pod may be gone from the API server a moment before its last network namespace is, and Open vSwitch's own connection tracker keeps
+        // a ping in mind for 60 s after its last packet.
+        eventually("nothing is left of the pods", Duration::from_secs(80), || {
             for (node, before) in self.lab.nodes.iter().zip(&before.nodes) {
                 before.must_equal(&node.census()?).with_context(|| format!("on {}", node.name))?;
                 let tracked =

@@ -102,8 +102,6 @@ fn row_46_with_40_mb_for_500_pods_the_server_attaches_detaches_and_puts_back() {
         dels.into_iter().try_for_each(|del| del.wait()?.success().map(drop))?;
         crowd.leave()?;
         ensure!(node.server.pid() == Some(pid), "the server has ended");
-        memory.is_enough_for(pid)?;
-        node.server.stop()?;
-        node.start_server()
+        memory.is_enough_for(pid)
     });
 }

@@ -1,6 +1,6 @@
 //! The server has little memory and many pods.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, fs, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
@@ -75,6 +75,14 @@ impl<'a> Crowd<'a> {
     }
 }
 
+/// For whoever runs this test to know (`--no-capture`).
+fn say(pid: u32) -> Result<()> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let lines = status.lines().filter(|line| ["VmHWM", "VmRSS", "RssAnon", "RssFile"].iter().any(|name| line.starts_with(name)));
+    eprintln!("the server with {PODS} pods: {}", lines.collect::<Vec<_>>().join(", ").replace('\t', " "));
+    Ok(())
+}
+
 #[test]
 fn row_46_with_40_mb_for_500_pods_the_server_attaches_detaches_and_puts_back() {
     row(46).in_lab(Lab::of_nodes(1).v4_prefix_len(20)).traffic_may_stop().within(Duration::from_secs(100)).test(|site| {
@@ -100,6 +108,7 @@ fn row_46_with_40_mb_for_500_pods_the_server_attaches_detaches_and_puts_back() {
         pods.iter().step_by(8).try_for_each(|pod| site.has_network(pod))?;
         let dels = pods.iter().map(|pod| node.runtime().call("DEL", Some(pod)).start()).collect::<Result<Vec<Running>>>()?;
         dels.into_iter().try_for_each(|del| del.wait()?.success().map(drop))?;
+        say(pid)?;
         crowd.leave()?;
         ensure!(node.server.pid() == Some(pid), "the server has ended");
         memory.is_enough_for(pid)

@@ -98,7 +98,8 @@ impl Kubeconfig {
             let key_data = client_key_data.as_ref().map(ExposeSecret::expose_secret);
             let key = self.pem("client-key", key_data, client_key.as_deref(), reader)?;
             let key = key.ok_or_else(|| self.bad("the user has a client-certificate without client-key"))?;
-            material.present_certificate(chain, Some(key).filter(|_| client_key.is_none() || client_key != client_certificate))?;
+            let is_same_file = key.origin == chain.origin;
+            material.present_certificate(chain, Some(key).filter(|_| !is_same_file))?;
             credentials.push(material.origin.credential.clone());
         }
         // The file first, as kubectl does: the token beside it is the one of the time when the file was made.

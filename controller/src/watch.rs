@@ -26,7 +26,7 @@ mod page;
 
 /// A kind of object as the API server spells it, and what is made of one. Only the fields that are used should be read.
 pub trait Watched: DeserializeOwned + Clone + Send + 'static {
-    type Key: Send;
+    type Key: Ord + Send;
     type Value: Send;
     /// The collection: `/api/v1/pods`.
     const PATH: &'static str;

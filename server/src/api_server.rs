@@ -28,7 +28,7 @@ mod files;
 mod gateway;
 mod kubeconfig;
 mod link;
-mod material;
+pub mod material;
 #[cfg(test)]
 pub(crate) mod scripted;
 mod trouble;
@@ -93,6 +93,11 @@ impl Connection {
         let client = ClientHandle(Client::new(gateway::service(&gateway), "default"));
         let watcher = Watcher(tokio::spawn(files::follow(Arc::clone(&gateway))));
         Self { gateway, client, _watcher: Arc::new(watcher) }
+    }
+
+    /// The same, but every request goes to `client`, which knows a way of its own.
+    pub fn over(&self, client: Client) -> Self {
+        Self { client: ClientHandle(client), ..self.clone() }
     }
 
     /// Asks over the credentials of the moment.

@@ -38,6 +38,11 @@ impl Events {
         Self { teller: Teller::start(connection.share(), reporter(node)) }
     }
 
+    /// Tells somebody else.
+    pub fn to(teller: Teller) -> Self {
+        Self { teller }
+    }
+
     /// An ADD has waited for a while, for what `missing` says.
     pub(crate) fn late_add(&self, pod: &PodKey, uid: &str, missing: &str, hint: &str) {
         let note = format!("no network after {} s: {missing}; {hint}", LATE.as_secs());

@@ -16,7 +16,7 @@ mod manifests;
 
 pub use api::ApiPods;
 pub use cache::{Pod, PodFacts, PodWatch, Pods};
-pub use manifests::{Manifests, ManifestsError};
+pub use manifests::{Manifests, ManifestsError, manifest};
 
 /// Where a pod came from; `api` or a file on the node (kubernetes, `pkg/kubelet/types`).
 pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";

@@ -58,7 +58,7 @@ pub enum Phase {
 
 /// The paths that are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Route {
+pub enum Route {
     Cni,
     Watch,
     Metrics,
@@ -66,7 +66,7 @@ pub(crate) enum Route {
 
 /// A request that was understood as far as its shape goes.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub enum Asked {
     Cni(Request),
     Watch(WatchRequest),
     Metrics(Metrics),
@@ -74,14 +74,15 @@ pub(crate) enum Asked {
 
 /// What goes back.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: StatusCode,
+pub struct Reply {
+    pub status: StatusCode,
     /// JSON, or nothing at all.
-    pub(crate) body: Vec<u8>,
+    pub body: Vec<u8>,
 }
 
 impl Route {
-    pub(crate) fn of(method: &Method, path: &str) -> Result<Self, Refusal> {
+    /// Where a request goes.
+    pub fn of(method: &Method, path: &str) -> Result<Self, Refusal> {
         let route = match path {
             REQUEST_PATH => Self::Cni,
             WATCH_PATH => Self::Watch,
@@ -91,7 +92,8 @@ impl Route {
         if method == Method::POST { Ok(route) } else { Err(Refusal::Method(method.to_string())) }
     }
 
-    pub(crate) fn read(self, body: &[u8]) -> Result<Asked, Refusal> {
+    /// What is asked there with this body.
+    pub fn read(self, body: &[u8]) -> Result<Asked, Refusal> {
         fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
             serde_json::from_slice(body).map_err(Refusal::Json)
         }
@@ -105,7 +107,7 @@ impl Route {
 
 impl Asked {
     /// The span of everything that is logged of this request. Its values are as they were sent, good or bad.
-    pub(crate) fn span(&self) -> Span {
+    pub fn span(&self) -> Span {
         match self {
             Self::Cni(Request { env, .. }) => {
                 let variable = |name| env.get(name).map(String::as_str);
@@ -133,7 +135,7 @@ fn request_span(command: Option<&str>, namespace: Option<&str>, name: Option<&st
 
 impl Desk {
     /// The answer to a request that arrived at `started`.
-    pub(crate) async fn answer(&self, asked: Asked, started: Instant) -> Result<Reply, Refusal> {
+    pub async fn answer(&self, asked: Asked, started: Instant) -> Result<Reply, Refusal> {
         match asked {
             Asked::Cni(request) => {
                 let _in_progress = self.metrics.in_progress(request.env.get("CNI_COMMAND").map(String::as_str));
@@ -166,7 +168,7 @@ impl Desk {
     }
 
     /// Answers with a refusal and counts it.
-    pub(crate) fn refuse(&self, refusal: &Refusal, elapsed: Duration) -> Reply {
+    pub fn refuse(&self, refusal: &Refusal, elapsed: Duration) -> Reply {
         self.metrics.refused(refusal.code());
         Reply::refuse(refusal, elapsed, &self.source.whereabouts())
     }

@@ -4,7 +4,7 @@
 //! Everything comes as the first events of a watch where the API server can do that (Kubernetes 1.32 and later): no more than one object
 //! is held at a time. Otherwise it comes in pages.
 
-use std::{pin::pin, time::Duration};
+use std::{collections::BTreeMap, pin::pin, time::Duration};
 
 use futures_util::TryStreamExt;
 use kube::{
@@ -194,7 +194,8 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
             Err(trouble) if streaming => return End::of_streaming(trouble),
             Err(trouble) => return End::Trouble(trouble),
         };
-        let mut all = streaming.then(Vec::new);
+        // Changes that come before the end of everything are part of it.
+        let mut all: Option<BTreeMap<K::Key, K::Value>> = streaming.then(BTreeMap::new);
         if !streaming {
             self.heard();
         }
@@ -213,26 +214,25 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
             };
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                    if let Some(all) = &mut all {
-                        all.extend(Self::value(object));
-                    } else {
+                    let Some(all) = &mut all else {
                         self.next = Next::Changes(object.version().to_owned());
-                        if let Some(value) = Self::value(object) {
-                            (self.tell)(Seen::Applied(value));
-                        }
-                    }
+                        Self::value(object).into_iter().for_each(|value| (self.tell)(Seen::Applied(value)));
+                        continue;
+                    };
+                    all.extend(Self::key(&object).and_then(|key| Some((key, Self::value(object)?))));
                 }
-                WatchEvent::Deleted(object) => {
-                    self.next = Next::Changes(object.version().to_owned());
-                    match object.key() {
-                        Ok(key) => (self.tell)(Seen::Deleted(key)),
-                        Err(reason) => tracing::warn!(kind = K::KIND, reason, "an object of the API server is left out"),
+                WatchEvent::Deleted(object) => match (&mut all, Self::key(&object)) {
+                    (Some(all), key) => drop(key.and_then(|key| all.remove(&key))),
+                    (None, key) => {
+                        self.next = Next::Changes(object.version().to_owned());
+                        key.into_iter().for_each(|key| (self.tell)(Seen::Deleted(key)));
                     }
-                }
+                },
                 WatchEvent::Bookmark(bookmark) if all.is_none() => self.next = Next::Changes(bookmark.metadata.resource_version),
                 WatchEvent::Bookmark(bookmark) => {
                     if bookmark.metadata.annotations.contains_key(END_OF_EVERYTHING) {
-                        self.everything(all.take().unwrap_or_default(), bookmark.metadata.resource_version);
+                        let all = all.take().unwrap_or_default().into_values().collect();
+                        self.everything(all, bookmark.metadata.resource_version);
                         self.heard();
                     }
                 }
@@ -244,8 +244,12 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
         }
     }
 
+    fn key(object: &K) -> Option<K::Key> {
+        object.key().inspect_err(|reason| left_out::<K>(reason)).ok()
+    }
+
     fn value(object: K) -> Option<K::Value> {
-        object.value().inspect_err(|reason| tracing::warn!(kind = K::KIND, reason, "an object of the API server is left out")).ok()
+        object.value().inspect_err(|reason| left_out::<K>(reason)).ok()
     }
 
     /// These are all objects, as of `version`.
@@ -265,4 +269,8 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
         }
         self.standing.send_if_modified(|standing| std::mem::replace(standing, Standing::Synced) != Standing::Synced);
     }
+}
+
+fn left_out<K: Watched>(reason: &str) {
+    tracing::warn!(kind = K::KIND, reason, "an object of the API server is left out");
 }

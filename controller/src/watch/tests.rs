@@ -103,6 +103,25 @@ async fn everything_is_told_at_once_and_then_each_change() {
     assert_eq!(played.standing(), Standing::Synced);
 }
 
+/// The control plane kept pods that were deleted while it read all of them, and read none at all if the API server was lost just then.
+#[tokio::test(start_paused = true)]
+async fn what_changes_while_everything_is_told_is_part_of_it() {
+    let mut played = Played::start().await;
+    let mut stream = played.everything().await.begin().await;
+    stream.send("ADDED", &pod("a", "3")).await;
+    stream.send("DELETED", &pod("a", "4")).await;
+    stream.end().await;
+    let mut stream = played.everything().await.begin().await;
+    stream.send("ADDED", &pod("a", "3")).await;
+    stream.send("ADDED", &pod("b", "2")).await;
+    stream.send("MODIFIED", &pod("b", "5")).await;
+    stream.send("DELETED", &pod("a", "6")).await;
+    end_of_everything(&mut stream, "6").await;
+    assert_eq!(played.told().await, "all b");
+    stream.send("DELETED", &pod("b", "7")).await;
+    assert_eq!(played.told().await, "deleted b");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_ends_goes_on_where_it_ended() {
     let (mut played, mut stream) = Played::synced().await;

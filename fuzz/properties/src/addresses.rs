@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use crate::draw;
 
 /// `data` is what a subnet and an offset are drawn from.
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let mut u = Unstructured::new(data);
     if let Ok((subnet, offset, other)) = drawn(&mut u) {
         check_subnet(&subnet, offset, &other);

@@ -1,6 +1,9 @@
 //! Values of the project's types, drawn from a fuzzer's bytes. Knows no property.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use arbitrary::{Result, Unstructured};
 use contract::mac::Mac;
@@ -29,4 +32,38 @@ pub(crate) fn ip_of(u: &mut Unstructured<'_>, net: IpNet) -> Result<IpAddr> {
         IpNet::V4(_) => IpAddr::V4(Ipv4Addr::from(u.arbitrary::<u32>()?)),
         IpNet::V6(_) => IpAddr::V6(Ipv6Addr::from(u.arbitrary::<u128>()?)),
     })
+}
+
+/// Decisions, one byte each. Where there are no bytes left, each is 0.
+#[derive(Debug, Default)]
+pub(crate) struct Bytes(VecDeque<u8>);
+
+impl Bytes {
+    pub(crate) fn of(data: &[u8]) -> Self {
+        Self(data.iter().copied().collect())
+    }
+
+    pub(crate) fn below(&mut self, end: u8) -> u8 {
+        self.0.pop_front().unwrap_or_default() % end
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+pub(crate) fn and(one: IpAddr, other: IpAddr) -> IpAddr {
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => (one & other).into(),
+        (IpAddr::V6(one), IpAddr::V6(other)) => (one & other).into(),
+        _ => panic!("{one} and {other} are of two families"),
+    }
+}
+
+pub(crate) fn or(one: IpAddr, other: IpAddr) -> IpAddr {
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => (one | other).into(),
+        (IpAddr::V6(one), IpAddr::V6(other)) => (one | other).into(),
+        _ => panic!("{one} and {other} are of two families"),
+    }
 }

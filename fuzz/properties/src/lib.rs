@@ -10,21 +10,30 @@
 //! | [`attachments`] | the list that GC must keep | runtime |
 //! | [`names`] | ids and names that become paths, interfaces, ports | runtime, API server |
 //! | [`wire`] | bodies on the server's socket | the other program |
+//! | [`requests`] | requests to the server, and what the plugin reports | plugin |
 //! | [`pod_network`] | a pod's annotations | API server |
 //! | [`node_annotations`] | a node's annotations | API server |
 //! | [`result`] | results to be converted or handed back | upstream's server, runtime |
 //! | [`log_line`] | values in log lines | anybody |
-//! | [`addresses`] | subnets and what follows from them | API server |
+//! | [`allocation`] | subnets and what follows from them, and who is given what | API server, options |
+//! | [`watch`] | lists, watches and lookups of pods | API server |
+//! | [`kubeconfig`] | kubeconfigs, tokens, certificates | files |
+//! | [`conf_file`] | `ovn_k8s.conf` | file |
+//! | [`manifests`] | manifests of pods | files |
 //! | [`ovsdb_stream`] | the stream of a database server | ovsdb-server |
 //! | [`ovsdb_updates`] | reports of a monitor | ovsdb-server |
 //! | [`ovsdb_texts`] | values, schemas, outcomes, endpoints | ovsdb-server, options |
 //! | [`netlink`] | messages of the kernel | kernel |
 
-pub mod addresses;
+mod addresses;
+pub mod allocation;
 pub mod attachments;
 pub mod call;
+pub mod conf_file;
 mod draw;
+pub mod kubeconfig;
 pub mod log_line;
+pub mod manifests;
 pub mod names;
 pub mod net_conf;
 pub mod netlink;
@@ -33,7 +42,9 @@ pub mod ovsdb_stream;
 pub mod ovsdb_texts;
 pub mod ovsdb_updates;
 pub mod pod_network;
+pub mod requests;
 pub mod result;
+pub mod watch;
 pub mod wire;
 
 /// A target's name, and its property.
@@ -41,10 +52,13 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
-    ("addresses", addresses::check),
+    ("allocation", allocation::check),
     ("attachments", attachments::check),
     ("call", call::check),
+    ("conf_file", conf_file::check),
+    ("kubeconfig", kubeconfig::check),
     ("log_line", log_line::check),
+    ("manifests", manifests::check),
     ("names", names::check),
     ("net_conf", net_conf::check),
     ("netlink", netlink::check),
@@ -53,7 +67,9 @@ pub const TARGETS: &[Target] = &[
     ("ovsdb_texts", ovsdb_texts::check),
     ("ovsdb_updates", ovsdb_updates::check),
     ("pod_network", pod_network::check),
+    ("requests", requests::check),
     ("result", result::check),
+    ("watch", watch::check),
     ("wire", wire::check),
 ];
 

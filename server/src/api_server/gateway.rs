@@ -16,7 +16,7 @@ use tower::{BoxError, Service, service_fn};
 use super::{
     ApiServer,
     link::Link,
-    material::{Material, MaterialError, Origin, Reader},
+    material::{Material, MaterialError, OnDisk, Origin, Reader},
     trouble::overloaded,
 };
 
@@ -49,7 +49,7 @@ pub(super) fn service(
 impl Gateway {
     pub(super) fn new(api_server: ApiServer) -> Self {
         let seed = RandomState::new();
-        let mut reader = Reader::new(seed.clone());
+        let mut reader = Reader::new(&OnDisk, seed.clone());
         let link = Material::read(&api_server, &mut reader).and_then(|material| Link::new(material, 0)).map(Arc::new);
         let problem = link.as_ref().err().map(ToString::to_string);
         let now = Mutex::new(Now { link, seen: reader.seen, problem });
@@ -104,7 +104,7 @@ impl Gateway {
     }
 
     fn read_again(&self) {
-        let mut reader = Reader::new(self.seed.clone());
+        let mut reader = Reader::new(&OnDisk, self.seed.clone());
         let material = Material::read(&self.api_server, &mut reader);
         let number = *self.renewals.borrow() + 1;
         let mut now = self.now();

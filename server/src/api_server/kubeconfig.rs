@@ -16,7 +16,7 @@ pub(super) struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    pub(super) fn read(path: &Path, reader: &mut Reader) -> Result<Self, MaterialError> {
+    pub(super) fn read(path: &Path, reader: &mut Reader<'_>) -> Result<Self, MaterialError> {
         let bytes = reader.read("kubeconfig", path)?;
         let bad = |problem: String| MaterialError::Kubeconfig { path: path.to_owned(), problem };
         // Only the place of an error: its words may quote a secret.
@@ -37,7 +37,7 @@ impl Kubeconfig {
     }
 
     /// `with_user`: with the credentials of the kubeconfig, as far as it has any.
-    pub(super) fn material(self, with_user: bool, reader: &mut Reader) -> Result<Material, MaterialError> {
+    pub(super) fn material(self, with_user: bool, reader: &mut Reader<'_>) -> Result<Material, MaterialError> {
         let Cluster {
             server,
             insecure_skip_tls_verify,
@@ -67,7 +67,7 @@ impl Kubeconfig {
         Ok(material)
     }
 
-    fn present_user(&self, material: &mut Material, reader: &mut Reader) -> Result<(), MaterialError> {
+    fn present_user(&self, material: &mut Material, reader: &mut Reader<'_>) -> Result<(), MaterialError> {
         let AuthInfo {
             username,
             password,
@@ -98,7 +98,8 @@ impl Kubeconfig {
             let key_data = client_key_data.as_ref().map(ExposeSecret::expose_secret);
             let key = self.pem("client-key", key_data, client_key.as_deref(), reader)?;
             let key = key.ok_or_else(|| self.bad("the user has a client-certificate without client-key"))?;
-            material.present_certificate(chain, Some(key).filter(|_| client_key.is_none() || client_key != client_certificate))?;
+            let is_same_file = key.origin == chain.origin;
+            material.present_certificate(chain, Some(key).filter(|_| !is_same_file))?;
             credentials.push(material.origin.credential.clone());
         }
         // The file first, as kubectl does: the token beside it is the one of the time when the file was made.
@@ -127,7 +128,13 @@ impl Kubeconfig {
     }
 
     /// Data within the file first, then a file of its own.
-    fn pem(&self, what: &'static str, data: Option<&str>, path: Option<&str>, reader: &mut Reader) -> Result<Option<Pem>, MaterialError> {
+    fn pem(
+        &self,
+        what: &'static str,
+        data: Option<&str>,
+        path: Option<&str>,
+        reader: &mut Reader<'_>,
+    ) -> Result<Option<Pem>, MaterialError> {
         if let Some(data) = data.filter(|data| !data.is_empty()) {
             let bytes = STANDARD.decode(data).map_err(|_| self.bad(&format!("{what}-data is not base64")))?;
             return Ok(Some(Pem { bytes, origin: format!("{what}-data of {}", self.path.display()) }));

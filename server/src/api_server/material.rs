@@ -3,6 +3,7 @@
 //! No error holds a byte of what was read: tokens and keys are among it.
 
 use std::{
+    fmt::Debug,
     fs,
     hash::{BuildHasher, RandomState},
     io,
@@ -18,24 +19,25 @@ use secrecy::{ExposeSecret, SecretString};
 use super::{ApiServer, Authority, Cluster, Credential, kubeconfig::Kubeconfig};
 
 /// Everything that a connection needs, in kube's form.
-pub(super) struct Material {
-    pub(super) config: Config,
-    pub(super) origin: Origin,
+#[derive(Debug)]
+pub struct Material {
+    pub config: Config,
+    pub origin: Origin,
 }
 
 /// Where material came from, for messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Origin {
-    pub(super) url: String,
+pub struct Origin {
+    pub url: String,
     /// Who is trusted to sign the API server's certificate.
-    pub(super) authority: String,
+    pub authority: String,
     /// Who this server says it is.
-    pub(super) credential: String,
+    pub credential: String,
 }
 
 /// Why there is no connection.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(super) enum MaterialError {
+pub enum MaterialError {
     #[error("{what} {path:?}: {problem}")]
     Read { what: &'static str, path: PathBuf, problem: String },
     #[error("{what} {origin}: {problem}")]
@@ -48,22 +50,38 @@ pub(super) enum MaterialError {
     Tls(String, String),
 }
 
+/// Where files are.
+pub trait Files: Debug {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+}
+
+/// Those of this machine.
+#[derive(Debug)]
+pub struct OnDisk;
+
+impl Files for OnDisk {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+}
+
 /// Reads files, and remembers which and what was in them.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub struct Reader<'a> {
+    files: &'a dyn Files,
     seed: RandomState,
     /// Everything that was read or tried, with a hash of its content.
     pub(super) seen: Vec<(PathBuf, u64)>,
 }
 
-impl Reader {
+impl<'a> Reader<'a> {
     /// Readers with the same seed see the same content as the same hash.
-    pub(super) fn new(seed: RandomState) -> Self {
-        Self { seed, seen: Vec::new() }
+    pub fn new(files: &'a dyn Files, seed: RandomState) -> Self {
+        Self { files, seed, seen: Vec::new() }
     }
 
     pub(super) fn read(&mut self, what: &'static str, path: &Path) -> Result<Vec<u8>, MaterialError> {
-        let content = fs::read(path);
+        let content = self.files.read(path);
         let hash = self.seed.hash_one(content.as_ref().map_err(io::Error::kind));
         self.seen.push((path.to_owned(), hash));
         content.map_err(|error| MaterialError::Read { what, path: path.to_owned(), problem: error.to_string() })
@@ -77,7 +95,7 @@ pub(super) struct Pem {
 }
 
 impl Material {
-    pub(super) fn read(api_server: &ApiServer, reader: &mut Reader) -> Result<Self, MaterialError> {
+    pub fn read(api_server: &ApiServer, reader: &mut Reader<'_>) -> Result<Self, MaterialError> {
         let ApiServer { cluster, credential } = api_server;
         let mut material = match cluster {
             Cluster::Kubeconfig(path) => Kubeconfig::read(path, reader)?.material(credential.is_none(), reader)?,
@@ -134,7 +152,7 @@ impl Material {
         Ok(())
     }
 
-    pub(super) fn present_token_file(&mut self, path: &Path, reader: &mut Reader) -> Result<(), MaterialError> {
+    pub(super) fn present_token_file(&mut self, path: &Path, reader: &mut Reader<'_>) -> Result<(), MaterialError> {
         let bytes = reader.read("token file", path)?;
         self.present_token(&String::from_utf8_lossy(&bytes), format!("the token in {}", path.display()))
     }

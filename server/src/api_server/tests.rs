@@ -270,7 +270,9 @@ async fn a_kubeconfig_is_read_as_kubectl_reads_it() {
     let data = format!("client-certificate-data: {}, client-key-data: {}", encoded(CLIENT[0].0), encoded(CLIENT[0].1));
     files.write("client.crt", CLIENT[0].0);
     files.write("client.key", CLIENT[0].1);
-    for user in [data, "client-certificate: client.crt, client-key: client.key".to_owned()] {
+    // The key's file was not read where it is that of a certificate which does not count.
+    let of_one_file = format!("client-certificate-data: {}, client-certificate: client.key, client-key: client.key", encoded(CLIENT[0].0));
+    for user in [data, "client-certificate: client.crt, client-key: client.key".to_owned(), of_one_file] {
         files.write("config", &kubeconfig(&cluster, &user));
         let _answer = ask(&open(&files.path("config")));
         api.asked().await;

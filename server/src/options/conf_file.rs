@@ -4,6 +4,7 @@
 //! does.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, Read},
     path::Path,
@@ -40,7 +41,12 @@ pub(super) fn read(path: &Path, asked: Asked, settings: &mut Settings, problems:
             return problems.add(format!("{how}{}: {error}", path.display()));
         }
     };
-    let (entries, faults) = ini::parse(&text);
+    take(&text, path, settings, problems, notes);
+}
+
+/// What the file's text says.
+fn take(text: &str, path: &Path, settings: &mut Settings, problems: &mut Gathered, notes: &mut Vec<String>) {
+    let (entries, faults) = ini::parse(text);
     for Fault { line, what } in faults {
         problems.add(format!("{}:{line}: {what}", path.display()));
     }
@@ -55,6 +61,32 @@ pub(super) fn read(path: &Path, asked: Asked, settings: &mut Settings, problems:
             None => notes.push(format!("{}:{}: {}", path.display(), entry.line, unknown(&entry))),
         }
     }
+}
+
+/// What a file says when nothing else is given.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// By the option's name: the value, and whether it is the file's own wish and no old program's habit.
+    pub values: BTreeMap<&'static str, (String, bool)>,
+    /// What is wrong with it, as `ovnkube` says it.
+    pub problems: Vec<String>,
+    /// What of it is ignored.
+    pub notes: Vec<String>,
+}
+
+/// Reads a file's text; `path` is for the messages.
+pub fn said(text: &str, path: &Path) -> Said {
+    let (mut settings, mut problems, mut notes) = (Settings::default(), Gathered::default(), Vec::new());
+    take(text, path, &mut settings, &mut problems, &mut notes);
+    let mut values = BTreeMap::new();
+    for spec in table::all() {
+        for setting in settings.every(spec) {
+            problems.take(super::check(spec, setting));
+            values.insert(spec.name, (setting.value.clone(), setting.insists));
+        }
+    }
+    let problems = problems.none_or().err().iter().flat_map(|problems| problems.iter().map(str::to_owned).collect::<Vec<_>>()).collect();
+    Said { values, problems, notes }
 }
 
 fn text_of(path: &Path) -> io::Result<String> {

@@ -21,7 +21,7 @@ use self::directory::Directory;
 use super::{PodSource, PodWatch, Pods, Readiness, Whereabouts};
 
 mod directory;
-mod manifest;
+pub mod manifest;
 
 /// How often a directory that vanished is looked for, and a file that could not be read for want of descriptors is read again.
 const RETRY: Duration = Duration::from_secs(1);

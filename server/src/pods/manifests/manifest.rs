@@ -12,7 +12,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 
 /// Why a file holds no usable pods.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ManifestError {
+pub enum ManifestError {
     #[error("not the YAML of a Pod")]
     Yaml(#[from] serde_yaml_ng::Error),
     #[error("kind {0:?} is neither Pod nor List")]
@@ -21,9 +21,14 @@ pub(super) enum ManifestError {
     Name(#[from] BadName),
 }
 
-/// Every pod in `text`: YAML (JSON is YAML, too), one or several documents, Pods or Lists of them.
-pub(super) fn parse(text: &str) -> Result<Vec<(PodKey, PodFacts)>, ManifestError> {
+/// Every pod in `text`: JSON or YAML, one or several documents, Pods or Lists of them.
+pub fn parse(text: &str) -> Result<Vec<(PodKey, PodFacts)>, ManifestError> {
     let mut pods = Vec::new();
+    // Not all JSON is YAML: a pair of escapes that stand for one character, some control characters.
+    if let Ok(object) = serde_json::from_str::<Object>(text) {
+        object.pods(&mut pods)?;
+        return Ok(pods);
+    }
     for document in serde_yaml_ng::Deserializer::from_str(text) {
         if let Some(object) = Option::<Object>::deserialize(document)? {
             object.pods(&mut pods)?;
@@ -91,6 +96,15 @@ mod tests {
         let list = "kind: List\nitems:\n- {kind: Pod, metadata: {name: b}}\n- {kind: Pod, metadata: {name: c, namespace: n}}\n";
         assert_eq!(names(&format!("---\nkind: Pod\nmetadata: {{name: a}}\n---\n{list}---\n")), ["default/a", "default/b", "n/c"]);
         assert_eq!(names(""), [""; 0]);
+    }
+
+    /// As YAML it was refused, and the pod never had a network.
+    #[test]
+    fn json_that_is_no_yaml_is_read() {
+        for (escaped, annotation) in [(r"\ud83d\ude00", "\u{1f600}"), ("\u{7f}", "\u{7f}")] {
+            let text = format!(r#"{{"kind":"Pod","metadata":{{"name":"a","annotations":{{"k":"{escaped}"}}}}}}"#);
+            assert_eq!(parse(&text).unwrap()[0].1.annotations["k"], annotation);
+        }
     }
 
     #[test]

@@ -1,0 +1,112 @@
+//! Subnets of nodes. In a range of few parts, the lowest one that is free is given.
+
+use arbitrary::{Result, Unstructured};
+use controller::{
+    allocate::subnets::{Overlap, Subnets},
+    config::ClusterSubnet,
+    key::NodeName,
+    trouble::Family,
+};
+use ipnet::IpNet;
+
+use crate::draw;
+
+/// Of a range with more bits for its parts not all are looked at.
+const FEW: u8 = 6;
+
+pub(super) fn check(u: &mut Unstructured<'_>) -> Result<()> {
+    let ranges: Vec<ClusterSubnet> = (0..u.int_in_range(1..=3)?).map(|_| range(u)).collect::<Result<_>>()?;
+    let (mut subnets, mut used) = (Subnets::new(&ranges), Vec::<(NodeName, IpNet)>::new());
+    let mut claims = 0;
+    while !u.is_empty() {
+        let node: NodeName = format!("n{}", u.int_in_range(0..=4)?).into();
+        match u.int_in_range(0..=4)? {
+            0 | 1 => {
+                let family = *u.choose(&[Family::V4, Family::V6])?;
+                let given = subnets.give(&node, family);
+                check_given(&ranges, &used, family, given);
+                used.extend(given.map(|subnet| (node, subnet)));
+            }
+            2 | 3 => {
+                claims += 1;
+                let subnet = near(u, &ranges)?;
+                let (node, is_own) = match used.iter().find(|(_, used)| *used == subnet) {
+                    Some((owner, _)) if u.arbitrary()? => (owner.clone(), true),
+                    _ => (format!("c{claims}").into(), false),
+                };
+                let other = used.iter().filter(|(owner, _)| *owner != node).any(|(_, used)| overlap(used, &subnet));
+                match subnets.claim(&node, subnet) {
+                    Ok(()) => assert!(!other, "{subnet} overlaps what another node has"),
+                    Err(Overlap { subnet: refused, other: there, by }) => {
+                        assert!(other && refused == subnet && overlap(&there, &subnet), "{subnet}: {there} of {by}");
+                        assert!(used.contains(&(by, there)));
+                        continue;
+                    }
+                }
+                if !is_own {
+                    used.push((node, subnet));
+                }
+            }
+            _ if !used.is_empty() => {
+                let (node, subnet) = used.swap_remove(u.choose_index(used.len())?);
+                subnets.release(&"nobody".into(), &subnet);
+                assert!(subnets.claim(&"nobody".into(), subnet).is_err(), "{subnet} was released for its owner by another");
+                subnets.release(&node, &subnet);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// As options allow it: a part is less than the whole.
+fn range(u: &mut Unstructured<'_>) -> Result<ClusterSubnet> {
+    let net = draw::net(u)?;
+    let longest = net.max_prefix_len();
+    let length = u.int_in_range(0..=longest - 1)?;
+    let bits = u.int_in_range(1..=longest - length)?;
+    let bits = if u.ratio(3, 4)? { bits.min(FEW) } else { bits };
+    let cidr = IpNet::new(net.addr(), length).expect("no longer than the address").trunc();
+    Ok(ClusterSubnet { cidr, host_length: length + bits })
+}
+
+/// A network within a range, around it, or elsewhere.
+fn near(u: &mut Unstructured<'_>, ranges: &[ClusterSubnet]) -> Result<IpNet> {
+    let ClusterSubnet { cidr, host_length } = *u.choose(ranges)?;
+    let address = match draw::ip_of(u, cidr)? {
+        inside if u.ratio(3, 4)? => {
+            let host = IpNet::new(inside, cidr.prefix_len()).expect("of the same family").hostmask();
+            draw::or(cidr.network(), draw::and(inside, host))
+        }
+        anywhere => anywhere,
+    };
+    let length = match u.int_in_range(0..=3)? {
+        0 => host_length,
+        1 => cidr.prefix_len(),
+        2 => (host_length + 1).min(cidr.max_prefix_len()),
+        _ => u.int_in_range(0..=cidr.max_prefix_len())?,
+    };
+    Ok(IpNet::new(address, length).expect("no longer than the address").trunc())
+}
+
+fn overlap(one: &IpNet, other: &IpNet) -> bool {
+    one.contains(other) || other.contains(one)
+}
+
+fn is_of(family: Family, net: &IpNet) -> bool {
+    Family::of(&net.network()) == family
+}
+
+fn check_given(ranges: &[ClusterSubnet], used: &[(NodeName, IpNet)], family: Family, given: Option<IpNet>) {
+    if let Some(given) = given {
+        let fits = |range: &ClusterSubnet| range.cidr.contains(&given) && range.host_length == given.prefix_len();
+        assert!(is_of(family, &given) && ranges.iter().any(fits), "{given} is of no range");
+        assert!(!used.iter().any(|(_, used)| overlap(used, &given)), "{given} overlaps what a node has");
+    }
+    let ranges = || ranges.iter().filter(|range| is_of(family, &range.cidr));
+    if ranges().all(|range| range.host_length - range.cidr.prefix_len() <= FEW) {
+        let parts = ranges().flat_map(|range| range.cidr.subnets(range.host_length).expect("a part is less than the whole"));
+        let lowest = parts.into_iter().find(|part| !used.iter().any(|(_, used)| overlap(used, part)));
+        assert_eq!(given, lowest, "the lowest free part of {:?}", ranges().collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,224 @@
+//! Requests to the server: each is answered in time, with what its caller can read, or refused in words that can be; and whatever is
+//! reported, measurements stay finite in number and size, and the owners of pods are told in single short lines.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock, Mutex},
+    time::Duration,
+};
+
+use contract::{
+    annotation::POD_NETWORKS,
+    error::{CniError, Code},
+    mtu::Mtu,
+    names::PodKey,
+    wire::{MAX_BODY, Response, StatusAnswer, WatchAnswer},
+};
+use controller::tell::Teller;
+use serde_json::Value;
+use server::{
+    conditions::Conditions,
+    events::Events,
+    metrics::Metrics,
+    partners::Partners,
+    pods::{PodFacts, PodSource, PodWatch, Pods, Readiness, Whereabouts},
+    requests::{AddDefaults, Asked, Desk, InFlight, Phase, Reply, Route},
+};
+use tokio::{
+    runtime::Builder,
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{LONGEST_ERROR, wire};
+
+/// Upstream's plugin waits without saying for how long.
+const USUAL: Duration = Duration::from_secs(110);
+/// Nobody is kept waiting for longer.
+const MOST: Duration = Duration::from_secs(3600);
+/// When the server ends.
+const END: Duration = Duration::from_secs(7200);
+/// What the API server takes as a note.
+const LONGEST_NOTE: usize = 1024;
+/// There are not more lines, whatever was reported since the process began.
+const MOST_LINES: usize = 4096;
+
+const NETWORK: &str = r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"],"gateway_ips":["10.244.1.1"]}}"#;
+
+/// `data` is a line with method and path, and a body.
+pub fn check(data: &[u8]) {
+    let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
+    let (head, body) = (&data[..end], data.get(end + 1..).unwrap_or_default());
+    let Some((method, path)) = std::str::from_utf8(head).ok().and_then(|head| head.split_once(' ')) else { return };
+    let Ok(method) = method.parse() else { return };
+    assert!(body.len() <= MAX_BODY);
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    runtime.block_on(async {
+        let (teller, mut notices) = Teller::to_channel(16);
+        let (phases, phase) = watch::channel(Phase::Running);
+        let desk = desk(phase, Events::to(teller));
+        let started = Instant::now();
+        let asked = Route::of(&method, path).and_then(|route| route.read(body));
+        let answer = async {
+            match asked {
+                Ok(asked) => {
+                    let (kind, patience) = (Kind::of(&asked), patience(&asked));
+                    let _inside = asked.span();
+                    let answer = desk.answer(asked, started).await;
+                    assert!(started.elapsed() <= patience, "{:?} instead of {patience:?}", started.elapsed());
+                    answer.map(|reply| (kind, reply))
+                }
+                Err(refusal) => Err(refusal),
+            }
+        };
+        let end = async {
+            sleep(END).await;
+            phases.send_replace(Phase::Stopping);
+            std::future::pending::<()>().await
+        };
+        let answer = tokio::select! {
+            answer = timeout(END + Duration::from_secs(1), answer) => answer.expect("it is answered before the server ends"),
+            () = end => return,
+        };
+        match answer {
+            Ok((kind, reply)) => check_answer(kind, &reply),
+            Err(refusal) => check_refusal(&desk.refuse(&refusal, started.elapsed())),
+        }
+        while let Ok(notice) = notices.try_recv() {
+            assert!(notice.note().len() <= LONGEST_NOTE && !notice.note().contains(char::is_control), "{:?}", notice.note());
+        }
+    });
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Verb,
+    /// Answered in upstream's words, which say nothing.
+    Del,
+    Status,
+    Watch,
+    Report,
+}
+
+impl Kind {
+    fn of(asked: &Asked) -> Self {
+        match asked {
+            Asked::Cni(request) => match request.env.get("CNI_COMMAND").map(String::as_str) {
+                Some("STATUS") => Self::Status,
+                Some("DEL") => Self::Del,
+                _ => Self::Verb,
+            },
+            Asked::Watch(_) => Self::Watch,
+            Asked::Metrics(_) => Self::Report,
+        }
+    }
+}
+
+/// How long the caller may be kept waiting.
+fn patience(asked: &Asked) -> Duration {
+    match asked {
+        Asked::Cni(request) => request.timeout_ms.map_or(USUAL, Duration::from_millis).min(MOST),
+        Asked::Watch(_) => END,
+        Asked::Metrics(_) => Duration::ZERO,
+    }
+}
+
+fn check_answer(kind: Kind, Reply { status, body }: &Reply) {
+    assert_eq!(*status, 200);
+    match kind {
+        Kind::Verb if body.is_empty() => {}
+        Kind::Verb => {
+            let answer: Response = read(body);
+            wire::check_interface(answer.pod_if_info.expect("there is nothing else to say"));
+        }
+        Kind::Del => assert!(read::<Value>(body)["Result"].is_null()),
+        Kind::Status => drop(read::<StatusAnswer>(body)),
+        Kind::Watch => drop(read::<WatchAnswer>(body)),
+        Kind::Report => {
+            assert!(body.is_empty());
+            check_measurements();
+        }
+    }
+}
+
+fn check_refusal(Reply { status, body }: &Reply) {
+    assert!(status.is_client_error() || status.is_server_error(), "{status}");
+    let error: CniError = read(body);
+    assert_eq!(Code::from_number(error.code).number(), error.code, "{error:?}");
+    for text in [&error.msg, &error.details] {
+        assert!(text.len() <= LONGEST_ERROR, "a text of {} bytes", text.len());
+        assert!(!text.contains(char::is_control), "{text:?}");
+    }
+    assert!(!error.msg.is_empty() && !error.details.is_empty(), "{error:?}");
+}
+
+fn read<T: serde::de::DeserializeOwned>(body: &[u8]) -> T {
+    serde_json::from_slice(body).unwrap_or_else(|error| panic!("{}: {error}", String::from_utf8_lossy(body)))
+}
+
+/// All that was ever reported in this process is in them.
+static METRICS: LazyLock<Arc<Metrics>> = LazyLock::new(Arc::default);
+
+fn check_measurements() {
+    static CONDITIONS: LazyLock<Conditions> = LazyLock::new(Conditions::default);
+    let text = METRICS.text(&CONDITIONS).expect("measurements can be written");
+    assert!(text.lines().count() <= MOST_LINES, "{} lines", text.lines().count());
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
+        assert!(value.is_some_and(|value| value.is_finite() && value >= 0.0), "{line}");
+    }
+}
+
+/// One that knows a few pods.
+fn desk(phase: watch::Receiver<Phase>, events: Events) -> Desk {
+    let add = AddDefaults { mtu: Mtu::DEFAULT, routable_mtu: None };
+    let (source, metrics) = (Arc::new(Known::default()), Arc::clone(&METRICS));
+    Desk { source, add, phase, adds: InFlight::default(), metrics, events, partners: Partners::default() }
+}
+
+/// Pods of namespace `shop`. One that is looked up comes when it is asked for again.
+#[derive(Debug)]
+struct Known {
+    pods: Pods,
+    asked: Mutex<BTreeMap<PodKey, u32>>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        let pods = Pods::default();
+        let annotations = [
+            ("cart", vec![(POD_NETWORKS, NETWORK)]),
+            ("slow", vec![(POD_NETWORKS, NETWORK), ("kubernetes.io/egress-bandwidth", "10M")]),
+            ("bare", vec![]),
+            ("bad", vec![(POD_NETWORKS, r#"{"default":{"ip_addresses":["x\u0000"]}}"#)]),
+        ];
+        for (name, annotations) in annotations {
+            let annotations = annotations.into_iter().map(|(key, text)| (key.to_owned(), text.to_owned())).collect();
+            pods.put(&PodKey::new("shop", name).expect("a good name"), PodFacts { uid: "u1".to_owned(), annotations });
+        }
+        Self { pods, asked: Mutex::default() }
+    }
+}
+
+impl PodSource for Known {
+    fn watch(&self, pod: &PodKey) -> PodWatch {
+        self.pods.watch(pod)
+    }
+
+    fn look_up(&self, pod: &PodKey) {
+        let mut asked = self.asked.lock().expect("nobody panics with it");
+        let times = asked.entry(pod.clone()).or_default();
+        *times += 1;
+        if *times == 2 {
+            self.pods.put(pod, PodFacts { uid: "u2".to_owned(), annotations: [(POD_NETWORKS.to_owned(), NETWORK.to_owned())].into() });
+        }
+    }
+
+    fn readiness(&self) -> Readiness {
+        Readiness::Behind("a pause".to_owned())
+    }
+
+    fn whereabouts(&self) -> Whereabouts {
+        Whereabouts::ApiServer { node: "n1".to_owned() }
+    }
+}

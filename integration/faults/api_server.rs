@@ -14,6 +14,8 @@ use integration::{
 };
 use serde_json::{Value, json};
 
+use crate::memory;
+
 /// What a machine that does other things as well may need for what is done at once elsewhere.
 const SOON: Duration = Duration::from_secs(15);
 
@@ -299,5 +301,15 @@ fn row_31_the_owner_of_a_pod_with_a_bad_annotation_is_told_once() {
             ensure!(count == 1, "{count} events for one cause");
             Ok(())
         })
+    });
+}
+
+// --- 46 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_46_with_40_mb_for_500_pods_of_an_api_server_the_server_attaches_detaches_and_puts_back() {
+    Lab::of_nodes(1).v4_prefix_len(20).test(|lab| {
+        let _kubernetes = Kubernetes::start(lab)?;
+        row(46).traffic_may_stop().within(memory::LIMIT).hold_in(lab, memory::is_enough)
     });
 }

@@ -26,7 +26,7 @@
 //! | `database` | Open vSwitch's database: 10, 12 to 15 |
 //! | `switch` | ovs-vswitchd and the bridge: 16 to 19 |
 //! | `ovn` | ovn-controller, ovn-northd, southbound database, logical ports: 20 to 24 |
-//! | `api_server` | the API server is away, refuses, breaks off: 25 to 28, and 31's Event |
+//! | `api_server` | the API server is away, refuses, breaks off: 25 to 28, and 31's Event; 46 with pods from there |
 //! | `attachments` | what keeps attachments alive: 6, 11, 53, 54 |
 //! | `annotations` | the pod's annotation: 29 to 32 |
 //! | `sandboxes` | several calls for one pod or one sandbox: 33 to 35 |

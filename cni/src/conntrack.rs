@@ -4,13 +4,15 @@
 use std::{io, net::IpAddr};
 
 use futures_util::StreamExt;
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_netfilter::{
     NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily,
     conntrack::{ConntrackAttribute, ConntrackMessage, IPTuple, Tuple},
 };
 use netlink_proto::ConnectionHandle;
 use netlink_sys::protocols::NETLINK_NETFILTER;
+
+use crate::dump::dump;
 
 /// `CTA_ZONE` of `linux/netfilter/nfnetlink_conntrack.h`: part of what identifies a connection.
 const CTA_ZONE: u16 = 18;
@@ -31,14 +33,13 @@ pub async fn flush(addresses: &[IpAddr]) -> io::Result<usize> {
 
     let mut flushed = 0;
     for (family, _) in families {
-        for tracked in of_addresses(&mut netlink, family, addresses).await? {
+        for tracked in of_addresses(family, addresses).await? {
             let identity = tracked.into_iter().filter(|attribute| match attribute {
                 ConntrackAttribute::CtaTupleOrig(_) => true,
                 ConntrackAttribute::Other(other) => netlink_packet_core::Nla::kind(other) == CTA_ZONE,
                 _ => false,
             });
-            let delete = message(family, ConntrackMessage::Delete(identity.collect()), NLM_F_REQUEST | NLM_F_ACK);
-            match answers(&mut netlink, delete).await {
+            match delete(&mut netlink, family, identity.collect()).await {
                 // It ended by itself in the meantime.
                 Err(error) if error.raw_os_error() == Some(nix::libc::ENOENT) => {}
                 other => flushed += other.map(|_| 1)?,
@@ -49,14 +50,17 @@ pub async fn flush(addresses: &[IpAddr]) -> io::Result<usize> {
 }
 
 /// The tracked connections of a family from or to one of the addresses.
-async fn of_addresses(
-    netlink: &mut ConnectionHandle<NetfilterMessage>,
-    family: NetfilterProtoFamily,
-    addresses: &[IpAddr],
-) -> io::Result<Vec<Vec<ConntrackAttribute>>> {
-    let dump = message(family, ConntrackMessage::Get(Vec::new()), NLM_F_REQUEST | NLM_F_DUMP);
-    let mut found = answers(netlink, dump).await?;
-    found.retain(|attributes| endpoints(attributes).any(|endpoint| addresses.contains(&endpoint)));
+async fn of_addresses(family: NetfilterProtoFamily, addresses: &[IpAddr]) -> io::Result<Vec<Vec<ConntrackAttribute>>> {
+    let all = NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), ConntrackMessage::Get(Vec::new()));
+    let mut found = Vec::new();
+    let dumped = dump(NETLINK_NETFILTER, all, |answer| {
+        if let NetfilterMessageInner::Conntrack(ConntrackMessage::New(attributes)) = answer.inner
+            && endpoints(&attributes).any(|endpoint| addresses.contains(&endpoint))
+        {
+            found.push(attributes);
+        }
+    });
+    dumped.await?;
     Ok(found)
 }
 
@@ -80,28 +84,21 @@ pub fn endpoints(attributes: &[ConntrackAttribute]) -> impl Iterator<Item = IpAd
         })
 }
 
-fn message(family: NetfilterProtoFamily, inner: ConntrackMessage, flags: u16) -> NetlinkMessage<NetfilterMessage> {
-    let mut message = NetlinkMessage::from(NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), inner));
-    message.header.flags = flags;
-    message
-}
-
-/// Sends a message and collects the connections in the answers to it.
-async fn answers(
+/// Removes one connection.
+async fn delete(
     netlink: &mut ConnectionHandle<NetfilterMessage>,
-    message: NetlinkMessage<NetfilterMessage>,
-) -> io::Result<Vec<Vec<ConntrackAttribute>>> {
-    let mut found = Vec::new();
+    family: NetfilterProtoFamily,
+    identity: Vec<ConntrackAttribute>,
+) -> io::Result<()> {
+    let inner = ConntrackMessage::Delete(identity);
+    let mut message = NetlinkMessage::from(NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), inner));
+    message.header.flags = NLM_F_REQUEST | NLM_F_ACK;
     let mut answers = netlink.request(message, netlink_sys::SocketAddr::new(0, 0)).map_err(io::Error::other)?;
     while let Some(answer) = answers.next().await {
         match answer.payload {
             NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
-            NetlinkPayload::InnerMessage(NetfilterMessage {
-                inner: NetfilterMessageInner::Conntrack(ConntrackMessage::New(attributes)),
-                ..
-            }) => found.push(attributes),
             _ => {}
         }
     }
-    Ok(found)
+    Ok(())
 }

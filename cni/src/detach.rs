@@ -85,11 +85,6 @@ impl Detacher {
         self.bridge.as_ref().map_err(|error| DetachError::NoBridge(chain(error)))
     }
 
-    /// The links of the host.
-    pub async fn host_links(&self) -> Result<Vec<Link>, DetachError> {
-        Ok(link::list(self.netlink()?).await?)
-    }
-
     /// Removes the interface's ports and rate limits, its link, and the connections of its addresses.
     pub async fn detach(&self, identity: &Identity, known_addresses: &[IpAddr]) -> Result<Removed, Leftover> {
         let mut removed = Removed::default();
@@ -154,7 +149,7 @@ impl Detacher {
         }
         if let (Network::Attachment { .. }, true) = (&identity.network, rows.is_empty()) {
             // The name says an index that nobody remembers.
-            links.extend(link::list(host).await?.into_iter().filter(|link| identity.owns(&link.alias)));
+            links.extend(link::list().await?.into_iter().filter(|link| identity.owns(&link.alias)));
         }
         links.dedup_by_key(|link| link.index);
         Ok(links)

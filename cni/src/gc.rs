@@ -12,6 +12,7 @@ use contract::{
 use crate::{
     detach::{DetachError, Detacher, Leftover},
     fence::Fence,
+    link,
     mark::Mark,
     plan::Identity,
     rows::{InterfaceRow, sandbox_of},
@@ -36,7 +37,7 @@ pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, Gc
     };
     let detacher = Detacher::open(settings, SHORT_TIMEOUT).await;
     let rows = detacher.bridge()?.of_all_sandboxes().await.map_err(DetachError::Ports)?;
-    let links = detacher.host_links().await?;
+    let links = link::list().await.map_err(DetachError::from)?;
 
     let of_rows = rows.iter().filter(|row| row.is_of(&conf.network)).filter_map(|row| identity_of(row, conf));
     let of_links = links.iter().filter_map(|link| {

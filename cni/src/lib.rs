@@ -20,6 +20,7 @@
 //! | [`link`], [`pod_end`] | the veth; addresses, routes and settings of its pod end | netlink, sysctl |
 //! | [`rows`], [`bridge`] | a port's rows in Open vSwitch: as transactions (pure), and as a conversation | OVSDB |
 //! | [`installed`] | the wait until the port works | OVSDB |
+//! | [`mod@dump`] | what the kernel has many of, one at a time | netlink |
 //! | [`conntrack`] | connections of an address that is no longer there | netlink |
 //! | [`add`], [`detach`], [`del`], [`check`], [`status`], [`gc`] | one verb each; `detach` is DEL's work and ADD's rollback | all of them |
 //! | [`log`] | Open vSwitch's log line, in a file that logrotate may take away | files |
@@ -33,6 +34,7 @@ pub mod check;
 pub mod conntrack;
 pub mod del;
 pub mod detach;
+pub mod dump;
 pub mod error;
 pub mod failpoint;
 pub mod fence;

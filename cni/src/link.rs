@@ -13,11 +13,16 @@ use futures_util::{StreamExt, TryStreamExt};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{
     RouteNetlinkMessage,
-    link::{AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
+    link::{
+        AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo,
+        LinkMessage,
+    },
 };
+use netlink_sys::protocols::NETLINK_ROUTE;
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth};
 
 use crate::{
+    dump::dump,
     mark,
     netns::Netns,
     plan::{Attachment, Identity},
@@ -112,13 +117,18 @@ pub async fn find(netlink: &Handle, name: &str) -> Result<Option<Link>, LinkErro
     }
 }
 
-/// Every link of the namespace that the connection belongs to.
-pub async fn list(netlink: &Handle) -> Result<Vec<Link>, LinkError> {
-    let links: Result<Vec<LinkMessage>, _> = netlink.link().get().execute().try_collect().await;
-    match links {
-        Ok(links) => Ok(links.iter().map(Link::from).collect()),
-        Err(error) => Err(LinkError::Kernel { what: "list links".to_owned(), source: into_io(error) }),
-    }
+/// Every link of the host's namespace. Needs a tokio runtime.
+pub async fn list() -> Result<Vec<Link>, LinkError> {
+    let mut all = LinkMessage::default();
+    all.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+    let mut links = Vec::new();
+    let dumped = dump(NETLINK_ROUTE, RouteNetlinkMessage::GetLink(all), |answer| {
+        if let RouteNetlinkMessage::NewLink(link) = answer {
+            links.push(Link::from(&link));
+        }
+    });
+    dumped.await.map_err(|source| LinkError::Kernel { what: "list links".to_owned(), source })?;
+    Ok(links)
 }
 
 /// Deletes a link, and with it its peer. One that is gone already is no error.

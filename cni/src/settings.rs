@@ -6,7 +6,7 @@ use contract::{
     net_conf::{NetConf, Places},
     paths,
 };
-use ovsdb::Endpoints;
+use ovsdb::{Endpoint, Endpoints};
 
 /// Shorter than the shortest patience of a runtime that is in use (CRI-O's older 60 s), so that the error is ours to word.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(55);
@@ -36,6 +36,12 @@ impl Settings {
     /// The settings of a configuration.
     pub fn of(conf: &NetConf) -> Result<Self, BadSettings> {
         Self::at(&conf.places, conf.timeout_seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs))
+    }
+
+    /// Those of whoever works with this database of Open vSwitch, everything else at its usual place.
+    pub fn with_ovsdb(endpoint: &Endpoint, timeout: Duration) -> Self {
+        let places = Places { server_socket: None, ovsdb_endpoint: Some(endpoint.to_string()), ovn_run_dir: None };
+        Self::at(&places, timeout).expect("an endpoint can be read as it was written")
     }
 
     /// Those of an ADD that may take this long.

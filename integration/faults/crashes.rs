@@ -66,19 +66,24 @@ fn row_05_a_server_that_is_killed_before_it_answered_leaves_nothing() {
     });
 }
 
+/// Whoever is killed at one of these places has left something, and the runtime's DEL removes it.
+fn each_killed_leaves_what_del_removes(site: &Site<'_>, wanted: impl Fn(Stage, &str) -> bool) -> Result<()> {
+    for (place, pod) in &pods_to_kill(site, wanted)? {
+        let check = || -> Result<()> {
+            killed_at(site, place, pod)?;
+            ensure!(site.nothing_of(pod).is_err(), "nothing is left: it was killed before it did anything");
+            del_and_the_next_sandbox_work(site, pod)
+        };
+        check().with_context(|| format!("killed at {place}"))?;
+    }
+    Ok(())
+}
+
 #[test]
 fn row_06_a_plugin_that_is_killed_between_link_and_port_leaves_what_del_removes() {
     row(6).test(|site| {
         let between = |stage: Stage, place: &str| !before_the_link(stage, place) && (stage < Stage::Port || place == "before:port");
-        for (place, pod) in &pods_to_kill(site, between)? {
-            let check = || -> Result<()> {
-                killed_at(site, place, pod)?;
-                ensure!(site.nothing_of(pod).is_err(), "nothing is left: it was killed before it did anything");
-                del_and_the_next_sandbox_work(site, pod)
-            };
-            check().with_context(|| format!("killed at {place}"))?;
-        }
-        Ok(())
+        each_killed_leaves_what_del_removes(site, between)
     });
 }
 
@@ -86,15 +91,7 @@ fn row_06_a_plugin_that_is_killed_between_link_and_port_leaves_what_del_removes(
 fn row_07_a_plugin_that_is_killed_behind_its_commit_leaves_what_del_removes() {
     row(7).test(|site| {
         let after_the_commit = |stage: Stage, place: &str| stage > Stage::Port || place == "after:port";
-        for (place, pod) in &pods_to_kill(site, after_the_commit)? {
-            let check = || -> Result<()> {
-                killed_at(site, place, pod)?;
-                ensure!(site.nothing_of(pod).is_err(), "nothing is left: it was killed before it did anything");
-                del_and_the_next_sandbox_work(site, pod)
-            };
-            check().with_context(|| format!("killed at {place}"))?;
-        }
-        Ok(())
+        each_killed_leaves_what_del_removes(site, after_the_commit)
     });
 }
 

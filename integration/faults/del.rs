@@ -110,7 +110,8 @@ fn row_39_del_may_speak_an_older_version_than_add_did() {
 #[test]
 fn row_39_del_needs_no_pod_in_cni_args() {
     row(39).test(|site| {
-        for args in ["", "IgnoreUnknown=1", "K8S_POD_NAMESPACE=lab", "K8S_POD_NAME=../x;K8S_POD_NAMESPACE=A B"] {
+        let wrong = ["garbage", "K8S_POD_NAME=somebody;K8S_POD_NAMESPACE=else", "K8S_POD_NAME=../x;K8S_POD_NAMESPACE=A B"];
+        for args in ["", "IgnoreUnknown=1", "K8S_POD_NAMESPACE=lab"].into_iter().chain(wrong) {
             del_succeeds(site, &format!("CNI_ARGS={args:?}"), |del| del.env("CNI_ARGS", args))?;
         }
         del_succeeds(site, "no CNI_ARGS", |del| del.without_env("CNI_ARGS"))

@@ -27,13 +27,14 @@
 //! | `switch` | ovs-vswitchd and the bridge: 16 to 19 |
 //! | `ovn` | ovn-controller, ovn-northd, southbound database, logical ports: 20 to 24 |
 //! | `api_server` | the API server is away, refuses, breaks off: 25 to 28, and 31's Event |
-//! | `attachments` | what keeps attachments alive: 6, 11, 46, 53, 54 |
+//! | `attachments` | what keeps attachments alive: 6, 11, 53, 54 |
 //! | `annotations` | the pod's annotation: 29 to 32 |
 //! | `sandboxes` | several calls for one pod or one sandbox: 33 to 35 |
 //! | `links` | names that are taken, namespaces that go away: 36, 37, 52 |
 //! | `del` | DEL with anything, container ids: 38 to 40 |
 //! | `disks` | full and read-only disks: 41 to 43 |
 //! | `limits` | descriptors and threads: 44, 45 |
+//! | `memory` | memory: 46 |
 //! | `clocks` | the wall clock: 47 |
 //! | `callers` | strangers and burdens on the server's socket: 48, 49 |
 //! | `kernel` | links of others, refusals of the kernel: 50, 51 |
@@ -61,6 +62,7 @@ mod health;
 mod kernel;
 mod limits;
 mod links;
+mod memory;
 mod oracles;
 mod ovn;
 mod sandboxes;

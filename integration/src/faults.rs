@@ -8,6 +8,7 @@
 //! | [`process`] | what a process holds: memory, descriptors, threads |
 //! | [`proxy`] | in front of a unix socket: delays, loses, cuts, corrupts, talks nonsense |
 //! | [`failpoint`] | the places in an ADD at which the plugin can be made to die or to hang |
+//! | [`memory`] | a limit on the memory of what is started |
 //! | `disk`, [`limits`] | full and read-only disks of a node; limits of a daemon |
 //! | [`Kubernetes`] | a real API server for the lab's first node, behind the proxy of [`crate::api_proxy`] |
 //! | [`shim`] | answers of a kernel that is short of something, for one process |
@@ -29,6 +30,7 @@ pub mod failpoint;
 mod kubernetes;
 pub mod limits;
 pub mod matrix;
+pub mod memory;
 pub mod process;
 pub mod proxy;
 pub mod report;

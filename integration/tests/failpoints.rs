@@ -7,15 +7,12 @@ use std::{fs, path::Path, process::Stdio, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use contract::stage::Stage;
 use integration::{
-    CniError, Invocation, Lab, Node, Outcome, Pod, Runtime, eventually, executable,
-    faults::failpoint,
+    Invocation, Lab, Node, Pod, Runtime, eventually, executable,
+    faults::{AT_ONCE, at_once, failed_with, failpoint},
     runtime::{Running, cni_args},
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-/// Enough for what should be done at once on a busy machine, and less than any deadline of the plugin.
-const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Every place where an ADD can be made to fail: `before:ovsdb`, `after:ovsdb`, …
 fn places() -> impl Iterator<Item = String> {
@@ -69,23 +66,6 @@ fn has_network(lab: &Lab, pod: &Pod) -> Result<()> {
 /// Waits until ovs-vswitchd has given the pod's port its number.
 fn has_ofport(node: &Node, pod: &Pod) -> Result<()> {
     node.vsctl(["wait-until", "Interface", &pod.host_interface(), "ofport>0"]).map(drop)
-}
-
-/// The error of a failed ADD, which must have this code and all these words in its message.
-fn failed_with(outcome: &Outcome, code: u32, words: &[&str]) -> Result<CniError> {
-    let error = outcome.failure()?;
-    ensure!(error.code == code, "code {code} expected: {error:?}");
-    for word in words {
-        ensure!(error.msg.contains(word), "no {word:?} in {error:?}");
-    }
-    ensure!(!error.details.is_empty(), "no hint what to look at next: {error:?}");
-    Ok(error)
-}
-
-/// The call has ended without a stage having to wait for its deadline.
-fn at_once(outcome: &Outcome) -> Result<()> {
-    ensure!(outcome.duration < AT_ONCE, "it took {:?}: {}", outcome.duration, outcome.stdout);
-    Ok(())
 }
 
 // --- Every stage ---------------------------------------------------------------------------------------------------------------

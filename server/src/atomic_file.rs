@@ -3,14 +3,14 @@
 
 use std::{
     fs::{File, OpenOptions, Permissions},
-    io::{self, Write},
+    io::{self, Read},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::Path,
 };
 
-/// Puts `content` at `path`, with these mode bits whatever the umask. Written beside it and renamed: an executable that is there may be
+/// Puts all of `content` at `path`, with these mode bits whatever the umask. Written beside it and renamed: an executable that is there may be
 /// running (`ETXTBSY`), and a link in its place is replaced, not followed. What fails leaves nothing.
-pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, mut content: impl Read, mode: u32) -> io::Result<()> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return Err(io::ErrorKind::InvalidInput.into()) };
     // Runtimes neither load nor execute a file of such a name.
     let temporary = directory.join(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
@@ -18,7 +18,7 @@ pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> 
         // Of a process that had the same number and was killed.
         let _ = std::fs::remove_file(&temporary);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
-        file.write_all(content)?;
+        io::copy(&mut content, &mut file)?;
         file.set_permissions(Permissions::from_mode(mode))?;
         file.sync_all()?;
         drop(file);

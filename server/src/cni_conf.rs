@@ -96,7 +96,7 @@ impl CniConf {
         if std::fs::read(&path).is_ok_and(|there| there == text) {
             tracing::info!(path = %path.display(), "the CNI configuration is in place already");
         } else {
-            replace(&path, &text, 0o644).map_err(failed)?;
+            replace(&path, text.as_slice(), 0o644).map_err(failed)?;
             tracing::info!(path = %path.display(), "wrote the CNI configuration");
         }
         self.remove_predecessors();

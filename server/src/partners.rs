@@ -14,10 +14,7 @@ use cni::{
     settings::Settings,
     status::{Missing, PATIENCE, Partner},
 };
-use contract::{
-    net_conf::Places,
-    wire::{Pulse, StatusAnswer},
-};
+use contract::wire::{Pulse, StatusAnswer};
 use ovsdb::Endpoint;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -35,8 +32,7 @@ impl Partners {
     /// its usual place.
     pub fn watch(ovsdb: &Endpoint) -> Self {
         let partners = Self::default();
-        let places = Places { server_socket: None, ovsdb_endpoint: Some(ovsdb.to_string()), ovn_run_dir: None };
-        let settings = Arc::new(Settings::at(&places, PATIENCE).expect("an endpoint can be read as it was written"));
+        let settings = Arc::new(Settings::with_ovsdb(ovsdb, PATIENCE));
         for partner in Partner::ALL {
             tokio::spawn(partners.clone().keep_asking(partner, Arc::clone(&settings)));
         }

@@ -15,7 +15,7 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, Ne
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressMessage},
-    link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
+    link::{AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
     route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType},
 };
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
@@ -55,7 +55,8 @@ impl Netlink {
         Ok(Self(socket))
     }
 
-    /// Creates a veth: `host` here and up, its peer `eth0` in the pod.
+    /// Creates a veth, its peer `eth0` in the pod, and brings `host`, its end here, up. That end gets no IPv6 address: nobody talks to it,
+    /// and each address and route is an event for every daemon that follows links. The kernel takes this wish for links that exist only.
     pub(crate) fn add_veth(&self, host: &str, mtu: u32, mac: [u8; 6], pod: &Netns) -> Result<()> {
         let mut peer = LinkMessage::default();
         peer.attributes = vec![
@@ -65,14 +66,19 @@ impl Netlink {
             LinkAttribute::NetNsFd(pod.file.as_raw_fd()),
         ];
         let mut link = LinkMessage::default();
-        link.header.flags = LinkFlags::Up;
-        link.header.change_mask = LinkFlags::Up;
         link.attributes = vec![
             LinkAttribute::IfName(host.to_owned()),
             LinkAttribute::Mtu(mtu),
             LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth), LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer)))]),
         ];
-        self.request(RouteNetlinkMessage::NewLink(link), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL).map(drop).context("create the veth")
+        self.request(RouteNetlinkMessage::NewLink(link), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL).context("create the veth")?;
+
+        let mut up = LinkMessage::default();
+        up.header.flags = LinkFlags::Up;
+        up.header.change_mask = LinkFlags::Up;
+        let no_address = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
+        up.attributes = vec![LinkAttribute::IfName(host.to_owned()), LinkAttribute::AfSpecUnspec(vec![no_address])];
+        self.request(RouteNetlinkMessage::SetLink(up), NLM_F_ACK).map(drop).context("bring the host's end up")
     }
 
     /// Deletes a link.

@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use cni::settings::Settings;
-use contract::{names::PodKey, paths};
+use cni::settings::{SHORT_TIMEOUT, Settings};
+use contract::names::PodKey;
 use ovsdb::{Client, Event, Options, Updates, Uuid};
 use tokio::time::{Instant, sleep_until};
 
@@ -80,13 +80,7 @@ impl Keeper {
         let links = Links::listen()?;
         let options = Options { backoff_max: PAUSE, ..Options::default() };
         let (client, updates) = Client::start(around.endpoint.clone().into(), "Open_vSwitch", journal::monitor(), options);
-        let plugin = Settings {
-            server_socket: paths::SERVER_SOCKET.into(),
-            ovsdb: around.endpoint.clone().into(),
-            ovs_run_dir: paths::OVS_RUN_DIR.into(),
-            ovn_run_dir: paths::OVN_RUN_DIR.into(),
-            timeout: cni::settings::SHORT_TIMEOUT,
-        };
+        let plugin = Settings::with_ovsdb(&around.endpoint, SHORT_TIMEOUT);
         Ok(Self {
             around,
             client,

@@ -3,10 +3,10 @@
 use std::{collections::HashMap, io};
 
 use cni::{
+    dump::messages,
     link::{self, Link, LinkError},
-    netns::host_netlink,
 };
-use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, link::LinkMessage};
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket, protocols::NETLINK_ROUTE};
 use nix::libc;
@@ -14,7 +14,6 @@ use nix::libc;
 /// The veths of the host's namespace, by index.
 pub(super) struct Links {
     events: TokioSocket,
-    netlink: rtnetlink::Handle,
     links: HashMap<u32, Link>,
     /// The events told all since the last list.
     is_complete: bool,
@@ -35,7 +34,7 @@ impl Links {
         let mut events = TokioSocket::new(NETLINK_ROUTE)?;
         events.socket_mut().bind(&SocketAddr::new(0, 0))?;
         events.socket_mut().add_membership(libc::RTNLGRP_LINK)?;
-        Ok(Self { events, netlink: host_netlink()?, links: HashMap::new(), is_complete: false })
+        Ok(Self { events, links: HashMap::new(), is_complete: false })
     }
 
     /// Waits for the next event. Cancellation-safe.
@@ -53,7 +52,7 @@ impl Links {
 
     /// Every veth there is now, from the kernel itself.
     pub(super) async fn list(&mut self) -> Result<&HashMap<u32, Link>, LinkError> {
-        let links = link::list(&self.netlink).await?;
+        let links = link::list().await?;
         self.links = links.into_iter().filter(|link| link.is_veth).map(|link| (link.index, link)).collect();
         self.is_complete = true;
         Ok(&self.links)
@@ -64,12 +63,10 @@ impl Links {
         if self.is_complete { Ok(&self.links) } else { self.list().await }
     }
 
-    fn take(&mut self, mut datagram: &[u8]) -> LinkNews {
+    fn take(&mut self, datagram: &[u8]) -> LinkNews {
         let mut gone = Vec::new();
-        while !datagram.is_empty() {
-            let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(datagram) else { return self.lose() };
-            let length = usize::try_from(message.header.length).unwrap_or(usize::MAX).next_multiple_of(4);
-            datagram = datagram.get(length..).unwrap_or_default();
+        for message in messages(datagram) {
+            let Ok(message) = message else { return self.lose() };
             match message.payload {
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) if is_link(&link) => {
                     let link = Link::from(&link);
@@ -83,9 +80,6 @@ impl Links {
                     }
                 }
                 _ => {}
-            }
-            if length == 0 {
-                break;
             }
         }
         LinkNews::Gone(gone)

@@ -26,7 +26,7 @@ pub(super) struct HostAddress {
 /// All of them, in the kernel's order.
 pub(super) async fn read() -> io::Result<Vec<HostAddress>> {
     let netlink = host_netlink()?;
-    let links = cni::link::list(&netlink).await.map_err(io::Error::other)?;
+    let links = cni::link::list().await.map_err(io::Error::other)?;
     let names: BTreeMap<u32, String> = links.into_iter().map(|link| (link.index, link.name)).collect();
     let messages: Vec<AddressMessage> = netlink.address().get().execute().try_collect().await.map_err(into_io)?;
     let of_ovn = |link: u32| names.get(&link).is_some_and(|name| is_of_ovn(name));

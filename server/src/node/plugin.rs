@@ -2,7 +2,7 @@
 
 use std::{
     fs::{DirBuilder, File},
-    io::{self, Read},
+    io::{self, BufRead, BufReader, Seek},
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
     pin::pin,
@@ -56,7 +56,7 @@ pub enum PluginError {
     )]
     NoSource { target: PathBuf, tried: Vec<PathBuf> },
     #[error("plugin {path:?}, to be copied to {target:?}")]
-    Source { path: PathBuf, target: PathBuf, source: io::Error },
+    NotCopied { path: PathBuf, target: PathBuf, source: io::Error },
     #[error("plugin {target:?}")]
     Target { target: PathBuf, source: io::Error },
     #[error("plugin {0:?} cannot be executed: it is no file, or has no mode for that (chmod 0755)")]
@@ -151,20 +151,22 @@ impl PluginInstall {
                 // What was asked for cannot be had: this is said, whatever is there.
                 (Some(path), _) => {
                     let source = File::open(path).err().unwrap_or_else(|| io::ErrorKind::InvalidInput.into());
-                    Err(PluginError::Source { path: path.clone(), target, source })
+                    Err(PluginError::NotCopied { path: path.clone(), target, source })
                 }
                 (None, Ok(())) => Ok(Installed::AsItWas),
                 (None, Err(_)) if target.exists() => Err(PluginError::NotExecutable(target)),
                 (None, Err(_)) => Err(PluginError::NoSource { target, tried: sources }),
             };
         };
-        let mut content = Vec::new();
-        let unread = |source| PluginError::Source { path: path.clone(), target: target.clone(), source };
-        source.read_to_end(&mut content).map_err(unread)?;
-        if self.check().is_ok() && std::fs::read(&target).is_ok_and(|there| there == content) {
+        if self.check().is_ok() && File::open(&target).and_then(|there| have_same_content(&source, &there)).unwrap_or_default() {
             return Ok(Installed::SameAs(path.clone()));
         }
-        directory.and_then(|()| replace(&target, &content, 0o755)).map_err(|source| PluginError::Target { target, source })?;
+        directory.map_err(|source| PluginError::Target { target: target.clone(), source })?;
+        source.rewind().and_then(|()| replace(&target, source, 0o755)).map_err(|source| PluginError::NotCopied {
+            path: path.clone(),
+            target,
+            source,
+        })?;
         Ok(Installed::From(path.clone()))
     }
 
@@ -190,6 +192,23 @@ impl PluginInstall {
 
 fn is_file(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file())
+}
+
+/// Compares a piece at a time: neither file is held in memory.
+fn have_same_content(one: &File, other: &File) -> io::Result<bool> {
+    let (mut one, mut other) = (BufReader::new(one), BufReader::new(other));
+    loop {
+        let (ahead, beside) = (one.fill_buf()?, other.fill_buf()?);
+        let length = ahead.len().min(beside.len());
+        if ahead[..length] != beside[..length] {
+            return Ok(false);
+        }
+        if length == 0 {
+            return Ok(ahead.is_empty() && beside.is_empty());
+        }
+        one.consume(length);
+        other.consume(length);
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,98 @@
+//! What the kernel has many of, one at a time. A message takes fifty times the memory of what anybody keeps of it, and netlink-proto queues all
+//! that the kernel has to say before it is asked for the first: ten megabytes for the links of 500 pods, hundreds for a table of connections.
+//!
+//! Must not know what is dumped.
+
+use std::io;
+
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload, NetlinkSerializable};
+use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, TokioSocket};
+
+/// Sends `request` to a netlink family (`NETLINK_ROUTE`, …) of the namespace that this thread is in, and hands every answer to `take` before
+/// the next is read. Needs a tokio runtime.
+pub async fn dump<M: NetlinkSerializable + NetlinkDeserializable>(family: isize, request: M, mut take: impl FnMut(M)) -> io::Result<()> {
+    let mut request = NetlinkMessage::new(Default::default(), NetlinkPayload::InnerMessage(request));
+    request.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
+    let mut socket = TokioSocket::new(family)?;
+    socket.socket_mut().bind_auto()?;
+    socket.send(&bytes).await?;
+    loop {
+        let (datagram, _) = socket.recv_from_full().await?;
+        for message in messages(&datagram) {
+            match message?.payload {
+                NetlinkPayload::InnerMessage(answer) => take(answer),
+                NetlinkPayload::Done(done) if done.code < 0 => return Err(io::Error::from_raw_os_error(-done.code)),
+                NetlinkPayload::Done(_) => return Ok(()),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The messages of one datagram, up to the first that makes no sense.
+pub fn messages<M: NetlinkDeserializable>(mut datagram: &[u8]) -> impl Iterator<Item = io::Result<NetlinkMessage<M>>> {
+    std::iter::from_fn(move || {
+        if datagram.is_empty() {
+            return None;
+        }
+        let message = NetlinkMessage::<M>::deserialize(datagram).map_err(io::Error::other);
+        // Each begins at a multiple of four bytes (netlink(7)).
+        let length = message.as_ref().map_or(datagram.len(), |message| message.header.length as usize);
+        datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_route::{
+        RouteNetlinkMessage,
+        link::{LinkAttribute, LinkMessage},
+    };
+
+    use super::*;
+
+    fn link(name: &str) -> Vec<u8> {
+        let mut link = LinkMessage::default();
+        link.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        let mut message = NetlinkMessage::from(RouteNetlinkMessage::NewLink(link));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        bytes
+    }
+
+    fn names(datagram: &[u8]) -> Vec<String> {
+        let name = |message: NetlinkMessage<RouteNetlinkMessage>| match message.payload {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => format!("{:?}", link.attributes),
+            other => format!("{other:?}"),
+        };
+        messages(datagram).map(|message| message.map_or_else(|_| "nonsense".to_owned(), name)).collect()
+    }
+
+    #[test]
+    fn a_datagram_has_any_number_of_messages() {
+        assert_eq!(names(&[]), [""; 0]);
+        assert_eq!(names(&[link("a"), link("four")].concat()), [r#"[IfName("a")]"#, r#"[IfName("four")]"#]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_ends_it() {
+        let cut = link("b");
+        assert_eq!(names(&[link("a"), cut[..cut.len() - 1].to_vec()].concat()), [r#"[IfName("a")]"#, "nonsense"]);
+        assert_eq!(names(&[0; 64]), ["nonsense"]);
+    }
+
+    #[tokio::test]
+    async fn every_namespace_has_a_loopback_and_a_refusal_is_an_error() {
+        let links = crate::link::list().await.unwrap();
+        let lo = links.iter().find(|link| link.name == "lo").unwrap();
+        assert!(lo.index > 0 && !lo.is_veth, "{lo:?}");
+        let error = dump(netlink_sys::protocols::NETLINK_ROUTE, RouteNetlinkMessage::NewLink(LinkMessage::default()), |_| {}).await;
+        assert!(error.is_err(), "a dump of something that cannot be dumped");
+    }
+}

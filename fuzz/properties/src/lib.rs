@@ -1,7 +1,8 @@
 //! What must hold for any input from outside, as functions from bytes that panic where it does not.
 //!
 //! The fuzzer calls them (`fuzz/fuzz_targets`, one file for each), and the tests of this package call them with the seeds
-//! (`fuzz/corpus-seeds`), so that a property that a seed breaks is noticed without a fuzzer. Nothing here does I/O.
+//! (`fuzz/corpus-seeds`), so that a property that a seed breaks is noticed without a fuzzer. Nothing here does
+//! I/O, except that measurements of this process are read, and the system's certificate authorities once.
 //!
 //! | target | input | comes from |
 //! |---|---|---|

@@ -120,5 +120,9 @@ pub(super) fn is_enough(site: &Site<'_>) -> Result<()> {
 
 #[test]
 fn row_46_with_40_mb_for_500_pods_the_server_attaches_detaches_and_puts_back() {
-    row(46).in_lab(Lab::of_nodes(1).v4_prefix_len(20)).traffic_may_stop().within(LIMIT).test(|site| is_enough(site).context("pods from manifests"));
+    row(46)
+        .in_lab(Lab::of_nodes(1).v4_prefix_len(20))
+        .traffic_may_stop()
+        .within(LIMIT)
+        .test(|site| is_enough(site).context("pods from manifests"));
 }

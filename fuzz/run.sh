@@ -17,7 +17,7 @@ target_dir=$(realpath -m "${CARGO_TARGET_DIR:-../target}")/fuzz
 mapfile -t all < <(cargo fuzz list)
 [ $# -gt 0 ] || set -- "${all[@]}"
 for name; do
-    printf '%s\n' "${all[@]}" | grep -qx -- "$name" || { echo "fuzz: no target '$name' (${all[*]})" >&2; exit 2; }
+    [[ " ${all[*]} " = *" $name "* ]] || { echo "fuzz: no target '$name' (${all[*]})" >&2; exit 2; }
 done
 if [ $# -eq ${#all[@]} ]; then
     cargo fuzz build --sanitizer none --target-dir "$target_dir"

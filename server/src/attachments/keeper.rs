@@ -78,7 +78,7 @@ impl Keeper {
     /// Begins to listen. Needs a tokio runtime.
     pub(crate) fn new(around: Surroundings) -> io::Result<Self> {
         let links = Links::listen()?;
-        let options = Options { backoff_max: PAUSE, ..Options::default() };
+        let options = Options { backoff_max: PAUSE, ..Options::small() };
         let (client, updates) = Client::start(around.endpoint.clone().into(), "Open_vSwitch", journal::monitor(), options);
         let plugin = Settings::with_ovsdb(&around.endpoint, SHORT_TIMEOUT);
         Ok(Self {

@@ -22,6 +22,19 @@ fn killed_at(site: &Site<'_>, place: &str, pod: &Pod) -> Result<()> {
     Ok(())
 }
 
+/// Kills a plugin at each of these places, looks what it has left, and lets the runtime go on.
+fn each_killed(site: &Site<'_>, wanted: impl Fn(Stage, &str) -> bool, left: impl Fn(&Pod) -> Result<()>) -> Result<()> {
+    for (place, pod) in &pods_to_kill(site, wanted)? {
+        let check = || -> Result<()> {
+            killed_at(site, place, pod)?;
+            left(pod)?;
+            del_and_the_next_sandbox_work(site, pod)
+        };
+        check().with_context(|| format!("killed at {place}"))?;
+    }
+    Ok(())
+}
+
 /// The runtime's DEL removes all of it, and the pod's next sandbox gets its network.
 fn del_and_the_next_sandbox_work(site: &Site<'_>, pod: &Pod) -> Result<()> {
     site.del(pod)?.success()?;
@@ -39,17 +52,7 @@ fn before_the_link(stage: Stage, place: &str) -> bool {
 
 #[test]
 fn row_05_a_plugin_that_is_killed_before_it_made_anything_leaves_nothing() {
-    row(5).test(|site| {
-        for (place, pod) in &pods_to_kill(site, before_the_link)? {
-            let check = || -> Result<()> {
-                killed_at(site, place, pod)?;
-                site.nothing_of(pod)?;
-                del_and_the_next_sandbox_work(site, pod)
-            };
-            check().with_context(|| format!("killed at {place}"))?;
-        }
-        Ok(())
-    });
+    row(5).test(|site| each_killed(site, before_the_link, |pod| site.nothing_of(pod)));
 }
 
 #[test]
@@ -68,15 +71,10 @@ fn row_05_a_server_that_is_killed_before_it_answered_leaves_nothing() {
 
 /// Whoever is killed at one of these places has left something, and the runtime's DEL removes it.
 fn each_killed_leaves_what_del_removes(site: &Site<'_>, wanted: impl Fn(Stage, &str) -> bool) -> Result<()> {
-    for (place, pod) in &pods_to_kill(site, wanted)? {
-        let check = || -> Result<()> {
-            killed_at(site, place, pod)?;
-            ensure!(site.nothing_of(pod).is_err(), "nothing is left: it was killed before it did anything");
-            del_and_the_next_sandbox_work(site, pod)
-        };
-        check().with_context(|| format!("killed at {place}"))?;
-    }
-    Ok(())
+    each_killed(site, wanted, |pod| {
+        ensure!(site.nothing_of(pod).is_err(), "nothing is left: it was killed before it did anything");
+        Ok(())
+    })
 }
 
 #[test]

@@ -36,6 +36,8 @@ fn row_44_with_64_descriptors_a_hundred_adds_at_once_all_succeed() {
         let outcomes = running.into_iter().map(Running::wait).collect::<Result<Vec<Outcome>>>()?;
         let failures: Vec<String> = outcomes.iter().filter_map(|outcome| outcome.success().err()).map(|error| error.to_string()).collect();
         ensure!(failures.is_empty(), "{} of {} ADDs failed:\n{}", failures.len(), outcomes.len(), failures.join("\n"));
+        let log = fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log"))?;
+        ensure!(!log.contains("a pod manifest cannot be used"), "callers left no descriptor to read their pods with: {log}");
         pods.iter().step_by(10).try_for_each(|pod| site.has_network(pod))?;
         let running = pods.iter().map(|pod| site.node.runtime().call("DEL", Some(pod)).start()).collect::<Result<Vec<_>>>()?;
         running.into_iter().try_for_each(|del| del.wait()?.success().map(drop))?;

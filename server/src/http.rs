@@ -1,7 +1,7 @@
 //! HTTP/1.1 on the server's socket: accepts, limits, ends. What is asked and answered, [`requests`](crate::requests) knows.
 //!
 //! An accept loop of our own, because what protects a server that root's programs talk to all day is here: who may connect
-//! (`peer`), how many at once (`slots`), how slowly they may speak (`exchange`).
+//! (`peer`), how many at once (`slots`, `reserve`), how slowly they may speak (`exchange`).
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -24,6 +24,7 @@ use crate::requests::Desk;
 
 mod exchange;
 mod peer;
+mod reserve;
 mod seldom;
 mod slots;
 
@@ -70,6 +71,9 @@ pub async fn serve(listener: UnixListener, desk: Arc<Desk>, mut stop: oneshot::R
 }
 
 async fn accept(listener: &UnixListener, slots: &Slots) -> io::Result<(UnixStream, Place)> {
+    if slots.some_connected() {
+        reserve::untouched(listener)?;
+    }
     let place = slots.place().await;
     let (stream, _) = listener.accept().await?;
     Ok((stream, place))

@@ -68,6 +68,11 @@ impl Slots {
         Place(Arc::clone(&self.places).acquire_owned().await.expect("the semaphore is never closed"))
     }
 
+    /// Whether a connection is accepted now.
+    pub(super) fn some_connected(&self) -> bool {
+        self.places.available_permits() < PLACES
+    }
+
     /// A slot for a new connection; none if all are busy for too long.
     pub(super) async fn slot(&self) -> Option<Slot> {
         if self.slots.available_permits() == 0 {

@@ -7,7 +7,7 @@ use std::{io::Write, net::IpAddr, time::Duration};
 
 use contract::{
     cni_args::PodArgs,
-    names::IfaceId,
+    names::Network,
     net_conf::NetConf,
     stage::Stage,
     wire::{Request, WatchRequest},
@@ -17,14 +17,15 @@ use tokio::{time::sleep, try_join};
 
 use crate::{
     ask::{Answer, AskError, Server},
-    bridge::{Bridge, Datapath, Survey},
+    bridge::{Bridge, Lookout},
     detach::{Detacher, Leftover},
     error::Cause,
     fence::Fence,
     installed::{self, Goal},
     invocation::Subject,
     link::{self, HostEnd},
-    netns::{Inside, Netns, host_netlink},
+    netlink::Netlink,
+    netns::{Inside, Netns},
     plan::{Attachment, Identity},
     pod_end,
     result::convert,
@@ -69,12 +70,9 @@ pub struct Add<'a> {
 /// What stands before the veth is made.
 struct Ready {
     bridge: Bridge,
-    datapath: Datapath,
-    /// Until it is used.
-    survey: Option<Survey>,
     server: Server,
     netns: Netns,
-    host: rtnetlink::Handle,
+    host: Netlink,
     inside: Inside,
 }
 
@@ -86,12 +84,10 @@ impl Add<'_> {
         let netns = Netns::open(path).map_err(Cause::from)?;
         let identity = self.identity();
         let fence = Fence::take(&identity).await.map_err(Cause::from)?;
-        let iface_id = IfaceId::new(&pod.pod, &self.conf.network);
 
-        let begin = async {
-            try_join!(self.timeline.stage(Stage::Ovsdb, self.prepare(netns, &iface_id)), self.timeline.stage(Stage::Annotation, self.ask()))
-        };
-        let (mut ready, answer) = tokio::select! {
+        let begin =
+            async { try_join!(self.timeline.stage(Stage::Ovsdb, self.prepare(netns)), self.timeline.stage(Stage::Annotation, self.ask())) };
+        let ((mut ready, lookout), answer) = tokio::select! {
             begun = begin => begun?,
             _asked = fence.challenged() => return Err(Cause::Cancelled.into()),
         };
@@ -105,7 +101,7 @@ impl Add<'_> {
         };
         let attachment = Attachment::plan(identity, &pod.pod, pod.uid.as_deref(), *interface);
         let (outcome, _asked) = tokio::select! {
-            outcome = self.attach(&mut ready, &attachment, pod, stdout) => (outcome, Vec::new()),
+            outcome = self.attach(&mut ready, lookout, &attachment, pod, stdout) => (outcome, Vec::new()),
             asked = fence.challenged() => (Err(self.timeline.interrupted(Cause::Cancelled)), asked),
         };
         match outcome {
@@ -120,34 +116,39 @@ impl Add<'_> {
     }
 
     /// Connects to Open vSwitch and opens the kernel's sockets; makes nothing.
-    async fn prepare(&self, netns: Netns, iface_id: &IfaceId) -> Result<Ready, Cause> {
-        let host = host_netlink().map_err(Cause::Netlink)?;
+    async fn prepare(&self, netns: Netns) -> Result<(Ready, Lookout), Cause> {
+        let host = Netlink::open().map_err(Cause::Netlink)?;
         let inside = netns.inside()?;
         let bridge = Bridge::connect(&self.settings.ovsdb, self.timeline.remaining()).await?;
-        let survey = bridge.survey(iface_id, &self.subject.sandbox.host_if_name()).await?;
-        Ok(Ready {
-            bridge,
-            datapath: survey.datapath,
-            survey: Some(survey),
-            server: Server::at(&self.settings.server_socket),
-            netns,
-            host,
-            inside,
-        })
+        let name = match self.conf.network {
+            Network::Default => Some(self.subject.sandbox.host_if_name()),
+            // It says an index that there is not yet.
+            Network::Attachment { .. } => None,
+        };
+        let lookout = bridge.look_out(name).await?;
+        let server = Server::at(&self.settings.server_socket);
+        Ok((Ready { bridge, server, netns, host, inside }, lookout))
     }
 
     async fn ask(&self) -> Result<Answer, AskError> {
         Server::at(&self.settings.server_socket).ask(self.request).await
     }
 
-    async fn attach(&self, ready: &mut Ready, attachment: &Attachment, pod: &PodArgs, stdout: &mut impl Write) -> Result<(), StageError> {
-        let Ready { bridge, datapath, survey, server, netns, host, inside } = ready;
+    async fn attach(
+        &self,
+        ready: &mut Ready,
+        lookout: Lookout,
+        attachment: &Attachment,
+        pod: &PodArgs,
+        stdout: &mut impl Write,
+    ) -> Result<(), StageError> {
+        let Ready { bridge, server, netns, host, inside } = ready;
         let timeline = self.timeline;
-        let end = timeline.stage(Stage::Veth, link::create(host, &inside.netlink, netns, attachment)).await?;
-        let datapath = *datapath;
-        let mut plugged = timeline.stage(Stage::Port, bridge.plug(attachment, &end.name, survey.take())).await?;
+        let end = timeline.stage(Stage::Veth, async { link::create(host, &inside.netlink, netns, attachment) }).await?;
+        let datapath = lookout.datapath;
+        let mut plugged = timeline.stage(Stage::Port, bridge.plug(attachment, &end.name, lookout)).await?;
 
-        let configure = timeline.stage(Stage::Pod, pod_end::configure(inside, attachment, &end, datapath));
+        let configure = timeline.stage(Stage::Pod, async { pod_end::configure(inside, attachment, &end, datapath) });
         let wait = async {
             let iface_id = &attachment.iface_id;
             timeline.stage(Stage::Ofport, installed::wait_for(Goal::Ofport, &mut plugged, iface_id)).await?;

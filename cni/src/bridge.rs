@@ -1,4 +1,4 @@
-//! The conversation with Open vSwitch's database: look, plug, unplug.
+//! The conversation with Open vSwitch's database: look out, plug, unplug.
 //!
 //! What the transactions say is decided in [`rows`].
 
@@ -9,6 +9,7 @@ use contract::{
     names::{IfName, IfaceId, SandboxId},
     paths::INTEGRATION_BRIDGE,
 };
+use futures_util::future::{Either, ready};
 use ipnet::IpNet;
 use ovsdb::{
     Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Options, Schema, TransactError, Transaction, Uuid,
@@ -29,16 +30,24 @@ ovsdb::table! {
         pub error: Option<String>,
         pub external_ids: std::collections::BTreeMap<String, String>,
     }
+
+    /// What an ADD has to know of the bridge before it begins.
+    struct BridgeRow in "Bridge" {
+        name: String,
+        datapath_type: String,
+    }
 }
 
-/// What [`Interface`] needs to know of the schema. Every Open vSwitch has these columns, and reading the whole schema would be half of
+/// What these tables need to know of the schema. Every Open vSwitch has these columns, and reading the whole schema would be half of
 /// what a plugin asks of the database.
 fn schema() -> Schema {
-    const SCHEMA: &str = r#"{"name": "Open_vSwitch", "version": "8.0.0", "tables": {"Interface": {"columns": {
-        "name": {"type": "string"},
-        "ofport": {"type": {"key": "integer", "min": 0}},
-        "error": {"type": {"key": "string", "min": 0}},
-        "external_ids": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}}}}"#;
+    const SCHEMA: &str = r#"{"name": "Open_vSwitch", "version": "8.0.0", "tables": {
+        "Bridge": {"columns": {"name": {"type": "string"}, "datapath_type": {"type": "string"}}},
+        "Interface": {"columns": {
+            "name": {"type": "string"},
+            "ofport": {"type": {"key": "integer", "min": 0}},
+            "error": {"type": {"key": "string", "min": 0}},
+            "external_ids": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}}}}"#;
     serde_json::from_str(SCHEMA).expect("a constant that a test reads")
 }
 
@@ -59,16 +68,13 @@ pub struct Bridge {
     connection: Connection,
 }
 
-/// What there was before a plug.
+/// Sees the Interface row of a port from its first moment on.
 #[derive(Debug)]
-pub struct Survey {
-    /// Of which name.
-    pub host: IfName,
+pub struct Lookout {
     pub datapath: Datapath,
-    /// Interfaces of the same logical port.
-    pub same_port: Vec<InterfaceRow>,
-    /// Interfaces of the same name; the database allows one.
-    pub same_name: Vec<InterfaceRow>,
+    /// Which port's.
+    host: Option<IfName>,
+    watch: Monitored,
 }
 
 /// A port that was plugged, with its Interface row under observation.
@@ -130,52 +136,38 @@ impl Bridge {
         !self.connection.is_closed()
     }
 
-    /// Looks at the bridge and at what stands where a port is to go.
-    pub async fn survey(&self, iface_id: &IfaceId, host: &IfName) -> Result<Survey, BridgeError> {
-        let mut tx = Transaction::new();
-        let bridges = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["datapath_type"]);
-        let same_port = tx.select("Interface", has_iface_id(iface_id), &InterfaceRow::COLUMNS);
-        let same_name = tx.select("Interface", Condition::equal("name", host.as_str()), &InterfaceRow::COLUMNS);
-        let outcome = self.connection.transact(tx).await?;
-        let bridge = outcome.rows(bridges).first().ok_or(BridgeError::NoBridge)?;
-        let interfaces = |selection| outcome.rows(selection).iter().map(InterfaceRow::from).collect();
-        Ok(Survey {
-            host: host.clone(),
-            datapath: if bridge.string("datapath_type") == Some("netdev") { Datapath::Userspace } else { Datapath::Kernel },
-            same_port: interfaces(same_port),
-            same_name: interfaces(same_name),
-        })
+    /// Looks at the bridge, and begins to look out for the port that is going to be plugged, if its name is known.
+    pub async fn look_out(&self, host: Option<IfName>) -> Result<Lookout, BridgeError> {
+        let mut monitor = Monitor::new().table::<BridgeRow>(Condition::equal("name", INTEGRATION_BRIDGE));
+        if let Some(host) = &host {
+            monitor = monitor.table_changes::<Interface>(Condition::equal("name", host.as_str()));
+        }
+        let watch = self.connection.monitor(monitor).await?;
+        let (_, bridge) = watch.rows::<BridgeRow>().next().ok_or(BridgeError::NoBridge)?;
+        let datapath = if bridge.datapath_type == "netdev" { Datapath::Userspace } else { Datapath::Kernel };
+        Ok(Lookout { datapath, host, watch })
     }
 
     /// Plugs the host's end of an attachment, in place of older ports of the same logical port.
     ///
     /// The caller owns the link `host`, so a row of that name is left over from a link that is gone. It may only be the same
-    /// sandbox's or the same logical port's. An earlier survey saves a round trip; if it is out of date, the transaction's guards tell.
-    /// One that found the name taken is not believed: the row may have gone since.
+    /// sandbox's or the same logical port's. As a rule there is none, so that nobody looks before the transaction's guards say that there is.
     ///
     /// An address that another pod of the node works with is refused after the fact, because looking costs nothing there: the caller
     /// rolls back.
-    pub async fn plug(&self, attachment: &Attachment, host: &IfName, known: Option<Survey>) -> Result<Plugged, BridgeError> {
-        let mut known = known.filter(|survey| survey.host == *host && survey.same_name.is_empty());
+    pub async fn plug(&self, attachment: &Attachment, host: &IfName, lookout: Lookout) -> Result<Plugged, BridgeError> {
+        let mut watch = (lookout.host.as_ref() == Some(host)).then_some(lookout.watch);
+        let mut older = Vec::new();
         for _ in 0..MAX_RACES {
-            let survey = match known.take() {
-                Some(survey) => survey,
-                None => self.survey(&attachment.iface_id, host).await?,
-            };
-            let Survey { same_port, same_name, .. } = survey;
-            let sandbox = attachment.identity.sandbox.as_str();
-            let stranger = |row: &&InterfaceRow| row.sandbox() != Some(sandbox) && !same_port.contains(row);
-            if let Some(row) = same_name.iter().find(stranger) {
-                return Err(BridgeError::NameTaken { name: host.clone(), owner: row.sandbox().unwrap_or("unknown").to_owned() });
-            }
-            let mut older = same_port;
-            older.extend(same_name.into_iter().filter(|row| !older.iter().any(|other| other.uuid == row.uuid)).collect::<Vec<_>>());
-            let older = self.with_ports(older).await?;
-
             let Plug { transaction, interface, same_address } = rows::plug(attachment, host, &older);
-            let watch = Monitor::new().table::<Interface>(Condition::equal("name", host.as_str())).changes_only();
+            let row = || Monitor::new().table_changes::<Interface>(Condition::equal("name", host.as_str()));
             // Sent back to back: the watch is there before the row is.
-            let (watch, outcome) = tokio::join!(self.connection.monitor(watch), self.connection.transact(transaction));
+            let begun = match watch {
+                Some(watch) => Either::Left(ready(Ok(watch))),
+                None => Either::Right(self.connection.monitor(row())),
+            };
+            let (begun, outcome) = tokio::join!(begun, self.connection.transact(transaction));
+            let begun = begun?;
             match outcome {
                 Ok(outcome) => {
                     let same_address = same_address.map(|selection| outcome.rows(selection)).unwrap_or_default();
@@ -187,13 +179,39 @@ impl Bridge {
                             sandbox: holder.sandbox().unwrap_or_default().to_owned(),
                         });
                     }
-                    return Ok(Plugged { interface: outcome.uuid(&interface), name: host.clone(), watch: watch? });
+                    return Ok(Plugged { interface: outcome.uuid(&interface), name: host.clone(), watch: begun });
                 }
-                Err(error) if matches!(error.kind(), Some(ErrorKind::TimedOut)) => {}
+                Err(error) if matches!(error.kind(), Some(ErrorKind::TimedOut)) => {
+                    watch = Some(begun);
+                    older = self.in_the_way(attachment, host).await?;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
         Err(BridgeError::Raced(attachment.iface_id.clone()))
+    }
+
+    /// The interfaces that have to go before an attachment can be plugged, with their ports.
+    async fn in_the_way(&self, attachment: &Attachment, host: &IfName) -> Result<Vec<(InterfaceRow, Vec<PortRow>)>, BridgeError> {
+        let mut tx = Transaction::new();
+        let bridges = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["name"]);
+        let same_port = tx.select("Interface", has_iface_id(&attachment.iface_id), &InterfaceRow::COLUMNS);
+        let same_name = tx.select("Interface", Condition::equal("name", host.as_str()), &InterfaceRow::COLUMNS);
+        let outcome = self.connection.transact(tx).await?;
+        if outcome.rows(bridges).is_empty() {
+            return Err(BridgeError::NoBridge);
+        }
+        let interfaces = |selection| outcome.rows(selection).iter().map(InterfaceRow::from).collect::<Vec<_>>();
+        let (mut older, same_name) = (interfaces(same_port), interfaces(same_name));
+
+        let sandbox = attachment.identity.sandbox.as_str();
+        for row in same_name.into_iter().filter(|row| !older.contains(row)).collect::<Vec<_>>() {
+            if row.sandbox() != Some(sandbox) {
+                return Err(BridgeError::NameTaken { name: host.clone(), owner: row.sandbox().unwrap_or("unknown").to_owned() });
+            }
+            older.push(row);
+        }
+        self.with_ports(older).await
     }
 
     /// The interfaces of a sandbox.

@@ -9,20 +9,21 @@ use contract::{
     net_conf::NetConf,
     wire::{PodInterface, Request},
 };
-use futures_util::TryStreamExt;
 use ipnet::IpNet;
 use netlink_packet_route::{
-    address::AddressAttribute,
+    RouteNetlinkMessage,
+    address::{AddressAttribute, AddressMessage},
     route::{RouteAddress, RouteAttribute, RouteMessage},
 };
-use rtnetlink::{Handle, RouteMessageBuilder};
+use rtnetlink::RouteMessageBuilder;
 
 use crate::{
     ask::{Answer, Server},
     bridge::{Bridge, BridgeError},
     invocation::Subject,
-    link::{self, Link, LinkError, into_io},
-    netns::{Netns, NetnsError, host_netlink},
+    link::{self, Link, LinkError},
+    netlink::Netlink,
+    netns::{Netns, NetnsError},
     plan::{Identity, default_of},
     result::{PrevInterface, PrevResult},
     rows::InterfaceRow,
@@ -65,15 +66,15 @@ pub async fn check(subject: &Subject, conf: &NetConf, settings: &Settings, reque
     let (now, bridge) = tokio::join!(ask_server(settings, request), Bridge::connect(&settings.ovsdb, SHORT_TIMEOUT));
 
     let netns = Netns::open(path)?;
-    check_pod_end(&netns.inside()?.netlink, ours, &prev, now.as_ref()).await?;
+    check_pod_end(&netns.inside()?.netlink, ours, &prev, now.as_ref())?;
 
     let bridge = bridge?;
     let rows: Vec<_> = bridge.of_sandbox(&identity.sandbox).await?.into_iter().filter(|row| row.belongs_to(&identity)).collect();
     let [row] = rows.as_slice() else {
         return differ(format!("ports of interface {if_name} in Open vSwitch"), 1, rows.len());
     };
-    let host = host_netlink().map_err(|source| CheckError::Netlink { what: "open a socket", source })?;
-    let host_link = existing(&host, &row.name, "on the host").await?;
+    let host = Netlink::open().map_err(|source| CheckError::Netlink { what: "open a socket", source })?;
+    let host_link = existing(&host, &row.name, "on the host")?;
     if !host_link.up {
         return differ(format!("link {} on the host", row.name), "up", "down");
     }
@@ -93,10 +94,10 @@ async fn ask_server(settings: &Settings, request: &Request) -> Option<PodInterfa
     }
 }
 
-async fn check_pod_end(pod: &Handle, ours: &PrevInterface, prev: &PrevResult, now: Option<&PodInterface>) -> Result<(), CheckError> {
+fn check_pod_end(pod: &Netlink, ours: &PrevInterface, prev: &PrevResult, now: Option<&PodInterface>) -> Result<(), CheckError> {
     let if_name = &ours.name;
     let what = |property: &str| format!("{property} of {if_name} in the pod");
-    let link = existing(pod, if_name, "in the pod").await?;
+    let link = existing(pod, if_name, "in the pod")?;
     if !link.up {
         return differ(format!("link {if_name} in the pod"), "up", "down");
     }
@@ -108,12 +109,12 @@ async fn check_pod_end(pod: &Handle, ours: &PrevInterface, prev: &PrevResult, no
         return differ(what("MTU"), mtu, link.mtu);
     }
 
-    let addresses = addresses(pod, link.index).await?;
+    let addresses = addresses(pod, link.index)?;
     let expected: Vec<_> = prev.addresses_of(if_name).collect();
     if let Some(missing) = expected.iter().find(|ip| !addresses.contains(&ip.address)) {
         return differ(what("addresses"), missing.address, list(&addresses));
     }
-    let routes = routes(pod, link.index).await?;
+    let routes = routes(pod, link.index)?;
     let defaults = expected.iter().filter_map(|ip| Some((default_of(ip.gateway?), ip.gateway)));
     let on_this_link = |gateway: IpAddr| expected.iter().any(|ip| ip.address.contains(&gateway));
     let others = prev.routes.iter().map(|route| (route.dst.trunc(), route.gw)).filter(|(_, gateway)| gateway.is_some_and(on_this_link));
@@ -179,36 +180,41 @@ async fn check_port(bridge: &Bridge, row: &InterfaceRow, now: Option<&PodInterfa
     Ok(())
 }
 
-async fn existing(netlink: &Handle, name: &str, place: &str) -> Result<Link, CheckError> {
-    match link::find(netlink, name).await? {
+fn existing(netlink: &Netlink, name: &str, place: &str) -> Result<Link, CheckError> {
+    match link::find(netlink, name)? {
         Some(link) => Ok(link),
         None => differ(format!("link {name} {place}"), "there", "missing"),
     }
 }
 
-async fn addresses(pod: &Handle, index: u32) -> Result<Vec<IpNet>, CheckError> {
-    let messages = pod.address().get().set_link_index_filter(index).execute().try_collect::<Vec<_>>().await;
-    let messages = messages.map_err(|error| CheckError::Netlink { what: "list addresses", source: into_io(error) })?;
-    Ok(messages
-        .iter()
-        .filter_map(|message| {
+fn addresses(pod: &Netlink, index: u32) -> Result<Vec<IpNet>, CheckError> {
+    let mut addresses = Vec::new();
+    let listed = pod.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()), |answer| {
+        if let RouteNetlinkMessage::NewAddress(message) = answer
+            && message.header.index == index
+        {
             let address = message.attributes.iter().find_map(|attribute| match attribute {
                 AddressAttribute::Address(address) => Some(*address),
                 _ => None,
             });
-            IpNet::new(address?, message.header.prefix_len).ok()
-        })
-        .collect())
+            addresses.extend(address.and_then(|address| IpNet::new(address, message.header.prefix_len).ok()));
+        }
+    });
+    listed.map_err(|source| CheckError::Netlink { what: "list addresses", source })?;
+    Ok(addresses)
 }
 
-async fn routes(pod: &Handle, index: u32) -> Result<Vec<(IpNet, Option<IpAddr>)>, CheckError> {
+fn routes(pod: &Netlink, index: u32) -> Result<Vec<(IpNet, Option<IpAddr>)>, CheckError> {
     let v4 = RouteMessageBuilder::<std::net::Ipv4Addr>::new().build();
     let v6 = RouteMessageBuilder::<std::net::Ipv6Addr>::new().build();
     let mut routes = Vec::new();
     for family in [v4, v6] {
-        let messages = pod.route().get(family).execute().try_collect::<Vec<_>>().await;
-        let messages = messages.map_err(|error| CheckError::Netlink { what: "list routes", source: into_io(error) })?;
-        routes.extend(messages.iter().filter_map(|message| read_route(message, index)));
+        let listed = pod.dump(RouteNetlinkMessage::GetRoute(family), |answer| {
+            if let RouteNetlinkMessage::NewRoute(message) = answer {
+                routes.extend(read_route(&message, index));
+            }
+        });
+        listed.map_err(|source| CheckError::Netlink { what: "list routes", source })?;
     }
     Ok(routes)
 }

@@ -7,7 +7,6 @@ use std::{collections::BTreeSet, io, net::IpAddr, thread, time::Duration};
 
 use contract::{external_ids, names::Network};
 use ipnet::IpNet;
-use rtnetlink::Handle;
 use tokio::{runtime::Builder, sync::oneshot};
 
 use crate::{
@@ -15,7 +14,7 @@ use crate::{
     conntrack,
     error::chain,
     link::{self, Link, LinkError},
-    netns::host_netlink,
+    netlink::Netlink,
     plan::Identity,
     rows::InterfaceRow,
     settings::Settings,
@@ -25,7 +24,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Detacher {
     bridge: Result<Bridge, BridgeError>,
-    host: Result<Handle, io::Error>,
+    host: Result<Netlink, io::Error>,
 }
 
 /// What was there and is gone.
@@ -70,14 +69,14 @@ impl Leftover {
 impl Detacher {
     /// Opens what can be opened.
     pub async fn open(settings: &Settings, timeout: Duration) -> Self {
-        Self { bridge: Bridge::connect(&settings.ovsdb, timeout).await, host: host_netlink() }
+        Self { bridge: Bridge::connect(&settings.ovsdb, timeout).await, host: Netlink::open() }
     }
 
     /// Goes on with connections that are already there, so that what is still on its way comes before its undoing. A session that
     /// broke is replaced; so is the kernel's socket, which has no such way and may have lost an answer.
-    pub async fn go_on(bridge: Bridge, host: Handle, settings: &Settings, timeout: Duration) -> Self {
+    pub async fn go_on(bridge: Bridge, host: Netlink, settings: &Settings, timeout: Duration) -> Self {
         let bridge = if bridge.is_alive() { Ok(bridge) } else { Bridge::connect(&settings.ovsdb, timeout).await };
-        Self { bridge, host: host_netlink().or(Ok(host)) }
+        Self { bridge, host: Netlink::open().or(Ok(host)) }
     }
 
     /// The session with Open vSwitch, if there is one.
@@ -109,7 +108,7 @@ impl Detacher {
         match self.links(identity, found).await {
             Ok(links) => {
                 for link in links {
-                    match link::delete(self.netlink().expect("links were found with it"), &link).await {
+                    match link::delete(self.netlink().expect("links were found with it"), &link) {
                         Ok(()) => removed.links.push(link.name),
                         Err(error) => errors.push(error.into()),
                     }
@@ -138,7 +137,7 @@ impl Detacher {
         };
         let names: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).chain([plain_name.as_str()]).collect();
         for name in names {
-            let Some(link) = link::find(host, name).await? else { continue };
+            let Some(link) = link::find(host, name)? else { continue };
             let named_by_row = rows.iter().any(|row| row.name == name);
             // A link of upstream's, or one whose maker died at once, has no alias. It is the interface's by its name, unless a row
             // gives the name to somebody else.
@@ -162,7 +161,7 @@ impl Detacher {
         }
     }
 
-    fn netlink(&self) -> Result<&Handle, DetachError> {
+    fn netlink(&self) -> Result<&Netlink, DetachError> {
         self.host.as_ref().map_err(|error| DetachError::NoNetlink(error.to_string()))
     }
 }

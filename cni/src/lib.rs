@@ -16,6 +16,7 @@
 //! | [`ask`] | the node-local server, as the plugin sees it | unix socket |
 //! | [`fence`] | [`fence::Fence`]: one call at a time for each interface | abstract unix sockets |
 //! | [`mark`] | [`mark::Mark`]: whose a link is, as its alias says it | – |
+//! | [`mod@netlink`] | [`netlink::Netlink`]: a conversation with the kernel about links, addresses, routes | netlink |
 //! | [`netns`] | [`netns::Netns`]: a pod's namespace | namespaces |
 //! | [`link`], [`pod_end`] | the veth; addresses, routes and settings of its pod end | netlink, sysctl |
 //! | [`rows`], [`bridge`] | a port's rows in Open vSwitch: as transactions (pure), and as a conversation | OVSDB |
@@ -44,6 +45,7 @@ pub mod invocation;
 pub mod link;
 pub mod log;
 pub mod mark;
+pub mod netlink;
 pub mod netns;
 pub mod offload;
 pub mod plan;

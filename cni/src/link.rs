@@ -9,8 +9,7 @@ use contract::{
     mac::Mac,
     names::{IfName, Network},
 };
-use futures_util::{StreamExt, TryStreamExt};
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL};
 use netlink_packet_route::{
     RouteNetlinkMessage,
     link::{
@@ -19,11 +18,12 @@ use netlink_packet_route::{
     },
 };
 use netlink_sys::protocols::NETLINK_ROUTE;
-use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth};
+use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVeth};
 
 use crate::{
     dump::dump,
     mark,
+    netlink::{Netlink, NetlinkError},
     netns::Netns,
     plan::{Attachment, Identity},
 };
@@ -84,36 +84,35 @@ impl LinkError {
 }
 
 /// Creates the veth: the host's end up and marked with its owner, the pod's end under its final name.
-pub async fn create(host: &Handle, pod: &Handle, netns: &Netns, attachment: &Attachment) -> Result<HostEnd, LinkError> {
+pub fn create(host: &Netlink, pod: &Netlink, netns: &Netns, attachment: &Attachment) -> Result<HostEnd, LinkError> {
     let Identity { sandbox, if_name, network } = &attachment.identity;
     match network {
         Network::Default => {
             let name = sandbox.host_if_name();
-            let link = add_pair(host, pod, netns, attachment, &name, LinkState::Up).await?;
-            mark(host, attachment, LinkMessageBuilder::<LinkUnspec>::new().index(link.index)).await?;
-            host_end(pod, if_name, name, &link).await
+            let link = add_pair(host, pod, netns, attachment, &name, LinkState::Up)?;
+            mark(host, attachment, LinkMessageBuilder::<LinkUnspec>::new().index(link.index))?;
+            host_end(pod, if_name, name, &link)
         }
         // The name says the index of the pod's end, which exists only afterwards. The kernel renames only links that are down.
         Network::Attachment { .. } => {
             let temporary = attachment.identity.temporary_host_name();
-            let link = add_pair(host, pod, netns, attachment, &temporary, LinkState::Down).await?;
-            let end = host_end(pod, if_name, temporary, &link).await?;
+            let link = add_pair(host, pod, netns, attachment, &temporary, LinkState::Down)?;
+            let end = host_end(pod, if_name, temporary, &link)?;
             let name = sandbox.host_if_name_with(end.pod_index);
-            mark(host, attachment, LinkMessageBuilder::<LinkUnspec>::new().index(link.index).name(name.to_string()).up()).await?;
+            mark(host, attachment, LinkMessageBuilder::<LinkUnspec>::new().index(link.index).name(name.to_string()).up())?;
             Ok(HostEnd { name, ..end })
         }
     }
 }
 
 /// The link `name`; none if there is none.
-pub async fn find(netlink: &Handle, name: &str) -> Result<Option<Link>, LinkError> {
-    let found = netlink.link().get().match_name(name.to_owned()).execute().try_next().await;
-    match found {
-        Ok(message) => Ok(message.map(|message| Link::from(&message))),
-        Err(error) => match into_io(error) {
-            missing if missing.raw_os_error() == Some(nix::libc::ENODEV) => Ok(None),
-            source => Err(LinkError::Kernel { what: format!("look for link {name}"), source }),
-        },
+pub fn find(netlink: &Netlink, name: &str) -> Result<Option<Link>, LinkError> {
+    let asked = LinkMessageBuilder::<LinkUnspec>::new().name(name.to_owned()).build();
+    match netlink.request(RouteNetlinkMessage::GetLink(asked), 0) {
+        Ok(Some(RouteNetlinkMessage::NewLink(message))) => Ok(Some(Link::from(&message))),
+        Ok(_) => Ok(None),
+        Err(missing) if missing.errno() == Some(nix::libc::ENODEV) => Ok(None),
+        Err(error) => Err(LinkError::Kernel { what: format!("look for link {name}"), source: error.into() }),
     }
 }
 
@@ -132,10 +131,11 @@ pub async fn list() -> Result<Vec<Link>, LinkError> {
 }
 
 /// Deletes a link, and with it its peer. One that is gone already is no error.
-pub async fn delete(host: &Handle, link: &Link) -> Result<(), LinkError> {
-    match host.link().del(link.index).execute().await.map_err(into_io) {
-        Err(error) if error.raw_os_error() != Some(nix::libc::ENODEV) => {
-            Err(LinkError::Kernel { what: format!("delete link {}", link.name), source: error })
+pub fn delete(host: &Netlink, link: &Link) -> Result<(), LinkError> {
+    let unwanted = LinkMessageBuilder::<LinkUnspec>::new().index(link.index).build();
+    match host.request(RouteNetlinkMessage::DelLink(unwanted), 0) {
+        Err(error) if error.errno() != Some(nix::libc::ENODEV) => {
+            Err(LinkError::Kernel { what: format!("delete link {}", link.name), source: error.into() })
         }
         _ => Ok(()),
     }
@@ -157,9 +157,9 @@ enum LinkState {
 }
 
 /// Creates the veth; its host's end, as it is then.
-async fn add_pair(
-    host: &Handle,
-    pod: &Handle,
+fn add_pair(
+    host: &Netlink,
+    pod: &Netlink,
     netns: &Netns,
     attachment: &Attachment,
     name: &IfName,
@@ -177,71 +177,57 @@ async fn add_pair(
     let pair = LinkVeth::new(name.as_str(), if_name.as_str()).mtu(mtu).set_info_data(InfoData::Veth(InfoVeth::Peer(peer)));
     let pair = if state == LinkState::Up { pair.up() } else { pair };
 
-    let error = match add(host, pair.build()).await {
+    let error = match add(host, pair.build()) {
         Ok(Some(link)) => return Ok(link),
         // A kernel before Linux 6.2 does not say what it has made.
-        Ok(None) => return existing(host, name).await,
+        Ok(None) => return existing(host, name),
         Err(error) => error,
     };
-    match error.raw_os_error() {
+    match error.errno() {
         // Both ends answer alike; the pod's is the likelier one to be somebody else's.
-        Some(nix::libc::EEXIST) if find(pod, if_name.as_str()).await?.is_some() => Err(LinkError::PodNameTaken(if_name.clone())),
+        Some(nix::libc::EEXIST) if find(pod, if_name.as_str())?.is_some() => Err(LinkError::PodNameTaken(if_name.clone())),
         Some(nix::libc::EEXIST) => Err(LinkError::HostNameTaken(name.clone())),
         Some(nix::libc::EINVAL) if !netns.path().exists() => Err(LinkError::NamespaceGone),
-        _ => Err(LinkError::Create { host: name.clone(), pod: if_name.clone(), source: error }),
+        _ => Err(match error {
+            NetlinkError::Refused(source) => LinkError::Create { host: name.clone(), pod: if_name.clone(), source },
+            lost @ NetlinkError::Lost(_) => LinkError::Kernel { what: format!("create the veth {name}"), source: lost.into() },
+        }),
     }
 }
 
 /// Creates a link, and asks the kernel to describe it in its answer, which spares the questions for its address and its peer.
-async fn add(netlink: &Handle, link: LinkMessage) -> io::Result<Option<Link>> {
-    let mut message = NetlinkMessage::from(RouteNetlinkMessage::NewLink(link));
-    message.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL | NLM_F_ECHO;
-    let mut answers = netlink.clone().request(message).map_err(into_io)?;
-    let mut made = None;
-    while let Some(answer) = answers.next().await {
-        match answer.payload {
-            NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => made = Some(Link::from(&link)),
-            _ => {}
-        }
-    }
-    Ok(made)
+fn add(netlink: &Netlink, link: LinkMessage) -> Result<Option<Link>, NetlinkError> {
+    let made = netlink.request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL | NLM_F_ECHO)?;
+    Ok(made.and_then(|made| if let RouteNetlinkMessage::NewLink(link) = made { Some(Link::from(&link)) } else { None }))
 }
 
 /// Writes onto the host's end whose it is, and keeps IPv6 from giving it an address: nobody talks to this end, and the routes and
 /// addresses that come and go with each pod would make ovs-vswitchd read all links and routes of the node again.
-async fn mark(host: &Handle, attachment: &Attachment, change: LinkMessageBuilder<LinkUnspec>) -> Result<(), LinkError> {
+fn mark(host: &Netlink, attachment: &Attachment, change: LinkMessageBuilder<LinkUnspec>) -> Result<(), LinkError> {
     let message = change.alias(mark::alias(attachment)).build();
     let no_address = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
     let mut whole = message.clone();
     whole.attributes.push(LinkAttribute::AfSpecUnspec(vec![no_address]));
-    match host.link().set(whole).execute().await.map_err(into_io) {
+    match host.request(RouteNetlinkMessage::SetLink(whole), 0) {
         // A kernel or a link without IPv6.
-        Err(error) if error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT) => set(host, message).await,
-        Err(source) => Err(cannot_change(source)),
-        Ok(()) => Ok(()),
+        Err(error) if error.errno() == Some(nix::libc::EAFNOSUPPORT) => host.request(RouteNetlinkMessage::SetLink(message), 0),
+        outcome => outcome,
     }
+    .map(drop)
+    .map_err(|error| LinkError::Kernel { what: "change a link".to_owned(), source: error.into() })
 }
 
-async fn existing(netlink: &Handle, name: &IfName) -> Result<Link, LinkError> {
-    find(netlink, name.as_str()).await?.ok_or_else(|| LinkError::Vanished(name.to_string()))
+fn existing(netlink: &Netlink, name: &IfName) -> Result<Link, LinkError> {
+    find(netlink, name.as_str())?.ok_or_else(|| LinkError::Vanished(name.to_string()))
 }
 
-async fn host_end(pod: &Handle, if_name: &IfName, name: IfName, link: &Link) -> Result<HostEnd, LinkError> {
+fn host_end(pod: &Netlink, if_name: &IfName, name: IfName, link: &Link) -> Result<HostEnd, LinkError> {
     let mac = link.mac.ok_or_else(|| LinkError::NoMac(name.to_string()))?;
     let pod_index = match link.peer_index {
         Some(index) => index,
-        None => existing(pod, if_name).await?.index,
+        None => existing(pod, if_name)?.index,
     };
     Ok(HostEnd { name, mac, index: link.index, pod_index })
-}
-
-async fn set(netlink: &Handle, link: LinkMessage) -> Result<(), LinkError> {
-    netlink.link().set(link).execute().await.map_err(|error| cannot_change(into_io(error)))
-}
-
-fn cannot_change(source: io::Error) -> LinkError {
-    LinkError::Kernel { what: "change a link".to_owned(), source }
 }
 
 impl From<&LinkMessage> for Link {

@@ -1,15 +1,15 @@
 //! A pod's network namespace, opened and verified once.
 //!
-//! A socket, and a directory of `/proc/sys/net`, stay in the namespace in which they were opened, so a thread enters only to open
-//! them, and never comes back: it does its work and ends. Nothing has to be restored, and the runtime's own thread never leaves the
-//! host.
+//! A socket, and a directory of `/proc/sys/net`, stay in the namespace in which they were opened, so the plugin's thread enters only
+//! to open them. It does not wait for anything there, and a thread that could not come back would not go on: it would do to the host
+//! what is meant for a pod, or the other way round.
 
 use std::{
     fs::File,
     io::{self, Write},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
     path::{Path, PathBuf},
-    thread,
+    process,
 };
 
 use netlink_sys::{AsyncSocket, TokioSocket, protocols::NETLINK_ROUTE};
@@ -24,6 +24,8 @@ use nix::{
 };
 use rtnetlink::Handle;
 
+use crate::netlink::Netlink;
+
 /// Where a namespace's interfaces have their IPv6 settings.
 const IPV6_SETTINGS: &str = "/proc/sys/net/ipv6/conf";
 
@@ -31,14 +33,15 @@ const IPV6_SETTINGS: &str = "/proc/sys/net/ipv6/conf";
 #[derive(Debug)]
 pub struct Netns {
     path: PathBuf,
-    namespace: netns_rs::NetNs,
+    file: File,
+    /// The one of the thread that opened it.
+    home: File,
 }
 
 /// What was opened inside a namespace, to be used from outside.
 #[derive(Debug)]
 pub struct Inside {
-    /// A netlink connection.
-    pub netlink: Handle,
+    pub netlink: Netlink,
     /// A socket for requests to its interfaces' drivers.
     control: OwnedFd,
     /// `/proc/sys/net/ipv6/conf`; missing where the kernel has no IPv6.
@@ -61,22 +64,22 @@ pub enum NetnsError {
 impl Netns {
     /// Opens a namespace and makes sure that it is one, and not the one this program runs in.
     pub fn open(path: &Path) -> Result<Self, NetnsError> {
-        let failed = |source: io::Error| NetnsError::Open { path: path.to_owned(), source };
-        // netns-rs says "not found" without the reason; opening the file says why.
-        File::open(path).map_err(failed)?;
-        let namespace = netns_rs::get_from_path(path).map_err(|error| failed(io::Error::other(error)))?;
-        let kind = fstatfs(namespace.file().as_fd()).map_err(|errno| failed(errno.into()))?;
+        let opened = |path: &Path| {
+            let failed = |source| NetnsError::Open { path: path.to_owned(), source };
+            let file = File::open(path).map_err(failed)?;
+            let metadata = file.metadata().map_err(failed)?;
+            Ok((file, metadata))
+        };
+        let (file, theirs) = opened(path)?;
+        let kind = fstatfs(&file).map_err(|errno| NetnsError::Open { path: path.to_owned(), source: errno.into() })?;
         if kind.filesystem_type() != NSFS_MAGIC {
             return Err(NetnsError::NotANamespace(path.to_owned()));
         }
-        let own_path = Path::new("/proc/thread-self/ns/net");
-        let own = File::open(own_path).and_then(|own| own.metadata());
-        let own = own.map_err(|source| NetnsError::Open { path: own_path.to_owned(), source })?;
-        let theirs = namespace.file().metadata().map_err(failed)?;
+        let (home, own) = opened(Path::new("/proc/thread-self/ns/net"))?;
         if same_file(&own, &theirs) {
             return Err(NetnsError::Own(path.to_owned()));
         }
-        Ok(Self { path: path.to_owned(), namespace })
+        Ok(Self { path: path.to_owned(), file, home })
     }
 
     /// The path it was opened by.
@@ -86,37 +89,42 @@ impl Netns {
 
     /// The descriptor, for netlink messages that name a namespace.
     pub fn raw_fd(&self) -> RawFd {
-        self.namespace.file().as_raw_fd()
+        self.file.as_raw_fd()
     }
 
-    /// Runs `work` on a thread of its own inside the namespace.
-    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NetnsError> {
-        let failed = |source| NetnsError::Enter { path: self.path.clone(), source };
-        thread::scope(|scope| {
-            let inside = thread::Builder::new().spawn_scoped(scope, || {
-                setns(self.namespace.file().as_fd(), CloneFlags::CLONE_NEWNET)?;
-                Ok(work())
-            });
-            let joined = inside.map_err(failed)?.join();
-            joined.unwrap_or_else(|_| Err(nix::Error::EIO)).map_err(|errno| failed(errno.into()))
-        })
+    /// Runs `work` inside the namespace. To be called by the thread that opened it.
+    fn visit<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
+        setns(&self.file, CloneFlags::CLONE_NEWNET)?;
+        let _way_back = WayBack(&self.home);
+        Ok(work())
     }
 
-    /// Opens what is needed to act inside the namespace from outside: one thread, once. Needs a tokio runtime.
+    /// Opens what is needed to act inside the namespace from outside.
     pub fn inside(&self) -> Result<Inside, NetnsError> {
-        let runtime = tokio::runtime::Handle::current();
         let failed = |source| NetnsError::Enter { path: self.path.clone(), source };
-        let (socket, control, ipv6_settings) = self.enter(|| {
-            let _registered_with = runtime.enter();
+        let opened = self.visit(|| {
             let control = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None);
             let settings = open(IPV6_SETTINGS, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
-            (TokioSocket::new(NETLINK_ROUTE), control, settings)
-        })?;
+            (Netlink::open(), control, settings)
+        });
+        let (netlink, control, ipv6_settings) = opened.map_err(failed)?;
         Ok(Inside {
-            netlink: socket.map(connect).map_err(failed)?,
+            netlink: netlink.map_err(failed)?,
             control: control.map_err(|errno| failed(errno.into()))?,
             ipv6_settings: ipv6_settings.map_err(Into::into),
         })
+    }
+}
+
+/// Takes the thread home.
+struct WayBack<'a>(&'a File);
+
+impl Drop for WayBack<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = setns(self.0, CloneFlags::CLONE_NEWNET) {
+            tracing::error!(%error, "cannot leave the pod's network namespace again");
+            process::abort();
+        }
     }
 }
 
@@ -135,15 +143,11 @@ impl Inside {
     }
 }
 
-/// A netlink connection of the host's namespace. Needs a tokio runtime.
+/// A netlink connection of the host's namespace, for a server that does other things meanwhile. Needs a tokio runtime.
 pub fn host_netlink() -> io::Result<Handle> {
-    TokioSocket::new(NETLINK_ROUTE).map(connect)
-}
-
-fn connect(socket: TokioSocket) -> Handle {
-    let (connection, handle, _) = rtnetlink::from_socket(socket);
+    let (connection, handle, _) = rtnetlink::from_socket(TokioSocket::new(NETLINK_ROUTE)?);
     tokio::spawn(connection);
-    handle
+    Ok(handle)
 }
 
 fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {

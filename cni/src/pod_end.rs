@@ -6,16 +6,17 @@ use std::{
 };
 
 use ipnet::IpNet;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::{
-    address::AddressHeaderFlags,
+    RouteNetlinkMessage,
+    address::{AddressHeaderFlags, AddressMessage},
     route::{RouteAttribute, RouteMessage, RouteMetric, RouteScope},
 };
-use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, RouteMessageBuilder};
-use tokio::try_join;
+use rtnetlink::{AddressMessageBuilder, LinkMessageBuilder, LinkUnspec, RouteMessageBuilder};
 
 use crate::{
     bridge::Datapath,
-    link::{HostEnd, LinkError, into_io},
+    link::{HostEnd, LinkError},
     netns::{Inside, NetnsError},
     offload,
     plan::{Attachment, Route},
@@ -41,7 +42,7 @@ pub enum PodEndError {
 }
 
 /// Configures the pod's end. The order matters: settings before the link is up, routes after it.
-pub async fn configure(inside: &Inside, attachment: &Attachment, host: &HostEnd, datapath: Datapath) -> Result<(), PodEndError> {
+pub fn configure(inside: &Inside, attachment: &Attachment, host: &HostEnd, datapath: Datapath) -> Result<(), PodEndError> {
     let if_name = &attachment.identity.if_name;
     // No pod believes a router that another pod pretends to be (CVE-2020-10749).
     let path = format!("{}/accept_ra", host.name);
@@ -56,18 +57,23 @@ pub async fn configure(inside: &Inside, attachment: &Attachment, host: &HostEnd,
         Datapath::Kernel => {}
     }
 
-    // Sent together: the kernel carries them out in this order, and the first that it refuses is the error.
-    let pod = &inside.netlink;
-    let addresses = futures_util::future::try_join_all(attachment.addresses.iter().map(|address| async move {
-        add_address(pod, host.pod_index, *address).await.map_err(|source| PodEndError::Address { address: *address, source })
-    }));
-    let up = LinkMessageBuilder::<LinkUnspec>::new().index(host.pod_index).up().build();
-    let up = async { pod.link().set(up).execute().await.map_err(|error| PodEndError::Up(into_io(error))) };
-    let routes = futures_util::future::try_join_all(attachment.routes.iter().map(|route| async move {
-        let Route { destination, next_hop, .. } = *route;
-        add_route(pod, host.pod_index, route).await.map_err(|source| PodEndError::Route { destination, next_hop, source })
-    }));
-    try_join!(biased; addresses, up, routes).map(drop)
+    let index = host.pod_index;
+    let up = LinkMessageBuilder::<LinkUnspec>::new().index(index).up().build();
+    let add = NLM_F_CREATE | NLM_F_EXCL;
+    let addresses = attachment.addresses.iter().map(|address| (RouteNetlinkMessage::NewAddress(address_message(index, *address)), add));
+    let routes = attachment.routes.iter().map(|route| (RouteNetlinkMessage::NewRoute(route_message(index, route)), add));
+    let messages = addresses.chain([(RouteNetlinkMessage::SetLink(up), 0)]).chain(routes).collect();
+    inside.netlink.request_all(messages).map_err(|(number, error)| {
+        let source = error.into();
+        let after_up = number.checked_sub(attachment.addresses.len() + 1);
+        match (attachment.addresses.get(number), after_up.and_then(|number| attachment.routes.get(number))) {
+            (Some(address), _) => PodEndError::Address { address: *address, source },
+            (None, Some(Route { destination, next_hop, .. })) => {
+                PodEndError::Route { destination: *destination, next_hop: *next_hop, source }
+            }
+            (None, None) => PodEndError::Up(source),
+        }
+    })
 }
 
 /// Where the kernel has no IPv6 its settings are missing, which matters only to a pod that is to have an IPv6 address.
@@ -80,15 +86,18 @@ fn unless_without_ipv6(written: io::Result<()>, setting: String, required: bool)
     }
 }
 
-async fn add_address(pod: &Handle, index: u32, address: IpNet) -> io::Result<()> {
-    let mut request = pod.address().add(index, address.addr(), address.prefix_len());
-    if address.addr().is_ipv6() {
-        request.message_mut().header.flags |= AddressHeaderFlags::Nodad;
+fn address_message(index: u32, address: IpNet) -> AddressMessage {
+    match address {
+        IpNet::V4(net) => AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(net.addr(), net.prefix_len()).build(),
+        IpNet::V6(net) => {
+            let mut message = AddressMessageBuilder::<Ipv6Addr>::new().index(index).address(net.addr(), net.prefix_len()).build();
+            message.header.flags |= AddressHeaderFlags::Nodad;
+            message
+        }
     }
-    request.execute().await.map_err(into_io)
 }
 
-async fn add_route(pod: &Handle, index: u32, route: &Route) -> io::Result<()> {
+fn route_message(index: u32, route: &Route) -> RouteMessage {
     let mut message = match (route.destination, route.next_hop) {
         (IpNet::V4(to), next_hop) => {
             let to = RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(to.network(), to.prefix_len()).output_interface(index);
@@ -108,7 +117,7 @@ async fn add_route(pod: &Handle, index: u32, route: &Route) -> io::Result<()> {
         }
     };
     set_mtu(&mut message, route);
-    pod.route().add(message).execute().await.map_err(into_io)
+    message
 }
 
 fn set_mtu(message: &mut RouteMessage, route: &Route) {

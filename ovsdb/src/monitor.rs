@@ -22,14 +22,15 @@ use crate::{
 pub struct Monitor {
     tables: Vec<MonitoredTable>,
     keep_old_rows: bool,
-    changes_only: bool,
 }
 
 #[derive(Clone)]
 pub(crate) struct MonitoredTable {
     pub(crate) name: &'static str,
     pub(crate) where_: Where,
-    rows: fn(keep_old: bool) -> Box<dyn Rows>,
+    /// Whether the rows that are there already are left out.
+    pub(crate) changes_only: bool,
+    rows: fn(keep_old: bool, changes_only: bool) -> Box<dyn Rows>,
 }
 
 impl Monitor {
@@ -40,9 +41,20 @@ impl Monitor {
 
     /// Adds the rows of a table that meet one of the conditions; all of them, if there is none.
     #[must_use]
-    pub fn table<T: Table>(mut self, conditions: impl Into<Where>) -> Self {
-        let rows = |keep_old| Box::new(TableRows::<T>::new(keep_old)) as Box<dyn Rows>;
-        self.tables.push(MonitoredTable { name: T::NAME, where_: conditions.into(), rows });
+    pub fn table<T: Table>(self, conditions: impl Into<Where>) -> Self {
+        self.with::<T>(conditions.into(), false)
+    }
+
+    /// The same without the rows that are there already: for one who is interested in a row that is yet to be made. A server copies
+    /// all rows of a table, whatever the condition, to find those to start with.
+    #[must_use]
+    pub fn table_changes<T: Table>(self, conditions: impl Into<Where>) -> Self {
+        self.with::<T>(conditions.into(), true)
+    }
+
+    fn with<T: Table>(mut self, where_: Where, changes_only: bool) -> Self {
+        let rows = |keep_old, changes_only| Box::new(TableRows::<T>::new(keep_old, changes_only)) as Box<dyn Rows>;
+        self.tables.push(MonitoredTable { name: T::NAME, where_, changes_only, rows });
         self
     }
 
@@ -54,24 +66,12 @@ impl Monitor {
         self
     }
 
-    /// Starts without the rows that are there already: for one who is interested in a row that is yet to be made. A server copies
-    /// all rows of a table, whatever the condition, to find those to start with.
-    #[must_use]
-    pub fn changes_only(mut self) -> Self {
-        self.changes_only = true;
-        self
-    }
-
-    pub(crate) fn is_of_changes_only(&self) -> bool {
-        self.changes_only
-    }
-
     pub(crate) fn tables(&self) -> &[MonitoredTable] {
         &self.tables
     }
 
     pub(crate) fn blank_replica(&self) -> Replica {
-        Replica::new(self.tables.iter().map(|table| (table.rows)(self.keep_old_rows)).collect())
+        Replica::new(self.tables.iter().map(|table| (table.rows)(self.keep_old_rows, table.changes_only)).collect())
     }
 }
 

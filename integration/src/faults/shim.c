@@ -3,8 +3,8 @@
  *
  * OVN_SHIM_NETLINK=TYPE:NTH:ERRNO   the NTH netlink message of that type does nothing and is answered with ERRNO
  * OVN_SHIM_NETLINK=recv:NTH:ERRNO   the NTH receipt from a netlink socket fails with ERRNO
- * OVN_SHIM_CONTROL=FILE             two 64-bit numbers that may change at any time: seconds that the wall clock is ahead;
- *                                   whether threads are refused (EAGAIN)
+ * OVN_SHIM_CONTROL=FILE             three 64-bit numbers: seconds that the wall clock is ahead, and whether threads are refused
+ *                                   (EAGAIN), which may change at any time; how many were refused, which is written here
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -35,8 +35,8 @@ __attribute__((constructor)) static void start(void)
 {
     const char *file = getenv("OVN_SHIM_CONTROL");
     if (file) {
-        int fd = open(file, O_RDONLY | O_CLOEXEC);
-        void *page = fd < 0 ? MAP_FAILED : mmap(NULL, 16, PROT_READ, MAP_SHARED, fd, 0);
+        int fd = open(file, O_RDWR | O_CLOEXEC);
+        void *page = fd < 0 ? MAP_FAILED : mmap(NULL, 24, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (page == MAP_FAILED) {
             fprintf(stderr, "fault shim: cannot map %s: %s\n", file, strerror(errno));
             _exit(125);
@@ -62,22 +62,27 @@ static int is_netlink(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_NETLINK;
 }
 
-/* Of one process with one thread that speaks netlink: no locks. */
-static int spoils(int fd, const void *buffer, size_t length)
+/* The message of a datagram that is to be refused, or NULL. Of one process with one thread that speaks netlink: no locks. */
+static struct nlmsghdr *spoilt(int fd, void *buffer, size_t length)
 {
-    const struct nlmsghdr *header = buffer;
-    return wanted_type >= 0 && countdown > 0 && length >= sizeof *header && header->nlmsg_type == wanted_type && is_netlink(fd)
-        && --countdown == 0;
+    if (wanted_type < 0 || countdown <= 0 || !is_netlink(fd))
+        return NULL;
+    int left = (int)length;
+    for (struct nlmsghdr *header = buffer; NLMSG_OK(header, left); header = NLMSG_NEXT(header, left))
+        if (header->nlmsg_type == wanted_type && --countdown == 0)
+            return header;
+    return NULL;
 }
 
 ssize_t sendto(int fd, const void *buffer, size_t length, int flags, const struct sockaddr *to, socklen_t to_length)
 {
-    if (!spoils(fd, buffer, length))
-        return REAL(sendto)(fd, buffer, length, flags, to, to_length);
-    struct nlmsghdr *copy = malloc(length);
+    void *copy = malloc(length);
     memcpy(copy, buffer, length);
-    copy->nlmsg_type = UNKNOWN_TYPE;
-    spoilt_seq = copy->nlmsg_seq;
+    struct nlmsghdr *header = spoilt(fd, copy, length);
+    if (header) {
+        header->nlmsg_type = UNKNOWN_TYPE;
+        spoilt_seq = header->nlmsg_seq;
+    }
     ssize_t sent = REAL(sendto)(fd, copy, length, flags, to, to_length);
     int error = errno;
     free(copy);
@@ -116,8 +121,10 @@ ssize_t recv(int fd, void *buffer, size_t length, int flags)
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *argument)
 {
-    if (control && control[1])
+    if (control && control[1]) {
+        __atomic_fetch_add(&control[2], 1, __ATOMIC_RELAXED);
         return EAGAIN;
+    }
     return REAL(pthread_create)(thread, attributes, body, argument);
 }
 

@@ -4,7 +4,7 @@
 //! them for tests; the plugin and the server of `make build` are static and would not notice.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     process::Command,
@@ -42,7 +42,7 @@ impl Shim {
             executable::BIN_DIR
         );
         let control = Path::new(mounts::LAB).join(format!("shim-{program}"));
-        fs::write(&control, [0; 16]).with_context(|| format!("write {}", control.display()))?;
+        fs::write(&control, [0; 24]).with_context(|| format!("write {}", control.display()))?;
         Ok(Self { library: library()?, control })
     }
 
@@ -73,6 +73,14 @@ impl Shim {
         self.set(1, 0)
     }
 
+    /// How many threads could not be started so far.
+    pub fn refused_threads(&self) -> Result<i64> {
+        let mut count = [0; 8];
+        let file = File::open(&self.control)?;
+        file.read_exact_at(&mut count, 16).with_context(|| format!("read {}", self.control.display()))?;
+        Ok(i64::from_ne_bytes(count))
+    }
+
     fn set(&self, index: u64, value: i64) -> Result<()> {
         let file = OpenOptions::new().write(true).open(&self.control)?;
         file.write_all_at(&value.to_ne_bytes(), index * 8).with_context(|| format!("write {}", self.control.display()))
@@ -90,7 +98,7 @@ impl Netlink {
     }
 }
 
-/// Built once: its name says of which source. Two tests that build it at the same time put the same file in place.
+/// Built once: its name says of which source. Tests that build it at the same time put the same file in place.
 fn library() -> Result<PathBuf> {
     let source = fs::read(SOURCE).with_context(|| format!("read {SOURCE}"))?;
     let hash = source.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
@@ -98,11 +106,11 @@ fn library() -> Result<PathBuf> {
     let library = tools.join(format!("fault-shim-{hash:016x}.so"));
     if !library.is_file() {
         fs::create_dir_all(&tools)?;
-        let unfinished = tools.join(format!("fault-shim-{}.unfinished", std::process::id()));
+        let unfinished = tempfile::NamedTempFile::new_in(&tools)?.into_temp_path();
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&unfinished).arg(SOURCE).arg("-ldl");
         command::output(&mut compiler).context("build the library that replaces calls of the C library")?;
-        fs::rename(&unfinished, &library)?;
+        unfinished.persist(&library)?;
     }
     Ok(library)
 }

@@ -48,7 +48,6 @@ impl Request {
     /// Prepares the replica for what this schema has, and names it.
     pub(crate) fn new(monitor: &Monitor, schema: &Schema, replica: &mut Replica) -> Result<Self, MonitorError> {
         let mut request = BTreeMap::new();
-        let select = monitor.is_of_changes_only().then_some(Select { initial: false });
         for (table, rows) in monitor.tables().iter().zip(replica.tables_mut()) {
             let Some(found) = schema.table(table.name) else { continue };
             let unknown = table.where_.iter().find(|condition| !schema.has_column(table.name, condition.column()));
@@ -56,6 +55,7 @@ impl Request {
                 return Err(MonitorError::ConditionColumn { table: table.name, column: condition.column().to_owned() });
             }
             let columns = rows.adapt(found).map_err(|column| MonitorError::Type { table: table.name, column })?;
+            let select = table.changes_only.then_some(Select { initial: false });
             if request.insert(table.name, [TableRequest { columns, where_: table.where_.clone(), select }]).is_some() {
                 return Err(MonitorError::Repeated(table.name));
             }

@@ -30,7 +30,7 @@ fn what_the_database_lacks_is_left_out() {
 
 #[test]
 fn who_wants_changes_only_is_sent_no_rows_to_start_with() {
-    let request = request(&Monitor::new().table::<Port>(Condition::equal("name", "p")).changes_only()).unwrap();
+    let request = request(&Monitor::new().table_changes::<Port>(Condition::equal("name", "p"))).unwrap();
     let text = serde_json::to_string(&request).unwrap();
     assert_eq!(text, r#"{"Port":[{"columns":["name","tag"],"where":[["name","==","p"]],"select":{"initial":false}}]}"#);
 }

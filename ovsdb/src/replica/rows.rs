@@ -47,11 +47,13 @@ pub(crate) struct TableRows<T> {
     /// By column: whether updates carry the value itself, not a difference.
     whole: Vec<bool>,
     keep_old: bool,
+    /// Rows that were there before the monitor are never sent, but changes to them are.
+    changes_only: bool,
 }
 
 impl<T: Table> TableRows<T> {
-    pub(crate) fn new(keep_old: bool) -> Self {
-        Self { rows: HashMap::new(), before: HashMap::new(), whole: vec![true; T::COLUMNS.len()], keep_old }
+    pub(crate) fn new(keep_old: bool, changes_only: bool) -> Self {
+        Self { rows: HashMap::new(), before: HashMap::new(), whole: vec![true; T::COLUMNS.len()], keep_old, changes_only }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Uuid, &T)> {
@@ -119,7 +121,14 @@ impl<T: Table> Rows for TableRows<T> {
     }
 
     fn modify(&mut self, uuid: Uuid, cells: &mut Vec<Cell>, changes: &mut Changes) -> Result<(), String> {
-        let row = self.rows.get_mut(&uuid).ok_or("a change to a row that is not there")?;
+        let row = match self.rows.get_mut(&uuid) {
+            Some(row) => row,
+            None if self.changes_only => {
+                cells.clear();
+                return Ok(());
+            }
+            None => return Err("a change to a row that is not there".to_owned()),
+        };
         let old = self.keep_old.then(|| row.clone());
         let columns = cells.iter().map(|(column, _)| T::COLUMNS[*column]).collect();
         let taken = cells.drain(..).try_for_each(|(column, value)| {

@@ -33,6 +33,10 @@ fn uuid(text: &str) -> Uuid {
 
 /// A replica prepared for a schema in which `addresses` is a set, `ids` a map, and `peers` an optional value.
 fn replica() -> Replica {
+    replica_of(Monitor::new().table::<Port>(Where::all()).keep_old_rows())
+}
+
+fn replica_of(monitor: Monitor) -> Replica {
     let schema: Schema = serde_json::from_str(
         r#"{"name":"Db","tables":{"Port":{"columns":{"name":{"type":"string"},
             "tag":{"type":{"key":"integer","min":0,"max":1}},
@@ -41,7 +45,6 @@ fn replica() -> Replica {
             "peers":{"type":{"key":"string","min":0,"max":1}}}}}}"#,
     )
     .unwrap();
-    let monitor = Monitor::new().table::<Port>(Where::all()).keep_old_rows();
     let mut replica = monitor.blank_replica();
     Request::new(&monitor, &schema, &mut replica).unwrap();
     replica
@@ -89,6 +92,17 @@ fn a_modify_of_update3_is_a_difference_for_sets_and_maps_and_a_value_for_the_res
     assert_eq!((row.name.as_str(), row.tag, row.addresses.clone()), ("uno", None, vec!["a".to_owned(), "c".to_owned()]));
     assert_eq!(row.ids, [("k", "w"), ("new", "n")].map(|(k, v)| (k.to_owned(), v.to_owned())).into());
     assert_eq!(applied.changes.iter().next().unwrap().old::<Port>().unwrap().name, "one");
+}
+
+#[test]
+fn changes_to_rows_that_were_there_before_say_nothing_to_a_monitor_of_changes_only_and_break_others() {
+    let params = format!(r#"[1,"{TXN}",{{"Port":{{"{ONE}":{{"modify":{{"tag":5}}}},"{TWO}":{{"insert":{{"name":"two"}}}}}}}}]"#);
+    let mut replica_of_changes = replica_of(Monitor::new().table_changes::<Port>(Where::all()));
+    let applied = update(&mut replica_of_changes, Form::Since, &params);
+    assert_eq!((&applied.result, told(&applied)), (&Ok(Some(uuid(TXN))), vec![format!("Insert Port {TWO}")]));
+
+    let applied = update(&mut replica(), Form::Since, &params);
+    assert!(applied.result.is_err(), "{:?}", applied.result);
 }
 
 #[test]

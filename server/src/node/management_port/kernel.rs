@@ -7,6 +7,7 @@ use std::{
 
 use cni::{
     link::{self, into_io},
+    netlink::Netlink,
     netns::host_netlink,
     offload,
 };
@@ -54,7 +55,7 @@ impl Kernel {
 
     /// The interface; none if there is none.
     pub(super) async fn look(&self) -> io::Result<Option<SeenLink>> {
-        let Some(link) = link::find(&self.netlink, INTERFACE).await.map_err(io::Error::other)? else { return Ok(None) };
+        let Some(link) = link::find(&Netlink::open()?, INTERFACE).map_err(io::Error::other)? else { return Ok(None) };
         let index = link.index;
         let addresses = self.netlink.address().get().set_link_index_filter(index).execute();
         let addresses: Vec<AddressMessage> = addresses.try_collect().await.map_err(into_io)?;

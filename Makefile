@@ -27,7 +27,7 @@ help: ## List these commands
 
 build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
 	@integration/prerequisites.sh build
-	cargo build --locked --profile plugin --target $(STATIC) -p cni --bin ovn-k8s-cni-overlay
+	cargo rustc --locked --profile plugin --target $(STATIC) -p cni --bin ovn-k8s-cni-overlay -- -C relocation-model=static
 	cargo build --locked --profile $(PROFILE) --target $(STATIC) -p server --bin ovnkube
 	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/plugin/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/$(PROFILE)/ovnkube
 

@@ -1,7 +1,7 @@
 //! The node-local server, as the plugin sees it: HTTP over a unix socket.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, Write},
     os::unix::net::UnixStream as StdStream,
     path::{Path, PathBuf},
     time::Duration,
@@ -152,19 +152,16 @@ fn broken(error: hyper::Error) -> AskError {
     AskError::Broken(error.into())
 }
 
-/// Tells the server how a request went. Nobody minds if nobody listens, and the answer is of no interest; but a connection that ends
-/// at once takes its request along, so the plugin stays for as long as a server that is well needs, and no longer.
+/// Tells the server how a request went. Nobody minds if nobody listens, and nobody waits for the answer.
 pub fn report(socket: &Path, metrics: &Metrics) -> io::Result<()> {
     let body = serde_json::to_vec(metrics)?;
     let mut stream = StdStream::connect(socket)?;
     stream.set_write_timeout(Some(REPORT_PATIENCE))?;
-    stream.set_read_timeout(Some(REPORT_PATIENCE))?;
     let length = body.len();
     let mut message = format!(
         "POST {METRICS_PATH} HTTP/1.1\r\nHost: ovnkube\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     )
     .into_bytes();
     message.extend(body);
-    stream.write_all(&message)?;
-    stream.read(&mut [0]).map(drop)
+    stream.write_all(&message)
 }

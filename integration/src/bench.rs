@@ -105,9 +105,11 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         if !inside::is_inside() {
+            // Everything that this process starts inherits what follows: all contestants and all daemons.
+            let own = std::process::id().to_string();
+            // That is how ovs-ctl(8) and ovn-ctl(8) start daemons.
+            command::output(Command::new("renice").args(["-n", "-10", "-p", &own])).context("run as the daemons of a node do")?;
             if self.realtime {
-                // Everything that this process starts inherits it: both contestants and all daemons.
-                let own = std::process::id().to_string();
                 command::output(Command::new("chrt").args(["--rr", "--pid", "1", &own])).context("run ahead of other work")?;
             }
             let status = inside::run_again("bench", env::args_os().skip(1))?;

@@ -1,7 +1,8 @@
 //! HTTP/1.1 on the server's socket: accepts, limits, ends. What is asked and answered, [`requests`](crate::requests) knows.
 //!
 //! An accept loop of our own, because what protects a server that root's programs talk to all day is here: who may connect
-//! (`peer`), how many at once (`slots`, `reserve`), how slowly they may speak (`exchange`).
+//! (`peer`), how many at once (`slots`, `reserve`), how slowly they may speak (`exchange`),
+//! and who need not wait for the answer (`parting`).
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -17,12 +18,14 @@ use tokio::{
 };
 
 use self::{
+    parting::Parting,
     peer::Peers,
     slots::{Place, Slot, Slots},
 };
 use crate::requests::Desk;
 
 mod exchange;
+mod parting;
 mod peer;
 mod reserve;
 mod seldom;
@@ -95,8 +98,10 @@ async fn listen(stream: UnixStream, desk: Arc<Desk>, watcher: Watcher, slot: Arc
         let slot = Arc::clone(&slot);
         service_fn(move |request| exchange::exchange(Arc::clone(&desk), Arc::clone(&slot), request))
     };
-    let connection =
-        http1::Builder::new().timer(TokioTimer::new()).header_read_timeout(HEAD_DEADLINE).serve_connection(TokioIo::new(stream), service);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_DEADLINE)
+        .serve_connection(TokioIo::new(Parting::new(stream)), service);
     tokio::select! {
         ended = watcher.watch(connection) => {
             if let Err(error) = ended {

@@ -107,6 +107,18 @@ fn what_plugins_report_is_counted_and_what_is_refused_too() {
     assert!(!page.text.contains("shop") && !page.text.contains("NONSENSE"), "{}", page.text);
 }
 
+/// A plugin does not wait for an answer to its report, and its end closes the connection.
+#[test]
+fn a_report_is_counted_though_its_sender_has_left() {
+    let (server, address) = start();
+    let report = json!({"command": "DEL", "elapsedTime": 0.5, "hasErr": false});
+    (0..300).for_each(|_| drop(server.send("/metrics", &report)));
+    eventually("all reports are counted", || {
+        let counted = scrape(&address).value(r#"ovnkube_node_cni_request_duration_seconds_count{command="DEL",err="false"}"#);
+        if counted == Some(300.0) { Ok(()) } else { Err(counted) }
+    });
+}
+
 #[test]
 fn every_scrape_of_a_busy_server_is_well_formed_and_counters_never_fall() {
     let (server, address) = start();

@@ -1,0 +1,110 @@
+//! Lets a report be heard whose sender has left.
+//!
+//! A plugin that reports how its call went has nothing to wait for, and its runtime waits for its end. But to hyper a connection that the
+//! caller has closed is one on which nobody wants an answer, and it gives the request up.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use contract::wire::METRICS_PATH;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::UnixStream,
+};
+
+/// A connection. If its first request is a report, the caller's end of it is kept from whoever reads.
+#[derive(Debug)]
+pub(super) struct Parting {
+    stream: UnixStream,
+    /// None before the first bytes have come.
+    is_report: Option<bool>,
+}
+
+impl Parting {
+    pub(super) fn new(stream: UnixStream) -> Self {
+        Self { stream, is_report: None }
+    }
+}
+
+fn begins_a_report(bytes: &[u8]) -> bool {
+    let rest = bytes.strip_prefix(b"POST ").and_then(|rest| rest.strip_prefix(METRICS_PATH.as_bytes()));
+    rest.is_some_and(|rest| rest.starts_with(b" "))
+}
+
+impl AsyncRead for Parting {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let read = &buffer.filled()[before..];
+        if read.is_empty() && self.is_report == Some(true) {
+            // Who waits here is woken by the answer, which cannot be sent any more.
+            return Poll::Pending;
+        }
+        if self.is_report.is_none() {
+            self.is_report = Some(begins_a_report(read));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Parting {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// What is read of a connection whose caller says this and leaves; whether its end is seen.
+    async fn read(said: &[u8]) -> (Vec<u8>, bool) {
+        let (mut caller, stream) = UnixStream::pair().unwrap();
+        caller.write_all(said).await.unwrap();
+        drop(caller);
+        let mut parting = Parting::new(stream);
+        let mut text = vec![0; 64];
+        let length = parting.read(&mut text).await.unwrap();
+        text.truncate(length);
+        // Once the reactor has told of the end.
+        let seen = loop {
+            match parting.read(&mut [0]).now_or_never() {
+                Some(end) => break end.unwrap() == 0,
+                None if parting.stream.ready(tokio::io::Interest::READABLE).await.unwrap().is_read_closed() => break false,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        (text, seen)
+    }
+
+    #[tokio::test]
+    async fn only_the_end_of_a_report_is_kept_back() {
+        let report = b"POST /metrics HTTP/1.1\r\n\r\n";
+        assert_eq!(read(report).await, (report.to_vec(), false));
+        for other in [&b"POST / HTTP/1.1\r\n\r\n"[..], b"GET /metrics HTTP/1.1\r\n", b"POST /metricsx HTTP/1.1\r\n", b"PO"] {
+            assert_eq!(read(other).await, (other.to_vec(), true));
+        }
+    }
+}

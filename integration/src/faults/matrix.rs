@@ -75,7 +75,7 @@ pub const ROWS: [Row; 62] = [
     row(42, "the runtime's cache is on a full disk", "DEL without an earlier result succeeds"),
     row(43, "/run full or read-only when the server starts", "a clear fatal error; STATUS 50"),
     row(44, "64 descriptors for the server, 100 ADDs at once", "it waits for free ones without spinning; all are served"),
-    row(45, "no more threads", "ADD has code 11, the server lives"),
+    row(45, "no more threads", "ADD succeeds or has code 11, the server lives"),
     row(46, "40 MB of memory for 500 pods", "enough in a steady state"),
     row(47, "the wall clock jumps by an hour", "nothing fires early or late; credentials are looked at again"),
     row(48, "10 MB requests, slow ones, half-closed ones, 1,000 idle ones", "limits hold, real ADDs are served"),

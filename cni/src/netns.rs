@@ -1,15 +1,14 @@
 //! A pod's network namespace, opened and verified once.
 //!
-//! A socket, and a directory of `/proc/sys/net`, stay in the namespace in which they were opened, so the plugin's thread enters only
-//! to open them. It does not wait for anything there, and a thread that could not come back would not go on: it would do to the host
-//! what is meant for a pod, or the other way round.
+//! A socket, and a directory of `/proc/sys/net`, stay in the namespace in which they were opened, so a thread enters only to open them,
+//! and waits for nothing there. One that does not come back does not go on: it would do to a pod what is meant for the host.
 
 use std::{
     fs::File,
     io::{self, Write},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
     path::{Path, PathBuf},
-    process,
+    process, thread,
 };
 
 use netlink_sys::{AsyncSocket, TokioSocket, protocols::NETLINK_ROUTE};
@@ -92,11 +91,19 @@ impl Netns {
         self.file.as_raw_fd()
     }
 
-    /// Runs `work` inside the namespace. To be called by the thread that opened it.
-    fn visit<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
-        setns(&self.file, CloneFlags::CLONE_NEWNET)?;
-        let _way_back = WayBack(&self.home);
-        Ok(work())
+    /// Runs `work` inside the namespace. To be called by the thread that opened it, which goes there itself if it may come home again, and
+    /// else sends another one, whose way ends there.
+    fn visit<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        let go = |namespace: &File| setns(namespace, CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
+        if go(&self.home).is_ok() {
+            go(&self.file)?;
+            let _way_back = WayBack(&self.home);
+            return Ok(work());
+        }
+        thread::scope(|scope| {
+            let inside = thread::Builder::new().spawn_scoped(scope, || go(&self.file).map(|()| work()))?;
+            inside.join().unwrap_or_else(|_| Err(io::Error::other("the thread has panicked")))
+        })
     }
 
     /// Opens what is needed to act inside the namespace from outside.

@@ -10,24 +10,25 @@ use contract::{
     names::Network,
     net_conf::NetConf,
     stage::Stage,
-    wire::{Request, WatchRequest},
+    wire::{BridgeFacts, Request, WatchRequest},
 };
 use serde_json::Value;
-use tokio::{time::sleep, try_join};
+use tokio::{task::yield_now, time::sleep, try_join};
 
 use crate::{
-    ask::{Answer, AskError, Server},
-    bridge::{Bridge, Lookout},
+    ask::{Answer, Server},
+    bridge::Datapath,
     detach::{Detacher, Leftover},
     error::Cause,
     fence::Fence,
-    installed::{self, Goal},
+    installed::Goal,
     invocation::Subject,
     link::{self, HostEnd},
     netlink::Netlink,
     netns::{Inside, Netns},
     plan::{Attachment, Identity},
     pod_end,
+    port::Port,
     result::convert,
     settings::{SHORT_TIMEOUT, Settings},
     timeline::{StageError, Timeline},
@@ -64,13 +65,19 @@ pub struct Add<'a> {
     pub conf: &'a NetConf,
     pub settings: &'a Settings,
     pub request: &'a Request,
+    pub server: &'a Server,
     pub timeline: &'a Timeline,
 }
 
 /// What stands before the veth is made.
 struct Ready {
-    bridge: Bridge,
-    server: Server,
+    port: Port,
+    datapath: Datapath,
+    sockets: Sockets,
+}
+
+/// What speaks with the kernel.
+struct Sockets {
     netns: Netns,
     host: Netlink,
     inside: Inside,
@@ -85,19 +92,22 @@ impl Add<'_> {
         let identity = self.identity();
         let fence = Fence::take(&identity).await.map_err(Cause::from)?;
 
-        let begin =
-            async { try_join!(self.timeline.stage(Stage::Ovsdb, self.prepare(netns)), self.timeline.stage(Stage::Annotation, self.ask())) };
-        let ((mut ready, lookout), answer) = tokio::select! {
+        let begin = async { try_join!(self.timeline.stage(Stage::Annotation, self.server.ask(self.request)), self.open(netns)) };
+        let (answer, sockets) = tokio::select! {
             begun = begin => begun?,
             _asked = fence.challenged() => return Err(Cause::Cancelled.into()),
         };
-        let interface = match answer {
-            Answer::Interface(interface) => interface,
+        let (interface, bridge) = match answer {
+            Answer::Interface(interface, bridge) => (interface, bridge),
             Answer::Finished(result) => {
                 let result = convert(result, self.conf.version);
                 return Ok(self.timeline.stage(Stage::Result, self.print(&result, stdout)).await?);
             }
             Answer::Nothing => return Err(Cause::NoAnswer.into()),
+        };
+        let mut ready = tokio::select! {
+            ready = self.timeline.stage(Stage::Ovsdb, self.prepare(sockets, bridge)) => ready?,
+            _asked = fence.challenged() => return Err(Cause::Cancelled.into()),
         };
         let attachment = Attachment::plan(identity, &pod.pod, pod.uid.as_deref(), *interface);
         let (outcome, _asked) = tokio::select! {
@@ -115,45 +125,44 @@ impl Add<'_> {
         Identity { sandbox: self.subject.sandbox.clone(), if_name: self.subject.if_name.clone(), network: self.conf.network.clone() }
     }
 
-    /// Connects to Open vSwitch and opens the kernel's sockets; makes nothing.
-    async fn prepare(&self, netns: Netns) -> Result<(Ready, Lookout), Cause> {
-        let host = Netlink::open().map_err(Cause::Netlink)?;
-        let inside = netns.inside()?;
-        let bridge = Bridge::connect(&self.settings.ovsdb, self.timeline.remaining()).await?;
-        let name = match self.conf.network {
-            Network::Default => Some(self.subject.sandbox.host_if_name()),
-            // It says an index that there is not yet.
-            Network::Attachment { .. } => None,
+    /// Opens the kernel's sockets, once the server's request is on its way; makes nothing.
+    async fn open(&self, netns: Netns) -> Result<Sockets, StageError> {
+        yield_now().await;
+        let open = || Ok((Netlink::open().map_err(Cause::Netlink)?, netns.inside()?));
+        match open() {
+            Ok((host, inside)) => Ok(Sockets { netns, host, inside }),
+            Err(cause) => self.timeline.stage(Stage::Ovsdb, async { Err::<_, Cause>(cause) }).await,
+        }
+    }
+
+    /// Decides who writes the port: the server, if it can. Otherwise connects to Open vSwitch, and looks there. Makes nothing.
+    async fn prepare(&self, sockets: Sockets, bridge: Option<BridgeFacts>) -> Result<Ready, Cause> {
+        let (endpoints, patience) = (&self.settings.ovsdb, self.timeline.remaining());
+        let (port, datapath) = match bridge {
+            Some(bridge) => (Port::of_server(endpoints, patience), Datapath::of(&bridge.datapath_type)),
+            None => {
+                let name = match self.conf.network {
+                    Network::Default => Some(self.subject.sandbox.host_if_name()),
+                    // It says an index that there is not yet.
+                    Network::Attachment { .. } => None,
+                };
+                Port::of_plugin(endpoints, patience, name).await?
+            }
         };
-        let lookout = bridge.look_out(name).await?;
-        let server = Server::at(&self.settings.server_socket);
-        Ok((Ready { bridge, server, netns, host, inside }, lookout))
+        Ok(Ready { port, datapath, sockets })
     }
 
-    async fn ask(&self) -> Result<Answer, AskError> {
-        Server::at(&self.settings.server_socket).ask(self.request).await
-    }
-
-    async fn attach(
-        &self,
-        ready: &mut Ready,
-        lookout: Lookout,
-        attachment: &Attachment,
-        pod: &PodArgs,
-        stdout: &mut impl Write,
-    ) -> Result<(), StageError> {
-        let Ready { bridge, server, netns, host, inside } = ready;
+    async fn attach(&self, ready: &mut Ready, attachment: &Attachment, pod: &PodArgs, stdout: &mut impl Write) -> Result<(), StageError> {
+        let Ready { port, datapath, sockets: Sockets { netns, host, inside } } = ready;
         let timeline = self.timeline;
         let end = timeline.stage(Stage::Veth, async { link::create(host, &inside.netlink, netns, attachment) }).await?;
-        let datapath = lookout.datapath;
-        let mut plugged = timeline.stage(Stage::Port, bridge.plug(attachment, &end.name, lookout)).await?;
+        timeline.stage(Stage::Port, port.write(self.server, attachment, &end.name)).await?;
 
-        let configure = timeline.stage(Stage::Pod, async { pod_end::configure(inside, attachment, &end, datapath) });
+        let configure = timeline.stage(Stage::Pod, async { pod_end::configure(inside, attachment, &end, *datapath) });
         let wait = async {
-            let iface_id = &attachment.iface_id;
-            timeline.stage(Stage::Ofport, installed::wait_for(Goal::Ofport, &mut plugged, iface_id)).await?;
-            let installed = installed::wait_for(Goal::OvnInstalled, &mut plugged, iface_id);
-            timeline.stage(Stage::OvnInstalled, self.unless_changed(installed, server, attachment, pod)).await
+            timeline.stage(Stage::Ofport, port.reach(Goal::Ofport, attachment, &end.name)).await?;
+            let installed = port.reach(Goal::OvnInstalled, attachment, &end.name);
+            timeline.stage(Stage::OvnInstalled, self.unless_changed(installed, attachment, pod)).await
         };
         try_join!(configure, wait)?;
 
@@ -165,7 +174,6 @@ impl Add<'_> {
     async fn unless_changed<E: Into<Cause>>(
         &self,
         wait: impl Future<Output = Result<(), E>>,
-        server: &Server,
         attachment: &Attachment,
         pod: &PodArgs,
     ) -> Result<(), Cause> {
@@ -179,7 +187,7 @@ impl Add<'_> {
         // Most ports work sooner than this, and the server is spared a question. What changed meanwhile it answers at once.
         let changed = async {
             sleep(WATCH_AFTER).await;
-            server.watch(&request).await
+            self.server.watch(&request).await
         };
         tokio::select! {
             biased;
@@ -201,7 +209,8 @@ impl Add<'_> {
 
     async fn roll_back(&self, ready: Ready, attachment: &Attachment, stage: StageError) -> AddError {
         let addresses: Vec<IpAddr> = attachment.addresses.iter().map(ipnet::IpNet::addr).collect();
-        let detacher = Detacher::go_on(ready.bridge, ready.host, self.settings, SHORT_TIMEOUT).await;
+        let bridge = ready.port.give_up().await;
+        let detacher = Detacher::go_on(bridge, ready.sockets.host, self.settings, SHORT_TIMEOUT).await;
         match detacher.detach(&attachment.identity, &addresses).await {
             Ok(_) => AddError::RolledBack(stage),
             Err(leftover) => AddError::NotRolledBack { stage, leftover },

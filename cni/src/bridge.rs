@@ -62,6 +62,13 @@ pub enum Datapath {
     Userspace,
 }
 
+impl Datapath {
+    /// From the column `datapath_type` of the bridge.
+    pub fn of(datapath_type: &str) -> Self {
+        if datapath_type == "netdev" { Self::Userspace } else { Self::Kernel }
+    }
+}
+
 /// A session with the node's Open vSwitch. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Bridge {
@@ -144,8 +151,7 @@ impl Bridge {
         }
         let watch = self.connection.monitor(monitor).await?;
         let (_, bridge) = watch.rows::<BridgeRow>().next().ok_or(BridgeError::NoBridge)?;
-        let datapath = if bridge.datapath_type == "netdev" { Datapath::Userspace } else { Datapath::Kernel };
-        Ok(Lookout { datapath, host, watch })
+        Ok(Lookout { datapath: Datapath::of(&bridge.datapath_type), host, watch })
     }
 
     /// Plugs the host's end of an attachment, in place of older ports of the same logical port.
@@ -155,8 +161,8 @@ impl Bridge {
     ///
     /// An address that another pod of the node works with is refused after the fact, because looking costs nothing there: the caller
     /// rolls back.
-    pub async fn plug(&self, attachment: &Attachment, host: &IfName, lookout: Lookout) -> Result<Plugged, BridgeError> {
-        let mut watch = (lookout.host.as_ref() == Some(host)).then_some(lookout.watch);
+    pub async fn plug(&self, attachment: &Attachment, host: &IfName, lookout: Option<Lookout>) -> Result<Plugged, BridgeError> {
+        let mut watch = lookout.filter(|lookout| lookout.host.as_ref() == Some(host)).map(|lookout| lookout.watch);
         let mut older = Vec::new();
         for _ in 0..MAX_RACES {
             let Plug { transaction, interface, same_address } = rows::plug(attachment, host, &older);
@@ -212,6 +218,15 @@ impl Bridge {
             older.push(row);
         }
         self.with_ports(older).await
+    }
+
+    /// The port that somebody else has plugged for an attachment, if it is there.
+    pub async fn find(&self, attachment: &Attachment, host: &IfName) -> Result<Option<Plugged>, BridgeError> {
+        let watch = self.connection.monitor(Monitor::new().table::<Interface>(Condition::equal("name", host.as_str()))).await?;
+        let sandbox = attachment.identity.sandbox.as_str();
+        let own = |row: &Interface| row.external_ids.get(external_ids::SANDBOX).is_some_and(|owner| owner == sandbox);
+        let interface = watch.rows::<Interface>().find(|(_, row)| own(row)).map(|(uuid, _)| uuid);
+        Ok(interface.map(|interface| Plugged { interface, name: host.clone(), watch }))
     }
 
     /// The interfaces of a sandbox.

@@ -85,7 +85,7 @@ pub async fn check(subject: &Subject, conf: &NetConf, settings: &Settings, reque
 /// What the server would tell an ADD now. A server that is down or has no opinion is no difference.
 async fn ask_server(settings: &Settings, request: &Request) -> Option<PodInterface> {
     match Server::at(&settings.server_socket).ask(request).await {
-        Ok(Answer::Interface(pod)) => Some(*pod),
+        Ok(Answer::Interface(pod, _)) => Some(*pod),
         Ok(Answer::Finished(_) | Answer::Nothing) => None,
         Err(error) => {
             tracing::debug!(%error, "the server has no opinion");

@@ -74,8 +74,11 @@ impl Detacher {
 
     /// Goes on with connections that are already there, so that what is still on its way comes before its undoing. A session that
     /// broke is replaced; so is the kernel's socket, which has no such way and may have lost an answer.
-    pub async fn go_on(bridge: Bridge, host: Netlink, settings: &Settings, timeout: Duration) -> Self {
-        let bridge = if bridge.is_alive() { Ok(bridge) } else { Bridge::connect(&settings.ovsdb, timeout).await };
+    pub async fn go_on(bridge: Option<Bridge>, host: Netlink, settings: &Settings, timeout: Duration) -> Self {
+        let bridge = match bridge.filter(Bridge::is_alive) {
+            Some(bridge) => Ok(bridge),
+            None => Bridge::connect(&settings.ovsdb, timeout).await,
+        };
         Self { bridge, host: Netlink::open().or(Ok(host)) }
     }
 

@@ -20,6 +20,7 @@
 //! | [`netns`] | [`netns::Netns`]: a pod's namespace | namespaces |
 //! | [`link`], [`pod_end`] | the veth; addresses, routes and settings of its pod end | netlink, sysctl |
 //! | [`rows`], [`bridge`] | a port's rows in Open vSwitch: as transactions (pure), and as a conversation | OVSDB |
+//! | [`port`] | an ADD's port, written by the server or by the plugin | the server, OVSDB |
 //! | [`installed`] | the wait until the port works | OVSDB |
 //! | [`mod@dump`] | what the kernel has many of, one at a time | netlink |
 //! | [`conntrack`] | connections of an address that is no longer there | netlink |
@@ -50,6 +51,7 @@ pub mod netns;
 pub mod offload;
 pub mod plan;
 pub mod pod_end;
+pub mod port;
 pub mod result;
 pub mod rows;
 pub mod run;

@@ -11,6 +11,7 @@ use contract::{
     external_ids,
     names::{IfName, IfaceId, Network, SandboxId},
     paths::INTEGRATION_BRIDGE,
+    wire::{PortRequest, QosRow},
 };
 use ovsdb::{Condition, Datum, Mutation, NamedUuid, Row, SelectedRow, Selection, Transaction, Until, Uuid};
 
@@ -38,15 +39,8 @@ pub struct Content {
     pub external_ids: BTreeMap<String, String>,
     /// Most kilobits per second that the pod may send, and how many more at once; 0 for no limit.
     pub policing: (i64, i64),
-    pub qos: Option<QosContent>,
-}
-
-/// What a QoS row says: how much a pod may receive.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct QosContent {
-    pub kind: String,
-    pub other_config: BTreeMap<String, String>,
-    pub external_ids: BTreeMap<String, String>,
+    /// How much the pod may receive.
+    pub qos: Option<QosRow>,
 }
 
 impl Content {
@@ -55,7 +49,7 @@ impl Content {
     pub fn of(attachment: &Attachment) -> Self {
         let Bandwidth { ingress, egress } = attachment.bandwidth;
         let Identity { sandbox, if_name, network: _ } = &attachment.identity;
-        let qos = ingress.map(|rate| QosContent {
+        let qos = ingress.map(|rate| QosRow {
             kind: "linux-htb".to_owned(),
             other_config: ids([("max-rate", rate.to_string().as_str())]),
             external_ids: ids([(external_ids::SANDBOX, sandbox.as_str()), (external_ids::POD_IF_NAME, if_name.as_str())]),
@@ -72,7 +66,7 @@ impl Content {
         let mut port = Row::new().with("name", name);
         match (qos, &self.qos) {
             (Some(there), _) => port.set("qos", there),
-            (None, Some(QosContent { kind, other_config, external_ids })) => {
+            (None, Some(QosRow { kind, other_config, external_ids })) => {
                 let row = Row::new().with("type", kind.as_str()).with("other_config", other_config.clone());
                 let qos = tx.insert("QoS", row.with("external_ids", external_ids.clone()));
                 port.set("qos", &qos);
@@ -89,6 +83,13 @@ impl Content {
         tx.mutate("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), vec![Mutation::insert("ports", &port)]);
         interface
     }
+}
+
+/// What the server is asked to write for an attachment.
+pub fn request(attachment: &Attachment, host: &IfName) -> PortRequest {
+    let Content { external_ids, policing, qos } = Content::of(attachment);
+    let address = attachment.addresses.first().map(ToString::to_string).unwrap_or_default();
+    PortRequest { name: host.to_string(), address, external_ids, ingress_policing: policing, qos }
 }
 
 impl InterfaceRow {
@@ -202,9 +203,10 @@ pub fn holder_of_address(attachment: &Attachment, same_address: &[SelectedRow]) 
     same_address.iter().filter(works).map(InterfaceRow::from).find(others)
 }
 
-/// The transaction that puts ports back which vanished: all of them or, if anything of their names or logical ports is there by now,
-/// none. Each with its name, what its rows said, and its QoS row if that did not vanish. The Interface rows, in the same order.
-pub fn put_back<'a>(ports: impl Iterator<Item = (&'a str, &'a Content, Option<Uuid>)>) -> (Transaction, Vec<NamedUuid>) {
+/// The transaction of the server that adds ports where there are none: all of them or, if anything of their names or logical ports is there,
+/// none. Each with its name, what its rows say, and its QoS row if that is there. The Interface rows, in the same order. `what` is done to
+/// them, for the database's log.
+pub fn insert_new<'a>(ports: impl Iterator<Item = (&'a str, &'a Content, Option<Uuid>)>, what: &str) -> (Transaction, Vec<NamedUuid>) {
     let mut tx = Transaction::new();
     require_bridge(&mut tx);
     let mut interfaces = Vec::new();
@@ -215,7 +217,7 @@ pub fn put_back<'a>(ports: impl Iterator<Item = (&'a str, &'a Content, Option<Uu
         tx.wait("Interface", Condition::equal("name", name), &["name"], Until::Equal, Vec::new(), Duration::ZERO);
         interfaces.push(content.insert(&mut tx, name, qos));
     }
-    tx.comment(&format!("ovnkube: put {} ports of pods back", interfaces.len()));
+    tx.comment(&format!("ovnkube: {what} {} ports of pods", interfaces.len()));
     (tx, interfaces)
 }
 

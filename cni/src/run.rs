@@ -102,7 +102,7 @@ impl Session<'_> {
         log::start_plugin_log(&self.conf.log);
         let timeline = Timeline::start(self.settings.timeout);
         let span = self.span();
-        let outcome = self.carry_out(&timeline, stdout, &span);
+        let (outcome, left) = self.carry_out(&timeline, stdout, &span);
         let _in_span = span.enter();
         let milliseconds = timeline.milliseconds();
         let failure = outcome.err();
@@ -120,23 +120,32 @@ impl Session<'_> {
             None => ExitCode::SUCCESS,
             Some(error) => print_error(error.clone(), self.conf.version, stdout),
         };
-        self.report(&timeline, failure.as_ref(), error);
+        self.report(left, &timeline, failure.as_ref(), error);
         exit
     }
 
-    /// The runtime of the plugin is a single thread: it has one pod to care for.
-    fn carry_out(&self, timeline: &Timeline, stdout: &mut impl Write, span: &tracing::Span) -> Result<(), Failure> {
-        self.call.allowed_by(&self.conf).map_err(Cause::from)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Cause::Runtime)?;
-        runtime.block_on(self.dispatch(timeline, stdout).instrument(span.clone()))
+    /// The runtime of the plugin is a single thread: it has one pod to care for. Also returns what is left of the connection to the server.
+    fn carry_out(&self, timeline: &Timeline, stdout: &mut impl Write, span: &tracing::Span) -> (Result<(), Failure>, Option<UnixStream>) {
+        if let Err(error) = self.call.allowed_by(&self.conf) {
+            return (Err(Cause::from(error).into()), None);
+        }
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return (Err(Cause::Runtime(error).into()), None),
+        };
+        let server = Server::at(&self.settings.server_socket);
+        runtime.block_on(async {
+            let outcome = self.dispatch(&server, timeline, stdout).instrument(span.clone()).await;
+            (outcome, server.into_stream().await)
+        })
     }
 
-    async fn dispatch(&self, timeline: &Timeline, stdout: &mut impl Write) -> Result<(), Failure> {
+    async fn dispatch(&self, server: &Server, timeline: &Timeline, stdout: &mut impl Write) -> Result<(), Failure> {
         let Self { conf, settings, .. } = self;
         let request = self.request();
         tracing::debug!(config = %String::from_utf8_lossy(&self.config), "called");
         match &self.call {
-            Call::Add(subject) => Ok(Add { subject, conf, settings, request: &request, timeline }.run(stdout).await?),
+            Call::Add(subject) => Ok(Add { subject, conf, settings, request: &request, server, timeline }.run(stdout).await?),
             Call::Del(subject) => {
                 let removed = del(subject, conf, settings).await.map_err(Cause::from)?;
                 tracing::info!(ports = %removed.ports.join(","), links = %removed.links.join(","), "removed");
@@ -187,7 +196,7 @@ impl Session<'_> {
     }
 
     /// STATUS is asked every few seconds and reports nothing.
-    fn report(&self, timeline: &Timeline, failure: Option<&Failure>, error: Option<CniError>) {
+    fn report(&self, left: Option<UnixStream>, timeline: &Timeline, failure: Option<&Failure>, error: Option<CniError>) {
         if matches!(self.call, Call::Status) {
             return;
         }
@@ -204,7 +213,7 @@ impl Session<'_> {
             failed_stage: failure.and_then(Failure::stage),
             rollback: failure.and_then(Failure::rollback),
         };
-        if let Err(error) = ask::report(&self.settings.server_socket, &metrics) {
+        if let Err(error) = ask::report(left, &self.settings.server_socket, &metrics) {
             tracing::debug!(%error, "the server does not hear the report");
         }
     }

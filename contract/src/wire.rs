@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `POST /` [`Request`] | 200 [`Response`], or a fitting status and a [`CniError`](crate::error::CniError) |
 //! | `POST /watch` [`WatchRequest`] | 200 [`WatchAnswer`] once the pod is no longer what the request says; upstream's server: 404 |
+//! | `POST /port` [`PortRequest`] | 200 and a line for each [`PortNews`], as it comes; upstream's server: 404 |
 //! | `POST /metrics` [`Metrics`] | 200 |
 //!
 //! Unknown fields are ignored in both directions; additions are optional fields.
@@ -27,6 +28,8 @@ pub use pod_if_info::{PodInterface, PodInterfaceError};
 pub const REQUEST_PATH: &str = "/";
 /// Path of a wait for the end of a pod as it is now.
 pub const WATCH_PATH: &str = "/watch";
+/// Path of a port that the server writes.
+pub const PORT_PATH: &str = "/port";
 /// Path of a plugin's report on itself.
 pub const METRICS_PATH: &str = "/metrics";
 /// The most bytes a body may have.
@@ -56,6 +59,60 @@ pub struct Response {
     pub pod_if_info: Option<PodInterface>,
     /// Upstream's plugin fails on `null` here; this project sends no credentials.
     pub kube_auth: Option<KubeAuth>,
+    /// If the server can write ports at this moment: the bridge that they go to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bridge: Option<BridgeFacts>,
+}
+
+/// What a plugin needs to know of the integration bridge that it does not look at itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct BridgeFacts {
+    /// As in the Bridge row; empty for the kernel's.
+    pub datapath_type: String,
+}
+
+/// A port of a pod, to be written into Open vSwitch's database. The server writes what comes at the same moment in one transaction, which costs
+/// ovs-vswitchd and ovn-controller once what they would do for each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortRequest {
+    /// Of port, interface and the host's link.
+    pub name: String,
+    /// First address of the pod on the network; empty for none.
+    #[serde(default)]
+    pub address: String,
+    /// Of the Interface row.
+    pub external_ids: BTreeMap<String, String>,
+    /// Of the Interface row: kilobits per second and kilobits; 0 for no limit.
+    #[serde(default)]
+    pub ingress_policing: (i64, i64),
+    /// Its QoS row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos: Option<QosRow>,
+}
+
+/// Columns of a QoS row (ovs-vswitchd.conf.db(5)).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QosRow {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub other_config: BTreeMap<String, String>,
+    pub external_ids: BTreeMap<String, String>,
+}
+
+/// What became of a port, in this order. The server says good news only: whoever hears anything else, or nothing for a while, looks itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PortNews {
+    /// It is in the database.
+    Written,
+    /// ovs-vswitchd has given it a number.
+    Numbered,
+    /// ovn-controller has installed its flows. The last line.
+    Installed,
+    /// The server has nothing more to say, and has written nothing if it has not said so.
+    #[serde(other)]
+    Unknown,
 }
 
 /// What the server answers to STATUS besides success: how those are whom an ADD needs, too, as it has seen them in the last seconds.
@@ -104,7 +161,7 @@ impl Default for KubeAuth {
 impl Response {
     /// The answer to an ADD that the plugin carries out.
     pub fn to_plugin(pod: PodInterface) -> Self {
-        Self { result: None, pod_if_info: Some(pod), kube_auth: Some(KubeAuth::default()) }
+        Self { pod_if_info: Some(pod), kube_auth: Some(KubeAuth::default()), ..Self::default() }
     }
 }
 

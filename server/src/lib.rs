@@ -18,6 +18,7 @@
 //! | [`http`] | connections: who may, how many, how slowly | socket | socket |
 //! | [`requests`] | one verb each: ADD, DEL, STATUS; watch; metrics | [`pods`] | – |
 //! | [`partners`] | [`partners::Partners`]: whether those whom an ADD needs answer at all, for STATUS | control sockets, Open vSwitch's database | – |
+//! | [`ports`] | [`ports::Ports`]: writes ports for the plugins, those of a moment together | Open vSwitch's database | – |
 //! | [`metrics`] | [`metrics::Metrics`]: what is counted and timed | `/proc`, sizes of logs | – |
 //! | [`endpoints`] | `/metrics`, `/healthz`, `/readyz` over TCP | [`metrics`], [`conditions`] | TCP |
 //! | [`refusal`] | [`refusal::Refusal`]: every failure of a request, its code, status and hint | – | – |
@@ -46,6 +47,7 @@ pub mod node;
 pub mod options;
 pub mod partners;
 pub mod pods;
+pub mod ports;
 pub mod process;
 pub mod refusal;
 pub mod requests;

@@ -5,12 +5,16 @@ use std::{sync::Arc, time::Duration};
 use contract::{
     cni_args::PodArgs,
     error::CniError,
+    external_ids::{IFACE_ID, SANDBOX},
     names::PodKey,
-    wire::{METRICS_PATH, Metrics, REQUEST_PATH, Request, WATCH_PATH, WatchRequest},
+    wire::{METRICS_PATH, Metrics, PORT_PATH, PortNews, PortRequest, REQUEST_PATH, Request, WATCH_PATH, WatchRequest},
 };
 use hyper::{Method, StatusCode};
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 use tracing::{Span, info_span};
 
 use crate::{
@@ -18,6 +22,7 @@ use crate::{
     metrics::Metrics as Measurements,
     partners::Partners,
     pods::{PodSource, Whereabouts},
+    ports::Ports,
     refusal::{Refusal, Severity},
 };
 
@@ -44,6 +49,7 @@ pub struct Desk {
     pub metrics: Arc<Measurements>,
     pub events: Events,
     pub partners: Partners,
+    pub ports: Ports,
 }
 
 /// Where the server is in its life.
@@ -61,6 +67,7 @@ pub enum Phase {
 pub enum Route {
     Cni,
     Watch,
+    Port,
     Metrics,
 }
 
@@ -69,6 +76,7 @@ pub enum Route {
 pub enum Asked {
     Cni(Request),
     Watch(WatchRequest),
+    Port(PortRequest),
     Metrics(Metrics),
 }
 
@@ -76,8 +84,16 @@ pub enum Asked {
 #[derive(Debug)]
 pub struct Reply {
     pub status: StatusCode,
+    pub body: Body,
+}
+
+/// What an answer consists of.
+#[derive(Debug)]
+pub enum Body {
     /// JSON, or nothing at all.
-    pub body: Vec<u8>,
+    Whole(Vec<u8>),
+    /// A line of JSON for each, as it comes.
+    News(mpsc::UnboundedReceiver<PortNews>),
 }
 
 impl Route {
@@ -86,6 +102,7 @@ impl Route {
         let route = match path {
             REQUEST_PATH => Self::Cni,
             WATCH_PATH => Self::Watch,
+            PORT_PATH => Self::Port,
             METRICS_PATH => Self::Metrics,
             other => return Err(Refusal::NoSuchPath(other.chars().take(64).collect())),
         };
@@ -100,6 +117,7 @@ impl Route {
         Ok(match self {
             Self::Cni => Asked::Cni(json(body)?),
             Self::Watch => Asked::Watch(json(body)?),
+            Self::Port => Asked::Port(json(body)?),
             Self::Metrics => Asked::Metrics(json(body)?),
         })
     }
@@ -121,6 +139,10 @@ impl Asked {
                 )
             }
             Self::Watch(WatchRequest { namespace, name, .. }) => request_span(Some("watch"), Some(namespace), Some(name), None, None),
+            Self::Port(PortRequest { name, external_ids, .. }) => {
+                let id = |key| external_ids.get(key).map(String::as_str);
+                request_span(Some("port"), None, id(IFACE_ID), id(SANDBOX), Some(name))
+            }
             Self::Metrics(Metrics { command, pod, sandbox, .. }) => {
                 let pod = pod.as_deref().and_then(|pod| pod.split_once('/'));
                 request_span(Some(command), pod.map(|pod| pod.0), pod.map(|pod| pod.1), sandbox.as_deref(), None)
@@ -144,6 +166,12 @@ impl Desk {
             Asked::Watch(request) => {
                 let _in_progress = self.metrics.in_progress(Some("watch"));
                 self.watched(request).await
+            }
+            Asked::Port(request) => {
+                if self.phase() >= Phase::Stopping {
+                    return Err(Refusal::ShuttingDown);
+                }
+                Ok(Reply { status: StatusCode::OK, body: Body::News(self.ports.write(request)) })
             }
             Asked::Metrics(report) => {
                 self.metrics.reported(&report);
@@ -200,10 +228,10 @@ impl Desk {
 }
 
 impl Reply {
-    pub(crate) const EMPTY: Self = Self { status: StatusCode::OK, body: Vec::new() };
+    pub(crate) const EMPTY: Self = Self { status: StatusCode::OK, body: Body::Whole(Vec::new()) };
 
     fn json(value: &impl Serialize) -> Result<Self, Refusal> {
-        Ok(Self { status: StatusCode::OK, body: serde_json::to_vec(value).map_err(Refusal::Answer)? })
+        Ok(Self { status: StatusCode::OK, body: Body::Whole(serde_json::to_vec(value).map_err(Refusal::Answer)?) })
     }
 
     /// Answers with a refusal and logs it: the only place that does.
@@ -216,7 +244,7 @@ impl Reply {
             Severity::Wrong => tracing::warn!(code, status = status.as_u16(), ms = millis(elapsed), msg, hint = details, "refused"),
         }
         let body = serde_json::to_vec(&error).unwrap_or_default();
-        Self { status, body }
+        Self { status, body: Body::Whole(body) }
     }
 }
 

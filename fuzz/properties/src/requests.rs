@@ -22,7 +22,8 @@ use server::{
     metrics::Metrics,
     partners::Partners,
     pods::{PodFacts, PodSource, PodWatch, Pods, Readiness, Whereabouts},
-    requests::{AddDefaults, Asked, Desk, InFlight, Phase, Reply, Route},
+    ports::Ports,
+    requests::{AddDefaults, Asked, Body, Desk, InFlight, Phase, Reply, Route},
 };
 use tokio::{
     runtime::Builder,
@@ -81,7 +82,7 @@ pub fn check(data: &[u8]) {
             () = end => return,
         };
         match answer {
-            Ok((kind, reply)) => check_answer(kind, &reply),
+            Ok((kind, mut reply)) => check_answer(kind, &mut reply),
             Err(refusal) => check_refusal(&desk.refuse(&refusal, started.elapsed())),
         }
         while let Ok(notice) = notices.try_recv() {
@@ -97,6 +98,7 @@ enum Kind {
     Del,
     Status,
     Watch,
+    Port,
     Report,
 }
 
@@ -109,6 +111,7 @@ impl Kind {
                 _ => Self::Verb,
             },
             Asked::Watch(_) => Self::Watch,
+            Asked::Port(_) => Self::Port,
             Asked::Metrics(_) => Self::Report,
         }
     }
@@ -119,13 +122,21 @@ fn patience(asked: &Asked) -> Duration {
     match asked {
         Asked::Cni(request) => request.timeout_ms.map_or(USUAL, Duration::from_millis).min(MOST),
         Asked::Watch(_) => END,
-        Asked::Metrics(_) => Duration::ZERO,
+        Asked::Port(_) | Asked::Metrics(_) => Duration::ZERO,
     }
 }
 
-fn check_answer(kind: Kind, Reply { status, body }: &Reply) {
+fn check_answer(kind: Kind, Reply { status, body }: &mut Reply) {
     assert_eq!(*status, 200);
+    let body = match body {
+        Body::Whole(body) => body.as_slice(),
+        Body::News(news) => {
+            assert!(matches!(kind, Kind::Port) && news.try_recv().is_err(), "news of a port that nobody writes");
+            return;
+        }
+    };
     match kind {
+        Kind::Port => panic!("{body:?}"),
         Kind::Verb if body.is_empty() => {}
         Kind::Verb => {
             let answer: Response = read(body);
@@ -142,6 +153,7 @@ fn check_answer(kind: Kind, Reply { status, body }: &Reply) {
 }
 
 fn check_refusal(Reply { status, body }: &Reply) {
+    let Body::Whole(body) = body else { panic!("{body:?}") };
     assert!(status.is_client_error() || status.is_server_error(), "{status}");
     let error: CniError = read(body);
     assert_eq!(Code::from_number(error.code).number(), error.code, "{error:?}");
@@ -173,7 +185,7 @@ fn check_measurements() {
 fn desk(phase: watch::Receiver<Phase>, events: Events) -> Desk {
     let add = AddDefaults { mtu: Mtu::DEFAULT, routable_mtu: None };
     let (source, metrics) = (Arc::new(Known::default()), Arc::clone(&METRICS));
-    Desk { source, add, phase, adds: InFlight::default(), metrics, events, partners: Partners::default() }
+    Desk { source, add, phase, adds: InFlight::default(), metrics, events, partners: Partners::default(), ports: Ports::none() }
 }
 
 /// Pods of namespace `shop`. One that is looked up comes when it is asked for again.

@@ -5,14 +5,12 @@ use std::{
     sync::Arc,
 };
 
-use cni::{
-    plan::Identity,
-    rows::{Content, QosContent},
-};
+use cni::{plan::Identity, rows::Content};
 use contract::{
     external_ids::{IFACE_ID, IFACE_ID_VER, NAD, NETWORK, OVN_INSTALLED, POD_IF_NAME, SANDBOX},
     names::{Network, PodKey},
     paths::INTEGRATION_BRIDGE,
+    wire::QosRow,
 };
 use ovsdb::{Change, ChangeKind, Changes, Monitor, Updates, Uuid, Where};
 
@@ -199,9 +197,9 @@ impl Attached {
 }
 
 impl Qos {
-    fn content(&self) -> QosContent {
+    fn content(&self) -> QosRow {
         let Self { kind, other_config, external_ids } = self.clone();
-        QosContent { kind, other_config, external_ids }
+        QosRow { kind, other_config, external_ids }
     }
 }
 

@@ -51,7 +51,7 @@ impl Keeper {
             let qos = attached.qos.filter(|qos| journal::has_qos(&self.updates, *qos));
             (attached.name.as_str(), &attached.content, qos)
         });
-        let (transaction, interfaces) = rows::put_back(ports);
+        let (transaction, interfaces) = rows::insert_new(ports, "put back");
         let outcome = match timeout(PATIENCE, self.client.transact(transaction)).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(error)) => {

@@ -1,17 +1,24 @@
 //! One request on a connection: its body within limits, its story in the log, its answer.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use contract::wire::MAX_BODY;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use contract::wire::{MAX_BODY, PortNews};
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::{
     Request, Response,
-    body::{Bytes, Incoming},
+    body::{Bytes, Frame, Incoming},
     header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue},
 };
 use tokio::{
     io::AsyncWriteExt,
     net::UnixStream,
+    sync::mpsc,
     time::{Instant, timeout},
 };
 use tracing::{Instrument, Span};
@@ -19,14 +26,14 @@ use tracing::{Instrument, Span};
 use super::slots::Slot;
 use crate::{
     refusal::Refusal,
-    requests::{Asked, Desk, Reply, Route, millis},
+    requests::{Asked, Body, Desk, Reply, Route, millis},
 };
 
 /// How long a caller may take for the body of a request.
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Answers one request. Dropped by hyper when the caller hangs up.
-pub(super) async fn exchange(desk: Arc<Desk>, slot: Arc<Slot>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+pub(super) async fn exchange(desk: Arc<Desk>, slot: Arc<Slot>, request: Request<Incoming>) -> Result<Response<Whole>, Infallible> {
     slot.busy();
     let started = Instant::now();
     let mut last = false;
@@ -40,7 +47,7 @@ pub(super) async fn exchange(desk: Arc<Desk>, slot: Arc<Slot>, request: Request<
                     last = true;
                     Patience::OfTheWatcher
                 }
-                Asked::Metrics(_) => Patience::None,
+                Asked::Port(_) | Asked::Metrics(_) => Patience::None,
             };
             let unanswered = Unanswered { span: span.clone(), started, patience };
             let outcome = desk.answer(asked, started).instrument(span.clone()).await;
@@ -76,9 +83,12 @@ async fn read(request: Request<Incoming>) -> Result<Asked, Refusal> {
     }
 }
 
-fn response(Reply { status, body }: Reply) -> Response<Full<Bytes>> {
-    let has_body = !body.is_empty();
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+fn response(Reply { status, body }: Reply) -> Response<Whole> {
+    let has_body = !matches!(&body, Body::Whole(bytes) if bytes.is_empty());
+    let mut response = Response::new(match body {
+        Body::Whole(bytes) => Either::Left(Full::new(Bytes::from(bytes))),
+        Body::News(news) => Either::Right(News(news)),
+    });
     *response.status_mut() = status;
     if has_body {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -86,9 +96,27 @@ fn response(Reply { status, body }: Reply) -> Response<Full<Bytes>> {
     response
 }
 
+/// A body of either kind.
+type Whole = Either<Full<Bytes>, News>;
+
+/// Lines of JSON.
+pub(super) struct News(mpsc::UnboundedReceiver<PortNews>);
+
+impl hyper::body::Body for News {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|news| {
+            let line = serde_json::to_string(&news?).expect("a word can be written") + "\n";
+            Some(Ok(Frame::data(line.into())))
+        })
+    }
+}
+
 /// Tells a caller that nobody will listen to it, without listening to it.
 pub(super) async fn refuse_connection(mut stream: UnixStream, desk: &Desk) {
-    let Reply { status, body } = desk.refuse(&Refusal::Busy, Duration::ZERO);
+    let Reply { status, body: Body::Whole(body) } = desk.refuse(&Refusal::Busy, Duration::ZERO) else { return };
     let head =
         format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
     let answer = [head.as_bytes(), &body].concat();

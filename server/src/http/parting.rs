@@ -15,17 +15,17 @@ use tokio::{
     net::UnixStream,
 };
 
-/// A connection. If its first request is a report, the caller's end of it is kept from whoever reads.
+/// A connection. If its last request is a report, the caller's end of it is kept from whoever reads.
 #[derive(Debug)]
 pub(super) struct Parting {
     stream: UnixStream,
-    /// None before the first bytes have come.
-    is_report: Option<bool>,
+    /// Whether the last request that has begun to come is one.
+    is_report: bool,
 }
 
 impl Parting {
     pub(super) fn new(stream: UnixStream) -> Self {
-        Self { stream, is_report: None }
+        Self { stream, is_report: false }
     }
 }
 
@@ -39,12 +39,12 @@ impl AsyncRead for Parting {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         let read = &buffer.filled()[before..];
-        if read.is_empty() && self.is_report == Some(true) {
+        if read.is_empty() && self.is_report {
             // Who waits here is woken by the answer, which cannot be sent any more.
             return Poll::Pending;
         }
-        if self.is_report.is_none() {
-            self.is_report = Some(begins_a_report(read));
+        if read.starts_with(b"POST ") {
+            self.is_report = begins_a_report(read);
         }
         Poll::Ready(Ok(()))
     }

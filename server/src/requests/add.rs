@@ -69,7 +69,7 @@ impl Desk {
             uid = answer.pod_uid,
             "answered"
         );
-        Reply::json(&Response::to_plugin(answer))
+        Reply::json(&Response { bridge: self.ports.bridge(), ..Response::to_plugin(answer) })
     }
 
     /// Looks at the pod now and after every change.

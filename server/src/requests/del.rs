@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 
-use super::Reply;
+use super::{Body, Reply};
 
 /// What upstream's server answers in its unprivileged mode.
 const CARRY_IT_OUT: &str = concat!(
@@ -14,5 +14,5 @@ const CARRY_IT_OUT: &str = concat!(
 /// Nothing that a caller sends can make a DEL fail here.
 pub(super) fn carried_out_by_the_plugin() -> Reply {
     tracing::info!("the plugin carries it out");
-    Reply { status: StatusCode::OK, body: CARRY_IT_OUT.into() }
+    Reply { status: StatusCode::OK, body: Body::Whole(CARRY_IT_OUT.into()) }
 }

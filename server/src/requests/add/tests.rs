@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     events::Events,
     partners::Partners,
+    ports::Ports,
     pods::{PodFacts, PodSource, Pods, Whereabouts},
     requests::InFlight,
 };
@@ -53,6 +54,7 @@ fn desk(lagging: bool) -> Stage {
             metrics: Arc::default(),
             events: Events::default(),
             partners: Partners::default(),
+            ports: Ports::none(),
         }),
         pods,
         phase,

@@ -111,7 +111,7 @@ impl Add<'_> {
         };
         let attachment = Attachment::plan(identity, &pod.pod, pod.uid.as_deref(), *interface);
         let (outcome, _asked) = tokio::select! {
-            outcome = self.attach(&mut ready, lookout, &attachment, pod, stdout) => (outcome, Vec::new()),
+            outcome = self.attach(&mut ready, &attachment, pod, stdout) => (outcome, Vec::new()),
             asked = fence.challenged() => (Err(self.timeline.interrupted(Cause::Cancelled)), asked),
         };
         match outcome {

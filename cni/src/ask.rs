@@ -1,7 +1,7 @@
 //! The node-local server, as the plugin sees it: HTTP over a unix socket.
 
 use std::{
-    cell::Cell,
+    cell::RefCell,
     io::{self, Write},
     os::unix::net::UnixStream as StdStream,
     path::{Path, PathBuf},
@@ -49,7 +49,7 @@ const MAX_LINE: usize = 1024;
 pub struct Server {
     socket: PathBuf,
     /// The connection of the last request, for the next one.
-    line: Cell<Option<Line>>,
+    line: RefCell<Option<Line>>,
 }
 
 /// A connection to it.
@@ -90,7 +90,7 @@ pub enum AskError {
 impl Server {
     /// The server behind this socket; nothing is connected yet.
     pub fn at(socket: &Path) -> Self {
-        Self { socket: socket.to_owned(), line: Cell::default() }
+        Self { socket: socket.to_owned(), line: RefCell::default() }
     }
 
     /// Passes the runtime's request on. The server answers an ADD once the pod's annotation is there.
@@ -165,14 +165,20 @@ impl Server {
             .header(CONTENT_TYPE, "application/json")
             .body(body)
             .expect("a path and constant headers make a request");
-        let mut line = match self.line.take() {
-            Some(mut line) if line.sender.ready().await.is_ok() => line,
-            // None yet, or the server was replaced, or has other callers to care for.
-            _ => self.connect().await?,
+        let mut line = match self.line_left().await {
+            Some(line) => line,
+            None => self.connect().await?,
         };
         let response = line.sender.send_request(request).await.map_err(broken)?;
-        self.line.set(Some(line));
+        self.line.replace(Some(line));
         Ok(response)
+    }
+
+    /// The connection of the request before; none if there was none, or if the server has closed it.
+    async fn line_left(&self) -> Option<Line> {
+        let mut line = self.line.take()?;
+        line.sender.ready().await.ok()?;
+        Some(line)
     }
 
     async fn connect(&self) -> Result<Line, AskError> {

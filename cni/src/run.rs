@@ -2,6 +2,7 @@
 
 use std::{
     io::{Read, Write},
+    os::unix::net::UnixStream,
     process::ExitCode,
 };
 
@@ -19,7 +20,7 @@ use tracing::Instrument;
 
 use crate::{
     add::Add,
-    ask,
+    ask::{self, Server},
     check::check,
     del::del,
     error::{Cause, Failure},

@@ -4,10 +4,7 @@
 
 use std::time::Duration;
 
-use contract::{
-    names::IfName,
-    wire::PortNews,
-};
+use contract::{names::IfName, wire::PortNews};
 use ovsdb::Endpoints;
 use tokio::time::{sleep, timeout};
 

@@ -16,7 +16,7 @@ fn written(node: &Node) -> Result<Vec<usize>> {
 }
 
 /// Pods whose ADDs have begun and have their ports, while OVN connects none of them.
-fn waiting_for_ovn<'node>(lab: &Lab, node: &'node Node, count: usize) -> Result<(Vec<Pod>, Vec<Running>)> {
+fn waiting_for_ovn(lab: &Lab, node: &Node, count: usize) -> Result<(Vec<Pod>, Vec<Running>)> {
     node.start_server()?;
     node.ovn_controller.pause()?;
     let pods = lab.new_pods(node, count)?;

@@ -79,15 +79,18 @@ mod tests {
 
     use super::*;
 
-    /// What is read of a connection whose caller says this and leaves; whether its end is seen.
-    async fn read(said: &[u8]) -> (Vec<u8>, bool) {
+    /// What is read of a connection whose caller says these one after the other and leaves; whether its end is seen.
+    async fn read(said: &[&[u8]]) -> (Vec<u8>, bool) {
         let (mut caller, stream) = UnixStream::pair().unwrap();
-        caller.write_all(said).await.unwrap();
-        drop(caller);
         let mut parting = Parting::new(stream);
-        let mut text = vec![0; 64];
-        let length = parting.read(&mut text).await.unwrap();
-        text.truncate(length);
+        let mut text = Vec::new();
+        for said in said {
+            caller.write_all(said).await.unwrap();
+            let mut heard = [0; 64];
+            let length = parting.read(&mut heard).await.unwrap();
+            text.extend_from_slice(&heard[..length]);
+        }
+        drop(caller);
         // Once the reactor has told of the end.
         let seen = loop {
             match parting.read(&mut [0]).now_or_never() {
@@ -101,10 +104,13 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_end_of_a_report_is_kept_back() {
-        let report = b"POST /metrics HTTP/1.1\r\n\r\n";
-        assert_eq!(read(report).await, (report.to_vec(), false));
-        for other in [&b"POST / HTTP/1.1\r\n\r\n"[..], b"GET /metrics HTTP/1.1\r\n", b"POST /metricsx HTTP/1.1\r\n", b"PO"] {
-            assert_eq!(read(other).await, (other.to_vec(), true));
+        let (report, other) = (&b"POST /metrics HTTP/1.1\r\n\r\n"[..], &b"POST / HTTP/1.1\r\n\r\n"[..]);
+        for heard in [&[report][..], &[other, report], &[other, &report[..20], &report[20..]]] {
+            assert_eq!(read(heard).await, (heard.concat(), false));
+        }
+        let others: [&[u8]; 4] = [other, b"GET /metrics HTTP/1.1\r\n", b"POST /metricsx HTTP/1.1\r\n", b"PO"];
+        for heard in others.iter().map(std::slice::from_ref).chain([&[report, other][..]]) {
+            assert_eq!(read(heard).await, (heard.concat(), true));
         }
     }
 }

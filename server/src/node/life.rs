@@ -38,8 +38,8 @@ use crate::{
     metrics::{Combined, Metrics},
     options::{Early, NodeOptions},
     partners::Partners,
-    ports::Ports,
     pods::{ApiPods, Manifests, PodSource},
+    ports::Ports,
     process::{announce, pidfile::Pidfile, signals::Signals},
     requests::{Desk, InFlight, Phase},
     socket::Socket,
@@ -257,7 +257,8 @@ impl Running {
         let partners = Partners::watch(&config.open_vswitch.endpoint);
         let adds_of_desk = adds.clone();
         let ports = Ports::start(&config.open_vswitch.endpoint);
-        let desk = Desk { source, add: config.add, phase: phases, adds: adds_of_desk, metrics: Arc::clone(&metrics), events, partners, ports };
+        let desk =
+            Desk { source, add: config.add, phase: phases, adds: adds_of_desk, metrics: Arc::clone(&metrics), events, partners, ports };
         let desk = Arc::new(desk);
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(http::serve(listener, desk, stopped));

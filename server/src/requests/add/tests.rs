@@ -7,8 +7,8 @@ use super::*;
 use crate::{
     events::Events,
     partners::Partners,
-    ports::Ports,
     pods::{PodFacts, PodSource, Pods, Whereabouts},
+    ports::Ports,
     requests::InFlight,
 };
 

@@ -70,8 +70,8 @@ pub struct Add<'a> {
 }
 
 /// What stands before the veth is made.
-struct Ready {
-    port: Port,
+struct Ready<'a> {
+    port: Port<'a>,
     datapath: Datapath,
     sockets: Sockets,
 }
@@ -136,27 +136,33 @@ impl Add<'_> {
     }
 
     /// Decides who writes the port: the server, if it can. Otherwise connects to Open vSwitch, and looks there. Makes nothing.
-    async fn prepare(&self, sockets: Sockets, bridge: Option<BridgeFacts>) -> Result<Ready, Cause> {
-        let (endpoints, patience) = (&self.settings.ovsdb, self.timeline.remaining());
-        let (port, datapath) = match bridge {
-            Some(bridge) => (Port::of_server(endpoints, patience), Datapath::of(&bridge.datapath_type)),
+    async fn prepare(&self, sockets: Sockets, bridge: Option<BridgeFacts>) -> Result<Ready<'_>, Cause> {
+        let mut port = Port::of_server(self.server, &self.settings.ovsdb, self.timeline.remaining());
+        let datapath = match bridge {
+            Some(bridge) => Datapath::of(&bridge.datapath_type),
             None => {
                 let name = match self.conf.network {
                     Network::Default => Some(self.subject.sandbox.host_if_name()),
                     // It says an index that there is not yet.
                     Network::Attachment { .. } => None,
                 };
-                Port::of_plugin(endpoints, patience, name).await?
+                port.look_out(name).await?
             }
         };
         Ok(Ready { port, datapath, sockets })
     }
 
-    async fn attach(&self, ready: &mut Ready, attachment: &Attachment, pod: &PodArgs, stdout: &mut impl Write) -> Result<(), StageError> {
+    async fn attach(
+        &self,
+        ready: &mut Ready<'_>,
+        attachment: &Attachment,
+        pod: &PodArgs,
+        stdout: &mut impl Write,
+    ) -> Result<(), StageError> {
         let Ready { port, datapath, sockets: Sockets { netns, host, inside } } = ready;
         let timeline = self.timeline;
         let end = timeline.stage(Stage::Veth, async { link::create(host, &inside.netlink, netns, attachment) }).await?;
-        timeline.stage(Stage::Port, port.write(self.server, attachment, &end.name)).await?;
+        timeline.stage(Stage::Port, port.write(attachment, &end.name)).await?;
 
         let configure = timeline.stage(Stage::Pod, async { pod_end::configure(inside, attachment, &end, *datapath) });
         let wait = async {
@@ -207,7 +213,7 @@ impl Add<'_> {
         writeln!(stdout).and_then(|()| stdout.flush()).map_err(Cause::Stdout)
     }
 
-    async fn roll_back(&self, ready: Ready, attachment: &Attachment, stage: StageError) -> AddError {
+    async fn roll_back(&self, ready: Ready<'_>, attachment: &Attachment, stage: StageError) -> AddError {
         let addresses: Vec<IpAddr> = attachment.addresses.iter().map(ipnet::IpNet::addr).collect();
         let bridge = ready.port.give_up().await;
         let detacher = Detacher::go_on(bridge, ready.sockets.host, self.settings, SHORT_TIMEOUT).await;

@@ -2,11 +2,11 @@
 //!
 //! The server is believed in what it says, and is not waited for: whatever it leaves unsaid the plugin finds out in Open vSwitch's database.
 
-use std::time::Duration;
+use std::{fmt, pin::Pin, time::Duration};
 
 use contract::{names::IfName, wire::PortNews};
 use ovsdb::Endpoints;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::{
     ask::{News, Server},
@@ -18,41 +18,52 @@ use crate::{
 };
 
 /// How long a server that says nothing new is believed in.
-const TRUST: Duration = Duration::from_secs(5);
+const TRUST: Duration = Duration::from_secs(2);
 /// How long a rollback waits for a write that is under way.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Whoever writes the port, and what is known of it.
-#[derive(Debug)]
-pub struct Port {
-    endpoints: Endpoints,
+pub struct Port<'a> {
+    server: &'a Server,
+    endpoints: &'a Endpoints,
     patience: Duration,
     /// The session with Open vSwitch, once there has to be one.
     bridge: Option<Bridge>,
     lookout: Option<Lookout>,
+    /// A request to the server that has not been answered. Kept here, so that who gives up can wait for its end.
+    asking: Option<Asking<'a>>,
     news: Option<News>,
     plugged: Option<Plugged>,
 }
 
-impl Port {
+impl fmt::Debug for Port<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bridge, news, plugged, .. } = self;
+        formatter.debug_struct("Port").field("bridge", bridge).field("news", news).field("plugged", plugged).finish_non_exhaustive()
+    }
+}
+
+type Asking<'a> = Pin<Box<dyn Future<Output = Option<News>> + 'a>>;
+
+impl<'a> Port<'a> {
     /// One that the server will write; nothing is connected.
-    pub fn of_server(endpoints: &Endpoints, patience: Duration) -> Self {
-        Self { endpoints: endpoints.clone(), patience, bridge: None, lookout: None, news: None, plugged: None }
+    pub fn of_server(server: &'a Server, endpoints: &'a Endpoints, patience: Duration) -> Self {
+        Self { server, endpoints, patience, bridge: None, lookout: None, asking: None, news: None, plugged: None }
     }
 
-    /// One that the plugin will write: connects, and looks at the bridge and out for the port, if its name is known.
-    pub async fn of_plugin(endpoints: &Endpoints, patience: Duration, host: Option<IfName>) -> Result<(Self, Datapath), BridgeError> {
-        let mut port = Self::of_server(endpoints, patience);
-        let lookout = port.bridge().await?.look_out(host).await?;
+    /// Makes it one that the plugin will write: connects, and looks at the bridge and out for the port, if its name is known.
+    pub async fn look_out(&mut self, host: Option<IfName>) -> Result<Datapath, BridgeError> {
+        let lookout = self.bridge().await?.look_out(host).await?;
         let datapath = lookout.datapath;
-        port.lookout = Some(lookout);
-        Ok((port, datapath))
+        self.lookout = Some(lookout);
+        Ok(datapath)
     }
 
     /// Writes the rows, or has them written.
-    pub async fn write(&mut self, server: &Server, attachment: &Attachment, host: &IfName) -> Result<(), BridgeError> {
+    pub async fn write(&mut self, attachment: &Attachment, host: &IfName) -> Result<(), BridgeError> {
         if self.bridge.is_none() {
-            self.news = server.write_port(&rows::request(attachment, host)).await;
+            let (server, request) = (self.server, rows::request(attachment, host));
+            self.asking = Some(Box::pin(async move { server.write_port(&request).await }));
             if self.has_heard(PortNews::Written).await {
                 return Ok(());
             }
@@ -71,56 +82,58 @@ impl Port {
         if self.plugged.is_none() && self.has_heard(wanted).await {
             return Ok(());
         }
-        let plugged = match &mut self.plugged {
+        let plugged = match self.plugged.take() {
             Some(plugged) => plugged,
-            empty @ None => {
-                let bridge = connected(&mut self.bridge, &self.endpoints, self.patience).await?;
-                let found = bridge.find(attachment, host).await?;
-                empty.insert(match found {
+            None => {
+                let bridge = self.bridge().await?;
+                match bridge.find(attachment, host).await? {
                     Some(plugged) => plugged,
                     None => bridge.plug(attachment, host, None).await?,
-                })
+                }
             }
         };
+        let plugged = self.plugged.insert(plugged);
         Ok(installed::wait_for(goal, plugged, &attachment.iface_id).await?)
     }
 
     /// Gives up: once a write that is under way has come to its end, so that what it wrote can be found.
     pub async fn give_up(mut self) -> Option<Bridge> {
-        if let Some(news) = &mut self.news
-            && news.last.is_none()
-        {
+        if self.plugged.is_none() {
             // Neither silence nor the server's end tells more.
-            let _ = timeout(SETTLE, news.next()).await;
+            let _ = timeout(SETTLE, self.next_until(PortNews::Written)).await;
         }
         self.bridge
     }
 
-    /// Whether the server says so; false when it has nothing more to say.
+    /// Whether the server says so; false when it has nothing more to say, for a while.
     async fn has_heard(&mut self, wanted: PortNews) -> bool {
+        let heard = self.next_until(wanted).await;
+        if !heard {
+            (self.asking, self.news) = (None, None);
+        }
+        heard
+    }
+
+    /// Listens until the server says so; false when it has nothing more to say, for a while. Cancellation-safe.
+    async fn next_until(&mut self, wanted: PortNews) -> bool {
+        if let Some(asking) = &mut self.asking {
+            let Ok(answer) = timeout(TRUST, asking).await else { return false };
+            (self.asking, self.news) = (None, answer);
+        }
         let Some(news) = &mut self.news else { return false };
         while news.last.is_none_or(|last| last < wanted) {
-            let silence = sleep(TRUST);
-            let heard = tokio::select! {
-                heard = news.next() => heard,
-                () = silence => None,
-            };
-            if heard.is_none_or(|news| news == PortNews::Unknown) {
-                self.news = None;
-                return false;
+            match timeout(TRUST, news.next()).await {
+                Ok(Some(PortNews::Written | PortNews::Numbered | PortNews::Installed)) => {}
+                Ok(Some(PortNews::Unknown) | None) | Err(_) => return false,
             }
         }
         true
     }
 
     async fn bridge(&mut self) -> Result<&Bridge, BridgeError> {
-        connected(&mut self.bridge, &self.endpoints, self.patience).await
-    }
-}
-
-async fn connected<'a>(bridge: &'a mut Option<Bridge>, endpoints: &Endpoints, patience: Duration) -> Result<&'a Bridge, BridgeError> {
-    match bridge {
-        Some(bridge) => Ok(bridge),
-        empty @ None => Ok(empty.insert(Bridge::connect(endpoints, patience).await?)),
+        match &mut self.bridge {
+            Some(bridge) => Ok(bridge),
+            empty @ None => Ok(empty.insert(Bridge::connect(self.endpoints, self.patience).await?)),
+        }
     }
 }

@@ -69,7 +69,7 @@ impl Ports {
         let (jobs, asked) = mpsc::unbounded_channel();
         let (says, bridge) = watch::channel(None);
         let monitor = Monitor::new().table::<Bridge>(Where::all()).table::<Interface>(Where::all());
-        let options = Options { backoff_max: PAUSE, ..Options::default() };
+        let options = Options { backoff_max: PAUSE, ..Options::small() };
         let (client, updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", monitor, options);
         let writer = Writer { client, updates, bridge: says, queue: Vec::new(), oldest: None, sent: None, waiting: HashMap::new() };
         tokio::spawn(writer.work(asked));
@@ -172,6 +172,8 @@ impl Writer {
     /// Sends what waits, unless something else is under way.
     fn write(&mut self, now: Instant) {
         let Some(oldest) = self.oldest else { return };
+        // Whoever has gone does not hear when its port is, or that it never will be.
+        self.waiting.retain(|_, waiting| !waiting.job.news.is_closed());
         let busy = self.waiting.values().any(|waiting| waiting.said < PortNews::Numbered);
         if self.sent.is_some() || busy && now < oldest + HOLD {
             return;

@@ -3,7 +3,7 @@
 //! Validate, then act. Steps that do not depend on each other run at the same time. From the moment the veth exists, any failure
 //! runs the code of DEL for this sandbox and interface.
 
-use std::{io::Write, net::IpAddr, time::Duration};
+use std::{io::Write, net::IpAddr, pin::pin, time::Duration};
 
 use contract::{
     cni_args::PodArgs,
@@ -17,7 +17,7 @@ use tokio::{task::yield_now, time::sleep, try_join};
 
 use crate::{
     ask::{Answer, Server},
-    bridge::Datapath,
+    bridge::{BridgeError, Datapath},
     detach::{Detacher, Leftover},
     error::Cause,
     fence::Fence,
@@ -34,6 +34,8 @@ use crate::{
     timeline::{StageError, Timeline},
 };
 
+/// How long the server's answer may take before Open vSwitch's database is looked at.
+const LOOK_AFTER: Duration = Duration::from_millis(100);
 /// How long a port is waited for before the server is asked to say when the pod changes.
 const WATCH_AFTER: Duration = Duration::from_secs(1);
 
@@ -92,8 +94,10 @@ impl Add<'_> {
         let identity = self.identity();
         let fence = Fence::take(&identity).await.map_err(Cause::from)?;
 
-        let begin = async { try_join!(self.timeline.stage(Stage::Annotation, self.server.ask(self.request)), self.open(netns)) };
-        let (answer, sockets) = tokio::select! {
+        let mut port = Port::of_server(self.server, &self.settings.ovsdb, self.timeline.remaining());
+
+        let begin = async { try_join!(self.ask(&mut port), self.open(netns)) };
+        let ((answer, datapath), sockets) = tokio::select! {
             begun = begin => begun?,
             _asked = fence.challenged() => return Err(Cause::Cancelled.into()),
         };
@@ -105,10 +109,14 @@ impl Add<'_> {
             }
             Answer::Nothing => return Err(Cause::NoAnswer.into()),
         };
-        let mut ready = tokio::select! {
-            ready = self.timeline.stage(Stage::Ovsdb, self.prepare(sockets, bridge)) => ready?,
-            _asked = fence.challenged() => return Err(Cause::Cancelled.into()),
+        let datapath = match datapath {
+            Some(datapath) => datapath,
+            None => tokio::select! {
+                datapath = self.timeline.stage(Stage::Ovsdb, self.know_bridge(&mut port, bridge)) => datapath?,
+                _asked = fence.challenged() => return Err(Cause::Cancelled.into()),
+            },
         };
+        let mut ready = Ready { port, datapath, sockets };
         let attachment = Attachment::plan(identity, &pod.pod, pod.uid.as_deref(), *interface);
         let (outcome, _asked) = tokio::select! {
             outcome = self.attach(&mut ready, &attachment, pod, stdout) => (outcome, Vec::new()),
@@ -135,21 +143,35 @@ impl Add<'_> {
         }
     }
 
-    /// Decides who writes the port: the server, if it can. Otherwise connects to Open vSwitch, and looks there. Makes nothing.
-    async fn prepare(&self, sockets: Sockets, bridge: Option<BridgeFacts>) -> Result<Ready<'_>, Cause> {
-        let mut port = Port::of_server(self.server, &self.settings.ovsdb, self.timeline.remaining());
-        let datapath = match bridge {
-            Some(bridge) => Datapath::of(&bridge.datapath_type),
-            None => {
-                let name = match self.conf.network {
-                    Network::Default => Some(self.subject.sandbox.host_if_name()),
-                    // It says an index that there is not yet.
-                    Network::Attachment { .. } => None,
-                };
-                port.look_out(name).await?
-            }
+    /// Asks the server. If that takes a while, looks at Open vSwitch's database meanwhile: an ADD that lacks it fails now and not when its pod
+    /// has its annotation.
+    async fn ask(&self, port: &mut Port<'_>) -> Result<(Answer, Option<Datapath>), StageError> {
+        let mut ask = pin!(self.timeline.stage(Stage::Annotation, self.server.ask(self.request)));
+        let meanwhile = async {
+            sleep(LOOK_AFTER).await;
+            self.timeline.stage(Stage::Ovsdb, self.know_bridge(port, None)).await
         };
-        Ok(Ready { port, datapath, sockets })
+        tokio::select! {
+            biased;
+            answer = &mut ask => Ok((answer?, None)),
+            datapath = meanwhile => {
+                let datapath = datapath?;
+                Ok((ask.await?, Some(datapath)))
+            }
+        }
+    }
+
+    /// What the server says of the bridge, if it can write the port; else connects to Open vSwitch's database and looks there.
+    async fn know_bridge(&self, port: &mut Port<'_>, of_server: Option<BridgeFacts>) -> Result<Datapath, BridgeError> {
+        if let Some(BridgeFacts { datapath_type }) = of_server {
+            return Ok(Datapath::of(&datapath_type));
+        }
+        let name = match self.conf.network {
+            Network::Default => Some(self.subject.sandbox.host_if_name()),
+            // It says an index that there is not yet.
+            Network::Attachment { .. } => None,
+        };
+        port.look_out(name).await
     }
 
     async fn attach(

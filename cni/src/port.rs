@@ -12,7 +12,7 @@ use crate::{
     ask::{News, Server},
     bridge::{Bridge, BridgeError, Datapath, Lookout, Plugged},
     error::Cause,
-    installed::{self, Goal},
+    installed::{self, Goal, NotInstalled},
     plan::Attachment,
     rows,
 };
@@ -84,13 +84,8 @@ impl<'a> Port<'a> {
         }
         let plugged = match self.plugged.take() {
             Some(plugged) => plugged,
-            None => {
-                let bridge = self.bridge().await?;
-                match bridge.find(attachment, host).await? {
-                    Some(plugged) => plugged,
-                    None => bridge.plug(attachment, host, None).await?,
-                }
-            }
+            // It was there: the server has said so.
+            None => self.bridge().await?.find(attachment, host).await?.ok_or_else(|| NotInstalled::Removed(host.clone()))?,
         };
         let plugged = self.plugged.insert(plugged);
         Ok(installed::wait_for(goal, plugged, &attachment.iface_id).await?)

@@ -16,6 +16,7 @@
 //! | `keeper` | the task: when to look, and what to do then |
 //! | `restore` | putting back, with the fences of the plugin's calls |
 //! | `sweep` | removing |
+//! | `writer` | ports that plugins ask for: written by the same task, which knows all rows, though it needs none of the above |
 //!
 //! There is no journal besides Open vSwitch's rows and the aliases of links. Nothing is written as long as nothing is wrong, and nothing is
 //! polled, but for a look every half minute in case that an event was lost.
@@ -33,6 +34,7 @@ mod plan;
 mod restore;
 mod suspicion;
 mod sweep;
+mod writer;
 
 pub(crate) use keeper::Keeper;
 pub(crate) use plan::Reason;

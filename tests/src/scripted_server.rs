@@ -82,19 +82,25 @@ impl ScriptedServer {
 }
 
 fn talk(mut stream: UnixStream, sender: &Sender<Message>, answer: &Answer) {
-    let Ok(request) = Message::read(&mut stream) else { return };
-    let path = request.path().to_owned();
-    // Nobody may be left to look at it.
-    let _ = sender.send(request);
-    let bytes = match (path.as_str(), answer) {
-        (REQUEST_PATH, Answer::Bytes(bytes) | Answer::BytesThenSilence(bytes)) => bytes.clone(),
-        (contract::wire::METRICS_PATH, _) => http::answer("200 OK", "application/json", ""),
-        _ => http::answer("404 Not Found", "text/plain; charset=utf-8", "404 page not found\n"),
-    };
-    // The plugin may have hung up: that is its right.
-    let _ = stream.write_all(&bytes);
-    if path == REQUEST_PATH && matches!(answer, Answer::BytesThenSilence(_)) {
-        // Until the plugin hangs up.
-        let _ = Message::read(&mut stream);
+    while let Ok(request) = Message::read(&mut stream) {
+        let path = request.path().to_owned();
+        // Nobody may be left to look at it.
+        let _ = sender.send(request);
+        let bytes = match (path.as_str(), answer) {
+            (REQUEST_PATH, Answer::Bytes(bytes) | Answer::BytesThenSilence(bytes)) => bytes.clone(),
+            (contract::wire::METRICS_PATH, _) => http::answer("200 OK", "application/json", ""),
+            _ => http::answer("404 Not Found", "text/plain; charset=utf-8", "404 page not found\n"),
+        };
+        // The plugin may have hung up: that is its right.
+        let _ = stream.write_all(&bytes);
+        if path == REQUEST_PATH && matches!(answer, Answer::BytesThenSilence(_)) {
+            // Until the plugin hangs up.
+            let _ = Message::read(&mut stream);
+        }
+        let said = Message::read(&mut bytes.as_slice());
+        if !said.is_ok_and(|said| said.header("content-length").is_some()) {
+            // Nobody could tell where the next answer begins.
+            return;
+        }
     }
 }

@@ -17,6 +17,7 @@ use ovsdb::{Change, ChangeKind, Changes, Monitor, Updates, Uuid, Where};
 ovsdb::table! {
     pub(super) struct Bridge in "Bridge" {
         pub(super) name: String,
+        pub(super) datapath_type: String,
         pub(super) ports: Vec<Uuid>,
     }
 
@@ -28,7 +29,11 @@ ovsdb::table! {
     pub(super) struct Interface in "Interface" {
         pub(super) name: String,
         kind: String = "type",
-        external_ids: BTreeMap<String, String>,
+        /// Assigned by ovs-vswitchd; -1 if it could not open the device.
+        pub(super) ofport: Option<i64>,
+        /// Why it could not.
+        pub(super) error: Option<String>,
+        pub(super) external_ids: BTreeMap<String, String>,
         ingress_policing_rate: i64,
         ingress_policing_burst: i64,
     }
@@ -109,6 +114,7 @@ impl Journal {
                     let old = change.old::<Interface>();
                     news = news.max(if old.is_some_and(|row| self.0.contains_key(&row.name)) { News::Look } else { News::Nothing });
                 }
+                (ChangeKind::Modify, Some(_)) if !touches_record(change) => {}
                 (_, Some(row)) => self.record(updates, change.uuid, row),
                 (_, None) => {}
             }
@@ -152,6 +158,11 @@ impl Journal {
     }
 }
 
+/// ovs-vswitchd says more often how a port is than anybody says what it is.
+fn touches_record(change: &Change) -> bool {
+    change.columns().iter().any(|column| !["ofport", "error"].contains(column))
+}
+
 fn touches_limits(change: &Change) -> bool {
     change.kind == ChangeKind::Modify && change.columns().contains(&"qos")
 }
@@ -159,7 +170,7 @@ fn touches_limits(change: &Change) -> bool {
 impl Attached {
     /// What an Interface row says, if it is a pod's.
     fn read(row: &Interface) -> Option<Self> {
-        let Interface { name, kind, external_ids, ingress_policing_rate, ingress_policing_burst } = row;
+        let Interface { name, kind, external_ids, ingress_policing_rate, ingress_policing_burst, .. } = row;
         if !kind.is_empty() || external_ids.contains_key(FUNCTION) {
             return None;
         }

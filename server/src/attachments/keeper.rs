@@ -18,10 +18,12 @@ use super::{
     links::{LinkNews, Links},
     plan::{Life, Plan, View},
     suspicion::Suspicion,
+    writer::Writer,
 };
 use crate::{
     conditions::Part,
     pods::{PodSource, Readiness},
+    ports::Orders,
 };
 
 /// Looks again after this long without an event, in case that one was lost.
@@ -46,6 +48,7 @@ pub(crate) struct Keeper {
     pub(super) updates: Updates,
     pub(super) links: Links,
     pub(super) plugin: Settings,
+    ports: Writer,
     journal: Journal,
     suspicion: Suspicion,
     is_connected: bool,
@@ -76,7 +79,7 @@ pub(super) enum Done {
 
 impl Keeper {
     /// Begins to listen. Needs a tokio runtime.
-    pub(crate) fn new(around: Surroundings) -> io::Result<Self> {
+    pub(crate) fn new(around: Surroundings, orders: Orders) -> io::Result<Self> {
         let links = Links::listen()?;
         let options = Options { backoff_max: PAUSE, ..Options::small() };
         let (client, updates) = Client::start(around.endpoint.clone().into(), "Open_vSwitch", journal::monitor(), options);
@@ -87,6 +90,7 @@ impl Keeper {
             updates,
             links,
             plugin,
+            ports: Writer::new(orders),
             journal: Journal::default(),
             suspicion: Suspicion::default(),
             is_connected: false,
@@ -106,6 +110,7 @@ impl Keeper {
             tokio::select! {
                 event = self.updates.next() => self.database_says(event),
                 news = self.links.next() => self.kernel_says(news),
+                step = self.ports.next() => self.ports.take(step, &self.client, &self.updates),
                 changed = conditions.changed() => {
                     let are_known = changed.is_ok() && !conditions.borrow_and_update().contains_key(&Part::Pods);
                     if are_known && !pods_were_known {
@@ -123,6 +128,7 @@ impl Keeper {
     }
 
     fn database_says(&mut self, event: Event) {
+        self.ports.database_says(&event, &self.client, &self.updates);
         match event {
             Event::Connected => {
                 self.is_connected = true;

@@ -91,14 +91,10 @@ mod tests {
             text.extend_from_slice(&heard[..length]);
         }
         drop(caller);
-        // Once the reactor has told of the end.
-        let seen = loop {
-            match parting.read(&mut [0]).now_or_never() {
-                Some(end) => break end.unwrap() == 0,
-                None if parting.stream.ready(tokio::io::Interest::READABLE).await.unwrap().is_read_closed() => break false,
-                None => tokio::task::yield_now().await,
-            }
-        };
+        while !parting.stream.ready(tokio::io::Interest::READABLE).await.unwrap().is_read_closed() {
+            tokio::task::yield_now().await;
+        }
+        let seen = parting.read(&mut [0]).now_or_never().is_some_and(|end| end.unwrap() == 0);
         (text, seen)
     }
 

@@ -39,7 +39,7 @@ use crate::{
     options::{Early, NodeOptions},
     partners::Partners,
     pods::{ApiPods, Manifests, PodSource},
-    ports::Ports,
+    ports::{Orders, Ports},
     process::{announce, pidfile::Pidfile, signals::Signals},
     requests::{Desk, InFlight, Phase},
     socket::Socket,
@@ -135,8 +135,9 @@ async fn start(options: &NodeOptions, early: Early, conditions: &Conditions, met
 
     let Sources { pods, events, api_server } = sources(&config, conditions, metrics)?;
     keep_network(&config, api_server, identity, &events, conditions)?;
-    keep_attachments(&config, &pods, &events, conditions, metrics)?;
-    Running::listen(config, pods, events, conditions.clone(), Arc::clone(metrics))
+    let (ports, orders) = Ports::channel();
+    keep_attachments(&config, &pods, &events, conditions, metrics, orders)?;
+    Running::listen(config, pods, events, conditions.clone(), Arc::clone(metrics), ports)
 }
 
 /// The settings that this node is to have.
@@ -210,13 +211,14 @@ fn keep_network(
     Ok(())
 }
 
-/// Begins to put back ports of pods that vanish.
+/// Begins to put back ports of pods that vanish, and to write those that are asked for.
 fn keep_attachments(
     config: &NodeConfig,
     pods: &Arc<dyn PodSource>,
     events: &Events,
     conditions: &Conditions,
     metrics: &Arc<Metrics>,
+    orders: Orders,
 ) -> Result<(), StartError> {
     let around = Surroundings {
         endpoint: config.open_vswitch.endpoint.clone(),
@@ -226,7 +228,7 @@ fn keep_attachments(
         events: events.clone(),
         patience: config.stale_after,
     };
-    tokio::spawn(attachments::Keeper::new(around).map_err(StartError::Netlink)?.keep());
+    tokio::spawn(attachments::Keeper::new(around, orders).map_err(StartError::Netlink)?.keep());
     Ok(())
 }
 
@@ -249,6 +251,7 @@ impl Running {
         events: Events,
         conditions: Conditions,
         metrics: Arc<Metrics>,
+        ports: Ports,
     ) -> Result<Self, StartError> {
         let (socket, listener) = Socket::listen(&config.socket)?;
         let listener = into_tokio(listener).map_err(StartError::Runtime)?;
@@ -256,7 +259,6 @@ impl Running {
         let adds = InFlight::default();
         let partners = Partners::watch(&config.open_vswitch.endpoint);
         let adds_of_desk = adds.clone();
-        let ports = Ports::start(&config.open_vswitch.endpoint);
         let desk =
             Desk { source, add: config.add, phase: phases, adds: adds_of_desk, metrics: Arc::clone(&metrics), events, partners, ports };
         let desk = Arc::new(desk);

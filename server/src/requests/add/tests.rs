@@ -54,7 +54,7 @@ fn desk(lagging: bool) -> Stage {
             metrics: Arc::default(),
             events: Events::default(),
             partners: Partners::default(),
-            ports: Ports::none(),
+            ports: Ports::channel().0,
         }),
         pods,
         phase,

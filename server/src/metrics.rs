@@ -118,6 +118,11 @@ impl Metrics {
         self.reconnects.with_label_values(&[peer.name()]).inc();
     }
 
+    /// So many ports of new pods were written in a transaction.
+    pub(crate) fn written(&self, ports: usize) {
+        self.attachments.written(ports);
+    }
+
     /// So many ports of pods had vanished and are there again.
     pub(crate) fn put_back(&self, ports: usize) {
         self.attachments.put_back(ports);

@@ -84,13 +84,14 @@ impl Keeper {
         let options = Options { backoff_max: PAUSE, ..Options::small() };
         let (client, updates) = Client::start(around.endpoint.clone().into(), "Open_vSwitch", journal::monitor(), options);
         let plugin = Settings::with_ovsdb(&around.endpoint, SHORT_TIMEOUT);
+        let ports = Writer::new(orders, Arc::clone(&around.metrics));
         Ok(Self {
             around,
             client,
             updates,
             links,
             plugin,
-            ports: Writer::new(orders),
+            ports,
             journal: Journal::default(),
             suspicion: Suspicion::default(),
             is_connected: false,

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -20,7 +21,10 @@ use ovsdb::{ChangeKind, Client, Event, NamedUuid, Outcome, TransactError, Transa
 use tokio::time::{Instant, sleep_until};
 
 use super::journal::{Bridge, Interface};
-use crate::ports::{Job, Orders};
+use crate::{
+    metrics::Metrics,
+    ports::{Job, Orders},
+};
 
 /// How long ports wait for those before them to get their numbers.
 const HOLD: Duration = Duration::from_millis(100);
@@ -28,6 +32,7 @@ const HOLD: Duration = Duration::from_millis(100);
 /// What is asked for, and how far it is.
 pub(super) struct Writer {
     orders: Orders,
+    metrics: Arc<Metrics>,
     queue: Vec<Job>,
     /// When the first of the queue came.
     oldest: Option<Instant>,
@@ -57,8 +62,8 @@ pub(super) enum Step {
 }
 
 impl Writer {
-    pub(super) fn new(orders: Orders) -> Self {
-        Self { orders, queue: Vec::new(), oldest: None, sent: None, waiting: HashMap::new() }
+    pub(super) fn new(orders: Orders, metrics: Arc<Metrics>) -> Self {
+        Self { orders, metrics, queue: Vec::new(), oldest: None, sent: None, waiting: HashMap::new() }
     }
 
     /// Waits for the next step. Cancellation-safe.
@@ -124,6 +129,11 @@ impl Writer {
     /// Sends what waits, unless something else is under way.
     fn write(&mut self, client: &Client, updates: &Updates, now: Instant) {
         let Some(oldest) = self.oldest else { return };
+        if self.orders.bridge.borrow().is_none() {
+            self.queue.clear();
+            self.oldest = None;
+            return;
+        }
         // Whoever has gone does not hear when its port is, or that it never will be.
         self.waiting.retain(|_, waiting| !waiting.job.news.is_closed());
         let busy = self.waiting.values().any(|waiting| waiting.said < PortNews::Numbered);
@@ -148,6 +158,7 @@ impl Writer {
         let Some(Sent { ports, .. }) = self.sent.take() else { return };
         match outcome {
             Ok(outcome) => {
+                self.metrics.written(ports.len());
                 for (job, interface) in ports {
                     let uuid = outcome.uuid(&interface);
                     // If nobody listens any more, its caller is gone, or undoes it: DEL finds the row by its sandbox.

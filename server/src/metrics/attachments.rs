@@ -1,4 +1,4 @@
-//! What was repaired of pods' attachments.
+//! What was written and repaired of pods' attachments.
 
 use prometheus::{IntCounter, IntCounterVec};
 
@@ -7,6 +7,8 @@ use crate::attachments::Reason;
 
 #[derive(Debug)]
 pub(super) struct Attachments {
+    written: IntCounter,
+    transactions: IntCounter,
     put_back: IntCounter,
     removed: IntCounterVec,
 }
@@ -23,7 +25,18 @@ impl Attachments {
             "ovnkube_node_reattached_ports_total",
             "Ports of pods that had vanished from Open vSwitch and were put back; the pods had no network meanwhile.",
         );
-        Self { put_back, removed }
+        let written =
+            register.int_counter("ovnkube_node_ports_written_total", "Ports of new pods that the server wrote for their plugins.");
+        let transactions = register.int_counter(
+            "ovnkube_node_port_transactions_total",
+            "Transactions in which the server wrote ports of new pods, several in one.",
+        );
+        Self { written, transactions, put_back, removed }
+    }
+
+    pub(super) fn written(&self, ports: usize) {
+        self.transactions.inc();
+        self.written.inc_by(u64::try_from(ports).unwrap_or(u64::MAX));
     }
 
     pub(super) fn put_back(&self, ports: usize) {

@@ -1,0 +1,152 @@
+//! `POST /port`: what the server writes for plugins, and what it leaves to them, on the rows of a real database.
+
+use std::{
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    time::Duration,
+};
+
+use contract::{
+    external_ids::{IFACE_ID, IP_ADDRESS, OVN_INSTALLED, SANDBOX},
+    wire::PORT_PATH,
+};
+use serde_json::{Value, json};
+use tests::{Database, Node, NodeServer, Port, plugin::new_sandbox};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const AFTER_THE_LAST: &str = "0\r\n\r\n";
+
+/// A node whose bridge has a port already.
+struct Ready {
+    #[expect(dead_code, reason = "ends the server when it is dropped")]
+    server: NodeServer,
+    database: Database,
+    node: Node,
+}
+
+impl Ready {
+    fn new() -> Self {
+        let node = Node::new();
+        let database = node.start_database_with_bridge();
+        Port::of(&new_sandbox(), "eth0", "older").put(&database);
+        database.vsctl(&["set", "Interface", "older", "external_ids:iface-id=shop_older"]);
+        Self { server: node.start_server(), database, node }
+    }
+
+    fn ask(&self, request: &Value) -> News {
+        let body = request.to_string();
+        let mut stream = UnixStream::connect(self.node.server_socket()).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+        let length = body.len();
+        write!(
+            stream,
+            "POST {PORT_PATH} HTTP/1.1\r\nHost: dummy\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .expect("the server reads");
+        News { stream, heard: String::new() }
+    }
+}
+
+/// What the server says of a port.
+struct News {
+    stream: UnixStream,
+    heard: String,
+}
+
+impl News {
+    /// Waits until this is said; returns all that was said until then.
+    #[track_caller]
+    fn until(&mut self, wanted: &str) -> &str {
+        while !self.heard.contains(wanted) {
+            let mut bytes = [0; 512];
+            let length = self.stream.read(&mut bytes).unwrap_or_else(|error| panic!("{error} after {}", self.heard));
+            assert!(length > 0, "it hung up after {}", self.heard);
+            self.heard.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        }
+        &self.heard
+    }
+
+    #[track_caller]
+    fn are_over(&mut self) {
+        let heard = self.until(AFTER_THE_LAST);
+        assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && !heard.contains('"'), "{heard}");
+    }
+}
+
+fn port(name: &str, iface_id: &str) -> Value {
+    json!({"name": name, "address": "10.244.0.7/24", "external_ids": {
+        SANDBOX: new_sandbox(), IFACE_ID: iface_id, IP_ADDRESS: "10.244.0.7/24"}})
+}
+
+#[test]
+fn a_port_is_written_and_followed_until_it_works() {
+    let ready = Ready::new();
+    let mut request = port("new", "shop_cart-0");
+    request["ingress_policing"] = json!([10_000, 1000]);
+    request["qos"] = json!({"type": "linux-htb", "other_config": {"max-rate": "7000000"}, "external_ids": {SANDBOX: "c0ffee"}});
+    let mut news = ready.ask(&request);
+    assert!(!news.until("\"written\"").contains("numbered"));
+    assert_eq!(ready.database.ports(), ["new", "older"]);
+    assert_eq!(ready.database.vsctl(&["get", "Interface", "new", "external_ids:iface-id"]).trim(), "shop_cart-0");
+    assert_eq!(ready.database.vsctl(&["get", "Interface", "new", "ingress_policing_rate"]).trim(), "10000");
+    assert_eq!(ready.database.column("QoS", "other_config"), ["max-rate=7000000"]);
+
+    ready.database.vsctl(&["set", "Interface", "new", "ofport=7"]);
+    assert!(!news.until("\"numbered\"").contains("installed"));
+    ready.database.vsctl(&["set", "Interface", "new", &format!("external_ids:{OVN_INSTALLED}=true")]);
+    news.until("\"installed\"");
+    news.until(AFTER_THE_LAST);
+}
+
+#[test]
+fn what_is_in_the_way_stays_and_nothing_is_said() {
+    let ready = Ready::new();
+    let before = ready.database.content();
+    for request in [port("older", "shop_cart-0"), port("new", "shop_older")] {
+        ready.ask(&request).are_over();
+        assert_eq!(ready.database.content(), before, "{request}");
+    }
+    // But nothing of another port.
+    ready.ask(&port("new", "shop_cart-0")).until("\"written\"");
+    // A working port that has the address.
+    ready.database.vsctl(&["set", "Interface", "new", "ofport=7", &format!("external_ids:{OVN_INSTALLED}=true")]);
+    ready.ask(&port("next", "shop_cart-1")).are_over();
+    assert_eq!(ready.database.ports(), ["new", "older"]);
+}
+
+#[test]
+fn a_port_that_cannot_work_any_more_is_left_to_its_plugin() {
+    let ready = Ready::new();
+    for (name, command) in [
+        ("gone", "del-port br-int gone"),
+        ("broken", "set Interface broken ofport=-1"),
+        ("taken", "set Interface taken external_ids:iface-id=shop_other"),
+    ] {
+        let mut news = ready.ask(&port(name, &format!("shop_{name}")));
+        news.until("\"written\"");
+        ready.database.vsctl(&command.split(' ').collect::<Vec<_>>());
+        let heard = news.until(AFTER_THE_LAST);
+        assert!(!heard.contains("numbered"), "{heard}");
+    }
+    // Nobody waits for them.
+    ready.ask(&port("next", "shop_next")).until("\"written\"");
+}
+
+#[test]
+fn without_the_bridge_nothing_is_written() {
+    let ready = Ready::new();
+    ready.database.vsctl(&["del-br", "br-int"]);
+    ready.ask(&port("new", "shop_cart-0")).are_over();
+    assert_eq!(ready.database.column("Interface", "name"), [""; 0]);
+}
+
+#[test]
+fn a_request_that_is_no_port_is_refused() {
+    let ready = Ready::new();
+    for request in [json!({}), json!({"name": "new"}), json!({"name": 7, "external_ids": {}}), json!([])] {
+        assert!(ready.ask(&request).until("\"code\"").starts_with("HTTP/1.1 400 "), "{request}");
+    }
+    // No logical port.
+    ready.ask(&json!({"name": "new", "external_ids": {}})).are_over();
+    assert_eq!(ready.database.ports(), ["older"]);
+}

@@ -8,10 +8,16 @@ mod second;
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
+use contract::{
+    paths::SERVER_SOCKET,
+    wire::{REQUEST_PATH, Request},
+};
 use integration::{Lab, Node, Pod, by_hand, eventually, node::MANIFESTS};
 use serde_json::json;
 
@@ -239,6 +245,38 @@ fn what_upstream_attached_is_kept_and_what_is_nobodys_pod_is_not_touched() {
         node.run(["ip", "link", "del", &upstreams.host_interface()])?;
         eventually("the port of the link that is gone is removed", REMOVED, || {
             ensure!(!port_names(node)?.contains(&upstreams.host_interface()), "it is there");
+            Ok(())
+        })
+    });
+}
+
+/// What upstream's plugin does first: it tells the server what it was called for.
+fn ask_as_upstream(node: &Node, command: &str, pod: &Pod) -> Result<()> {
+    let env = [("CNI_COMMAND", command), ("CNI_CONTAINERID", &pod.sandbox), ("CNI_IFNAME", "eth0"), ("CNI_NETNS", "")];
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let body = serde_json::to_string(&Request { env, config: Vec::new(), timeout_ms: None })?;
+    let mut stream = UnixStream::connect(node.path(SERVER_SOCKET))?;
+    write!(stream, "POST {REQUEST_PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    ensure!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    Ok(())
+}
+
+#[test]
+fn what_upstreams_plugin_detaches_stays_away_however_long_it_takes() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let witness = attached_pod(lab, node)?;
+        let pod = lab.new_pod(node)?;
+        by_hand::attach(node, &pod)?;
+        lab.ping(&pod, witness.address())?;
+        ask_as_upstream(node, "DEL", &pod)?;
+        delete_port(node, &pod.host_interface())?;
+        // Its link stays for now.
+        never_within("the port comes back", LATER, || {
+            make_it_look(node, &witness)?;
+            ensure!(port_names(node)?.contains(&pod.host_interface()), "it is away");
             Ok(())
         })
     });

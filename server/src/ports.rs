@@ -1,4 +1,5 @@
-//! Ports of pods, which plugins have the server write: how to ask for one, and what is said of it. Must not know who writes.
+//! Ports of pods, which plugins have the server write: how to ask for one, and what is said of it; and which ports are about to go. Must not
+//! know who writes.
 
 use contract::wire::{BridgeFacts, PortNews, PortRequest};
 use tokio::sync::{mpsc, watch};
@@ -7,6 +8,7 @@ use tokio::sync::{mpsc, watch};
 #[derive(Debug, Clone)]
 pub struct Ports {
     jobs: mpsc::UnboundedSender<Job>,
+    leaving: mpsc::UnboundedSender<String>,
     bridge: watch::Receiver<Option<BridgeFacts>>,
 }
 
@@ -14,6 +16,8 @@ pub struct Ports {
 #[derive(Debug)]
 pub struct Orders {
     pub(crate) jobs: mpsc::UnboundedReceiver<Job>,
+    /// Sandboxes whose ports are about to go.
+    pub(crate) leaving: mpsc::UnboundedReceiver<String>,
     /// Where ports can be written now.
     pub(crate) bridge: watch::Sender<Option<BridgeFacts>>,
 }
@@ -29,8 +33,9 @@ impl Ports {
     /// Requests, and who is to read them. As long as nobody does, every plugin writes its own port.
     pub fn channel() -> (Self, Orders) {
         let (sender, jobs) = mpsc::unbounded_channel();
+        let (leaver, leaving) = mpsc::unbounded_channel();
         let (bridge, facts) = watch::channel(None);
-        (Self { jobs: sender, bridge: facts }, Orders { jobs, bridge })
+        (Self { jobs: sender, leaving: leaver, bridge: facts }, Orders { jobs, leaving, bridge })
     }
 
     /// The bridge, as long as ports can be written.
@@ -44,5 +49,11 @@ impl Ports {
         // If nobody writes any more, the news are over.
         let _ = self.jobs.send(Job { request, news });
         listener
+    }
+
+    /// A plugin that is not this project's is about to detach a sandbox: its ports must not be put back.
+    pub fn leaves(&self, sandbox: &str) {
+        // If nobody reads any more, nobody puts back.
+        let _ = self.leaving.send(sandbox.to_owned());
     }
 }

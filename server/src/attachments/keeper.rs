@@ -10,7 +10,10 @@ use std::{
 use cni::settings::{SHORT_TIMEOUT, Settings};
 use contract::names::PodKey;
 use ovsdb::{Client, Event, Options, Updates, Uuid};
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
 
 use super::{
     Surroundings,
@@ -49,6 +52,10 @@ pub(crate) struct Keeper {
     pub(super) links: Links,
     pub(super) plugin: Settings,
     ports: Writer,
+    /// Whose detaching begins, if it is not this project's plugin that detaches.
+    leavers: mpsc::UnboundedReceiver<String>,
+    /// Sandboxes whose ports go because somebody detaches them.
+    leaving: HashSet<String>,
     journal: Journal,
     suspicion: Suspicion,
     is_connected: bool,
@@ -84,7 +91,8 @@ impl Keeper {
         let options = Options { backoff_max: PAUSE, ..Options::small() };
         let (client, updates) = Client::start(around.endpoint.clone().into(), "Open_vSwitch", journal::monitor(), options);
         let plugin = Settings::with_ovsdb(&around.endpoint, SHORT_TIMEOUT);
-        let ports = Writer::new(orders, Arc::clone(&around.metrics));
+        let Orders { jobs, leaving: leavers, bridge } = orders;
+        let ports = Writer::new(jobs, bridge, Arc::clone(&around.metrics));
         Ok(Self {
             around,
             client,
@@ -92,6 +100,8 @@ impl Keeper {
             links,
             plugin,
             ports,
+            leavers,
+            leaving: HashSet::new(),
             journal: Journal::default(),
             suspicion: Suspicion::default(),
             is_connected: false,
@@ -111,6 +121,7 @@ impl Keeper {
             tokio::select! {
                 event = self.updates.next() => self.database_says(event),
                 news = self.links.next() => self.kernel_says(news),
+                Some(sandbox) = self.leavers.recv() => drop(self.leaving.insert(sandbox)),
                 step = self.ports.next() => self.ports.take(step, &self.client, &self.updates),
                 changed = conditions.changed() => {
                     let are_known = changed.is_ok() && !conditions.borrow_and_update().contains_key(&Part::Pods);
@@ -200,12 +211,17 @@ impl Keeper {
         let names: HashSet<&str> = journal::names(&self.updates).collect();
         self.journal.forget(|attached| !by_name.contains(attached.name.as_str()) && !names.contains(attached.name.as_str()));
         let recorded: Vec<Arc<Attached>> = self.journal.iter().cloned().collect();
+        while let Ok(sandbox) = self.leavers.try_recv() {
+            self.leaving.insert(sandbox);
+        }
+        self.leaving.retain(|sandbox| recorded.iter().any(|attached| attached.identity.sandbox.as_str() == sandbox));
         let present = journal::present(&self.updates);
         let pods = |pod: &PodKey, uid: &str| life(&*self.around.pods, pod, uid);
         Ok(View { recorded: &recorded, present: &present, names: &names, links, pods: &pods }.compare())
     }
 
     async fn put_back(&mut self, mut missing: Vec<Arc<Attached>>, now: Instant) -> Done {
+        missing.retain(|attached| !self.leaving.contains(attached.identity.sandbox.as_str()));
         let names: HashSet<&str> = missing.iter().map(|attached| attached.name.as_str()).collect();
         self.graces.retain(|name, _| names.contains(name.as_str()));
         let all = missing.len();

@@ -18,20 +18,21 @@ use contract::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use ovsdb::{ChangeKind, Client, Event, NamedUuid, Outcome, TransactError, Transaction, Updates, Uuid};
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep_until},
+};
 
 use super::journal::{Bridge, Interface};
-use crate::{
-    metrics::Metrics,
-    ports::{Job, Orders},
-};
+use crate::{metrics::Metrics, ports::Job};
 
 /// How long ports wait for those before them to get their numbers.
 const HOLD: Duration = Duration::from_millis(100);
 
 /// What is asked for, and how far it is.
 pub(super) struct Writer {
-    orders: Orders,
+    jobs: mpsc::UnboundedReceiver<Job>,
+    bridge: watch::Sender<Option<BridgeFacts>>,
     metrics: Arc<Metrics>,
     queue: Vec<Job>,
     /// When the first of the queue came.
@@ -62,8 +63,8 @@ pub(super) enum Step {
 }
 
 impl Writer {
-    pub(super) fn new(orders: Orders, metrics: Arc<Metrics>) -> Self {
-        Self { orders, metrics, queue: Vec::new(), oldest: None, sent: None, waiting: HashMap::new() }
+    pub(super) fn new(jobs: mpsc::UnboundedReceiver<Job>, bridge: watch::Sender<Option<BridgeFacts>>, metrics: Arc<Metrics>) -> Self {
+        Self { jobs, bridge, metrics, queue: Vec::new(), oldest: None, sent: None, waiting: HashMap::new() }
     }
 
     /// Waits for the next step. Cancellation-safe.
@@ -71,7 +72,7 @@ impl Writer {
         let due = self.oldest.map(|oldest| oldest + HOLD).filter(|_| self.sent.is_none());
         tokio::select! {
             outcome = settled(&mut self.sent) => Step::Settled(outcome),
-            Some(job) = self.orders.jobs.recv() => Step::Asked(job),
+            Some(job) = self.jobs.recv() => Step::Asked(job),
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Step::Due,
         }
     }
@@ -80,7 +81,7 @@ impl Writer {
         match step {
             Step::Asked(job) => {
                 self.enqueue(job);
-                while let Ok(job) = self.orders.jobs.try_recv() {
+                while let Ok(job) = self.jobs.try_recv() {
                     self.enqueue(job);
                 }
             }
@@ -99,7 +100,7 @@ impl Writer {
         match event {
             Event::Connected => self.look_at_bridge(updates),
             Event::Disconnected(_) => {
-                self.orders.bridge.send_replace(None);
+                self.bridge.send_replace(None);
                 // Each plugin looks what became of its port.
                 self.queue.clear();
                 self.oldest = None;
@@ -123,13 +124,13 @@ impl Writer {
     fn look_at_bridge(&self, updates: &Updates) {
         let bridge = updates.rows::<Bridge>().map(|(_, bridge)| bridge).find(|bridge| bridge.name == INTEGRATION_BRIDGE);
         let facts = bridge.map(|bridge| BridgeFacts { datapath_type: bridge.datapath_type.clone() });
-        self.orders.bridge.send_if_modified(|now| std::mem::replace(now, facts.clone()) != facts);
+        self.bridge.send_if_modified(|now| std::mem::replace(now, facts.clone()) != facts);
     }
 
     /// Sends what waits, unless something else is under way.
     fn write(&mut self, client: &Client, updates: &Updates, now: Instant) {
         let Some(oldest) = self.oldest else { return };
-        if self.orders.bridge.borrow().is_none() {
+        if self.bridge.borrow().is_none() {
             self.queue.clear();
             self.oldest = None;
             return;

@@ -156,6 +156,7 @@ impl<'a> Driver<'a> {
         if contestant == Contestant::Ours {
             self.logged.push((self.phases.len(), sandboxes.clone()));
         }
+        let mut failed = phase.calls.iter().any(|call| call.error.is_some());
         self.push(phase);
 
         let attached: Vec<(&PlannedPod, Attached)> =
@@ -171,8 +172,20 @@ impl<'a> Driver<'a> {
         let (wall, calls) = closed_loop(&mut self.floors[..at_once], &attached, |floor, (pod, attached)| attached.del(floor, pod));
         self.settler.settle()?;
         let cpu = self.cpu(contestant)?.since(&before);
+        failed |= calls.iter().any(|call| call.error.is_some());
         self.push(Phase { cell: cell(Verb::Del), round, wall, calls, cpu });
-        Ok(())
+        if failed { self.clear_up(&sandboxes) } else { Ok(()) }
+    }
+
+    /// Takes away what a contestant has left of pods whose ADD or DEL has failed: ports of theirs would be in the way of the next one's.
+    fn clear_up(&mut self, sandboxes: &[String]) -> Result<()> {
+        let plugin = Plugin::ours();
+        let pods: Vec<(&PlannedPod, &String)> = self.pods.iter().map(|pod| pod.pod).zip(sandboxes).collect();
+        let (_, calls) = closed_loop(&mut self.floors[..HURRY], &pods, |_, (pod, sandbox)| plugin.del(pod, sandbox));
+        if let Some(why) = calls.into_iter().find_map(|call| call.error) {
+            bail!("DEL for what a failed call has left: {why}");
+        }
+        self.settler.settle()
     }
 
     /// The verbs that need no pod, turn by turn with `/bin/true`.

@@ -128,6 +128,11 @@ impl Plugin {
         (call, attached)
     }
 
+    /// DEL of whatever a sandbox has, by whomever.
+    pub(crate) fn del(&self, pod: &PlannedPod, sandbox: &str) -> Call {
+        judge(self.call(Verb::Del, Some((pod, sandbox)), None), |_| Ok(()))
+    }
+
     /// STATUS.
     pub(crate) fn status(&self) -> Call {
         judge(self.call(Verb::Status, None, None), |_| Ok(()))

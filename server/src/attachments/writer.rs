@@ -27,7 +27,7 @@ use super::journal::{Bridge, Interface};
 use crate::{metrics::Metrics, ports::Job};
 
 /// How long ports wait for those before them to get their numbers.
-const HOLD: Duration = Duration::from_millis(100);
+const HOLD: Duration = Duration::from_millis(15);
 
 /// What is asked for, and how far it is.
 pub(super) struct Writer {

@@ -109,12 +109,9 @@ impl Add<'_> {
             }
             Answer::Nothing => return Err(Cause::NoAnswer.into()),
         };
-        let datapath = match datapath {
-            Some(datapath) => datapath,
-            None => tokio::select! {
-                datapath = self.timeline.stage(Stage::Ovsdb, self.know_bridge(&mut port, bridge)) => datapath?,
-                _asked = fence.challenged() => return Err(Cause::Cancelled.into()),
-            },
+        let datapath = tokio::select! {
+            datapath = self.prepare(&mut port, &identity, &sockets.host, bridge, datapath) => datapath?,
+            _asked = fence.challenged() => return Err(Cause::Cancelled.into()),
         };
         let mut ready = Ready { port, datapath, sockets };
         let attachment = Attachment::plan(identity, &pod.pod, pod.uid.as_deref(), *interface);
@@ -149,7 +146,7 @@ impl Add<'_> {
         let mut ask = pin!(self.timeline.stage(Stage::Annotation, self.server.ask(self.request)));
         let meanwhile = async {
             sleep(LOOK_AFTER).await;
-            self.timeline.stage(Stage::Ovsdb, self.know_bridge(port, None)).await
+            self.timeline.stage(Stage::Ovsdb, self.look_out(port)).await
         };
         tokio::select! {
             biased;
@@ -161,11 +158,32 @@ impl Add<'_> {
         }
     }
 
-    /// What the server says of the bridge, if it can write the port; else connects to Open vSwitch's database and looks there.
-    async fn know_bridge(&self, port: &mut Port<'_>, of_server: Option<BridgeFacts>) -> Result<Datapath, BridgeError> {
+    /// Gets ready for the veth: with what the server says of the bridge, if it can write the port and the link's name is free; else in Open
+    /// vSwitch's database. `known`: what was seen there already.
+    async fn prepare(
+        &self,
+        port: &mut Port<'_>,
+        identity: &Identity,
+        host: &Netlink,
+        of_server: Option<BridgeFacts>,
+        known: Option<Datapath>,
+    ) -> Result<Datapath, StageError> {
         if let Some(BridgeFacts { datapath_type }) = of_server {
-            return Ok(Datapath::of(&datapath_type));
+            return Ok(known.unwrap_or_else(|| Datapath::of(&datapath_type)));
         }
+        let prepare = async {
+            let datapath = match known {
+                Some(datapath) => datapath,
+                None => self.look_out(port).await?,
+            };
+            port.vacate(identity, host).await?;
+            Ok::<_, Cause>(datapath)
+        };
+        self.timeline.stage(Stage::Ovsdb, prepare).await
+    }
+
+    /// Connects to Open vSwitch's database, and looks at the bridge.
+    async fn look_out(&self, port: &mut Port<'_>) -> Result<Datapath, BridgeError> {
         let name = match self.conf.network {
             Network::Default => Some(self.subject.sandbox.host_if_name()),
             // It says an index that there is not yet.

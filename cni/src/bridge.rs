@@ -36,12 +36,18 @@ ovsdb::table! {
         name: String,
         datapath_type: String,
     }
+
+    /// What says how far ovs-vswitchd is.
+    struct OpenVSwitch in "Open_vSwitch" {
+        cur_cfg: i64,
+    }
 }
 
 /// What these tables need to know of the schema. Every Open vSwitch has these columns, and reading the whole schema would be half of
 /// what a plugin asks of the database.
 fn schema() -> Schema {
     const SCHEMA: &str = r#"{"name": "Open_vSwitch", "version": "8.0.0", "tables": {
+        "Open_vSwitch": {"columns": {"cur_cfg": {"type": "integer"}}},
         "Bridge": {"columns": {"name": {"type": "string"}, "datapath_type": {"type": "string"}}},
         "Interface": {"columns": {
             "name": {"type": "string"},
@@ -113,6 +119,8 @@ pub enum BridgeError {
     Transact(#[from] TransactError),
     #[error("watch the interface")]
     Monitor(#[from] ovsdb::MonitorError),
+    #[error("lost the database of Open vSwitch")]
+    Lost(#[from] ovsdb::Closed),
 }
 
 impl BridgeError {
@@ -253,6 +261,19 @@ impl Bridge {
         Ok(())
     }
 
+    /// Waits until ovs-vswitchd has done everything that the database says by now (`next_cfg` and `cur_cfg` in ovs-vswitchd.conf.db(5)).
+    pub async fn settle(&self) -> Result<(), BridgeError> {
+        let (transaction, number) = rows::next_configuration();
+        let watch = self.connection.monitor(Monitor::new().table::<OpenVSwitch>(ovsdb::Where::all()));
+        let (watch, outcome) = tokio::join!(watch, self.connection.transact(transaction));
+        let (mut watch, outcome) = (watch?, outcome?);
+        let wanted = outcome.rows(number).first().and_then(|row| row.integer("next_cfg")).unwrap_or_default();
+        while watch.rows::<OpenVSwitch>().any(|(_, row)| row.cur_cfg < wanted) {
+            watch.changed().await?;
+        }
+        Ok(())
+    }
+
     /// The state of an interface and its port, for CHECK.
     pub async fn inspect(&self, interface: Uuid) -> Result<Inspection, BridgeError> {
         let mut tx = Transaction::new();
@@ -326,5 +347,6 @@ mod tests {
         let schema = schema();
         let columns = <Interface as ovsdb::Table>::COLUMNS;
         assert!(columns.iter().all(|column| schema.has_column("Interface", column)), "{schema:?}");
+        assert!(schema.has_column("Open_vSwitch", "cur_cfg"), "{schema:?}");
     }
 }

@@ -199,7 +199,7 @@ impl Cause {
                 "is Open vSwitch running? see `systemctl status openvswitch-switch` and `ovs-vsctl show`"
             }
             Self::Deadline => {
-                "stage ofport: ovs-vswitchd is not keeping up; stage ovn_installed: ovn-controller is, or the logical port is missing \
+                "stage ovsdb or ofport: ovs-vswitchd is not keeping up; stage ovn_installed: ovn-controller is, or the logical port is missing \
                  (`ovn-nbctl show`), bound elsewhere or of another pod (requested-chassis, iface-id-ver)"
             }
             Self::Netns(_) | Self::PodEnd(PodEndError::Netns(_)) => {
@@ -212,9 +212,12 @@ impl Cause {
 
 fn bridge_code(error: &BridgeError) -> Code {
     match error {
-        BridgeError::Connect(_) | BridgeError::NoEndpoint | BridgeError::Slow(_) | BridgeError::NoBridge | BridgeError::Raced(_) => {
-            Code::TryAgain
-        }
+        BridgeError::Connect(_)
+        | BridgeError::NoEndpoint
+        | BridgeError::Slow(_)
+        | BridgeError::NoBridge
+        | BridgeError::Raced(_)
+        | BridgeError::Lost(_) => Code::TryAgain,
         BridgeError::NameTaken { .. } => Code::NameTaken,
         BridgeError::AddressTaken { .. } => Code::BadAnnotation,
         BridgeError::Transact(_) | BridgeError::Monitor(_) if error.is_refusal() => Code::OpenVSwitch,

@@ -4,7 +4,10 @@
 
 use std::{fmt, pin::Pin, time::Duration};
 
-use contract::{names::IfName, wire::PortNews};
+use contract::{
+    names::{IfName, Network},
+    wire::PortNews,
+};
 use ovsdb::Endpoints;
 use tokio::time::timeout;
 
@@ -13,7 +16,9 @@ use crate::{
     bridge::{Bridge, BridgeError, Datapath, Lookout, Plugged},
     error::Cause,
     installed::{self, Goal, NotInstalled},
-    plan::Attachment,
+    link,
+    netlink::Netlink,
+    plan::{Attachment, Identity},
     rows,
 };
 
@@ -57,6 +62,23 @@ impl<'a> Port<'a> {
         let datapath = lookout.datapath;
         self.lookout = Some(lookout);
         Ok(datapath)
+    }
+
+    /// Makes sure that ovs-vswitchd has let go of the interface's name, on which the sandbox may have had a link before: its port would be
+    /// taken for the new one, with the socket of the link that is gone; and with its last breath it would take the new link down, which it
+    /// knows by name only. Does nothing to a port whose link is there.
+    pub async fn vacate(&mut self, identity: &Identity, host: &Netlink) -> Result<(), Cause> {
+        let name = match identity.network {
+            Network::Default => identity.sandbox.host_if_name(),
+            // No two links have the same.
+            Network::Attachment { .. } => return Ok(()),
+        };
+        let bridge = self.bridge().await?;
+        let left = bridge.named(name.as_str()).await?.filter(|row| row.belongs_to(identity));
+        if let (Some(row), None) = (left, link::find(host, name.as_str())?) {
+            bridge.unplug(identity, vec![row]).await?;
+        }
+        Ok(bridge.settle().await?)
     }
 
     /// Writes the rows, or has them written.

@@ -13,7 +13,7 @@ use contract::{
     paths::INTEGRATION_BRIDGE,
     wire::{PortRequest, QosRow},
 };
-use ovsdb::{Condition, Datum, Mutation, NamedUuid, Row, SelectedRow, Selection, Transaction, Until, Uuid};
+use ovsdb::{Condition, Datum, Mutation, Mutator, NamedUuid, Row, SelectedRow, Selection, Transaction, Until, Uuid, Where};
 
 use crate::plan::{Attachment, Identity};
 
@@ -219,6 +219,14 @@ pub fn insert_new<'a>(ports: impl Iterator<Item = (&'a str, &'a Content, Option<
     }
     tx.comment(&format!("ovnkube: {what} {} ports of pods", interfaces.len()));
     (tx, interfaces)
+}
+
+/// The transaction that asks ovs-vswitchd to say when it has done what the database says; the number that it will say, in column `next_cfg`.
+pub fn next_configuration() -> (Transaction, Selection) {
+    let mut tx = Transaction::new();
+    tx.mutate("Open_vSwitch", Where::all(), vec![Mutation::new("next_cfg", Mutator::Add, 1)]);
+    let number = tx.select("Open_vSwitch", Where::all(), &["next_cfg"]);
+    (tx, number)
 }
 
 /// The transaction that removes what an interface of a sandbox has in the database.

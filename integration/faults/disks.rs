@@ -81,7 +81,6 @@ fn row_41_pods_come_and_go_while_the_log_directory_is_missing() {
         ensure!(site.node.path(log).is_file(), "the plugin's log was not made, with its directory");
         runtime.del(&pod)?.success()?;
         // Where it cannot be made, either.
-        let pod = site.new_pod()?;
         let runtime = site.node.runtime().with("logFile", serde_json::json!("/proc/no-such-directory/plugin.log"));
         runtime.add(&pod)?.success()?;
         site.has_network(&pod)?;

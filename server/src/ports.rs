@@ -1,8 +1,20 @@
 //! Ports of pods, which plugins have the server write: how to ask for one, and what is said of it; and which ports are about to go. Must not
 //! know who writes.
 
-use contract::wire::{BridgeFacts, PortNews, PortRequest};
-use tokio::sync::{mpsc, watch};
+pub(crate) mod names;
+
+use std::sync::Arc;
+
+use contract::{
+    names::{Network, SandboxId},
+    wire::{BridgeFacts, PortNews, PortRequest},
+};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
+
+use names::Names;
 
 /// Takes requests for ports. Clones share whoever writes them.
 #[derive(Debug, Clone)]
@@ -10,6 +22,7 @@ pub struct Ports {
     jobs: mpsc::UnboundedSender<Job>,
     leaving: mpsc::UnboundedSender<String>,
     bridge: watch::Receiver<Option<BridgeFacts>>,
+    names: Arc<Names>,
 }
 
 /// What comes in, for whoever writes.
@@ -20,6 +33,8 @@ pub struct Orders {
     pub(crate) leaving: mpsc::UnboundedReceiver<String>,
     /// Where ports can be written now.
     pub(crate) bridge: watch::Sender<Option<BridgeFacts>>,
+    /// To be kept up to date.
+    pub(crate) names: Arc<Names>,
 }
 
 /// One port that is asked for. Whoever asked has gone if nobody listens to the news.
@@ -35,12 +50,20 @@ impl Ports {
         let (sender, jobs) = mpsc::unbounded_channel();
         let (leaver, leaving) = mpsc::unbounded_channel();
         let (bridge, facts) = watch::channel(None);
-        (Self { jobs: sender, leaving: leaver, bridge: facts }, Orders { jobs, leaving, bridge })
+        let names = Arc::new(Names::default());
+        let orders = Orders { jobs, leaving, bridge, names: Arc::clone(&names) };
+        (Self { jobs: sender, leaving: leaver, bridge: facts, names }, orders)
     }
 
-    /// The bridge, as long as ports can be written.
-    pub fn bridge(&self) -> Option<BridgeFacts> {
-        self.bridge.borrow().clone()
+    /// The bridge, as long as ports can be written and ovs-vswitchd knows nothing of the name that the sandbox's link is going to have. If it
+    /// may know something, the plugin has to wait until ovs-vswitchd has let go of it, for which it needs the database itself.
+    pub fn bridge_for(&self, sandbox: &SandboxId, network: &Network) -> Option<BridgeFacts> {
+        let is_free = match network {
+            Network::Default => !self.names.may_be_held(sandbox.host_if_name().as_str(), Instant::now()),
+            // No two links have the same.
+            Network::Attachment { .. } => true,
+        };
+        self.bridge.borrow().clone().filter(|_| is_free)
     }
 
     /// Asks for a port. The news end without [`PortNews::Installed`] if it is for the plugin to go on.

@@ -91,8 +91,8 @@ impl Keeper {
         let options = Options { backoff_max: PAUSE, ..Options::small() };
         let (client, updates) = Client::start(around.endpoint.clone().into(), "Open_vSwitch", journal::monitor(), options);
         let plugin = Settings::with_ovsdb(&around.endpoint, SHORT_TIMEOUT);
-        let Orders { jobs, leaving: leavers, bridge } = orders;
-        let ports = Writer::new(jobs, bridge, Arc::clone(&around.metrics));
+        let Orders { jobs, leaving: leavers, bridge, names } = orders;
+        let ports = Writer::new(jobs, bridge, names, Arc::clone(&around.metrics));
         Ok(Self {
             around,
             client,

@@ -23,8 +23,11 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::journal::{Bridge, Interface};
-use crate::{metrics::Metrics, ports::Job};
+use super::journal::{self, Bridge, Interface};
+use crate::{
+    metrics::Metrics,
+    ports::{Job, names::Names},
+};
 
 /// How long ports wait for those before them to get their numbers.
 const HOLD: Duration = Duration::from_millis(15);
@@ -33,6 +36,7 @@ const HOLD: Duration = Duration::from_millis(15);
 pub(super) struct Writer {
     jobs: mpsc::UnboundedReceiver<Job>,
     bridge: watch::Sender<Option<BridgeFacts>>,
+    names: Arc<Names>,
     metrics: Arc<Metrics>,
     queue: Vec<Job>,
     /// When the first of the queue came.
@@ -63,8 +67,13 @@ pub(super) enum Step {
 }
 
 impl Writer {
-    pub(super) fn new(jobs: mpsc::UnboundedReceiver<Job>, bridge: watch::Sender<Option<BridgeFacts>>, metrics: Arc<Metrics>) -> Self {
-        Self { jobs, bridge, metrics, queue: Vec::new(), oldest: None, sent: None, waiting: HashMap::new() }
+    pub(super) fn new(
+        jobs: mpsc::UnboundedReceiver<Job>,
+        bridge: watch::Sender<Option<BridgeFacts>>,
+        names: Arc<Names>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { jobs, bridge, names, metrics, queue: Vec::new(), oldest: None, sent: None, waiting: HashMap::new() }
     }
 
     /// Waits for the next step. Cancellation-safe.
@@ -98,7 +107,10 @@ impl Writer {
 
     pub(super) fn database_says(&mut self, event: &Event, client: &Client, updates: &Updates) {
         match event {
-            Event::Connected => self.look_at_bridge(updates),
+            Event::Connected => {
+                self.names.are(journal::names(updates), Instant::now());
+                self.look_at_bridge(updates);
+            }
             Event::Disconnected(_) => {
                 self.bridge.send_replace(None);
                 // Each plugin looks what became of its port.
@@ -112,8 +124,19 @@ impl Writer {
                 }
                 for change in changes.of::<Interface>() {
                     match change.kind {
-                        ChangeKind::Delete => drop(self.waiting.remove(&change.uuid)),
-                        ChangeKind::Insert | ChangeKind::Modify => self.tell(change.uuid, updates),
+                        ChangeKind::Delete => {
+                            if let Some(row) = change.old::<Interface>() {
+                                self.names.goes(&row.name, Instant::now());
+                            }
+                            self.waiting.remove(&change.uuid);
+                        }
+                        ChangeKind::Insert => {
+                            if let Some(row) = updates.row::<Interface>(change.uuid) {
+                                self.names.comes(&row.name);
+                            }
+                            self.tell(change.uuid, updates);
+                        }
+                        ChangeKind::Modify => self.tell(change.uuid, updates),
                     }
                 }
             }

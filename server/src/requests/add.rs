@@ -40,7 +40,7 @@ pub struct AddDefaults {
 impl Desk {
     pub(super) async fn add(&self, request: Request, started: Instant) -> Result<Reply, Refusal> {
         let patience = request.timeout_ms.map_or(PATIENCE, |ms| Duration::from_millis(ms).saturating_sub(MARGIN).min(MOST_PATIENCE));
-        let (args, conf) = read(&request)?;
+        let Call { sandbox, args, conf } = Call::read(&request)?;
 
         // In this order: who looks whether nobody is at work has changed the phase before.
         let _at_work = self.adds.enter();
@@ -49,7 +49,7 @@ impl Desk {
         }
         let watch = self.source.watch(&args.pod);
         let (pod, asked_uid) = (args.pod.clone(), args.uid.clone());
-        let wait = PodWait::new(args, conf.network, conf.mtu, self.add);
+        let wait = PodWait::new(args, conf.network.clone(), conf.mtu, self.add);
         let waiting = self.metrics.annotation_wait();
         let answer = tokio::select! {
             answer = self.wait(wait, watch, started, patience) => answer,
@@ -69,7 +69,7 @@ impl Desk {
             uid = answer.pod_uid,
             "answered"
         );
-        Reply::json(&Response { bridge: self.ports.bridge(), ..Response::to_plugin(answer) })
+        Reply::json(&Response { bridge: self.ports.bridge_for(&sandbox, &conf.network), ..Response::to_plugin(answer) })
     }
 
     /// Looks at the pod now and after every change.
@@ -113,13 +113,21 @@ impl Desk {
     }
 }
 
-/// The pod and the configuration that a request is about, once all of it makes sense.
-pub(super) fn read(request: &Request) -> Result<(PodArgs, NetConf), Refusal> {
-    let Request { env, config, timeout_ms: _ } = request;
-    let variable = |name| env.get(name).map(String::as_str).filter(|text| !text.is_empty()).ok_or(Refusal::Missing(name));
-    let _: SandboxId = variable("CNI_CONTAINERID")?.parse()?;
-    let _: IfName = variable("CNI_IFNAME").unwrap_or("eth0").parse()?;
-    Ok((PodArgs::parse(variable("CNI_ARGS")?)?, NetConf::parse(config)?))
+/// What a request is about, once all of it makes sense.
+pub(super) struct Call {
+    sandbox: SandboxId,
+    pub(super) args: PodArgs,
+    pub(super) conf: NetConf,
+}
+
+impl Call {
+    pub(super) fn read(request: &Request) -> Result<Self, Refusal> {
+        let Request { env, config, timeout_ms: _ } = request;
+        let variable = |name| env.get(name).map(String::as_str).filter(|text| !text.is_empty()).ok_or(Refusal::Missing(name));
+        let sandbox = variable("CNI_CONTAINERID")?.parse()?;
+        let _: IfName = variable("CNI_IFNAME").unwrap_or("eth0").parse()?;
+        Ok(Self { sandbox, args: PodArgs::parse(variable("CNI_ARGS")?)?, conf: NetConf::parse(config)? })
+    }
 }
 
 #[cfg(test)]

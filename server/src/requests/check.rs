@@ -3,14 +3,15 @@
 use contract::wire::{Request, Response};
 
 use super::{
-    Desk, Reply, add,
+    Desk, Reply,
+    add::Call,
     pod_wait::{PodWait, Step},
 };
 use crate::refusal::Refusal;
 
 impl Desk {
     pub(super) fn check(&self, request: &Request) -> Result<Reply, Refusal> {
-        let (args, conf) = add::read(request)?;
+        let Call { args, conf, .. } = Call::read(request)?;
         let mut watch = self.source.watch(&args.pod);
         match PodWait::new(args, conf.network, conf.mtu, self.add).look(watch.now().as_deref())? {
             Step::Answer(answer) => Reply::json(&Response::to_plugin(*answer)),

@@ -1,0 +1,45 @@
+//! The same sandbox, attached again: its link has the name of the one before, which ovs-vswitchd may still hold.
+
+use std::thread;
+
+use anyhow::{Context as _, Result};
+use integration::{Lab, Node, Pod};
+
+/// Enough for several pods to meet ovs-vswitchd at the wrong moment, if there is one.
+const ROUNDS: usize = 30;
+
+fn comes_and_goes(lab: &Lab, node: &Node, pod: &Pod) -> Result<()> {
+    (1..=ROUNDS).try_for_each(|round| {
+        node.runtime().add(pod)?.success()?;
+        lab.ping(pod, pod.gateways[0]).with_context(|| format!("round {round}"))?;
+        node.runtime().del(pod)?.success().map(drop)
+    })
+}
+
+#[test]
+fn a_sandbox_has_its_network_again_however_soon() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        node.start_server()?;
+        let pods = lab.new_pods(node, 4)?;
+        thread::scope(|scope| {
+            let all: Vec<_> = pods.iter().map(|pod| scope.spawn(|| comes_and_goes(lab, node, pod))).collect();
+            all.into_iter().try_for_each(|one| one.join().expect("an error is no panic"))
+        })
+    });
+}
+
+#[test]
+fn the_port_that_a_link_has_left_is_replaced() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        node.start_server()?;
+        let pod = lab.new_pod(node)?;
+        for _ in 0..10 {
+            node.runtime().add(&pod)?.success()?;
+            lab.ping(&pod, pod.gateways[0])?;
+            node.run(["ip", "link", "delete", &pod.host_interface()])?;
+        }
+        Ok(())
+    });
+}

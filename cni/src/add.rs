@@ -168,15 +168,15 @@ impl Add<'_> {
         of_server: Option<BridgeFacts>,
         known: Option<Datapath>,
     ) -> Result<Datapath, StageError> {
-        if let Some(BridgeFacts { datapath_type }) = of_server {
-            return Ok(known.unwrap_or_else(|| Datapath::of(&datapath_type)));
-        }
         let prepare = async {
-            let datapath = match known {
-                Some(datapath) => datapath,
-                None => self.look_out(port).await?,
+            let datapath = match (known, &of_server) {
+                (Some(datapath), _) => datapath,
+                (None, Some(BridgeFacts { datapath_type })) => Datapath::of(datapath_type),
+                (None, None) => self.look_out(port).await?,
             };
-            port.vacate(identity, host).await?;
+            if of_server.is_none() {
+                port.vacate(identity, host).await?;
+            }
             Ok::<_, Cause>(datapath)
         };
         self.timeline.stage(Stage::Ovsdb, prepare).await

@@ -6,6 +6,8 @@ use std::{
     process::Stdio,
 };
 
+use serde_json::Value;
+
 use crate::{process::Process, program};
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
@@ -88,9 +90,24 @@ impl Database {
         rows
     }
 
-    /// Everything in it, to see whether anything changed.
+    /// Everything in it, to see whether anything changed; but not how often somebody has waited for ovs-vswitchd.
     #[track_caller]
     pub fn content(&self) -> String {
-        program::output(program::command("ovsdb-client").args(["--no-headings", "dump", &self.endpoint, "Open_vSwitch"]))
+        let text = program::output(program::command("ovsdb-client").args(["--format=json", "dump", &self.endpoint, "Open_vSwitch"]));
+        let tables = text.lines().map(|line| {
+            let mut table: Value = serde_json::from_str(line).expect("a table in JSON");
+            let counter = table["headings"].as_array().and_then(|columns| columns.iter().position(|column| column == "next_cfg"));
+            if let (Some(counter), Some(rows)) = (counter, table["data"].as_array_mut()) {
+                rows.iter_mut().for_each(|row| row[counter] = Value::Null);
+            }
+            table.to_string()
+        });
+        tables.collect::<Vec<_>>().join("\n")
+    }
+
+    /// What an ovs-vswitchd says that has done all that it will ever be asked to do.
+    #[track_caller]
+    pub fn say_all_done(&self) {
+        self.vsctl(&["set", "Open_vSwitch", ".", "cur_cfg=1000000"]);
     }
 }

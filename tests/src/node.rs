@@ -113,6 +113,7 @@ impl Node {
     pub fn start_database_with_bridge(&self) -> Database {
         let database = self.start_database();
         database.vsctl(&["add-br", "br-int"]);
+        database.say_all_done();
         database
     }
 

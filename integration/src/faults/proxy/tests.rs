@@ -17,7 +17,8 @@ fn line() -> (Proxy, PathBuf) {
         for mut stream in listener.incoming().map_while(Result::ok) {
             thread::spawn(move || {
                 for line in BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok) {
-                    let _ = writeln!(stream, "reply to {line}");
+                    // In one piece, so that the proxy sees one.
+                    let _ = stream.write_all(format!("reply to {line}\n").as_bytes());
                 }
             });
         }

@@ -1,0 +1,66 @@
+//! Fields of a kubeconfig that are no secrets: names, paths and addresses, which messages may repeat.
+
+use serde_yaml_ng::Value;
+
+/// Those whose text is no secret.
+const TEXTS: [&str; 15] = [
+    "current-context",
+    "name",
+    "cluster",
+    "user",
+    "server",
+    "tls-server-name",
+    "proxy-url",
+    "certificate-authority",
+    "client-certificate",
+    "client-key",
+    "tokenFile",
+    "username",
+    "as",
+    "as-uid",
+    "namespace",
+];
+/// Those in which nothing is.
+const WHOLE: [&str; 2] = ["as-groups", "as-user-extra"];
+
+/// Whether one of them says `text`. A file that is no YAML has no such fields.
+pub(super) fn mention(config: &[u8], text: &str) -> bool {
+    serde_yaml_ng::from_slice(config).is_ok_and(|value| mentions(&value, text))
+}
+
+fn mentions(value: &Value, text: &str) -> bool {
+    match value {
+        Value::Sequence(values) => values.iter().any(|value| mentions(value, text)),
+        Value::Tagged(tagged) => mentions(&tagged.value, text),
+        Value::Mapping(fields) => fields.iter().any(|(name, value)| match (name.as_str().unwrap_or_default(), value) {
+            ("server", Value::String(url)) => without_user(url).contains(text),
+            (name, Value::String(value)) => TEXTS.contains(&name) && value.contains(text),
+            (name, value) if WHOLE.contains(&name) => serde_yaml_ng::to_string(value).is_ok_and(|value| value.contains(text)),
+            (_, value) => mentions(value, text),
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+/// The user and the password in a URL are as secret as any.
+fn without_user(url: &str) -> &str {
+    url.rsplit_once('@').map_or(url, |(_, rest)| rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_open_and_tokens_are_not() {
+        let config = |field: &str| format!("{{users: [{{name: we, user: {{{field}}}}}]}}").into_bytes();
+        for open in ["tokenFile: x", "as-user-extra: {reason: [x]}", "username: !!str x"] {
+            assert!(mention(&config(open), "x"), "{open}");
+        }
+        for secret in ["token: x", "password: x", "client-key-data: x", "exec: {command: x}"] {
+            assert!(!mention(&config(secret), "x"), "{secret}");
+        }
+        assert!(mention(b"{current-context: x}", "x") && !mention(b"{server: 'https://x:x@host'}", "x"));
+        assert!(!mention(b"current-context: {x", "x"));
+    }
+}

@@ -27,7 +27,7 @@ pub(super) async fn live(config: &ControlPlaneConfig, notes: &[String], log: &Lo
     for note in notes {
         tracing::warn!(note, "options");
     }
-    let announcing = tokio::spawn(announce::changes(conditions.clone()));
+    let announcing = tokio::spawn(announce::changes(&conditions));
 
     // From here on, so that they say what is waited for.
     let _endpoints = endpoints::start(&config.endpoints, &conditions, &metrics);

@@ -71,7 +71,7 @@ pub(super) async fn live(
     for note in options.notes() {
         tracing::warn!(note, "options");
     }
-    let announcing = tokio::spawn(announce::changes(conditions.clone()));
+    let announcing = tokio::spawn(announce::changes(&conditions));
 
     // From here on, so that they say what is waited for.
     let (_endpoints, control_plane) = match control_plane {

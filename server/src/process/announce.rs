@@ -6,17 +6,19 @@ use sd_notify::NotifyState;
 
 use crate::conditions::{Conditions, Part};
 
-/// Tells of every change, for as long as the server lives.
-pub(crate) async fn changes(conditions: Conditions) {
+/// Tells of every change from now on, whenever it is polled, for as long as the server lives.
+pub(crate) fn changes(conditions: &Conditions) -> impl Future<Output = ()> + use<> {
     let mut watch = conditions.watch();
-    let mut before = conditions.all_missing();
-    loop {
-        let now = watch.borrow_and_update().clone();
-        log(&before, &now);
-        notify(&[NotifyState::Status(&summary(&now))]);
-        before = now;
-        if watch.changed().await.is_err() {
-            return;
+    let mut before = watch.borrow().clone();
+    async move {
+        loop {
+            let now = watch.borrow_and_update().clone();
+            log(&before, &now);
+            notify(&[NotifyState::Status(&summary(&now))]);
+            before = now;
+            if watch.changed().await.is_err() {
+                return;
+            }
         }
     }
 }

@@ -2,9 +2,12 @@
 //!
 //! Events of the database, judged by a pure function; no polling.
 
+use std::collections::BTreeMap;
+
 use contract::{
     external_ids,
     names::{IfName, IfaceId},
+    wire::PortNews,
 };
 
 use crate::bridge::{Interface, Plugged};
@@ -18,6 +21,16 @@ pub enum Goal {
     OvnInstalled,
 }
 
+impl Goal {
+    /// What the server says when it is reached.
+    pub fn news(self) -> PortNews {
+        match self {
+            Self::Ofport => PortNews::Numbered,
+            Self::OvnInstalled => PortNews::Installed,
+        }
+    }
+}
+
 /// Why the wait is over without success.
 #[derive(Debug, thiserror::Error)]
 pub enum NotInstalled {
@@ -26,7 +39,7 @@ pub enum NotInstalled {
     #[error("port {0} was removed, by a newer sandbox of the pod or by an administrator")]
     Removed(IfName),
     #[error("port {port} belongs to {now} now")]
-    Reassigned { port: IfName, now: String },
+    Reassigned { port: String, now: String },
     #[error("lost the database of Open vSwitch")]
     Lost(#[from] ovsdb::Closed),
 }
@@ -46,23 +59,39 @@ pub async fn wait_for(goal: Goal, plugged: &mut Plugged, iface_id: &IfaceId) -> 
 
 /// Whether the wait is over. A row that was never seen has not arrived yet; one that was seen and is gone was removed.
 fn judge(goal: Goal, row: Option<&Interface>, seen: bool, name: &IfName, iface_id: &IfaceId) -> Option<Result<(), NotInstalled>> {
-    let Some(row) = row else {
+    let Some(Interface { name, ofport, error, external_ids }) = row else {
         return seen.then(|| Err(NotInstalled::Removed(name.clone())));
     };
-    let bound_to = row.external_ids.get(external_ids::IFACE_ID).map_or("", String::as_str);
-    if bound_to != iface_id.as_str() {
-        return Some(Err(NotInstalled::Reassigned { port: name.clone(), now: format!("{bound_to:?}") }));
+    let state = PortState { name, ofport: *ofport, error: error.as_deref(), external_ids };
+    match state.progress(iface_id.as_str()) {
+        Ok(progress) => (progress >= goal.news()).then_some(Ok(())),
+        Err(why) => Some(Err(why)),
     }
-    match (row.ofport, &row.error) {
-        (_, Some(error)) => Some(Err(NotInstalled::Device(error.clone()))),
-        (Some(..=0), None) => Some(Err(NotInstalled::Device("it gave the port no number and no reason".to_owned()))),
-        (None, None) => None,
-        (Some(_), None) => {
-            let installed = row.external_ids.get(external_ids::OVN_INSTALLED).is_some_and(|value| value == "true");
-            match goal {
-                Goal::Ofport => Some(Ok(())),
-                Goal::OvnInstalled => installed.then_some(Ok(())),
-            }
+}
+
+/// What an Interface row says of how its port is.
+#[derive(Debug, Clone, Copy)]
+pub struct PortState<'a> {
+    pub name: &'a str,
+    pub ofport: Option<i64>,
+    pub error: Option<&'a str>,
+    pub external_ids: &'a BTreeMap<String, String>,
+}
+
+impl PortState<'_> {
+    /// How far the port of this logical port has come, or why it comes no farther.
+    pub fn progress(&self, iface_id: &str) -> Result<PortNews, NotInstalled> {
+        let id = |key: &str| self.external_ids.get(key).map_or("", String::as_str);
+        let bound_to = id(external_ids::IFACE_ID);
+        if bound_to != iface_id {
+            return Err(NotInstalled::Reassigned { port: self.name.to_owned(), now: format!("{bound_to:?}") });
+        }
+        match (self.ofport, self.error) {
+            (_, Some(error)) => Err(NotInstalled::Device(error.to_owned())),
+            (Some(..=0), None) => Err(NotInstalled::Device("it gave the port no number and no reason".to_owned())),
+            (None, None) => Ok(PortNews::Written),
+            (Some(_), None) if id(external_ids::OVN_INSTALLED) == "true" => Ok(PortNews::Installed),
+            (Some(_), None) => Ok(PortNews::Numbered),
         }
     }
 }

@@ -97,11 +97,7 @@ impl<'a> Port<'a> {
 
     /// Waits until the port has reached the goal, or cannot reach it any more.
     pub async fn reach(&mut self, goal: Goal, attachment: &Attachment, host: &IfName) -> Result<(), Cause> {
-        let wanted = match goal {
-            Goal::Ofport => PortNews::Numbered,
-            Goal::OvnInstalled => PortNews::Installed,
-        };
-        if self.plugged.is_none() && self.has_heard(wanted).await {
+        if self.plugged.is_none() && self.has_heard(goal.news()).await {
             return Ok(());
         }
         let plugged = match self.plugged.take() {

@@ -191,16 +191,22 @@ pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<
     Plug { transaction: tx, interface, same_address }
 }
 
-/// The row of another logical port of the attachment's network that has its address and works. One that ovs-vswitchd has no device for is
-/// left over from a pod that is gone; one that OVN has let go of is of a pod that has given its address back and whose sandbox is about to go.
+/// The row of another logical port of the attachment's network that has its address and works.
 pub fn holder_of_address(attachment: &Attachment, same_address: &[SelectedRow]) -> Option<InterfaceRow> {
-    let works = |row: &&SelectedRow| row.integer("ofport").is_some_and(|ofport| ofport > 0);
-    let others = |row: &InterfaceRow| {
-        let another_port = row.iface_id().is_some_and(|iface_id| iface_id != attachment.iface_id.as_str());
-        let installed = row.id(external_ids::OVN_INSTALLED) == Some("true");
-        another_port && installed && row.sandbox().is_some() && row.is_of(&attachment.network)
-    };
-    same_address.iter().filter(works).map(InterfaceRow::from).find(others)
+    let ids = attachment.external_ids();
+    let holds = |row: &&SelectedRow| holds_address(row.integer("ofport"), &row.map("external_ids"), &ids);
+    let is_another = |row: &InterfaceRow| row.iface_id().is_some_and(|iface_id| iface_id != attachment.iface_id.as_str());
+    same_address.iter().filter(holds).map(InterfaceRow::from).find(is_another)
+}
+
+/// Whether a row with this number and these `external_ids` keeps its address from a port with those of `newer`: it is of a sandbox, of the same
+/// network, and works. A row that ovs-vswitchd has no device for is left over from a pod that is gone; one that OVN has let go of is of a pod
+/// that has given its address back and whose sandbox is about to go.
+pub fn holds_address(ofport: Option<i64>, ids: &BTreeMap<String, String>, newer: &BTreeMap<String, String>) -> bool {
+    ofport.is_some_and(|ofport| ofport > 0)
+        && ids.get(external_ids::OVN_INSTALLED).is_some_and(|value| value == "true")
+        && ids.contains_key(external_ids::SANDBOX)
+        && ids.get(external_ids::NAD) == newer.get(external_ids::NAD)
 }
 
 /// The transaction of the server that adds ports where there are none: all of them or, if anything of their names or logical ports is there,

@@ -1,6 +1,6 @@
 //! Open vSwitch's database server dies, is slow, loses replies, refuses, or talks nonsense.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result, ensure};
 use integration::{
@@ -27,7 +27,7 @@ fn through_a_proxy<'lab>(site: &Site<'lab>) -> Result<(Proxy, Runtime<'lab>)> {
     Ok((proxy, runtime))
 }
 
-/// Begins ADDs whose plugins write the ports themselves, as they do when the pods' annotations are late.
+/// Begins ADDs whose plugins will write the ports themselves, as they do when the pods' annotations are late.
 fn start_adds_by_plugin(site: &Site<'_>, runtime: &Runtime<'_>, proxy: &Proxy, pods: &[Pod]) -> Result<Vec<Running>> {
     let before = proxy.connections();
     let adding = pods.iter().map(|pod| runtime.call("ADD", Some(pod)).start()).collect::<Result<Vec<_>>>()?;
@@ -36,8 +36,11 @@ fn start_adds_by_plugin(site: &Site<'_>, runtime: &Runtime<'_>, proxy: &Proxy, p
         ensure!(proxy.connections() == before + pods.len(), "{} connections", proxy.connections() - before);
         Ok(())
     })?;
-    pods.iter().try_for_each(|pod| site.node.write_manifest(pod))?;
     Ok(adding)
+}
+
+fn annotate(site: &Site<'_>, pods: &[Pod]) -> Result<()> {
+    pods.iter().try_for_each(|pod| site.node.write_manifest(pod))
 }
 
 #[test]
@@ -99,6 +102,7 @@ fn row_12_a_commit_of_add_whose_reply_is_lost_is_found_again() {
             let pod = site.new_pod_without_annotation()?;
             proxy.set(tampering);
             let add = start_adds_by_plugin(site, &runtime, &proxy, std::slice::from_ref(&pod))?.remove(0);
+            annotate(site, std::slice::from_ref(&pod))?;
             let outcome = add.wait()?;
             at_once(&outcome)?;
             Ok::<_, Error>((pod, outcome))
@@ -160,6 +164,12 @@ fn row_13_a_slow_database_costs_a_round_trip_its_time_and_nobody_else() {
         proxy.set(Tampering::Delay(delay));
         let slow: Vec<Pod> = (0..3).map(|_| site.new_pod_without_annotation()).collect::<Result<_>>()?;
         let adding = start_adds_by_plugin(site, &runtime, &proxy, &slow)?;
+        let begun = Instant::now();
+        eventually("the plugins have seen the bridge", delay + AT_ONCE, || {
+            ensure!(proxy.struck() >= slow.len() && begun.elapsed() >= delay, "{} answers were held up", proxy.struck());
+            Ok(())
+        })?;
+        annotate(site, &slow)?;
         // Whoever reaches the database directly is not held up.
         let other = site.new_pod()?;
         let outcome = site.add(&other)?;
@@ -168,8 +178,8 @@ fn row_13_a_slow_database_costs_a_round_trip_its_time_and_nobody_else() {
         for (add, pod) in adding.into_iter().zip(&slow) {
             let outcome = add.wait()?;
             outcome.success()?;
-            // Plug, number, flows, and what arrives in between.
-            ensure!(outcome.duration >= delay, "the delay was not felt: {:?}", outcome.duration);
+            // Look, plug, number, flows, and what arrives in between.
+            ensure!(outcome.duration >= delay * 2, "the delay was not felt: {:?}", outcome.duration);
             ensure!(outcome.duration < delay * 8 + Duration::from_secs(5), "it took {:?}", outcome.duration);
             site.one_port_of(pod)?;
         }

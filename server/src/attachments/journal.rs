@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use cni::{plan::Identity, rows::Content};
+use cni::{installed::PortState, plan::Identity, rows::Content};
 use contract::{
     external_ids::{IFACE_ID, IFACE_ID_VER, NAD, NETWORK, OVN_INSTALLED, POD_IF_NAME, SANDBOX},
     names::{Network, PodKey},
@@ -204,6 +204,12 @@ impl Attached {
 
     fn id(&self, key: &str) -> &str {
         self.content.external_ids.get(key).map_or("", String::as_str)
+    }
+}
+
+impl Interface {
+    pub(super) fn state(&self) -> PortState<'_> {
+        PortState { name: &self.name, ofport: self.ofport, error: self.error.as_deref(), external_ids: &self.external_ids }
     }
 }
 

@@ -121,7 +121,6 @@ impl Keeper {
             tokio::select! {
                 event = self.updates.next() => self.database_says(event),
                 news = self.links.next() => self.kernel_says(news),
-                Some(sandbox) = self.leavers.recv() => drop(self.leaving.insert(sandbox)),
                 step = self.ports.next() => self.ports.take(step, &self.client, &self.updates),
                 changed = conditions.changed() => {
                     let are_known = changed.is_ok() && !conditions.borrow_and_update().contains_key(&Part::Pods);

@@ -5,14 +5,14 @@
 //! database that is away) the plugin finds and words itself, as it does without a server. Must not know what asks.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
 
 use cni::rows::{self, Content};
 use contract::{
-    external_ids::{IFACE_ID, IP_ADDRESS, NAD, OVN_INSTALLED, SANDBOX},
+    external_ids::{IFACE_ID, IP_ADDRESS},
     paths::INTEGRATION_BRIDGE,
     wire::{BridgeFacts, PortNews, PortRequest},
 };
@@ -49,11 +49,13 @@ pub(super) struct Writer {
 /// A transaction under way.
 struct Sent {
     outcome: BoxFuture<'static, Result<Outcome, TransactError>>,
-    ports: Vec<(Job, NamedUuid)>,
+    ports: Vec<(NamedUuid, Waiting)>,
 }
 
+/// Whoever waits for a port.
 struct Waiting {
-    job: Job,
+    iface_id: String,
+    news: mpsc::UnboundedSender<PortNews>,
     /// The last that was said.
     said: PortNews,
 }
@@ -159,23 +161,22 @@ impl Writer {
             return;
         }
         // Whoever has gone does not hear when its port is, or that it never will be.
-        self.waiting.retain(|_, waiting| !waiting.job.news.is_closed());
+        self.waiting.retain(|_, waiting| !waiting.news.is_closed());
         let busy = self.waiting.values().any(|waiting| waiting.said < PortNews::Numbered);
         if self.sent.is_some() || busy && now < oldest + HOLD {
             return;
         }
         self.oldest = None;
-        let mut taken = Taken::by(updates);
         // Whoever is left out hears that the news are over.
-        let jobs: Vec<(Job, Content)> =
-            self.queue.drain(..).filter(|job| !job.news.is_closed() && taken.take(&job.request)).map(with_content).collect();
-        if jobs.is_empty() {
+        let wanted: Vec<Job> = self.queue.drain(..).filter(|job| !job.news.is_closed()).collect();
+        let ports = in_nobodys_way(wanted, updates);
+        if ports.is_empty() {
             return;
         }
-        let ports = jobs.iter().map(|(job, content)| (job.request.name.as_str(), content, None));
-        let (transaction, interfaces): (Transaction, Vec<NamedUuid>) = rows::insert_new(ports, "write");
-        let ports = jobs.into_iter().map(|(job, _)| job).zip(interfaces).collect();
-        self.sent = Some(Sent { outcome: client.transact(transaction).boxed(), ports });
+        let contents = ports.iter().map(|(name, content, _)| (name.as_str(), content, None));
+        let (transaction, interfaces): (Transaction, Vec<NamedUuid>) = rows::insert_new(contents, "write");
+        let waiting = ports.into_iter().map(|(_, _, waiting)| waiting);
+        self.sent = Some(Sent { outcome: client.transact(transaction).boxed(), ports: interfaces.into_iter().zip(waiting).collect() });
     }
 
     fn written(&mut self, outcome: Result<Outcome, TransactError>, updates: &Updates) {
@@ -183,11 +184,11 @@ impl Writer {
         match outcome {
             Ok(outcome) => {
                 self.metrics.written(ports.len());
-                for (job, interface) in ports {
+                for (interface, waiting) in ports {
                     let uuid = outcome.uuid(&interface);
                     // If nobody listens any more, its caller is gone, or undoes it: DEL finds the row by its sandbox.
-                    let _ = job.news.send(PortNews::Written);
-                    self.waiting.insert(uuid, Waiting { job, said: PortNews::Written });
+                    let _ = waiting.news.send(PortNews::Written);
+                    self.waiting.insert(uuid, waiting);
                     self.tell(uuid, updates);
                 }
             }
@@ -198,18 +199,16 @@ impl Writer {
     /// Says what is new of a port; stops when there is nothing more to say.
     fn tell(&mut self, uuid: Uuid, updates: &Updates) {
         let Some(waiting) = self.waiting.get_mut(&uuid) else { return };
-        let reached = updates.row::<Interface>(uuid).and_then(|row| reached(row, &waiting.job.request));
-        let Some(reached) = reached else {
-            // The row has not arrived yet, or is another's, or of no use.
-            if updates.row::<Interface>(uuid).is_some() {
-                self.waiting.remove(&uuid);
-            }
+        // It may not have arrived yet.
+        let Some(row) = updates.row::<Interface>(uuid) else { return };
+        let Ok(reached) = row.state().progress(&waiting.iface_id) else {
+            self.waiting.remove(&uuid);
             return;
         };
         for news in [PortNews::Numbered, PortNews::Installed] {
             if waiting.said < news && news <= reached {
                 waiting.said = news;
-                if waiting.job.news.send(news).is_err() {
+                if waiting.news.send(news).is_err() {
                     self.waiting.remove(&uuid);
                     return;
                 }
@@ -221,66 +220,26 @@ impl Writer {
     }
 }
 
-/// How far a port is; none if it cannot get there.
-fn reached(row: &Interface, request: &PortRequest) -> Option<PortNews> {
-    if row.external_ids.get(IFACE_ID) != request.external_ids.get(IFACE_ID) || row.error.is_some() {
-        return None;
-    }
-    let installed = row.external_ids.get(OVN_INSTALLED).is_some_and(|value| value == "true");
-    match row.ofport {
-        Some(..=0) => None,
-        None => Some(PortNews::Written),
-        Some(_) if installed => Some(PortNews::Installed),
-        Some(_) => Some(PortNews::Numbered),
-    }
-}
-
-fn with_content(job: Job) -> (Job, Content) {
-    let PortRequest { external_ids, ingress_policing, qos, .. } = job.request.clone();
-    (job, Content { external_ids, policing: ingress_policing, qos })
-}
-
-/// What ports have already.
-struct Taken<'a> {
-    names: HashSet<String>,
-    iface_ids: HashSet<String>,
-    updates: &'a Updates,
-}
-
-impl<'a> Taken<'a> {
-    fn by(updates: &'a Updates) -> Self {
-        let rows = || updates.rows::<Interface>().map(|(_, row)| row);
-        Self {
-            names: rows().map(|row| row.name.clone()).collect(),
-            iface_ids: rows().filter_map(|row| row.external_ids.get(IFACE_ID).cloned()).collect(),
-            updates,
+/// Those with nothing in their way, neither in the database nor among those before them: the name of each, what its rows say, and who waits.
+fn in_nobodys_way(wanted: Vec<Job>, updates: &Updates) -> Vec<(String, Content, Waiting)> {
+    let rows = || updates.rows::<Interface>().map(|(_, row)| row);
+    let names: HashSet<&str> = rows().map(|row| row.name.as_str()).collect();
+    let iface_ids: HashSet<&str> = rows().filter_map(|row| row.external_ids.get(IFACE_ID)).map(String::as_str).collect();
+    let has_holder = |address: &str, ids: &BTreeMap<String, String>| {
+        let has_it = |row: &&Interface| row.external_ids.get(IP_ADDRESS).is_some_and(|other| other == address);
+        !address.is_empty() && rows().filter(has_it).any(|row| rows::holds_address(row.ofport, &row.external_ids, ids))
+    };
+    let mut free: Vec<(String, Content, Waiting)> = Vec::new();
+    for Job { request, news } in wanted {
+        let PortRequest { name, address, external_ids, ingress_policing: policing, qos } = request;
+        let Some(iface_id) = external_ids.get(IFACE_ID).cloned() else { continue };
+        let is_taken = names.contains(name.as_str()) || iface_ids.contains(iface_id.as_str()) || has_holder(&address, &external_ids);
+        if is_taken || free.iter().any(|(other, _, waiting)| *other == name || waiting.iface_id == iface_id) {
+            continue;
         }
+        free.push((name, Content { external_ids, policing, qos }, Waiting { iface_id, news, said: PortNews::Written }));
     }
-
-    /// Whether nothing is in this port's way; it is in the way of others then.
-    fn take(&mut self, request: &PortRequest) -> bool {
-        let Some(iface_id) = request.external_ids.get(IFACE_ID) else { return false };
-        if self.iface_ids.contains(iface_id) || self.names.contains(&request.name) || self.has_holder(request) {
-            return false;
-        }
-        self.iface_ids.insert(iface_id.clone());
-        self.names.insert(request.name.clone());
-        true
-    }
-
-    /// Whether a working port of the same network has the address; see [`rows::holder_of_address`].
-    fn has_holder(&self, request: &PortRequest) -> bool {
-        let same = |row: &Interface, key: &str| row.external_ids.get(key) == request.external_ids.get(key);
-        !request.address.is_empty()
-            && self.updates.rows::<Interface>().map(|(_, row)| row).any(|row| {
-                let id = |key: &str| row.external_ids.get(key).map(String::as_str);
-                id(IP_ADDRESS) == Some(&request.address)
-                    && id(SANDBOX).is_some()
-                    && id(OVN_INSTALLED) == Some("true")
-                    && row.ofport.is_some_and(|ofport| ofport > 0)
-                    && same(row, NAD)
-            })
-    }
+    free
 }
 
 /// The outcome of what is under way; never, if nothing is.

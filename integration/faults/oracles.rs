@@ -1,12 +1,13 @@
 //! What is asked of every row can fail: each test here breaks one thing and nothing else.
 
-use std::{io::Write as _, os::unix::net::UnixStream, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use contract::wire::{WATCH_PATH, WatchRequest};
 use integration::{
     Lab,
     faults::{Site, row},
+    http,
     node::SERVER_SOCKET,
 };
 
@@ -51,10 +52,9 @@ fn a_descriptor_that_the_server_keeps_is_noticed() {
             let [pod, _] = &site.bystanders;
             let (namespace, name, uid, mac) = (pod.namespace.clone(), pod.name.clone(), pod.uid.clone(), pod.mac.clone());
             let body = serde_json::to_string(&WatchRequest { namespace, name, uid, mac, nad: "default".to_owned() })?;
-            let length = body.len();
             for _ in 0..3 {
-                let mut stream = UnixStream::connect(site.node.path(SERVER_SOCKET))?;
-                write!(stream, "POST {WATCH_PATH} HTTP/1.1\r\nHost: ovnkube\r\nContent-Length: {length}\r\n\r\n{body}")?;
+                let mut stream = http::connect(&site.node.path(SERVER_SOCKET))?;
+                http::send(&mut stream, WATCH_PATH, &body)?;
                 kept.push(stream);
             }
             Ok(())

@@ -20,6 +20,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use integration::{
     Pod, eventually, executable,
     faults::{AT_ONCE, Site, failed_with, row},
+    http::{connect, post},
     node::SERVER_SOCKET,
     runtime::cni_args,
 };
@@ -33,27 +34,6 @@ const OTHER_SOCKET: &str = "/run/other-version.sock";
 const CALLERS: usize = 4;
 
 // --- A plugin of another version ---------------------------------------------------------------------------------------------------
-
-/// A connection to the node's server.
-fn connect(socket: &Path) -> Result<UnixStream> {
-    UnixStream::connect(socket).with_context(|| format!("connect to {}", socket.display()))
-}
-
-/// One exchange with the node's server: status and body.
-fn post(mut stream: UnixStream, path: &str, body: &str) -> Result<(u16, String)> {
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-    let length = body.len();
-    write!(
-        stream,
-        "POST {path} HTTP/1.1\r\nHost: dummy\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: {length}\r\n\
-         Content-Type: application/json\r\nConnection: close\r\n\r\n{body}"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).context("the answer")?;
-    let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("not HTTP: {answer:?}"))?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).with_context(|| format!("no status in {head:?}"))?;
-    Ok((status, body.to_owned()))
-}
 
 /// What upstream's plugin sends, and this project's first versions: no deadline; the whole environment.
 fn old_request(verb: &str, pod: &Pod) -> Value {

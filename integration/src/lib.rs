@@ -65,6 +65,7 @@ pub mod executable;
 pub mod fabric;
 pub mod faults;
 mod holder;
+pub mod http;
 pub mod inside;
 pub mod lab;
 pub mod mounts;

@@ -8,8 +8,6 @@ mod second;
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
-    os::unix::net::UnixStream,
     time::{Duration, Instant},
 };
 
@@ -18,7 +16,7 @@ use contract::{
     paths::SERVER_SOCKET,
     wire::{REQUEST_PATH, Request},
 };
-use integration::{Lab, Node, Pod, by_hand, eventually, node::MANIFESTS};
+use integration::{Lab, Node, Pod, by_hand, eventually, http, node::MANIFESTS};
 use serde_json::json;
 
 use attached::{attach, detach, manifest_with, place};
@@ -255,11 +253,8 @@ fn ask_as_upstream(node: &Node, command: &str, pod: &Pod) -> Result<()> {
     let env = [("CNI_COMMAND", command), ("CNI_CONTAINERID", &pod.sandbox), ("CNI_IFNAME", "eth0"), ("CNI_NETNS", "")];
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let body = serde_json::to_string(&Request { env, config: Vec::new(), timeout_ms: None })?;
-    let mut stream = UnixStream::connect(node.path(SERVER_SOCKET))?;
-    write!(stream, "POST {REQUEST_PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    ensure!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    let (status, answer) = http::post(http::connect(&node.path(SERVER_SOCKET))?, REQUEST_PATH, &body)?;
+    ensure!(status == 200, "{status}: {answer}");
     Ok(())
 }
 

@@ -78,8 +78,13 @@ pub fn answer(status: &str, content_type: &str, body: &str) -> Vec<u8> {
 /// Posts a body and returns the answer and how long it took.
 #[track_caller]
 pub fn post(socket: &Path, path: &str, body: &[u8]) -> (Message, Duration) {
+    exchange(socket, &request(path, body))
+}
+
+/// The bytes of a request.
+pub fn request(path: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("POST {path} HTTP/1.1\r\nHost: dummy\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
-    exchange(socket, &[head.as_bytes(), body].concat())
+    [head.as_bytes(), body].concat()
 }
 
 /// Sends these bytes and reads the answer.

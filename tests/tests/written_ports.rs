@@ -11,7 +11,7 @@ use contract::{
     wire::PORT_PATH,
 };
 use serde_json::{Value, json};
-use tests::{Database, Node, NodeServer, Port, plugin::new_sandbox};
+use tests::{Database, Node, NodeServer, Port, http, plugin::new_sandbox};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const AFTER_THE_LAST: &str = "0\r\n\r\n";
@@ -37,12 +37,7 @@ impl Ready {
         let body = request.to_string();
         let mut stream = UnixStream::connect(self.node.server_socket()).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
-        let length = body.len();
-        write!(
-            stream,
-            "POST {PORT_PATH} HTTP/1.1\r\nHost: dummy\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-        )
-        .expect("the server reads");
+        stream.write_all(&http::request(PORT_PATH, body.as_bytes())).expect("the server reads");
         News { stream, heard: String::new() }
     }
 }

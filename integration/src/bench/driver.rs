@@ -133,10 +133,7 @@ impl<'a> Driver<'a> {
     /// Detaches what [`Self::fill`] has attached, and takes the bridge away.
     fn empty(&mut self) -> Result<()> {
         let there = std::mem::take(&mut self.there);
-        let (_, calls) = closed_loop(&mut self.floors[..HURRY], &there, |_, (pod, attached)| attached.del(pod));
-        if let Some(why) = calls.into_iter().find_map(|call| call.error) {
-            bail!("DEL for a pod that stayed: {why}");
-        }
+        self.of_all(&there, |(pod, attached)| attached.del(pod)).context("DEL for a pod that stayed")?;
         bridge::remove(&Netlink::open()?)?;
         self.settler.settle()
     }
@@ -181,11 +178,17 @@ impl<'a> Driver<'a> {
     fn clear_up(&mut self, sandboxes: &[String]) -> Result<()> {
         let plugin = Plugin::ours();
         let pods: Vec<(&PlannedPod, &String)> = self.pods.iter().map(|pod| pod.pod).zip(sandboxes).collect();
-        let (_, calls) = closed_loop(&mut self.floors[..HURRY], &pods, |_, (pod, sandbox)| plugin.del(pod, sandbox));
-        if let Some(why) = calls.into_iter().find_map(|call| call.error) {
-            bail!("DEL for what a failed call has left: {why}");
-        }
+        self.of_all(&pods, |(pod, sandbox)| plugin.del(pod, sandbox)).context("DEL for what a failed call has left")?;
         self.settler.settle()
+    }
+
+    /// Calls that nobody measures, all of which have to succeed.
+    fn of_all<T: Sync>(&mut self, pods: &[T], call: impl Fn(&T) -> Call + Sync) -> Result<()> {
+        let (_, calls) = closed_loop(&mut self.floors[..HURRY], pods, |_, pod| call(pod));
+        match calls.into_iter().find_map(|call| call.error) {
+            Some(why) => bail!(why),
+            None => Ok(()),
+        }
     }
 
     /// The verbs that need no pod, turn by turn with `/bin/true`.

@@ -99,11 +99,6 @@ pub(super) fn has_qos(updates: &Updates, qos: Uuid) -> bool {
     updates.row::<Qos>(qos).is_some()
 }
 
-/// Pods' ports that are there.
-pub(super) fn present(updates: &Updates) -> Vec<Attached> {
-    updates.rows::<Interface>().filter_map(|(_, interface)| Attached::read(interface)).collect()
-}
-
 impl Journal {
     /// Writes down what is there now, and keeps what is gone.
     pub(super) fn follow(&mut self, updates: &Updates, changes: &Changes) -> News {
@@ -147,6 +142,12 @@ impl Journal {
     /// A link is gone for good, and its attachment with it.
     pub(super) fn forget(&mut self, gone: impl Fn(&Attached) -> bool) {
         self.0.retain(|_, attached| !gone(attached));
+    }
+
+    /// Pods' ports that are there: as they are written down, and those that are not because their pod has a newer one.
+    pub(super) fn present(&self, updates: &Updates) -> Vec<Arc<Attached>> {
+        let known = |row: &Interface| self.0.get(&row.name).cloned();
+        updates.rows::<Interface>().filter_map(|(_, row)| known(row).or_else(|| Attached::read(row).map(Arc::new))).collect()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Attached>> {

@@ -214,7 +214,7 @@ impl Keeper {
             self.leaving.insert(sandbox);
         }
         self.leaving.retain(|sandbox| recorded.iter().any(|attached| attached.identity.sandbox.as_str() == sandbox));
-        let present = journal::present(&self.updates);
+        let present = self.journal.present(&self.updates);
         let pods = |pod: &PodKey, uid: &str| life(&*self.around.pods, pod, uid);
         Ok(View { recorded: &recorded, present: &present, names: &names, links, pods: &pods }.compare())
     }

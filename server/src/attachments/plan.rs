@@ -41,7 +41,7 @@ pub(super) struct View<'a> {
     /// What rows said that were seen, whether they are there or not.
     pub(super) recorded: &'a [Arc<Attached>],
     /// Pods' ports that are there.
-    pub(super) present: &'a [Attached],
+    pub(super) present: &'a [Arc<Attached>],
     /// Names of all interfaces that are there.
     pub(super) names: &'a HashSet<&'a str>,
     /// The host's ends of veths.
@@ -97,7 +97,7 @@ impl View<'_> {
     pub(super) fn compare(&self) -> Plan {
         let links: HashMap<&str, (&Link, Option<Mark>)> =
             self.links.values().map(|link| (link.name.as_str(), (link, Mark::read(&link.alias)))).collect();
-        let ports: HashMap<&str, &Attached> = self.present.iter().map(|port| (port.iface_id(), port)).collect();
+        let ports: HashMap<&str, &Arc<Attached>> = self.present.iter().map(|port| (port.iface_id(), port)).collect();
         let mut plan = Plan::default();
 
         let mut living = 0;

@@ -50,10 +50,11 @@ fn outcome(
 }
 
 fn compare(recorded: &[Attached], present: &[Attached], links: &[Link], pods: &dyn Fn(&PodKey, &str) -> Life) -> Plan {
-    let recorded: Vec<_> = recorded.iter().chain(present).cloned().map(Arc::new).collect();
+    let shared = |all: &[Attached]| all.iter().cloned().map(Arc::new).collect::<Vec<_>>();
+    let (recorded, present) = (shared(&[recorded, present].concat()), shared(present));
     let names = present.iter().map(|port| port.name.as_str()).collect();
     let links = links.iter().map(|link| (link.index, link.clone())).collect();
-    View { recorded: &recorded, present, names: &names, links: &links, pods }.compare()
+    View { recorded: &recorded, present: &present, names: &names, links: &links, pods }.compare()
 }
 
 fn names<const N: usize>(names: [&str; N]) -> Vec<String> {

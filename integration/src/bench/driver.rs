@@ -92,7 +92,7 @@ impl<'a> Driver<'a> {
                 eprintln!("bench: {ports} pods there, {name}");
                 for at_once in at_once {
                     for (contestant, way) in rotated(&self.ways, round) {
-                        if *ports > 0 && contestant.is_slow() {
+                        if !size.has_part(contestant, *ports, round) {
                             continue;
                         }
                         self.pods(Cell { verb: Verb::Add, ports: *ports, at_once: *at_once, contestant }, &way, round)?;

@@ -25,6 +25,8 @@ pub(crate) struct Size {
     pub(crate) stale: usize,
     /// Rounds that count.
     pub(crate) rounds: u32,
+    /// Of these, the ones that contestants who are slow take part in: the first.
+    pub(crate) slow_rounds: u32,
     /// How many calls at the same time while no other pod is there; 1 first.
     pub(crate) at_once: Vec<usize>,
     /// How many pods are attached already; 0 first.
@@ -80,8 +82,7 @@ impl Size {
     /// The usual size, or the quick one, with what the caller wants otherwise.
     pub(crate) fn new(wanted: Wanted) -> Result<Self> {
         let Wanted { quick, pods, rounds, at_once, ports, contestants, upstream } = wanted;
-        let (usual_rounds, usual_at_once, usual_ports) =
-            if quick { (3, &[1, 32, 100][..], &[][..]) } else { (5, &[1, 8, 32, 100][..], &[100, 250][..]) };
+        let (usual_at_once, usual_ports) = if quick { (&[1, 32, 100][..], &[][..]) } else { (&[1, 8, 32, 100][..], &[100, 250][..]) };
         let at_once = with(1, at_once.unwrap_or_else(|| usual_at_once.to_vec()));
         ensure!(at_once.first() == Some(&1), "0 calls at once measure nothing");
         let most = at_once.last().copied().unwrap_or(1);
@@ -90,7 +91,8 @@ impl Size {
         let ports = with(0, ports.unwrap_or_else(|| usual_ports.to_vec()));
         let all = pods + ports.last().copied().unwrap_or(0);
         ensure!((1..=2000).contains(&all), "{all} pods: the node has room for 2000");
-        let rounds = rounds.unwrap_or(usual_rounds);
+        let rounds = rounds.unwrap_or(5);
+        let slow_rounds = if quick { rounds.min(2) } else { rounds };
         ensure!(rounds > 0, "0 rounds measure nothing");
         let at_once_with_ports = at_once.iter().copied().filter(|at_once| WITH_PORTS.contains(at_once)).collect();
         let contestants = contestants.unwrap_or_else(|| {
@@ -98,12 +100,17 @@ impl Size {
             vec![Contestant::Floor, Contestant::Ours, Contestant::Bridge, upstream]
         });
         ensure!(!contestants.contains(&Contestant::Upstream) || upstream.is_some(), "where is upstream's plugin? --upstream FILE says it");
-        Ok(Self { pods, few_pods, stale: 50.min(pods), rounds, at_once, ports, at_once_with_ports, contestants })
+        Ok(Self { pods, few_pods, stale: 50.min(pods), rounds, slow_rounds, at_once, ports, at_once_with_ports, contestants })
     }
 
     /// How many pods `contestant` adds and deletes in a round.
     pub(crate) fn share(&self, contestant: Contestant, at_once: usize) -> usize {
         if at_once < 32 || contestant.is_slow() { self.few_pods.max(at_once).min(self.pods) } else { self.pods }
+    }
+
+    /// Whether `contestant` takes part in a round, of which 0 is the warm-up, while so many pods are there.
+    pub(crate) fn has_part(&self, contestant: Contestant, ports: usize, round: u32) -> bool {
+        !contestant.is_slow() || ports == 0 && round <= self.slow_rounds
     }
 
     /// Pods that the node has.
@@ -159,6 +166,17 @@ mod tests {
         let size = Size::new(Wanted { pods: Some(4), at_once: Some(vec![32, 8, 8]), ..Wanted::default() }).unwrap();
         assert_eq!((size.at_once, size.pods), (vec![1, 8, 32], 32));
         assert_eq!((size.ports, size.at_once_with_ports), (vec![0, 100, 250], vec![1, 32]));
+    }
+
+    #[test]
+    fn the_slow_ones_take_part_in_fewer_rounds_where_it_has_to_be_quick() {
+        let (quick, usual) = (true, false);
+        for (form, rounds) in [(quick, 2), (usual, 5)] {
+            let size = Size::new(Wanted { quick: form, ..Wanted::default() }).unwrap();
+            let parts = |contestant| (0..=size.rounds).filter(|round| size.has_part(contestant, 0, *round)).count();
+            assert_eq!((parts(Contestant::Emulated), parts(Contestant::Ours)), (1 + rounds, 6));
+            assert!(!size.has_part(Contestant::Emulated, 100, 1) && size.has_part(Contestant::Ours, 100, 1));
+        }
     }
 
     #[test]

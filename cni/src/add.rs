@@ -17,8 +17,9 @@ use tokio::{task::yield_now, time::sleep, try_join};
 use crate::{
     ask::{Answer, Server},
     bridge::{BridgeError, Datapath},
-    detach::{Detacher, Leftover},
+    detach::{Connections, Detacher, Leftover},
     error::Cause,
+    failpoint,
     fence::Fence,
     installed::Goal,
     invocation::Subject,
@@ -29,7 +30,7 @@ use crate::{
     pod_end,
     port::Port,
     result::convert,
-    settings::{SHORT_TIMEOUT, Settings},
+    settings::{ROLLBACK_TIMEOUT, Settings},
     timeline::{StageError, Timeline},
 };
 
@@ -91,14 +92,14 @@ impl Add<'_> {
         let path = self.subject.netns.as_deref().ok_or(Cause::NoNetns)?;
         let netns = Netns::open(path).map_err(Cause::from)?;
         let identity = self.identity();
-        let fence = Fence::take(&identity).await.map_err(Cause::from)?;
+        let fence = Fence::take(&self.settings.calls, &identity).map_err(Cause::from)?;
 
         let mut port = Port::of_server(self.server, &self.settings.ovsdb, self.timeline.remaining());
 
         let begin = async { try_join!(self.ask(&mut port), self.open(netns)) };
         let ((answer, datapath), sockets) = tokio::select! {
             begun = begin => begun?,
-            _asked = fence.challenged() => return Err(Cause::Cancelled.into()),
+            () = fence.challenged() => return Err(Cause::Cancelled.into()),
         };
         let (interface, bridge) = match answer {
             Answer::Interface(interface, bridge) => (interface, bridge),
@@ -110,13 +111,13 @@ impl Add<'_> {
         };
         let datapath = tokio::select! {
             datapath = self.prepare(&mut port, &identity, &sockets.host, bridge, datapath) => datapath?,
-            _asked = fence.challenged() => return Err(Cause::Cancelled.into()),
+            () = fence.challenged() => return Err(Cause::Cancelled.into()),
         };
         let mut ready = Ready { port, datapath, sockets };
         let attachment = Attachment::plan(identity, &pod.pod, pod.uid.as_deref(), *interface);
-        let (outcome, _asked) = tokio::select! {
-            outcome = self.attach(&mut ready, &attachment, pod, stdout) => (outcome, Vec::new()),
-            asked = fence.challenged() => (Err(self.timeline.interrupted(Cause::Cancelled)), asked),
+        let outcome = tokio::select! {
+            outcome = self.attach(&mut ready, &attachment, pod, stdout) => outcome,
+            () = fence.challenged() => Err(self.timeline.interrupted(Cause::Cancelled)),
         };
         match outcome {
             Ok(()) => Ok(()),
@@ -144,7 +145,7 @@ impl Add<'_> {
     async fn ask(&self, port: &mut Port<'_>) -> Result<(Answer, Option<Datapath>), StageError> {
         let mut ask = pin!(self.timeline.stage(Stage::Annotation, self.server.ask(self.request)));
         let meanwhile = async {
-            sleep(LOOK_AFTER).await;
+            sleep(failpoint::patience(LOOK_AFTER)).await;
             self.timeline.stage(Stage::Ovsdb, self.look_out(port)).await
         };
         tokio::select! {
@@ -250,8 +251,13 @@ impl Add<'_> {
     async fn roll_back(&self, ready: Ready<'_>, attachment: &Attachment, stage: StageError) -> AddError {
         let addresses: Vec<IpAddr> = attachment.addresses.iter().map(ipnet::IpNet::addr).collect();
         let bridge = ready.port.give_up().await;
-        let detacher = Detacher::go_on(bridge, ready.sockets.host, self.settings, SHORT_TIMEOUT).await;
-        match detacher.detach(&attachment.identity, &addresses).await {
+        // Refused because another pod works with an address: its connections are not this one's to flush.
+        let connections = match &*stage.source {
+            Cause::Bridge(BridgeError::AddressTaken { .. }) => Connections::Stay,
+            _ => Connections::Of(&addresses),
+        };
+        let detacher = Detacher::go_on(bridge, ready.sockets.host, self.settings, ROLLBACK_TIMEOUT).await;
+        match detacher.detach(&attachment.identity, connections).await {
             Ok(_) => AddError::RolledBack(stage),
             Err(leftover) => AddError::NotRolledBack { stage, leftover },
         }
@@ -262,7 +268,7 @@ impl Add<'_> {
 fn made_nothing(error: &StageError) -> bool {
     match (error.stage, &*error.source) {
         (Stage::Veth, Cause::Link(error)) => error.made_nothing(),
-        (Stage::Veth, Cause::Failpoint(hit)) => hit.0 == crate::failpoint::Side::Before,
+        (Stage::Veth, Cause::Failpoint(hit)) => hit.0 == failpoint::Side::Before,
         _ => false,
     }
 }

@@ -1,18 +1,19 @@
 //! The node-local server, as the plugin sees it: HTTP over a unix socket.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     io::{self, Write},
-    os::unix::net::UnixStream as StdStream,
+    os::{fd::AsRawFd, unix::net::UnixStream as StdStream},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use contract::{
+    annotation::Role,
     error::CniError,
     wire::{
-        BridgeFacts, METRICS_PATH, Metrics, PORT_PATH, PodChange, PodInterface, PortNews, PortRequest, REQUEST_PATH, Request, Response,
-        StatusAnswer, WATCH_PATH, WatchAnswer, WatchRequest,
+        BridgeFacts, METRICS_PATH, Metrics, PORT_PATH, PodChange, PodInterface, PortNews, PortRequest, REQUEST_PATH, Refused, Request,
+        Response, Retry, StatusAnswer, WATCH_PATH, WatchAnswer, WatchRequest,
     },
 };
 use http_body_util::{BodyExt, Full, Limited};
@@ -23,20 +24,24 @@ use hyper::{
     header::{CONTENT_TYPE, HOST},
 };
 use hyper_util::rt::TokioIo;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use serde::Serialize;
 use tokio::{
     net::UnixStream,
     task::JoinHandle,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 /// How long a server that is not there may take to come (back): an upgrade replaces it in less.
 const RESTART_GRACE: Duration = Duration::from_secs(1);
+/// How long one may take to come that was announced by the server before it: a DaemonSet starts the next container in less where the image is
+/// there. An ADD of 55 s that is sent away at once, by a server that then needs all of its 20 s to end, has some left.
+const NEXT_SERVER_GRACE: Duration = Duration::from_secs(30);
 /// How many restarts one request outlives; a server that breaks off more often does so because of the request.
 const MOST_RESTARTS: usize = 3;
 /// Between two tries to reach it: a socket that does not exist cannot be waited on.
 const RETRY_AFTER: Duration = Duration::from_millis(25);
-/// What the report on a request that is already answered may cost.
+/// What it may cost to get back the connection of a request that is answered: nothing, unless the server is still writing.
 const REPORT_PATIENCE: Duration = Duration::from_millis(20);
 /// An answer is smaller by far.
 const MAX_ANSWER: usize = 1024 * 1024;
@@ -50,6 +55,8 @@ pub struct Server {
     socket: PathBuf,
     /// The connection of the last request, for the next one.
     line: RefCell<Option<Line>>,
+    /// A request has been made and not been answered.
+    is_owing: Cell<bool>,
 }
 
 /// A connection to it.
@@ -76,13 +83,23 @@ pub enum Answer {
 pub enum AskError {
     #[error("the node-local server is not running: nobody listens on {socket}")]
     Absent { socket: PathBuf, source: io::Error },
+    #[error("the node-local server is busy or hangs: {socket} takes no more connections")]
+    Full { socket: PathBuf },
+    #[error("the node-local server is busy or hangs: no answer for {} s", .0.as_secs_f32())]
+    Silent(Duration),
     #[error("the node-local server broke off")]
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Its own words, with its own code.
     #[error("{}", .0.msg)]
     Refused(CniError),
+    /// The same, of a server that ends and whose place another one takes.
+    #[error("{}", .0.msg)]
+    Leaving(CniError),
     #[error("the node-local server answers {status}: {body}")]
     Unexpected { status: StatusCode, body: String },
+    /// An older server of ours, or upstream's, has no objection.
+    #[error("the pod's primary network is a user-defined one, which is not supported")]
+    PrimaryNetwork,
     #[error("an answer that cannot be understood")]
     Answer(#[from] serde_json::Error),
 }
@@ -90,20 +107,33 @@ pub enum AskError {
 impl Server {
     /// The server behind this socket; nothing is connected yet.
     pub fn at(socket: &Path) -> Self {
-        Self { socket: socket.to_owned(), line: RefCell::default() }
+        Self { socket: socket.to_owned(), line: RefCell::default(), is_owing: Cell::new(false) }
     }
 
     /// Passes the runtime's request on. The server answers an ADD once the pod's annotation is there.
     pub async fn ask(&self, request: &Request) -> Result<Answer, AskError> {
-        let mut patience = Instant::now() + RESTART_GRACE;
+        let started = Instant::now();
+        let mut patience = started + RESTART_GRACE;
+        let end = request.timeout_ms.and_then(|ms| started.checked_add(Duration::from_millis(ms)));
+        // Whoever is waited for until the very end has its words lost.
+        let for_the_next = || end.map_or_else(|| Instant::now() + NEXT_SERVER_GRACE, |end| end.min(Instant::now() + NEXT_SERVER_GRACE));
+        let mut leaves = None;
         let mut broken_off = 0;
         let body = loop {
-            match self.post(REQUEST_PATH, request).await {
+            match self.post(REQUEST_PATH, &left(request, started)).await {
                 Err(AskError::Absent { .. }) if Instant::now() < patience => sleep(RETRY_AFTER).await,
+                // It finishes what it has begun, and is gone when it hangs up. From then on it is one that is not there.
+                Err(AskError::Leaving(_)) if Instant::now() < *leaves.get_or_insert_with(for_the_next) => {
+                    let _ = timeout_at(for_the_next(), self.hangs_up()).await;
+                    patience = for_the_next();
+                    sleep(RETRY_AFTER).await;
+                }
+                // It is there, and the caller knows how long it may take.
+                Err(AskError::Full { .. }) => sleep(RETRY_AFTER).await,
                 // It was replaced while it waited for the annotation. Asking changes nothing, so it may be asked again.
                 Err(AskError::Broken(_)) if broken_off < MOST_RESTARTS => {
                     broken_off += 1;
-                    patience = Instant::now() + RESTART_GRACE;
+                    patience = patience.max(Instant::now() + RESTART_GRACE);
                 }
                 other => break other?,
             }
@@ -111,13 +141,22 @@ impl Server {
         if body.is_empty() {
             return Ok(Answer::Nothing);
         }
-        let Response { result, pod_if_info, kube_auth: _, bridge } = serde_json::from_slice(&body)?;
+        let Response { result, pod_if_info, kube_auth: _, primary_network, bridge } = serde_json::from_slice(&body)?;
+        let is_locked = |pod: &PodInterface| pod.addressing.role == Role::InfrastructureLocked;
+        if primary_network.is_some() || pod_if_info.as_ref().is_some_and(is_locked) {
+            return Err(AskError::PrimaryNetwork);
+        }
         Ok(match (result, pod_if_info) {
             (Some(result), _) if result.is_object() => Answer::Finished(result),
             (Some(_), _) => return Err(AskError::Answer(serde::de::Error::custom("the CNI result in it is no object"))),
             (None, Some(pod)) => Answer::Interface(Box::new(pod), bridge),
             (None, None) => Answer::Nothing,
         })
+    }
+
+    /// The same, of a server that has this long.
+    pub async fn ask_within(&self, patience: Duration, request: &Request) -> Result<Answer, AskError> {
+        timeout(patience, self.ask(request)).await.unwrap_or(Err(AskError::Silent(patience)))
     }
 
     /// Whether an ADD could succeed, as far as the server knows. Does not wait for one that restarts. A server that says no more than yes
@@ -139,19 +178,31 @@ impl Server {
 
     /// Asks for a port; none if the server cannot write any (upstream's cannot), or not now.
     pub async fn write_port(&self, request: &PortRequest) -> Option<News> {
-        let response = self.send(PORT_PATH, request).await.ok()?;
+        self.is_owing.set(true);
+        let response = self.send(PORT_PATH, request).await;
+        self.is_owing.set(false);
+        let response = response.ok()?;
         (response.status() == StatusCode::OK).then(|| News { lines: response.into_body(), rest: Vec::new(), last: None })
     }
 
     async fn post(&self, path: &str, message: &impl Serialize) -> Result<Bytes, AskError> {
+        self.is_owing.set(true);
+        let answer = self.exchange(path, message).await;
+        // Not where the caller has given up meanwhile: then the server still owes its answer.
+        self.is_owing.set(matches!(answer, Err(AskError::Full { .. })));
+        answer
+    }
+
+    async fn exchange(&self, path: &str, message: &impl Serialize) -> Result<Bytes, AskError> {
         let response = self.send(path, message).await?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await.map_err(AskError::Broken)?.to_bytes();
         if status == StatusCode::OK {
             return Ok(body);
         }
-        Err(match serde_json::from_slice::<CniError>(&body) {
-            Ok(error) if error.code != 0 => AskError::Refused(error),
+        Err(match serde_json::from_slice::<Refused>(&body) {
+            Ok(Refused { error, retry: Some(Retry::NextServer) }) if error.code != 0 => AskError::Leaving(error),
+            Ok(Refused { error, retry: None }) if error.code != 0 => AskError::Refused(error),
             _ => AskError::Unexpected { status, body: String::from_utf8_lossy(&body).trim().chars().take(1024).collect() },
         })
     }
@@ -181,25 +232,51 @@ impl Server {
         Some(line)
     }
 
+    /// Waits for the server to close the connection of the last request, if there is one: a server that ends does, and one that has heard nothing
+    /// on it for a while.
+    async fn hangs_up(&self) {
+        if let Some(Line { sender, connection }) = self.line.take() {
+            // How it ended does not matter. The sender stays: without one, this side would hang up.
+            let _ = connection.await;
+            drop(sender);
+        }
+    }
+
     async fn connect(&self) -> Result<Line, AskError> {
-        let stream = UnixStream::connect(&self.socket).await;
-        let stream = stream.map_err(|source| AskError::Absent { socket: self.socket.clone(), source })?;
+        let socket = || self.socket.clone();
+        let stream = UnixStream::connect(&self.socket).await.map_err(|source| match source.kind() {
+            // The kernel has no room for more connections that wait to be accepted (connect(2), EAGAIN).
+            io::ErrorKind::WouldBlock => AskError::Full { socket: socket() },
+            _ => AskError::Absent { socket: socket(), source },
+        })?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         Ok(Line { sender, connection: tokio::spawn(connection.without_shutdown()) })
     }
 
-    /// The connection, if one is left that nothing is under way on.
-    pub async fn into_stream(self) -> Option<StdStream> {
-        let Line { mut sender, connection } = self.line.into_inner()?;
+    /// The way to report on what was asked: the connection, if one is left that nothing is under way on.
+    pub async fn into_way(self) -> Way {
+        if self.is_owing.get() {
+            return Way::None;
+        }
+        let Some(Line { mut sender, connection }) = self.line.into_inner() else { return Way::New };
         let parts = async {
             sender.ready().await.ok()?;
             drop(sender);
             connection.await.ok()?.ok()
         };
-        let stream = timeout(REPORT_PATIENCE, parts).await.ok()??.io.into_inner().into_std().ok()?;
-        stream.set_nonblocking(false).ok()?;
-        Some(stream)
+        let stream = timeout(REPORT_PATIENCE, parts).await.ok().flatten();
+        stream.and_then(|parts| parts.io.into_inner().into_std().ok()).map_or(Way::New, Way::Left)
     }
+}
+
+/// How the server hears a report.
+#[derive(Debug)]
+pub enum Way {
+    /// A connection that is left of the call.
+    Left(StdStream),
+    New,
+    /// Not at all: it was asked something and has not answered.
+    None,
 }
 
 /// What the server says of a port that it was asked for.
@@ -230,13 +307,19 @@ impl News {
     }
 }
 
+/// The request with what is left of its time since it was `started`: a server answers in its own words before the caller gives up.
+fn left(request: &Request, started: Instant) -> Request {
+    let elapsed = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Request { timeout_ms: request.timeout_ms.map(|all| all.saturating_sub(elapsed)), ..request.clone() }
+}
+
 fn broken(error: hyper::Error) -> AskError {
     AskError::Broken(error.into())
 }
 
-/// Tells the server how a request went, on a connection that is left of it or on a new one. Nobody minds if nobody listens, and nobody waits
-/// for the answer.
-pub fn report(left: Option<StdStream>, socket: &Path, metrics: &Metrics) -> io::Result<()> {
+/// Tells the server how a request went. Nobody minds if nobody listens, and nothing is waited for: neither for the answer nor for a server
+/// that is behind with accepting or reading.
+pub fn report(way: Way, socket: &Path, metrics: &Metrics) -> io::Result<()> {
     let body = serde_json::to_vec(metrics)?;
     let length = body.len();
     let mut message = format!(
@@ -244,13 +327,24 @@ pub fn report(left: Option<StdStream>, socket: &Path, metrics: &Metrics) -> io::
     )
     .into_bytes();
     message.extend(body);
-    let say = |mut stream: StdStream| {
-        stream.set_write_timeout(Some(REPORT_PATIENCE))?;
-        stream.write_all(&message)
-    };
-    match left.map(say) {
-        Some(Ok(())) => Ok(()),
-        // The server has closed it meanwhile.
-        Some(Err(_)) | None => say(StdStream::connect(socket)?),
+    match way {
+        Way::Left(mut stream) => match stream.write_all(&message) {
+            // The server has closed it meanwhile.
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => connect_at_once(socket)?.write_all(&message),
+            written => written,
+        },
+        Way::New => connect_at_once(socket)?.write_all(&message),
+        Way::None => Err(io::ErrorKind::TimedOut.into()),
     }
 }
+
+/// A connection that is there at once or not at all, and does not block: an ordinary one waits without limit for a server to accept.
+fn connect_at_once(path: &Path) -> io::Result<StdStream> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(StdStream::from(socket))
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 //!
 //! What the transactions say is decided in [`rows`].
 
-use std::time::Duration;
+use std::{collections::HashSet, net::IpAddr, time::Duration};
 
 use contract::{
     external_ids,
@@ -12,13 +12,19 @@ use contract::{
 use futures_util::future::{Either, ready};
 use ipnet::IpNet;
 use ovsdb::{
-    Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Options, Schema, TransactError, Transaction, Uuid,
+    Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Options, Outcome, Schema, TransactError, Transaction,
+    Uuid,
 };
+use tokio::time::timeout;
 
 use crate::{
     plan::{Attachment, Identity},
     rows::{self, InterfaceRow, Plug, PortRow, has_id, has_iface_id},
 };
+
+mod inspection;
+
+pub use inspection::Inspection;
 
 ovsdb::table! {
     /// What a waiting ADD reads of an Interface row.
@@ -79,6 +85,8 @@ impl Datapath {
 #[derive(Debug, Clone)]
 pub struct Bridge {
     connection: Connection,
+    /// How long the database may take for an answer.
+    patience: Duration,
 }
 
 /// Sees the Interface row of a port from its first moment on.
@@ -111,6 +119,8 @@ pub enum BridgeError {
     NoBridge,
     #[error("port {name} belongs to sandbox {owner}")]
     NameTaken { name: IfName, owner: String },
+    #[error("network {network} is attached to this pod already, as {if_name}: a network twice in one pod is not supported")]
+    AttachedTwice { network: String, if_name: String },
     #[error("the annotation's address {address} is that of port {port}, sandbox {sandbox}")]
     AddressTaken { address: IpNet, port: String, sandbox: String },
     #[error("others kept changing the ports of {0}")]
@@ -131,19 +141,25 @@ impl BridgeError {
 }
 
 impl Bridge {
-    /// Connects to the first endpoint that answers.
-    pub async fn connect(endpoints: &Endpoints, timeout: Duration) -> Result<Self, BridgeError> {
+    /// Connects to the first endpoint that answers; each answer may then take as long as this.
+    pub async fn connect(endpoints: &Endpoints, patience: Duration) -> Result<Self, BridgeError> {
         let connect = async {
             let mut last = BridgeError::NoEndpoint;
             for endpoint in endpoints.iter() {
                 match Connection::open_known(endpoint, schema(), Options::small()).await {
-                    Ok(connection) => return Ok(Self { connection }),
+                    Ok(connection) => return Ok(Self { connection, patience }),
                     Err(error) => last = error.into(),
                 }
             }
             Err(last)
         };
-        tokio::time::timeout(timeout, connect).await.unwrap_or(Err(BridgeError::Slow(timeout)))
+        timeout(patience, connect).await.unwrap_or(Err(BridgeError::Slow(patience)))
+    }
+
+    /// The same session, in which the database may take this long for an answer.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Whether the session still stands.
@@ -180,26 +196,25 @@ impl Bridge {
                 Some(watch) => Either::Left(ready(Ok(watch))),
                 None => Either::Right(self.connection.monitor(row())),
             };
-            let (begun, outcome) = tokio::join!(begun, self.connection.transact(transaction));
+            let (begun, outcome) = tokio::join!(begun, self.transact(transaction));
             let begun = begun?;
             match outcome {
                 Ok(outcome) => {
                     let same_address = same_address.map(|selection| outcome.rows(selection)).unwrap_or_default();
-                    if let (Some(address), Some(holder)) = (attachment.addresses.first(), rows::holder_of_address(attachment, same_address))
-                    {
+                    if let Some((address, holder)) = rows::holder_of_address(attachment, same_address) {
                         return Err(BridgeError::AddressTaken {
-                            address: *address,
+                            address,
                             port: holder.iface_id().unwrap_or_default().to_owned(),
                             sandbox: holder.sandbox().unwrap_or_default().to_owned(),
                         });
                     }
                     return Ok(Plugged { interface: outcome.uuid(&interface), name: host.clone(), watch: begun });
                 }
-                Err(error) if matches!(error.kind(), Some(ErrorKind::TimedOut)) => {
+                Err(BridgeError::Transact(error)) if matches!(error.kind(), Some(ErrorKind::TimedOut)) => {
                     watch = Some(begun);
                     older = self.in_the_way(attachment, host).await?;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
         }
         Err(BridgeError::Raced(attachment.iface_id.clone()))
@@ -211,14 +226,22 @@ impl Bridge {
         let bridges = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["name"]);
         let same_port = tx.select("Interface", has_iface_id(&attachment.iface_id), &InterfaceRow::COLUMNS);
         let same_name = tx.select("Interface", Condition::equal("name", host.as_str()), &InterfaceRow::COLUMNS);
-        let outcome = self.connection.transact(tx).await?;
+        let outcome = self.transact(tx).await?;
         if outcome.rows(bridges).is_empty() {
             return Err(BridgeError::NoBridge);
         }
         let interfaces = |selection| outcome.rows(selection).iter().map(InterfaceRow::from).collect::<Vec<_>>();
         let (mut older, same_name) = (interfaces(same_port), interfaces(same_name));
 
-        let sandbox = attachment.identity.sandbox.as_str();
+        let Identity { sandbox, if_name, .. } = &attachment.identity;
+        let sandbox = sandbox.as_str();
+        let is_sister = |row: &&InterfaceRow| {
+            row.sandbox() == Some(sandbox) && row.id(external_ids::POD_IF_NAME).is_some_and(|other| other != if_name.as_str())
+        };
+        if let Some(sister) = older.iter().find(is_sister) {
+            let if_name = sister.id(external_ids::POD_IF_NAME).unwrap_or_default().to_owned();
+            return Err(BridgeError::AttachedTwice { network: attachment.network.annotation_key().to_owned(), if_name });
+        }
         for row in same_name.into_iter().filter(|row| !older.contains(row)).collect::<Vec<_>>() {
             if row.sandbox() != Some(sandbox) {
                 return Err(BridgeError::NameTaken { name: host.clone(), owner: row.sandbox().unwrap_or("unknown").to_owned() });
@@ -249,6 +272,22 @@ impl Bridge {
         Ok(all)
     }
 
+    /// The addresses that interfaces work with, other than these.
+    pub async fn addresses_of_others(&self, identities: &[Identity]) -> Result<HashSet<IpAddr>, BridgeError> {
+        let mut tx = Transaction::new();
+        let all = tx.select("Interface", ovsdb::Where::all(), &[&InterfaceRow::COLUMNS[..], &["ofport"]].concat());
+        let outcome = self.transact(tx).await?;
+        let mut addresses = HashSet::new();
+        for row in outcome.rows(all) {
+            let ofport = row.integer("ofport");
+            let row = InterfaceRow::from(row);
+            if rows::is_at_work(ofport, &row.external_ids) && !identities.iter().any(|identity| row.belongs_to(identity)) {
+                addresses.extend(row.addresses());
+            }
+        }
+        Ok(addresses)
+    }
+
     /// The interface of this name.
     pub async fn named(&self, name: &str) -> Result<Option<InterfaceRow>, BridgeError> {
         Ok(self.interfaces(Condition::equal("name", name).into()).await?.pop())
@@ -257,7 +296,14 @@ impl Bridge {
     /// Removes the ports of these interfaces, and the rate limits of `identity`.
     pub async fn unplug(&self, identity: &Identity, interfaces: Vec<InterfaceRow>) -> Result<(), BridgeError> {
         let ports: Vec<PortRow> = self.with_ports(interfaces).await?.into_iter().flat_map(|(_, ports)| ports).collect();
-        self.connection.transact(rows::unplug(identity, &ports)).await?;
+        self.transact(rows::unplug(identity, &ports)).await?;
+        Ok(())
+    }
+
+    /// Removes the ports of these interfaces, and the rate limits of all `identities`: all of them or, if anything is refused, none.
+    pub async fn unplug_all(&self, identities: &[Identity], interfaces: Vec<InterfaceRow>) -> Result<(), BridgeError> {
+        let ports: Vec<PortRow> = self.with_ports(interfaces).await?.into_iter().flat_map(|(_, ports)| ports).collect();
+        self.transact(rows::unplug_all(identities, &ports)).await?;
         Ok(())
     }
 
@@ -265,7 +311,7 @@ impl Bridge {
     pub async fn settle(&self) -> Result<(), BridgeError> {
         let (transaction, number) = rows::next_configuration();
         let watch = self.connection.monitor(Monitor::new().table::<OpenVSwitch>(ovsdb::Where::all()));
-        let (watch, outcome) = tokio::join!(watch, self.connection.transact(transaction));
+        let (watch, outcome) = tokio::join!(watch, self.transact(transaction));
         let (mut watch, outcome) = (watch?, outcome?);
         let wanted = outcome.rows(number).first().and_then(|row| row.integer("next_cfg")).unwrap_or_default();
         while watch.rows::<OpenVSwitch>().any(|(_, row)| row.cur_cfg < wanted) {
@@ -274,42 +320,23 @@ impl Bridge {
         Ok(())
     }
 
-    /// The state of an interface and its port, for CHECK.
-    pub async fn inspect(&self, interface: Uuid) -> Result<Inspection, BridgeError> {
-        let mut tx = Transaction::new();
-        let columns = ["ofport", "error", "external_ids", "ingress_policing_rate"];
-        let interfaces = tx.select("Interface", interface, &columns);
-        let ports = tx.select("Port", Condition::includes("interfaces", interface), &["qos"]);
-        let bridge = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["ports"]);
-        let qos = tx.select("QoS", ovsdb::Where::all(), &["other_config"]);
-        let outcome = self.connection.transact(tx).await?;
-        let row = outcome.rows(interfaces).first();
-        let port = outcome.rows(ports).first().map(PortRow::from);
-        let bridge_ports = outcome.rows(bridge).first().map(|bridge| bridge.uuids("ports")).unwrap_or_default();
-        let max_rate = port.and_then(|port| {
-            let qos = outcome.rows(qos).iter().find(|qos| Some(qos.uuid()) == port.qos)?;
-            qos.map("other_config").get("max-rate")?.parse().ok()
-        });
-        Ok(Inspection {
-            on_bridge: port.is_some_and(|port| bridge_ports.contains(&port.uuid)),
-            ofport: row.and_then(|row| row.integer("ofport")),
-            error: row.and_then(|row| row.string("error")).map(str::to_owned),
-            ingress_limit: max_rate,
-            egress_limit: row.and_then(|row| row.integer("ingress_policing_rate")).filter(|rate| *rate > 0),
-        })
-    }
-
     /// Whether the integration bridge is there.
     pub async fn exists(&self) -> Result<bool, BridgeError> {
         let mut tx = Transaction::new();
         let bridges = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["name"]);
-        Ok(!self.connection.transact(tx).await?.rows(bridges).is_empty())
+        Ok(!self.transact(tx).await?.rows(bridges).is_empty())
+    }
+
+    /// Without an answer in time it is unknown what the transaction has done; whoever gives up looks again.
+    async fn transact(&self, transaction: Transaction) -> Result<Outcome, BridgeError> {
+        let answer = timeout(self.patience, self.connection.transact(transaction)).await;
+        Ok(answer.map_err(|_| BridgeError::Slow(self.patience))??)
     }
 
     async fn interfaces(&self, condition: ovsdb::Where) -> Result<Vec<InterfaceRow>, BridgeError> {
         let mut tx = Transaction::new();
         let selection = tx.select("Interface", condition, &InterfaceRow::COLUMNS);
-        Ok(self.connection.transact(tx).await?.rows(selection).iter().map(InterfaceRow::from).collect())
+        Ok(self.transact(tx).await?.rows(selection).iter().map(InterfaceRow::from).collect())
     }
 
     /// Each interface with the ports that it is in, which is one unless somebody made a bond of it.
@@ -320,22 +347,10 @@ impl Bridge {
         let mut tx = Transaction::new();
         let selections: Vec<_> =
             interfaces.iter().map(|row| tx.select("Port", Condition::includes("interfaces", row.uuid), &["qos"])).collect();
-        let outcome = self.connection.transact(tx).await?;
+        let outcome = self.transact(tx).await?;
         let ports = selections.into_iter().map(|selection| outcome.rows(selection).iter().map(PortRow::from).collect());
         Ok(interfaces.into_iter().zip(ports).collect())
     }
-}
-
-/// What CHECK reads of a port.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inspection {
-    pub on_bridge: bool,
-    pub ofport: Option<i64>,
-    pub error: Option<String>,
-    /// Bits per second.
-    pub ingress_limit: Option<u64>,
-    /// Kilobits per second.
-    pub egress_limit: Option<i64>,
 }
 
 #[cfg(test)]

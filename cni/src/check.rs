@@ -1,11 +1,12 @@
 //! CHECK: is everything still as ADD left it? Compares the pod's end, the host's end and the port with the result that the runtime
 //! remembers and with what the server says now, and names the first difference. What chained plugins added is not our business.
 
-use std::{fmt::Display, net::IpAddr};
+use std::{fmt::Display, net::IpAddr, time::Duration};
 
 use contract::{
+    bandwidth::Bandwidth,
     external_ids,
-    names::IfaceId,
+    names::{IfaceId, Network},
     net_conf::NetConf,
     wire::{PodInterface, Request},
 };
@@ -18,7 +19,7 @@ use netlink_packet_route::{
 use rtnetlink::RouteMessageBuilder;
 
 use crate::{
-    ask::{Answer, Server},
+    ask::{Answer, AskError, Server},
     bridge::{Bridge, BridgeError},
     invocation::Subject,
     link::{self, Link, LinkError},
@@ -29,6 +30,9 @@ use crate::{
     rows::InterfaceRow,
     settings::{SHORT_TIMEOUT, Settings},
 };
+
+/// How long the server may take. It answers from memory; and a runtime asks CHECK of one pod after the other.
+const SERVER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why CHECK does not pass.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +52,8 @@ pub enum CheckError {
     #[error("netlink: {what}")]
     Netlink { what: &'static str, source: std::io::Error },
     #[error(transparent)]
+    Server(#[from] AskError),
+    #[error(transparent)]
     Bridge(#[from] BridgeError),
     /// The first difference.
     #[error("{what}: {found}, expected {expected}")]
@@ -55,7 +61,7 @@ pub enum CheckError {
 }
 
 /// Looks for the first difference.
-pub async fn check(subject: &Subject, conf: &NetConf, settings: &Settings, request: &Request) -> Result<(), CheckError> {
+pub async fn check(subject: &Subject, conf: &NetConf, settings: &Settings, server: &Server, request: &Request) -> Result<(), CheckError> {
     let prev = conf.prev_result.clone().ok_or(CheckError::NoPrevResult)?;
     let prev: PrevResult = serde_json::from_value(prev).map_err(CheckError::PrevResult)?;
     let (Some(path), Some(pod)) = (&subject.netns, &subject.pod) else { return Err(CheckError::NoSubject) };
@@ -63,10 +69,11 @@ pub async fn check(subject: &Subject, conf: &NetConf, settings: &Settings, reque
     let ours = prev.interfaces.iter().find(|interface| interface.name == if_name && !interface.sandbox.is_empty());
     let ours = ours.ok_or_else(|| CheckError::NotInResult(if_name.to_owned()))?;
     let identity = Identity { sandbox: subject.sandbox.clone(), if_name: subject.if_name.clone(), network: conf.network.clone() };
-    let (now, bridge) = tokio::join!(ask_server(settings, request), Bridge::connect(&settings.ovsdb, SHORT_TIMEOUT));
+    let (now, bridge) = tokio::join!(ask_server(server, request), Bridge::connect(&settings.ovsdb, SHORT_TIMEOUT));
+    let now = now?;
 
     let netns = Netns::open(path)?;
-    check_pod_end(&netns.inside()?.netlink, ours, &prev, now.as_ref())?;
+    let pod_mtu = check_pod_end(&netns.inside()?.netlink, ours, &prev, now.as_ref())?;
 
     let bridge = bridge?;
     let rows: Vec<_> = bridge.of_sandbox(&identity.sandbox).await?.into_iter().filter(|row| row.belongs_to(&identity)).collect();
@@ -78,23 +85,29 @@ pub async fn check(subject: &Subject, conf: &NetConf, settings: &Settings, reque
     if !host_link.up {
         return differ(format!("link {} on the host", row.name), "up", "down");
     }
-    check_row(row, &IfaceId::new(&pod.pod, &identity.network), pod.uid.as_deref(), ours, now.as_ref())?;
+    // Older results do not say it. Both ends were made with the same, and what the server would say now may have changed since.
+    if ours.mtu.is_none() && pod_mtu != host_link.mtu {
+        return differ(format!("MTU of {if_name} in the pod"), host_link.mtu, pod_mtu);
+    }
+    check_row(row, &IfaceId::new(&pod.pod, &network_of(row, &identity.network)), pod.uid.as_deref(), ours, now.as_ref())?;
     check_port(&bridge, row, now.as_ref()).await
 }
 
-/// What the server would tell an ADD now. A server that is down or has no opinion is no difference.
-async fn ask_server(settings: &Settings, request: &Request) -> Option<PodInterface> {
-    match Server::at(&settings.server_socket).ask(request).await {
-        Ok(Answer::Interface(pod, _)) => Some(*pod),
-        Ok(Answer::Finished(_) | Answer::Nothing) => None,
+/// What the server would tell an ADD now. A server that is down or has no opinion is no difference; one that hangs is no answer.
+async fn ask_server(server: &Server, request: &Request) -> Result<Option<PodInterface>, AskError> {
+    match server.ask_within(SERVER_PATIENCE, request).await {
+        Ok(Answer::Interface(pod, _)) => Ok(Some(*pod)),
+        Ok(Answer::Finished(_) | Answer::Nothing) => Ok(None),
+        Err(error @ (AskError::Silent(_) | AskError::Full { .. })) => Err(error),
         Err(error) => {
             tracing::debug!(%error, "the server has no opinion");
-            None
+            Ok(None)
         }
     }
 }
 
-fn check_pod_end(pod: &Netlink, ours: &PrevInterface, prev: &PrevResult, now: Option<&PodInterface>) -> Result<(), CheckError> {
+/// The MTU of the pod's end.
+fn check_pod_end(pod: &Netlink, ours: &PrevInterface, prev: &PrevResult, now: Option<&PodInterface>) -> Result<u32, CheckError> {
     let if_name = &ours.name;
     let what = |property: &str| format!("{property} of {if_name} in the pod");
     let link = existing(pod, if_name, "in the pod")?;
@@ -105,10 +118,14 @@ fn check_pod_end(pod: &Netlink, ours: &PrevInterface, prev: &PrevResult, now: Op
     if !mac.eq_ignore_ascii_case(&ours.mac) {
         return differ(what("MAC address"), &ours.mac, mac);
     }
-    if let Some(mtu) = ours.mtu.or(now.map(|pod| pod.mtu.bytes())).filter(|mtu| *mtu != link.mtu) {
+    if let Some(mtu) = ours.mtu.filter(|mtu| *mtu != link.mtu) {
         return differ(what("MTU"), mtu, link.mtu);
     }
 
+    if now.is_some_and(|pod| pod.skip_ip_config) {
+        // ADD left them to the guest, and so does CHECK.
+        return Ok(link.mtu);
+    }
     let addresses = addresses(pod, link.index)?;
     let expected: Vec<_> = prev.addresses_of(if_name).collect();
     if let Some(missing) = expected.iter().find(|ip| !addresses.contains(&ip.address)) {
@@ -125,7 +142,7 @@ fn check_pod_end(pod: &Netlink, ours: &PrevInterface, prev: &PrevResult, now: Op
             return differ(what("routes"), format!("{destination}{via}"), found);
         }
     }
-    Ok(())
+    Ok(link.mtu)
 }
 
 fn check_row(
@@ -152,6 +169,17 @@ fn check_row(
     Ok(())
 }
 
+/// The network as the server knew it at ADD: a pod that has one network twice has two keys for it, `NAD` and `NAD/1`, which the configuration does not say.
+fn network_of(row: &InterfaceRow, asked: &Network) -> Network {
+    let known = row.id(external_ids::NAD).zip(row.id(external_ids::NETWORK));
+    match (asked, known) {
+        (Network::Attachment { nad, .. }, Some((key, name))) if key.strip_prefix(nad).is_some_and(|rest| rest.starts_with('/')) => {
+            Network::Attachment { name: name.to_owned(), nad: key.to_owned() }
+        }
+        (asked, _) => asked.clone(),
+    }
+}
+
 async fn check_port(bridge: &Bridge, row: &InterfaceRow, now: Option<&PodInterface>) -> Result<(), CheckError> {
     let port = bridge.inspect(row.uuid).await?;
     let name = &row.name;
@@ -167,14 +195,14 @@ async fn check_port(bridge: &Bridge, row: &InterfaceRow, now: Option<&PodInterfa
     if row.id(external_ids::OVN_INSTALLED) != Some("true") {
         return differ(format!("ovn-installed of port {name}"), "true", format!("{:?}", row.id(external_ids::OVN_INSTALLED)));
     }
-    if let Some(limits) = now.map(|pod| pod.bandwidth) {
-        if port.ingress_limit != limits.ingress {
-            return differ(format!("rate limit to the pod on port {name}"), rate(limits.ingress), rate(port.ingress_limit));
+    // A pod without limits has nothing to say so. An annotation that came later has no effect, and is no difference.
+    let asks_for_none = now.is_some_and(|pod| pod.bandwidth == Bandwidth::default());
+    if let Some((ingress, egress)) = port.made_with.or(asks_for_none.then_some((None, None))) {
+        if port.ingress_limit != ingress {
+            return differ(format!("rate limit to the pod on port {name}"), rate(ingress), rate(port.ingress_limit));
         }
-        let egress = limits.egress.map(|rate| rate.div_ceil(1000));
-        let found = port.egress_limit.and_then(|rate| u64::try_from(rate).ok());
-        if found != egress {
-            return differ(format!("rate limit (kbit/s) from the pod on port {name}"), rate(egress), rate(found));
+        if port.egress_limit != egress {
+            return differ(format!("rate limit (kbit/s) from the pod on port {name}"), rate(egress), rate(port.egress_limit));
         }
     }
     Ok(())
@@ -188,20 +216,16 @@ fn existing(netlink: &Netlink, name: &str, place: &str) -> Result<Link, CheckErr
 }
 
 fn addresses(pod: &Netlink, index: u32) -> Result<Vec<IpNet>, CheckError> {
-    let mut addresses = Vec::new();
-    let listed = pod.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()), |answer| {
-        if let RouteNetlinkMessage::NewAddress(message) = answer
-            && message.header.index == index
-        {
-            let address = message.attributes.iter().find_map(|attribute| match attribute {
-                AddressAttribute::Address(address) => Some(*address),
-                _ => None,
-            });
-            addresses.extend(address.and_then(|address| IpNet::new(address, message.header.prefix_len).ok()));
-        }
-    });
-    listed.map_err(|source| CheckError::Netlink { what: "list addresses", source })?;
-    Ok(addresses)
+    let address = |answer| {
+        let RouteNetlinkMessage::NewAddress(message) = answer else { return None };
+        let address = message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Address(address) => Some(*address),
+            _ => None,
+        });
+        IpNet::new(address.filter(|_| message.header.index == index)?, message.header.prefix_len).ok()
+    };
+    let listed = pod.dump(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), address);
+    listed.map_err(|source| CheckError::Netlink { what: "list addresses", source })
 }
 
 fn routes(pod: &Netlink, index: u32) -> Result<Vec<(IpNet, Option<IpAddr>)>, CheckError> {
@@ -209,12 +233,9 @@ fn routes(pod: &Netlink, index: u32) -> Result<Vec<(IpNet, Option<IpAddr>)>, Che
     let v6 = RouteMessageBuilder::<std::net::Ipv6Addr>::new().build();
     let mut routes = Vec::new();
     for family in [v4, v6] {
-        let listed = pod.dump(RouteNetlinkMessage::GetRoute(family), |answer| {
-            if let RouteNetlinkMessage::NewRoute(message) = answer {
-                routes.extend(read_route(&message, index));
-            }
-        });
-        listed.map_err(|source| CheckError::Netlink { what: "list routes", source })?;
+        let route = |answer| if let RouteNetlinkMessage::NewRoute(message) = answer { read_route(&message, index) } else { None };
+        let listed = pod.dump(&RouteNetlinkMessage::GetRoute(family), route);
+        routes.extend(listed.map_err(|source| CheckError::Netlink { what: "list routes", source })?);
     }
     Ok(routes)
 }
@@ -254,6 +275,6 @@ fn list_with(nets: &[IpNet], separator: &str) -> String {
     nets.iter().map(IpNet::to_string).collect::<Vec<_>>().join(separator)
 }
 
-fn rate(limit: Option<u64>) -> String {
+fn rate(limit: Option<impl Display>) -> String {
     limit.map_or_else(|| "none".to_owned(), |rate| rate.to_string())
 }

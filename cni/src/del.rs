@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use contract::net_conf::NetConf;
 
 use crate::{
-    detach::{Detacher, Leftover, Removed},
+    detach::{Connections, Detacher, Leftover, Removed},
     fence::Fence,
     invocation::Subject,
     plan::Identity,
@@ -17,9 +17,9 @@ use crate::{
 /// Takes the interface away.
 pub async fn del(subject: &Subject, conf: &NetConf, settings: &Settings) -> Result<Removed, Leftover> {
     let identity = Identity { sandbox: subject.sandbox.clone(), if_name: subject.if_name.clone(), network: conf.network.clone() };
-    let _fence = Fence::take_over(&identity).await;
+    let _fence = Fence::take_over(&settings.calls, &identity).await;
     let detacher = Detacher::open(settings, SHORT_TIMEOUT).await;
-    detacher.detach(&identity, &addresses(conf, &identity)).await
+    detacher.detach(&identity, Connections::Of(&addresses(conf, &identity))).await
 }
 
 /// The interface's addresses as the runtime remembers them; what it hands back may be missing or garbage.

@@ -5,11 +5,30 @@
 
 use std::io;
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload, NetlinkSerializable};
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+};
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, TokioSocket};
+
+/// How often a list is asked for that changed while the kernel made it: a storm of changes is not waited for.
+pub const MOST_TRIES: usize = 5;
+
+/// Whether a list has to be asked for again: it changed while the kernel made it, so that something may be missing or be there twice
+/// (`NLM_F_DUMP_INTR`, netlink(7)).
+pub fn is_torn(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Interrupted
+}
+
+/// The error of such a list.
+pub(crate) fn torn() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "the list changed while the kernel made it")
+}
 
 /// Sends `request` to a netlink family (`NETLINK_ROUTE`, …) of the namespace that this thread is in, and hands every answer to `take` before
 /// the next is read. Needs a tokio runtime.
+///
+/// # Errors
+/// What the kernel refuses; and a list that [`is_torn`], of which every answer was handed over.
 pub async fn dump<M: NetlinkSerializable + NetlinkDeserializable>(family: isize, request: M, mut take: impl FnMut(M)) -> io::Result<()> {
     let mut request = NetlinkMessage::new(Default::default(), NetlinkPayload::InnerMessage(request));
     request.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
@@ -19,12 +38,16 @@ pub async fn dump<M: NetlinkSerializable + NetlinkDeserializable>(family: isize,
     let mut socket = TokioSocket::new(family)?;
     socket.socket_mut().bind_auto()?;
     socket.send(&bytes).await?;
+    let mut interrupted = false;
     loop {
         let (datagram, _) = socket.recv_from_full().await?;
         for message in messages(&datagram) {
-            match message?.payload {
+            let NetlinkMessage { header, payload, .. } = message?;
+            interrupted |= header.flags & NLM_F_DUMP_INTR != 0;
+            match payload {
                 NetlinkPayload::InnerMessage(answer) => take(answer),
                 NetlinkPayload::Done(done) if done.code < 0 => return Err(io::Error::from_raw_os_error(-done.code)),
+                NetlinkPayload::Done(_) if interrupted => return Err(torn()),
                 NetlinkPayload::Done(_) => return Ok(()),
                 NetlinkPayload::Error(error) => return Err(error.to_io()),
                 _ => {}
@@ -46,6 +69,9 @@ pub fn messages<M: NetlinkDeserializable>(mut datagram: &[u8]) -> impl Iterator<
         Some(message)
     })
 }
+
+#[cfg(test)]
+mod torn;
 
 #[cfg(test)]
 mod tests {

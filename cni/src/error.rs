@@ -1,6 +1,6 @@
 //! Failures: the one place that chooses a failure's code, its words and the hint what to look at next.
 
-use std::{error::Error, io};
+use std::{error::Error, io, time::Duration};
 
 use contract::{
     error::{CniError, Code},
@@ -12,7 +12,7 @@ use contract::{
 use crate::{
     add::AddError, ask::AskError, bridge::BridgeError, check::CheckError, detach::Leftover, failpoint, fence::Busy, gc::GcError,
     installed::NotInstalled, invocation::BadCall, link::LinkError, netns::NetnsError, pod_end::PodEndError, settings::BadSettings,
-    status::Missing,
+    status::Missing, stdin::StdinError,
 };
 
 /// Why a call, or one stage of it, failed.
@@ -20,8 +20,8 @@ use crate::{
 pub enum Cause {
     #[error(transparent)]
     Call(#[from] BadCall),
-    #[error("read standard input")]
-    Stdin(#[source] io::Error),
+    #[error(transparent)]
+    Stdin(#[from] StdinError),
     #[error("configuration")]
     NetConf(#[from] NetConfError),
     #[error("configuration")]
@@ -54,6 +54,9 @@ pub enum Cause {
     Cancelled,
     #[error("no time left")]
     Deadline,
+    /// A call other than ADD.
+    #[error("not done within {} s", .0.as_secs())]
+    OutOfTime(Duration),
     #[error("print the result")]
     Stdout(#[source] io::Error),
     #[error("something could not be removed")]
@@ -85,7 +88,9 @@ impl Failure {
     pub fn report(&self, context: &str, milliseconds: f64) -> CniError {
         // The server words its own refusals, with hints that only it can give.
         let hint = match self.cause() {
-            Some(Cause::Ask(AskError::Refused(refused))) if !refused.details.is_empty() => refused.details.clone(),
+            Some(Cause::Ask(AskError::Refused(refused) | AskError::Leaving(refused))) if !refused.details.is_empty() => {
+                refused.details.clone()
+            }
             Some(cause) => cause.hint().to_owned(),
             None => "each part is named above: start or repair it; nothing else has to be done".to_owned(),
         };
@@ -133,13 +138,13 @@ impl Cause {
             Self::Call(BadCall::VersionForbids { .. }) => Code::IncompatibleVersion,
             Self::Call(BadCall::Missing(_) | BadCall::UnknownVerb(_) | BadCall::Name(_) | BadCall::Args(_)) => Code::InvalidEnvironment,
             Self::NoPod | Self::NoNetns => Code::InvalidEnvironment,
-            Self::Stdin(_) | Self::Stdout(_) => Code::Io,
+            Self::Stdin(StdinError::Read(_) | StdinError::Open { .. }) | Self::Stdout(_) => Code::Io,
+            Self::Stdin(StdinError::TooLong) => Code::Decode,
             Self::NetConf(error) => error.code(),
             Self::Settings(_) => Code::InvalidConfig,
             Self::Netns(error) | Self::PodEnd(PodEndError::Netns(error)) => netns_code(error),
-            Self::Ask(AskError::Refused(refused)) => Code::from_number(refused.code),
-            Self::Ask(AskError::Absent { .. } | AskError::Broken(_) | AskError::Unexpected { .. }) | Self::NoAnswer => Code::TryAgain,
-            Self::Ask(AskError::Answer(_)) => Code::Decode,
+            Self::Ask(error) => ask_code(error),
+            Self::NoAnswer => Code::TryAgain,
             Self::Bridge(error) => bridge_code(error),
             Self::Link(error) | Self::PodEnd(PodEndError::Link(error)) => link_code(error),
             Self::PodEnd(
@@ -154,7 +159,7 @@ impl Cause {
             Self::NotInstalled(NotInstalled::Removed(_) | NotInstalled::Reassigned { .. }) => Code::Superseded,
             Self::Busy(_) => Code::AlreadyAttached,
             Self::Cancelled => Code::UnknownContainer,
-            Self::NotInstalled(NotInstalled::Lost(_)) | Self::Deadline => Code::TryAgain,
+            Self::NotInstalled(NotInstalled::Lost(_)) | Self::Deadline | Self::OutOfTime(_) => Code::TryAgain,
             Self::PodChanged(PodChange::Deleted | PodChange::Replaced) => Code::UnknownContainer,
             Self::PodChanged(PodChange::AnnotationGone | PodChange::AnnotationChanged) => Code::TryAgain,
             Self::Leftover(leftover) => leftover_code(leftover),
@@ -170,7 +175,10 @@ impl Cause {
         match self.code() {
             Code::InvalidEnvironment => "the runtime, or whoever calls the plugin by hand, has to set the CNI_* variables (SPEC.md)",
             Code::IncompatibleVersion => "change cniVersion in /etc/cni/net.d to a version that both runtime and plugin speak",
-            Code::UnsupportedField | Code::Decode | Code::InvalidConfig => "look at the configuration in /etc/cni/net.d",
+            Code::UnsupportedField => {
+                "what is asked for is not part of this version: look at the pod's networks, and at the configuration in /etc/cni/net.d"
+            }
+            Code::Decode | Code::InvalidConfig => "look at the configuration in /etc/cni/net.d",
             Code::InvalidNetns => "CNI_NETNS must name a live network namespace of the sandbox; see `lsns -t net`",
             Code::UnknownContainer => "nothing to do: the runtime starts a new sandbox if the pod is still wanted",
             Code::TryAgain => self.hint_of_waiting(),
@@ -182,6 +190,9 @@ impl Cause {
             Code::CheckMismatch => "somebody changed the pod's network after ADD; a new sandbox puts it right",
             Code::Superseded => "nothing to do: a newer sandbox of the pod owns the port",
             Code::Leftover => "call DEL again; look at `ovs-vsctl show` and `ip link` on the node",
+            Code::Io if matches!(self, Self::Stdin(StdinError::Open { .. })) => {
+                "the runtime, or whoever calls the plugin by hand, has to write the network configuration and close standard input"
+            }
             Code::Io => "the runtime closed its end too early, or a disk is full",
             Code::NotAvailable | Code::NotAvailableLimited => "start or repair what is missing",
             Code::Internal => "this is a defect of the plugin: please report it with its log",
@@ -191,11 +202,11 @@ impl Cause {
     /// Waiting can be in vain for many reasons; each has its own place to look.
     fn hint_of_waiting(&self) -> &'static str {
         match self {
-            Self::Ask(_) | Self::NoAnswer => {
+            Self::Ask(_) | Self::NoAnswer | Self::Check(CheckError::Server(_)) => {
                 "is ovnkube running on this node? see `systemctl status ovnkube-node` and /var/log/openvswitch/ovnkube.log"
             }
             Self::Bridge(BridgeError::NoBridge) => "ovn-controller makes br-int: see `systemctl status ovn-controller` and its log",
-            Self::Bridge(_) | Self::NotInstalled(_) | Self::Leftover(_) | Self::Gc(_) => {
+            Self::Bridge(_) | Self::NotInstalled(_) | Self::Leftover(_) | Self::Gc(_) | Self::Check(_) | Self::OutOfTime(_) => {
                 "is Open vSwitch running? see `systemctl status openvswitch-switch` and `ovs-vsctl show`"
             }
             Self::Deadline => {
@@ -210,6 +221,17 @@ impl Cause {
     }
 }
 
+fn ask_code(error: &AskError) -> Code {
+    match error {
+        AskError::Refused(refused) | AskError::Leaving(refused) => Code::from_number(refused.code),
+        AskError::Absent { .. } | AskError::Full { .. } | AskError::Silent(_) | AskError::Broken(_) | AskError::Unexpected { .. } => {
+            Code::TryAgain
+        }
+        AskError::Answer(_) => Code::Decode,
+        AskError::PrimaryNetwork => Code::UnsupportedField,
+    }
+}
+
 fn bridge_code(error: &BridgeError) -> Code {
     match error {
         BridgeError::Connect(_)
@@ -219,6 +241,7 @@ fn bridge_code(error: &BridgeError) -> Code {
         | BridgeError::Raced(_)
         | BridgeError::Lost(_) => Code::TryAgain,
         BridgeError::NameTaken { .. } => Code::NameTaken,
+        BridgeError::AttachedTwice { .. } => Code::UnsupportedField,
         BridgeError::AddressTaken { .. } => Code::BadAnnotation,
         BridgeError::Transact(_) | BridgeError::Monitor(_) if error.is_refusal() => Code::OpenVSwitch,
         BridgeError::Transact(_) | BridgeError::Monitor(_) => Code::TryAgain,
@@ -251,6 +274,7 @@ fn check_code(error: &CheckError) -> Code {
         CheckError::Netns(error) => netns_code(error),
         CheckError::Link(error) => link_code(error),
         CheckError::Netlink { .. } => Code::Kernel,
+        CheckError::Server(error) => ask_code(error),
         CheckError::Bridge(error) => bridge_code(error),
         CheckError::Mismatch { .. } => Code::CheckMismatch,
     }

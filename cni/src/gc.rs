@@ -10,8 +10,8 @@ use contract::{
 };
 
 use crate::{
-    detach::{DetachError, Detacher, Leftover},
-    fence::Fence,
+    detach::{Connections, DetachError, Detacher, Leftover},
+    fence::{self, Fence},
     link,
     mark::Mark,
     plan::Identity,
@@ -53,17 +53,20 @@ pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, Gc
             continue;
         }
         let identity = Identity { sandbox, if_name, network: conf.network.clone() };
-        let Ok(_fence) = Fence::take(&identity).await else {
+        let Ok(_fence) = Fence::take(&settings.calls, &identity) else {
             tracing::info!(sandbox = %identity.sandbox, ifname = %identity.if_name, "left alone: a call for it is under way");
             continue;
         };
-        match detacher.detach(&identity, &[]).await {
+        match detacher.detach(&identity, Connections::Of(&[])).await {
             Ok(_) => {
                 tracing::info!(sandbox = %identity.sandbox, ifname = %identity.if_name, "removed a stale interface");
                 removed.push(identity);
             }
             Err(leftover) => failures.push(leftover),
         }
+    }
+    if let Err(error) = fence::remove_stale(&settings.calls, fence::STALE) {
+        tracing::debug!(%error, "files of calls that were killed are left");
     }
     let count = failures.len();
     let joined = failures.into_iter().reduce(|mut all, one| {

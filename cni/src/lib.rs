@@ -14,7 +14,7 @@
 //! | [`error`] | [`error::Failure`]: the one place that chooses an error's code, words and hint | – |
 //! | [`timeline`] | [`timeline::Timeline`]: stages of an ADD, their times and deadline | clock |
 //! | [`ask`] | the node-local server, as the plugin sees it | unix socket |
-//! | [`fence`] | [`fence::Fence`]: one call at a time for each interface | abstract unix sockets |
+//! | [`fence`] | [`fence::Fence`]: one call at a time for each interface | a directory that is root's alone |
 //! | [`mark`] | [`mark::Mark`]: whose a link is, as its alias says it | – |
 //! | [`mod@netlink`] | [`netlink::Netlink`]: a conversation with the kernel about links, addresses, routes | netlink |
 //! | [`netns`] | [`netns::Netns`]: a pod's namespace | namespaces |
@@ -25,12 +25,15 @@
 //! | [`mod@dump`] | what the kernel has many of, one at a time | netlink |
 //! | [`conntrack`] | connections of an address that is no longer there | netlink |
 //! | [`add`], [`detach`], [`del`], [`check`], [`status`], [`gc`] | one verb each; `detach` is DEL's work and ADD's rollback | all of them |
-//! | [`log`] | Open vSwitch's log line, in a file that logrotate may take away | files |
+//! | [`boot`] | which boot of the machine this is | files, clock |
+//! | [`stamp`] | when a server could last answer ADDs, for a STATUS that finds none | files |
+//! | [`mod@stdin`] | the bytes of the configuration, within limits of time and size | standard input |
 //!
 //! Nothing here starts another program.
 
 pub mod add;
 pub mod ask;
+pub mod boot;
 pub mod bridge;
 pub mod check;
 pub mod conntrack;
@@ -44,7 +47,6 @@ pub mod gc;
 pub mod installed;
 pub mod invocation;
 pub mod link;
-pub mod log;
 pub mod mark;
 pub mod netlink;
 pub mod netns;
@@ -56,5 +58,7 @@ pub mod result;
 pub mod rows;
 pub mod run;
 pub mod settings;
+pub mod stamp;
 pub mod status;
+pub mod stdin;
 pub mod timeline;

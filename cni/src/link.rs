@@ -21,7 +21,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVeth};
 
 use crate::{
-    dump::dump,
+    dump::{MOST_TRIES, dump, is_torn, torn},
     mark,
     netlink::{Netlink, NetlinkError},
     netns::Netns,
@@ -118,16 +118,35 @@ pub fn find(netlink: &Netlink, name: &str) -> Result<Option<Link>, LinkError> {
 
 /// Every link of the host's namespace. Needs a tokio runtime.
 pub async fn list() -> Result<Vec<Link>, LinkError> {
+    for tries_left in (0..MOST_TRIES).rev() {
+        let mut links = Vec::new();
+        match dump(NETLINK_ROUTE, all(), |answer| links.extend(listed(&answer))).await {
+            Ok(()) => return Ok(links),
+            Err(error) if is_torn(&error) && tries_left > 0 => {}
+            Err(error) => return Err(unlisted(error)),
+        }
+    }
+    Err(unlisted(torn()))
+}
+
+/// The same without a runtime. Blocks for as long as somebody changes a link.
+pub fn list_by(netlink: &Netlink) -> Result<Vec<Link>, LinkError> {
+    netlink.dump(&all(), |answer| listed(&answer)).map_err(unlisted)
+}
+
+/// The question for every link.
+fn all() -> RouteNetlinkMessage {
     let mut all = LinkMessage::default();
     all.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
-    let mut links = Vec::new();
-    let dumped = dump(NETLINK_ROUTE, RouteNetlinkMessage::GetLink(all), |answer| {
-        if let RouteNetlinkMessage::NewLink(link) = answer {
-            links.push(Link::from(&link));
-        }
-    });
-    dumped.await.map_err(|source| LinkError::Kernel { what: "list links".to_owned(), source })?;
-    Ok(links)
+    RouteNetlinkMessage::GetLink(all)
+}
+
+fn listed(answer: &RouteNetlinkMessage) -> Option<Link> {
+    if let RouteNetlinkMessage::NewLink(link) = answer { Some(Link::from(link)) } else { None }
+}
+
+fn unlisted(source: io::Error) -> LinkError {
+    LinkError::Kernel { what: "list links".to_owned(), source }
 }
 
 /// Deletes a link, and with it its peer. One that is gone already is no error.
@@ -174,7 +193,12 @@ fn add_pair(
         .address(attachment.mac.octets().to_vec())
         .setns_by_fd(netns.raw_fd())
         .build();
-    let pair = LinkVeth::new(name.as_str(), if_name.as_str()).mtu(mtu).set_info_data(InfoData::Veth(InfoVeth::Peer(peer)));
+    // An address that is given is left alone by udev (systemd.link(5), MACAddressPolicy=persistent), which would change one of the kernel's
+    // choice after the result was printed.
+    let pair = LinkVeth::new(name.as_str(), if_name.as_str())
+        .mtu(mtu)
+        .address(attachment.identity.host_mac().octets().to_vec())
+        .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)));
     let pair = if state == LinkState::Up { pair.up() } else { pair };
 
     let error = match add(host, pair.build()) {

@@ -15,5 +15,5 @@ fn main() -> ExitCode {
         eprintln!("ovn-k8s-cni-overlay {}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }
-    run(&Environment::of_process(), &mut std::io::stdin().lock(), &mut std::io::stdout().lock())
+    run(&Environment::of_process(), std::io::stdin(), &mut std::io::stdout().lock())
 }

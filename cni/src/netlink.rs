@@ -10,12 +10,12 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use nix::libc::MSG_DONTWAIT;
 
-use crate::dump::messages;
+use crate::dump::{MOST_TRIES, is_torn, messages, torn};
 
 /// The kernel puts no more into one datagram (`netlink_recvmsg` in af_netlink.c).
 const DATAGRAM: usize = 32 * 1024;
@@ -80,9 +80,17 @@ impl Netlink {
         self.converse(messages, |_| {})
     }
 
-    /// Asks for a list, and hands each entry to `take`.
-    pub fn dump(&self, message: RouteNetlinkMessage, take: impl FnMut(RouteNetlinkMessage)) -> io::Result<()> {
-        self.converse(vec![(message, NLM_F_DUMP)], take).map_err(|(_, error)| error.into())
+    /// Asks for a list, again if it changes meanwhile, and keeps of each entry what `pick` makes of it.
+    pub fn dump<T>(&self, message: &RouteNetlinkMessage, mut pick: impl FnMut(RouteNetlinkMessage) -> Option<T>) -> io::Result<Vec<T>> {
+        for tries_left in (0..MOST_TRIES).rev() {
+            let mut entries = Vec::new();
+            match self.converse(vec![(message.clone(), NLM_F_DUMP)], |entry| entries.extend(pick(entry))) {
+                Ok(()) => return Ok(entries),
+                Err((_, NetlinkError::Lost(error))) if is_torn(&error) && tries_left > 0 => {}
+                Err((_, error)) => return Err(error.into()),
+            }
+        }
+        Err(torn())
     }
 
     fn converse(
@@ -108,7 +116,7 @@ impl Conversation {
         let first = self.sequence.wrapping_add(1);
         let bytes = self.serialize(requests);
         self.socket.send(&bytes, 0).map_err(lost(0))?;
-        let mut answered = 0;
+        let (mut answered, mut interrupted) = (0, false);
         let mut refused = None;
         while answered < count {
             self.answer.clear();
@@ -119,6 +127,7 @@ impl Conversation {
                 if header.sequence_number.wrapping_sub(first) as usize != answered {
                     continue;
                 }
+                interrupted |= header.flags & NLM_F_DUMP_INTR != 0;
                 let outcome = match payload {
                     NetlinkPayload::InnerMessage(answer) => {
                         take(answer);
@@ -134,7 +143,11 @@ impl Conversation {
                 answered += 1;
             }
         }
-        refused.map_or(Ok(()), Err)
+        match refused {
+            Some(refused) => Err(refused),
+            None if interrupted => Err((0, NetlinkError::Lost(torn()))),
+            None => Ok(()),
+        }
     }
 
     fn serialize(&mut self, requests: Vec<(RouteNetlinkMessage, u16)>) -> Vec<u8> {
@@ -196,9 +209,8 @@ mod tests {
     #[test]
     fn a_list_is_handed_over_to_its_end() {
         let netlink = Netlink::open().unwrap();
-        let mut found = Vec::new();
-        netlink.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), |link| found.push(index(&link))).unwrap();
+        let found: Vec<u32> = netlink.dump(&RouteNetlinkMessage::GetLink(LinkMessage::default()), |link| Some(index(&link))).unwrap();
         assert!(found.contains(&1), "{found:?}");
-        assert!(netlink.dump(RouteNetlinkMessage::NewLink(LinkMessage::default()), |_| {}).is_err(), "nobody can list creations");
+        assert!(netlink.dump(&RouteNetlinkMessage::NewLink(LinkMessage::default()), Some).is_err(), "nobody can list creations");
     }
 }

@@ -4,9 +4,12 @@
 //! and waits for nothing there. One that does not come back does not go on: it would do to a pod what is meant for the host.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io::{self, Write},
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+        unix::fs::OpenOptionsExt,
+    },
     path::{Path, PathBuf},
     process, thread,
 };
@@ -65,7 +68,8 @@ impl Netns {
     pub fn open(path: &Path) -> Result<Self, NetnsError> {
         let opened = |path: &Path| {
             let failed = |source| NetnsError::Open { path: path.to_owned(), source };
-            let file = File::open(path).map_err(failed)?;
+            // Not blocking, in case that the path is a FIFO which nobody writes to.
+            let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map_err(failed)?;
             let metadata = file.metadata().map_err(failed)?;
             Ok((file, metadata))
         };

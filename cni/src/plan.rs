@@ -3,15 +3,12 @@
 //! Pure: no I/O. What the server says and what the runtime asks for go in, an [`Attachment`] comes out, and everything after it only
 //! carries it out.
 
-use std::{
-    collections::BTreeMap,
-    hash::{DefaultHasher, Hash, Hasher},
-    net::IpAddr,
-};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use contract::{
     bandwidth::Bandwidth,
     external_ids,
+    fnv1a::fnv1a,
     mac::Mac,
     mtu::Mtu,
     names::{IfName, IfaceId, Network, PodKey, SandboxId},
@@ -49,6 +46,8 @@ pub struct Attachment {
     pub mtu: Mtu,
     pub addresses: Vec<IpNet>,
     pub routes: Vec<Route>,
+    /// Addresses and routes are the pod's, but something else configures them inside it: the guest of a virtual machine that migrates.
+    pub skip_ip_config: bool,
     pub bandwidth: Bandwidth,
 }
 
@@ -80,9 +79,23 @@ impl Identity {
     /// Name of the host's end of another network's veth until the index of the pod's end is known. The same at every try, so that
     /// DEL finds it.
     pub fn temporary_host_name(&self) -> IfName {
-        let mut hasher = DefaultHasher::new();
-        (&self.sandbox, &self.if_name).hash(&mut hasher);
-        format!("v{:014x}", hasher.finish() >> 8).parse().expect("15 hexadecimal digits are an interface name")
+        format!("v{:014x}", self.key() >> 8).parse().expect("15 hexadecimal digits are an interface name")
+    }
+
+    /// Sandbox and interface in 64 bits: FNV-1a, because a DEL may be carried out by a plugin of another version, and perhaps of another
+    /// tool chain, than the ADD.
+    pub fn key(&self) -> u64 {
+        // No name has a byte 0xff, so that the end of one and the beginning of the other are no secret.
+        fnv1a(self.sandbox.as_str().bytes().chain([0xff]).chain(self.if_name.as_str().bytes()))
+    }
+
+    /// Address of the host's end, which nobody talks to: locally administered (IEEE 802, second bit of the first octet), the same at every try.
+    pub fn host_mac(&self) -> Mac {
+        const LOCAL: u8 = 0b10;
+        const GROUP: u8 = 0b1;
+        let [_, _, first, others @ ..] = self.key().to_be_bytes();
+        let [b, c, d, e, f] = others;
+        Mac::try_from([(first | LOCAL) & !GROUP, b, c, d, e, f]).expect("neither zero nor a group's")
     }
 
     /// How the aliases of one network's links begin.
@@ -99,21 +112,17 @@ impl Attachment {
             (Network::Attachment { .. }, known @ Network::Attachment { .. }) => known,
             (asked, _) => asked.clone(),
         };
-        let (addresses, routes) = if skip_ip_config {
-            (Vec::new(), Vec::new())
-        } else {
-            let defaults = addressing.gateways.iter().map(|gateway| Route {
-                destination: default_of(*gateway),
-                next_hop: Some(*gateway),
-                mtu: routable_mtu,
-            });
-            let others = addressing.routes.iter().map(|route| Route {
-                destination: route.destination.trunc(),
-                next_hop: route.next_hop,
-                mtu: routable_mtu,
-            });
-            (addressing.addresses.clone(), defaults.chain(others).collect())
-        };
+        let defaults = addressing.gateways.iter().map(|gateway| Route {
+            destination: default_of(*gateway),
+            next_hop: Some(*gateway),
+            mtu: routable_mtu,
+        });
+        let others = addressing.routes.iter().map(|route| Route {
+            destination: route.destination.trunc(),
+            next_hop: route.next_hop,
+            mtu: routable_mtu,
+        });
+        let routes = defaults.chain(others).collect();
         Self {
             iface_id: IfaceId::new(pod_key, &network),
             network,
@@ -122,15 +131,16 @@ impl Attachment {
             pod_uid: if pod_uid.is_empty() { runtime_uid.unwrap_or_default().to_owned() } else { pod_uid },
             mac: addressing.mac,
             mtu,
-            addresses,
+            addresses: addressing.addresses,
             routes,
+            skip_ip_config,
             bandwidth,
         }
     }
 
-    /// The pod has an IPv6 address.
-    pub fn has_ipv6(&self) -> bool {
-        self.addresses.iter().any(|address| address.addr().is_ipv6())
+    /// An IPv6 address is to be configured inside the pod.
+    pub fn configures_ipv6(&self) -> bool {
+        !self.skip_ip_config && self.addresses.iter().any(|address| address.addr().is_ipv6())
     }
 
     /// `external_ids` of the Interface row: what OVN binds the port by, and the journal that DEL reads.

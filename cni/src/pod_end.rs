@@ -50,7 +50,7 @@ pub fn configure(inside: &Inside, attachment: &Attachment, host: &HostEnd, datap
     // OVN gives no address twice, so an address needs no second of being tried out first.
     for setting in ["accept_ra", "accept_dad"] {
         let written = inside.write_ipv6_setting(if_name.as_str(), setting, "0");
-        unless_without_ipv6(written, format!("{if_name}/{setting}"), attachment.has_ipv6())?;
+        unless_without_ipv6(written, format!("{if_name}/{setting}"), attachment.configures_ipv6())?;
     }
     match datapath {
         Datapath::Userspace => offload::turn_tx_checksum_off_beside(inside.control(), if_name).map_err(PodEndError::Offload)?,
@@ -60,13 +60,16 @@ pub fn configure(inside: &Inside, attachment: &Attachment, host: &HostEnd, datap
     let index = host.pod_index;
     let up = LinkMessageBuilder::<LinkUnspec>::new().index(index).up().build();
     let add = NLM_F_CREATE | NLM_F_EXCL;
-    let addresses = attachment.addresses.iter().map(|address| (RouteNetlinkMessage::NewAddress(address_message(index, *address)), add));
-    let routes = attachment.routes.iter().map(|route| (RouteNetlinkMessage::NewRoute(route_message(index, route)), add));
-    let messages = addresses.chain([(RouteNetlinkMessage::SetLink(up), 0)]).chain(routes).collect();
+    // What the guest of a migrating virtual machine configures itself stays away from this end: both would answer for the address.
+    let (addresses, routes): (&[IpNet], &[Route]) =
+        if attachment.skip_ip_config { (&[], &[]) } else { (&attachment.addresses, &attachment.routes) };
+    let new_addresses = addresses.iter().map(|address| (RouteNetlinkMessage::NewAddress(address_message(index, *address)), add));
+    let new_routes = routes.iter().map(|route| (RouteNetlinkMessage::NewRoute(route_message(index, route)), add));
+    let messages = new_addresses.chain([(RouteNetlinkMessage::SetLink(up), 0)]).chain(new_routes).collect();
     inside.netlink.request_all(messages).map_err(|(number, error)| {
         let source = error.into();
-        let after_up = number.checked_sub(attachment.addresses.len() + 1);
-        match (attachment.addresses.get(number), after_up.and_then(|number| attachment.routes.get(number))) {
+        let after_up = number.checked_sub(addresses.len() + 1);
+        match (addresses.get(number), after_up.and_then(|number| routes.get(number))) {
             (Some(address), _) => PodEndError::Address { address: *address, source },
             (None, Some(Route { destination, next_hop, .. })) => {
                 PodEndError::Route { destination: *destination, next_hop: *next_hop, source }

@@ -12,6 +12,7 @@ use crate::{
     ask::{News, Server},
     bridge::{Bridge, BridgeError, Datapath, Lookout, Plugged},
     error::Cause,
+    failpoint,
     installed::{self, Goal, NotInstalled},
     link,
     netlink::Netlink,
@@ -122,13 +123,14 @@ impl<'a> Port<'a> {
 
     /// Listens until the server says so; false when it has nothing more to say, for a while. Cancellation-safe.
     async fn next_until(&mut self, wanted: PortNews) -> bool {
+        let trust = failpoint::patience(TRUST);
         if let Some(asking) = &mut self.asking {
-            let Ok(answer) = timeout(TRUST, asking).await else { return false };
+            let Ok(answer) = timeout(trust, asking).await else { return false };
             (self.asking, self.news) = (None, answer);
         }
         let Some(news) = &mut self.news else { return false };
         while news.last.is_none_or(|last| last < wanted) {
-            match timeout(TRUST, news.next()).await {
+            match timeout(trust, news.next()).await {
                 Ok(Some(PortNews::Written | PortNews::Numbered | PortNews::Installed)) => {}
                 Ok(Some(PortNews::Unknown) | None) | Err(_) => return false,
             }

@@ -4,7 +4,7 @@
 //! rows live only as long as a bridge refers to them, so that a port is removed by taking it out of its bridge; QoS rows live until
 //! they are deleted.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use contract::{
     bandwidth::Bandwidth,
@@ -13,6 +13,7 @@ use contract::{
     paths::INTEGRATION_BRIDGE,
     wire::{PortRequest, QosRow},
 };
+use ipnet::IpNet;
 use ovsdb::{Condition, Datum, Mutation, Mutator, NamedUuid, Row, SelectedRow, Selection, Transaction, Until, Uuid, Where};
 
 use crate::plan::{Attachment, Identity};
@@ -43,9 +44,13 @@ pub struct Content {
     pub qos: Option<QosRow>,
 }
 
+/// Kilobits that a pod may send at once, however low its limit: two packets of 64 KiB, as the pod's kernel hands them over for segmentation.
+/// A policer never lets a packet pass that is larger than its burst (tc-police(8)), and TCP would stand still.
+const LEAST_BURST: i64 = 2 * 64 * 1024 * 8 / 1000 + 1;
+
 impl Content {
     /// Rate limits are this interface's alone. What a pod receives leaves Open vSwitch through a queue; what it sends is policed on
-    /// entry, in kilobits, with a tenth of a second's worth of burst.
+    /// entry, in kilobits, with a tenth of a second's worth of burst, or `LEAST_BURST`.
     pub fn of(attachment: &Attachment) -> Self {
         let Bandwidth { ingress, egress } = attachment.bandwidth;
         let Identity { sandbox, if_name, network: _ } = &attachment.identity;
@@ -56,14 +61,24 @@ impl Content {
         });
         let policing = egress.map_or((0, 0), |rate| {
             let kilobits = i64::try_from(rate.div_ceil(1000)).unwrap_or(i64::MAX);
-            (kilobits, (kilobits / 10).max(1))
+            (kilobits, (kilobits / 10).max(LEAST_BURST))
         });
         Self { external_ids: attachment.external_ids(), policing, qos }
+    }
+
+    /// The limits that the port was made with, for CHECK: what the pod's annotations say may change later, and has no effect then.
+    fn limits(&self) -> Option<String> {
+        let ingress = self.qos.as_ref().and_then(|qos| qos.other_config.get("max-rate")).map_or("", String::as_str);
+        let egress = self.policing.0;
+        (!ingress.is_empty() || egress > 0).then(|| format!("{ingress}/{egress}"))
     }
 
     /// Adds the rows of port `name` on the integration bridge; the Interface row. `qos`: a QoS row that is there already.
     pub fn insert(&self, tx: &mut Transaction, name: &str, qos: Option<Uuid>) -> NamedUuid {
         let mut port = Row::new().with("name", name);
+        if let Some(limits) = self.limits() {
+            port.set("external_ids", ids([(external_ids::LIMITS, limits.as_str())]));
+        }
         match (qos, &self.qos) {
             (Some(there), _) => port.set("qos", there),
             (None, Some(QosRow { kind, other_config, external_ids })) => {
@@ -109,6 +124,12 @@ impl InterfaceRow {
         self.external_ids.get(key).map(String::as_str)
     }
 
+    /// The interface's addresses; what is none of ours may say anything.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let list = self.id(external_ids::IP_ADDRESSES).into_iter().flat_map(|list| list.split(','));
+        list.filter_map(|address| address.parse::<IpNet>().ok()).map(|net| net.addr())
+    }
+
     /// Whether the row is of this interface of this sandbox.
     ///
     /// Rows of upstream before 2026 do not name the pod's interface; there the network decides, of which a pod has one interface.
@@ -142,6 +163,12 @@ impl From<&SelectedRow> for PortRow {
     }
 }
 
+/// What the `external_ids` of a Port row say of the limits that it was made with: bits per second to the pod, kilobits per second from it.
+pub fn limits_of(port: &BTreeMap<String, String>) -> Option<(Option<u64>, Option<i64>)> {
+    let (ingress, egress) = port.get(external_ids::LIMITS)?.split_once('/')?;
+    Some((ingress.parse().ok(), egress.parse().ok().filter(|rate| *rate > 0)))
+}
+
 /// Meets the rows whose `external_ids` have this pair.
 pub fn has_id(key: &str, value: &str) -> Condition {
     Condition::includes("external_ids", ids([(key, value)]))
@@ -158,8 +185,8 @@ pub struct Plug {
     pub transaction: Transaction,
     /// The row that it makes.
     pub interface: NamedUuid,
-    /// The interfaces that have the same first address, this one among them: columns of [`InterfaceRow`], and `ofport`. None for an
-    /// attachment without addresses.
+    /// Interfaces among which are all that have one of its addresses: columns of [`InterfaceRow`], and `ofport`. None for an attachment without
+    /// addresses.
     pub same_address: Option<Selection>,
 }
 
@@ -183,30 +210,48 @@ pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<
         remove_port(&mut tx, port);
     }
     let interface = Content::of(attachment).insert(&mut tx, host.as_str(), None);
-    let same_address = attachment.addresses.first().map(|address| {
-        let has_it = has_id(external_ids::IP_ADDRESS, &address.to_string());
-        tx.select("Interface", has_it, &[&InterfaceRow::COLUMNS[..], &["ofport"]].concat())
-    });
+    let columns = [&InterfaceRow::COLUMNS[..], &["ofport"]].concat();
+    let same_address = match attachment.addresses.as_slice() {
+        [] => None,
+        // As a rule a pod has one, and rows that have it are found by it.
+        [IpNet::V4(address)] => Some(tx.select("Interface", has_id(external_ids::IP_ADDRESS, &address.to_string()), &columns)),
+        // Only the first address is a value of its own.
+        _ => Some(tx.select("Interface", Where::all(), &columns)),
+    };
     tx.comment(&format!("ovn-k8s-cni-overlay: ADD {} of sandbox {sandbox} as {if_name}", attachment.iface_id));
     Plug { transaction: tx, interface, same_address }
 }
 
-/// The row of another logical port of the attachment's network that has its address and works.
-pub fn holder_of_address(attachment: &Attachment, same_address: &[SelectedRow]) -> Option<InterfaceRow> {
+/// The row of another logical port of the attachment's network that has one of its addresses and works, and that address.
+pub fn holder_of_address(attachment: &Attachment, same_address: &[SelectedRow]) -> Option<(IpNet, InterfaceRow)> {
     let ids = attachment.external_ids();
     let holds = |row: &&SelectedRow| holds_address(row.integer("ofport"), &row.map("external_ids"), &ids);
     let is_another = |row: &InterfaceRow| row.iface_id().is_some_and(|iface_id| iface_id != attachment.iface_id.as_str());
-    same_address.iter().filter(holds).map(InterfaceRow::from).find(is_another)
+    same_address.iter().filter(holds).map(InterfaceRow::from).filter(is_another).find_map(|row| {
+        let shared = attachment.addresses.iter().find(|address| addresses(&row.external_ids).any(|other| other == address.to_string()))?;
+        Some((*shared, row))
+    })
 }
 
-/// Whether a row with this number and these `external_ids` keeps its address from a port with those of `newer`: it is of a sandbox, of the same
-/// network, and works. A row that ovs-vswitchd has no device for is left over from a pod that is gone; one that OVN has let go of is of a pod
-/// that has given its address back and whose sandbox is about to go.
+/// The addresses that a row of these `external_ids` has; older rows name the first alone.
+pub fn addresses(ids: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
+    let named = [external_ids::IP_ADDRESSES, external_ids::IP_ADDRESS].into_iter().find_map(|key| ids.get(key));
+    named.into_iter().flat_map(|list| list.split(','))
+}
+
+/// Whether a row with this number and these `external_ids` keeps its address from a port with those of `newer`: it is at work, and of the
+/// same network.
 pub fn holds_address(ofport: Option<i64>, ids: &BTreeMap<String, String>, newer: &BTreeMap<String, String>) -> bool {
+    is_at_work(ofport, ids) && ids.get(external_ids::NAD) == newer.get(external_ids::NAD)
+}
+
+/// Whether a row with this number and these `external_ids` is of a sandbox that works with its addresses. A row that ovs-vswitchd has no
+/// device for is left over from a pod that is gone; one that OVN has let go of is of a pod that has given its address back and whose sandbox
+/// is about to go.
+pub fn is_at_work(ofport: Option<i64>, ids: &BTreeMap<String, String>) -> bool {
     ofport.is_some_and(|ofport| ofport > 0)
         && ids.get(external_ids::OVN_INSTALLED).is_some_and(|value| value == "true")
         && ids.contains_key(external_ids::SANDBOX)
-        && ids.get(external_ids::NAD) == newer.get(external_ids::NAD)
 }
 
 /// The transaction of the server that adds ports where there are none: all of them or, if anything of their names or logical ports is there,
@@ -238,12 +283,26 @@ pub fn next_configuration() -> (Transaction, Selection) {
 /// The transaction that removes what an interface of a sandbox has in the database.
 pub fn unplug(identity: &Identity, ports: &[PortRow]) -> Transaction {
     let Identity { sandbox, if_name, .. } = identity;
+    let mut tx = without([identity], ports);
+    tx.comment(&format!("ovn-k8s-cni-overlay: DEL {if_name} of sandbox {sandbox}"));
+    tx
+}
+
+/// The transaction of the server that removes what several interfaces have there.
+pub fn unplug_all(identities: &[Identity], ports: &[PortRow]) -> Transaction {
+    let mut tx = without(identities, ports);
+    tx.comment(&format!("ovnkube: remove {} ports of pods", identities.len()));
+    tx
+}
+
+fn without<'a>(identities: impl IntoIterator<Item = &'a Identity>, ports: &[PortRow]) -> Transaction {
     let mut tx = Transaction::new();
     for port in ports {
         remove_port(&mut tx, port);
     }
-    tx.delete("QoS", vec![has_id(external_ids::SANDBOX, sandbox.as_str()), has_id(external_ids::POD_IF_NAME, if_name.as_str())]);
-    tx.comment(&format!("ovn-k8s-cni-overlay: DEL {if_name} of sandbox {sandbox}"));
+    for Identity { sandbox, if_name, .. } in identities {
+        tx.delete("QoS", vec![has_id(external_ids::SANDBOX, sandbox.as_str()), has_id(external_ids::POD_IF_NAME, if_name.as_str())]);
+    }
     tx
 }
 

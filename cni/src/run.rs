@@ -1,43 +1,57 @@
 //! One call, from the environment to the exit status: reads, dispatches, reports.
 
 use std::{
-    io::{Read, Write},
-    os::unix::net::UnixStream,
+    io::Write,
+    os::fd::AsFd,
+    path::Path,
     process::ExitCode,
+    time::{Duration, Instant},
 };
 
 use cni_plugin::reply::ReplyPayload;
 use contract::{
     error::CniError,
-    net_conf::NetConf,
+    net_conf::{LogConf, NetConf},
+    paths::PLUGIN_LOG,
     spec_version::SpecVersion,
     stage::StageTime,
     wire::{Metrics, Request},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::{
     add::Add,
-    ask::{self, Server},
+    ask::{self, Server, Way},
     check::check,
     del::del,
     error::{Cause, Failure},
     gc::gc,
     invocation::{Call, Environment},
-    log,
     settings::Settings,
     status::status,
+    stdin::read_to_end,
     timeline::Timeline,
 };
 
-/// A configuration is smaller by far.
-const MAX_STDIN: u64 = 1024 * 1024;
 /// The most that there is; Open vSwitch's and OVN's scripts give their daemons -10 (ovs-ctl(8), `--ovs-vswitchd-priority`).
 const NICENESS: i32 = -20;
 /// The server has to answer this much before the plugin's own deadline.
 const ANSWER_MARGIN_MS: u64 = 500;
+
+/// How long a DEL may take, whatever hangs: 15 s for an ADD that is to give up, 8 s for Open vSwitch's database, and some for the kernel; less
+/// than any runtime waits.
+const DEL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a CHECK may take: 8 s for Open vSwitch's database, and some for the kernel.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a GC may take, which deletes as many interfaces as it finds; what it does not reach, the next one does.
+const GC_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a STATUS may take: runtimes ask every five seconds.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long the configuration may take to come, of a call that may take longer: a runtime has it before it starts the plugin.
+const STDIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What goes to standard output when it is not an ADD's result.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,15 +66,15 @@ impl ReplyPayload<'_> for Reply {
 }
 
 /// Carries out the call that `environment` and `stdin` make, and answers it on `stdout`.
-pub fn run(environment: &Environment, stdin: &mut impl Read, stdout: &mut impl Write) -> ExitCode {
-    let mut read_config = || {
-        let mut config = Vec::new();
-        stdin.take(MAX_STDIN).read_to_end(&mut config).map(|_| config)
-    };
+pub fn run(environment: &Environment, stdin: impl AsFd, stdout: &mut impl Write) -> ExitCode {
+    let started = Instant::now();
     let call = match Call::parse(environment) {
         Ok(call) => call,
         // The answer to a call that makes no sense is still in the caller's version.
-        Err(error) => return refuse(Cause::from(error), asked_version(&read_config().unwrap_or_default()), stdout),
+        Err(error) => {
+            let config = read_to_end(stdin, STATUS_TIMEOUT).unwrap_or_default();
+            return refuse(Cause::from(error), asked_version(&config), stdout);
+        }
     };
     match call {
         Call::About => {
@@ -74,12 +88,18 @@ pub fn run(environment: &Environment, stdin: &mut impl Read, stdout: &mut impl W
             reply(Reply(json!({"cniVersion": SpecVersion::NEWEST.as_str(), "supportedVersions": versions})), stdout)
         }
         call @ (Call::Add(_) | Call::Del(_) | Call::Check(_) | Call::Gc | Call::Status) => {
-            let config = match read_config() {
+            let limit = if matches!(call, Call::Status) { STATUS_TIMEOUT } else { STDIN_TIMEOUT };
+            let config = match read_to_end(stdin, limit) {
                 Ok(config) => config,
-                Err(error) => return refuse(Cause::Stdin(error), SpecVersion::NEWEST, stdout),
+                Err(error) => return refuse(Cause::from(error), SpecVersion::NEWEST, stdout),
             };
-            match NetConf::parse(&config).map_err(Cause::from).and_then(|conf| Ok((Settings::of(&conf)?, conf))) {
-                Ok((settings, conf)) => Session { call, conf, settings, environment, config }.run(stdout),
+            let conf = if matches!(call, Call::Del(_)) { NetConf::parse_for_del(&config) } else { NetConf::parse(&config) };
+            match conf.map_err(Cause::from).and_then(|conf| Ok((Settings::of(&conf)?, conf))) {
+                Ok((settings, conf)) => {
+                    let spent = started.elapsed();
+                    let settings = Settings { timeout: settings.timeout.saturating_sub(spent), ..settings };
+                    Session { call, conf, settings, environment, config, spent }.run(stdout)
+                }
                 Err(cause) => refuse(cause, asked_version(&config), stdout),
             }
         }
@@ -93,6 +113,8 @@ struct Session<'a> {
     settings: Settings,
     environment: &'a Environment,
     config: Vec<u8>,
+    /// Of its time, until the configuration was there.
+    spent: Duration,
 }
 
 impl Session<'_> {
@@ -100,10 +122,11 @@ impl Session<'_> {
         if matches!(self.call, Call::Add(_) | Call::Del(_)) {
             come_first();
         }
-        log::start_plugin_log(&self.conf.log);
+        let LogConf { file, level } = &self.conf.log;
+        ovslog::start(Path::new(file.as_deref().unwrap_or(PLUGIN_LOG)), level.as_deref());
         let timeline = Timeline::start(self.settings.timeout);
         let span = self.span();
-        let (outcome, left) = self.carry_out(&timeline, stdout, &span);
+        let (outcome, way) = self.carry_out(&timeline, stdout, &span);
         let _in_span = span.enter();
         let milliseconds = timeline.milliseconds();
         let failure = outcome.err();
@@ -121,23 +144,23 @@ impl Session<'_> {
             None => ExitCode::SUCCESS,
             Some(error) => print_error(error.clone(), self.conf.version, stdout),
         };
-        self.report(left, &timeline, failure.as_ref(), error);
+        self.report(way, &timeline, failure.as_ref(), error);
         exit
     }
 
-    /// The runtime of the plugin is a single thread: it has one pod to care for. Also returns what is left of the connection to the server.
-    fn carry_out(&self, timeline: &Timeline, stdout: &mut impl Write, span: &tracing::Span) -> (Result<(), Failure>, Option<UnixStream>) {
+    /// The runtime of the plugin is a single thread: it has one pod to care for. Also returns the way to report to the server.
+    fn carry_out(&self, timeline: &Timeline, stdout: &mut impl Write, span: &tracing::Span) -> (Result<(), Failure>, Way) {
         if let Err(error) = self.call.allowed_by(&self.conf) {
-            return (Err(Cause::from(error).into()), None);
+            return (Err(Cause::from(error).into()), Way::New);
         }
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
-            Err(error) => return (Err(Cause::Runtime(error).into()), None),
+            Err(error) => return (Err(Cause::Runtime(error).into()), Way::New),
         };
         let server = Server::at(&self.settings.server_socket);
         runtime.block_on(async {
             let outcome = self.dispatch(&server, timeline, stdout).instrument(span.clone()).await;
-            (outcome, server.into_stream().await)
+            (outcome, server.into_way().await)
         })
     }
 
@@ -148,22 +171,27 @@ impl Session<'_> {
         match &self.call {
             Call::Add(subject) => Ok(Add { subject, conf, settings, request: &request, server, timeline }.run(stdout).await?),
             Call::Del(subject) => {
-                let removed = del(subject, conf, settings).await.map_err(Cause::from)?;
+                let removed = self.within(DEL_TIMEOUT, del(subject, conf, settings)).await?;
                 tracing::info!(ports = %removed.ports.join(","), links = %removed.links.join(","), "removed");
                 Ok(())
             }
-            Call::Check(subject) => Ok(check(subject, conf, settings, &request).await.map_err(Cause::from)?),
+            Call::Check(subject) => Ok(self.within(CHECK_TIMEOUT, check(subject, conf, settings, server, &request)).await?),
             Call::Gc => {
-                let removed = gc(conf, settings).await.map_err(Cause::from)?;
+                let removed = self.within(GC_TIMEOUT, gc(conf, settings)).await?;
                 tracing::info!(interfaces = removed.len(), "removed stale interfaces");
                 Ok(())
             }
-            Call::Status => match status(&request, settings).await {
+            Call::Status => match self.within(STATUS_TIMEOUT, async { Ok::<_, Cause>(status(&request, settings).await) }).await? {
                 missing if missing.is_empty() => Ok(()),
                 missing => Err(Failure::Status(missing)),
             },
             Call::About | Call::Version => Ok(()),
         }
+    }
+
+    /// Gives up once the call has taken `limit`: a runtime that waits for its call cannot do anything else for the pod.
+    async fn within<T, E: Into<Cause>>(&self, limit: Duration, work: impl Future<Output = Result<T, E>>) -> Result<T, Cause> {
+        timeout(limit.saturating_sub(self.spent), work).await.map_err(|_| Cause::OutOfTime(limit))?.map_err(Into::into)
     }
 
     fn request(&self) -> Request {
@@ -197,7 +225,7 @@ impl Session<'_> {
     }
 
     /// STATUS is asked every few seconds and reports nothing.
-    fn report(&self, left: Option<UnixStream>, timeline: &Timeline, failure: Option<&Failure>, error: Option<CniError>) {
+    fn report(&self, way: Way, timeline: &Timeline, failure: Option<&Failure>, error: Option<CniError>) {
         if matches!(self.call, Call::Status) {
             return;
         }
@@ -214,7 +242,7 @@ impl Session<'_> {
             failed_stage: failure.and_then(Failure::stage),
             rollback: failure.and_then(Failure::rollback),
         };
-        if let Err(error) = ask::report(left, &self.settings.server_socket, &metrics) {
+        if let Err(error) = ask::report(way, &self.settings.server_socket, &metrics) {
             tracing::debug!(%error, "the server does not hear the report");
         }
     }

@@ -8,15 +8,24 @@ use contract::{
 };
 use ovsdb::{Endpoint, Endpoints};
 
+use crate::fence;
+
 /// Shorter than the shortest patience of a runtime that is in use (CRI-O's older 60 s), so that the error is ours to word.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(55);
-/// How long DEL, CHECK, GC and STATUS wait for Open vSwitch's database.
-pub const SHORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// What an ADD is given at the most, whatever the configuration says: no runtime waits longer, and the clock cannot count every number.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long DEL, CHECK and GC wait for an answer of Open vSwitch's database: less than the 10 s after which the session gives itself up, so
+/// that the words are the plugin's.
+pub const SHORT_TIMEOUT: Duration = Duration::from_secs(8);
+/// How long the rollback of an ADD does: with the default timeout, it ends before CRI-O's 60 s.
+pub const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The partners' places.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub server_socket: PathBuf,
+    /// Where calls for one interface are kept apart ([`fence`]).
+    pub calls: PathBuf,
     pub ovsdb: Endpoints,
     pub ovs_run_dir: PathBuf,
     pub ovn_run_dir: PathBuf,
@@ -35,7 +44,9 @@ pub struct BadSettings {
 impl Settings {
     /// The settings of a configuration.
     pub fn of(conf: &NetConf) -> Result<Self, BadSettings> {
-        Self::at(&conf.places, conf.timeout_seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs))
+        // Zero is "not given", as in the configurations of upstream: an ADD without any time could never succeed.
+        let timeout = conf.timeout_seconds.filter(|seconds| *seconds > 0).map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+        Self::at(&conf.places, timeout.min(LONGEST_TIMEOUT))
     }
 
     /// Those of whoever works with this database of Open vSwitch, everything else at its usual place.
@@ -49,8 +60,10 @@ impl Settings {
         let path = |place: &Option<String>, default: &str| PathBuf::from(place.as_deref().unwrap_or(default));
         let endpoint = places.ovsdb_endpoint.as_deref().unwrap_or(paths::OVSDB_ENDPOINT);
         let beside = endpoint.strip_prefix("unix:").map(PathBuf::from).and_then(|socket| Some(socket.parent()?.to_owned()));
+        let server_socket = path(&places.server_socket, paths::SERVER_SOCKET);
         Ok(Self {
-            server_socket: path(&places.server_socket, paths::SERVER_SOCKET),
+            calls: fence::directory_beside(&server_socket),
+            server_socket,
             ovsdb: endpoint
                 .parse()
                 .map_err(|reason: ovsdb::EndpointError| BadSettings { value: endpoint.to_owned(), reason: reason.to_string() })?,
@@ -58,5 +71,21 @@ impl Settings {
             ovn_run_dir: path(&places.ovn_run_dir, paths::OVN_RUN_DIR),
             timeout,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::Timeline;
+
+    #[test]
+    fn any_number_of_seconds_is_a_time_that_an_add_can_have() {
+        for (given, seconds) in [("0", 55), ("1", 1), ("600", 600), ("18446744073709551615", 86_400)] {
+            let conf = format!(r#"{{"cniVersion":"1.0.0","name":"n","type":"t","timeoutSeconds":{given}}}"#);
+            let settings = Settings::of(&NetConf::parse(conf.as_bytes()).unwrap()).unwrap();
+            assert_eq!(settings.timeout, Duration::from_secs(seconds), "timeoutSeconds {given}");
+            assert!(Timeline::start(settings.timeout).remaining() <= settings.timeout);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! STATUS: whether an ADD could succeed now, and if not, what is missing. Asks everybody that an ADD needs, at the same time.
+//! STATUS: whether this node can do its part of an ADD, and if not, what is missing. Asks everybody that an ADD needs on this node, at the same time.
 //!
 //! A runtime asks every few seconds and waits, so a partner that says nothing may not keep it waiting; but a busy ovn-controller is not a
 //! broken one, and a runtime takes the whole node out of service for it. The plugin lives too short to tell them apart. The server does
@@ -27,12 +27,16 @@ use crate::{
     ask::{AskError, Server},
     bridge::{Bridge, BridgeError},
     settings::Settings,
+    stamp::{self, FORGIVEN},
 };
 
 /// A partner that takes longer is of no use to an ADD either.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a partner is waited for where somebody else knows better, or where it makes no difference any more.
 const A_MOMENT: Duration = Duration::from_millis(100);
+
+/// How long the server is waited for, which answers from memory: STATUS is to end within two seconds.
+const SERVER_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// What an ADD would miss.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +53,9 @@ pub enum Missing {
     Vswitchd(#[source] io::Error),
     #[error("ovn-controller does not answer")]
     Controller(#[source] io::Error),
+    /// It may be out of sight: in a container, with a run-time directory that is elsewhere.
+    #[error("ovn-controller does not answer")]
+    NoController(#[source] io::Error),
     #[error("ovn-controller is {0:?} to the southbound database")]
     ControllerNotConnected(String),
 }
@@ -57,7 +64,9 @@ impl Missing {
     /// 51 where the pods that are already there may be affected too: without ovs-vswitchd, or its database, or the bridge.
     pub fn code(&self) -> Code {
         match self {
-            Self::Server(_) | Self::SilentServer | Self::Controller(_) | Self::ControllerNotConnected(_) => Code::NotAvailable,
+            Self::Server(_) | Self::SilentServer | Self::Controller(_) | Self::NoController(_) | Self::ControllerNotConnected(_) => {
+                Code::NotAvailable
+            }
             Self::Database(_) | Self::Bridge | Self::Vswitchd(_) => Code::NotAvailableLimited,
         }
     }
@@ -66,8 +75,44 @@ impl Missing {
     pub fn is_silence(&self) -> bool {
         match self {
             Self::SilentServer | Self::Database(BridgeError::Slow(_)) => true,
-            Self::Vswitchd(error) | Self::Controller(error) => error.kind() == io::ErrorKind::TimedOut,
-            Self::Server(_) | Self::Database(_) | Self::Bridge | Self::ControllerNotConnected(_) => false,
+            // A control socket whose backlog is full (connect(2), EAGAIN) is one of a daemon that has accepted nothing for a while.
+            Self::Vswitchd(error) | Self::Controller(error) => {
+                matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+            }
+            Self::Server(_) | Self::Database(_) | Self::Bridge | Self::NoController(_) | Self::ControllerNotConnected(_) => false,
+        }
+    }
+
+    /// Whether it is nothing of this node's. A runtime takes the node out of service for a bad answer, and one southbound database that restarts
+    /// would take all nodes of a cluster out at once, although their pods reach each other as before.
+    pub fn is_central(&self) -> bool {
+        match self {
+            Self::ControllerNotConnected(_) => true,
+            Self::Server(_)
+            | Self::SilentServer
+            | Self::Database(_)
+            | Self::Bridge
+            | Self::Vswitchd(_)
+            | Self::Controller(_)
+            | Self::NoController(_) => false,
+        }
+    }
+
+    /// Whether it is what a server looks like that is being replaced.
+    fn is_a_restart(&self) -> bool {
+        match self {
+            Self::Server(AskError::Refused(error)) => Code::from_number(error.code) == Code::TryAgain,
+            Self::Server(
+                AskError::Leaving(_) | AskError::Absent { .. } | AskError::Broken(_) | AskError::Full { .. } | AskError::Silent(_),
+            )
+            | Self::SilentServer => true,
+            Self::Server(AskError::Unexpected { .. } | AskError::Answer(_) | AskError::PrimaryNetwork)
+            | Self::Database(_)
+            | Self::Bridge
+            | Self::Vswitchd(_)
+            | Self::Controller(_)
+            | Self::NoController(_)
+            | Self::ControllerNotConnected(_) => false,
         }
     }
 }
@@ -102,19 +147,49 @@ impl Partner {
         }
     }
 
-    /// Asks once more if it has said nothing for a moment and nobody knows better.
-    async fn judge(self, seen: Result<(), Missing>, server: &Result<StatusAnswer, Missing>, settings: &Settings) -> Result<(), Missing> {
-        let silence = match seen {
-            Err(missing) if missing.is_silence() => missing,
-            other => return other,
-        };
-        // The answer is bad anyhow; a moment is not enough to call somebody else missing, too.
-        let Ok(server) = server else { return Ok(()) };
-        match server.partners.get(&self.place(settings)) {
-            Some(Pulse::Answers) => Ok(()),
-            Some(Pulse::Silent) => Err(silence),
-            // An older server, or upstream's, or one that cannot see it.
-            Some(Pulse::Unknown) | None => self.ask(settings, PATIENCE).await,
+    /// What was seen of it in a moment, with what the server knows: asks once more if it has said nothing and nobody knows better.
+    async fn judge(self, seen: Result<(), Missing>, server: &ServerSays, settings: &Settings) -> Result<(), Missing> {
+        let pulse = server.pulse(&self.place(settings));
+        match (seen, server) {
+            (Err(missing), ServerSays::Missing(_)) if missing.is_silence() => {
+                // The answer is bad anyhow; a moment is not enough to call somebody else missing, too.
+                Ok(())
+            }
+            (Err(missing), _) if missing.is_silence() => match pulse {
+                Pulse::Answers => Ok(()),
+                Pulse::Silent => Err(missing),
+                // An older server, or upstream's, or one that cannot see it.
+                Pulse::Unknown => self.ask(settings, PATIENCE).await,
+            },
+            // What is not in sight from here may be so from where the server is, or work out of everybody's sight.
+            (Err(Missing::NoController(_)), ServerSays::Forgiven) => Ok(()),
+            (Err(Missing::NoController(_)), ServerSays::Answer(_)) if pulse == Pulse::Answers => Ok(()),
+            (Err(Missing::NoController(_)), ServerSays::Answer(answer)) if answer.controller_elsewhere => Ok(()),
+            (seen, _) => seen,
+        }
+    }
+}
+
+/// What is known of the server.
+enum ServerSays {
+    Answer(StatusAnswer),
+    /// Nothing, but it could answer a moment ago.
+    Forgiven,
+    Missing(Missing),
+}
+
+impl ServerSays {
+    fn pulse(&self, place: &str) -> Pulse {
+        match self {
+            Self::Answer(answer) => answer.partners.get(place).copied().unwrap_or(Pulse::Unknown),
+            Self::Forgiven | Self::Missing(_) => Pulse::Unknown,
+        }
+    }
+
+    fn missing(self) -> Option<Missing> {
+        match self {
+            Self::Answer(_) | Self::Forgiven => None,
+            Self::Missing(missing) => Some(missing),
         }
     }
 }
@@ -122,7 +197,7 @@ impl Partner {
 const VSWITCHD: &str = "ovs-vswitchd";
 const CONTROLLER: &str = "ovn-controller";
 
-/// Everything that is missing, worst first; nothing if an ADD could succeed.
+/// Everything that is missing on this node, worst first; nothing if an ADD could succeed as far as the node is concerned.
 pub async fn status(request: &Request, settings: &Settings) -> Vec<Missing> {
     let [database, vswitchd, controller] = Partner::ALL.map(|partner| partner.ask(settings, A_MOMENT));
     let (database, vswitchd, controller, server) = tokio::join!(database, vswitchd, controller, check_server(request, settings));
@@ -131,12 +206,28 @@ pub async fn status(request: &Request, settings: &Settings) -> Vec<Missing> {
         Partner::Vswitchd.judge(vswitchd, &server, settings),
         Partner::Controller.judge(controller, &server, settings),
     );
-    [database, vswitchd, controller, server.map(drop)].into_iter().filter_map(Result::err).collect()
+    let missing = [database, vswitchd, controller].into_iter().filter_map(Result::err).chain(server.missing());
+    let (central, local): (Vec<_>, Vec<_>) = missing.partition(Missing::is_central);
+    for missing in central {
+        tracing::info!(%missing, "is nothing of this node: running pods go on, new ones wait");
+    }
+    local
 }
 
-async fn check_server(request: &Request, settings: &Settings) -> Result<StatusAnswer, Missing> {
+async fn check_server(request: &Request, settings: &Settings) -> ServerSays {
     let server = Server::at(&settings.server_socket);
-    Ok(timeout(PATIENCE, server.status(request)).await.map_err(|_| Missing::SilentServer)??)
+    let missing = match timeout(SERVER_PATIENCE, server.status(request)).await {
+        Ok(Ok(answer)) => return ServerSays::Answer(answer),
+        Ok(Err(error)) => Missing::Server(error),
+        Err(_) => Missing::SilentServer,
+    };
+    match stamp::age(&settings.server_socket).filter(|age| *age < FORGIVEN && missing.is_a_restart()) {
+        Some(age) => {
+            tracing::warn!(%missing, last_s = age.as_secs(), forgiven_s = FORGIVEN.as_secs(), "the server is taken for one that restarts");
+            ServerSays::Forgiven
+        }
+        None => ServerSays::Missing(missing),
+    }
 }
 
 async fn check_bridge(settings: &Settings, patience: Duration) -> Result<(), Missing> {
@@ -146,7 +237,10 @@ async fn check_bridge(settings: &Settings, patience: Duration) -> Result<(), Mis
 }
 
 async fn check_controller(settings: &Settings, patience: Duration) -> Result<(), Missing> {
-    let connection = appctl(&settings.ovn_run_dir, CONTROLLER, "connection-status", patience).await.map_err(Missing::Controller)?;
+    let gone = |error| {
+        if pid_file(&settings.ovn_run_dir, CONTROLLER).exists() { Missing::Controller(error) } else { Missing::NoController(error) }
+    };
+    let connection = appctl(&settings.ovn_run_dir, CONTROLLER, "connection-status", patience).await.map_err(gone)?;
     if connection.trim() == "connected" { Ok(()) } else { Err(Missing::ControllerNotConnected(connection.trim().to_owned())) }
 }
 

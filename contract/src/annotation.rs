@@ -21,6 +21,11 @@ use crate::{mac::Mac, names::Network};
 pub const POD_NETWORKS: &str = "k8s.ovn.org/pod-networks";
 /// The annotation of clusters before 2020: the settings of the cluster's own network alone.
 pub const LEGACY: &str = "ovn";
+/// Where a pod came from; `api` or a file on the node (kubernetes, `pkg/kubelet/types`).
+pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+/// What the kubelet calls a pod that came from a file: the hash of it, which serves as UID on the node. The API server has a mirror of the
+/// pod, with a UID of its own.
+pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 
 /// Kubernetes allows this much for all annotations of an object together
 /// (apimachinery, `validation.TotalAnnotationSizeLimitB`).
@@ -32,7 +37,8 @@ const MAX_ROUTES: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodNetwork {
     pub mac: Mac,
-    /// At most one of each family, with the prefix of the node's subnet. Empty only on networks without address management.
+    /// With the prefix of the node's subnet; on the cluster's own network at most one of each family. Empty only on networks without address
+    /// management.
     pub addresses: Vec<IpNet>,
     /// At most one of each family that the pod has an address of.
     pub gateways: Vec<IpAddr>,
@@ -110,8 +116,9 @@ impl PodNetwork {
         };
         let parsed: Self = serde_json::from_value::<Wire>(settings)?.try_into()?;
         match network {
-            Network::Default if parsed.addresses.is_empty() => Err(AnnotationError::NoAddress),
-            Network::Default | Network::Attachment { .. } => Ok(Some(parsed)),
+            Network::Default => parsed.of_cluster().map(Some),
+            // Such a network may have several subnets of a family, and a pod an address in each.
+            Network::Attachment { .. } => Ok(Some(parsed)),
         }
     }
 
@@ -120,10 +127,16 @@ impl PodNetwork {
         check_length(text)?;
         let wire: Wire = serde_json::from_str(text)
             .or_else(|error| serde_json::from_str(&text.replace("u'", "'").replace('\'', "\"")).map_err(|_| error))?;
-        match Self::try_from(wire)? {
-            network if network.addresses.is_empty() => Err(AnnotationError::NoAddress),
-            network => Ok(network),
+        Self::try_from(wire)?.of_cluster()
+    }
+
+    /// What holds for the cluster's own network besides.
+    fn of_cluster(self) -> Result<Self, AnnotationError> {
+        if self.addresses.is_empty() {
+            return Err(AnnotationError::NoAddress);
         }
+        one_per_family("ip_addresses", &self.addresses.iter().map(IpNet::addr).collect::<Vec<_>>())?;
+        Ok(self)
     }
 }
 
@@ -166,7 +179,6 @@ impl TryFrom<Wire> for PodNetwork {
             list_or_single(("ip_addresses", ip_addresses), ("ip_address", ip_address), "an address with its prefix length")?;
         let gateways: Vec<IpAddr> = list_or_single(("gateway_ips", gateway_ips), ("gateway_ip", gateway_ip), "an IP address")?;
         let hosts: Vec<IpAddr> = addresses.iter().map(IpNet::addr).collect();
-        one_per_family("ip_addresses", &hosts)?;
         one_per_family("gateway_ips", &gateways)?;
         if let Some(not_a_host) = hosts.iter().find(|ip| ip.is_unspecified() || ip.is_loopback() || ip.is_multicast()) {
             return Err(AnnotationError::NotAHost(*not_a_host));

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The code of a CNI error: 1–99 belong to the specification and its Go library, 100 and more are this project's.
 ///
-/// The README holds the same table, for administrators.
+/// `docs/errors.md` is the same table, for administrators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
     /// The CNI version of the configuration is not spoken.
@@ -49,7 +49,7 @@ pub enum Code {
     Internal,
 }
 
-/// Number, name and reader's hint of each code. The README's table is checked against this one.
+/// Number and name of each code.
 const CODES: [(Code, u32, &str); 19] = [
     (Code::IncompatibleVersion, 1, "incompatible CNI version"),
     (Code::UnsupportedField, 2, "unsupported field"),
@@ -86,6 +86,46 @@ impl Code {
     /// The short name that starts a message.
     pub fn name(self) -> &'static str {
         CODES.iter().find(|(code, ..)| *code == self).map_or("internal error", |(.., name)| name)
+    }
+
+    /// What the code means, and what an administrator does about it: two cells of a table in Markdown.
+    pub fn explanation(self) -> (&'static str, &'static str) {
+        match self {
+            Self::IncompatibleVersion => {
+                ("the configuration's `cniVersion` is not spoken, or too old for the verb", "change `/etc/cni/net.d`")
+            }
+            Self::UnsupportedField => (
+                "something is asked for that is not there: a device (`deviceID`, SR-IOV), a primary user-defined network, one network twice in a pod",
+                "change the configuration, or the pod's networks",
+            ),
+            Self::UnknownContainer => {
+                ("the pod was deleted or replaced, or a DEL overtook the ADD", "nothing; the runtime starts a new sandbox if it wants one")
+            }
+            Self::InvalidEnvironment => ("a `CNI_*` variable is missing or malformed", "look at the caller"),
+            Self::Io => ("standard input or output could not be used", "look at the caller"),
+            Self::Decode => ("the configuration, or the server's answer, is no JSON of the expected shape", "look at `/etc/cni/net.d`"),
+            Self::InvalidConfig => ("a key has a value that cannot be used", "look at `/etc/cni/net.d`"),
+            Self::InvalidNetns => ("missing, no namespace, or the host's own", "see `lsns -t net`"),
+            Self::TryAgain => {
+                ("server, database, bridge, annotation or flows are not there yet", "the message names which; the runtime tries again")
+            }
+            Self::NotAvailable => (
+                "STATUS: this node cannot do its part of an ADD now ([what counts](decisions/status-in-a-moment.md))",
+                "the message names each missing part",
+            ),
+            Self::NotAvailableLimited => ("STATUS: Open vSwitch itself is missing", "the same"),
+            Self::BadAnnotation => ("the pod's annotation cannot be used; the value is named", "look at who wrote it"),
+            Self::AlreadyAttached => ("the sandbox has this interface, or another call for it is under way", "DEL first"),
+            Self::NameTaken => ("the host's link or the port belongs to somebody else", "`ip -d link`, `ovs-vsctl find Interface`"),
+            Self::Kernel => ("a link, an address or a route", "the message has the kernel's reason"),
+            Self::OpenVSwitch => {
+                ("ovs-vswitchd cannot use the device, or the database refused the rows", "`ovs-vsctl show`, ovs-vswitchd's log")
+            }
+            Self::CheckMismatch => ("CHECK found a difference; the first is named", "somebody changed the pod's network"),
+            Self::Superseded => ("a newer sandbox of the pod has the port", "nothing"),
+            Self::Leftover => ("something could not be removed", "DEL again; the message says what is left"),
+            Self::Internal => ("a defect of this program", "report it, with the log"),
+        }
     }
 
     /// The code of a number; a number that is not in the table is somebody else's internal error.

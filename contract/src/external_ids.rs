@@ -23,3 +23,5 @@ pub const NETWORK: &str = "k8s.ovn.org/network";
 pub const NAD: &str = "k8s.ovn.org/nad";
 /// `true` once ovn-controller has installed the port's flows.
 pub const OVN_INSTALLED: &str = "ovn-installed";
+/// On Port rows: the rate limits that the port was made with, `BITS_PER_SECOND_TO_THE_POD/KILOBITS_PER_SECOND_FROM_IT`. Absent where there are none.
+pub const LIMITS: &str = "k8s.ovn.org/limits";

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | [`annotation`] | [`annotation::PodNetwork`]: a pod's addresses, as its annotation says | control plane → server |
 //! | [`node_annotation`] | [`node_annotation::NodeAnnotations`]: a node's subnets, addresses and numbers | cluster manager, controller, node |
+//! | [`annotations`] | both, as a table for the documentation | code → documentation |
 //! | [`ovn`] | names of OVN objects, ids of those without names, addresses that follow from a subnet | control plane, node, tools |
 //! | [`bandwidth`] | [`bandwidth::Bandwidth`]: a pod's rate limits, as its annotations say | user → server |
 //! | [`cni_args`] | [`cni_args::PodArgs`]: the pod that a runtime means | runtime → plugin → server |
@@ -16,13 +17,16 @@
 //! | [`mac`], [`mtu`] | [`mac::Mac`], [`mtu::Mtu`] | everybody |
 //! | [`stage`] | [`stage::Stage`]: the steps of one ADD | plugin → server → logs, metrics |
 //! | [`external_ids`] | keys that mark rows of Open vSwitch as ours | plugin, server, ovn-controller |
+//! | [`mod@fnv1a`] | [`fnv1a::fnv1a`]: short names for long ones | control plane, plugin |
 //! | [`paths`] | where sockets, logs and configurations are | everybody |
 
 pub mod annotation;
+pub mod annotations;
 pub mod bandwidth;
 pub mod cni_args;
 pub mod error;
 pub mod external_ids;
+pub mod fnv1a;
 pub mod mac;
 pub mod mtu;
 pub mod names;

@@ -96,11 +96,32 @@ impl NetConfError {
     }
 }
 
+/// What a DEL needs to know: whose interface it is, and where everything is.
+const FOR_DEL: [&str; 10] =
+    ["cniVersion", "name", "type", "topology", "netAttachDefName", "logFile", "logLevel", "serverSocket", "ovsdbEndpoint", "ovnRunDir"];
+
 impl NetConf {
     /// Reads a configuration, or a list with a single plugin.
+    ///
+    /// # Errors
+    /// The first key that cannot be used.
     pub fn parse(bytes: &[u8]) -> Result<Self, NetConfError> {
-        // A list would be read as the fields in their order.
-        let object: serde_json::Map<String, Value> = serde_json::from_slice(bytes)?;
+        Self::read(serde_json::from_slice(bytes)?)
+    }
+
+    /// The same for a DEL, which has to succeed with a configuration that was spoilt after the ADD: keys that say how to attach a pod are
+    /// not looked at, and a version that cannot be read is the oldest.
+    ///
+    /// # Errors
+    /// The first key that cannot be used, of those that say which interface it is and where Open vSwitch is.
+    pub fn parse_for_del(bytes: &[u8]) -> Result<Self, NetConfError> {
+        let mut object = serde_json::from_slice(bytes)?;
+        keep_for_del(&mut object);
+        Self::read(object)
+    }
+
+    fn read(object: serde_json::Map<String, Value>) -> Result<Self, NetConfError> {
+        // An object, not a list: that would be read as the fields in their order.
         let mut wire: Wire = serde_json::from_value(object.into())?;
         if let Some(plugins) = wire.plugins.take() {
             let [plugin]: [Value; 1] = plugins.try_into().map_err(|list: Vec<_>| NetConfError::Chain(list.len()))?;
@@ -108,6 +129,22 @@ impl NetConf {
             wire = Wire { cni_version: wire.cni_version, name: wire.name, ..plugin };
         }
         wire.try_into()
+    }
+}
+
+/// Leaves in a configuration, or in the plugins of a list, what [`FOR_DEL`] names.
+fn keep_for_del(object: &mut serde_json::Map<String, Value>) {
+    // What is no text at all is no configuration, and is refused as such.
+    let is_known = |version: &Value| version.as_str().is_none_or(|text| text.parse::<SpecVersion>().is_ok());
+    object.retain(|key, value| match key.as_str() {
+        "cniVersion" => is_known(value),
+        "plugins" => true,
+        key => FOR_DEL.contains(&key),
+    });
+    for plugin in object.get_mut("plugins").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Value::Object(plugin) = plugin {
+            keep_for_del(plugin);
+        }
     }
 }
 
@@ -248,6 +285,22 @@ mod tests {
     fn another_network_is_one_of_an_attachment_definition() {
         let conf = parse(r#"{"name":"blue","type":"t","topology":"layer2","netAttachDefName":"shop/blue"}"#).unwrap();
         assert_eq!(conf.network, Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() });
+    }
+
+    #[test]
+    fn a_configuration_that_was_spoilt_after_the_add_is_enough_for_del() {
+        let spoilt = r#"{"cniVersion":"9.9","name":"blue","plugins":[{"type":"t","topology":"layer2","netAttachDefName":"shop/blue",
+            "mtu":"much","deviceID":"0000:03:02.3","timeoutSeconds":-1,"ovsdbEndpoint":"tcp:127.0.0.1:1","prevResult":7,
+            "cni.dev/valid-attachments":[{}]}]}"#;
+        assert!(parse(spoilt).is_err());
+        let conf = NetConf::parse_for_del(spoilt.as_bytes()).unwrap();
+        assert_eq!(conf.network, Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() });
+        assert_eq!((conf.version, conf.places.ovsdb_endpoint.as_deref()), (SpecVersion::V0_1_0, Some("tcp:127.0.0.1:1")));
+        assert_eq!((conf.mtu, conf.timeout_seconds, conf.prev_result), (None, None, None));
+        // Which network it is cannot be guessed: the interface could be another's.
+        let unnamed = br#"{"name":"blue","type":"t","topology":"layer2"}"#;
+        assert!(matches!(NetConf::parse_for_del(unnamed), Err(NetConfError::NoAttachmentName(_))));
+        assert!(matches!(NetConf::parse_for_del(b"7"), Err(NetConfError::Json(_))));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 pub const SERVER_RUN_DIR: &str = "/var/run/ovn-kubernetes/cni";
 /// The server's socket: mode 0600.
 pub const SERVER_SOCKET: &str = "/var/run/ovn-kubernetes/cni/ovn-cni-server.sock";
+/// Directory of the locks that show which processes of the control plane live on this host: mode 0700.
+pub const ELECTION_DIR: &str = "/var/run/ovn-kubernetes/election";
 /// The endpoint of the node's Open vSwitch database.
 pub const OVSDB_ENDPOINT: &str = "unix:/var/run/openvswitch/db.sock";
 /// Directory of Open vSwitch's process ids and control sockets.

@@ -3,7 +3,7 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `POST /` [`Request`] | 200 [`Response`], or a fitting status and a [`CniError`](crate::error::CniError) |
+//! | `POST /` [`Request`] | 200 [`Response`], or a fitting status and a [`Refused`] |
 //! | `POST /watch` [`WatchRequest`] | 200 [`WatchAnswer`] once the pod is no longer what the request says; upstream's server: 404 |
 //! | `POST /port` [`PortRequest`] | 200 and a line for each [`PortNews`], as it comes; upstream's server: 404 |
 //! | `POST /metrics` [`Metrics`] | 200 |
@@ -16,6 +16,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::{
+    error::CniError,
     names::PodKey,
     stage::{Stage, StageTime},
 };
@@ -59,6 +60,9 @@ pub struct Response {
     pub pod_if_info: Option<PodInterface>,
     /// Upstream's plugin fails on `null` here; this project sends no credentials.
     pub kube_auth: Option<KubeAuth>,
+    /// A second interface of the pod, on the user-defined network that is its primary one: upstream's server asks its plugin to attach that, too.
+    #[serde(rename = "PrimaryUDNPodInfo", skip_serializing_if = "Option::is_none")]
+    pub primary_network: Option<serde_json::Value>,
     /// If the server can write ports at this moment: the bridge that they go to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bridge: Option<BridgeFacts>,
@@ -115,6 +119,24 @@ pub enum PortNews {
     Unknown,
 }
 
+/// The body of a refusal: the CNI error that the runtime gets, and what only a plugin acts on. An older plugin, and upstream's, see the error alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    #[serde(flatten)]
+    pub error: CniError,
+    /// Whether the same request has an answer elsewhere. What a later server may say is not read.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "if_it_is_known")]
+    pub retry: Option<Retry>,
+}
+
+/// Who answers a request that this server does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Retry {
+    /// The server that takes this one's place on the socket. This one ends, and closes its connections then.
+    NextServer,
+}
+
 /// What the server answers to STATUS besides success: how those are whom an ADD needs, too, as it has seen them in the last seconds.
 /// Nothing from an older server, or upstream's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +144,8 @@ pub enum PortNews {
 pub struct StatusAnswer {
     /// By the place at which each is asked: an endpoint of OVSDB, or the file with a daemon's process id.
     pub partners: BTreeMap<String, Pulse>,
+    /// The server has never seen ovn-controller's process id, and OVN has installed ports of this node's pods: it works, out of sight.
+    pub controller_elsewhere: bool,
 }
 
 /// Whether somebody who is there says something.

@@ -1,26 +1,28 @@
-//! The role that gives nodes their subnets, numbers and addresses. It connects to the API server only, and knows nothing of OVN.
+//! The role that gives nodes their subnets, numbers and addresses. It writes to the API server only, and knows nothing of OVN.
 //!
 //! ```text
-//! watch of nodes ─▶ NodeAssignments ─annotations─▶ Writing ─▶ API server
-//!                         └─ troubles ─▶ events on the node, gauges
+//! nodes ─▶ NodeAssignments ─annotations─▶ Writing ─▶ API server
+//!                └─ troubles ─▶ events on the node, gauges
 //! ```
 //!
 //! Who gets what is decided in [`allocate::node_assignments`](crate::allocate::node_assignments); here is only the way there and back.
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    watch,
+};
 
 use crate::{
     allocate::node_assignments::{NodeAnnotation, NodeAssignments},
     annotate::Writing,
     api_server::{ApiServer, metrics::Metrics as ApiMetrics},
+    doubt::Doubted,
     key::NodeName,
     lead::Leadership,
     object::Object,
-    observation::Seen,
-    store::{Node, wire::NodeObject},
+    observation::Observation,
     tell::{About, Notice, Teller},
     trouble::{NodeTrouble, Trouble},
-    watch::{Standing, Watch},
 };
 
 mod metrics;
@@ -33,40 +35,48 @@ const ACTION: &str = "AssignSubnet";
 /// The running role; it ends when this is dropped.
 #[derive(Debug)]
 pub struct ClusterManager {
-    watch: Watch,
-    _writing: Writing,
+    doubted: watch::Receiver<Option<Doubted>>,
+    writing: Writing,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl ClusterManager {
-    /// Follows all nodes as soon as this process leads, for as long as it does. Returns at once. Needs a tokio runtime.
+    /// Serves the nodes that it hears of as soon as this process leads, for as long as it does. `believed`: when it is known that they are of
+    /// the right cluster, as far as anything but the API server can tell. Returns at once. Needs a tokio runtime.
     pub fn start(
-        api: ApiServer,
+        Told { api, leadership, teller, observations }: Told,
         assignments: NodeAssignments,
-        leadership: Leadership,
-        teller: Teller,
+        believed: impl Future<Output = ()> + Send + 'static,
         api_metrics: ApiMetrics,
         metrics: Metrics,
     ) -> Self {
-        let (observed, observations) = unbounded_channel();
         let (annotations, wishes) = unbounded_channel();
-        let tell = move |seen| drop(observed.send(seen));
-        let watch = Watch::start_leading::<NodeObject>(api.clone(), leadership.clone(), api_metrics.clone(), tell);
-        let writing = Writing::start(api, leadership.clone(), api_metrics, wishes);
-        let role = Role { assignments, annotations, teller, metrics };
+        let (doubts, doubted) = watch::channel(None);
+        let writing = Writing::start(api, leadership.clone(), teller.clone(), api_metrics, wishes);
+        let role = Role { assignments, annotations, doubts, teller, metrics };
         let task = tokio::spawn(async move {
             leadership.won().await;
+            let work = async {
+                believed.await;
+                role.run(observations).await;
+            };
             tokio::select! {
-                () = role.run(observations) => {}
+                biased;
                 () = leadership.lost() => {}
+                () = work => {}
             }
         });
-        Self { watch, _writing: writing, task }
+        Self { doubted, writing, task }
     }
 
-    /// Whether changes of nodes are heard of.
-    pub fn standing(&self) -> tokio::sync::watch::Receiver<Standing> {
-        self.watch.standing()
+    /// What the API server lists and is not believed.
+    pub fn doubted(&self) -> watch::Receiver<Option<Doubted>> {
+        self.doubted.clone()
+    }
+
+    /// Waits until nothing that it has begun to write is under way, once the leadership has been resigned or lost. Cancellation-safe.
+    pub async fn ended(&mut self) {
+        self.writing.ended().await;
     }
 }
 
@@ -76,21 +86,33 @@ impl Drop for ClusterManager {
     }
 }
 
+/// What the role hears, whom it tells, and whether it may.
+#[derive(Debug)]
+pub struct Told {
+    pub api: ApiServer,
+    pub leadership: Leadership,
+    pub teller: Teller,
+    /// Of nodes, and of which cluster they are.
+    pub observations: UnboundedReceiver<Observation>,
+}
+
 struct Role {
     assignments: NodeAssignments,
     annotations: UnboundedSender<NodeAnnotation>,
+    doubts: watch::Sender<Option<Doubted>>,
     teller: Teller,
     metrics: Metrics,
 }
 
 impl Role {
-    async fn run(mut self, mut observations: UnboundedReceiver<Seen<NodeName, Node>>) {
-        while let Some(seen) = observations.recv().await {
-            self.assignments.observe(seen);
+    async fn run(mut self, mut observations: UnboundedReceiver<Observation>) {
+        while let Some(observation) = observations.recv().await {
+            self.observe(observation);
             // What came meanwhile is decided together.
-            while let Ok(seen) = observations.try_recv() {
-                self.assignments.observe(seen);
+            while let Ok(observation) = observations.try_recv() {
+                self.observe(observation);
             }
+            self.tell_doubt();
             for annotation in self.assignments.take_annotations() {
                 tracing::info!(node = %annotation.node, annotations = ?annotation.annotations, "a node is given what it lacks");
                 // The writer has ended, and so will this.
@@ -102,6 +124,32 @@ impl Role {
             }
             self.metrics.show(&self.assignments);
         }
+    }
+}
+
+impl Role {
+    fn observe(&mut self, observation: Observation) {
+        match observation {
+            Observation::Nodes(seen) => self.assignments.observe(seen),
+            Observation::Cluster(id) => self.assignments.cluster(id),
+            // Nobody watches them here.
+            Observation::Pods(_) => {}
+        }
+    }
+
+    fn tell_doubt(&self) {
+        let now = self.assignments.doubted();
+        self.doubts.send_if_modified(|before| {
+            if *before == now {
+                return false;
+            }
+            match &now {
+                Some(doubted) => tracing::warn!(nodes = doubted.nodes, "{doubted}"),
+                None => tracing::info!("the nodes that the API server lists are believed again"),
+            }
+            *before = now;
+            true
+        });
     }
 }
 

@@ -3,7 +3,7 @@
 //! Knows how OVSDB wants things said (RFC 7047 §5.2); nothing of what they mean.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -26,10 +26,14 @@ pub(crate) struct Batch {
     pub(crate) written: BTreeMap<Table, u64>,
 }
 
-/// Makes one transaction of the edits of several keys.
-pub(crate) fn assemble(edits: Vec<Vec<Edit>>, schema: &Schema) -> Batch {
+/// Makes one transaction of the edits of several keys. With a `lock`, it fails unless its connection holds that.
+pub(crate) fn assemble(edits: Vec<Vec<Edit>>, schema: &Schema, lock: Option<&str>) -> Batch {
     let mut builder =
         Builder { schema, transaction: Transaction::new(), operations: Vec::new(), written: BTreeMap::new(), inserted: HashMap::new() };
+    if let Some(lock) = lock {
+        builder.transaction.assert(lock);
+        builder.operations.push(Vec::new());
+    }
     let mut sorted = Sorted::default();
     for (key, edits) in edits.into_iter().enumerate() {
         edits.into_iter().for_each(|edit| sorted.take(key, edit));
@@ -69,7 +73,8 @@ struct Insert {
 struct Moves {
     keys: Vec<usize>,
     add: Vec<Target>,
-    remove: Vec<Uuid>,
+    /// Two keys may take out the same: a node that goes, and a pod of that node.
+    remove: BTreeSet<Uuid>,
 }
 
 type Sets = BTreeMap<Target, (Table, BTreeMap<&'static str, Moves>)>;
@@ -106,7 +111,7 @@ impl Sorted {
             Edit::Unlink { of, column, element } => {
                 let moves = self.moves(Target::Existing(of.row), of.table, column);
                 moves.keys.push(key);
-                moves.remove.push(element);
+                moves.remove.insert(element);
             }
             Edit::Delete { row, holds } => drop(self.deletes.insert(row, (key, holds))),
         }

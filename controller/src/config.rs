@@ -45,6 +45,29 @@ impl Default for ClusterConfig {
     }
 }
 
+impl ClusterConfig {
+    /// Whether the address is OVN's or the cluster's own, and never a pod's.
+    pub fn is_infrastructure(&self, address: IpAddr) -> bool {
+        let ranges = [&self.join_subnets, &self.transit_subnets, &self.service_cidrs];
+        let in_range = ranges.into_iter().flatten().any(|range| range.contains(&address));
+        // Upstream's masquerade subnets are link-local where they are IPv4; the hairpin address is one of theirs.
+        let masquerade = |hairpin: &IpAddr| {
+            let length = if hairpin.is_ipv4() { 29 } else { 125 };
+            IpNet::new(*hairpin, length).is_ok_and(|range| range.contains(&address))
+        };
+        let special = match address.to_canonical() {
+            IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
+            IpAddr::V6(v6) => v6.is_unicast_link_local(),
+        };
+        in_range
+            || special
+            || address.is_loopback()
+            || address.is_multicast()
+            || address.is_unspecified()
+            || self.hairpin_addresses.iter().any(masquerade)
+    }
+}
+
 /// A range that nodes get their subnets from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClusterSubnet {

@@ -20,6 +20,7 @@ use crate::{
     key::Key,
     northbound::{Northbound, index::Parent},
     rows::{DesiredRow, Membership, RowName, Table, Value},
+    store::Kept,
 };
 
 /// What is to be done for a key, or the rows that have to be there first.
@@ -29,9 +30,9 @@ pub(crate) enum Difference {
     Missing(Vec<RowName>),
 }
 
-/// Compares the rows of `key` with what is there. `inserted` are rows of other keys that the same transaction inserts.
-pub(crate) fn diff(key: &Key, rows: &[DesiredRow], northbound: &Northbound, inserted: &HashSet<RowName>) -> Difference {
-    let mut diff = Diff { key, northbound, inserted, rows: HashMap::new(), edits: Vec::new(), missing: Vec::new() };
+/// Compares the rows of `key` with what is there; rows that are `kept` stay, wanted or not. `inserted` are rows of other keys that the same transaction inserts.
+pub(crate) fn diff(key: &Key, rows: &[DesiredRow], kept: Kept, northbound: &Northbound, inserted: &HashSet<RowName>) -> Difference {
+    let mut diff = Diff { key, kept, northbound, inserted, rows: HashMap::new(), edits: Vec::new(), missing: Vec::new() };
     diff.match_rows(rows);
     for row in rows {
         match diff.rows.get(&row.id).copied().flatten() {
@@ -45,6 +46,7 @@ pub(crate) fn diff(key: &Key, rows: &[DesiredRow], northbound: &Northbound, inse
 
 struct Diff<'a> {
     key: &'a Key,
+    kept: Kept,
     northbound: &'a Northbound,
     inserted: &'a HashSet<RowName>,
     /// The desired rows, and which rows they are; none for those to be inserted.
@@ -62,7 +64,7 @@ impl<'a> Diff<'a> {
         }
         // To replace a row that others live in would end them, so one that only lost its name gets it back.
         let index = &self.northbound.index;
-        for row in rows.iter().filter(|row| !needs_holder(row.id.table)) {
+        for row in rows.iter().filter(|row| keeps_others(row.id.table)) {
             if self.rows[&row.id].is_none() {
                 let renamed = index.owned(self.key).find(|other| index.table(*other) == Some(row.id.table) && !self.is_matched(*other));
                 if let Some(renamed) = renamed {
@@ -211,19 +213,40 @@ impl<'a> Diff<'a> {
     fn remove_rest(&mut self) {
         let index = &self.northbound.index;
         for row in index.owned(self.key).filter(|row| !self.is_matched(*row)).collect::<Vec<_>>() {
-            let Some(table) = index.table(row) else { continue };
+            let Some(table) = index.table(row).filter(|table| !self.keeps(*table)) else { continue };
             if needs_holder(table) {
                 let holders = index.parents(row).iter().filter(|parent| self.may_take_out(parent));
                 let unlinks: Vec<Edit> = holders.map(|parent| unlink(parent, row)).collect();
                 self.edits.extend(unlinks);
             } else if self.holds_foreign(table, row) {
                 tracing::warn!(key = %self.key, table = table.name(), %row, "not deleted, because it holds rows that are not ours");
+                self.empty(table, row);
             } else {
                 let columns = table.sets().iter().filter(|set| set.strong).map(|set| set.column).chain(table.others_sets().iter().copied());
                 let holds = columns.filter_map(|column| Some((column, Cell::Datum(self.northbound.column(table, row, column)?))));
                 let holds = holds.filter(|(column, _)| self.northbound.has_column(table, column)).collect();
                 self.edits.push(Edit::Delete { row: Existing { table, row }, holds });
             }
+        }
+    }
+
+    /// Takes out what other keys have in a row that stays only for what is foreign: as if the row were deleted. Later nothing tells any more
+    /// that the row was ours (a switch without its port to the router), and those keys leave it alone.
+    fn empty(&mut self, table: Table, row: Uuid) {
+        let index = &self.northbound.index;
+        for set in table.sets().iter().filter(|set| set.strong) {
+            let of = Existing { table, row };
+            let of_others = |element: &&Uuid| index.claim(**element).owner().is_some_and(|owner| owner != self.key);
+            let elements = index.elements(row, set.column).iter().filter(of_others);
+            self.edits.extend(elements.map(|element| Edit::Unlink { of, column: set.column, element: *element }));
+        }
+    }
+
+    fn keeps(&self, table: Table) -> bool {
+        match self.kept {
+            Kept::Nothing => false,
+            Kept::RouterPort => matches!(table, Table::LogicalRouterPort | Table::GatewayChassis),
+            Kept::All => true,
         }
     }
 
@@ -238,6 +261,23 @@ impl<'a> Diff<'a> {
 
 fn unlink(parent: &Parent, element: Uuid) -> Edit {
     Edit::Unlink { of: Existing { table: parent.table, row: parent.row }, column: parent.column, element }
+}
+
+/// Whether rows live in a row of the table: with it they would end. Of other tables a row is what its name says, for others name it so.
+fn keeps_others(table: Table) -> bool {
+    match table {
+        Table::LogicalSwitch | Table::LogicalRouter => true,
+        Table::MeterBand
+        | Table::GatewayChassis
+        | Table::Acl
+        | Table::LogicalSwitchPort
+        | Table::LogicalRouterPort
+        | Table::LoadBalancerGroup
+        | Table::Copp
+        | Table::Meter
+        | Table::PortGroup
+        | Table::AddressSet => false,
+    }
 }
 
 /// Whether a row of the table is gone when no set of references holds it any more.

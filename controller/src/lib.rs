@@ -12,6 +12,9 @@
 //! | [`observation`] | [`observation::Observation`]: what a watch saw | – | – |
 //! | [`store`] | [`store::Store`]: what the API server said, indexed | observations | itself |
 //! | [`allocate`] | what the cluster manager gives to nodes, and how addresses are given to pods | [`store`]'s nodes | itself |
+//! | [`doubt`] | whether a list that lacks much is believed | – | itself |
+//! | [`cluster_id`] | which cluster an API server is; the second look at what is doubted | API server | – |
+//! | [`cluster_watch`] | [`cluster_watch::ClusterWatch`]: one watch of each kind, for one party or for two | API server | observations |
 //! | [`selector`] | [`selector::LabelSelector`] | – | – |
 //! | [`trouble`] | why a pod has no address, or a node no subnet | – | – |
 //! | [`key`] | [`key::Key`]: what owns rows; which change dirties which keys | – | – |
@@ -37,11 +40,14 @@ pub mod allocate;
 pub mod annotate;
 pub mod api_server;
 pub mod backoff;
+pub mod cluster_id;
 pub mod cluster_manager;
+pub mod cluster_watch;
 mod commit;
 pub mod config;
 pub mod desired;
 mod diff;
+pub mod doubt;
 pub mod key;
 pub mod lead;
 pub mod metrics;

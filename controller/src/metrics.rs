@@ -13,6 +13,7 @@ pub struct Metrics {
     pub(crate) dirty: IntGauge,
     pub(crate) waiting: IntGauge,
     pub(crate) failing: IntGauge,
+    pub(crate) doubted: IntGauge,
     pub(crate) settle: Histogram,
 }
 
@@ -20,11 +21,11 @@ impl Metrics {
     /// Registers them. Fails if the registry has others of the same names.
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
         let metrics = Self::new()?;
-        let Self { transactions, rows, batch, dirty, waiting, failing, settle } = metrics.clone();
+        let Self { transactions, rows, batch, dirty, waiting, failing, doubted, settle } = metrics.clone();
         registry.register(Box::new(transactions))?;
         registry.register(Box::new(rows))?;
         registry.register(Box::new(batch))?;
-        for gauge in [dirty, waiting, failing] {
+        for gauge in [dirty, waiting, failing, doubted] {
             registry.register(Box::new(gauge))?;
         }
         registry.register(Box::new(settle))?;
@@ -57,6 +58,7 @@ impl Metrics {
             dirty: gauge("dirty_objects", "Objects whose rows have to be compared with the northbound database.")?,
             waiting: gauge("waiting_objects", "Objects whose rows refer to rows that are not there yet.")?,
             failing: gauge("failing_objects", "Objects whose rows the northbound database refused; they are tried again.")?,
+            doubted: gauge("doubted_objects", "Nodes and pods that the API server suddenly lists no more, kept until a second list.")?,
             settle: histogram(
                 "settle_seconds",
                 "From an object's change until its rows are known to be as they should be.",

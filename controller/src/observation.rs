@@ -3,6 +3,7 @@
 use contract::names::PodKey;
 
 use crate::{
+    cluster_id::ClusterId,
     key::NodeName,
     store::{Node, Pod},
 };
@@ -12,6 +13,8 @@ use crate::{
 pub enum Observation {
     Nodes(Seen<NodeName, Node>),
     Pods(Seen<PodKey, (PodKey, Pod)>),
+    /// The API server is this cluster's; asked before the first lists, and after some time while a list is doubted.
+    Cluster(ClusterId),
 }
 
 /// What was seen of one kind of object.

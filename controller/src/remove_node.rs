@@ -22,7 +22,7 @@ use crate::{
     key::Key,
     northbound::{Event, Northbound},
     rows::Table,
-    store::Store,
+    store::{Kept, Store},
 };
 
 /// As its schema names it.
@@ -68,13 +68,14 @@ pub async fn from_northbound(northbound: Updates, config: &ClusterConfig, node: 
         left.extend(northbound.index.owned(&Key::Node(node.into())).filter(|row| !rows.contains(row)));
         let mut names: Vec<String> = rows.into_iter().map(|row| northbound.describe(row)).collect();
         names.sort();
-        match connection.transact(assemble(edits, connection.schema()).transaction).await {
+        // Without the lock: the controller that has it keeps it.
+        match connection.transact(assemble(edits, connection.schema(), None).transaction).await {
             Ok(_) => removed.extend(names),
             Err(error) => match blame(&error) {
                 Blame::Connection => while !matches!(northbound.next().await, Event::Disconnected(_)) {},
                 // It was said why: a row is not as it was any more. What it is now follows.
-                Blame::Race => {}
-                Blame::Operation(_) | Blame::Somebody | Blame::Server => return Err(error),
+                Blame::Race(_) => {}
+                Blame::Operation(_) | Blame::Somebody | Blame::Server | Blame::Lock => return Err(error),
             },
         }
     }
@@ -93,7 +94,7 @@ fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
 }
 
 fn edits(northbound: &Northbound, node: &str) -> Vec<Vec<Edit>> {
-    let edits = |key| match diff(key, &[], northbound, &HashSet::new()) {
+    let edits = |key| match diff(key, &[], Kept::Nothing, northbound, &HashSet::new()) {
         Difference::Edits(edits) => edits,
         // Nothing is desired, so nothing can be missing.
         Difference::Missing(_) => Vec::new(),

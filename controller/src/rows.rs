@@ -68,9 +68,9 @@ pub enum Value {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pairs {
     pub with: BTreeMap<&'static str, String>,
-    /// Keys that must not be there.
+    /// Keys that must not be there, but with a value in `alike`.
     pub without: &'static [&'static str],
-    /// Of keys in `with`: another value that means the same. One that is there stays; none is written.
+    /// Of keys in `with` or `without`: another value that means the same. One that is there stays; none is written.
     pub alike: BTreeMap<&'static str, String>,
 }
 

@@ -4,7 +4,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use contract::names::PodKey;
+use contract::{mac::Mac, names::PodKey};
 use ipnet::IpNet;
 
 use crate::key::NodeName;
@@ -26,10 +26,28 @@ pub enum PodTrouble {
     NoFreeAddress { node: NodeName, subnet: IpNet },
     #[error("its annotation claims {address}, which pod {by} has; delete one of both pods, or the annotation")]
     AddressTaken { address: IpAddr, by: PodKey },
+    #[error("its annotation claims {address}, which the logical switch port {port} of node {node} has; delete the annotation or that port")]
+    AddressOfPort { address: IpAddr, port: Arc<str>, node: NodeName },
     #[error("its annotation claims {address}, which OVN itself uses on node {node}; delete the annotation")]
     AddressReserved { address: IpAddr, node: NodeName },
+    #[error("its annotation claims {address}, which is no address of pods; delete the annotation")]
+    AddressNotForPods { address: IpAddr },
+    #[error("its annotation claims the MAC {mac}, which belongs to another port of node {node}; delete the annotation")]
+    MacTaken { mac: Mac, node: NodeName },
     #[error("its annotation cannot be used: {0}")]
     UnusableAnnotation(String),
+}
+
+/// A pod shares its address with a port that is not ours, and came later.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the logical switch port {port} of node {node} has this pod's address {address}, too; delete that port or give it another address, or \
+     delete this pod, and its successor gets another one"
+)]
+pub struct SharedAddress {
+    pub address: IpAddr,
+    pub port: Arc<str>,
+    pub node: NodeName,
 }
 
 /// Why a node has not all that the cluster manager gives.
@@ -43,6 +61,13 @@ pub enum NodeTrouble {
     SubnetTaken { annotation: &'static str, subnet: IpNet, other: IpNet, by: NodeName },
     #[error("its annotation k8s.ovn.org/node-id claims {id}, which node {by} has; delete the annotation of one of both")]
     IdTaken { id: u16, by: NodeName },
+    #[error("its annotation k8s.ovn.org/node-id claims {id}, which is the cluster router's or nobody's; delete the annotation")]
+    IdReserved { id: u16 },
+    #[error(
+        "its subnet {subnet} is outside of --cluster-subnets; it stays as long as the node does: add the range again, or drain the node, \
+         delete it and let it join anew"
+    )]
+    OutsideOfRanges { subnet: IpNet },
     #[error("id {id} has no address in {subnet}; a larger subnet is needed")]
     SubnetTooSmall { id: u16, subnet: IpNet },
     #[error("its annotation {annotation} cannot be read: {why}; correct or delete it")]
@@ -78,13 +103,29 @@ impl PodTrouble {
             Self::NodeWithoutSubnet(_) => "NodeWithoutSubnet",
             Self::NoFreeAddress { .. } => "NoFreeAddress",
             Self::AddressTaken { .. } => "AddressTaken",
+            Self::AddressOfPort { .. } => "AddressOfPort",
             Self::AddressReserved { .. } => "AddressReserved",
+            Self::AddressNotForPods { .. } => "AddressNotForPods",
+            Self::MacTaken { .. } => "MacTaken",
             Self::UnusableAnnotation(_) => "UnusableAnnotation",
         }
     }
 }
 
 impl NodeTrouble {
+    /// Whether the number is at fault that the node's annotation claims.
+    pub(crate) fn is_of_id(&self) -> bool {
+        match self {
+            Self::IdTaken { .. } | Self::IdReserved { .. } => true,
+            Self::NoFreeSubnet { .. }
+            | Self::NoFreeId { .. }
+            | Self::SubnetTaken { .. }
+            | Self::OutsideOfRanges { .. }
+            | Self::SubnetTooSmall { .. }
+            | Self::UnreadableAnnotation { .. } => false,
+        }
+    }
+
     /// One word for an event's `reason` and a metric's label.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -92,6 +133,8 @@ impl NodeTrouble {
             Self::NoFreeId { .. } => "NoFreeNodeId",
             Self::SubnetTaken { .. } => "SubnetTaken",
             Self::IdTaken { .. } => "NodeIdTaken",
+            Self::IdReserved { .. } => "NodeIdReserved",
+            Self::OutsideOfRanges { .. } => "OutsideOfClusterSubnets",
             Self::SubnetTooSmall { .. } => "SubnetTooSmall",
             Self::UnreadableAnnotation { .. } => "UnreadableAnnotation",
         }

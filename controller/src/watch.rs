@@ -7,6 +7,8 @@
 //!                    └───────────────────────┘
 //! ```
 
+use std::sync::Arc;
+
 use serde::de::DeserializeOwned;
 use tokio::{
     sync::{mpsc::UnboundedSender, watch},
@@ -46,8 +48,25 @@ pub trait Watched: DeserializeOwned + Clone + Send + 'static {
 /// A watch that goes on until this is dropped.
 #[derive(Debug)]
 pub struct Watch {
+    again: Again,
     standing: watch::Receiver<Standing>,
     task: JoinHandle<()>,
+}
+
+/// Has a watch begin anew, with everything.
+#[derive(Debug, Clone)]
+pub struct Again(Arc<watch::Sender<u64>>);
+
+impl Again {
+    fn new() -> (Self, watch::Receiver<u64>) {
+        let (sender, receiver) = watch::channel(0);
+        (Self(Arc::new(sender)), receiver)
+    }
+
+    /// As soon as the API server answers.
+    pub fn everything(&self) {
+        self.0.send_modify(|times| *times += 1);
+    }
 }
 
 /// How far what was told can be relied on.
@@ -66,24 +85,33 @@ impl Watch {
     /// runtime.
     pub fn start<K: Watched>(api: ApiServer, metrics: Metrics, tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static) -> Self {
         let (sender, standing) = watch::channel(Standing::Reading("the API server has not answered yet".to_owned()));
-        let task = tokio::spawn(follow::follow::<K>(api, metrics, sender, tell));
-        Self { standing, task }
+        let (again, asked) = Again::new();
+        let task = tokio::spawn(follow::follow::<K>(api, metrics, sender, asked, tell));
+        Self { again, standing, task }
     }
 
     /// The same from the moment on when this process leads: what it is told then is no older than that, so that nothing which the leader
-    /// before wrote at last can be missing.
+    /// before wrote at last can be missing. `first` is what has to be done in between.
     pub fn start_leading<K: Watched>(
         api: ApiServer,
         leadership: Leadership,
         metrics: Metrics,
+        first: impl Future<Output = ()> + Send + 'static,
         tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static,
     ) -> Self {
         let (sender, standing) = watch::channel(Standing::Reading("this process does not lead".to_owned()));
+        let (again, asked) = Again::new();
         let task = tokio::spawn(async move {
             leadership.won().await;
-            follow::follow::<K>(api, metrics, sender, tell).await;
+            first.await;
+            follow::follow::<K>(api, metrics, sender, asked, tell).await;
         });
-        Self { standing, task }
+        Self { again, standing, task }
+    }
+
+    /// For whoever wants everything once more.
+    pub fn again(&self) -> Again {
+        self.again.clone()
     }
 
     /// [`Watch::start`] for all nodes of the cluster, as observations.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the programs of Kubernetes and the images that test pods run, once, and prints the directory that has them.
+# Builds the programs of Kubernetes, containerd 2 and the images that test pods run, once, and prints the directory that has them.
 #
 #   integration/cluster/programs.sh [LINK]      (LINK: a symbolic link that leads there afterwards)
 #
@@ -19,7 +19,7 @@ stamp=k8s.io/component-base/version
 link="-s -w -X $stamp.gitVersion=$version -X $stamp.gitMajor=$major -X $stamp.gitMinor=$minor -X $stamp.gitTreeState=clean"
 link+=" -X $stamp.gitCommit=0000000000000000000000000000000000000000 -X $stamp.buildDate=1970-01-01T00:00:00Z"
 
-made_from=$({ cat "$here"/{go.mod,go.sum,programs.sh,image.sh} "$(command -v busybox)"; uname -m; } | sha256sum | cut -c 1-16)
+made_from=$({ cat "$here"/{,containerd/}go.{mod,sum} "$here"/{programs,image}.sh "$(command -v busybox)"; uname -m; } | sha256sum | cut -c 1-16)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/ovn-kubernetes
 directory=$cache/kubernetes-$version-$made_from
 
@@ -30,6 +30,8 @@ build() {
     trap 'rm -rf "$unfinished"' EXIT
     # Pure Go, so that the programs run in images that have nothing else.
     (cd "$here" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -trimpath -ldflags "$link" -o "$unfinished/bin/" tool)
+    # Away from the others: the containerd in PATH is Debian's.
+    (cd "$here/containerd" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$unfinished/containerd-2/" tool)
     # `pause` keeps a pod's namespaces; `agnhost` is what test pods run: busybox, and agnhost's servers and clients.
     root=$unfinished/root
     mkdir -p "$root"/{bin,etc,tmp,www}

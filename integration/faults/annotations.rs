@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use integration::{
-    Node, Pod, eventually,
+    Families, Lab, Node, Pod, eventually,
     faults::{AT_ONCE, Site, row},
 };
 use serde_json::{Value, json};
@@ -201,7 +201,8 @@ fn row_31_an_annotation_that_makes_no_sense_fails_at_once_and_leaves_nothing() {
             ensure!(error.msg.len() < 2048, "the annotation is {what}, and the error repeats it: {error:?}");
             is_said_once(node, pod, what)?;
         }
-        Ok(())
+        // The server knows a pod's annotation, however long, as long as there is the pod.
+        pods.iter().try_for_each(|pod| node.remove_manifest(pod))
     });
 }
 
@@ -247,6 +248,21 @@ fn row_31_an_annotation_with_the_address_of_another_pod_takes_nothing_from_that_
         site.lab.central.sync()?;
         eventually("the address can be had", AT_ONCE, || site.add(&thief)?.success())?;
         site.del(&owner)?.success().map(drop)
+    });
+}
+
+#[test]
+fn row_31_an_address_of_another_pod_is_noticed_whichever_family_it_is_of() {
+    row(31).in_lab(Lab::of_nodes(1).families(Families::Dual)).test(|site| {
+        let owner = site.attached_pod()?;
+        let mut thief = site.new_pod_without_annotation()?;
+        thief.addresses[1] = owner.addresses[1];
+        let add = site.node.runtime().call("ADD", Some(&thief)).start()?;
+        site.are_waited_for(std::slice::from_ref(&thief))?;
+        site.node.write_manifest(&thief)?;
+        let taken = owner.addresses[1].addr().to_string();
+        site.failed(&thief, &add.wait()?, 100, &[&taken, &owner.port()])?;
+        site.lab.ping(&site.bystanders[0], owner.addresses[1].addr())
     });
 }
 

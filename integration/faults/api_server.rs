@@ -14,7 +14,11 @@ use integration::{
 };
 use serde_json::{Value, json};
 
-use crate::memory;
+use crate::{keeper, memory};
+
+mod all_databases;
+mod status;
+mod unreadable;
 
 /// What a machine that does other things as well may need for what is done at once elsewhere.
 const SOON: Duration = Duration::from_secs(15);
@@ -35,6 +39,7 @@ fn row_25_without_an_api_server_at_its_start_del_check_and_status_are_answered_a
             let result = site.add(&kept)?.success()?;
             site.add(&gone)?.success()?;
             node.server.stop()?;
+            node.forget_server()?;
             kubernetes.proxy.go_away();
             node.start_server()?;
 
@@ -311,5 +316,77 @@ fn row_46_with_40_mb_for_500_pods_of_an_api_server_the_server_attaches_detaches_
     Lab::of_nodes(1).v4_prefix_len(20).test(|lab| {
         let _kubernetes = Kubernetes::start(lab)?;
         row(46).traffic_may_stop().within(memory::LIMIT).hold_in(lab, memory::is_enough)
+    });
+}
+
+// --- 75 ------------------------------------------------------------------------------------------------------------------------
+
+/// Has the kubelet say that the node has this address.
+fn node_has_address(kubernetes: &Kubernetes, node: &str, address: &str) -> Result<()> {
+    let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
+    kubernetes.api.patch(&format!("/api/v1/nodes/{node}/status"), &status).map(drop)
+}
+
+#[test]
+fn row_75_pods_of_another_nodes_name_or_cluster_are_not_believed_to_be_gone_and_those_of_ones_own_are() {
+    Lab::of_nodes(1).test(|lab| {
+        let kubernetes = Kubernetes::start(lab)?;
+        let mut last = Vec::new();
+        row(75).traffic_may_stop().within(Duration::from_secs(180)).hold_in(lab, |site| {
+            let node = site.node;
+            let pod = site.attached_pod()?;
+            let pods = [pod.clone(), site.bystanders[0].clone(), site.bystanders[1].clone()];
+            let usual = node.server.arguments();
+            let restart_as = |name: &str| -> Result<()> {
+                let others = usual.iter().filter(|argument| !argument.starts_with("--init-node=")).cloned();
+                let own = [format!("--init-node={name}"), "--stale-after=1".to_owned(), keeper::healthz_option()];
+                node.server.stop()?;
+                node.server.set_arguments(others.chain(own));
+                node.start_server()
+            };
+
+            // A node that does not exist; then one that does, and is another host.
+            for name in ["no-such-node", "another-node"] {
+                restart_as(name)?;
+                eventually("/readyz says what is suspected", SOON, || {
+                    let answer = keeper::readyz(site)?;
+                    ensure!(answer.contains("3 attached pods are said to be gone, 0 are known"), "{answer}");
+                    Ok(())
+                })?;
+                keeper::nothing_is_removed(site, &pods)?;
+                if name == "no-such-node" {
+                    let other = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "another-node"}});
+                    kubernetes.api.create("/api/v1/nodes", &other)?;
+                    node_has_address(&kubernetes, "another-node", "203.0.113.9")?;
+                }
+            }
+            let events = kubernetes.api.read("/apis/events.k8s.io/v1/events")?;
+            ensure!(events.to_string().contains("PodsDoubtful"), "{events:#}");
+
+            let address = node.run(["ip", "-br", "-4", "address", "show", "scope", "global"])?;
+            let address = address.split_whitespace().find_map(|word| word.split_once('/')).context("the node has an address")?.0;
+            node_has_address(&kubernetes, &node.name, address)?;
+            restart_as(&node.name)?;
+            keeper::nothing_is_removed(site, &pods)?;
+            last = site.bystanders.to_vec();
+            node.server.stop()?;
+            node.server.set_arguments(usual.clone());
+            node.start_server()
+        })?;
+
+        // The node is drained: its last pods are really deleted, and no DEL came for them.
+        let node = &lab.nodes[0];
+        node.server.stop()?;
+        node.server.set_arguments(node.server.arguments().into_iter().chain(["--stale-after=1".to_owned()]));
+        node.start_server()?;
+        last.iter().try_for_each(|pod| node.remove_manifest(pod))?;
+        // The look for what is left comes with the next event, or half a minute later.
+        node.vsctl(["--no-wait", "del-port", "br-int", &last[0].host_interface()])?;
+        eventually("what is left of the last pods is removed", SOON, || {
+            let census = node.census()?;
+            let left: Vec<_> = last.iter().flat_map(|pod| census.lines_with(&pod.host_interface())).collect();
+            ensure!(left.is_empty(), "{left:?}");
+            Ok(())
+        })
     });
 }

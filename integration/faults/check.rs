@@ -251,3 +251,35 @@ fn row_58_a_check_that_has_nothing_to_compare_says_so() {
         Ok(())
     });
 }
+
+/// What a CHECK compares with is what ADD did, not what an ADD would do now.
+#[test]
+fn row_58_options_and_annotations_that_changed_after_add_are_no_difference() {
+    row_58().test(|site| {
+        let node = site.node;
+        let (limited, plain) = (limited_pod(site)?, attached(site)?);
+        let result = node.runtime().add(&limited)?.success()?;
+        let usual = ["--init-node", &node.name, "--pod-manifests", integration::node::MANIFESTS].map(str::to_owned);
+        node.server.stop()?;
+        node.server.set_arguments(usual.iter().cloned().chain(["--mtu=1300".to_owned()]));
+        node.start_server()?;
+        let limits = [("kubernetes.io/ingress-bandwidth", "1M"), ("kubernetes.io/egress-bandwidth", "2M")];
+        node.write_manifest_text(&limited, &manifest_with(&limited, &limits))?;
+        node.write_manifest_text(&plain.pod, &manifest_with(&plain.pod, &limits))?;
+        // It has seen both: an ADD of a pod whose manifest came later is answered.
+        site.attached_pod()?;
+        // Neither version's result says the MTU.
+        for version in ["0.4.0", "1.0.0"] {
+            let runtime = node.runtime().with("cniVersion", json!(version));
+            runtime.check(&limited, &result)?.success().context("limits and MTU")?;
+            runtime.check(&plain.pod, &plain.result)?.success().context("limits of a pod that had none")?;
+        }
+        node.vsctl(["set", "Interface", &limited.host_interface(), "ingress_policing_rate=1"])?;
+        let error = node.runtime().check(&limited, &result)?.failure()?;
+        ensure!(error.code == 105 && error.msg.contains("rate limit"), "{error:?}");
+        detach(node, &limited)?;
+        node.server.stop()?;
+        node.server.set_arguments(usual);
+        node.start_server()
+    });
+}

@@ -43,6 +43,15 @@ fn has_ended(site: &Site<'_>, within: Duration) -> Result<()> {
     })
 }
 
+/// STATUS is 50 as soon as nothing says that the server can answer; until then it is one that restarts.
+fn says_that_it_ends(site: &Site<'_>) -> Result<()> {
+    eventually("STATUS says that it ends", AT_ONCE, || {
+        // It may be written once more meanwhile.
+        let _ = site.node.forget_server();
+        site.status_is(50, &["shutting down"])
+    })
+}
+
 #[test]
 fn row_60_adds_in_flight_are_finished_after_sigterm_and_runtimes_hear_that_no_more_can_come() {
     row(60).test(|site| {
@@ -50,7 +59,7 @@ fn row_60_adds_in_flight_are_finished_after_sigterm_and_runtimes_hear_that_no_mo
         eventually("the configuration is there", AT_ONCE, || no_other_network(node))?;
         let waiting = waiting_adds(site, 8)?;
         node.server.signal(nix::sys::signal::Signal::SIGTERM)?;
-        eventually("STATUS says that it ends", AT_ONCE, || site.status_is(50, &["shutting down"]))?;
+        says_that_it_ends(site)?;
         ensure!(node.server.is_running(), "it has not waited for the ADDs");
         no_other_network(node)?;
         // A new one is told to come back later, and has left nothing.
@@ -65,8 +74,48 @@ fn row_60_adds_in_flight_are_finished_after_sigterm_and_runtimes_hear_that_no_mo
         }
         has_ended(site, AT_ONCE)?;
         no_other_network(node)?;
+        node.runtime().status()?.success().context("a server is expected again within a minute")?;
+        node.forget_server()?;
         site.status_is(50, &[])?;
         node.start_server()
+    });
+}
+
+/// How long there is no server between two: a container that starts takes more than the second that one may be away that says nothing.
+const GAP: Duration = Duration::from_secs(3);
+
+/// As a DaemonSet that is rolled out while pods come and go.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "there is nothing to wait for while nothing runs")]
+fn row_60_adds_that_meet_a_server_which_ends_are_answered_by_the_next_one() {
+    row(60).within(Duration::from_secs(60)).test(|site| {
+        let node = site.node;
+        let in_flight = waiting_adds(site, 1)?;
+        let (late, early) = (site.new_pods(16)?, site.new_pods(8)?);
+        let mut adds: Vec<_> = early.iter().zip(site.start_adds(&early)?).collect();
+        node.server.signal(nix::sys::signal::Signal::SIGTERM)?;
+        says_that_it_ends(site)?;
+        adds.extend(late.iter().zip(site.start_adds(&late)?));
+        eventually("each of the late ones was sent away", AT_ONCE, || {
+            let log = node.shell("cat /var/log/openvswitch/ovnkube.log")?;
+            let sent_away = |pod: &&Pod| log.lines().any(|line| line.contains(&pod.name) && line.contains("shutting down"));
+            let count = late.iter().filter(sent_away).count();
+            ensure!(count == late.len(), "{count} of {}", late.len());
+            Ok(())
+        })?;
+        for (pod, add) in in_flight {
+            node.write_manifest(&pod)?;
+            add.wait()?.success().with_context(|| pod.name.clone())?;
+        }
+        has_ended(site, AT_ONCE)?;
+        thread::sleep(GAP);
+        node.start_server()?;
+        for (pod, add) in adds {
+            add.wait()?.success().with_context(|| format!("pod {} has to be tried again", pod.name))?;
+            site.one_port_of(pod)?;
+            site.has_network(pod)?;
+        }
+        Ok(())
     });
 }
 
@@ -77,7 +126,7 @@ fn row_60_adds_that_cannot_be_finished_are_told_to_try_again_within_twenty_secon
         let waiting = waiting_adds(site, 4)?;
         let told = Instant::now();
         site.node.server.signal(nix::sys::signal::Signal::SIGTERM)?;
-        eventually("STATUS says that it ends", AT_ONCE, || site.status_is(50, &["shutting down"]))?;
+        says_that_it_ends(site)?;
         if !long_forms() {
             // Who is told twice does not wait.
             site.node.server.signal(nix::sys::signal::Signal::SIGTERM)?;

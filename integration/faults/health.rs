@@ -28,6 +28,7 @@ fn row_57_status_tells_at_once_what_is_gone() {
     row(57).traffic_may_stop().within(Duration::from_secs(60)).test(|site| {
         let node = site.node;
         node.server.kill()?;
+        node.forget_server()?;
         says(site, 50, "node-local server").context("row 1, without the server")?;
         node.start_server()?;
         site.until_healthy()?;
@@ -55,6 +56,7 @@ fn row_57_status_tells_at_once_that_the_api_server_is_not_there() {
         let node = site.node;
         let usual = ["--init-node", &node.name, "--pod-manifests", integration::node::MANIFESTS].map(str::to_owned);
         node.server.stop()?;
+        node.forget_server()?;
         // Nobody listens on port 9 of a namespace that is the lab's own.
         node.server.set_arguments(["--init-node", &node.name, "--k8s-apiserver", "http://127.0.0.1:9"]);
         node.start_server()?;

@@ -27,7 +27,11 @@
 //! | `switch` | ovs-vswitchd and the bridge: 16 to 19 |
 //! | `ovn` | ovn-controller, ovn-northd, southbound database, logical ports: 20 to 24 |
 //! | `api_server` | the API server is away, refuses, breaks off: 25 to 28, and 31's Event; 46 with pods from there |
+//! | `api_server::status` | the API server is away while runtimes ask for STATUS: 67 |
+//! | `api_server::unreadable` | what the API server has cannot be read, or it takes nothing: 78 to 81 |
 //! | `attachments` | what keeps attachments alive: 6, 11, 53, 54 |
+//! | `api_server::all_databases` | both databases of OVN are lost under a whole cluster: 77 |
+//! | `keeper` | the keeper of attachments is told wrong things, or has much to do: 75, 76 |
 //! | `annotations` | the pod's annotation: 29 to 32 |
 //! | `sandboxes` | several calls for one pod or one sandbox: 33 to 35 |
 //! | `links` | names that are taken, namespaces that go away: 36, 37, 52 |
@@ -42,6 +46,11 @@
 //! | `health` | STATUS: 57 |
 //! | `versions` | plugin and server of other versions, and while they are replaced: 59 |
 //! | `ending` | the server is told to end, or killed again and again; many pods come and go: 60 to 62 |
+//! | `stuck` | server and database that hang, and strangers where calls are kept apart: 63 to 65 |
+//! | `connections` | tracked connections of an address that was given to another pod: 66 |
+//! | `boot` | systemd starts the units of `conf/` on a node that boots: 71 to 73; its address changes: 74 |
+//! | `leadership` | the control plane's leader dies, stops, ends, is at the wrong database: 82 to 86 |
+//! | `runtimes` | what a container runtime makes of a node: 67 to 70 |
 //! | `oracles` | none: shows that each thing that every row asks can fail |
 
 mod annotations;
@@ -49,9 +58,11 @@ mod api_server;
 #[path = "../tests/support/attached.rs"]
 mod attached;
 mod attachments;
+mod boot;
 mod callers;
 mod check;
 mod clocks;
+mod connections;
 mod crashes;
 mod database;
 mod del;
@@ -59,16 +70,22 @@ mod disks;
 mod ending;
 mod gc;
 mod health;
+#[path = "../tests/support/in_service.rs"]
+mod in_service;
+mod keeper;
 mod kernel;
+mod leadership;
 mod limits;
 mod links;
 mod memory;
 mod oracles;
 mod ovn;
+mod runtimes;
 mod sandboxes;
 #[path = "../tests/support/second.rs"]
 mod second;
 mod server;
+mod stuck;
 mod switch;
 mod versions;
 #[path = "../tests/support/view.rs"]

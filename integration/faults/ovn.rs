@@ -97,18 +97,54 @@ fn row_23_without_ovn_northd_the_node_is_well_and_adds_wait() {
 }
 
 #[test]
-fn row_23_without_the_southbound_database_status_says_so_and_adds_wait() {
-    row(23).test(|site| {
+fn row_23_without_the_southbound_database_status_stays_0_a_metric_says_so_and_adds_wait() {
+    row(23).within(Duration::from_secs(60)).test(|site| {
+        let node = site.node;
+        let usual = ["--init-node", &node.name, "--pod-manifests", integration::node::MANIFESTS].map(str::to_owned);
+        node.server.stop()?;
+        let measured = ["--metrics-bind-address".to_owned(), METRICS.to_owned()];
+        node.server.set_arguments(usual.iter().chain(&measured).cloned());
+        node.start_server()?;
+        site.until_healthy()?;
+        is_degraded(site, false)?;
         let pod = site.new_pod()?;
         site.lab.central.southbound.kill()?;
-        eventually("ovn-controller has noticed", Duration::from_secs(10), || site.status_is(50, &["to the southbound database"]))?;
+        is_degraded(site, true)?;
+        let page = page_of(site, "/readyz?verbose")?;
+        ensure!(page.contains("southbound database"), "{page}");
+        node.runtime().status()?.success().context("everything of this node is there")?;
         site.failed(&pod, &site.add_within(2, &pod)?, 11, &["stage ovn_installed"])?;
         let late = site.start_add_within(30, &pod)?;
         site.has_ofport(&pod)?;
         site.lab.central.start_southbound()?;
         late.wait()?.success()?;
-        site.has_network(&pod)
+        site.has_network(&pod)?;
+        is_degraded(site, false)?;
+        node.server.stop()?;
+        node.server.set_arguments(usual);
+        node.start_server()
     });
+}
+
+/// Where row 23's server tells what it measures.
+const METRICS: &str = "127.0.0.1:9410";
+
+/// One of the server's pages.
+fn page_of(site: &Site<'_>, path: &str) -> Result<String> {
+    let (host, port) = METRICS.split_once(':').context("an address and a port")?;
+    let request = format!("GET {path} HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n");
+    site.node.run(["timeout", "5", "bash", "-euc", &format!("exec 3<>/dev/tcp/{host}/{port}; printf '{request}' >&3; cat <&3")])
+}
+
+/// The metric says so before long, and meanwhile STATUS is 0 whenever a runtime asks.
+fn is_degraded(site: &Site<'_>, expected: bool) -> Result<()> {
+    eventually("the metric tells", Duration::from_secs(20), || {
+        site.node.runtime().status()?.success().context("STATUS")?;
+        let page = page_of(site, "/metrics")?;
+        let line = format!("ovnkube_node_degraded{{cause=\"southbound-database\"}} {}", u8::from(expected));
+        ensure!(page.lines().any(|found| found == line), "no line {line}");
+        Ok(())
+    })
 }
 
 #[test]

@@ -21,6 +21,8 @@ fn nobody_is_there(site: &Site<'_>, pod: &Pod) -> Result<()> {
     let outcome = site.add(pod)?;
     site.failed(pod, &outcome, 11, &["/ovn-cni-server.sock", "stage annotation"])?;
     ensure!(outcome.duration < GRACE, "it took {:?}", outcome.duration);
+    site.node.runtime().status()?.success().context("it may be one that restarts")?;
+    site.node.forget_server()?;
     site.status_is(50, &["node-local server", "/ovn-cni-server.sock"])
 }
 
@@ -149,7 +151,8 @@ fn row_08_a_restart_with_100_pods_loses_no_packet_writes_nothing_and_takes_no_se
             } else {
                 site.node.server.kill()?
             }
-            site.status_is(50, &["node-local server"])?;
+            // Runtimes do not notice.
+            site.node.runtime().status()?.success()?;
             let began = Instant::now();
             site.node.server.spawn()?;
             let answers = || site.node.runtime().status()?.success().map(drop);
@@ -159,8 +162,7 @@ fn row_08_a_restart_with_100_pods_loses_no_packet_writes_nothing_and_takes_no_se
         }
         let after = written(site)?;
         ensure!(before == after, "written to Open vSwitch's database: {}", after.trim_start_matches(&before));
-        let echoes = flow.stop()?;
-        ensure!(echoes.received == echoes.sent, "{echoes:?}");
+        flow.stop()?.none_is_lost(0)?;
         let plugs = pods.iter().step_by(33).try_for_each(|pod| site.has_network(pod));
         // Before the site does it, one after the other.
         for some in pods.chunks(10) {

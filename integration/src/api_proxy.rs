@@ -63,6 +63,8 @@ pub enum Of {
     Lists,
     /// Watches of the pods of a node.
     Watches,
+    /// Those that patch a pod.
+    Patches,
     /// Those with this bearer token.
     Token(String),
 }

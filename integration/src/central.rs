@@ -23,6 +23,7 @@ pub const SOUTHBOUND: &str = "unix:/run/lab/central/sb.sock";
 pub const NORTHBOUND: &str = "unix:/run/lab/central/nb.sock";
 
 const NORTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
+const SOUTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-sb.ovsschema";
 
 /// The running databases and ovn-northd.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Central {
     pub fn create() -> Result<Self> {
         fs::create_dir_all(dir())?;
         let northbound = database("nb", NORTHBOUND_SCHEMA)?;
-        let southbound = database("sb", "/usr/share/ovn/ovn-sb.ovsschema")?;
+        let southbound = database("sb", SOUTHBOUND_SCHEMA)?;
         let log = log("ovn-northd");
         let arguments = [
             format!("--ovnnb-db={NORTHBOUND}"),
@@ -69,10 +70,25 @@ impl Central {
     /// Ends the northbound database's server and starts one with an empty database, as after the loss of its disk.
     pub fn replace_northbound(&self) -> Result<()> {
         self.northbound.kill()?;
-        let file = Self::northbound_file();
-        fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
-        create_database(&file, NORTHBOUND_SCHEMA)?;
+        create_anew(&Self::northbound_file(), NORTHBOUND_SCHEMA)?;
         self.start_northbound()
+    }
+
+    /// The same with the southbound database.
+    pub fn replace_southbound(&self) -> Result<()> {
+        self.southbound.kill()?;
+        create_anew(&southbound_file(), SOUTHBOUND_SCHEMA)?;
+        self.start_southbound()
+    }
+
+    /// Both at once: all files of OVN's databases are gone.
+    pub fn replace_all(&self) -> Result<()> {
+        self.northbound.kill()?;
+        self.southbound.kill()?;
+        create_anew(&Self::northbound_file(), NORTHBOUND_SCHEMA)?;
+        create_anew(&southbound_file(), SOUTHBOUND_SCHEMA)?;
+        self.start_northbound()?;
+        self.start_southbound()
     }
 
     /// The northbound database's log of transactions (ovsdb(5)).
@@ -168,6 +184,15 @@ fn database(name: &str, schema: &str) -> Result<Daemon> {
         format!("--log-file={}", log.with_extension("log").display()),
     ];
     Ok(Daemon::new(format!("ovsdb-server ({name})"), log, || Ok(Command::new("ovsdb-server")), arguments))
+}
+
+fn southbound_file() -> PathBuf {
+    dir().join("sb.db")
+}
+
+fn create_anew(file: &Path, schema: &str) -> Result<()> {
+    fs::remove_file(file).with_context(|| format!("remove {}", file.display()))?;
+    create_database(file, schema)
 }
 
 fn create_database(file: &Path, schema: &str) -> Result<()> {

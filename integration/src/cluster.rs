@@ -9,10 +9,12 @@
 //! | [`control_plane`] | etcd, API server, controller manager, scheduler |
 //! | [`master`] | the project's own control plane |
 //! | [`worker`] | containerd, kubelet and the project's server of a node |
+//! | [`containerd`] | which containerd that is |
 //! | `cgroups` | control groups, which outlive namespaces |
 //! | [`api`] | the API server, for tests |
 //! | [`pods`] | all pods, as a watch tells them |
 //! | [`attached`] | a running pod as the lab knows pods: for packets |
+//! | [`in_service`] | nodes and endpoints that must not leave service |
 //! | [`northbound`] | what the control plane has written for the pods of now |
 //! | [`leftovers`] | what is on the nodes and in OVN before and after pods |
 
@@ -27,8 +29,10 @@ pub mod access;
 pub mod api;
 pub mod attached;
 pub(crate) mod cgroups;
+pub mod containerd;
 pub mod control_plane;
 pub mod credentials;
+pub mod in_service;
 pub mod leftovers;
 pub mod master;
 pub mod northbound;
@@ -37,8 +41,10 @@ pub mod programs;
 pub mod worker;
 
 pub use api::Api;
+pub use containerd::Containerd;
 pub use control_plane::ControlPlane;
 pub use credentials::Credentials;
+pub use in_service::InService;
 pub use leftovers::Leftovers;
 pub use pods::Pods;
 pub use worker::Worker;
@@ -57,9 +63,25 @@ const MASTER_PORT: u16 = 9410;
 pub struct Blueprint {
     nodes: u32,
     master_options: Vec<String>,
+    cluster_subnets: String,
+    containerd: Option<Containerd>,
 }
 
 impl Blueprint {
+    /// Other addresses of pods than usual, with the prefix length of a node's part of them.
+    #[must_use]
+    pub fn cluster_subnets(mut self, subnets: &str) -> Self {
+        subnets.clone_into(&mut self.cluster_subnets);
+        self
+    }
+
+    /// The nodes' container runtime.
+    #[must_use]
+    pub fn containerd(mut self, containerd: Containerd) -> Self {
+        self.containerd = Some(containerd);
+        self
+    }
+
     /// Further options of the project's control plane.
     #[must_use]
     pub fn master_options(mut self, options: &[&str]) -> Self {
@@ -80,11 +102,12 @@ impl Blueprint {
     pub fn build(self, progress: &(dyn Fn(&str) + Sync)) -> Result<Cluster> {
         programs::verify()?;
         let names: Vec<String> = (1..=self.nodes).map(|index| format!("node{index}")).collect();
+        let containerd = self.containerd.map_or_else(Containerd::usual, Ok)?;
         let credentials = Credentials::create(&names)?;
         let api = Api::new(&credentials)?;
         progress("starting etcd and the API server; Open vSwitch, OVN and containerd on each node");
         let (control_plane, nodes) = thread::scope(|scope| {
-            let nodes = scope.spawn(|| start_nodes(self.nodes, &credentials));
+            let nodes = scope.spawn(|| start_nodes(self.nodes, containerd, &credentials));
             let control_plane = ControlPlane::start(&credentials, &api);
             Ok::<_, anyhow::Error>((control_plane.context("start Kubernetes")?, join(nodes.join())?))
         })?;
@@ -93,8 +116,8 @@ impl Blueprint {
         control_plane.start_controllers()?;
         access::grant(&api, &credentials)?;
         let pods = Pods::watch(&api);
-        let network = Network { cluster_subnets: CLUSTER_SUBNETS.to_owned(), options: self.master_options };
-        let master = master::instance("master-1", MASTER_PORT, &credentials, &network);
+        let network = Network { cluster_subnets: self.cluster_subnets, options: self.master_options };
+        let master = master::instance(master::BOTH, "master-1", MASTER_PORT, &credentials, &network);
         let cluster = Cluster { lab, workers, control_plane, credentials, api, pods, master, network };
         // In no order: each waits for what it needs of the others.
         cluster.master.spawn()?;
@@ -128,7 +151,7 @@ pub struct Cluster {
 impl Cluster {
     /// Begins a cluster with that many nodes.
     pub fn of_nodes(nodes: u32) -> Blueprint {
-        Blueprint { nodes, master_options: Vec::new() }
+        Blueprint { nodes, master_options: Vec::new(), cluster_subnets: CLUSTER_SUBNETS.to_owned(), containerd: None }
     }
 
     /// The nodes with their daemons of Kubernetes.
@@ -143,7 +166,28 @@ impl Cluster {
 
     /// Another instance of the project's control plane, `master-2` and so on, not running yet.
     pub fn another_master(&self, number: u16) -> Daemon {
-        master::instance(&format!("master-{number}"), MASTER_PORT + number - 1, &self.credentials, &self.network)
+        self.instance(master::BOTH, number)
+    }
+
+    /// The same, whose way to the API server is `url`.
+    pub fn another_master_over(&self, number: u16, url: &str) -> Daemon {
+        let mut network = self.network.clone();
+        network.options.push(format!("--k8s-apiserver={url}"));
+        master::instance(master::BOTH, &format!("master-{number}"), MASTER_PORT + number - 1, &self.credentials, &network)
+    }
+
+    /// The same of the controller alone, without a cluster manager.
+    pub fn controller_alone(&self, number: u16) -> Daemon {
+        self.instance(master::CONTROLLER, number)
+    }
+
+    fn instance(&self, roles: &str, number: u16) -> Daemon {
+        master::instance(roles, &format!("master-{number}"), MASTER_PORT + number - 1, &self.credentials, &self.network)
+    }
+
+    /// Whether the instance `master-NUMBER` counts itself as the leader.
+    pub fn master_leads(&self, number: u16) -> Result<bool> {
+        master::leads(MASTER_PORT + number - 1)
     }
 
     /// Whether the instance `master-NUMBER` says that it is ready; an error says what it lacks.
@@ -188,11 +232,11 @@ impl Cluster {
 }
 
 /// The lab, and containerd with the images on each of its nodes.
-fn start_nodes(count: u32, credentials: &Credentials) -> Result<(Lab, Vec<Worker>)> {
+fn start_nodes(count: u32, containerd: Containerd, credentials: &Credentials) -> Result<(Lab, Vec<Worker>)> {
     let lab = Lab::of_nodes(count).empty().build()?;
     let images = programs::images()?;
     let start = |node: &Node| {
-        let worker = Worker::prepare(node, credentials)?;
+        let worker = Worker::prepare(node, containerd, credentials)?;
         worker.start_containerd(node)?;
         images.iter().try_for_each(|image| worker.import_image(node, image))?;
         anyhow::Ok(worker)

@@ -59,6 +59,11 @@ impl Daemon {
         &self.log
     }
 
+    /// What it is started with.
+    pub fn arguments(&self) -> Vec<String> {
+        lock(&self.arguments).clone()
+    }
+
     /// Replaces the arguments; counts from the next start.
     pub fn set_arguments(&self, arguments: impl IntoIterator<Item = impl Into<String>>) {
         *lock(&self.arguments) = arguments.into_iter().map(Into::into).collect();

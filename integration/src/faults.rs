@@ -2,10 +2,10 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`matrix`] | the 62 rows: the fault, what is expected, and why a row cannot be there yet |
+//! | [`matrix`] | the rows: the fault, what is expected, and why a row cannot be there yet |
 //! | [`row`], [`Case`] | a row's test: a lab, the fault, and around it what every row asks |
 //! | [`Site`] | where the fault happens: node, bystanders, pods, and the words in which a test is written |
-//! | [`process`] | what a process holds: memory, descriptors, threads |
+//! | [`process`], `heap` | what a process holds: memory, descriptors, threads |
 //! | [`proxy`] | in front of a unix socket: delays, loses, cuts, corrupts, talks nonsense |
 //! | [`failpoint`] | the places in an ADD at which the plugin can be made to die or to hang |
 //! | [`memory`] | a limit on the memory of what is started |
@@ -16,7 +16,7 @@
 //!
 //! Asked of every row, after its own test:
 //! - nothing is left: links, namespaces and rows of Open vSwitch are those of before; so are the server's descriptors and threads, and its
-//!   memory is back within 5 MB,
+//!   what it has allocated is back within 1 MB,
 //! - a new pod comes, has its network and goes, at the first attempt once STATUS succeeds,
 //! - two bystanders that talk all the time lose no packet, unless the row says that traffic may stop; then it has to come back,
 //! - every answer of the plugin is one that the CNI specification allows, with a fitting exit status, and not long after its deadline,
@@ -27,10 +27,12 @@
 mod case;
 mod disk;
 pub mod failpoint;
+pub(crate) mod heap;
 mod kubernetes;
 pub mod limits;
 pub mod matrix;
 pub mod memory;
+mod preload;
 pub mod process;
 pub mod proxy;
 pub mod report;

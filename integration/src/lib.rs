@@ -76,6 +76,7 @@ pub mod prerequisites;
 pub mod runtime;
 pub mod soak;
 pub mod subnet;
+pub mod systemd;
 pub mod traffic;
 pub mod versions;
 

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
 
-use crate::{Census, Daemon, Pod, Runtime, answer::Answers, central, command, executable, fabric, holder::Holder, mounts};
+use crate::{Census, Daemon, Pod, Runtime, answer::Answers, central, command, executable, fabric, faults::heap, holder::Holder, mounts};
 
 /// Socket of the node server, on the node.
 pub const SERVER_SOCKET: &str = "/var/run/ovn-kubernetes/cni/ovn-cni-server.sock";
@@ -70,6 +70,7 @@ impl Node {
         let database = ["/etc/openvswitch/conf.db", "--remote=punix:/var/run/openvswitch/db.sock"].map(str::to_owned);
         let switch = ["unix:/var/run/openvswitch/db.sock", "--disable-system"].map(str::to_owned);
         let controller = ["unix:/var/run/openvswitch/db.sock".to_owned()];
+        let heap_file = Path::new(mounts::LAB).join(format!("heap-{name}"));
         let server_log = Path::new(mounts::LOGS).join(&name).join("ovnkube.out");
         let server_arguments = ["--init-node", &name, "--pod-manifests", MANIFESTS].map(str::to_owned);
         Ok(Self {
@@ -81,6 +82,7 @@ impl Node {
                 server_log,
                 move || {
                     let mut server = enter(pid, executable::under_test(executable::SERVER)?);
+                    server.envs(heap::environment(&heap_file)?);
                     // The installed one has musl's allocator, which gives back what is free; so has this one the C library's then.
                     server.envs([("MALLOC_ARENA_MAX", "1"), ("MALLOC_TRIM_THRESHOLD_", "131072")]);
                     Ok(server)
@@ -161,6 +163,12 @@ impl Node {
     pub fn start_server(&self) -> Result<()> {
         let socket = self.path(SERVER_SOCKET);
         self.server.start(|| central::accepts(&socket))
+    }
+
+    /// Nothing says any longer that a server was there since the node was started: STATUS forgives none that is away.
+    pub fn forget_server(&self) -> Result<()> {
+        let stamp = self.path(Path::new(SERVER_SOCKET).with_extension("synced"));
+        fs::remove_file(&stamp).with_context(|| format!("remove {}", stamp.display()))
     }
 
     /// The plugin appears in `/opt/cni/bin`; without one that is built, the lab still works by hand.

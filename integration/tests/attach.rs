@@ -9,8 +9,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Result, ensure};
 use integration::{Families, Lab, Outcome};
+use serde_json::json;
 
-use attached::{attach, detach, place, with_pods};
+use attached::{attach, detach, manifest_with, place, with_pods};
 use view::{addresses, external_ids, gateway_routes, link_in_pod, link_on_node, offload_is_on};
 
 #[test]
@@ -42,6 +43,32 @@ fn the_pods_end_is_what_the_annotation_says() {
 }
 
 #[test]
+fn a_migratable_virtual_machine_has_its_addresses_in_result_and_row_and_none_inside() {
+    Lab::of_nodes(1).families(Families::Dual).test(|lab| {
+        let node = &lab.nodes[0];
+        node.start_server()?;
+        let pod = lab.plan_pod(node);
+        let annotation = ("kubevirt.io/allow-pod-bridge-network-live-migration", "true");
+        place(lab, node, &pod, &manifest_with(&pod, &[annotation]))?;
+        let before = node.census()?;
+        let attached = attach(node, pod.clone())?;
+
+        // containerd refuses a sandbox without an address, and kubelet a pod.
+        let ips: Vec<_> = attached.result["ips"].as_array().into_iter().flatten().map(|ip| ip["address"].clone()).collect();
+        ensure!(ips == pod.addresses.iter().map(|address| json!(address.to_string())).collect::<Vec<_>>(), "{:#}", attached.result);
+        let ids = external_ids(node, &pod.host_interface())?;
+        ensure!(ids.get("ip_addresses").is_some_and(|list| list == "10.244.1.3/24,fd00:10:244:1::3/64"), "{ids:#?}");
+        let link = link_in_pod(node, &pod, "eth0")?;
+        ensure!(link["operstate"] == "UP" && addresses(&link).is_empty(), "the guest's address is on this end, too: {link:#}");
+        ensure!(gateway_routes(node, &pod)?.is_empty(), "{:?}", gateway_routes(node, &pod)?);
+        node.runtime().check(&pod, &attached.result)?.success()?;
+
+        detach(node, &pod)?;
+        before.must_equal(&node.census()?)
+    });
+}
+
+#[test]
 fn the_nodes_end_says_whose_it_is() {
     Lab::of_nodes(1).families(Families::Dual).test(|lab| {
         let node = &lab.nodes[0];
@@ -56,6 +83,9 @@ fn the_nodes_end_says_whose_it_is() {
             let alias = link["ifalias"].as_str().unwrap_or_default();
             ensure!(alias.contains(&pod.sandbox) && alias.contains("eth0"), "alias {alias:?}");
             ensure!(addresses(&link).is_empty(), "the node has an address of the pod's link: {link:#}");
+            // NET_ADDR_SET: udev changes an Ethernet address of the kernel's choice.
+            let origin = node.run(["cat", &format!("/sys/class/net/{name}/addr_assign_type")])?;
+            ensure!(origin.trim() == "3", "the link's Ethernet address may change: addr_assign_type is {origin}");
             let accept_ra = node.run(["cat", &format!("/proc/sys/net/ipv6/conf/{name}/accept_ra")])?;
             ensure!(accept_ra.trim() == "0", "the node believes the pod's router advertisements: accept_ra is {accept_ra}");
 

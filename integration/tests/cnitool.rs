@@ -61,6 +61,7 @@ fn status_tells_whether_pods_can_be_added() {
         start(node)?;
         cnitool(node, "status", &pod)?.success()?;
         node.server.stop()?;
+        node.forget_server()?;
         let outcome = cnitool(node, "status", &pod)?;
         ensure!(!outcome.status.success() && format!("{outcome:?}").contains("node-local server"), "{outcome:?}");
         Ok(())

@@ -49,3 +49,43 @@ fn connections_of_a_pod_are_forgotten_with_it_and_no_others() {
         detach(node, &other)
     });
 }
+
+/// As many as a node of a busy cluster tracks. The kernel's limit of a fresh machine is 262,144, and only the host's own namespace can change it.
+const MANY: usize = 250_000;
+
+#[test]
+fn of_a_quarter_of_a_million_connections_the_kernel_lists_those_of_the_pod() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        node.start_server()?;
+        let [pod, other] = [lab.new_pod(node)?, lab.new_pod(node)?];
+        attach(node, pod.clone())?;
+        attach(node, other.clone())?;
+        let (address, neighbour) = (pod.address(), other.address());
+        let line = |number: usize| {
+            let (high, low, port) = (number >> 16, number & 0xffff, 1024 + number % 60_000);
+            let (third, fourth) = (low >> 8, low & 0xff);
+            format!(
+                "-I -p tcp --state ESTABLISHED -t 600 -s {neighbour} -d 172.{}.{third}.{fourth} --sport {port} --dport 443\n",
+                16 + high
+            )
+        };
+        std::fs::write(node.path("/run/connections"), (0..MANY).map(line).collect::<String>())?;
+        node.run(["conntrack", "-R", "/run/connections"])?;
+        let ends = [format!("-s {address} -d 10.96.0.1"), format!("-s 192.0.2.1 -d {address}")];
+        ends.iter().try_for_each(|ends| track(node, ends))?;
+        let count = || Ok::<usize, anyhow::Error>(node.run(["conntrack", "-C"])?.trim().parse()?);
+        let before = count()?;
+        ensure!(before == MANY + ends.len(), "{before} are tracked");
+
+        let outcome = node.runtime().with("logLevel", "dbg".into()).del(&pod)?;
+        outcome.success()?;
+        let left = count()?;
+        ensure!(left == MANY, "{left} are left");
+        let log = node.shell("cat /var/log/openvswitch/ovn-k8s-cni-overlay.log")?;
+        let said = log.lines().find(|line| line.contains("flushed tracked connections")).context("nothing was flushed")?;
+        ensure!(said.contains("connections=2") && said.contains("listed=2"), "the kernel has listed more than was wanted: {said}");
+        node.run(["conntrack", "-F"])?;
+        detach(node, &other)
+    });
+}

@@ -218,23 +218,30 @@ fn what_upstream_attached_is_kept_and_what_is_nobodys_pod_is_not_touched() {
         let upstreams = lab.new_pod(node)?;
         by_hand::attach(node, &upstreams)?;
         lab.ping(&upstreams, witness.address())?;
-        // A port without a pod; a link and a port of somebody else's; a port of a pod whose device is no veth.
+        // A port without a pod; a link and a port of somebody else's; ports of pods whose devices are no veths, two of them marked as such.
         node.shell(
-            "ip link add foreign type bridge; ip link set foreign up
+            "ip link add representor type bridge; ip link add foreign type bridge; ip link set foreign up
              ip link add lonely type veth peer name lonelier; ip link set lonely alias somebodys
              ovs-vsctl --no-wait -- add-port br-int foreign -- add-port br-int nothing \
                -- add-port br-int offload -- set Interface offload external_ids:sandbox=c1 external_ids:iface-id=lab_x \
-                  external_ids:vf-netdev-name=eth9
+                  external_ids:vf-netdev-name=eth9 \
+               -- add-port br-int vfio -- set Interface vfio external_ids:sandbox=c2 external_ids:iface-id=lab_y external_ids:vf-is-vfio=true \
+               -- add-port br-int representor -- set Interface representor external_ids:sandbox=c3 external_ids:iface-id=lab_z
              ovs-vsctl --no-wait del-port foreign",
         )?;
         delete_port(node, &upstreams.host_interface())?;
         is_back(node, &upstreams.host_interface())?;
         lab.ping(&upstreams, witness.address())?;
 
-        make_it_look(node, &witness)?;
+        let look = || {
+            make_it_look(node, &witness)?;
+            // What ovn-controller notes on the witness counts, too.
+            node.vsctl(["wait-until", "Interface", &witness.host_interface(), "external_ids:ovn-installed=true"]).map(drop)
+        };
+        look()?;
         let before = node.census()?;
         never_within("anything foreign is touched", LATER, || {
-            make_it_look(node, &witness)?;
+            look()?;
             before.must_equal(&node.census()?).map_or(Ok(()), |()| anyhow::bail!("as before"))
         })?;
         ensure!(!port_names(node)?.contains(&"foreign".to_owned()), "a foreign port was put back");

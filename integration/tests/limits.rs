@@ -47,6 +47,7 @@ fn must_have(node: &Node, port: &str, ingress: Option<u64>, egress: u64) -> Resu
     ensure!(found == egress.to_string(), "port {port} may send {found} kbit/s, not {egress}");
     let burst: u64 = column(node, "Interface", port, "ingress_policing_burst")?.parse()?;
     ensure!((burst > 0) == (egress > 0), "burst {burst} with rate {egress}");
+    ensure!(burst == 0 || burst * 1000 >= 64 * 1024 * 8, "a packet of 64 KiB never passes: burst {burst} with rate {egress}");
     Ok(())
 }
 

@@ -200,3 +200,34 @@ fn a_node_that_is_cleaned_up_has_nothing_left_of_it() {
         Ok(())
     });
 }
+
+/// In a container `/proc/sys` can be read, and not be written.
+#[test]
+fn the_ports_settings_are_made_where_proc_sys_is_read_only() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        node.shell(
+            "echo 1 >/proc/sys/net/ipv6/conf/default/accept_ra && mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && ! echo 0 2>/dev/null >/proc/sys/net/ipv4/ip_forward",
+        )?;
+        managed::start(node)?;
+        let settings = node.shell("cat /proc/sys/net/ipv4/conf/ovn-k8s-mp0/forwarding /proc/sys/net/ipv4/conf/ovn-k8s-mp0/rp_filter")?;
+        ensure!(settings == "1\n2\n", "{settings}");
+        let log = managed::log(node);
+        let said = log.matches("the management port lacks what this environment does not allow").count();
+        ensure!(said == 1 && log.contains("net.ipv6.conf.ovn-k8s-mp0.accept_ra=0: Read-only file system"), "{log}");
+        Ok(())
+    });
+}
+
+/// No pod tells the host where its routers are.
+#[test]
+fn the_port_believes_no_router_advertisements() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        node.shell("echo 1 > /proc/sys/net/ipv6/conf/default/accept_ra")?;
+        managed::start(node)?;
+        let accepted = node.shell("cat /proc/sys/net/ipv6/conf/ovn-k8s-mp0/accept_ra")?;
+        ensure!(accepted == "0\n", "{accepted}");
+        Ok(())
+    });
+}

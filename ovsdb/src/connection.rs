@@ -4,6 +4,7 @@
 //! together, in the order of the calls; a call does not have to be awaited for the next one to go out.
 
 mod driver;
+mod lock;
 mod options;
 
 use std::{
@@ -17,6 +18,7 @@ use std::{
 
 use driver::{Command, Driver, Reply, UpdateSender};
 pub(crate) use driver::{Lost, UpdateReceiver};
+pub use lock::{Claim, Lock, LockState};
 pub use options::Options;
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -155,6 +157,11 @@ impl Connection {
     /// Whether the connection is over.
     pub fn is_closed(&self) -> bool {
         self.0.requests.closed.borrow().is_some() || self.0.requests.commands.is_closed()
+    }
+
+    /// Whether both are handles of one connection.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Ends the connection because of something that came over it. From now on it counts as closed, and soon it is.

@@ -12,6 +12,9 @@ pub struct FrameLimits {
     pub depth: usize,
 }
 
+/// Up to here the buffer may grow as vectors do.
+const SMALL: usize = 1 << 20;
+
 /// Why a stream of bytes is no stream of messages. There is no way to find the next message: the connection is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
@@ -59,6 +62,11 @@ impl Framer {
             self.buffer.drain(..self.start);
             self.scanned -= self.start;
             self.start = 0;
+        }
+        let room = self.buffer.capacity() - self.buffer.len();
+        if bytes.len() > room && self.buffer.len() > SMALL {
+            // A vector would double itself: a message of 500 MB would take 1 GB, and both while it is copied.
+            self.buffer.reserve_exact(bytes.len().max(self.buffer.len() / 8));
         }
         self.buffer.extend_from_slice(bytes);
     }

@@ -41,7 +41,7 @@ pub fn read(message: Vec<u8>) -> Result<Kind, String> {
         Message::Answer { id, answer } => Kind::Answer(id, answer.ok().map(|body| body.as_str().to_owned())),
         Message::Update { monitor, params } => Kind::Update(monitor, params.as_str().to_owned()),
         Message::Echo { reply } => Kind::Echo(reply),
-        Message::Unnumbered | Message::MonitorCanceled | Message::Other { .. } => Kind::Other,
+        Message::Unnumbered | Message::MonitorCanceled | Message::Lock { .. } | Message::Other { .. } => Kind::Other,
     })
 }
 

@@ -9,6 +9,7 @@
 //! | [`Ssl`] | how connections by `ssl:` are secured |
 //! | [`Client`], [`Updates`] | a connection that comes back, and a replica that outlives it |
 //! | [`Transaction`], [`Outcome`], [`TransactError`] | what to do, what was done, or which operation was refused and why |
+//! | [`Lock`], [`Claim`] | a name that one connection of a server has at a time, and how to ask for it |
 //! | [`Monitor`], [`Monitored`], [`Changes`] | what to replicate, the typed rows, and what happened to them |
 //! | [`table!`], [`Table`], [`Field`] | rows as Rust structs |
 //! | [`Datum`], [`Atom`] | values, where no struct is worth it |
@@ -73,7 +74,7 @@ mod value;
 
 pub use client::{Client, Event, State, Updates};
 pub use closed::{Closed, ConnectError, ConnectFault, Unfit};
-pub use connection::{Connection, Options};
+pub use connection::{Claim, Connection, Lock, LockState, Options};
 pub use endpoint::{Endpoint, EndpointError, Endpoints};
 pub use error::{ErrorKind, OvsdbError};
 pub use frame::{FrameError, FrameLimits, Framer};

@@ -27,6 +27,11 @@ pub(crate) enum Message {
         reply: Vec<u8>,
     },
     MonitorCanceled,
+    /// A lock has come to this connection, or was stolen from it (RFC 7047 §4.1.9, §4.1.10).
+    Lock {
+        name: String,
+        held: bool,
+    },
     /// Something that this client has not asked for and can ignore.
     Other {
         method: String,
@@ -87,6 +92,12 @@ pub(crate) fn monitor_cancel(monitor: u64) -> String {
     format!(r#"{{"id":"cancel","method":"monitor_cancel","params":[{monitor}]}}"#)
 }
 
+/// A lock is given back (RFC 7047 §4.1.8), under such an id as well.
+pub(crate) fn unlock(name: &str) -> String {
+    let name = serde_json::Value::from(name);
+    format!(r#"{{"id":"unlock","method":"unlock","params":[{name}]}}"#)
+}
+
 /// A request as it is sent.
 pub(crate) fn request(id: u64, method: &str, params: impl Serialize) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&Request { id, method, params })
@@ -111,6 +122,11 @@ pub(crate) fn parse(message: Vec<u8>) -> Result<Message, String> {
                 Ok(Message::Update { monitor, params: Body { part, message } })
             }
             "monitor_canceled" => Ok(Message::MonitorCanceled),
+            "locked" | "stolen" => {
+                let params = params.ok_or("news of a lock without its name")?;
+                let (name,) = serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
+                Ok(Message::Lock { name, held: method == "locked" })
+            }
             _ => Ok(Message::Other { method }),
         },
         (None, Some(id)) => {

@@ -23,6 +23,7 @@ use secrecy::SecretString;
 use tokio::{sync::watch, task::JoinHandle};
 
 use self::gateway::Gateway;
+use crate::conditions::{Conditions, Part};
 
 mod files;
 mod gateway;
@@ -124,6 +125,24 @@ impl Connection {
     /// URL of the API server, as far as it is known.
     pub(crate) fn url(&self) -> String {
         self.gateway.origin().url.clone()
+    }
+}
+
+/// Says, in the log and in `/readyz?verbose` beside `part`, that a kubeconfig switches the verification of the API server off; for as long as
+/// the process lives.
+pub(crate) async fn warn_of_skipped_verification(connection: Connection, conditions: Conditions, part: Part) {
+    let mut renewals = connection.renewals();
+    loop {
+        renewals.borrow_and_update();
+        let origin = connection.gateway.origin();
+        if origin.is_unverified {
+            let remark = "the kubeconfig has insecure-skip-tls-verify: whoever answers for the API server is believed";
+            tracing::warn!(api_server = origin.url, "{remark}");
+            conditions.remark(part, remark);
+        }
+        if renewals.changed().await.is_err() {
+            return;
+        }
     }
 }
 

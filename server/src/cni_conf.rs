@@ -1,5 +1,5 @@
-//! The CNI configuration that makes runtimes use the plugin. Written once somebody answers the plugin; left in place when the
-//! server stops, so that no runtime falls back to another network meanwhile.
+//! The CNI configuration that makes runtimes use the plugin. Written once somebody answers the plugin, and kept in place from then on; left
+//! there when the server stops, so that no runtime falls back to another network meanwhile.
 
 use std::{
     ffi::OsStr,
@@ -9,13 +9,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use contract::paths::{CNI_CONF_FILE, NETWORK_NAME, UPSTREAM_CNI_CONF_FILE};
+use contract::{
+    net_conf::Places,
+    paths::{CNI_CONF_FILE, NETWORK_NAME, UPSTREAM_CNI_CONF_FILE},
+};
 use serde::{Deserialize, Serialize};
 
+use self::chain::Chain;
 use crate::atomic_file::replace;
+
+mod chain;
+mod follow;
+
+pub use chain::ChainError;
+pub(crate) use follow::ConfKeeper;
 
 /// Endings of the files that runtimes load (the Go library's `libcni.ConfFiles`).
 const ENDINGS: [&str; 3] = ["conf", "conflist", "json"];
+/// Of the plugin alone, best last.
+const VERSIONS: [&str; 3] = ["0.4.0", "1.0.0", "1.1.0"];
+/// What is in configurations that call the cluster's own network besides others.
+const LEADS_TO_OURS: [&str; 2] = ["\"multus\"", "\"multus-shim\""];
 
 /// What to write, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +45,10 @@ pub struct CniConf {
     pub server_socket: Option<PathBuf>,
     /// Where it finds Open vSwitch's database, unless it is the usual place.
     pub ovsdb_endpoint: Option<String>,
+    /// Where it finds ovn-controller's process id, unless it is the usual place.
+    pub ovn_run_dir: Option<PathBuf>,
+    /// A file or directory of plugins that runtimes call after ours; in the list form only.
+    pub chain: Option<PathBuf>,
 }
 
 /// A file's name, which says its form.
@@ -49,19 +67,47 @@ pub struct BadConfFile(String);
 
 /// Why the configuration is not in place.
 #[derive(Debug, thiserror::Error)]
-#[error("CNI configuration {path:?}")]
-pub struct CniConfError {
-    path: PathBuf,
-    source: io::Error,
+pub enum CniConfError {
+    #[error("CNI configuration {path:?}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Chain(#[from] ChainError),
+}
+
+/// A configuration that runtimes read before ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Preferred {
+    pub(crate) path: PathBuf,
+    network: String,
+    /// It leads to ours: Multus, or another form of the same network.
+    pub(crate) is_ours: bool,
+}
+
+impl std::fmt::Display for Preferred {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { path, network, is_ours: _ } = self;
+        write!(
+            f,
+            "runtimes prefer {} (network {network:?}) to ours: remove it if it is stale, or give --cni-conf-file a name before it",
+            path.display()
+        )
+    }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct List<'a> {
     cni_version: &'static str,
-    cni_versions: [&'static str; 3],
+    cni_versions: Vec<&'static str>,
     name: &'static str,
-    plugins: [Plugin<'a>; 1],
+    plugins: Vec<Chained<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Chained<'a> {
+    Ours(Plugin<'a>),
+    Others(serde_json::Map<String, serde_json::Value>),
 }
 
 #[derive(Serialize)]
@@ -83,31 +129,55 @@ struct Plugin<'a> {
     server_socket: Option<&'a Path>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ovsdb_endpoint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ovn_run_dir: Option<&'a Path>,
 }
 
 impl CniConf {
-    /// Puts the file in place, in one step for whoever reads it, unless it is there already. Then removes what earlier programs wrote
-    /// for the same network, and says which other file a runtime would prefer.
+    /// Where it is.
+    pub fn path(&self) -> PathBuf {
+        self.directory.join(self.file.name())
+    }
+
+    /// Puts the file in place, unless it is there already. Then removes what earlier programs wrote for the same network, and says which
+    /// other file a runtime would prefer.
     pub fn install(&self) -> Result<(), CniConfError> {
-        let path = self.directory.join(self.file.name());
-        let failed = |source| CniConfError { path: path.clone(), source };
-        DirBuilder::new().recursive(true).mode(0o755).create(&self.directory).map_err(failed)?;
-        let text = self.text().map_err(|error| failed(error.into()))?;
-        if std::fs::read(&path).is_ok_and(|there| there == text) {
-            tracing::info!(path = %path.display(), "the CNI configuration is in place already");
-        } else {
-            replace(&path, text.as_slice(), 0o644).map_err(failed)?;
+        let path = self.path();
+        if self.put()? {
             tracing::info!(path = %path.display(), "wrote the CNI configuration");
+        } else {
+            tracing::info!(path = %path.display(), "the CNI configuration is in place already");
         }
         self.remove_predecessors();
-        self.report_preferred();
+        if let Some(why) = self.preferred().filter(|other| !other.is_ours) {
+            tracing::warn!(%why, "pods of this node get another network");
+        }
         Ok(())
+    }
+
+    /// Puts the file in place, in one step for whoever reads it; whether that had to be done.
+    fn put(&self) -> Result<bool, CniConfError> {
+        let path = self.path();
+        let failed = |source| CniConfError::Io { path: path.clone(), source };
+        let text = self.text()?;
+        DirBuilder::new().recursive(true).mode(0o755).create(&self.directory).map_err(failed)?;
+        if std::fs::read(&path).is_ok_and(|there| there == text) {
+            return Ok(false);
+        }
+        replace(&path, text.as_slice(), 0o644).map_err(failed)?;
+        Ok(true)
+    }
+
+    /// Whether the file is there, as it should be.
+    fn is_in_place(&self) -> Result<bool, CniConfError> {
+        let text = self.text()?;
+        Ok(std::fs::read(self.path()).is_ok_and(|there| there == text))
     }
 
     /// Removes the file, if it is of our network; whether it was there. One of another network is an error: it is not ours to remove.
     pub fn uninstall(&self) -> Result<bool, CniConfError> {
-        let path = self.directory.join(self.file.name());
-        let failed = |source| CniConfError { path: path.clone(), source };
+        let path = self.path();
+        let failed = |source| CniConfError::Io { path: path.clone(), source };
         if !path.exists() {
             return Ok(false);
         }
@@ -120,25 +190,45 @@ impl CniConf {
         }
     }
 
+    /// Where the plugin will find its partners.
+    pub fn places(&self) -> Places {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        Places {
+            server_socket: self.server_socket.as_deref().map(text),
+            ovsdb_endpoint: self.ovsdb_endpoint.clone(),
+            ovn_run_dir: self.ovn_run_dir.as_deref().map(text),
+        }
+    }
+
     /// In the list form the newest runtimes choose the newest version out of `cniVersions`; the others read `cniVersion` alone, and
     /// containerd 1.6 and 1.7 reject results of 1.1.0. The single form is upstream's, in the version that every runtime knows.
-    fn text(&self) -> Result<Vec<u8>, serde_json::Error> {
+    ///
+    /// Plugins behind ours get the same version, so that it is one that all of them speak.
+    fn text(&self) -> Result<Vec<u8>, CniConfError> {
         let plugin = Plugin {
             r#type: &self.plugin,
             log_file: &self.log_file,
             log_level: &self.log_level,
             server_socket: self.server_socket.as_deref(),
             ovsdb_endpoint: self.ovsdb_endpoint.as_deref(),
+            ovn_run_dir: self.ovn_run_dir.as_deref(),
         };
-        let mut text = match self.file {
-            ConfFile::List(_) => serde_json::to_vec(&List {
-                cni_version: "1.0.0",
-                cni_versions: ["0.4.0", "1.0.0", "1.1.0"],
-                name: NETWORK_NAME,
-                plugins: [plugin],
-            })?,
-            ConfFile::Single(_) => serde_json::to_vec(&Single { cni_version: "0.4.0", name: NETWORK_NAME, plugin })?,
+        let written = match self.file {
+            ConfFile::List(_) => {
+                let chain = self.chain.as_deref().map(Chain::read).transpose()?;
+                let all_speak = |version: &&str| chain.as_ref().is_none_or(|chain| chain.versions.iter().any(|spoken| spoken == version));
+                let cni_versions: Vec<_> = VERSIONS.into_iter().filter(all_speak).collect();
+                let others = chain.into_iter().flat_map(|chain| chain.plugins).map(Chained::Others);
+                serde_json::to_vec(&List {
+                    cni_version: "1.0.0",
+                    cni_versions,
+                    name: NETWORK_NAME,
+                    plugins: [Chained::Ours(plugin)].into_iter().chain(others).collect(),
+                })
+            }
+            ConfFile::Single(_) => serde_json::to_vec(&Single { cni_version: "0.4.0", name: NETWORK_NAME, plugin }),
         };
+        let mut text = written.map_err(|error| CniConfError::Io { path: self.path(), source: error.into() })?;
         text.push(b'\n');
         Ok(text)
     }
@@ -157,19 +247,16 @@ impl CniConf {
         }
     }
 
-    /// Runtimes take the first file in the order of names: one before ours (`10-net.conf` of 2016) makes all of this pointless.
-    fn report_preferred(&self) {
-        if let Some(path) = self.preferred() {
-            let network = network_of(&path).unwrap_or_default();
-            tracing::warn!(path = %path.display(), network, "runtimes prefer this CNI configuration to ours: remove it if it is stale");
-        }
-    }
-
-    /// The configuration that runtimes use, if it is not ours.
-    fn preferred(&self) -> Option<PathBuf> {
+    /// The configuration that runtimes use, if it is not ours: they take the first file in the order of names, and one before ours (`10-net.conf`
+    /// of 2016) makes all of this pointless.
+    fn preferred(&self) -> Option<Preferred> {
         let names = std::fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let before = names.filter(|name| is_loaded(name) && name.as_os_str() < OsStr::new(self.file.name()));
-        before.min().map(|first| self.directory.join(first))
+        let path = self.directory.join(before.min()?);
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let is_ours = LEADS_TO_OURS.iter().any(|word| text.contains(word)) || text.contains(&format!("\"{}\"", self.plugin));
+        let network = network_of(&path).unwrap_or_default();
+        Some(Preferred { path, is_ours: is_ours || network == NETWORK_NAME, network })
     }
 }
 

@@ -14,6 +14,8 @@ use tokio::sync::watch;
 pub enum Part {
     /// Open vSwitch's database answers.
     OpenVSwitch,
+    /// It is known where this node's tunnels end.
+    TunnelAddress,
     /// The plugin is where runtimes look for it.
     Plugin,
     /// The socket is served.
@@ -34,6 +36,9 @@ pub enum Part {
     Rows,
 }
 
+/// Why a part is missing that nothing has been heard of yet.
+pub(crate) const NOT_STARTED: &str = "not started";
+
 /// The parts that are waited for, each with the reason. Clones share one content.
 #[derive(Debug, Clone)]
 pub struct Conditions {
@@ -44,7 +49,8 @@ pub struct Conditions {
 
 impl Part {
     /// What a node's server needs.
-    pub const NODE: [Self; 6] = [Self::OpenVSwitch, Self::Plugin, Self::Socket, Self::Pods, Self::ManagementPort, Self::CniConf];
+    pub const NODE: [Self; 7] =
+        [Self::OpenVSwitch, Self::TunnelAddress, Self::Plugin, Self::Socket, Self::Pods, Self::ManagementPort, Self::CniConf];
     /// What the control plane's roles need, all together.
     pub const CONTROL_PLANE: [Self; 4] = [Self::Election, Self::Cluster, Self::Northbound, Self::Rows];
 
@@ -52,6 +58,7 @@ impl Part {
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenVSwitch => "open-vswitch",
+            Self::TunnelAddress => "tunnel-address",
             Self::Plugin => "plugin",
             Self::Socket => "socket",
             Self::Pods => "pods",
@@ -82,7 +89,7 @@ impl Conditions {
     /// Everything is missing: nothing was started.
     pub fn of(parts: impl IntoIterator<Item = Part>) -> Self {
         let parts: BTreeSet<Part> = parts.into_iter().collect();
-        let missing = parts.iter().map(|part| (*part, "not started".to_owned())).collect();
+        let missing = parts.iter().map(|part| (*part, NOT_STARTED.to_owned())).collect();
         let remarks = Arc::new(watch::Sender::new(BTreeMap::new()));
         Self { parts: parts.into_iter().collect(), missing: Arc::new(watch::Sender::new(missing)), remarks }
     }
@@ -106,6 +113,11 @@ impl Conditions {
     /// What is worth knowing of `part` although it is there, for who asks for everything.
     pub fn remark(&self, part: Part, remark: impl Into<String>) {
         self.remarks.send_modify(|remarks| drop(remarks.insert(part, remark.into())));
+    }
+
+    /// The last remark on `part` no longer holds.
+    pub fn unremark(&self, part: Part) {
+        self.remarks.send_if_modified(|remarks| remarks.remove(&part).is_some());
     }
 
     /// What was last remarked of each part.

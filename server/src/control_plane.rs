@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | cluster manager | API server | yes |
 //! | controller | API server, northbound database | yes, unless it is beside a node's server |
-//! | both (`--init-master`) | both | yes, once |
+//! | both (`--init-master`) | both | yes, with the Leases of both roles |
 //!
 //! | module | what it does |
 //! |---|---|
@@ -19,14 +19,9 @@ use std::{path::PathBuf, time::Duration};
 
 use controller::{config::ClusterConfig, selector::LabelSelector};
 
-use crate::{
-    api_server::ApiServer,
-    chain,
-    conditions::Part,
-    endpoints::Endpoints,
-    log::{Log, LogConfig, start_server_log},
-    process::PidfileError,
-};
+use ovslog::background::{self, Log, LogConfig};
+
+use crate::{api_server::ApiServer, chain, conditions::Part, endpoints::Endpoints, process::PidfileError};
 
 mod beside;
 mod life;
@@ -65,7 +60,7 @@ pub enum ControlPlaneError {
 /// Does the work of these roles until the process is told to stop, or another process leads. An error is in the log, and on standard
 /// error. `notes`: what is to be said of the options.
 pub fn run(config: &ControlPlaneConfig, notes: &[String]) -> Result<(), ControlPlaneError> {
-    let log = start_server_log(&config.log);
+    let log = background::start(&config.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(ControlPlaneError::Runtime);
     let outcome = runtime.and_then(|runtime| runtime.block_on(life::live(config, notes, &log)));
     if let Err(error) = &outcome {
@@ -113,15 +108,19 @@ pub enum Roles {
 /// How one of several processes is chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Election {
-    /// Of the Lease.
+    /// Of the Leases.
     pub namespace: String,
     /// Name of the Lease.
     pub lease: String,
+    /// Of another one, without which this process does not lead either.
+    pub second_lease: Option<String>,
     pub duration: Duration,
     /// Less than `duration`.
     pub renew_deadline: Duration,
     /// Less than `renew_deadline`.
     pub retry_period: Duration,
+    /// Where the lock is that shows whether the former process of this name has ended.
+    pub lock_directory: PathBuf,
 }
 
 /// One of OVN's databases.
@@ -130,6 +129,15 @@ pub struct Database {
     pub endpoints: ovsdb::Endpoints,
     /// Where the endpoints are `ssl:`.
     pub ssl: Option<ovsdb::Ssl>,
+    /// After this long without a word the server is probed; none: what the client does by itself.
+    pub probe: Option<Probe>,
+}
+
+/// How long a database may be silent, as somebody said it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    Never,
+    After(Duration),
 }
 
 /// A node whose rows are to leave OVN's databases.

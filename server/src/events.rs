@@ -90,6 +90,12 @@ impl Events {
         self.teller.tell(Notice::new(Object::Pod(pod.clone()), uid, About::new("KeepNetwork", "NetworkRestored"), note));
     }
 
+    /// Attached pods of this node are said to be gone, and that is not believed.
+    pub(crate) fn doubtful(&self, node: &str, note: &str) {
+        let about = About::new("KeepNetwork", "PodsDoubtful");
+        self.teller.tell(Notice::new(Object::Node(node.into()), "", about, note.to_owned()));
+    }
+
     /// This node has waited for a while, for what `missing` says.
     pub(crate) fn no_subnet(&self, node: &str, uid: &str, missing: &str) {
         let about = About::new("AddManagementPort", "NoSubnet");

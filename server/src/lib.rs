@@ -15,6 +15,7 @@
 //! | `attachments` | pods' ports that vanished, put back; what is left of pods that are gone, removed | Open vSwitch's rows, links, [`pods`] | the same |
 //! | [`events`] | [`events::Events`]: what the owner of a pod is told | – | events on pods |
 //! | [`socket`] | [`socket::Socket`]: the place where the plugin finds the server | directory's owner and mode | the socket's file |
+//! | `stamp` | the stamp beside the socket: this server could answer a moment ago | [`pods`] | the stamp's file |
 //! | [`http`] | connections: who may, how many, how slowly | socket | socket |
 //! | [`requests`] | one verb each: ADD, DEL, STATUS; watch; metrics | [`pods`] | – |
 //! | [`partners`] | [`partners::Partners`]: whether those whom an ADD needs answer at all, for STATUS | control sockets, Open vSwitch's database | – |
@@ -25,8 +26,8 @@
 //! | [`cni_conf`] | [`cni_conf::CniConf`]: the file that makes runtimes use the plugin | – | `/etc/cni/net.d` |
 //! | `process` | what every life of this program has | signals | pidfile, log, systemd |
 //! | [`bridge`] | `nics-to-bridge`, `bridges-to-nic`: a NIC as the uplink of a bridge, and back | links, addresses, routes; Open vSwitch | the same |
+//! | `kernel_thread` | the thread for questions that the kernel may answer late | – | – |
 //! | `atomic_file` | a file that is replaced in one step | – | what its callers say |
-//! | [`log`] | the server's log | – | `/var/log/openvswitch` |
 //!
 //! The plugin does the plumbing of pods, and DEL works without the server, which only repairs what others broke. The node's own port into the network is the server's, for which it
 //! needs CAP_NET_ADMIN in the host's network namespace.
@@ -41,7 +42,7 @@ pub mod control_plane;
 pub mod endpoints;
 pub mod events;
 pub mod http;
-pub mod log;
+mod kernel_thread;
 pub mod metrics;
 pub mod node;
 pub mod options;
@@ -52,6 +53,7 @@ pub mod process;
 pub mod refusal;
 pub mod requests;
 pub mod socket;
+mod stamp;
 
 /// An error with its causes, as one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     if let Some(arguments) = bridge::Arguments::read(std::env::args_os()) {
         return run_bridge(&arguments);
     }
-    let outcome = match Options::read(std::env::args_os()).program() {
+    let outcome = match Options::read(std::env::args_os()).with_external_ids().program() {
         Ok(Program::Node(options)) => return serve_node(&options, None),
         Ok(Program::Both(config, options)) => return serve_node(&options, Some(*config)),
         Ok(Program::ControlPlane(config, options)) => control_plane::run(&config, &options.notes()).is_ok(),

@@ -42,6 +42,7 @@ pub struct Metrics {
     attachments: Attachments,
     reconnects: IntCounterVec,
     conditions: IntGaugeVec,
+    degraded: IntGaugeVec,
     ready_duration: Gauge,
     log_files: LogFiles,
     process: Process,
@@ -75,6 +76,25 @@ impl Peer {
     }
 }
 
+/// What is away without being this node's: running pods go on, new ones may have to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Degraded {
+    ApiServer,
+    SouthboundDatabase,
+}
+
+impl Degraded {
+    pub const ALL: [Self; 2] = [Self::ApiServer, Self::SouthboundDatabase];
+
+    /// As the label says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ApiServer => "api-server",
+            Self::SouthboundDatabase => "southbound-database",
+        }
+    }
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         Self::with_log_files([])
@@ -88,6 +108,12 @@ impl Metrics {
         let register = Register(&registry);
         let reconnects = register.counters("ovnkube_node_reconnects_total", "Connections that were lost and are there again.", &["peer"]);
         Peer::ALL.iter().for_each(|peer| reconnects.with_label_values(&[peer.name()]).inc_by(0));
+        let degraded = register.int_gauges(
+            "ovnkube_node_degraded",
+            "What is away that is not this node's: 1 while it is. Running pods go on, new ones may have to wait; STATUS is not affected.",
+            &["cause"],
+        );
+        Degraded::ALL.iter().for_each(|cause| degraded.with_label_values(&[cause.name()]).set(0));
         register.build_info("ovnkube_node_build_info");
         // Services are OVN's load balancers here: upstream's server says 1 where it opens node ports itself.
         register.gauge("ovnkube_node_nodeport_enabled", "Whether this program opens node ports on the node; it never does.");
@@ -101,6 +127,7 @@ impl Metrics {
                 "What the server needs before a pod can have its network: 1 if it is there, 0 if not (see /readyz for the reason).",
                 &["condition"],
             ),
+            degraded,
             ready_duration: register.gauge(
                 "ovnkube_node_ready_duration_seconds",
                 "From the start of the server until pods could have their network; 0 until then.",
@@ -116,6 +143,11 @@ impl Metrics {
     /// A connection to `peer` was lost and is there again.
     pub fn reconnected(&self, peer: Peer) {
         self.reconnects.with_label_values(&[peer.name()]).inc();
+    }
+
+    /// Whether something central is away, as this node sees it.
+    pub fn degraded(&self, cause: Degraded, is_away: bool) {
+        self.degraded.with_label_values(&[cause.name()]).set(is_away.into());
     }
 
     /// So many ports of new pods were written in a transaction.

@@ -5,6 +5,7 @@
 //! | `life` | the order of things, from the options to the last answer |
 //! | `cleanup`(mod@cleanup) | `--cleanup-node`: takes away what the server made |
 //! | `object` | the node's own object in the API server: its subnets |
+//! | `own_node` | whether that object is this host's |
 //! | `annotations` | what the node says about itself there |
 //! | `host_addresses` | the addresses at which others reach this host |
 //! | `open_vswitch` | what ovn-controller needs to find in Open vSwitch's database |
@@ -13,13 +14,15 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
+use ovslog::background::{self, Log, LogConfig};
+
 use crate::{
     api_server::ApiServer,
     chain,
     cni_conf::{CniConf, CniConfError},
     control_plane::ControlPlaneConfig,
     endpoints::Endpoints,
-    log::{Log, LogConfig, start_server_log},
+    kernel_thread,
     options::{NodeOptions, Problems},
     pods::ManifestsError,
     process::PidfileError,
@@ -34,10 +37,12 @@ mod life;
 mod management_port;
 mod object;
 mod open_vswitch;
+mod own_node;
 mod plugin;
 
 pub use cleanup::{Cleaned, CleanupError, cleanup};
 pub use management_port::ManagementPort;
+pub(crate) use open_vswitch::settings::of_administrator;
 pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls};
 pub use plugin::{PluginError, PluginInstall};
 
@@ -88,11 +93,6 @@ pub enum StartError {
     CniConf(#[from] CniConfError),
     #[error(transparent)]
     Pidfile(#[from] PidfileError),
-    #[error(
-        "no address for tunnels: no interface of this node has a default route, so give the address that other nodes reach this one at \
-         with --encap-ip"
-    )]
-    NoEncapIp,
     #[error("which interface has the default route, for tunnels' address (--encap-ip says it, too)")]
     DefaultRoute(#[source] io::Error),
     #[error("Open vSwitch's database refused the settings for ovn-controller")]
@@ -117,7 +117,8 @@ async fn changed<T>(receiver: &mut tokio::sync::watch::Receiver<T>) {
 /// With `control_plane`, its roles are in the same process; whatever becomes of them, the node's server goes on.
 pub fn run(options: &NodeOptions, control_plane: Option<ControlPlaneConfig>) -> Result<(), StartError> {
     let early = options.early().inspect_err(|problems| eprintln!("ovnkube: {problems}"))?;
-    let log = start_server_log(&early.log);
+    let log = background::start(&early.log);
+    kernel_thread::handle().map_err(StartError::Runtime)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(MOST_BLOCKING)

@@ -3,8 +3,8 @@
 //! ```text
 //! arguments ─▶ command_line ─┐                               ┌─▶ NodeOptions ─ external_ids ─▶ NodeConfig
 //! file      ─▶ conf_file ────┼─▶ Settings ─▶ Options ─▶ Program ─▶ ControlPlaneConfig
-//! environment, service account                               └─▶ RemoveNodeConfig
-//!           ─▶ surroundings ─┘
+//! environment, service account             ▲                 └─▶ RemoveNodeConfig
+//!           ─▶ surroundings ─┘     external_ids, once
 //! ```
 //!
 //! | part | what it is |
@@ -18,13 +18,15 @@
 //! | `node_config`, `kubernetes`, `chassis`, `management_port` | what the values mean together for a node |
 //! | `control_plane`, `cluster`, `networks` | what they mean together for the control plane |
 //! | `databases` | OVN's databases, for both |
+//! | `effect` | which of them have no effect in this process, and why |
 //! | `print` | `--print-config` |
 //! | [`documents`] | manual, completion, and the file with every default |
 //! | `problems` | everything that is wrong, at once |
 //!
 //! A value on the command line wins over one in the file, that over the environment, that over the service account's files, that over
-//! `external_ids` of Open vSwitch's database, and that over the default. An empty value counts as none. The control plane, which need not
-//! run where an Open vSwitch is, does not look into `external_ids`.
+//! `external_ids` of Open vSwitch's database, and that over the default. An empty value counts as none. A node's server waits for that
+//! database and follows it. The control plane, which need not run where an Open vSwitch is, and `--remove-node` read it once, before all
+//! else; where there is none, there is no such source.
 
 use std::{collections::BTreeMap, convert::Infallible, ffi::OsString, path::PathBuf, str::FromStr};
 
@@ -40,6 +42,7 @@ pub mod conf_file;
 mod control_plane;
 mod databases;
 pub mod documents;
+mod effect;
 mod external_ids;
 mod go_style;
 mod kind;
@@ -68,6 +71,7 @@ pub use table::all;
 use self::{
     command_line::CommandLine,
     conf_file::Asked as FileAsked,
+    effect::Effects,
     node_config::Known,
     problems::Gathered,
     roles::Asked,
@@ -116,6 +120,18 @@ pub struct NodeOptions {
     settings: Settings,
     notes: Vec<String>,
     problems: Gathered,
+    looked: Looked,
+}
+
+/// What `external_ids` said to a role that reads them once.
+#[derive(Debug, Clone)]
+enum Looked {
+    /// Nobody has asked.
+    NotYet,
+    /// All settings, with those of `external_ids`.
+    Found(Settings),
+    /// Why they cannot be read.
+    Failed(String),
 }
 
 impl Options {
@@ -145,7 +161,16 @@ impl Options {
                 problems.take(check(spec, setting));
             }
         }
-        Self(Given::Options { options: NodeOptions { settings, notes, problems }, understood })
+        Self(Given::Options { options: NodeOptions { settings, notes, problems, looked: Looked::NotYet }, understood })
+    }
+
+    /// Reads `external_ids` for the roles that read them once, if Open vSwitch's database answers soon.
+    #[must_use]
+    pub fn with_external_ids(mut self) -> Self {
+        if let Given::Options { options, understood: true } = &mut self.0 {
+            options.look();
+        }
+        self
     }
 
     /// What the options ask for, or everything that is wrong with them whatever Open vSwitch's database says.
@@ -165,17 +190,17 @@ impl Options {
         match asked {
             Some(Asked::Node) => options.resolve(Known::NotYet).map(|_| Program::Node(options)),
             Some(Asked::ControlPlane(roles)) => {
-                let config = options.control_plane(roles, false)?;
+                let config = options.control_plane(roles, false, &options.looked)?;
                 Ok(Program::ControlPlane(Box::new(config), options))
             }
             Some(Asked::Beside(roles)) => {
-                let (config, node) = (options.control_plane(roles, true), options.resolve(Known::NotYet));
+                let (config, node) = (options.control_plane(roles, true, &options.looked), options.resolve(Known::NotYet));
                 let config = problems::both(config, node.map(drop))?;
                 Ok(Program::Both(Box::new(config), options))
             }
             Some(Asked::CleanupNode) => options.early().map(|_| Program::CleanupNode(options)),
             Some(Asked::RemoveNode) => {
-                let config = options.remove_node()?;
+                let config = options.remove_node(&options.looked)?;
                 Ok(Program::RemoveNode(Box::new(config), options))
             }
             // What else is wrong is said, too.
@@ -201,9 +226,7 @@ impl NodeOptions {
         if kubernetes::is_source_known(&self.settings) {
             return Ok(());
         }
-        let ovsdb = self.early()?.ovsdb;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-        let (external_ids, reason) = match runtime.block_on(external_ids::read(&ovsdb)) {
+        let (external_ids, reason) = match external_ids::read_now(&self.early()?.ovsdb) {
             Ok(external_ids) => (external_ids, None),
             Err(reason) => (BTreeMap::new(), Some(reason)),
         };
@@ -212,15 +235,38 @@ impl NodeOptions {
             problems.add(problem);
         }
         if let Some(reason) = reason {
-            problems.add(format!("external_ids of Open vSwitch, which may say more, could not be read ({reason})"));
+            problems.add(external_ids::unread(&reason));
         }
         problems.none_or()
     }
 
-    /// What was given without being of use, a sentence each: for the log.
+    /// Asks Open vSwitch's database for what the role reads once.
+    fn look(&mut self) {
+        let prints = node_config::switch(&self.settings, &table::roles::PRINT_CONFIG);
+        let Some(asked) = self.role().filter(|asked| !prints && asked.reads_once()) else { return };
+        self.looked = match self.reading(Known::NotYet).ovsdb() {
+            None => return,
+            Some(endpoint) => match external_ids::read_now(&endpoint) {
+                Ok(external_ids) => Looked::Found(self.settings_once(asked, &external_ids)),
+                Err(reason) => Looked::Failed(reason),
+            },
+        };
+    }
+
+    /// The settings of a role that reads `external_ids` once: only what is meant for it counts. What is ovn-controller's, such as how often
+    /// it probes its database, is not.
+    fn settings_once(&self, asked: Asked, external_ids: &BTreeMap<String, String>) -> Settings {
+        self.settings.with_external_ids_of(external_ids, asked.external_ids())
+    }
+
+    fn role(&self) -> Option<Asked> {
+        roles::asked(&self.settings, &mut Gathered::default())
+    }
+
+    /// What was given without being of use, a sentence for each reason: for the log and standard error.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
-        notes.extend(node_config::without_effect(&self.settings));
+        notes.extend(Effects::of(&self.settings).notes());
         notes
     }
 }

@@ -5,18 +5,25 @@
 //! an event tells of: hence the clock. Must not know what a silent partner means for a node; says nothing of one that it cannot see.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use cni::{
+    bridge::Bridge,
     settings::Settings,
     status::{Missing, PATIENCE, Partner},
 };
-use contract::wire::{Pulse, StatusAnswer};
-use ovsdb::Endpoint;
-use tokio::time::{MissedTickBehavior, interval};
+use contract::{
+    external_ids::OVN_INSTALLED,
+    wire::{Pulse, StatusAnswer},
+};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::{
+    conditions::{Conditions, Part},
+    metrics::{Degraded, Metrics},
+};
 
 /// Between two questions: a partner that hangs is known as such this much and its patience later, at the latest.
 const EVERY: Duration = Duration::from_secs(2);
@@ -24,39 +31,67 @@ const EVERY: Duration = Duration::from_secs(2);
 /// How each partner was when it was asked last. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Partners {
-    seen: Arc<Mutex<BTreeMap<String, Pulse>>>,
+    seen: Arc<Mutex<StatusAnswer>>,
+}
+
+/// Where they are asked, and where their troubles are told.
+#[derive(Debug, Clone)]
+pub struct Rounds {
+    /// Where this server sees them.
+    pub from_here: Settings,
+    /// Where the plugin on the host sees them, and what it calls them.
+    pub from_host: Settings,
+    pub conditions: Conditions,
+    pub metrics: Arc<Metrics>,
 }
 
 impl Partners {
-    /// Asks each of them from now on, for as long as the runtime lives: the database at `ovsdb`, ovs-vswitchd beside it, ovn-controller at
-    /// its usual place.
-    pub fn watch(ovsdb: &Endpoint) -> Self {
+    /// Asks each of them from now on, for as long as the runtime lives.
+    pub fn watch(rounds: Rounds) -> Self {
         let partners = Self::default();
-        let settings = Arc::new(Settings::with_ovsdb(ovsdb, PATIENCE));
+        let rounds = Arc::new(rounds);
         for partner in Partner::ALL {
-            tokio::spawn(partners.clone().keep_asking(partner, Arc::clone(&settings)));
+            tokio::spawn(partners.clone().keep_asking(partner, Arc::clone(&rounds)));
         }
         partners
     }
 
     /// For the plugin.
     pub fn seen(&self) -> StatusAnswer {
-        StatusAnswer { partners: self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone() }
+        self.lock().clone()
     }
 
-    async fn keep_asking(self, partner: Partner, settings: Arc<Settings>) {
-        let place = partner.place(&settings);
+    fn lock(&self) -> MutexGuard<'_, StatusAnswer> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn keep_asking(self, partner: Partner, rounds: Arc<Rounds>) {
+        let place = partner.place(&rounds.from_host);
+        let (mut was_in_sight, mut is_connected) = (false, true);
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.note(&place, pulse(&partner.ask(&settings, PATIENCE).await));
+            let seen = partner.ask(&rounds.from_here, PATIENCE).await;
+            self.note(&place, pulse(&seen));
+            if partner != Partner::Controller {
+                continue;
+            }
+            was_in_sight |= !matches!(seen, Err(Missing::NoController(_)));
+            let elsewhere = !was_in_sight && has_installed_ports(&rounds.from_here).await;
+            self.lock().controller_elsewhere = elsewhere;
+            match seen {
+                Ok(()) => rounds.southbound(&mut is_connected, None),
+                Err(missing @ Missing::ControllerNotConnected(_)) => rounds.southbound(&mut is_connected, Some(&missing)),
+                // Nothing is known of the database then.
+                Err(_) => {}
+            }
         }
     }
 
     /// Keeps what was seen, and says on the log when it has changed.
     fn note(&self, place: &str, pulse: Pulse) {
-        let before = self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(place.to_owned(), pulse);
+        let before = self.lock().partners.insert(place.to_owned(), pulse);
         match (before, pulse) {
             (Some(Pulse::Silent), Pulse::Silent) => {}
             (_, Pulse::Silent) => tracing::warn!(partner = place, patience_s = PATIENCE.as_secs(), "does not answer"),
@@ -64,6 +99,36 @@ impl Partners {
             (_, Pulse::Answers | Pulse::Unknown) => {}
         }
     }
+}
+
+impl Rounds {
+    /// Says so when ovn-controller loses the southbound database, or has it again. STATUS says nothing of it: it is nothing of this node's.
+    fn southbound(&self, is_connected: &mut bool, trouble: Option<&Missing>) {
+        self.metrics.degraded(Degraded::SouthboundDatabase, trouble.is_some());
+        match trouble {
+            Some(trouble) => {
+                let why = format!("{trouble}: running pods go on, new ones wait");
+                if *is_connected {
+                    tracing::warn!(why, "degraded");
+                }
+                self.conditions.remark(Part::OpenVSwitch, why);
+            }
+            None => {
+                if !*is_connected {
+                    tracing::info!("ovn-controller is connected to the southbound database again");
+                }
+                self.conditions.unremark(Part::OpenVSwitch);
+            }
+        }
+        *is_connected = trouble.is_none();
+    }
+}
+
+/// Whether OVN has installed a pod's port: then there is an ovn-controller, wherever its files are.
+async fn has_installed_ports(settings: &Settings) -> bool {
+    let look = async { Bridge::connect(&settings.ovsdb, PATIENCE).await?.of_all_sandboxes().await };
+    let Ok(Ok(rows)) = timeout(PATIENCE, look).await else { return false };
+    rows.iter().any(|row| row.id(OVN_INSTALLED) == Some("true"))
 }
 
 /// One that is gone is seen by the plugin better than from here, where its files may be out of sight.

@@ -2,13 +2,14 @@
 //!
 //! A source puts what it learns into [`Pods`]; who waits for a pod holds a [`PodWatch`] and is woken by the change itself.
 
-use std::{fmt::Debug, path::PathBuf};
+use std::{collections::HashMap, fmt::Debug, path::PathBuf};
 
 use contract::{
-    annotation::{LEGACY, POD_NETWORKS},
+    annotation::{CONFIG_HASH, CONFIG_SOURCE, LEGACY, POD_NETWORKS},
     bandwidth::{EGRESS_ANNOTATION, INGRESS_ANNOTATION},
     names::PodKey,
 };
+use futures_util::future::BoxFuture;
 
 mod api;
 mod cache;
@@ -18,10 +19,6 @@ pub use api::ApiPods;
 pub use cache::{Pod, PodFacts, PodWatch, Pods};
 pub use manifests::{Manifests, ManifestsError, manifest};
 
-/// Where a pod came from; `api` or a file on the node (kubernetes, `pkg/kubelet/types`).
-pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
-/// What the kubelet calls a pod that came from a file: the hash of it, which serves as UID on the node.
-pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 /// On pods of virtual machines that migrate: the guest keeps its addresses by itself (kubevirt).
 pub const MIGRATABLE: &str = "kubevirt.io/allow-pod-bridge-network-live-migration";
 /// The annotations that answers depend on. A source may leave out all others.
@@ -38,6 +35,17 @@ pub trait PodSource: Debug + Send + Sync {
     /// Somebody has reason to believe that a pod is otherwise than it is known here. A source that may be behind asks for it, and
     /// puts the answer where a watch sees it. Returns at once.
     fn look_up(&self, _pod: &PodKey) {}
+
+    /// Every pod that exists, with its UID: a second look at the place itself, and not at what is remembered here; or why there is none now.
+    /// A source that cannot look again confirms nothing.
+    fn look_again(&self) -> BoxFuture<'_, Result<HashMap<PodKey, String>, String>> {
+        Box::pin(std::future::ready(Err("this source of pods cannot be looked at again".to_owned())))
+    }
+
+    /// Whether the pod is a static one that lives on, though it has no mirror at the moment.
+    fn awaits_mirror(&self, _pod: &PodKey) -> bool {
+        false
+    }
 
     /// Whether a pod that is not known does not exist.
     fn readiness(&self) -> Readiness;
@@ -60,8 +68,8 @@ pub enum Whereabouts {
 pub enum Readiness {
     /// Everything that was there at the start is known, and every change since.
     Synced,
-    /// It was so a moment ago: changes may be missed now, and why.
+    /// It was so before: changes may be missed now, and why.
     Behind(String),
-    /// Not yet, or no longer; and why.
+    /// Not yet, or what was known is lost; and why.
     NotSynced(String),
 }

@@ -9,7 +9,7 @@ use contract::{
     error::{CniError, Code},
     names::{BadName, Network, PodKey},
     net_conf::NetConfError,
-    wire::{MAX_BODY, PodChange},
+    wire::{MAX_BODY, PodChange, Refused, Retry},
 };
 use hyper::StatusCode;
 
@@ -58,8 +58,13 @@ pub enum Refusal {
     BadBandwidth { pod: PodKey, source: BadBandwidth },
     #[error("pod {pod} has no network {:?} in annotation {POD_NETWORKS}", .network.annotation_key())]
     NoAnnotation { pod: PodKey, network: Network },
+    #[error("pod {pod}: its primary network is a user-defined one (role infrastructure-locked), which is not supported")]
+    PrimaryNetwork { pod: PodKey },
     #[error("the server is shutting down")]
     ShuttingDown,
+    /// The same, to an ADD that it has not begun with.
+    #[error("the server is shutting down, and begins with nothing new")]
+    Draining,
     #[error("an ADD could not succeed now: {0}")]
     NotAvailable(String),
     #[error("the answer cannot be written as JSON")]
@@ -76,10 +81,14 @@ pub(crate) enum Severity {
 }
 
 impl Refusal {
-    /// The error object that answers a request after `elapsed`.
+    /// What answers a request after `elapsed`.
     ///
     /// `whereabouts`: of pods, for what to look at next.
-    pub(crate) fn to_cni(&self, elapsed: Duration, whereabouts: &Whereabouts) -> CniError {
+    pub(crate) fn to_plugin(&self, elapsed: Duration, whereabouts: &Whereabouts) -> Refused {
+        Refused { error: self.to_cni(elapsed, whereabouts), retry: self.retry() }
+    }
+
+    fn to_cni(&self, elapsed: Duration, whereabouts: &Whereabouts) -> CniError {
         let mut text = chain(self);
         if self.is_about_a_pod() {
             text.push_str(&format!(" (after {:.1} s)", elapsed.as_secs_f64()));
@@ -94,7 +103,8 @@ impl Refusal {
             Self::Json(_) => Code::Decode,
             Self::Command(_) | Self::Missing(_) | Self::Name(_) | Self::Args(_) => Code::InvalidEnvironment,
             Self::Config(error) => error.code(),
-            Self::Busy | Self::NoSuchPod { .. } | Self::NoAnnotation { .. } | Self::ShuttingDown => Code::TryAgain,
+            Self::PrimaryNetwork { .. } => Code::UnsupportedField,
+            Self::Busy | Self::NoSuchPod { .. } | Self::NoAnnotation { .. } | Self::ShuttingDown | Self::Draining => Code::TryAgain,
             Self::OtherUid { .. } | Self::PodChanged { .. } => Code::UnknownContainer,
             Self::BadAnnotation { .. } | Self::BadBandwidth { .. } => Code::BadAnnotation,
             Self::NotAvailable(_) => Code::NotAvailable,
@@ -113,11 +123,14 @@ impl Refusal {
                 StatusCode::BAD_REQUEST
             }
             Self::OtherUid { .. } | Self::PodChanged { .. } => StatusCode::CONFLICT,
-            Self::BadAnnotation { .. } | Self::BadBandwidth { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::BadAnnotation { .. } | Self::BadBandwidth { .. } | Self::PrimaryNetwork { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             // Not 404 for an unknown pod: that is what a server without a path says.
-            Self::Busy | Self::NoSuchPod { .. } | Self::NoAnnotation { .. } | Self::ShuttingDown | Self::NotAvailable(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Busy
+            | Self::NoSuchPod { .. }
+            | Self::NoAnnotation { .. }
+            | Self::ShuttingDown
+            | Self::Draining
+            | Self::NotAvailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Answer(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -153,7 +166,11 @@ impl Refusal {
                 "is the control plane running? It writes the annotation; see its log for this pod, and whether the node has a subnet: {}",
                 show(pod, whereabouts)
             ),
-            Self::ShuttingDown => "the runtime tries again once the server runs again".to_owned(),
+            Self::PrimaryNetwork { pod } => format!(
+                "this version attaches pods to user-defined networks as secondary ones only; see the UserDefinedNetworks of namespace {}",
+                pod.namespace()
+            ),
+            Self::ShuttingDown | Self::Draining => "the runtime tries again once the server runs again".to_owned(),
             Self::NotAvailable(_) => "see the server's log".to_owned(),
             Self::Answer(_) => "please report this".to_owned(),
         }
@@ -161,7 +178,9 @@ impl Refusal {
 
     pub(crate) fn severity(&self) -> Severity {
         match self {
-            Self::OtherUid { .. } | Self::PodChanged { .. } | Self::ShuttingDown | Self::NotAvailable(_) => Severity::Expected,
+            Self::OtherUid { .. } | Self::PodChanged { .. } | Self::ShuttingDown | Self::Draining | Self::NotAvailable(_) => {
+                Severity::Expected
+            }
             Self::NoSuchPath(_)
             | Self::Method(_)
             | Self::TooLong
@@ -178,6 +197,7 @@ impl Refusal {
             | Self::BadAnnotation { .. }
             | Self::BadBandwidth { .. }
             | Self::NoAnnotation { .. }
+            | Self::PrimaryNetwork { .. }
             | Self::Answer(_) => Severity::Wrong,
         }
     }
@@ -186,8 +206,42 @@ impl Refusal {
     pub(crate) fn is_for_the_owner(&self) -> bool {
         matches!(
             self,
-            Self::Config(_) | Self::NoSuchPod { .. } | Self::BadAnnotation { .. } | Self::BadBandwidth { .. } | Self::NoAnnotation { .. }
+            Self::Config(_)
+                | Self::NoSuchPod { .. }
+                | Self::BadAnnotation { .. }
+                | Self::BadBandwidth { .. }
+                | Self::NoAnnotation { .. }
+                | Self::PrimaryNetwork { .. }
         )
+    }
+
+    /// Who answers the same request instead. An ADD that has waited here for as long as a stopping server waits is the runtime's again.
+    pub(crate) fn retry(&self) -> Option<Retry> {
+        match self {
+            Self::Draining => Some(Retry::NextServer),
+            Self::NoSuchPath(_)
+            | Self::Method(_)
+            | Self::TooLong
+            | Self::TooSlow(_)
+            | Self::BrokenBody(_)
+            | Self::Json(_)
+            | Self::Busy
+            | Self::Command(_)
+            | Self::Missing(_)
+            | Self::Name(_)
+            | Self::Args(_)
+            | Self::Config(_)
+            | Self::NoSuchPod { .. }
+            | Self::OtherUid { .. }
+            | Self::PodChanged { .. }
+            | Self::BadAnnotation { .. }
+            | Self::BadBandwidth { .. }
+            | Self::NoAnnotation { .. }
+            | Self::PrimaryNetwork { .. }
+            | Self::ShuttingDown
+            | Self::NotAvailable(_)
+            | Self::Answer(_) => None,
+        }
     }
 
     /// Whether it came out of waiting for a pod's annotation.
@@ -199,7 +253,9 @@ impl Refusal {
             | Self::BadAnnotation { .. }
             | Self::BadBandwidth { .. }
             | Self::NoAnnotation { .. }
-            | Self::ShuttingDown => true,
+            | Self::PrimaryNetwork { .. }
+            | Self::ShuttingDown
+            | Self::Draining => true,
             Self::NoSuchPath(_)
             | Self::Method(_)
             | Self::TooLong

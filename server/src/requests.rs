@@ -49,6 +49,8 @@ pub struct Desk {
     pub metrics: Arc<Measurements>,
     pub events: Events,
     pub partners: Partners,
+    /// When a server on this socket was last able to answer ADDs before this one started.
+    pub predecessor: Option<Instant>,
     pub ports: Ports,
 }
 
@@ -242,14 +244,14 @@ impl Reply {
 
     /// Answers with a refusal and logs it: the only place that does.
     fn refuse(refusal: &Refusal, elapsed: Duration, whereabouts: &Whereabouts) -> Self {
-        let error = refusal.to_cni(elapsed, whereabouts);
-        let CniError { code, msg, details, .. } = &error;
+        let refused = refusal.to_plugin(elapsed, whereabouts);
+        let CniError { code, msg, details, .. } = &refused.error;
         let status = refusal.status();
         match refusal.severity() {
             Severity::Expected => tracing::info!(code, status = status.as_u16(), ms = millis(elapsed), msg, "refused"),
             Severity::Wrong => tracing::warn!(code, status = status.as_u16(), ms = millis(elapsed), msg, hint = details, "refused"),
         }
-        let body = serde_json::to_vec(&error).unwrap_or_default();
+        let body = serde_json::to_vec(&refused).unwrap_or_default();
         Self { status, body: Body::Whole(body) }
     }
 }

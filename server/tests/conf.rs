@@ -35,6 +35,15 @@ fn every_file_has_a_test_here() {
     assert!(files.is_subset(&tested), "{files:?}");
 }
 
+#[test]
+fn reference_pages_are_what_the_tables_in_the_code_say() {
+    let docs = conf().join("../docs");
+    for (name, expected) in server::options::documents::reference_pages() {
+        let text = fs::read_to_string(docs.join(name)).unwrap_or_else(|error| panic!("docs/{name}: {error}; `make docs` writes it"));
+        assert!(text == expected, "docs/{name} is not what the code says: `make docs` writes it");
+    }
+}
+
 #[tokio::test]
 async fn the_example_of_a_pod_can_be_used_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
@@ -74,4 +83,17 @@ fn the_units_command_line_of_the_control_plane_is_one_that_ovnkube_takes() {
     let Program::ControlPlane(config, _) = options.program().unwrap() else { panic!("it is the control plane's") };
     assert_eq!(config.identity, "host1");
     assert!(config.election.is_some() && config.northbound.is_some(), "{config:?}");
+}
+
+/// What a unit waits for may be the work of what would wait for the unit.
+#[test]
+fn the_units_hold_up_no_other_and_are_never_given_up() {
+    for name in ["ovnkube-node.service", "ovnkube-master.service"] {
+        let unit = text(name);
+        let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        assert_eq!((value("Before"), value("RequiredBy")), (None, None), "{name}");
+        assert_eq!((value("Restart"), value("StartLimitIntervalSec")), (Some("always"), Some("0")), "{name}");
+        assert!(value("TimeoutStartSec").is_some_and(|seconds| seconds.parse::<u32>().is_ok()), "{name}");
+        assert!(value("ReadWritePaths").is_some_and(|paths| paths.contains("/var/run/openvswitch")), "{name}");
+    }
 }

@@ -14,6 +14,8 @@ mod api_server;
 mod caller;
 #[path = "node/endpoints.rs"]
 mod endpoints;
+#[path = "node/kernel.rs"]
+mod kernel;
 #[path = "node/life.rs"]
 mod life;
 #[path = "node/start.rs"]

@@ -17,6 +17,7 @@ const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 pub struct Database {
     pub process: Process,
     endpoint: String,
+    file: PathBuf,
 }
 
 impl Database {
@@ -59,7 +60,12 @@ impl Database {
         command.args([option("unixctl", place("ctl")), option("log-file", place("log"))]).stdin(Stdio::null());
         let mut process = Process::start(&mut command);
         process.ready("the database listens", || UnixStream::connect(&socket).map_err(|error| error.to_string()));
-        Self { process, endpoint: format!("unix:{}", socket.display()) }
+        Self { process, endpoint: format!("unix:{}", socket.display()), file }
+    }
+
+    /// Where it is kept, with its transactions and what each was for.
+    pub fn file(&self) -> &Path {
+        &self.file
     }
 
     pub fn endpoint(&self) -> &str {

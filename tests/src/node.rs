@@ -40,6 +40,11 @@ impl Node {
         self.path("cni/server.sock")
     }
 
+    /// Where the server says when it could last answer.
+    pub fn stamp(&self) -> PathBuf {
+        self.path("cni/server.synced")
+    }
+
     /// Directory of Open vSwitch's sockets and process ids.
     pub fn ovs_run_dir(&self) -> PathBuf {
         self.path("ovs")

@@ -1,17 +1,17 @@
-//! What the README promises is what the programs do.
+//! What the README and the pages of `docs/` promise is what the programs do.
 
 use std::{fs, process::Command};
 
 use contract::error::Code;
 use tests::{executable, program};
 
-fn readme() -> String {
-    fs::read_to_string(executable::workspace().join("README.md")).expect("there is a README.md")
+fn page(name: &str) -> String {
+    fs::read_to_string(executable::workspace().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// The text under a heading, up to the next one of the same or a higher level.
 fn section(title: &str) -> String {
-    let readme = readme();
+    let readme = page("README.md");
     let level = |line: &str| line.chars().take_while(|c| *c == '#').count();
     let heading = |line: &&str| level(line) > 0 && line.trim_start_matches('#').trim().eq_ignore_ascii_case(title);
     let from = readme.lines().position(|line| heading(&line)).unwrap_or_else(|| panic!("README.md has a section {title:?}"));
@@ -27,33 +27,34 @@ fn rows(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn every_code_is_in_the_readme_under_its_name() {
+fn every_code_is_in_its_page_under_its_name() {
     let table: Vec<(u32, String)> =
-        rows(&section("Error codes")).into_iter().filter_map(|row| Some((row[0].parse().ok()?, row[1].clone()))).collect();
+        rows(&page("docs/errors.md")).into_iter().filter_map(|row| Some((row[0].parse().ok()?, row[1].clone()))).collect();
     let internal = (Code::Internal.number(), Code::Internal.name());
     let expected = Code::table().map(|(_, number, name)| (number, name)).chain([internal]);
     assert_eq!(table, expected.map(|(number, name)| (number, name.to_owned())).collect::<Vec<_>>());
 }
 
 #[test]
-fn every_option_of_the_readme_is_one_with_that_default() {
+fn every_option_of_the_page_is_one_with_that_default() {
     let help = program::output(Command::new(executable::path(executable::SERVER)).arg("--help").env("COLUMNS", "100"));
     // It is wrapped to the width of a terminal.
     let words: Vec<&str> = help.split_whitespace().collect();
     let help = words.join(" ");
-    let in_help: Vec<&str> = words.iter().copied().filter(|word| word.starts_with("--") && word.len() > 2).collect();
-    let table = rows(&section("Options of `ovnkube`"));
-    let in_readme: Vec<(&str, &str)> = table
+    let in_help: Vec<&str> =
+        words.iter().filter_map(|word| word.split('[').next()).filter(|word| word.starts_with("--") && word.len() > 2).collect();
+    let table = rows(&page("docs/options.md"));
+    let in_page: Vec<(&str, &str)> = table
         .iter()
         .filter(|row| row[0].starts_with("--") && !row[0].ends_with('-'))
         .map(|row| (row[0].split(' ').next().unwrap_or_default(), row[1].as_str()))
         .collect();
-    assert!(!in_readme.is_empty());
+    assert!(!in_page.is_empty());
     for option in ["--init-node", "--pod-manifests", "--k8s-kubeconfig", "--k8s-apiserver", "--sb-address", "--print-config"] {
-        assert!(in_readme.iter().any(|(name, _)| *name == option), "{option} is not in the README");
+        assert!(in_page.iter().any(|(name, _)| *name == option), "{option} is not in the page");
     }
-    for (option, default) in in_readme {
-        assert!(in_help.contains(&option), "{option} is in the README only");
+    for (option, default) in in_page {
+        assert!(in_help.contains(&option), "{option} is in the page only");
         assert!(default.is_empty() || help.contains(&format!("[default: {default}]")), "{option}: the default is not {default}");
     }
 }

@@ -4,6 +4,7 @@ use std::{fs, os::unix::net::UnixListener, time::Duration};
 
 use contract::error::Code;
 use nix::sys::signal::Signal;
+use serde_json::json;
 use tests::{Answer, Daemons, Database, Node, NodeServer, Outcome, ScriptedServer};
 
 /// A runtime asks every few seconds and waits for the answer.
@@ -34,6 +35,21 @@ impl Healthy {
     }
 }
 
+/// As if no server had ever been able to answer since the machine was started.
+fn remove_stamp(node: &Node) {
+    fs::remove_file(node.stamp()).expect("a server that could answer has left a stamp");
+}
+
+/// As if the last server that could answer had been gone for this long.
+fn age_stamp(node: &Node, seconds: u64) {
+    let text = fs::read_to_string(node.stamp()).expect("a server that could answer has left a stamp");
+    let aged = text.trim().split_once(' ').and_then(|(boot, written)| {
+        // As it would be, had the machine been started so much earlier.
+        Some(format!("{boot} {}", written.parse::<u64>().ok()?.checked_sub(seconds)?))
+    });
+    fs::write(node.stamp(), aged.expect("the machine was started earlier")).expect("it is the test's own");
+}
+
 #[test]
 fn where_everything_is_there_an_add_could_succeed() {
     let outcome = Healthy::new().status();
@@ -61,6 +77,11 @@ fn where_nothing_is_there_every_part_is_named_at_once() {
 fn a_server_that_is_down_is_named_and_running_pods_are_not_affected() {
     let Healthy { node, server, daemons: _daemons, database: _database } = Healthy::new();
     server.stop();
+    // For a minute, it is taken for one that is being replaced.
+    node.call("STATUS").run().success();
+    age_stamp(&node, 50);
+    node.call("STATUS").run().success();
+    age_stamp(&node, 11);
     let outcome = node.call("STATUS").run();
     let message = outcome.refused(Code::NotAvailable);
     assert!(message.contains("node-local server") && message.contains(node.server_socket().to_str().unwrap()), "{message}");
@@ -69,9 +90,25 @@ fn a_server_that_is_down_is_named_and_running_pods_are_not_affected() {
 }
 
 #[test]
+fn a_server_that_was_killed_is_forgiven_like_one_that_was_stopped_and_one_of_an_earlier_boot_is_not() {
+    let mut healthy = Healthy::new();
+    healthy.server.process.signal(Signal::SIGKILL);
+    healthy.server.process.end();
+    healthy.status().success();
+    let file = healthy.node.stamp();
+    let text = fs::read_to_string(&file).unwrap();
+    let (_, seconds) = text.trim().split_once(' ').unwrap();
+    fs::write(&file, format!("00000000-0000-0000-0000-000000000000 {seconds}")).unwrap();
+    healthy.status().refused(Code::NotAvailable);
+}
+
+#[test]
 fn a_server_that_hangs_is_named() {
     let healthy = Healthy::new();
     healthy.server.process.signal(Signal::SIGSTOP);
+    // It may be one that is about to end.
+    healthy.status().success();
+    remove_stamp(&healthy.node);
     let outcome = healthy.status();
     let message = outcome.refused(Code::NotAvailable);
     assert!(message.contains("server does not answer"), "{message}");
@@ -108,15 +145,46 @@ fn ovn_controller_that_was_killed_is_no_answer() {
 }
 
 #[test]
-fn ovn_controller_without_its_database_is_named() {
+fn a_southbound_database_that_is_away_is_no_trouble_of_this_node_and_the_log_says_so() {
     let Healthy { node, server: _server, daemons, database: _database } = Healthy::new();
     let Daemons { ovn_controller: _ovn_controller, ovs_vswitchd: _ovs_vswitchd, southbound } = daemons;
     southbound.process.stop();
-    let message = tests::eventually("ovn-controller notices", Duration::from_secs(5), || {
-        let outcome = node.call("STATUS").run();
-        if outcome.status.success() { Err(format!("{outcome:?}")) } else { Ok(outcome.refused(Code::NotAvailable)) }
+    tests::eventually("ovn-controller notices", Duration::from_secs(5), || {
+        node.call("STATUS").run().success();
+        let said = node.log_lines("log/plugin.log");
+        let words = "ovn-controller is \"not connected\" to the southbound database";
+        if said.iter().any(|line| line.contains(words) || line.contains(&words.replace('"', "\\\""))) {
+            Ok(())
+        } else {
+            Err(format!("{said:?}"))
+        }
     });
-    assert!(message.contains("ovn-controller is \"not connected\""), "{message}");
+    node.call("STATUS").run().success();
+}
+
+#[test]
+fn ovn_controller_that_is_out_of_sight_is_there_if_the_server_knows_so() {
+    let node = Node::new();
+    let database = node.start_database_with_bridge();
+    let _daemons = Daemons::start(&node, &database);
+    fs::remove_file(node.ovn_run_dir().join("ovn-controller.pid")).unwrap();
+    let place = node.ovn_run_dir().join("ovn-controller.pid").display().to_string();
+    for (answer, is_fine) in [
+        (json!({"Partners": {}}), false),
+        (json!({"Partners": {&place: "silent"}}), false),
+        (json!({"Partners": {&place: "answers"}}), true),
+        (json!({"Partners": {&place: "unknown"}, "ControllerElsewhere": true}), true),
+    ] {
+        let text = tests::http::answer("200 OK", "application/json", &answer.to_string());
+        let _server = ScriptedServer::start(&node.server_socket(), Answer::Bytes(text));
+        let outcome = node.call("STATUS").run();
+        if is_fine {
+            outcome.success();
+        } else {
+            assert!(outcome.refused(Code::NotAvailable).contains(&place), "{answer}");
+        }
+        let _ = fs::remove_file(node.server_socket());
+    }
 }
 
 #[test]

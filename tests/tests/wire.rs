@@ -416,3 +416,15 @@ fn the_socket_is_for_its_owner_alone() {
     let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(format!("{:o} {:o}", mode(server.socket.parent().unwrap()), mode(&server.socket)), "700 600");
 }
+
+#[test]
+fn a_primary_user_defined_network_of_upstreams_server_is_refused_and_nothing_is_made() {
+    let (mut locked, mut second) = (upstream_answer(), upstream_answer());
+    locked["PodIFInfo"]["Role"] = json!("infrastructure-locked");
+    second["PrimaryUDNPodInfo"] = second["PodIFInfo"].clone();
+    for answer in [locked, second] {
+        let scripted = Scripted::answering(Answer::json(&answer));
+        let message = scripted.run().refused(Code::UnsupportedField);
+        assert!(message.contains("primary network is a user-defined one"), "{message}");
+    }
+}

@@ -10,8 +10,9 @@ use contract::{
     external_ids::{IFACE_ID, IP_ADDRESS, OVN_INSTALLED, SANDBOX},
     wire::PORT_PATH,
 };
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tests::{Database, Node, NodeServer, Port, http, plugin::new_sandbox};
+use tests::{Database, Node, NodeServer, Port, eventually, http, plugin::new_sandbox, program};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const AFTER_THE_LAST: &str = "0\r\n\r\n";
@@ -30,7 +31,19 @@ impl Ready {
         let database = node.start_database_with_bridge();
         Port::of(&new_sandbox(), "eth0", "older").put(&database);
         database.vsctl(&["set", "Interface", "older", "external_ids:iface-id=shop_older"]);
-        Self { server: node.start_server(), database, node }
+        let ready = Self { server: node.start_server(), database, node };
+        ready.wait();
+        ready
+    }
+
+    /// Until the server writes ports: it listens before it has seen the bridge.
+    fn wait(&self) {
+        let mut news = eventually("the server writes ports", PATIENCE, || {
+            let mut news = self.ask(&port("first", "shop_first"));
+            if news.until_any(&["\"written\"", AFTER_THE_LAST]).contains("written") { Ok(news) } else { Err("not yet".to_owned()) }
+        });
+        self.database.vsctl(&["del-port", "br-int", "first"]);
+        news.until(AFTER_THE_LAST);
     }
 
     fn ask(&self, request: &Value) -> News {
@@ -52,7 +65,12 @@ impl News {
     /// Waits until this is said; returns all that was said until then.
     #[track_caller]
     fn until(&mut self, wanted: &str) -> &str {
-        while !self.heard.contains(wanted) {
+        self.until_any(&[wanted])
+    }
+
+    #[track_caller]
+    fn until_any(&mut self, wanted: &[&str]) -> &str {
+        while !wanted.iter().any(|wanted| self.heard.contains(wanted)) {
             let mut bytes = [0; 512];
             let length = self.stream.read(&mut bytes).unwrap_or_else(|error| panic!("{error} after {}", self.heard));
             assert!(length > 0, "it hung up after {}", self.heard);
@@ -94,6 +112,31 @@ fn a_port_is_written_and_followed_until_it_works() {
 }
 
 #[test]
+fn ports_that_wait_at_the_same_moment_share_a_transaction() {
+    let ready = Ready::new();
+    // As long as it answers nothing, everything that comes waits for what came first.
+    ready.database.process.signal(Signal::SIGSTOP);
+    let mut all: Vec<News> = (0..20)
+        .map(|number| {
+            let mut news = ready.ask(&port(&format!("new{number}"), &format!("shop_cart-{number}")));
+            news.until("HTTP/1.1 200 OK\r\n");
+            news
+        })
+        .collect();
+    ready.database.process.signal(Signal::SIGCONT);
+    for news in &mut all {
+        news.until("\"written\"");
+    }
+    let log = program::output(program::command("ovsdb-tool").arg("show-log").arg(ready.database.file()));
+    let written = log.lines().filter_map(|line| line.split_once("ovnkube: write ")?.1.split(' ').next());
+    // Without that of [`Ready::wait`].
+    let written: Vec<&str> = written.skip(1).collect();
+    // The first; those that the server had taken up when that was settled; and those that it had received and not yet taken up.
+    assert!(written.len() <= 3, "{written:?}");
+    assert_eq!(written.iter().map(|count| count.parse::<u32>().expect("a number of ports")).sum::<u32>(), 20);
+}
+
+#[test]
 fn what_is_in_the_way_stays_and_nothing_is_said() {
     let ready = Ready::new();
     let before = ready.database.content();
@@ -102,9 +145,11 @@ fn what_is_in_the_way_stays_and_nothing_is_said() {
         assert_eq!(ready.database.content(), before, "{request}");
     }
     // But nothing of another port.
-    ready.ask(&port("new", "shop_cart-0")).until("\"written\"");
-    // A working port that has the address.
+    let mut news = ready.ask(&port("new", "shop_cart-0"));
+    news.until("\"written\"");
+    // A working port that has the address, as the server sees, too.
     ready.database.vsctl(&["set", "Interface", "new", "ofport=7", &format!("external_ids:{OVN_INSTALLED}=true")]);
+    news.until("\"installed\"");
     ready.ask(&port("next", "shop_cart-1")).are_over();
     assert_eq!(ready.database.ports(), ["new", "older"]);
 }

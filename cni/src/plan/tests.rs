@@ -62,10 +62,12 @@ fn the_result_names_both_ends_and_each_familys_gateway() {
 }
 
 #[test]
-fn a_pod_whose_addresses_are_somebody_elses_business_gets_none() {
-    let attachment = attachment(Network::Default, |pod| pod.skip_ip_config = true);
-    assert_eq!((attachment.addresses.len(), attachment.routes.len()), (0, 0));
-    assert!(!attachment.external_ids().contains_key("ip_addresses"));
+fn a_pod_whose_guest_configures_itself_keeps_its_addresses_in_row_and_result() {
+    let host = HostEnd { name: "0123456789abcde".parse().unwrap(), mac: "02:00:00:00:00:01".parse().unwrap(), index: 7, pod_index: 2 };
+    let of = |skip| attachment(Network::Default, |pod| pod.skip_ip_config = skip);
+    assert!(of(true).skip_ip_config && !of(false).skip_ip_config);
+    assert_eq!(of(true).external_ids(), of(false).external_ids());
+    assert_eq!(of(true).result(&host, "/run/netns/p"), of(false).result(&host, "/run/netns/p"));
 }
 
 #[test]
@@ -87,4 +89,16 @@ fn an_alias_is_cut_between_letters() {
     let identity = Identity { sandbox: "c0ffee".parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
     // `ovn-k8s:x` leaves 245 bytes, of which two for each letter.
     assert_eq!(identity.alias(), format!("ovn-k8s:x{}", "é".repeat(122)));
+}
+
+#[test]
+fn an_interfaces_key_is_that_of_every_version_and_tool_chain() {
+    let identity = |sandbox: &str, if_name: &str| Identity {
+        sandbox: sandbox.parse().unwrap(),
+        if_name: if_name.parse().unwrap(),
+        network: Network::Default,
+    };
+    // FNV-1a of "0123456789abcdef\xffeth0", worked out elsewhere.
+    assert_eq!(identity("0123456789abcdef", "eth0").key(), 0xef11_d1f5_4fd3_e287);
+    assert_ne!(identity("a", "b0").key(), identity("ab", "0").key());
 }

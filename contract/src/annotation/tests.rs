@@ -56,6 +56,15 @@ fn only_another_network_may_go_without_addresses() {
 }
 
 #[test]
+fn another_network_may_have_several_subnets_of_a_family() {
+    let text = r#"{"ns/blue":{"mac_address":"0a:00:00:00:00:01","ip_addresses":["10.1.0.5/24","10.2.0.5/24","fd00::5/64"]}}"#;
+    let blue = Network::Attachment { name: "blue".to_owned(), nad: "ns/blue".to_owned() };
+    assert_eq!(PodNetwork::parse(text, &blue).unwrap().unwrap().addresses.len(), 3);
+    let own = text.replace("ns/blue", "default");
+    assert!(matches!(PodNetwork::parse(&own, &Network::Default), Err(AnnotationError::SameFamily { .. })));
+}
+
+#[test]
 fn a_refused_value_is_named_with_its_field() {
     let mac = r#""mac_address":"0a:58:0a:00:00:05""#;
     for (settings, message) in [

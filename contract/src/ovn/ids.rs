@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::fnv1a::fnv1a;
+
 /// The key of `external_ids` with the whole id.
 pub const ID: &str = "k8s.ovn.org/id";
 pub const OWNER_CONTROLLER: &str = "k8s.ovn.org/owner-controller";
@@ -58,6 +60,5 @@ impl std::fmt::Display for ObjectId {
 
 /// A name from any text: `a` and the decimal FNV-1a of 64 bits.
 pub fn hash(text: &str) -> String {
-    let fnv = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    format!("a{fnv}")
+    format!("a{}", fnv1a(text.bytes()))
 }

@@ -58,3 +58,21 @@ fn upstreams_metrics_are_understood() {
     let metrics: Metrics = serde_json::from_str(r#"{"command":"ADD","elapsedTime":0.0021,"hasErr":false}"#).unwrap();
     assert_eq!((metrics.command.as_str(), metrics.has_err, metrics.stages.len()), ("ADD", false, 0));
 }
+
+#[test]
+fn a_refusal_is_a_cni_error_to_those_who_know_no_more() {
+    let error = CniError::new(crate::error::Code::TryAgain, "the server is shutting down", "try again");
+    let refused = Refused { error: error.clone(), retry: Some(Retry::NextServer) };
+    let text = serde_json::to_string(&refused).unwrap();
+    assert_eq!(text, r#"{"code":11,"msg":"the server is shutting down","details":"try again","retry":"next_server"}"#);
+    assert_eq!(serde_json::from_str::<CniError>(&text).unwrap(), error, "an older plugin");
+    assert_eq!(serde_json::from_str::<Refused>(&text).unwrap(), refused);
+
+    let final_one = serde_json::to_string(&Refused { error: error.clone(), retry: None }).unwrap();
+    assert_eq!(final_one, serde_json::to_string(&error).unwrap());
+    assert_eq!(serde_json::from_str::<Refused>(&final_one).unwrap().retry, None, "an older server");
+    for newer in [r#""tomorrow""#, "7", "{}", "null"] {
+        let refused = serde_json::from_str::<Refused>(&format!(r#"{{"code":11,"msg":"m","retry":{newer}}}"#)).unwrap();
+        assert_eq!((refused.error.code, refused.retry), (11, None), "{newer}");
+    }
+}

@@ -48,13 +48,14 @@ impl Addresses {
         Ok(())
     }
 
-    /// Takes for `pod` the free address of each subnet that was not in use for the longest time: all of them, or none.
+    /// Takes for `pod` the free address of each subnet that was not in use for the longest time: all of them, or none. None of those that
+    /// are `used` otherwise.
     ///
     /// Takes as long as there are addresses in use in a row, and no time to speak of where most are free.
-    pub fn give(&mut self, pod: &PodKey, subnets: &[IpNet]) -> Result<Vec<IpNet>, Exhausted> {
+    pub fn give(&mut self, pod: &PodKey, subnets: &[IpNet], used: impl Fn(IpAddr) -> bool) -> Result<Vec<IpNet>, Exhausted> {
         let mut given = Vec::with_capacity(subnets.len());
         for subnet in subnets {
-            match self.give_one(pod, subnet) {
+            match self.give_one(pod, subnet, &used) {
                 Some(address) => given.push(address),
                 None => {
                     given.iter().for_each(|net: &IpNet| self.release(pod, net.addr()));
@@ -65,13 +66,15 @@ impl Addresses {
         Ok(given)
     }
 
-    fn give_one(&mut self, pod: &PodKey, subnet: &IpNet) -> Option<IpNet> {
+    fn give_one(&mut self, pod: &PodKey, subnet: &IpNet, used: impl Fn(IpAddr) -> bool) -> Option<IpNet> {
         let room = room(subnet);
         let next = self.next.entry(*subnet).or_insert(0);
         for step in 0..room {
             let place = (*next + step) % room;
             let net = ovn::nth(subnet, (FIRST + place).into())?;
-            if let Entry::Vacant(vacant) = self.owners.entry(net.addr()) {
+            if let Entry::Vacant(vacant) = self.owners.entry(net.addr())
+                && !used(net.addr())
+            {
                 vacant.insert(pod.clone());
                 *next = (place + 1) % room;
                 return Some(net);

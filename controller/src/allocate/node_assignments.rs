@@ -1,7 +1,8 @@
 //! What the cluster manager gives to nodes: a subnet of each family, a number, and the addresses that follow from the number.
 //!
 //! A node's annotations are the record; this reads them all before it gives anything. What a node has it keeps as long as it is there,
-//! even if its annotations get lost. Two nodes never have the same: who claims what another has is left as it is, and told.
+//! even if its annotations get lost or garbled: they are written again. Two nodes never have the same: who claims what another has is
+//! left as it is, and told.
 
 mod ids;
 mod wish;
@@ -11,12 +12,14 @@ use std::{
     sync::Arc,
 };
 
-use contract::node_annotation::{LEGACY_SUBNET, NODE_ID, NODE_SUBNETS};
+use contract::node_annotation::{LEGACY_SUBNET, NODE_ID, NODE_SUBNETS, PerNetwork};
 use ipnet::IpNet;
 
 use super::subnets::{Overlap, Subnets};
 use crate::{
+    cluster_id::ClusterId,
     config::ClusterConfig,
+    doubt::{Doubt, Doubted, Identity, Rule},
     key::NodeName,
     observation::Seen,
     selector::LabelSelector,
@@ -41,6 +44,9 @@ pub struct NodeAssignments {
     subnets: Subnets,
     ids: Ids,
     listed: bool,
+    /// Lists that lack much are not believed at first.
+    doubt: Doubt<NodeName>,
+    identity: Identity,
     outbox: BTreeSet<NodeName>,
     arisen: Vec<Trouble<NodeName, NodeTrouble>>,
 }
@@ -51,8 +57,14 @@ struct Known {
     node: Node,
     subnets: Vec<IpNet>,
     id: Option<u16>,
+    /// The annotations with entries of several networks, as they were when they could be read last.
+    readable: BTreeMap<&'static str, String>,
     /// What was given out to be written, and was not seen since.
     sent: BTreeMap<&'static str, String>,
+    /// The version of the node that this was for.
+    sent_for: Arc<str>,
+    /// Its annotation says what another node has, and came after what this process has given it: a request of a former leader that was late.
+    overrules: bool,
     /// What its annotations claim in vain.
     contested: Vec<NodeTrouble>,
     /// Those, and what it lacks; all of it was told.
@@ -64,6 +76,8 @@ struct Known {
 pub struct NodeAnnotation {
     pub node: NodeName,
     pub uid: Arc<str>,
+    /// And to this version of it.
+    pub version: Arc<str>,
     pub annotations: BTreeMap<&'static str, String>,
 }
 
@@ -76,14 +90,39 @@ impl NodeAssignments {
             rules,
             nodes: BTreeMap::new(),
             listed: false,
+            doubt: Doubt::new(Rule::Nodes),
+            identity: Identity::default(),
             outbox: BTreeSet::new(),
             arisen: Vec::new(),
         }
     }
 
+    /// Which cluster the API server is: asked before the first list, and after some time as long as something is doubted.
+    pub fn cluster(&mut self, id: ClusterId) {
+        self.identity.see(id);
+        match self.identity.other_cluster() {
+            Some(_) => self.doubt.hold(),
+            None => self.doubt.time_passed(),
+        }
+    }
+
+    /// What is not believed at the moment.
+    pub fn doubted(&self) -> Option<Doubted> {
+        let doubted = || Doubted {
+            nodes: self.doubt.missing(),
+            pods: 0,
+            other_cluster: self.identity.other_cluster(),
+            example: self.nodes.keys().next().cloned(),
+        };
+        self.doubt.is_held().then(doubted)
+    }
+
     /// Takes what a watch of nodes saw. Nothing is given before the first complete list.
     pub fn observe(&mut self, seen: Seen<NodeName, Node>) {
         match seen {
+            Seen::All(nodes) if !self.believes(&nodes) => {}
+            // The list that is believed will have it.
+            Seen::Applied(_) | Seen::Deleted(_) if self.doubt.is_held() => {}
             Seen::All(nodes) => self.replace(nodes),
             Seen::Applied(node) => {
                 let name = Arc::clone(&node.name);
@@ -106,7 +145,12 @@ impl NodeAssignments {
         let names = std::mem::take(&mut self.outbox);
         let annotation = |name: NodeName| {
             let known = self.nodes.get(&name).filter(|known| !known.sent.is_empty())?;
-            Some(NodeAnnotation { uid: Arc::clone(&known.node.uid), annotations: known.sent.clone(), node: name })
+            Some(NodeAnnotation {
+                uid: Arc::clone(&known.node.uid),
+                version: Arc::clone(&known.sent_for),
+                annotations: known.sent.clone(),
+                node: name,
+            })
         };
         names.into_iter().filter_map(annotation).collect()
     }
@@ -119,6 +163,12 @@ impl NodeAssignments {
     /// Nodes that lack something and why, for metrics.
     pub fn troubles(&self) -> impl Iterator<Item = (&NodeName, &NodeTrouble)> {
         self.nodes.iter().flat_map(|(name, known)| known.troubles.iter().map(move |trouble| (name, trouble)))
+    }
+
+    fn believes(&mut self, list: &[Node]) -> bool {
+        let known = self.nodes.values().map(|Known { node, .. }| (Arc::clone(&node.name), Some(Arc::clone(&node.uid))));
+        let listed = list.iter().map(|node| (&node.name, &node.uid)).collect();
+        self.identity.other_cluster().is_none() && self.doubt.believes(known, &listed)
     }
 
     /// What is gone goes first; then all records are read, the oldest node's before others'; only then is anything given.
@@ -143,10 +193,25 @@ impl NodeAssignments {
             // Another node of that name keeps nothing of the former.
             before => {
                 before.iter().for_each(|before| self.give_back(before));
-                Known { node, subnets: Vec::new(), id: None, sent: BTreeMap::new(), contested: Vec::new(), troubles: Vec::new() }
+                Known {
+                    node,
+                    subnets: Vec::new(),
+                    id: None,
+                    readable: BTreeMap::new(),
+                    sent: BTreeMap::new(),
+                    sent_for: Arc::from(""),
+                    overrules: false,
+                    contested: Vec::new(),
+                    troubles: Vec::new(),
+                }
             }
         };
+        for annotation in wish::SHARED {
+            let text = known.node.annotations.get(annotation).filter(|text| PerNetwork::parse(text).is_ok());
+            known.readable.extend(text.map(|text| (annotation, text.clone())));
+        }
         known.contested.clear();
+        known.overrules = false;
         let freed = self.read_subnets(&mut known) | self.read_id(&mut known);
         self.nodes.insert(name, known);
         freed
@@ -163,6 +228,13 @@ impl NodeAssignments {
         for subnet in &known.node.subnets {
             match self.subnets.claim(name, *subnet) {
                 Ok(()) => known.subnets.push(*subnet),
+                // Given by this process and not seen on the node yet: that counts.
+                Err(_) if !before.is_empty() && known.sent.contains_key(NODE_SUBNETS) => {
+                    known.subnets.drain(..).for_each(|subnet| self.subnets.release(name, &subnet));
+                    known.subnets = before.into_iter().filter(|subnet| self.subnets.claim(name, *subnet).is_ok()).collect();
+                    known.overrules = true;
+                    return false;
+                }
                 Err(Overlap { subnet, other, by }) => {
                     let annotation = if known.node.annotations.contains_key(NODE_SUBNETS) { NODE_SUBNETS } else { LEGACY_SUBNET };
                     known.contested.push(NodeTrouble::SubnetTaken { annotation, subnet, other, by });
@@ -175,6 +247,10 @@ impl NodeAssignments {
     fn read_id(&mut self, known: &mut Known) -> bool {
         let name = &known.node.name;
         let Some(id) = known.node.id.filter(|id| known.id != Some(*id)) else { return false };
+        if !Ids::is_for_nodes(id) {
+            known.contested.push(NodeTrouble::IdReserved { id });
+            return false;
+        }
         match self.ids.claim(name, id) {
             Ok(()) => known.id.replace(id).map(|before| self.ids.release(name, before)).is_some(),
             Err(by) => {
@@ -218,11 +294,17 @@ impl NodeAssignments {
         let told = std::mem::replace(&mut known.troubles, known.contested.clone());
         self.give_subnets(&mut known);
         self.give_id(&mut known);
-        let (annotations, too_small) = wish::annotations(&self.config, &known.node, &known.subnets, known.id);
+        let outside = known.subnets.iter().filter(|subnet| !self.config.cluster_subnets.iter().any(|range| range.cidr.contains(*subnet)));
+        known.troubles.extend(outside.map(|subnet| NodeTrouble::OutsideOfRanges { subnet: *subnet }));
+        let (annotations, too_small) =
+            wish::annotations(&self.config, &known.node, &known.readable, &known.subnets, known.id, known.overrules);
         known.troubles.extend(too_small);
-        if annotations != known.sent {
+        // On its way to an older version, it does not arrive.
+        let lost = !annotations.is_empty() && known.sent_for != known.node.version;
+        if annotations != known.sent || lost {
             self.outbox.insert(Arc::clone(name));
             known.sent = annotations;
+            known.sent_for = Arc::clone(&known.node.version);
         }
         let new = known.troubles.iter().filter(|trouble| !told.contains(trouble));
         let uid = &known.node.uid;
@@ -233,7 +315,8 @@ impl NodeAssignments {
     fn give_subnets(&mut self, known: &mut Known) {
         let name = &known.node.name;
         if let Some(unreadable) = known.node.unreadable(&[NODE_SUBNETS, LEGACY_SUBNET]) {
-            known.troubles.push(unreadable);
+            // What the node has is written over it, if it is known from before.
+            known.troubles.extend(known.subnets.is_empty().then_some(unreadable));
             return;
         }
         let excluded = self.rules.without_subnet.as_ref().is_some_and(|selector| selector.matches(&known.node.labels));
@@ -254,8 +337,8 @@ impl NodeAssignments {
 
     fn give_id(&mut self, known: &mut Known) {
         if let Some(unreadable) = known.node.unreadable(&[NODE_ID]) {
-            known.troubles.push(unreadable);
-        } else if known.id.is_none() && !known.contested.iter().any(|trouble| matches!(trouble, NodeTrouble::IdTaken { .. })) {
+            known.troubles.extend(known.id.is_none().then_some(unreadable));
+        } else if known.id.is_none() && !known.contested.iter().any(NodeTrouble::is_of_id) {
             known.id = self.ids.give(&known.node.name);
             if known.id.is_none() {
                 known.troubles.push(NodeTrouble::NoFreeId { most: ids::MOST });

@@ -19,8 +19,9 @@ pub struct Subnets {
 #[derive(Debug)]
 struct Pool {
     range: ClusterSubnet,
-    /// Everything before is in use.
-    search_from: u128,
+    /// The last address of the subnet that was given last, or of the highest one that was claimed. The search goes on behind it: what was
+    /// freed lately comes last, for pods of a node that is gone live on for minutes.
+    latest: Option<u128>,
 }
 
 /// A subnet that overlaps a claimed one.
@@ -34,7 +35,7 @@ pub struct Overlap {
 impl Subnets {
     /// `ranges` in the order in which they are used up.
     pub fn new(ranges: &[ClusterSubnet]) -> Self {
-        let pool = |range: &ClusterSubnet| Pool { search_from: number(range.cidr.network()), range: *range };
+        let pool = |range: &ClusterSubnet| Pool { range: *range, latest: None };
         Self { pools: ranges.iter().map(pool).collect(), used: BTreeMap::new() }
     }
 
@@ -45,28 +46,36 @@ impl Subnets {
             return Err(Overlap { subnet, other, by });
         }
         self.used.insert(subnet.network(), (subnet, Arc::clone(node)));
+        for pool in self.pools.iter_mut().filter(|pool| pool.range.cidr.contains(&subnet)) {
+            pool.latest = pool.latest.max(Some(number(subnet.broadcast())));
+        }
         Ok(())
     }
 
-    /// Takes for `node` the lowest free subnet of the first range of that family that has one.
+    /// Takes for `node` the next free subnet of the first range of that family that has one.
     pub fn give(&mut self, node: &NodeName, family: Family) -> Option<IpNet> {
         let of_family = |pool: &&Pool| Family::of(&pool.range.cidr.network()) == family;
-        let (index, subnet) = self
-            .pools
-            .iter()
-            .enumerate()
-            .filter(|(_, pool)| of_family(pool))
-            .find_map(|(index, pool)| Some((index, self.lowest(pool)?)))?;
+        let (index, subnet) =
+            self.pools.iter().enumerate().filter(|(_, pool)| of_family(pool)).find_map(|(index, pool)| Some((index, self.next(pool)?)))?;
         self.used.insert(subnet.network(), (subnet, Arc::clone(node)));
-        self.pools[index].search_from = number(subnet.broadcast()).saturating_add(1);
+        self.pools[index].latest = Some(number(subnet.broadcast()));
         Some(subnet)
     }
 
-    /// The lowest part of the range that overlaps nothing.
-    fn lowest(&self, pool: &Pool) -> Option<IpNet> {
+    /// The next part of the range that overlaps nothing; behind the last one the first is next.
+    fn next(&self, pool: &Pool) -> Option<IpNet> {
+        let start = number(pool.range.cidr.network());
+        let behind = pool.latest.map_or(Some(start), |latest| latest.checked_add(1));
+        behind.and_then(|from| self.lowest(pool, from)).or_else(|| self.lowest(pool, start))
+    }
+
+    /// The lowest part of the range that overlaps nothing, from there on.
+    fn lowest(&self, pool: &Pool, from: u128) -> Option<IpNet> {
         let ClusterSubnet { cidr, host_length } = pool.range;
         let size = 1_u128.checked_shl((cidr.max_prefix_len() - host_length).into())?;
-        let (mut first, end) = (pool.search_from, number(cidr.broadcast()));
+        let start = number(cidr.network());
+        let offset = from.saturating_sub(start).checked_next_multiple_of(size)?;
+        let (mut first, end) = (start.checked_add(offset)?, number(cidr.broadcast()));
         while first <= end {
             let subnet = IpNet::new(address(first, &cidr)?, host_length).ok()?;
             let Some((other, _)) = self.overlapping(&subnet).last() else { return Some(subnet) };
@@ -88,11 +97,6 @@ impl Subnets {
     pub fn release(&mut self, node: &NodeName, subnet: &IpNet) {
         if self.used.get(&subnet.network()).is_some_and(|(used, owner)| used == subnet && owner == node) {
             self.used.remove(&subnet.network());
-            for pool in self.pools.iter_mut().filter(|pool| pool.range.cidr.contains(subnet) || subnet.contains(&pool.range.cidr)) {
-                let size = 1_u128.checked_shl((pool.range.cidr.max_prefix_len() - pool.range.host_length).into()).unwrap_or(1);
-                let start = number(subnet.network()).max(number(pool.range.cidr.network()));
-                pool.search_from = pool.search_from.min(start - start % size);
-            }
         }
     }
 

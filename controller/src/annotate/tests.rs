@@ -7,16 +7,21 @@ use contract::names::PodKey;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::{
-    sync::mpsc::{UnboundedSender, unbounded_channel},
+    sync::mpsc::{Receiver, UnboundedSender, unbounded_channel},
     time::Instant,
 };
 
 use super::*;
-use crate::api_server::scripted;
+use crate::{
+    api_server::scripted,
+    tell::{Notice, Reporter},
+};
 
 struct Played {
     api: ScriptedApi,
     wishes: UnboundedSender<PodAnnotation>,
+    told: Receiver<Notice>,
+    registry: Registry,
     _writing: Writing,
 }
 
@@ -24,18 +29,35 @@ impl Played {
     async fn start() -> Self {
         let (api, server) = scripted::start().await;
         let (wishes, wished) = unbounded_channel();
-        let metrics = Metrics::register(&Registry::new()).unwrap();
-        Self { api, wishes, _writing: Writing::start(server, Leadership::always(), metrics, wished) }
+        let (teller, told) = Teller::to_channel(16);
+        let registry = Registry::new();
+        let metrics = Metrics::register(&registry).unwrap();
+        Self { api, wishes, told, registry, _writing: Writing::start(server, Leadership::always(), teller, metrics, wished) }
     }
 
     fn wish(&self, pod: &str, value: &str) {
-        let pod = PodKey::new("shop", pod).unwrap();
-        self.wishes.send(PodAnnotation { pod, uid: "u1".into(), annotations: BTreeMap::from([("a/b", value.to_owned())]) }).unwrap();
+        self.wish_over(pod, value, Texts::NoneAtAll);
+    }
+
+    fn wish_over(&self, pod: &str, value: &str, over: Texts) {
+        let (pod, annotations) = (PodKey::new("shop", pod).unwrap(), BTreeMap::from([("a/b", value.to_owned())]));
+        self.wishes.send(PodAnnotation { pod, uid: "u1".into(), annotations, over }).unwrap();
+    }
+
+    /// Objects that are refused, by reason.
+    fn refused(&self) -> BTreeMap<String, f64> {
+        let families = self.registry.gather();
+        let family = families.iter().find(|family| family.name() == "ovnkube_controller_annotations_refused");
+        let metrics = family.into_iter().flat_map(|family| family.get_metric());
+        let reason = |metric: &prometheus::proto::Metric| {
+            metric.get_label().iter().find(|label| label.name() == "reason").unwrap().value().to_owned()
+        };
+        metrics.map(|metric| (reason(metric), metric.get_gauge().get_value())).filter(|(_, objects)| *objects != 0.0).collect()
     }
 
     async fn patch(&mut self) -> (Asked, Value) {
         let asked = self.api.asked().await;
-        assert_eq!((asked.method.as_str(), asked.header("content-type")), ("PATCH", Some("application/merge-patch+json")));
+        assert_eq!((asked.method.as_str(), asked.header("content-type")), ("PATCH", Some("application/json-patch+json")));
         let body = serde_json::from_slice(&asked.body).unwrap();
         (asked, body)
     }
@@ -47,16 +69,36 @@ async fn a_patch_is_of_the_status_and_names_the_object_that_is_meant() {
     played.wish("cart", "1");
     let (asked, body) = played.patch().await;
     assert_eq!(asked.path, "/api/v1/namespaces/shop/pods/cart/status?");
-    assert_eq!(body, json!({"metadata": {"uid": "u1", "annotations": {"a/b": "1"}}}));
+    let uid = json!({"op": "replace", "path": "/metadata/uid", "value": "u1"});
+    let none = json!({"op": "test", "path": "/metadata/annotations", "value": null});
+    assert_eq!(body, json!([uid, none, {"op": "add", "path": "/metadata/annotations", "value": {"a/b": "1"}}]));
     asked.json(&json!({})).await;
     played.api.nothing_within(Duration::from_secs(100)).await;
+}
+
+/// It had no condition but the pod's UID: one of a former leader that came late overwrote what the next one had decided.
+#[tokio::test(start_paused = true)]
+async fn a_patch_is_for_the_annotations_that_were_decided_on_and_is_dropped_if_there_are_others() {
+    let mut played = Played::start().await;
+    for (seen, expected) in [(None, Value::Null), (Some("0"), json!("0"))] {
+        let texts = seen.into_iter().map(|text| ("a/b", text.to_owned())).collect();
+        played.wish_over("cart", "1", Texts::These(Arc::new(texts)));
+        let (asked, body) = played.patch().await;
+        let test = json!({"op": "test", "path": "/metadata/annotations/a~1b", "value": expected});
+        let uid = json!({"op": "replace", "path": "/metadata/uid", "value": "u1"});
+        assert_eq!(body, json!([uid, test, {"op": "add", "path": "/metadata/annotations/a~1b", "value": "1"}]));
+        asked.status(422, "the server rejected our request due to an error in our request").await;
+        played.api.nothing_within(Duration::from_secs(100)).await;
+    }
+    assert_eq!(played.refused(), BTreeMap::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn objects_that_are_gone_are_forgotten_and_others_are_tried_until_they_are_written() {
     let conflict = "Precondition failed: UID in precondition: u1, UID in object meta: u2";
     let mut played = Played::start().await;
-    for (code, message) in [(404, "pods \"cart\" not found"), (409, conflict)] {
+    let immutable = "Pod \"cart\" is invalid: metadata.uid: Invalid value: \"u1\": field is immutable";
+    for (code, message) in [(404, "pods \"cart\" not found"), (409, conflict), (422, immutable)] {
         played.wish("cart", "1");
         played.patch().await.0.status(code, message).await;
         played.api.nothing_within(Duration::from_secs(100)).await;
@@ -88,7 +130,63 @@ async fn a_newer_wish_replaces_one_that_was_not_written() {
     played.wish("cart", "3");
     asked.status(500, "etcd").await;
     let (asked, body) = played.patch().await;
-    assert_eq!(body["metadata"]["annotations"]["a/b"], "3");
+    assert_eq!(body[2]["value"]["a/b"], "3");
     asked.json(&json!({})).await;
     played.api.nothing_within(Duration::from_secs(100)).await;
+}
+
+/// One pod that an admission webhook refuses stopped the annotations of the whole cluster, and nothing said so but a line about roles.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_a_webhook_refuses_hears_of_it_and_keeps_no_other_waiting() {
+    let denied = "admission webhook \"check.example.org\" denied the request: no";
+    let mut played = Played::start().await;
+    played.wish("broken", "1");
+    for _ in 0..20 {
+        let (asked, _) = played.patch().await;
+        assert!(asked.path.contains("/pods/broken/"));
+        asked.status(403, denied).await;
+    }
+    played.wish("cart", "1");
+    let began = Instant::now();
+    let (asked, _) = played.patch().await;
+    assert!(asked.path.contains("/pods/cart/") && began.elapsed() < Duration::from_millis(100), "{} {:?}", asked.path, began.elapsed());
+    asked.json(&json!({})).await;
+
+    let notice = played.told.recv().await.unwrap();
+    assert!(notice.note().contains(denied), "{}", notice.note());
+    let event = notice.event(&Reporter { controller: "ovn-kubernetes/test", instance: "test".to_owned() });
+    assert_eq!(event.reason.as_deref(), Some("AnnotationsRefused"));
+    let regarding = event.regarding.unwrap();
+    assert_eq!((regarding.name.as_deref(), regarding.uid.as_deref()), (Some("broken"), Some("u1")));
+    assert_eq!(played.refused(), BTreeMap::from([("Forbidden".to_owned(), 1.0)]));
+    played.patch().await.0.json(&json!({})).await;
+    played.api.nothing_within(Duration::from_secs(100)).await;
+    assert_eq!(played.refused(), BTreeMap::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_of_a_node_goes_to_the_version_that_was_decided_on_and_to_no_other() {
+    let (mut api, server) = scripted::start().await;
+    let (wishes, wished) = unbounded_channel();
+    let metrics = Metrics::register(&Registry::new()).unwrap();
+    let (teller, _told) = Teller::to_channel(16);
+    let _writing = Writing::start::<NodeAnnotation>(server, Leadership::always(), teller, metrics, wished);
+    let wish = |version: &str| NodeAnnotation {
+        node: "n1".into(),
+        uid: "u1".into(),
+        version: version.into(),
+        annotations: BTreeMap::from([("a/b", "1".to_owned())]),
+    };
+    wishes.send(wish("7")).unwrap();
+    let asked = api.asked().await;
+    let body: Value = serde_json::from_slice(&asked.body).unwrap();
+    assert_eq!(body, json!({"metadata": {"uid": "u1", "resourceVersion": "7", "annotations": {"a/b": "1"}}}));
+    asked.status(409, "Operation cannot be fulfilled on nodes \"n1\": the object has been modified").await;
+    api.nothing_within(Duration::from_secs(100)).await;
+    wishes.send(wish("8")).unwrap();
+    let asked = api.asked().await;
+    let body: Value = serde_json::from_slice(&asked.body).unwrap();
+    assert_eq!(body["metadata"]["resourceVersion"], "8");
+    asked.json(&json!({})).await;
+    api.nothing_within(Duration::from_secs(100)).await;
 }

@@ -7,6 +7,7 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 pub struct Metrics {
     patches: IntCounterVec,
     waiting: IntGaugeVec,
+    refused: IntGaugeVec,
     watch_restarts: IntCounterVec,
     leader: IntGauge,
 }
@@ -25,6 +26,13 @@ impl Metrics {
                 Opts::new("ovnkube_controller_annotations_waiting", "Objects whose annotations are not written yet."),
                 &["kind"],
             )?,
+            refused: IntGaugeVec::new(
+                Opts::new(
+                    "ovnkube_controller_annotations_refused",
+                    "Objects whose annotations the API server refused when they were tried last, by reason.",
+                ),
+                &["kind", "reason"],
+            )?,
             watch_restarts: IntCounterVec::new(
                 Opts::new("ovnkube_controller_watch_restarts_total", "How often all objects had to be read again."),
                 &["kind"],
@@ -33,6 +41,7 @@ impl Metrics {
         };
         registry.register(Box::new(metrics.patches.clone()))?;
         registry.register(Box::new(metrics.waiting.clone()))?;
+        registry.register(Box::new(metrics.refused.clone()))?;
         registry.register(Box::new(metrics.watch_restarts.clone()))?;
         registry.register(Box::new(metrics.leader.clone()))?;
         Ok(metrics)
@@ -44,6 +53,11 @@ impl Metrics {
 
     pub(crate) fn waiting(&self, kind: &str, objects: usize) {
         self.waiting.with_label_values(&[kind]).set(i64::try_from(objects).unwrap_or(i64::MAX));
+    }
+
+    /// So many more objects of `kind` are refused for this reason; or fewer.
+    pub(crate) fn refused(&self, kind: &str, reason: &str, more: i64) {
+        self.refused.with_label_values(&[kind, reason]).add(more);
     }
 
     pub(crate) fn watch_restarted(&self, kind: &str) {

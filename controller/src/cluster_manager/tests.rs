@@ -8,11 +8,13 @@ use ::tests::{
 };
 use prometheus::Registry;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::*;
 use crate::{
     allocate::node_assignments::NodeRules,
     api_server::scripted,
+    cluster_watch::{ClusterWatch, Party, Wants},
     config::{ClusterConfig, ClusterSubnet},
     lead::{Campaign, Candidate, Durations, OwnLease},
     tell::Reporter,
@@ -23,15 +25,33 @@ struct Played {
     api: ScriptedApi,
     events: WatchStream,
     registry: Registry,
-    _role: ClusterManager,
+    role: ClusterManager,
+    _watch: ClusterWatch,
+}
+
+/// Says which cluster it is.
+async fn identified(api: &mut ScriptedApi, uid: Option<&str>) {
+    identify(api.asked().await, uid).await;
+}
+
+async fn identify(asked: Asked, uid: Option<&str>) {
+    assert_eq!(asked.path.trim_end_matches('?'), "/api/v1/namespaces/kube-system");
+    match uid {
+        Some(uid) => {
+            let metadata = json!({"name": "kube-system", "uid": uid});
+            asked.json(&json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})).await;
+        }
+        None => asked.status(403, "namespaces \"kube-system\" is forbidden").await,
+    }
 }
 
 impl Played {
     async fn start() -> Self {
         let (mut api, server) = scripted::start().await;
-        let (registry, role) = start(server, Leadership::always());
+        let (registry, role, watch) = start(server, Leadership::always());
+        identified(&mut api, Some("own")).await;
         let events = api.asked().await.begin().await;
-        Self { api, events, registry, _role: role }
+        Self { api, events, registry, role, _watch: watch }
     }
 
     async fn list(&mut self, nodes: &[Value]) {
@@ -44,7 +64,12 @@ impl Played {
 
     /// The next patch of a node's annotations, taken: the node and its subnets.
     async fn patched(&mut self) -> (String, Value) {
-        let asked = self.api.asked().await;
+        let mut asked = self.api.asked().await;
+        // On the paused clock time passes while something is on its way.
+        while asked.method == "GET" && !asked.is_watch() {
+            identify(asked, Some("own")).await;
+            asked = self.api.asked().await;
+        }
         assert_eq!(asked.method, "PATCH", "{}", asked.path);
         let node = asked.path.strip_prefix("/api/v1/nodes/").unwrap().strip_suffix("/status?").unwrap().to_owned();
         let body: Value = serde_json::from_slice(&asked.body).unwrap();
@@ -60,13 +85,17 @@ impl Played {
     }
 }
 
-fn start(server: ApiServer, leadership: Leadership) -> (Registry, ClusterManager) {
+fn start(server: ApiServer, leadership: Leadership) -> (Registry, ClusterManager, ClusterWatch) {
     let registry = Registry::new();
     let teller = Teller::start(server.clone(), Reporter { controller: "ovn-kubernetes/test", instance: "m".to_owned() });
     let (api_metrics, metrics) = (ApiMetrics::register(&registry).unwrap(), Metrics::register(&registry).unwrap());
     let assignments = NodeAssignments::new(config(), NodeRules::default());
-    let role = ClusterManager::start(server, assignments, leadership, teller, api_metrics, metrics);
-    (registry, role)
+    let (observed, observations) = unbounded_channel();
+    let told = Told { api: server.clone(), leadership: leadership.clone(), teller, observations };
+    let role = ClusterManager::start(told, assignments, std::future::ready(()), api_metrics.clone(), metrics);
+    let party = Party { observations: observed, wants: Wants::Nodes, doubted: role.doubted() };
+    let watch = ClusterWatch::start(&server, &leadership, &api_metrics, &[party]);
+    (registry, role, watch)
 }
 
 fn config() -> ClusterConfig {
@@ -141,7 +170,7 @@ async fn who_does_not_lead_reads_and_writes_nothing() {
         durations: Durations::default(),
         own_lease: OwnLease::Wait,
     };
-    let (leadership, _campaign) = Campaign::start(of_lease, candidate, ApiMetrics::register(&Registry::new()).unwrap());
+    let (leadership, _campaign) = Campaign::start(of_lease, candidate.into(), ApiMetrics::register(&Registry::new()).unwrap());
     let _role = start(server, leadership);
     api.nothing_within(Duration::from_secs(5)).await;
     lease.asked().await.status(404, "no lease").await;
@@ -149,6 +178,63 @@ async fn who_does_not_lead_reads_and_writes_nothing() {
     let body: Value = serde_json::from_slice(&created.body).unwrap();
     created.json(&body).await;
     // What it reads is what there is since it leads.
+    identified(&mut api, Some("own")).await;
     let read = api.asked().await;
     assert!(read.is_watch() && read.path.starts_with("/api/v1/nodes?"), "{}", read.path);
+}
+
+/// A kubeconfig of another cluster, or an API server without its data: nodes were forgotten, their subnets given to others, and those of
+/// another cluster got some.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_suddenly_gone_keep_their_subnets_and_another_clusters_get_none() {
+    let mut played = Played::start().await;
+    played.list(&[node("a", &json!({})), node("b", &json!({}))]).await;
+    let mut given = [played.patched().await, played.patched().await];
+    given.sort_by(|one, other| one.0.cmp(&other.0));
+    let [(_, of_a), (_, of_b)] = given;
+    let mut doubted = played.role.doubted();
+    played.events.send("MODIFIED", &node("a", &of_a)).await;
+    played.events.send("MODIFIED", &node("b", &of_b)).await;
+
+    played.events.send("ERROR", &json!({"kind": "Status", "code": 410, "message": "too old"})).await;
+    played.events = played.api.asked().await.begin().await;
+    let begun = Instant::now();
+    played.list(&[]).await;
+    assert_eq!(doubted.wait_for(Option::is_some).await.unwrap().as_ref().unwrap().nodes, 2);
+    // The second look finds another cluster: what it lists is not believed either, as often as it says so.
+    for _ in 0..3 {
+        identified(&mut played.api, Some("another")).await;
+        played.events = played.api.asked().await.begin().await;
+        played.list(&[node("c", &json!({}))]).await;
+        played.events.send("ADDED", &node("d", &json!({}))).await;
+        doubted.wait_for(|doubted| doubted.as_ref().is_some_and(|doubted| doubted.other_cluster.is_some())).await.unwrap();
+    }
+    assert!(begun.elapsed() >= Duration::from_secs(30), "{:?}", begun.elapsed());
+    // The right one again, with one node that has lost its annotations and one that is gone.
+    identified(&mut played.api, Some("own")).await;
+    played.events = played.api.asked().await.begin().await;
+    played.list(&[node("b", &json!({}))]).await;
+    let (name, again) = played.patched().await;
+    assert_eq!((name.as_str(), subnets(&again)), ("b", subnets(&of_b)));
+    assert_eq!(*doubted.wait_for(Option::is_none).await.unwrap(), None);
+    assert_ne!(subnets(&of_a), subnets(&of_b));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_may_not_be_asked_for_its_identity_is_believed_when_it_says_the_same_twice() {
+    let (mut api, server) = scripted::start().await;
+    let (registry, role, watch) = start(server, Leadership::always());
+    identified(&mut api, None).await;
+    let events = api.asked().await.begin().await;
+    let mut played = Played { api, events, registry, role, _watch: watch };
+    played.list(&[node("a", &json!({}))]).await;
+    let (_, of_a) = played.patched().await;
+    played.events.send("ERROR", &json!({"kind": "Status", "code": 410, "message": "too old"})).await;
+    played.events = played.api.asked().await.begin().await;
+    played.list(&[node("new", &json!({}))]).await;
+    identified(&mut played.api, None).await;
+    played.events = played.api.asked().await.begin().await;
+    played.list(&[node("new", &json!({}))]).await;
+    let (name, of_new) = played.patched().await;
+    assert!(name == "new" && !subnets(&of_new).is_empty() && subnets(&of_new) != subnets(&of_a), "what was freed comes last: {of_new}");
 }

@@ -21,6 +21,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 pub(crate) enum Cause {
     /// Its rows changed, or should have.
     Rows,
+    /// Everything is looked at, whether it has changed or not: no measure of how long a change takes.
+    Everything,
     /// What it should have may be another now.
     Store,
 }
@@ -37,8 +39,9 @@ pub(crate) enum Turn {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// What others need comes first: the cluster, nodes, pods. May name keys that are not dirty any more.
-    queues: [VecDeque<Key>; 3],
+    /// What has changed, and then everything else that is looked at. In each, what others need comes first: the cluster, nodes, pods. May
+    /// name keys that are not dirty any more.
+    queues: [[VecDeque<Key>; 3]; 2],
     dirty: HashMap<Key, Cause>,
     suspects: VecDeque<Vec<Key>>,
     suspected: HashSet<Key>,
@@ -84,9 +87,12 @@ impl Backlog {
             return;
         }
         let before = self.dirty.insert(key.clone(), cause);
+        let lane = usize::from(cause == Cause::Everything);
         match before {
+            // It has changed while it waited behind everything that did.
+            Some(Cause::Everything) if cause == Cause::Store => self.queues[lane][rank(&key)].push_back(key),
             Some(before) => drop(self.dirty.insert(key, cause.max(before))),
-            None => self.queues[rank(&key)].push_back(key),
+            None => self.queues[lane][rank(&key)].push_back(key),
         }
     }
 
@@ -118,7 +124,7 @@ impl Backlog {
 
     /// The next dirty key.
     pub(crate) fn pop(&mut self) -> Option<(Key, Cause)> {
-        self.queues.iter_mut().find_map(|queue| {
+        self.queues.iter_mut().flatten().find_map(|queue| {
             std::iter::from_fn(|| queue.pop_front()).find_map(|key| {
                 let cause = self.dirty.remove(&key)?;
                 Some((key, cause))

@@ -9,8 +9,10 @@ pub(crate) enum Blame {
     Operation(usize),
     /// One of all keys, or several together.
     Somebody,
-    /// Nobody: another writer was faster, and the copy of the database shows by now what it did.
-    Race,
+    /// Nobody: another writer was faster than this operation, and the copy of the database shows by now what it did.
+    Race(usize),
+    /// Nobody: another process has the lock that the transaction asserts.
+    Lock,
     /// The server serves nobody at the moment.
     Server,
     /// There is no connection any more.
@@ -22,7 +24,8 @@ pub(crate) fn blame(error: &TransactError) -> Blame {
         return Blame::Server;
     }
     match error {
-        TransactError::Operation { error, .. } if error.kind == ErrorKind::TimedOut => Blame::Race,
+        TransactError::Operation { error, index, .. } if error.kind == ErrorKind::TimedOut => Blame::Race(*index),
+        TransactError::Operation { error, .. } if error.kind == ErrorKind::NotOwner => Blame::Lock,
         TransactError::Operation { index, .. } => Blame::Operation(*index),
         TransactError::Commit(_) | TransactError::Invalid(_) => Blame::Somebody,
         TransactError::Refused(_) | TransactError::Protocol(_) => Blame::Server,

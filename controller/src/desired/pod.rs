@@ -25,17 +25,20 @@ pub fn pod(store: &Store, key: &PodKey) -> RowSet {
     let Some(node) = store.node(node).filter(|node| store.is_local(&node.name) && !node.subnets.is_empty()) else { return Vec::new() };
     let addresses = port_addresses(assigned.mac, &assigned.addresses);
 
-    let mut options = Pairs::from([
+    let uid = ("iface-id-ver", pod.uid.to_string());
+    let mut options = match &pod.config_hash {
         // ovn-controller binds only an interface of this very pod, not of its predecessor of the same name.
-        ("iface-id-ver", pod.uid.to_string()),
-    ]);
+        None => Pairs::from([uid]),
+        // A static pod's interface says the UID of the mirror that there was when its sandbox began, and outlives that mirror.
+        Some(_) => Pairs { without: &["iface-id-ver"], alike: [uid].into(), ..Pairs::default() },
+    };
     if store.config.requested_chassis {
         // Only this chassis may bind the port, so a stale sandbox elsewhere cannot take it over. The host's name, which is the node's,
         // outlives the chassis' id; that means the same, and is left where upstream of 2026 wrote it.
         options.with.insert("requested-chassis", node.name.to_string());
         options.alike.extend(node.chassis.clone().map(|chassis| ("requested-chassis", chassis)));
     } else {
-        options.without = &["requested-chassis"];
+        options.without = if pod.config_hash.is_some() { &["iface-id-ver", "requested-chassis"] } else { &["requested-chassis"] };
     }
     let port = SwitchPort {
         port_security: Some(addresses.clone()),

@@ -1,6 +1,9 @@
 //! What a column lacks to hold what it should. Pure: values in, values out.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, HashMap},
+};
 
 use ovsdb::{Atom, Datum, Uuid};
 
@@ -10,7 +13,7 @@ use crate::rows::Pairs;
 pub(super) fn same(one: &Datum, other: &Datum) -> bool {
     match (one, other) {
         (Datum::Set(one), Datum::Set(other)) => one == other || one.len() == other.len() && sorted(one) == sorted(other),
-        (Datum::Map(one), Datum::Map(other)) => one.len() == other.len() && one.iter().all(|pair| other.iter().any(|same| same == pair)),
+        (Datum::Map(one), Datum::Map(other)) => one == other || one.len() == other.len() && by_key(one) == by_key(other),
         // An empty map and an empty set are spelled alike.
         (Datum::Set(atoms), Datum::Map(pairs)) | (Datum::Map(pairs), Datum::Set(atoms)) => atoms.is_empty() && pairs.is_empty(),
     }
@@ -20,6 +23,12 @@ fn sorted(atoms: &[Atom]) -> Vec<&Atom> {
     let mut atoms: Vec<&Atom> = atoms.iter().collect();
     atoms.sort_by(|one, other| order(one, other));
     atoms
+}
+
+fn by_key(pairs: &[(Atom, Atom)]) -> Vec<&(Atom, Atom)> {
+    let mut pairs: Vec<&(Atom, Atom)> = pairs.iter().collect();
+    pairs.sort_by(|(one, _), (other, _)| order(one, other));
+    pairs
 }
 
 fn order(one: &Atom, other: &Atom) -> Ordering {
@@ -48,13 +57,15 @@ fn kind(atom: &Atom) -> u8 {
 /// The keys to remove from a map and the pairs to add after that, so that it holds what it should.
 pub(super) fn pairs(now: &Datum, wanted: &Pairs) -> Option<(Vec<String>, BTreeMap<String, String>)> {
     let Pairs { with, without, alike: _ } = wanted;
-    let value = |key: &str| now.pairs().iter().find(|(own, _)| own.as_str() == Some(key)).map(|(_, value)| value);
+    let there: HashMap<&str, &Atom> = now.pairs().iter().filter_map(|(key, value)| Some((key.as_str()?, value))).collect();
+    let value = |key: &str| there.get(key).copied();
     let add: BTreeMap<String, String> = with
         .iter()
         .filter(|(key, _)| !value(key).and_then(Atom::as_str).is_some_and(|there| wanted.accepts(key, there)))
         .map(|(key, value)| ((*key).to_owned(), value.clone()))
         .collect();
     let stale = without.iter().copied().filter(|key| !with.contains_key(key));
+    let stale = stale.filter(|key| !value(key).and_then(Atom::as_str).is_some_and(|there| wanted.accepts(key, there)));
     // A key that is there keeps its value when a pair is inserted (RFC 7047 §5.1), so it goes first.
     let remove: Vec<String> = add.keys().map(String::as_str).chain(stale).filter(|key| value(key).is_some()).map(str::to_owned).collect();
     (!add.is_empty() || !remove.is_empty()).then_some((remove, add))

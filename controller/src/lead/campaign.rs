@@ -15,7 +15,8 @@ use tokio::{
 };
 
 use super::{
-    Candidate, Lost, RELEASE, State,
+    Candidate, Leadership, Lost, State,
+    moment::Moment,
     record::Record,
     sight::{Sight, Verdict},
 };
@@ -27,29 +28,39 @@ use crate::{
 /// How long the API server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Ends when leadership was lost or given up.
+/// Ends when leadership was lost or given up. `before`: over the Leases that come first. `metrics`: of the Lease that comes last.
 pub(super) async fn run(
     api: ApiServer,
     candidate: Candidate,
-    metrics: Metrics,
+    before: Option<Leadership>,
+    metrics: Option<Metrics>,
     state: watch::Sender<State>,
-    mut stopped: oneshot::Receiver<()>,
+    mut stopped: oneshot::Receiver<Instant>,
 ) -> Lost {
-    let mut campaign =
-        Campaign { leases: Api::namespaced(api.client().clone(), &candidate.namespace), api, candidate, metrics, state, said: None };
+    let leases = Api::namespaced(api.client().clone(), &candidate.namespace);
+    let before = before.unwrap_or_else(Leadership::always);
+    let mut campaign = Campaign { leases, api, candidate, before: before.clone(), metrics, state, said: None };
     let mut reign = tokio::select! {
         reign = campaign.win() => reign,
         _ = &mut stopped => return Lost::Stopped,
     };
-    tokio::select! {
+    let deadline = tokio::select! {
+        biased;
+        deadline = &mut stopped => deadline,
+        () = before.lost() => {
+            campaign.ended();
+            // Why, the campaign for that Lease says.
+            stopped.await
+        }
         lost = campaign.keep(&mut reign) => {
             campaign.ended();
             return lost;
         }
-        _ = &mut stopped => {}
-    }
+    };
     campaign.ended();
-    campaign.release(reign).await;
+    if let Ok(deadline) = deadline {
+        campaign.release(reign, deadline).await;
+    }
     Lost::Stopped
 }
 
@@ -57,7 +68,9 @@ struct Campaign {
     api: ApiServer,
     leases: Api<Lease>,
     candidate: Candidate,
-    metrics: Metrics,
+    /// Whether this process has the Leases that come first.
+    before: Leadership,
+    metrics: Option<Metrics>,
     state: watch::Sender<State>,
     /// What was last said to be waited for.
     said: Option<String>,
@@ -66,7 +79,7 @@ struct Campaign {
 /// The Lease as this process wrote it, and until when it leads.
 struct Reign {
     lease: Lease,
-    until: Instant,
+    until: Moment,
 }
 
 impl Campaign {
@@ -74,19 +87,42 @@ impl Campaign {
         let mut sight = None;
         let mut backoff = Backoff::default();
         loop {
+            let mark = self.candidate.own_lease.mark().cloned();
+            let has_others = self.before.is_leader();
             match self.attempt(&mut sight).await {
                 Ok(Attempt::Won(reign)) => {
-                    tracing::info!(lease = %self.candidate, identity = self.candidate.identity, "this process leads");
+                    let identity = &self.candidate.identity;
+                    match self.metrics {
+                        Some(_) => tracing::info!(lease = %self.candidate, identity, "this process leads"),
+                        None => tracing::info!(lease = %self.candidate, identity, "this process has the first of its leases"),
+                    }
                     self.lead(reign.until);
                     return *reign;
                 }
                 Ok(Attempt::Waits { holder, version, free_at }) => {
                     backoff.reset();
-                    self.wait_for(format!("{holder} holds the lease {}", self.candidate), true);
-                    let next = Instant::now() + backoff::a_fifth_more(self.candidate.durations.retry());
+                    let mut what = format!("{holder} holds the lease {}", self.candidate);
+                    // It keeps others from leading, and cannot lead: no mere standby.
+                    let stuck = has_others && self.before.is_elected();
+                    if stuck {
+                        what.push_str(", and this process the one that comes first: nobody has both");
+                    }
+                    self.wait_for(what, !stuck);
+                    let next = self.next_attempt();
                     tokio::select! {
                         () = sleep_until(next.min(free_at)) => {}
-                        () = self.let_go(&version) => {}
+                        () = self.written(&version) => {}
+                        () = self.candidate.own_lease.learns(mark.as_ref()) => {}
+                        () = self.before.won(), if !has_others => {}
+                    }
+                }
+                Ok(Attempt::Free { version }) => {
+                    backoff.reset();
+                    let next = self.next_attempt();
+                    tokio::select! {
+                        () = sleep_until(next) => {}
+                        () = self.written(&version) => {}
+                        () = self.before.won() => {}
                     }
                 }
                 Err(trouble) => {
@@ -98,6 +134,10 @@ impl Campaign {
         }
     }
 
+    fn next_attempt(&self) -> Instant {
+        Instant::now() + backoff::a_fifth_more(self.candidate.durations.retry())
+    }
+
     async fn attempt(&self, sight: &mut Option<Sight>) -> Result<Attempt, Trouble> {
         let found = self.read().await?;
         let now = Instant::now();
@@ -105,11 +145,13 @@ impl Campaign {
         if let Some(lease) = &found {
             *sight = Some(Sight::next(sight.take(), Record::of(lease), now));
         }
+        let version = |found: Option<Lease>| found.and_then(|lease| lease.metadata.resource_version).unwrap_or_default();
         match sight.as_ref().map_or(Verdict::Take, |sight| sight.verdict(&self.candidate, now)) {
+            Verdict::Take if !self.before.is_leader() => Ok(Attempt::Free { version: version(found) }),
             Verdict::Take => self.take(found.as_ref()).await.map(|reign| Attempt::Won(Box::new(reign))),
             Verdict::WaitUntil(free_at) => Ok(Attempt::Waits {
                 holder: sight.as_ref().and_then(|sight| sight.holder()).unwrap_or_default().to_owned(),
-                version: found.and_then(|lease| lease.metadata.resource_version).unwrap_or_default(),
+                version: version(found),
                 free_at,
             }),
         }
@@ -125,13 +167,13 @@ impl Campaign {
 
     async fn take(&self, over: Option<&Lease>) -> Result<Reign, Trouble> {
         let record = Record::taken(&self.candidate, over.map(Record::of).as_ref(), Timestamp::now());
-        let asked = Instant::now();
+        let asked = Moment::now();
         let lease = record.lease(&self.candidate, over);
         let lease = match over {
             Some(_) => self.replace(&lease).await?,
             None => self.create(&lease).await?,
         };
-        Ok(Reign { lease, until: asked + self.candidate.durations.renew() })
+        Ok(Reign { lease, until: asked.after(self.candidate.durations.renew()) })
     }
 
     /// Fails if somebody else has written it since it was read.
@@ -159,15 +201,16 @@ impl Campaign {
         self.api.ask(PATIENCE, self.leases.create(&post, lease)).await
     }
 
-    /// Returns early when whoever has the Lease lets go of it. Without the right to watch, the next attempt will tell.
-    async fn let_go(&self, version: &str) {
+    /// Returns when the Lease is written again: its holder has let go of it, or has renewed it, and its time counts from now on and not from
+    /// the next attempt. Without the right to watch, that will tell.
+    async fn written(&self, version: &str) {
         let params = WatchParams::default().fields(&format!("metadata.name={}", self.candidate.lease));
         if let Ok(events) = self.leases.watch(&params, version).await {
             let mut events = pin!(events);
             while let Ok(Some(event)) = events.try_next().await {
                 match event {
-                    WatchEvent::Added(lease) | WatchEvent::Modified(lease) if Record::of(&lease).holder.is_none() => return,
-                    WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
+                    WatchEvent::Added(_) | WatchEvent::Modified(_) => return,
+                    WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
                     WatchEvent::Error(_) => break,
                 }
             }
@@ -179,24 +222,24 @@ impl Campaign {
     async fn keep(&self, reign: &mut Reign) -> Lost {
         let durations = self.candidate.durations;
         let mut backoff = Backoff::default();
-        let mut next = reign.until - durations.renew() + durations.retry();
+        let mut next = reign.until.clock - durations.renew() + durations.retry();
         let mut problem = "nothing was asked in time".to_owned();
         loop {
-            sleep_until(next.min(reign.until)).await;
-            if Instant::now() >= reign.until {
+            sleep_until(next.min(reign.until.clock)).await;
+            if reign.until.has_passed() {
                 return Lost::Late { lease: self.candidate.to_string(), deadline: durations.renew(), problem };
             }
-            let asked = Instant::now();
+            let asked = Moment::now();
             let renewed = Record::of(&reign.lease).renewed(Timestamp::now()).lease(&self.candidate, Some(&reign.lease));
-            let answer = timeout_at(reign.until, self.replace(&renewed)).await.unwrap_or_else(|_| {
+            let answer = timeout_at(reign.until.clock, self.replace(&renewed)).await.unwrap_or_else(|_| {
                 Err(Trouble::without_answer(crate::api_server::Kind::Unavailable, "the API server did not answer in time".to_owned()))
             });
             match answer {
                 Ok(lease) => {
-                    *reign = Reign { lease, until: asked + durations.renew() };
+                    *reign = Reign { lease, until: asked.after(durations.renew()) };
                     self.lead(reign.until);
                     backoff.reset();
-                    next = asked + durations.retry();
+                    next = asked.clock + durations.retry();
                 }
                 Err(trouble) => {
                     if matches!(trouble.code, Some(404 | 409))
@@ -216,7 +259,7 @@ impl Campaign {
 
     /// Somebody has written the Lease, perhaps this process with a request whose answer was lost.
     async fn look(&self, reign: &mut Reign) -> Option<Lost> {
-        let found = timeout_at(reign.until, self.read()).await.ok()?.ok()?;
+        let found = timeout_at(reign.until.clock, self.read()).await.ok()?.ok()?;
         let taken = |holder: String| Some(Lost::Taken { lease: self.candidate.to_string(), holder });
         match found {
             Some(lease) if Record::of(&lease).is_reign_of(&Record::of(&reign.lease)) => {
@@ -232,10 +275,9 @@ impl Campaign {
         }
     }
 
-    async fn release(&self, mut reign: Reign) {
-        let deadline = Instant::now() + RELEASE;
+    async fn release(&self, mut reign: Reign, deadline: Instant) {
         let mut backoff = Backoff::default();
-        while Instant::now() < reign.until.min(deadline) {
+        while Instant::now() < reign.until.clock.min(deadline) {
             let released = Record::of(&reign.lease).released(Timestamp::now()).lease(&self.candidate, Some(&reign.lease));
             match timeout_at(deadline, self.replace(&released)).await {
                 Ok(Ok(_)) => return tracing::info!(lease = %self.candidate, "the lease is given up"),
@@ -252,8 +294,8 @@ impl Campaign {
         tracing::warn!(lease = %self.candidate, "the lease could not be given up: others have to wait until it runs out");
     }
 
-    fn lead(&self, until: Instant) {
-        self.metrics.leads(true);
+    fn lead(&self, until: Moment) {
+        self.metrics.iter().for_each(|metrics| metrics.leads(true));
         self.state.send_replace(State::Leading { until: Some(until) });
     }
 
@@ -266,7 +308,7 @@ impl Campaign {
     }
 
     fn ended(&self) {
-        self.metrics.leads(false);
+        self.metrics.iter().for_each(|metrics| metrics.leads(false));
         self.state.send_replace(State::Over);
     }
 }
@@ -274,7 +316,15 @@ impl Campaign {
 /// What came of asking for the Lease.
 enum Attempt {
     Won(Box<Reign>),
-    Waits { holder: String, version: String, free_at: Instant },
+    Waits {
+        holder: String,
+        version: String,
+        free_at: Instant,
+    },
+    /// Nobody has it, and it is taken once those before it are had.
+    Free {
+        version: String,
+    },
 }
 
 impl Drop for Campaign {

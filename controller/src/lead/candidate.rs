@@ -2,27 +2,38 @@
 
 use std::{fmt, time::Duration};
 
-use crate::config::Zone;
+use super::host_lock::{HostLock, Mark};
 
 /// One process in an election.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Candidate {
     /// `holderIdentity`: differs between all that may run at once.
     pub identity: String,
     pub namespace: String,
-    /// Name of the Lease: [`Candidate::lease_of`].
+    /// Name of the Lease.
     pub lease: String,
     pub durations: Durations,
     pub own_lease: OwnLease,
 }
 
+/// The Leases that one process stands for, all with the same durations: it leads while it has all of them.
+#[derive(Debug, Clone)]
+pub struct Candidates {
+    pub first: Candidate,
+    /// Taken once the first is had.
+    pub second: Option<Candidate>,
+}
+
 /// What a Lease means that bears the candidate's own identity when it starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum OwnLease {
-    /// The process that had it has ended, as its pid file or lock shows: it is taken over at once, as client-go does.
-    Resume,
+    /// The process that had it has ended, as its pid file shows: it is taken over at once, as client-go does. Not while a process that stands
+    /// for the same Lease in the same name has the lock of this host: it has another pid file.
+    Resume(Option<HostLock>),
     /// It may live: the Lease has to run out first.
     Wait,
+    /// It has ended if the Lease says that it held a lock that this process holds now.
+    Lock(HostLock),
 }
 
 /// How long a Lease is held, how long its holder tries to renew it, and how often.
@@ -42,13 +53,40 @@ pub enum BadDurations {
     Renew { renew: Duration, retry: Duration },
 }
 
-impl Candidate {
-    /// As upstream names it: one Lease for zone `global`, one for each other zone.
-    pub fn lease_of(zone: &Zone) -> String {
-        match zone.0.as_str() {
-            "global" => "ovn-kubernetes-master".to_owned(),
-            zone => format!("ovn-kubernetes-master-{zone}"),
+impl OwnLease {
+    /// Whether the process that left this mark in a Lease of the own identity is known to have ended.
+    pub(super) fn has_ended(&self, holder: Option<&Mark>) -> bool {
+        match self {
+            Self::Resume(lock) => lock.as_ref().is_none_or(HostLock::is_held),
+            Self::Wait => false,
+            Self::Lock(lock) => lock.shows_ended(holder),
         }
+    }
+
+    /// What the Lease is to say of its holder.
+    pub(super) fn mark(&self) -> Option<&Mark> {
+        self.lock().filter(|lock| lock.is_held()).map(|lock| &lock.mark)
+    }
+
+    fn lock(&self) -> Option<&HostLock> {
+        match self {
+            Self::Lock(lock) | Self::Resume(Some(lock)) => Some(lock),
+            Self::Resume(None) | Self::Wait => None,
+        }
+    }
+
+    /// Waits until more is known of the former holder than `mark` said; for ever if that cannot happen.
+    pub(super) async fn learns(&self, mark: Option<&Mark>) {
+        match self.lock().filter(|_| mark.is_none()) {
+            Some(lock) => lock.gained().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl From<Candidate> for Candidates {
+    fn from(first: Candidate) -> Self {
+        Self { first, second: None }
     }
 }
 

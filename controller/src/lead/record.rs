@@ -8,7 +8,10 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::Candidate;
+use super::{Candidate, Mark};
+
+/// Annotation of a Lease: the lock of its host that its holder has.
+const HOLDER_LOCK: &str = "ovn-kubernetes/holder-lock";
 
 /// What its holder says. Two that are equal say that nothing happened in between.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +22,8 @@ pub(super) struct Record {
     pub(super) acquired: Option<MicroTime>,
     renewed: Option<MicroTime>,
     transitions: i32,
+    /// What its holder holds on its host.
+    pub(super) mark: Option<Mark>,
 }
 
 impl Record {
@@ -30,6 +35,7 @@ impl Record {
             acquired: spec.acquire_time,
             renewed: spec.renew_time,
             transitions: spec.lease_transitions.unwrap_or_default(),
+            mark: lease.metadata.annotations.as_ref().and_then(|all| all.get(HOLDER_LOCK)?.parse().ok()),
         }
     }
 
@@ -46,6 +52,7 @@ impl Record {
             acquired: Some(MicroTime(now)),
             renewed: Some(MicroTime(now)),
             transitions: before.map_or(0, |before| before.transitions.saturating_add(1)),
+            mark: None,
         }
     }
 
@@ -61,6 +68,7 @@ impl Record {
             acquired: Some(MicroTime(now)),
             renewed: Some(MicroTime(now)),
             transitions: self.transitions,
+            mark: None,
         }
     }
 
@@ -71,10 +79,17 @@ impl Record {
 
     /// As an object; `over` is the one that it replaces, and no other.
     pub(super) fn lease(&self, candidate: &Candidate, over: Option<&Lease>) -> Lease {
-        let metadata = over.map_or_else(
+        let mut metadata = over.map_or_else(
             || ObjectMeta { name: Some(candidate.lease.clone()), namespace: Some(candidate.namespace.clone()), ..ObjectMeta::default() },
             |over| over.metadata.clone(),
         );
+        // Said anew each time: the lock may have come later than the Lease.
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.remove(HOLDER_LOCK);
+        if let Some(mark) = candidate.own_lease.mark().filter(|_| self.holder.is_some()) {
+            annotations.insert(HOLDER_LOCK.to_owned(), mark.to_string());
+        }
+        metadata.annotations = metadata.annotations.filter(|annotations| !annotations.is_empty());
         let spec = LeaseSpec {
             holder_identity: Some(self.holder.clone().unwrap_or_default()),
             lease_duration_seconds: self.duration,

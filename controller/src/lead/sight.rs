@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::{Candidate, OwnLease, record::Record};
+use super::{Candidate, record::Record};
 
 /// A record and since when it was seen unchanged.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Sight {
         let free_at = self.since + self.record.duration(candidate.durations.lease());
         match self.holder() {
             None => Verdict::Take,
-            Some(holder) if holder == candidate.identity && candidate.own_lease == OwnLease::Resume => Verdict::Take,
+            Some(holder) if holder == candidate.identity && candidate.own_lease.has_ended(self.record.mark.as_ref()) => Verdict::Take,
             Some(_) if free_at <= now => Verdict::Take,
             Some(_) => Verdict::WaitUntil(free_at),
         }

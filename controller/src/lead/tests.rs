@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api_server::scripted;
 
+mod several;
+
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/ovn/leases";
 
 fn candidate(identity: &str) -> Candidate {
@@ -20,7 +22,7 @@ fn candidate(identity: &str) -> Candidate {
         namespace: "ovn".to_owned(),
         lease: "ovn-kubernetes-master".to_owned(),
         durations: Durations::default(),
-        own_lease: OwnLease::Resume,
+        own_lease: OwnLease::Resume(None),
     }
 }
 
@@ -35,7 +37,7 @@ impl Played {
     async fn start(candidate: Candidate) -> Self {
         let (api, client) = scripted::start().await;
         let metrics = Metrics::register(&Registry::new()).unwrap();
-        let (leadership, campaign) = Campaign::start(client, candidate, metrics);
+        let (leadership, campaign) = Campaign::start(client, candidate.into(), metrics);
         Self { api, leadership, campaign }
     }
 
@@ -168,7 +170,6 @@ async fn a_lease_that_is_let_go_of_is_taken_at_once() {
     );
     let mut events = watch.begin().await;
     let begun = Instant::now();
-    events.send("MODIFIED", &held_by("node1", "8", 3)).await;
     events.send("MODIFIED", &held_by("", "9", 3)).await;
     let read = played.api.asked().await;
     assert_eq!(read.method, "GET");
@@ -176,6 +177,27 @@ async fn a_lease_that_is_let_go_of_is_taken_at_once() {
     accept(played.api.asked().await, "PUT", "10").await;
     played.leadership.won().await;
     assert!(begun.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_lease_counts_from_its_renewal_and_not_from_the_next_attempt() {
+    let mut played = Played::start(candidate("node2")).await;
+    played.api.asked().await.json(&held_by("node1", "7", 3)).await;
+    let mut events = played.api.asked().await.begin().await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    // It is renewed once more, and then its holder dies.
+    events.send("MODIFIED", &held_by("node1", "8", 4)).await;
+    let renewed = Instant::now();
+    let taken = loop {
+        let asked = played.api.asked().await;
+        match asked.method.as_str() {
+            "GET" if asked.is_watch() => asked.status(403, "leases is forbidden: may not watch").await,
+            "GET" => asked.json(&held_by("node1", "8", 4)).await,
+            _ => break asked,
+        }
+    };
+    assert_eq!(renewed.elapsed().as_secs(), 137);
+    accept(taken, "PUT", "9").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,6 +227,43 @@ async fn the_own_lease_of_before_is_resumed_unless_its_process_may_live() {
 
     let mut played = Played::start(Candidate { own_lease: OwnLease::Wait, ..candidate("node1") }).await;
     played.asked().await.json(&held_by("node1", "7", 3)).await;
+    assert_eq!(played.asked().await.method, "GET");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_own_lease_of_a_process_whose_lock_is_free_is_taken_at_once_and_says_so() {
+    let mark = Mark { boot: "b1".to_owned(), file: "25:7".to_owned(), machine: None };
+    let with_lock = |held| Candidate { own_lease: OwnLease::Lock(HostLock { mark: mark.clone(), held }), ..candidate("node1") };
+    let left_by = |file: &str, version: &str| {
+        let mut lease = held_by("node1", version, 3);
+        lease["metadata"]["annotations"] = json!({"ovn-kubernetes/holder-lock": format!("boot=b1 file={file}"), "other": "kept"});
+        lease
+    };
+    let (free, held) = watch::channel(false);
+    let mut played = Played::start(with_lock(held)).await;
+    let begun = Instant::now();
+    // The process lives: stopped, or a second one of the same name.
+    played.asked().await.json(&left_by("25:7", "7")).await;
+    played.asked().await.json(&left_by("25:7", "7")).await;
+    assert!(begun.elapsed() > Duration::from_secs(25), "{:?}", begun.elapsed());
+    // It is killed.
+    let ended = Instant::now();
+    free.send_replace(true);
+    let taken = loop {
+        let asked = played.asked().await;
+        match asked.method.as_str() {
+            "GET" => asked.json(&left_by("25:7", "7")).await,
+            _ => break asked,
+        }
+    };
+    let lease = accept(taken, "PUT", "8").await;
+    assert!(ended.elapsed() < Duration::from_secs(1), "{:?}", ended.elapsed());
+    assert_eq!(lease["metadata"]["annotations"], json!({"ovn-kubernetes/holder-lock": "boot=b1 file=25:7", "other": "kept"}));
+    played.leadership.won().await;
+
+    // A process elsewhere, which calls itself the same, holds another lock.
+    let mut played = Played::start(with_lock(watch::channel(true).1)).await;
+    played.asked().await.json(&left_by("25:8", "7")).await;
     assert_eq!(played.asked().await.method, "GET");
 }
 
@@ -263,8 +322,8 @@ async fn a_leader_that_cannot_renew_stops_at_the_deadline_counted_from_its_last_
 #[tokio::test(start_paused = true)]
 async fn a_process_that_was_stopped_for_long_knows_that_it_leads_no_more() {
     // What is asked when nothing had a chance to run: the clock alone decides.
-    let (sender, state) = watch::channel(State::Leading { until: Some(Instant::now() + Duration::from_secs(107)) });
-    let leadership = Leadership { state };
+    let (sender, state) = watch::channel(State::Leading { until: Some(Moment::now().after(Duration::from_secs(107))) });
+    let leadership = Leadership { states: vec![state], durations: Some(Durations::default()), resigned: watch::channel(false).0 };
     assert!(leadership.is_leader());
     tokio::time::advance(Duration::from_secs(108)).await;
     assert!(!leadership.is_leader());
@@ -290,6 +349,23 @@ async fn a_leader_whose_lease_was_taken_stops_at_once_and_one_whose_answer_was_l
     let lost = played.campaign.lost().await;
     assert_eq!(lost.to_string(), "the lease ovn/ovn-kubernetes-master was taken by another process that calls itself node1");
     assert!(!played.leadership.is_leader());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_resigns_leads_no_more_while_it_has_the_lease_and_its_requests_end_before_others_lead() {
+    let (played, _) = Played::leader().await;
+    let clone = played.leadership.clone();
+    let lost = tokio::spawn(async move { clone.lost().await });
+    assert!(!played.leadership.has_resigned() && played.leadership.is_elected());
+    played.leadership.resign();
+    lost.await.unwrap();
+    assert!(!played.leadership.is_leader() && played.leadership.has_resigned());
+    assert_eq!(played.leadership.patience(), Duration::from_secs(15), "half of what is between 107 s and 137 s");
+
+    let always = Leadership::always();
+    assert_eq!((always.is_leader(), always.is_elected(), always.patience()), (true, false, Duration::from_secs(30)));
+    always.resign();
+    always.lost().await;
 }
 
 #[tokio::test(start_paused = true)]

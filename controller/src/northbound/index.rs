@@ -11,7 +11,8 @@ use std::{
 use ovsdb::{Atom, Change, ChangeKind, Changes, Replica, Uuid};
 
 use super::{
-    owner::{Claim, Owners, leads_to_router},
+    foreign::{ForeignPort, ForeignPorts, Moves},
+    owner::{Claim, Owners, is_of_node},
     tables,
 };
 use crate::{
@@ -28,6 +29,9 @@ pub(crate) struct Index {
     elements: HashMap<(Uuid, &'static str), Vec<Uuid>>,
     parents: HashMap<Uuid, Vec<Parent>>,
     owned: HashMap<Key, BTreeSet<Uuid>>,
+    foreign: ForeignPorts,
+    /// By switch: its ports whose names say that it is a node's. Such a switch has two, and may have thousands of others.
+    node_ports: HashMap<Uuid, BTreeSet<Uuid>>,
 }
 
 #[derive(Debug)]
@@ -53,6 +57,8 @@ pub(crate) struct Touched {
     pub(crate) keys: HashSet<Key>,
     /// Names that there were no rows of, in their order of appearance.
     pub(crate) appeared: Vec<(Table, Arc<str>)>,
+    /// Addresses of ports on nodes' switches that are not ours.
+    pub(crate) addresses: Moves,
 }
 
 /// The rows whose owner may be another now.
@@ -89,6 +95,11 @@ impl Index {
         self.parents.get(&row).map_or(&[], Vec::as_slice)
     }
 
+    /// Ports of a switch that make it a node's, by their names.
+    pub(super) fn node_ports(&self, switch: Uuid) -> impl Iterator<Item = Uuid> + use<'_> {
+        self.node_ports.get(&switch).into_iter().flatten().copied()
+    }
+
     pub(crate) fn owned(&self, key: &Key) -> impl Iterator<Item = Uuid> + use<'_> {
         self.owned.get(key).into_iter().flatten().copied()
     }
@@ -115,6 +126,10 @@ impl Index {
             let claim = owners.claim(replica, self, table, row);
             self.set_claim(row, claim, &mut touched.keys);
         }
+        for port in self.foreign.take_doubtful() {
+            let now = ForeignPort::of(replica, self, port);
+            self.foreign.put(port, now, &mut touched.addresses);
+        }
         touched
     }
 
@@ -135,7 +150,13 @@ impl Index {
         }
         touched.keys.extend(self.claim(row).key().cloned());
         doubtful.insert(row, table);
-        if self.name(row).is_some_and(|name| table == Table::LogicalSwitchPort && leads_to_router(name)) {
+        if table == Table::LogicalSwitchPort {
+            self.foreign.doubt(row);
+        }
+        if let Some(entry) = self.rows.get(&row).filter(|_| table == Table::LogicalRouterPort) {
+            self.foreign.doubt_leading_to(&entry.name);
+        }
+        if self.name(row).is_some_and(|name| table == Table::LogicalSwitchPort && is_of_node(name)) {
             doubtful.extend(self.parents(row).iter().map(|parent| (parent.row, parent.table)));
         }
         if change.kind == ChangeKind::Delete {
@@ -151,8 +172,12 @@ impl Index {
             return;
         }
         let name: Arc<str> = Arc::from(now);
+        let (was_node_port, is_node_port) = (before.as_deref().is_some_and(is_of_node), is_of_node(&name));
         if let Some(before) = before {
             self.unname(table, &before, row);
+            if table == Table::LogicalRouterPort {
+                self.foreign.doubt_leading_to(&before);
+            }
         }
         match self.rows.get_mut(&row) {
             Some(entry) => entry.name = Arc::clone(&name),
@@ -165,6 +190,13 @@ impl Index {
             }
             if let Err(place) = rows.binary_search(&row) {
                 rows.insert(place, row);
+            }
+        }
+        if table == Table::LogicalSwitchPort && was_node_port != is_node_port {
+            let switches: Vec<Parent> = self.parents(row).iter().filter(|parent| is_switch(parent)).copied().collect();
+            for parent in switches {
+                self.set_node_port(parent.row, row, is_node_port);
+                doubtful.insert(parent.row, parent.table);
             }
         }
         // Rows that are whose their holder is.
@@ -182,10 +214,18 @@ impl Index {
                     self.parents.remove(&element);
                 }
             }
+            if is_switch(&parent) && self.set_node_port(parent.row, element, false) {
+                doubtful.insert(parent.row, parent.table);
+            }
             self.moved(parent, element, holds, doubtful, keys);
         }
         for element in difference(&now, &before) {
             self.parents.entry(element).or_default().push(parent);
+            // One whose name is not known yet is looked at when it is.
+            if is_switch(&parent) && self.name(element).is_some_and(|name| is_of_node(name)) {
+                self.set_node_port(parent.row, element, true);
+                doubtful.insert(parent.row, parent.table);
+            }
             self.moved(parent, element, holds, doubtful, keys);
         }
         if !now.is_empty() {
@@ -194,15 +234,27 @@ impl Index {
     }
 
     /// An element came to a set or left it.
-    fn moved(&self, parent: Parent, element: Uuid, holds: Table, doubtful: &mut Doubtful, keys: &mut HashSet<Key>) {
+    fn moved(&mut self, parent: Parent, element: Uuid, holds: Table, doubtful: &mut Doubtful, keys: &mut HashSet<Key>) {
         keys.extend(self.claim(element).key().cloned());
         if follows_holder(holds) {
             doubtful.insert(element, holds);
         }
-        // An element whose name is not known any more, or not yet, may have been the one that tells whose the switch is.
-        if parent.table == Table::LogicalSwitch && self.name(element).is_none_or(|name| leads_to_router(name)) {
-            doubtful.insert(parent.row, parent.table);
+        if parent.table == Table::LogicalSwitch && holds == Table::LogicalSwitchPort {
+            self.foreign.doubt(element);
         }
+    }
+
+    /// Whether it was otherwise before.
+    fn set_node_port(&mut self, switch: Uuid, port: Uuid, is_node_port: bool) -> bool {
+        if is_node_port {
+            return self.node_ports.entry(switch).or_default().insert(port);
+        }
+        let Some(ports) = self.node_ports.get_mut(&switch) else { return false };
+        let was = ports.remove(&port);
+        if ports.is_empty() {
+            self.node_ports.remove(&switch);
+        }
+        was
     }
 
     fn set_claim(&mut self, row: Uuid, claim: Claim, keys: &mut HashSet<Key>) {
@@ -212,6 +264,10 @@ impl Index {
             return;
         }
         let before = std::mem::replace(&mut entry.claim, claim.clone());
+        if entry.table == Table::LogicalSwitch {
+            let ports = self.elements.get(&(row, "ports")).into_iter().flatten();
+            ports.for_each(|port| self.foreign.doubt(*port));
+        }
         keys.extend(before.key().cloned());
         self.disown(row, &before);
         if let Some(owner) = claim.owner() {
@@ -245,6 +301,11 @@ impl Index {
             }
         }
     }
+}
+
+/// Whether it is a switch that holds a port.
+fn is_switch(parent: &Parent) -> bool {
+    parent.table == Table::LogicalSwitch && parent.column == "ports"
 }
 
 /// Whether rows of the table are whose the row is that holds them.

@@ -5,7 +5,7 @@
 //! | switch port `<ns>_<pod>` with `external_ids` `pod=true` and `namespace=<ns>`, of the cluster's own network | the pod |
 //! | switch port `stor-X`, `k8s-X`; router port `rtos-X`; its gateway chassis `rtos-X-…` | node X |
 //! | ACL with the id `default-network-controller:NetpolNode:X:…` | node X |
-//! | switch that holds `stor-X`, and is named X or has it as a port to `rtos-X` | node X |
+//! | switch that holds `stor-X` or `k8s-X` and is named X, or has `stor-X` as a port to `rtos-X` | node X |
 //! | what the cluster has once | the cluster |
 //! | everything else | nobody: foreign, never written |
 
@@ -58,9 +58,9 @@ const ROUTER_TO_SWITCH: &str = "rtos-";
 const MANAGEMENT: &str = "k8s-";
 const NODE_ACL: &str = "default-network-controller:NetpolNode:";
 
-/// Whether a switch port's name says that it leads to the cluster's router, which makes a switch a node's.
-pub(super) fn leads_to_router(name: &str) -> bool {
-    name.starts_with(SWITCH_TO_ROUTER)
+/// Whether a switch port's name says that it is one of those that make a switch a node's.
+pub(super) fn is_of_node(name: &str) -> bool {
+    name.starts_with(SWITCH_TO_ROUTER) || name.starts_with(MANAGEMENT)
 }
 
 fn node(name: &str) -> Option<Key> {
@@ -120,13 +120,14 @@ fn switch_port(port: &LogicalSwitchPort) -> Claim {
 
 fn switch(replica: &Replica, index: &Index, uuid: Uuid, name: &str) -> Claim {
     let holds = |port: &Uuid| index.parents(*port).iter().any(|parent| parent.row == uuid);
-    if index.named(Table::LogicalSwitchPort, &format!("{SWITCH_TO_ROUTER}{name}")).iter().any(holds) {
+    let holds = |prefix: &str| index.named(Table::LogicalSwitchPort, &format!("{prefix}{name}")).iter().any(holds);
+    if holds(SWITCH_TO_ROUTER) || holds(MANAGEMENT) {
         return node(name).map_or(Claim::Foreign, Claim::Ours);
     }
     // A node's switch that somebody renamed; the port says so itself.
-    let renamed = index.elements(uuid, "ports").iter().find_map(|port| {
-        let of = index.name(*port)?.strip_prefix(SWITCH_TO_ROUTER)?;
-        let port: &LogicalSwitchPort = replica.row(*port)?;
+    let renamed = index.node_ports(uuid).find_map(|port| {
+        let of = index.name(port)?.strip_prefix(SWITCH_TO_ROUTER)?;
+        let port: &LogicalSwitchPort = replica.row(port)?;
         let leads_to = port.options.get("router-port")?.strip_prefix(ROUTER_TO_SWITCH)?;
         if port.kind == "router" && leads_to == of { node(of) } else { None }
     });

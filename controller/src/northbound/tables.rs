@@ -11,6 +11,11 @@ use crate::rows::Table;
 type Map = BTreeMap<String, String>;
 
 ovsdb::table! {
+    /// One row; none before ovn-northd or ovn-nbctl has made it.
+    pub(super) struct NbGlobal in "NB_Global" {
+        pub(super) name: String,
+    }
+
     pub(super) struct LoadBalancerGroup in "Load_Balancer_Group" {
         name: String,
     }
@@ -60,7 +65,7 @@ ovsdb::table! {
         name: String,
         gateway_chassis: Vec<Uuid>,
         mac: String,
-        networks: Vec<String>,
+        pub(super) networks: Vec<String>,
         options: Map,
         external_ids: Map,
     }
@@ -68,7 +73,9 @@ ovsdb::table! {
     pub(super) struct LogicalSwitchPort in "Logical_Switch_Port" {
         pub(super) name: String,
         pub(super) kind: String = "type",
-        addresses: Vec<String>,
+        pub(super) addresses: Vec<String>,
+        /// What northd makes of an address that is to be `dynamic`.
+        pub(super) dynamic_addresses: Option<String>,
         port_security: Vec<String>,
         enabled: Option<bool>,
         tag_request: Option<i64>,
@@ -200,6 +207,7 @@ impl<T: ovsdb::Table> Columns for T {
 /// Asks for all rows of all tables.
 pub(super) fn monitor() -> Monitor {
     Monitor::new()
+        .table::<NbGlobal>(Where::all())
         .table::<LoadBalancerGroup>(Where::all())
         .table::<Copp>(Where::all())
         .table::<Meter>(Where::all())

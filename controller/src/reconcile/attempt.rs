@@ -1,11 +1,14 @@
 //! One transaction: what goes into it, and what its answer means for each key.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use ovsdb::{Outcome, TransactError};
 use tokio::time::Instant;
 
-use super::{InFlight, Reconciler, Report, flap::Answer};
+use super::{InFlight, Reconciler, Report, fence::LOCK, flap::Answer};
 use crate::{
     commit::{
         Batch, assemble,
@@ -15,15 +18,21 @@ use crate::{
     desired::desired,
     diff::{
         Difference, diff,
-        edit::{Edit, Target},
+        edit::{Edit, Existing, Target},
         fit::fit,
     },
     key::Key,
-    rows::RowName,
+    northbound::CLUSTER_ID,
+    rows::{RowName, Table},
 };
 
 /// Rows of one transaction, more or less. ovsdb-server is fastest with some hundred, and what is under way keeps others waiting.
 const MOST_ROWS: usize = 1000;
+
+/// Keys that are compared in one turn, and for how long at most: some microseconds each. Then whatever came meanwhile has its turn; an event
+/// that waits so long is not noticed among what else it waits for.
+const TURN_KEYS: usize = 500;
+const TURN: Duration = Duration::from_millis(5);
 
 /// What will be one transaction.
 #[derive(Default)]
@@ -38,6 +47,7 @@ impl Reconciler {
     /// Sends what is dirty, if nothing is under way.
     pub(super) fn write(&mut self) {
         let now = Instant::now();
+        self.unfinished = false;
         if !self.may_write() {
             return;
         }
@@ -48,12 +58,19 @@ impl Reconciler {
         for trouble in self.store.take_troubles() {
             self.report(Report::Trouble(trouble));
         }
+        for trouble in self.store.take_shared() {
+            self.report(Report::Shared(trouble));
+        }
+        for trouble in self.store.take_node_troubles() {
+            self.report(Report::NodeTrouble(trouble));
+        }
         if self.in_flight.is_some() || self.paused.is_some_and(|until| now < until) {
             return;
         }
         self.paused = None;
         self.backlog.retry_due(now);
         let Some(connection) = self.northbound.connection().cloned() else { return };
+        let mut compared = 0;
         while let Some(turn) = self.backlog.turn() {
             let mut plan = Plan::default();
             match turn {
@@ -64,17 +81,33 @@ impl Reconciler {
                 }
                 Turn::Dirty => {
                     while plan.rows < MOST_ROWS
+                        && compared < TURN_KEYS
+                        && now.elapsed() < TURN
                         && let Some((key, cause)) = self.backlog.pop()
                     {
                         self.consider(key, cause, connection.schema(), &mut plan);
+                        compared += 1;
                     }
                 }
             }
-            let Plan { keys, edits, .. } = plan;
+            let Plan { mut keys, mut edits, .. } = plan;
             if keys.is_empty() {
+                if compared >= TURN_KEYS || now.elapsed() >= TURN {
+                    self.unfinished = true;
+                    return;
+                }
                 continue;
             }
-            let batch = assemble(edits, connection.schema());
+            if let Some(edit) = self.identify().filter(|_| keys.iter().all(|(key, _)| *key != Key::Cluster)) {
+                keys.push((Key::Cluster, Cause::Store));
+                edits.push(vec![edit]);
+            }
+            // Comparing has taken its time.
+            if !self.leadership.is_leader() {
+                self.mark_again(keys, now);
+                return;
+            }
+            let batch = assemble(edits, connection.schema(), Some(LOCK));
             self.metrics.batch.observe(f64::from(u32::try_from(keys.len()).unwrap_or(u32::MAX)));
             let Batch { transaction, operations, written } = batch;
             let outcome = Box::pin(connection.transact(transaction));
@@ -83,10 +116,20 @@ impl Reconciler {
         }
     }
 
+    /// Whose database this is, if that is known and not written yet. It goes with what is written anyway: a start writes nothing for it.
+    fn identify(&self) -> Option<Edit> {
+        let id = self.store.cluster_id()?;
+        let row = self.northbound.cluster_router()?;
+        let add = BTreeMap::from([(CLUSTER_ID.to_owned(), id.to_string())]);
+        let is_written = self.northbound.cluster_id(row).is_some();
+        let row = Existing { table: Table::LogicalRouter, row };
+        (!is_written).then_some(Edit::Pairs { row, column: "external_ids", remove: Vec::new(), add })
+    }
+
     /// Compares what a key should have with what it has: the difference joins the plan.
     fn consider(&mut self, key: Key, cause: Cause, schema: &ovsdb::Schema, plan: &mut Plan) {
         let rows = fit(desired(&self.store, &key), schema);
-        match diff(&key, &rows, &self.northbound, &plan.inserted) {
+        match diff(&key, &rows, self.store.kept(&key), &self.northbound, &plan.inserted) {
             Difference::Missing(rows) => {
                 tracing::debug!(%key, ?rows, "waits for rows");
                 self.backlog.wait(key, rows);
@@ -131,7 +174,7 @@ impl Reconciler {
             ?pause,
             "somebody else changes this row of the northbound database again and again: is a second controller running?"
         );
-        self.report(Report::Contested { key, row });
+        self.report(Report::Contested { uid: self.store.uid(&key), key, row });
     }
 
     /// Such as `Logical_Switch_Port shop_cart-0`.
@@ -171,10 +214,19 @@ impl Reconciler {
                 self.loaded &= self.northbound.connection().is_some_and(|connection| !connection.is_closed());
                 self.mark_again(keys, now);
             }
-            Blame::Race => {
+            Blame::Race(index) => {
                 self.count("overtaken");
-                // As repairs: if it happens again and again, not at once.
-                self.mark_again(keys.into_iter().map(|(key, _)| (key, Cause::Rows)).collect(), now);
+                let overtaken = operations.get(index).cloned().unwrap_or_default();
+                for (place, (key, cause)) in keys.into_iter().enumerate() {
+                    // As repairs: if it happens again and again, not at once.
+                    let cause = if overtaken.contains(&place) { Cause::Rows } else { cause };
+                    self.backlog.mark(key, cause, now);
+                }
+            }
+            Blame::Lock => {
+                self.count("refused");
+                self.fence.refused();
+                self.mark_again(keys, now);
             }
             Blame::Server => {
                 self.count("refused");
@@ -222,7 +274,7 @@ impl Reconciler {
         let (another, pause) = self.backlog.fail(key.clone(), error.clone(), now);
         if another {
             tracing::warn!(%key, error, ?pause, "the northbound database refuses the rows of this object; they are tried again");
-            self.report(Report::Refused { key, error });
+            self.report(Report::Refused { uid: self.store.uid(&key), key, error });
         }
     }
 

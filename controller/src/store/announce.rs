@@ -10,8 +10,11 @@ use contract::{
     names::{Network, PodKey},
 };
 
-use super::{Annotated, Known, Spelled, Store};
-use crate::trouble::{PodTrouble, Trouble};
+use super::{Annotated, Known, Spelled, Store, Texts};
+use crate::{
+    key::NodeName,
+    trouble::{NodeTrouble, PodTrouble, SharedAddress, Trouble},
+};
 
 /// Annotations that a pod is to have. They go to the pod with this uid or to none: a pod of the same name that came later gets its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub struct PodAnnotation {
     pub pod: PodKey,
     pub uid: Arc<str>,
     pub annotations: BTreeMap<&'static str, String>,
+    /// What it was decided on, and is to be written over.
+    pub over: Texts,
 }
 
 /// What waits to be taken.
@@ -26,6 +31,8 @@ pub struct PodAnnotation {
 pub(super) struct Outbox {
     annotations: BTreeSet<PodKey>,
     troubles: Vec<Trouble<PodKey, PodTrouble>>,
+    of_nodes: Vec<Trouble<NodeName, NodeTrouble>>,
+    shared: Vec<Trouble<PodKey, SharedAddress>>,
 }
 
 /// How far the API server knows of a pod's network.
@@ -40,6 +47,14 @@ pub(super) enum Announced {
 }
 
 impl Outbox {
+    pub(super) fn tell_node(&mut self, trouble: Trouble<NodeName, NodeTrouble>) {
+        self.of_nodes.push(trouble);
+    }
+
+    pub(super) fn tell_shared(&mut self, trouble: Trouble<PodKey, SharedAddress>) {
+        self.shared.push(trouble);
+    }
+
     pub(super) fn forget(&mut self, key: &PodKey) {
         self.annotations.remove(key);
     }
@@ -60,6 +75,16 @@ impl Store {
         std::mem::take(&mut self.outbox.troubles)
     }
 
+    /// The same of nodes.
+    pub fn take_node_troubles(&mut self) -> Vec<Trouble<NodeName, NodeTrouble>> {
+        std::mem::take(&mut self.outbox.of_nodes)
+    }
+
+    /// Pods that share an address with a port that is not ours, each as often as it began since the last call.
+    pub fn take_shared(&mut self) -> Vec<Trouble<PodKey, SharedAddress>> {
+        std::mem::take(&mut self.outbox.shared)
+    }
+
     pub(super) fn tell_trouble(&mut self, key: &PodKey) {
         match (self.pods.get(key), self.trouble(key)) {
             (_, Some(PodTrouble::NodeWithoutSubnet(_)) | None) | (None, _) => {}
@@ -73,12 +98,14 @@ impl Store {
     /// Sees to it that the API server hears of the pod's network.
     pub(super) fn announce(&mut self, key: &PodKey) {
         let legacy = self.config.legacy_annotations;
-        let Some(known) = self.pods.get_mut(key) else { return };
+        let node = self.pods.get(key).and_then(|known| known.pod.node.clone());
         // A pod of another zone is that zone's to write.
-        let is_local = known.pod.node.as_ref().and_then(|node| self.nodes.get(node)).is_some_and(|node| node.zone == self.config.zone);
+        let is_local = node.is_some_and(|node| self.is_local(&node));
+        let Some(known) = self.pods.get_mut(key) else { return };
         match (known.is_annotated(legacy), known.announced) {
             (true, _) => {
                 known.announced = Announced::Seen;
+                known.pod.texts = Texts::Right;
                 self.outbox.forget(key);
             }
             // What is on its way is not sent twice: the pod was seen as it was before.
@@ -100,7 +127,7 @@ impl Store {
         let legacy = self.config.legacy_annotations.then(|| network.write_legacy()).flatten();
         let annotations =
             [(POD_NETWORKS, text.ok()), (LEGACY, legacy)].into_iter().filter_map(|(name, text)| Some((name, text?))).collect();
-        Some(PodAnnotation { uid: Arc::clone(&known.pod.uid), pod, annotations })
+        Some(PodAnnotation { uid: Arc::clone(&known.pod.uid), pod, annotations, over: known.pod.texts.clone() })
     }
 }
 

@@ -9,10 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use contract::{annotation::PodNetwork, names::PodKey, ovn};
+use contract::{annotation::PodNetwork, mac::Mac, names::PodKey, ovn};
 use ipnet::IpNet;
 
-use super::{Annotated, Pod, Store};
+use super::{Annotated, Kept, Place, Pod, Store};
 use crate::{
     allocate::{
         addresses::{Exhausted, Taken},
@@ -24,6 +24,18 @@ use crate::{
 
 /// Addresses that pods no longer use, by pod.
 pub(super) type Leaving = HashMap<PodKey, Vec<IpAddr>>;
+
+/// Ports of pods that have no addresses here yet.
+pub(super) type Found = HashMap<PodKey, FoundPort>;
+
+/// A pod's port in the northbound database, as it was found at the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundPort {
+    /// The pod that it was made for, where the port says it.
+    pub uid: Option<Arc<str>>,
+    pub mac: Option<Mac>,
+    pub addresses: Vec<IpAddr>,
+}
 
 /// Pods without addresses, and what each waits for.
 #[derive(Debug, Default)]
@@ -39,7 +51,7 @@ pub(super) struct Waiting {
 /// What there is of a pod at the start, in the order in which pods come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Record {
-    /// An annotation and a port with its addresses.
+    /// An annotation and a port with its addresses; or a port of this very pod, and no annotation that could say otherwise.
     WithPort,
     /// An annotation.
     Alone,
@@ -51,7 +63,12 @@ impl Store {
     ///
     /// To be called only if nothing dirtied the key since its rows were computed. The changes are of pods that waited for what is free now.
     pub fn settled(&mut self, key: &Key) -> Vec<Change> {
+        // What was not looked at, because it is not known how it should be, stopped using nothing.
         let Key::Pod(key) = key else { return Vec::new() };
+        if self.kept(&Key::Pod(key.clone())) == Kept::All {
+            return Vec::new();
+        }
+        self.found.remove(key);
         let left = self.leaving.remove(key).unwrap_or_default();
         let kept = self.assigned(key).map(|network| network.addresses.iter().map(IpNet::addr).collect::<Vec<_>>()).unwrap_or_default();
         let free: Vec<IpAddr> = left.into_iter().filter(|address| !kept.contains(address)).collect();
@@ -59,17 +76,19 @@ impl Store {
         free.into_iter().flat_map(|address| self.wake(address)).collect()
     }
 
-    /// A port of this pod was found in the northbound database with these addresses: nobody else gets them before the key is settled.
+    /// This port of the pod was found in the northbound database: nobody else gets its addresses before the key is settled, and the pod
+    /// itself has them, if it is the pod that the port was made for and its annotation does not say otherwise.
     ///
     /// To be called for every port found before the observation that completes the store, so that a pod that went while nobody looked
     /// keeps its addresses until its port has gone too.
-    pub fn found_port(&mut self, key: &PodKey, addresses: &[IpAddr]) {
-        self.leaving.entry(key.clone()).or_default().extend(addresses);
+    pub fn found_port(&mut self, key: &PodKey, port: FoundPort) {
+        self.leaving.entry(key.clone()).or_default().extend(&port.addresses);
         if self.is_complete() {
-            addresses.iter().for_each(|address| {
+            port.addresses.iter().for_each(|address| {
                 self.addresses.hold(key, *address);
             });
         }
+        self.found.insert(key.clone(), port);
     }
 
     /// Everything is known for the first time. Pods whose annotations and ports agree come before all others: they run. Then what other
@@ -100,6 +119,7 @@ impl Store {
 
     fn record(&self, key: &PodKey, pod: &Pod) -> Record {
         match (&pod.annotated, self.leaving.get(key)) {
+            (Annotated::Nothing | Annotated::Unusable(_), _) if self.network_of_port(key, pod).is_some() => Record::WithPort,
             (Annotated::Nothing, _) => Record::None,
             (Annotated::Network { network, .. }, Some(port)) if network.addresses.iter().all(|net| port.contains(&net.addr())) => {
                 Record::WithPort
@@ -124,9 +144,12 @@ impl Store {
         match self.find_network(key) {
             Ok(Some(network)) => {
                 self.waiting.remove(key);
+                self.found.remove(key);
+                let addresses: Vec<IpAddr> = network.addresses.iter().map(IpNet::addr).collect();
                 if let Some(known) = self.pods.get_mut(key) {
                     known.network = Some(network);
                 }
+                addresses.into_iter().for_each(|address| self.tell_shared(key, address));
                 self.announce(key);
                 true
             }
@@ -144,11 +167,24 @@ impl Store {
     /// The network of a pod that has none: its annotation's, or a new one; none as long as it has no node, or if its node is another zone's.
     fn find_network(&mut self, key: &PodKey) -> Result<Option<Arc<PodNetwork>>, PodTrouble> {
         let Some(known) = self.pods.get(key) else { return Ok(None) };
+        if let Some(network) = self.network_of_port(key, &known.pod)
+            && !matches!(known.pod.annotated, Annotated::Network { .. })
+            && self.addresses.claim(key, &network.addresses).is_ok()
+        {
+            return Ok(Some(Arc::new(network)));
+        }
         match (&known.pod.annotated, &known.pod.node) {
             (Annotated::Unusable(why), _) => Err(PodTrouble::UnusableAnnotation(why.clone())),
-            (Annotated::Network { network, .. }, _) => {
+            // Who is nowhere yet may not keep an address from others.
+            (Annotated::Network { .. }, None) => Ok(None),
+            (Annotated::Network { network, .. }, Some(node)) => {
                 let network = Arc::clone(network);
                 self.check_reserved(&network)?;
+                // What runs already goes on, whatever it has.
+                if !self.has_port(key, &known.pod, &network) {
+                    self.check_claim(key, node, &network)?;
+                    self.check_foreign(key, &network)?;
+                }
                 let claim = self.addresses.claim(key, &network.addresses);
                 claim.map_err(|Taken { address, by }| PodTrouble::AddressTaken { address, by })?;
                 Ok(Some(network))
@@ -156,17 +192,33 @@ impl Store {
             (Annotated::Nothing, None) => Ok(None),
             (Annotated::Nothing, Some(name)) => {
                 let node = self.nodes.get(name);
-                if node.is_some_and(|node| !self.is_of(&node.zone)) {
+                if node.is_some_and(|node| self.place(node) != Place::Here) {
                     return Ok(None);
                 }
                 let Some(node) = node.filter(|node| !node.subnets.is_empty()) else {
                     return Err(PodTrouble::NodeWithoutSubnet(Arc::clone(name)));
                 };
-                let given = self.addresses.give(key, &node.subnets);
+                let given = self.addresses.give(key, &node.subnets, |address| self.foreign.is_used(address, &self.nodes));
                 let given = given.map_err(|Exhausted { subnet }| PodTrouble::NoFreeAddress { node: Arc::clone(name), subnet })?;
                 Ok(pod_network(&self.config, given).map(Arc::new))
             }
         }
+    }
+
+    /// The network that the pod's port says it has: the port was made for this very pod, and its addresses are of the node's subnets.
+    fn network_of_port(&self, key: &PodKey, pod: &Pod) -> Option<PodNetwork> {
+        let FoundPort { uid, mac, addresses } = self.found.get(key)?;
+        let (true, Some(mac)) = (pod.is_of(uid.as_ref()), mac) else { return None };
+        let node = self.nodes.get(pod.node.as_ref()?).filter(|node| self.place(node) == Place::Here)?;
+        let mut nets = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            let subnet = node.subnets.iter().find(|subnet| subnet.contains(address) && !ovn::reserved(subnet, *address))?;
+            nets.push(IpNet::new(*address, subnet.prefix_len()).ok()?);
+        }
+        let one_of_each =
+            nets.iter().filter(|net| net.addr().is_ipv4()).count() <= 1 && nets.iter().filter(|net| net.addr().is_ipv6()).count() <= 1;
+        let network = pod_network(&self.config, nets).filter(|_| one_of_each)?;
+        Some(PodNetwork { mac: *mac, ..network })
     }
 
     /// No pod may claim what routers and management ports have.
@@ -177,6 +229,35 @@ impl Store {
             {
                 return Err(PodTrouble::AddressReserved { address, node: Arc::clone(node) });
             }
+        }
+        Ok(())
+    }
+
+    /// Whether the pod's own port has these addresses.
+    fn has_port(&self, key: &PodKey, pod: &Pod, network: &PodNetwork) -> bool {
+        let has = |port: &&FoundPort| network.addresses.iter().all(|net| port.addresses.contains(&net.addr()));
+        self.found.get(key).filter(|port| pod.is_of(port.uid.as_ref())).filter(has).is_some()
+    }
+
+    /// Who creates pods may preset their annotations, but neither with addresses of routers and services nor with another port's MAC.
+    fn check_claim(&self, key: &PodKey, node: &NodeName, network: &PodNetwork) -> Result<(), PodTrouble> {
+        if let Some(address) = network.addresses.iter().map(IpNet::addr).find(|address| self.config.is_infrastructure(*address)) {
+            return Err(PodTrouble::AddressNotForPods { address });
+        }
+        // The MAC that follows from its own address is nobody else's.
+        let mac = network.mac;
+        if network.addresses.iter().any(|net| Mac::from_ip(net.addr()) == mac) {
+            return Ok(());
+        }
+        let subnets = self.nodes.get(node).map_or(&[][..], |node| &node.subnets);
+        let [first, second, a, b, c, d] = mac.octets();
+        let of_address = [first, second] == [0x0a, 0x58] && subnets.iter().any(|subnet| subnet.contains(&IpAddr::from([a, b, c, d])));
+        let management = self.nodes.get(node).and_then(|node| node.management_mac);
+        let managements = ovn::managements(subnets).into_iter().map(|net| Mac::from_ip(net.addr())).chain(management);
+        let mut of_node = managements.chain(ovn::port_mac(&ovn::gateways(subnets)));
+        let networks = self.pods_of(node).filter(|other| *other != key).filter_map(|other| self.assigned(other));
+        if of_address || of_node.any(|other| other == mac) || networks.map(|network| network.mac).any(|other| other == mac) {
+            return Err(PodTrouble::MacTaken { mac, node: Arc::clone(node) });
         }
         Ok(())
     }
@@ -196,12 +277,7 @@ impl Store {
         for subnet in before.iter().filter(|subnet| !now.contains(subnet)) {
             self.addresses.forget(subnet);
             if self.subnets.get(&subnet.network()).is_some_and(|(_, owner)| owner == node) {
-                // Where two nodes claim the same, the other has it now.
-                let other = self.nodes.values().find(|other| other.subnets.contains(subnet)).map(|other| Arc::clone(&other.name));
-                match other {
-                    Some(other) => self.subnets.insert(subnet.network(), (*subnet, other)),
-                    None => self.subnets.remove(&subnet.network()),
-                };
+                self.subnets.remove(&subnet.network());
             }
         }
         self.subnets.extend(now.into_iter().map(|subnet| (subnet.network(), (subnet, Arc::clone(node)))));
@@ -213,6 +289,13 @@ impl Store {
     /// The node's subnet that an address is in.
     fn node_at(&self, address: IpAddr) -> Option<&(IpNet, NodeName)> {
         self.subnets.range(..=address).next_back().map(|(_, subnet)| subnet).filter(|(subnet, _)| subnet.contains(&address))
+    }
+
+    /// The nodes' subnets that overlap this one; those of nodes do not overlap one another.
+    pub(super) fn overlapping(&self, subnet: &IpNet) -> impl Iterator<Item = &(IpNet, NodeName)> {
+        let (first, last) = (subnet.network(), subnet.broadcast());
+        let around = self.subnets.range(..first).next_back().filter(|(_, (used, _))| used.contains(&first));
+        around.into_iter().chain(self.subnets.range(first..=last)).map(|(_, used)| used)
     }
 
     /// After a start addresses go on behind the highest of each subnet.
@@ -227,7 +310,7 @@ impl Store {
     }
 
     /// An address is free: those who claim it may have it, else one of those who wait for any address of its subnet.
-    fn wake(&mut self, address: IpAddr) -> Vec<Change> {
+    pub(super) fn wake(&mut self, address: IpAddr) -> Vec<Change> {
         let claimants = self.waiting.for_address.get(&address).cloned().unwrap_or_default();
         let mut woken: Vec<PodKey> = claimants.into_iter().filter(|key| self.assign(key)).collect();
         if woken.is_empty() {
@@ -262,14 +345,19 @@ impl Waiting {
             PodTrouble::AddressTaken { address, .. } => {
                 self.for_address.entry(*address).or_default().insert(key.clone());
             }
+            // A port is in nobody's way on the switch of a node that is gone.
+            PodTrouble::AddressOfPort { address, node, .. } => {
+                self.for_address.entry(*address).or_default().insert(key.clone());
+                self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
+            }
             PodTrouble::NoFreeAddress { subnet, .. } => {
                 self.in_subnet.entry(*subnet).or_default().insert(key.clone());
             }
-            PodTrouble::AddressReserved { node, .. } => {
+            PodTrouble::AddressReserved { node, .. } | PodTrouble::MacTaken { node, .. } => {
                 self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
             }
             // What ends these is a change of the pod or of its own node, and the pod is looked at then.
-            PodTrouble::NodeWithoutSubnet(_) | PodTrouble::UnusableAnnotation(_) => {}
+            PodTrouble::NodeWithoutSubnet(_) | PodTrouble::UnusableAnnotation(_) | PodTrouble::AddressNotForPods { .. } => {}
         }
         self.pods.insert(key.clone(), trouble);
     }
@@ -277,9 +365,13 @@ impl Waiting {
     fn remove(&mut self, key: &PodKey) {
         match self.pods.remove(key) {
             Some(PodTrouble::AddressTaken { address, .. }) => leave(&mut self.for_address, &address, key),
+            Some(PodTrouble::AddressOfPort { address, node, .. }) => {
+                leave(&mut self.for_address, &address, key);
+                leave(&mut self.for_node, &node, key);
+            }
             Some(PodTrouble::NoFreeAddress { subnet, .. }) => leave(&mut self.in_subnet, &subnet, key),
-            Some(PodTrouble::AddressReserved { node, .. }) => leave(&mut self.for_node, &node, key),
-            Some(PodTrouble::NodeWithoutSubnet(_) | PodTrouble::UnusableAnnotation(_)) | None => {}
+            Some(PodTrouble::AddressReserved { node, .. } | PodTrouble::MacTaken { node, .. }) => leave(&mut self.for_node, &node, key),
+            Some(PodTrouble::NodeWithoutSubnet(_) | PodTrouble::UnusableAnnotation(_) | PodTrouble::AddressNotForPods { .. }) | None => {}
         }
     }
 }

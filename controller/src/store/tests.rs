@@ -1,15 +1,16 @@
 use std::collections::BTreeSet;
 
-use contract::{annotation::POD_NETWORKS, names::Network};
+use contract::{annotation::POD_NETWORKS, names::Network, node_annotation::ZONE};
 
 use super::*;
 use crate::{
     config::ClusterSubnet,
     key::Change,
     observation::{Observation, Seen},
-    trouble::{PodTrouble, Trouble},
+    trouble::{NodeTrouble, PodTrouble, Trouble},
 };
 
+mod foreign;
 mod history;
 
 fn config() -> ClusterConfig {
@@ -37,7 +38,8 @@ fn pod(uid: &str) -> Pod {
 }
 
 fn claiming(uid: &str, address: &str) -> Pod {
-    annotated(pod(uid), &format!(r#"{{"default":{{"mac_address":"0a:58:0a:00:00:09","ip_addresses":["{address}"]}}}}"#))
+    let mac = contract::mac::Mac::from_ip(net(address).addr());
+    annotated(pod(uid), &format!(r#"{{"default":{{"mac_address":"{mac}","ip_addresses":["{address}"]}}}}"#))
 }
 
 /// The pod as it is once the text was written on it.
@@ -77,7 +79,7 @@ fn changed(name: &str) -> Vec<Change> {
 fn a_pod_gets_an_address_an_annotation_and_no_second_one() {
     let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
     assert_eq!(apply(&mut store, "a", pod("u1")), changed("a"));
-    let [PodAnnotation { pod: to, uid, annotations }] = &store.take_annotations()[..] else { panic!("one annotation") };
+    let [PodAnnotation { pod: to, uid, annotations, over: _ }] = &store.take_annotations()[..] else { panic!("one annotation") };
     assert_eq!((to, &**uid), (&key("a"), "u1"));
     assert_eq!(
         annotations[POD_NETWORKS],
@@ -90,6 +92,29 @@ fn a_pod_gets_an_address_an_annotation_and_no_second_one() {
     assert_eq!(apply(&mut store, "a", before), [], "somebody removed the annotation");
     assert_eq!(store.take_annotations().len(), 1);
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.3/24");
+}
+
+/// What is decided on annotations that are no more is not written, so it has to be decided again.
+#[test]
+fn a_network_is_written_again_when_the_annotations_that_it_is_written_over_have_changed() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
+    let written = |store: &mut Store, pod: Pod| {
+        apply(store, "a", pod);
+        store.take_annotations().into_iter().map(|annotation| annotation.over).collect::<Vec<_>>()
+    };
+    let with =
+        |texts: &[(&'static str, &str)]| Texts::These(Arc::new(texts.iter().map(|(name, text)| (*name, (*text).to_owned())).collect()));
+    assert_eq!(written(&mut store, pod("u1")), [Texts::NoneAtAll]);
+    assert_eq!(written(&mut store, Pod { created: 1, ..pod("u1") }), [], "another part of the pod has changed");
+    assert_eq!(written(&mut store, Pod { texts: with(&[]), ..pod("u1") }), [with(&[])], "another annotation has come");
+    let wrong = Pod { annotated: Annotated::Unusable("no".to_owned()), texts: with(&[(POD_NETWORKS, "no")]), ..pod("u1") };
+    assert_eq!(written(&mut store, wrong.clone()), [with(&[(POD_NETWORKS, "no")])]);
+    let text = store.assigned(&key("a")).unwrap().write(&Network::Default, None).unwrap();
+    let right = Pod { texts: with(&[(POD_NETWORKS, &text)]), ..annotated(pod("u1"), &text) };
+    assert_eq!(written(&mut store, right.clone()), []);
+    assert_eq!(store.pod(&key("a")).unwrap().texts, Texts::Right, "a text that is not needed is not kept");
+    assert_eq!(written(&mut store, Pod { created: 2, ..right }), [], "it is still right");
+    assert_eq!(written(&mut store, wrong), [with(&[(POD_NETWORKS, "no")])]);
 }
 
 #[test]
@@ -193,7 +218,7 @@ fn a_pod_waits_for_its_nodes_subnet_and_is_woken_by_it() {
 #[test]
 fn a_port_found_at_the_start_keeps_its_address_until_it_is_gone() {
     let mut store = Store::new(config());
-    store.found_port(&key("gone"), &["10.244.1.3".parse().unwrap()]);
+    store.found_port(&key("gone"), FoundPort { uid: None, mac: None, addresses: vec!["10.244.1.3".parse().unwrap()] });
     store.observe(Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/29")])));
     store.observe(Observation::Pods(Seen::All(vec![(key("a"), pod("u1"))])));
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.4/29");
@@ -205,11 +230,12 @@ fn a_port_found_at_the_start_keeps_its_address_until_it_is_gone() {
 #[test]
 fn other_zones_pods_keep_their_records_and_get_nothing_here() {
     let mut far = node("n1", "10.244.1.0/24");
-    far.zone = Zone("far".to_owned());
+    far.zone = Some(Zone("far".to_owned()));
     let mut store = complete(vec![far], vec![(key("a"), pod("u1")), (key("b"), claiming("u2", "10.244.1.9/24"))]);
     assert_eq!((address(&store, "a"), address(&store, "b").unwrap()), (None, "10.244.1.9/24".to_owned()));
     assert_eq!((store.troubles().count(), store.take_annotations()), (0, vec![]));
-    store.observe(Observation::Nodes(Seen::Applied(node("n1", "10.244.1.0/24"))));
+    let near = Node { zone: Some(Zone::default()), ..node("n1", "10.244.1.0/24") };
+    store.observe(Observation::Nodes(Seen::Applied(near)));
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.10/24");
 }
 
@@ -306,7 +332,7 @@ fn a_subnet_that_two_nodes_claim_is_still_the_others_when_one_goes() {
 #[test]
 fn who_needs_nothing_here_any_more_does_not_wait() {
     let mut store = complete(vec![], vec![(key("a"), pod("u1"))]);
-    store.observe(Observation::Nodes(Seen::Applied(Node { zone: Zone("far".to_owned()), ..Node::named("n1") })));
+    store.observe(Observation::Nodes(Seen::Applied(Node { zone: Some(Zone("far".to_owned())), ..Node::named("n1") })));
     let unusable = Pod { annotated: Annotated::Unusable("no JSON".to_owned()), ..Pod::with_uid("u2") };
     apply(&mut store, "b", unusable);
     assert_eq!(store.troubles().count(), 1, "of b alone");
@@ -324,4 +350,141 @@ fn what_another_wrote_over_an_annotation_on_its_way_is_corrected() {
     apply(&mut store, "a", Pod { created: 1, ..claiming("u1", "10.244.1.77/24") });
     assert_eq!(store.take_annotations(), [], "it is on its way");
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.3/24");
+}
+
+/// A typo in an annotation of its node, or a moment without it, took the node off the network with all of its pods.
+#[test]
+fn a_node_keeps_what_it_said_before_when_its_annotations_are_lost_or_cannot_be_read() {
+    let named = || Node { chassis: Some("c1".to_owned()), zone: Some(Zone::default()), id: Some(7), ..node("n1", "10.244.1.0/24") };
+    let mut store = complete(vec![named()], vec![(key("a"), pod("u1"))]);
+    let unreadable = vec![Unreadable { annotation: ZONE, why: "no".to_owned() }];
+    let mac = "0a:58:00:00:00:01".parse().unwrap();
+    for lost in [Node::named("n1"), Node { unreadable, ..Node::named("n1") }] {
+        assert_eq!(store.observe(Observation::Nodes(Seen::Applied(lost.clone()))), []);
+        let now = store.node("n1").unwrap();
+        assert_eq!(Node { unreadable: vec![], ..now.clone() }, named());
+        assert!(store.is_local("n1") && store.kept(&Key::Node("n1".into())) == Kept::Nothing);
+    }
+    let told: Vec<NodeTrouble> = store.take_node_troubles().into_iter().map(|trouble| trouble.why).collect();
+    assert_eq!(told, [NodeTrouble::UnreadableAnnotation { annotation: ZONE, why: "no".to_owned() }]);
+    // What is readably different counts; another node of that name has nothing of the former.
+    let far = Node { zone: Some(Zone("far".to_owned())), management_mac: Some(mac), ..Node::named("n1") };
+    assert_eq!(store.observe(Observation::Nodes(Seen::Applied(far))).len(), 1);
+    assert!(!store.is_local("n1") && store.kept(&Key::Pod(key("a"))) == Kept::Nothing);
+    store.observe(Observation::Nodes(Seen::Applied(Node { uid: "another".into(), ..Node::named("n1") })));
+    assert_eq!(store.node("n1").unwrap().subnets, vec![]);
+}
+
+#[test]
+fn what_is_not_known_at_the_start_leaves_rows_as_they_are() {
+    let unreadable = vec![Unreadable { annotation: ZONE, why: "no".to_owned() }];
+    let nodes = vec![
+        Node::named("n1"),
+        Node { unreadable, ..node("n2", "10.244.2.0/24") },
+        node("n3", "10.244.3.0/24"),
+        Node { chassis: Some("c4".to_owned()), ..node("n4", "10.244.4.0/24") },
+        Node { zone: Some(Zone("far".to_owned())), ..Node::named("n5") },
+    ];
+    let pods = (1..=6).map(|n| (key(&format!("p{n}")), Pod { node: Some(format!("n{n}").into()), ..pod("u1") })).collect();
+    let store = complete(nodes, pods);
+    let kept = |n: u32| (store.kept(&Key::Node(format!("n{n}").into())), store.kept(&Key::Pod(key(&format!("p{n}")))));
+    assert_eq!(kept(1), (Kept::All, Kept::All), "no subnet");
+    assert_eq!(kept(2), (Kept::All, Kept::All), "a zone that cannot be read");
+    assert_eq!(kept(3), (Kept::RouterPort, Kept::Nothing), "no chassis");
+    assert_eq!([kept(4), kept(5), kept(6)], [(Kept::Nothing, Kept::Nothing); 3], "known; elsewhere; gone");
+    assert_eq!(store.assigned(&key("p2")), None, "nothing is given before the zone is known");
+}
+
+/// A pod that ran with its annotation gone, or garbled, got another address at the next start of the controller, or none.
+#[test]
+fn a_running_pod_whose_annotation_is_lost_has_what_its_port_has() {
+    let found = |uid: &str, address: &str| FoundPort {
+        uid: Some(uid.into()),
+        mac: Some("0a:58:0a:f4:01:99".parse().unwrap()),
+        addresses: vec![address.parse().unwrap()],
+    };
+    let unusable = || Pod { annotated: Annotated::Unusable("no".to_owned()), ..pod("u1") };
+    let start = |port: FoundPort, pod: Pod| {
+        let mut store = Store::new(config());
+        store.found_port(&key("a"), port);
+        store.observe(Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
+        store.observe(Observation::Pods(Seen::All(vec![(key("a"), pod)])));
+        store
+    };
+    for lost in [pod("u1"), unusable()] {
+        let mut store = start(found("u1", "10.244.1.77"), lost);
+        assert_eq!(address(&store, "a").unwrap(), "10.244.1.77/24");
+        let written = &store.take_annotations()[0].annotations[POD_NETWORKS];
+        assert!(written.contains("10.244.1.77/24") && written.contains("0a:58:0a:f4:01:99"), "{written}");
+        assert_eq!(store.take_troubles(), []);
+    }
+    // Its predecessor's, one that is no pod's to have, and one of another node's.
+    for (port, given) in [
+        (found("u0", "10.244.1.77"), "10.244.1.3/24"),
+        (found("u1", "10.244.1.1"), "10.244.1.3/24"),
+        (found("u1", "10.244.2.77"), "10.244.1.3/24"),
+    ] {
+        assert_eq!(address(&start(port.clone(), pod("u1")), "a").as_deref(), Some(given), "{port:?}");
+        assert_eq!(address(&start(port, unusable()), "a"), None);
+    }
+}
+
+/// Whoever creates pods could have the traffic of a node, or the join and service addresses, by an annotation; and keep addresses from others
+/// with pods that are never scheduled.
+#[test]
+fn a_preset_annotation_claims_nothing_of_others() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![(key("other"), claiming("o", "10.244.1.9/24"))]);
+    let with_mac = |uid: &str, address: &str, mac: &str| {
+        annotated(pod(uid), &format!(r#"{{"default":{{"mac_address":"{mac}","ip_addresses":["{address}"]}}}}"#))
+    };
+    for address in ["100.64.0.1/16", "100.88.0.9/16", "10.96.0.1/16", "169.254.169.4/29", "169.254.1.1/32"] {
+        apply(&mut store, "a", claiming("a", address));
+        let troubles = store.take_troubles();
+        assert!(matches!(troubles[..], [Trouble { why: PodTrouble::AddressNotForPods { .. }, .. }]), "{address} {troubles:?}");
+    }
+    // Of the router, of the management port, of a pod, of the next pod that will be.
+    for (uid, mac) in ["0a:58:0a:f4:01:01", "0a:58:0a:f4:01:02", "0a:58:0a:f4:01:09", "0a:58:0a:f4:01:03"].into_iter().enumerate() {
+        apply(&mut store, "a", with_mac(&format!("m{uid}"), "10.244.1.50/24", mac));
+        let troubles = store.take_troubles();
+        assert!(matches!(troubles[..], [Trouble { why: PodTrouble::MacTaken { .. }, .. }]), "{mac} {troubles:?}");
+    }
+    apply(&mut store, "a", with_mac("own", "10.244.1.50/24", "02:00:00:00:00:01"));
+    assert_eq!(address(&store, "a").unwrap(), "10.244.1.50/24");
+    apply(&mut store, "b", with_mac("same", "10.244.1.51/24", "02:00:00:00:00:01"));
+    assert_eq!(address(&store, "b"), None);
+
+    let unscheduled = Pod { node: None, ..claiming("u", "10.244.1.60/24") };
+    apply(&mut store, "c", unscheduled);
+    assert_eq!(address(&store, "c"), None);
+    apply(&mut store, "d", claiming("v", "10.244.1.60/24"));
+    assert_eq!(address(&store, "d").unwrap(), "10.244.1.60/24", "whoever runs first has it");
+
+    // A pod that has run with it for long goes on.
+    let mut store = Store::new(config());
+    let port = FoundPort { uid: Some("r".into()), mac: None, addresses: vec!["100.64.0.9".parse().unwrap()] };
+    store.found_port(&key("r"), port);
+    store.observe(Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
+    store.observe(Observation::Pods(Seen::All(vec![(key("r"), claiming("r", "100.64.0.9/16"))])));
+    assert_eq!(address(&store, "r").unwrap(), "100.64.0.9/16");
+}
+
+/// Two nodes with one subnet had two equal networks on the cluster's router; a node may write that on itself.
+#[test]
+fn a_subnet_belongs_to_the_node_that_has_it_or_to_the_older_one_and_then_to_the_next() {
+    let at = |name: &str, created: i64, subnet: &str| Node { created, ..node(name, subnet) };
+    let mut store = complete(vec![at("young", 2, "10.244.1.0/24"), at("old", 1, "10.244.1.0/24"), at("third", 3, "10.244.3.0/24")], vec![]);
+    let subnets = |store: &Store, name: &str| store.node(name).unwrap().subnets.clone();
+    assert_eq!((subnets(&store, "old"), subnets(&store, "young")), (vec![net("10.244.1.0/24")], vec![]));
+    let told = |store: &mut Store| store.take_node_troubles().into_iter().map(|trouble| trouble.subject.to_string()).collect::<Vec<_>>();
+    assert_eq!(told(&mut store), ["young"]);
+    // A supernet: who has something keeps it.
+    store.observe(Observation::Nodes(Seen::Applied(at("third", 3, "10.244.0.0/16"))));
+    assert_eq!((subnets(&store, "third"), told(&mut store)), (vec![net("10.244.3.0/24")], vec!["third".to_owned()]));
+    store.observe(Observation::Nodes(Seen::Applied(at("young", 2, "10.244.1.0/24"))));
+    assert_eq!(told(&mut store), Vec::<String>::new(), "it is told once");
+    let changes = store.observe(Observation::Nodes(Seen::Deleted("old".into())));
+    assert!(changes.contains(&Change::Node { name: "young".into(), pods: true }), "{changes:?}");
+    assert_eq!((subnets(&store, "young"), subnets(&store, "third")), (vec![net("10.244.1.0/24")], vec![net("10.244.3.0/24")]));
+    store.observe(Observation::Nodes(Seen::Deleted("young".into())));
+    assert_eq!(subnets(&store, "third"), [net("10.244.0.0/16")]);
 }

@@ -18,7 +18,7 @@ use kube::{
 };
 use serde::Deserialize;
 
-use super::{Annotated, Node, Phase, Pod, Spelled, Unreadable};
+use super::{Annotated, Node, Phase, Pod, Spelled, Texts, Unreadable};
 use crate::config::Zone;
 
 /// A Node of the API. Of its metadata there are name, uid, resource version, times, labels and this project's annotations.
@@ -29,7 +29,8 @@ pub struct NodeObject {
     pub metadata: ObjectMeta,
 }
 
-/// A Pod of the API. Of its metadata there are name, namespace, uid, resource version, times and the annotations that give its network.
+/// A Pod of the API. Of its metadata there are name, namespace, uid, resource version, times and the annotations that give its network
+/// and say whether it is a static pod.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct PodObject {
@@ -55,20 +56,21 @@ pub struct PodStatus {
 impl NodeObject {
     /// The node that the object describes.
     pub fn into_node(self) -> Node {
-        let ObjectMeta { name, uid, creation_timestamp, labels, annotations, .. } = self.metadata;
+        let ObjectMeta { name, uid, resource_version, creation_timestamp, labels, annotations, .. } = self.metadata;
         let annotations = annotations.unwrap_or_default();
         let read = NodeAnnotations(&annotations);
         let mut unreadable = Vec::new();
         let mut node = Node::named(&name.unwrap_or_default());
         node.subnets = readable(read.subnets(), &mut unreadable);
         node.chassis = readable(read.chassis_id(), &mut unreadable);
-        node.zone = readable(read.zone(), &mut unreadable).map(Zone).unwrap_or_default();
+        node.zone = readable(read.zone(), &mut unreadable).map(Zone);
         node.id = readable(read.id(), &mut unreadable);
         node.join = readable(read.join_addresses(), &mut unreadable);
         node.transit = readable(read.transit_addresses(), &mut unreadable);
         node.management_mac = readable(read.management_mac(), &mut unreadable);
         Node {
             uid: uid.unwrap_or_default().into(),
+            version: resource_version.unwrap_or_default().into(),
             created: creation_timestamp.map_or(0, |time| time.0.as_second()),
             labels: Arc::new(labels.unwrap_or_default()),
             annotations: Arc::new(annotations),
@@ -90,6 +92,7 @@ impl PodObject {
     /// The pod that the object describes. The error is of a name that no API server accepts.
     pub fn into_pod(self) -> Result<(PodKey, Pod), BadName> {
         let ObjectMeta { name, namespace, uid, creation_timestamp, annotations, .. } = self.metadata;
+        let has_annotations = annotations.is_some();
         let annotations = annotations.unwrap_or_default();
         let pod = Pod {
             uid: uid.unwrap_or_default().into(),
@@ -102,6 +105,8 @@ impl PodObject {
             },
             annotated: annotated(&annotations),
             other_networks: other_networks(&annotations),
+            config_hash: config_hash(&annotations),
+            texts: if has_annotations { texts(annotations) } else { Texts::NoneAtAll },
         };
         Ok((PodKey::new(&namespace.unwrap_or_default(), &name.unwrap_or_default())?, pod))
     }
@@ -120,10 +125,22 @@ fn annotated(annotations: &BTreeMap<String, String>) -> Annotated {
     }
 }
 
+/// Those that say the pod's network.
+fn texts(mut annotations: BTreeMap<String, String>) -> Texts {
+    let texts = [annotation::POD_NETWORKS, annotation::LEGACY].into_iter().filter_map(|name| Some((name, annotations.remove(name)?)));
+    Texts::These(Arc::new(texts.collect()))
+}
+
 /// The text of the current annotation, if more than the cluster's own network is in it.
 fn other_networks(annotations: &BTreeMap<String, String>) -> Option<Arc<str>> {
     let text = annotations.get(annotation::POD_NETWORKS)?;
     annotation::names_others(text, &Network::Default).then(|| text.as_str().into())
+}
+
+/// Of a mirror, the hash of the static pod.
+fn config_hash(annotations: &BTreeMap<String, String>) -> Option<Arc<str>> {
+    let source = annotations.get(annotation::CONFIG_SOURCE).filter(|source| *source != "api");
+    annotations.get(annotation::CONFIG_HASH).filter(|_| source.is_some()).map(|hash| hash.as_str().into())
 }
 
 impl Resource for NodeObject {

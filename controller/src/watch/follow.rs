@@ -43,12 +43,14 @@ pub(super) async fn follow<K: Watched>(
     api: ApiServer,
     metrics: Metrics,
     standing: watch::Sender<Standing>,
+    again: watch::Receiver<u64>,
     tell: impl FnMut(Seen<K::Key, K::Value>) + Send,
 ) {
     let mut follower = Follower::<K, _> {
         api,
         metrics,
         standing,
+        again,
         tell,
         backoff: Backoff::default(),
         next: Next::Everything,
@@ -66,6 +68,8 @@ struct Follower<K: Watched, T> {
     api: ApiServer,
     metrics: Metrics,
     standing: watch::Sender<Standing>,
+    /// Changes when everything is wanted once more.
+    again: watch::Receiver<u64>,
     tell: T,
     backoff: Backoff,
     next: Next,
@@ -108,6 +112,10 @@ impl End {
 impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
     async fn step(&mut self) {
         let begun = Instant::now();
+        if self.again.has_changed().unwrap_or_default() {
+            self.again.mark_unchanged();
+            self.next = Next::Everything;
+        }
         let end = match &self.next {
             Next::Everything if self.streams => self.watch(None).await,
             Next::Everything => match self.pages().await {
@@ -182,6 +190,7 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
         let streaming = from.is_none();
         let mut renewals = self.api.renewals();
         renewals.mark_unchanged();
+        let mut again = self.again.clone();
         let params = WatchParams { send_initial_events: streaming, ..WatchParams::default().timeout(WATCH_SECONDS) };
         let trouble = |api: &ApiServer, error: &kube::Error| End::Trouble(api.trouble(error));
         // No version: the newest, not what one API server remembers.
@@ -205,6 +214,8 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
             let event = tokio::select! {
                 event = timeout(if all.is_some() { STUCK } else { SILENCE }, events.try_next()) => event,
                 Ok(()) = renewals.changed() => return End::Ordinary,
+                // The next step sees it, too.
+                Ok(()) = again.changed() => return End::Ordinary,
             };
             let event = match event {
                 Ok(Ok(Some(event))) => event,

@@ -65,7 +65,7 @@ impl Played {
             Observation::Pods(Seen::All(pods)) => format!("all {}", pods.iter().map(name).collect::<Vec<_>>().join(" ")),
             Observation::Pods(Seen::Applied(pod)) => format!("applied {}", name(&pod)),
             Observation::Pods(Seen::Deleted(key)) => format!("deleted {}", key.name()),
-            Observation::Nodes(_) => "nodes".to_owned(),
+            Observation::Nodes(_) | Observation::Cluster(_) => "something else".to_owned(),
         }
     }
 
@@ -225,5 +225,18 @@ async fn other_credentials_move_the_watch_over_without_reading_everything() {
     let (mut played, stream) = Played::synced().await;
     played.renewals.send_replace(1);
     played.changes_from("5").await;
+    drop(stream);
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_told_once_more_when_it_is_asked_for() {
+    let (mut played, stream) = Played::synced().await;
+    played.watch.again().everything();
+    let mut again = played.everything().await.begin().await;
+    again.send("ADDED", &pod("b", "7")).await;
+    end_of_everything(&mut again, "8").await;
+    assert_eq!(played.told().await, "all b");
+    again.send("DELETED", &pod("b", "9")).await;
+    assert_eq!(played.told().await, "deleted b");
     drop(stream);
 }

@@ -38,9 +38,12 @@ pub(crate) fn pod_key(number: u32) -> PodKey {
 }
 
 /// A pod with an annotation of before. Of a hundred in a row on one node no two have the same address.
+///
+/// Whoever has an address first keeps it, which nobody can tell from the cluster as it is in the end. So annotations of before are to have
+/// none that is given meanwhile: those come one after the other from the lowest, and after a start from the highest that is in use.
 pub(crate) fn pod(number: u32, node: u32, generation: u32) -> (PodKey, Pod) {
-    // Far behind those that are given one after the other, from the lowest.
-    let host = 150 + number % 100;
+    // Forty free ones before the first, and behind each of those of histories, whose pods are the first six. 251 is prime.
+    let host = 3 + 41 * number % 251;
     let (high, low) = (node / 256, node % 256);
     let network = PodNetwork {
         mac: format!("0a:58:0a:{high:02x}:{low:02x}:{host:02x}").parse().unwrap(),

@@ -97,7 +97,7 @@ fn is_value(value: &Value, now: &str) -> Result<(), String> {
         Value::Pairs(wanted) => {
             let pairs: BTreeMap<&str, &str> = parts.iter().filter_map(|part| part.split_once('=')).collect();
             let all = wanted.with.keys().all(|key| pairs.get(key).is_some_and(|value| wanted.accepts(key, value)));
-            all && !wanted.without.iter().any(|key| pairs.contains_key(key) && !wanted.with.contains_key(key))
+            all && !wanted.without.iter().any(|key| pairs.get(key).is_some_and(|value| !wanted.accepts(key, value)))
         }
         Value::References(rows) => parts == rows.iter().map(reference).collect::<Vec<_>>().iter().map(String::as_str).collect(),
         Value::Including(rows) => rows.iter().all(|row| parts.contains(&*reference(row))),

@@ -15,14 +15,19 @@ use proptest::{
 };
 use tokio::time::Instant;
 
+use controller::observation::Observation;
+
 use crate::{
+    cluster::{all_nodes, all_pods},
+    database::{Contents, Row},
     history::{Drift, Step, anything, beside_others, drift, interrupted, observed, one_of_each},
     running::hurry,
+    second_writer::port,
     world::World,
 };
 
 /// Runs the property on random histories, and prints the shortest that breaks it.
-fn on<S: Debug>(cases: u32, longest: usize, steps: impl Strategy<Value = S>, property: impl AsyncFn(Vec<S>)) {
+pub(crate) fn on<S: Debug>(cases: u32, longest: usize, steps: impl Strategy<Value = S>, property: impl AsyncFn(Vec<S>)) {
     let cases = std::env::var("OVN_LAWS_CASES").map_or(cases, |cases| cases.parse().expect("OVN_LAWS_CASES is a number"));
     let mut runner = TestRunner::new(Config { cases, max_shrink_time: 20_000, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&vec(steps, 1..longest), |history| {
@@ -48,11 +53,7 @@ fn on<S: Debug>(cases: u32, longest: usize, steps: impl Strategy<Value = S>, pro
 #[test]
 fn law_1_the_database_converges() {
     on(16, 30, anything(), async |history| {
-        let mut world = World::new().await;
-        for step in history {
-            world.happen(step).await;
-        }
-        world.rest().await;
+        let world = World::after(history).await;
         world.end().await;
     });
 }
@@ -61,16 +62,12 @@ fn law_1_the_database_converges() {
 #[test]
 fn law_2_a_restart_writes_nothing() {
     on(10, 16, anything(), async |history| {
-        let mut world = World::new().await;
-        for step in history {
-            world.happen(step).await;
-        }
-        world.rest().await;
+        let mut world = World::after(history).await;
         let before = world.contents().await;
         world.restart(true).await;
         world.rest().await;
         assert_eq!(world.controller.counted("ovnkube_controller_nb_transactions_total"), 0.0, "transactions of the new controller");
-        assert_eq!(world.contents().await, before);
+        same(&world.contents().await, &before);
         world.end().await;
     });
 }
@@ -79,11 +76,7 @@ fn law_2_a_restart_writes_nothing() {
 #[test]
 fn law_3_foreign_rows_stay() {
     on(16, 30, beside_others(), async |history| {
-        let mut world = World::new().await;
-        for step in history {
-            world.happen(step).await;
-        }
-        world.rest().await;
+        let world = World::after(history).await;
         let harmed = world.second.harmed(&world.contents().await);
         assert!(harmed.is_empty(), "{harmed:#?}");
         world.end().await;
@@ -136,11 +129,7 @@ fn once_each(drifts: Vec<Drift>) -> Vec<Drift> {
 #[test]
 fn law_6_nothing_that_serves_a_pod_is_removed_at_the_start() {
     on(8, 16, observed(), async |history| {
-        let mut world = World::new().await;
-        for step in history {
-            world.happen(step).await;
-        }
-        world.rest().await;
+        let mut world = World::after(history).await;
         let before = world.ports_of_pods(&world.contents().await);
         for nodes_first in [true, false] {
             world.restart(nodes_first).await;
@@ -155,15 +144,124 @@ fn law_6_nothing_that_serves_a_pod_is_removed_at_the_start() {
     });
 }
 
+/// Law 6 in the steady state: annotations of nodes that are lost or cannot be read change no row, nor do they at a start. Two nodes were
+/// off the network for as long as it took to correct them, with all of their pods.
+#[test]
+fn law_6_nothing_is_removed_because_of_what_cannot_be_read() {
+    on(8, 16, observed(), async |history| {
+        let mut world = World::after(history).await;
+        let before = world.contents().await;
+        for (spoilt, restarts) in [(Step::NodeAnnotationLost as fn(u32) -> Step, false), (Step::NodeAnnotationGarbled, true)] {
+            for node in 1..4 {
+                world.happen(spoilt(node)).await;
+            }
+            world.happen(Step::Relist).await;
+            if restarts {
+                world.restart(false).await;
+            }
+            world.controller.converged().await;
+            same(&world.contents().await, &before);
+        }
+        world.rest().await;
+        same(&world.contents().await, &before);
+        world.end().await;
+    });
+}
+
+/// Law 6 for pods: their annotations are written anew from what they have, after a restart from what their ports have.
+#[test]
+fn law_6_pods_keep_their_addresses_when_their_annotations_are_lost_while_nobody_looks() {
+    on(8, 16, observed(), async |history| {
+        let mut world = World::after(history).await;
+        let before = world.contents().await;
+        world.replace().await;
+        // A pod whose annotation was unreadable from the start has no address to keep: it gets its first one.
+        let ports = world.ports_of_pods(&before);
+        for pod in (1..7).filter(|pod| ports.contains_key(&port(*pod))) {
+            world.happen(if pod % 2 == 0 { Step::PodAnnotationLost(pod) } else { Step::PodAnnotationGarbled(pod) }).await;
+        }
+        world.restart(true).await;
+        world.controller.converged().await;
+        world.rest().await;
+        same(&world.contents().await, &before);
+        world.end().await;
+    });
+}
+
+/// Law 6 for lists: one that names nothing any more is not believed, in the steady state nor at a start, before another says the same after
+/// some time; one of another cluster never is.
+#[test]
+fn law_6_a_list_that_is_suddenly_empty_removes_nothing() {
+    on(8, 16, observed(), async |history| {
+        let mut world = World::new().await;
+        world.happen(Step::Node(1)).await;
+        world.happen(Step::Pod { pod: 1, node: 1 }).await;
+        world.happen(Step::Pod { pod: 2, node: 1 }).await;
+        for step in history {
+            world.happen(step).await;
+        }
+        world.happen(Step::Node(2)).await;
+        world.happen(Step::Pod { pod: 3, node: 2 }).await;
+        world.happen(Step::Pod { pod: 4, node: 2 }).await;
+        world.rest().await;
+        let before = world.contents().await;
+        for (restarts, id) in [(false, None), (true, None), (true, Some("other"))] {
+            if restarts {
+                world.replace().await;
+                world.controller.reaches("the database is read", |progress| progress.loaded).await;
+            }
+            if let Some(id) = id {
+                world.controller.observe(Observation::Cluster(Some("own".into())));
+                world.controller.observe(Observation::Cluster(Some(id.into())));
+            }
+            world.controller.observe(all_nodes([]));
+            world.controller.observe(all_pods([]));
+            world.controller.observe(all_pods([]));
+            world.controller.doubted(|doubted| id.is_some() || doubted.nodes > 0 && doubted.pods > 1).await;
+            if id.is_some() {
+                // However long it stays.
+                for _ in 0..3 {
+                    world.controller.observe(Observation::Cluster(Some("other".into())));
+                    world.controller.observe(all_nodes([]));
+                    world.controller.observe(all_pods([]));
+                }
+                world.controller.doubted(|doubted| doubted.other_cluster.is_some()).await;
+                world.controller.observe(Observation::Cluster(Some("own".into())));
+            }
+            same(&world.contents().await, &before);
+            world.rest().await;
+            same(&world.contents().await, &before);
+        }
+        // And what is true is believed in the end.
+        world.controller.observe(all_nodes([]));
+        world.controller.observe(all_pods([]));
+        world.controller.observe(Observation::Cluster(None));
+        world.controller.observe(all_nodes([]));
+        world.controller.observe(all_pods([]));
+        world.controller.reaches("work", |progress| !progress.converged).await;
+        world.controller.converged().await;
+        let left = world.contents().await;
+        assert_eq!(left.row("Logical_Switch", "n2"), None);
+        assert!(world.ports_of_pods(&left).is_empty());
+        world.end().await;
+    });
+}
+
+fn same(now: &Contents, before: &Contents) {
+    let differing = |a: &Contents, b: &Contents| -> Vec<String> {
+        let other =
+            |((table, name, uuid), row): &(&(String, String, _), &Row)| b.0.get(&(table.clone(), name.clone(), *uuid)) != Some(*row);
+        a.0.iter().filter(other).map(|((table, name, _), row)| format!("{table} {name}: {row:?}")).collect()
+    };
+    let (now, before) = (differing(now, before), differing(before, now));
+    assert!(now.is_empty() && before.is_empty(), "now: {now:#?}\nbefore: {before:#?}");
+}
+
 /// Law 1 again, without interference, on longer histories.
 #[test]
 fn law_1_restarts_and_crashes_lose_nothing() {
     on(8, 60, interrupted(), async |history| {
-        let mut world = World::new().await;
-        for step in history {
-            world.happen(step).await;
-        }
-        world.rest().await;
+        let world = World::after(history).await;
         world.end().await;
     });
 }

@@ -9,6 +9,13 @@ pub(crate) enum Step {
     /// The node's chassis is another: its host was installed anew.
     NodeReinstalled(u32),
     NodeGone(u32),
+    /// Somebody removes the node's annotations; the next `Node` or rest brings them back.
+    NodeAnnotationLost(u32),
+    /// Somebody writes over them what cannot be read.
+    NodeAnnotationGarbled(u32),
+    /// Somebody removes a pod's annotation.
+    PodAnnotationLost(u32),
+    PodAnnotationGarbled(u32),
     Pod {
         pod: u32,
         node: u32,
@@ -87,6 +94,10 @@ pub(crate) fn observed() -> impl Strategy<Value = Step> {
         4 => NODES.prop_map(Step::Node),
         1 => NODES.prop_map(Step::NodeReinstalled),
         1 => NODES.prop_map(Step::NodeGone),
+        1 => NODES.prop_map(Step::NodeAnnotationLost),
+        1 => NODES.prop_map(Step::NodeAnnotationGarbled),
+        1 => PODS.prop_map(Step::PodAnnotationLost),
+        1 => PODS.prop_map(Step::PodAnnotationGarbled),
         8 => (PODS, NODES).prop_map(|(pod, node)| Step::Pod { pod, node }),
         1 => PODS.prop_map(Step::PodEnded),
         3 => PODS.prop_map(Step::PodGone),

@@ -26,8 +26,9 @@ async fn a_refused_pod_is_reported_once_holds_up_nobody_and_goes_on_when_it_can(
     assert_eq!(ports.len(), 6, "five of ours and the one in the way: {ports:?}");
 
     let report = timeout(deadline(), world.controller.reports.recv()).await.unwrap().unwrap();
-    let Report::Refused { key, error } = report else { panic!("{report:?}") };
+    let Report::Refused { key, uid, error } = report else { panic!("{report:?}") };
     assert_eq!(key, Key::Pod(pod_key(3)));
+    assert!(uid.is_some_and(|uid| uid.starts_with("uid-3-")), "events without it are not shown by kubectl describe");
     assert!(error.contains("ns0_p3") && error.contains("index"), "{error}");
 
     // The row in the way is gone: nothing waits for a timer.
@@ -54,7 +55,10 @@ async fn rows_that_somebody_changes_again_and_again_are_repaired_more_and_more_s
     let repairs = world.controller.transactions().get() - before;
     assert!((5..=10).contains(&repairs), "{repairs} repairs");
     let report = world.controller.reports.recv().await.unwrap();
-    assert_eq!(report, Report::Contested { key: Key::Pod(pod_key(1)), row: "Logical_Switch_Port ns1_p1".to_owned() });
+    assert_eq!(
+        report,
+        Report::Contested { key: Key::Pod(pod_key(1)), uid: Some("uid-1-2".into()), row: "Logical_Switch_Port ns1_p1".to_owned() }
+    );
     // Others go on, and in the end we win.
     world.drift(Drift::PortLosesAddresses(2)).await;
     world.rest().await;

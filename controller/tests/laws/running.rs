@@ -8,6 +8,7 @@ use std::{
 use controller::{
     Controller,
     config::ClusterConfig,
+    doubt::Doubted,
     lead::Leadership,
     metrics::Metrics,
     northbound::connect,
@@ -39,6 +40,8 @@ pub(crate) struct Running {
     pub(crate) progress: watch::Receiver<Progress>,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     pub(crate) annotations: mpsc::UnboundedReceiver<PodAnnotation>,
+    /// What is doubted, which the other reports do not tell of.
+    pub(crate) doubts: watch::Receiver<Option<Doubted>>,
     metrics: prometheus::Registry,
     collectors: Metrics,
     task: JoinHandle<Stopped>,
@@ -51,7 +54,17 @@ impl Running {
         let (_client, northbound) = connect(endpoint.into(), options);
         let (observations, observed) = mpsc::unbounded_channel();
         let (annotate, annotations) = mpsc::unbounded_channel();
-        let (report, reports) = mpsc::unbounded_channel();
+        let (report, mut all_reports) = mpsc::unbounded_channel();
+        let (other_reports, reports) = mpsc::unbounded_channel();
+        let (doubt, doubts) = watch::channel(None);
+        tokio::spawn(async move {
+            while let Some(report) = all_reports.recv().await {
+                match report {
+                    Report::Doubt(doubted) => drop(doubt.send_replace(doubted)),
+                    other => drop(other_reports.send(other)),
+                }
+            }
+        });
         let (tell, progress) = watch::channel(Progress::default());
         let metrics = prometheus::Registry::new();
         let collectors = Metrics::register(&metrics).unwrap();
@@ -65,7 +78,7 @@ impl Running {
             progress: tell,
             metrics: collectors.clone(),
         };
-        Self { observations, progress, reports, annotations, metrics, collectors, task: tokio::spawn(controller.run()) }
+        Self { observations, progress, reports, annotations, doubts, metrics, collectors, task: tokio::spawn(controller.run()) }
     }
 
     pub(crate) fn observe(&self, observation: Observation) {
@@ -78,8 +91,15 @@ impl Running {
     }
 
     pub(crate) async fn reaches(&mut self, what: &str, state: impl FnMut(&Progress) -> bool) {
-        let reached = timeout(deadline(), self.progress.wait_for(state)).await.map(|progress| *progress.unwrap());
+        let reached = timeout(deadline(), self.progress.wait_for(state)).await.map(|progress| progress.unwrap().clone());
         reached.unwrap_or_else(|_| panic!("{what}: not within {:?}; last seen: {:?}", deadline(), *self.progress.borrow()));
+    }
+
+    /// Waits until it doubts what it was told.
+    pub(crate) async fn doubted(&mut self, mut what: impl FnMut(&Doubted) -> bool) {
+        let reached = timeout(deadline(), self.doubts.wait_for(|doubted| doubted.as_ref().is_some_and(&mut what))).await;
+        let reached = reached.map(|doubted| doubted.unwrap().clone());
+        reached.unwrap_or_else(|_| panic!("not doubted within {:?}; last seen: {:?}", deadline(), *self.doubts.borrow()));
     }
 
     /// How many transactions were carried out.

@@ -29,7 +29,8 @@ struct Own {
 
 const OWNER: &str = "owner=somebody else";
 
-fn port(pod: u32) -> String {
+/// The name of a pod's port.
+pub(crate) fn port(pod: u32) -> String {
     let key = pod_key(pod);
     format!("{}_{}", key.namespace(), key.name())
 }
@@ -60,17 +61,20 @@ impl SecondWriter {
                 transaction.mutate(table, Where::all(), vec![Mutation::delete(column, element)]);
             }
         };
-        let find = |table: &str, name: String| find(&now, table, &name);
+        // Its own row may have the name that ours should have; what happens to that one is no drift.
+        let is_own = |row: &Uuid| self.own.values().any(|own| own.uuid == *row);
+        let find = |table: &str, name: String| find(&now, table, &name).filter(|row| !is_own(row));
+        let update_port = |transaction: &mut Transaction, pod: u32, columns: Row| {
+            if let Some(found) = find("Logical_Switch_Port", port(pod)) {
+                transaction.update("Logical_Switch_Port", found, columns);
+            }
+        };
         match drift {
-            Drift::PortLosesAddresses(pod) => {
-                transaction.update("Logical_Switch_Port", named(port(pod)), Row::new().with("addresses", Datum::Set(vec![])));
-            }
-            Drift::PortLosesIds(pod) => {
-                transaction.update("Logical_Switch_Port", named(port(pod)), Row::new().with("external_ids", Datum::Map(vec![])));
-            }
+            Drift::PortLosesAddresses(pod) => update_port(&mut transaction, pod, Row::new().with("addresses", Datum::Set(vec![]))),
+            Drift::PortLosesIds(pod) => update_port(&mut transaction, pod, Row::new().with("external_ids", Datum::Map(vec![]))),
             Drift::PortGetsOption(pod) => {
                 let options = Datum::map([("requested-chassis", "elsewhere"), ("theirs", "kept")]);
-                transaction.update("Logical_Switch_Port", named(port(pod)), Row::new().with("options", options));
+                update_port(&mut transaction, pod, Row::new().with("options", options));
             }
             Drift::PortLeavesSwitch(pod) => {
                 take(&mut transaction, "Logical_Switch", "ports", find("Logical_Switch_Port", port(pod)));
@@ -197,6 +201,51 @@ impl SecondWriter {
             }
             Foreign::ReleasesNames => self.release(connection).await,
         }
+    }
+
+    /// Puts a port with these columns on a switch.
+    pub(crate) async fn port(&mut self, connection: &Connection, switch: &str, name: &str, columns: Row) {
+        let mut transaction = Transaction::new();
+        let row = columns.with("name", name).with("external_ids", somebody_else());
+        let inserted = transaction.insert("Logical_Switch_Port", row);
+        transaction.mutate("Logical_Switch", named(switch), vec![Mutation::insert("ports", &inserted)]);
+        self.with_stale_port(connection, transaction).await;
+    }
+
+    pub(crate) async fn no_ports(&mut self, connection: &Connection) {
+        let mut transaction = Transaction::new();
+        let contents = contents(connection).await;
+        let is_own = |row: &crate::database::Row| row.get("external_ids").is_some_and(|ids| ids == OWNER);
+        let ports = contents.0.iter().filter(|((table, ..), row)| table == "Logical_Switch_Port" && is_own(row));
+        for ((_, _, port), _) in ports {
+            transaction.mutate("Logical_Switch", Where::all(), vec![Mutation::delete("ports", *port)]);
+        }
+        self.with_stale_port(connection, transaction).await;
+    }
+
+    pub(crate) async fn switch(&mut self, connection: &Connection, name: &str) {
+        let mut transaction = Transaction::new();
+        transaction.insert("Logical_Switch", Row::new().with("name", name).with("external_ids", somebody_else()));
+        connection.transact(transaction).await.unwrap();
+    }
+
+    /// A router with one port.
+    pub(crate) async fn router(&mut self, connection: &Connection, port: &str, mac: &str, network: &str) {
+        let mut transaction = Transaction::new();
+        let row = Row::new().with("name", port).with("mac", mac).with("networks", network);
+        let inserted = transaction.insert("Logical_Router_Port", row);
+        transaction.insert("Logical_Router", Row::new().with("name", format!("router-of-{port}")).with("ports", &inserted));
+        self.with_stale_port(connection, transaction).await;
+    }
+
+    /// What the controller has seen once a port of no pod is gone that comes with it.
+    async fn with_stale_port(&mut self, connection: &Connection, mut transaction: Transaction) {
+        self.count += 1;
+        let ids = Datum::map([("namespace", "stale"), ("pod", "true")]);
+        let row = Row::new().with("name", format!("stale_p{}", self.count)).with("external_ids", ids);
+        let inserted = transaction.insert("Logical_Switch_Port", row);
+        transaction.mutate("Logical_Switch", named("n1"), vec![Mutation::insert("ports", &inserted)]);
+        connection.transact(transaction).await.unwrap();
     }
 
     /// Deletes the switches whose ports have names that pods' ports should have.

@@ -5,13 +5,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use contract::{
     annotation::{POD_NETWORKS, PodNetwork},
     names::{Network, PodKey},
+    node_annotation::{CHASSIS_ID, NODE_SUBNETS, ZONE},
 };
 use controller::{
     observation::{Observation, Seen},
     reconcile::Stopped,
-    store::{Annotated, Phase, Pod, PodAnnotation, Spelled, Store},
+    store::{Annotated, Node, Phase, Pod, PodAnnotation, Spelled, Store, Unreadable},
 };
-use ovsdb::{Connection, Uuid};
+use ovsdb::{Connection, Row, Uuid};
 use tokio::time::Instant;
 
 use crate::{
@@ -28,7 +29,9 @@ pub(crate) struct World {
     connection: Connection,
     pub(crate) controller: Running,
     pub(crate) second: SecondWriter,
-    nodes: BTreeMap<u32, controller::store::Node>,
+    nodes: BTreeMap<u32, Node>,
+    /// Of those, the ones that the API server has without readable annotations at the moment.
+    garbled: BTreeMap<u32, Node>,
     pods: BTreeMap<u32, (PodKey, Pod)>,
     generation: u32,
 }
@@ -44,6 +47,7 @@ impl World {
             controller,
             second: SecondWriter::default(),
             nodes: BTreeMap::new(),
+            garbled: BTreeMap::new(),
             pods: BTreeMap::new(),
             generation: 0,
         };
@@ -51,9 +55,19 @@ impl World {
         world
     }
 
+    /// All of it has happened, and the controller rests.
+    pub(crate) async fn after(history: impl IntoIterator<Item = Step>) -> Self {
+        let mut world = Self::new().await;
+        for step in history {
+            world.happen(step).await;
+        }
+        world.rest().await;
+        world
+    }
+
     /// What the controller wants to be written on pods is written, and seen.
     fn annotate(&mut self) {
-        while let Ok(PodAnnotation { pod: key, uid, annotations }) = self.controller.annotations.try_recv() {
+        while let Ok(PodAnnotation { pod: key, uid, annotations, .. }) = self.controller.annotations.try_recv() {
             let network = PodNetwork::parse(&annotations[POD_NETWORKS], &Network::Default).unwrap().unwrap();
             let Some((_, pod)) = self.pods.values_mut().find(|(other, pod)| *other == key && pod.uid == uid) else { continue };
             pod.annotated = Annotated::Network { network: Arc::new(network), spelled: Spelled::Current };
@@ -67,19 +81,29 @@ impl World {
         self.annotate();
         match step {
             Step::Node(number) => {
+                self.garbled.remove(&number);
                 let node = self.nodes.entry(number).or_insert_with(|| node(number)).clone();
                 self.controller.observe(Observation::Nodes(Seen::Applied(node)));
             }
             Step::NodeReinstalled(number) => {
                 let mut node = node(number);
                 node.chassis = Some(format!("chassis-{number}-{}", self.generation));
+                self.garbled.remove(&number);
                 self.nodes.insert(number, node.clone());
                 self.controller.observe(Observation::Nodes(Seen::Applied(node)));
             }
             Step::NodeGone(number) => {
                 self.nodes.remove(&number);
+                self.garbled.remove(&number);
                 self.controller.observe(Observation::Nodes(Seen::Deleted(node_name(number))));
             }
+            Step::NodeAnnotationLost(number) => self.spoil(number, Vec::new()),
+            Step::NodeAnnotationGarbled(number) => {
+                let why = |annotation| Unreadable { annotation, why: "not JSON".to_owned() };
+                self.spoil(number, [NODE_SUBNETS, CHASSIS_ID, ZONE].map(why).into());
+            }
+            Step::PodAnnotationLost(number) => self.annotated(number, Annotated::Nothing),
+            Step::PodAnnotationGarbled(number) => self.annotated(number, Annotated::Unusable("not JSON".to_owned())),
             Step::Pod { pod: number, node } => {
                 // A pod never moves: one of the same name that has another node is another pod.
                 if self.pods.remove(&number).is_some() {
@@ -116,6 +140,27 @@ impl World {
         }
     }
 
+    fn spoil(&mut self, number: u32, unreadable: Vec<Unreadable>) {
+        let Some(Node { name, uid, .. }) = self.nodes.get(&number) else { return };
+        let spoiled = Node { uid: Arc::clone(uid), unreadable, ..Node::named(name) };
+        self.garbled.insert(number, spoiled.clone());
+        self.controller.observe(Observation::Nodes(Seen::Applied(spoiled)));
+    }
+
+    /// As the cluster manager and the nodes do.
+    fn repair(&mut self) {
+        for number in std::mem::take(&mut self.garbled).into_keys() {
+            self.controller.observe(Observation::Nodes(Seen::Applied(self.nodes[&number].clone())));
+        }
+    }
+
+    fn annotated(&mut self, number: u32, annotated: Annotated) {
+        if let Some((_, pod)) = self.pods.get_mut(&number) {
+            pod.annotated = annotated;
+            self.controller.observe(Observation::Pods(Seen::Applied(self.pods[&number].clone())));
+        }
+    }
+
     pub(crate) async fn drift(&mut self, drift: Drift) {
         self.second.drift(&self.connection, drift).await;
     }
@@ -124,8 +169,44 @@ impl World {
         self.second.foreign(&self.connection, foreign).await;
     }
 
+    /// Somebody else's port comes to the switch of this node, with these columns; the controller has seen it.
+    pub(crate) async fn foreign_port(&mut self, node: u32, name: &str, columns: Row) {
+        self.foreign_port_on(&node_name(node), name, columns).await;
+    }
+
+    pub(crate) async fn foreign_port_on(&mut self, switch: &str, name: &str, columns: Row) {
+        self.second.port(&self.connection, switch, name, columns).await;
+        self.rest().await;
+    }
+
+    /// Those ports are gone; the controller has seen it.
+    pub(crate) async fn no_foreign_ports(&mut self) {
+        self.second.no_ports(&self.connection).await;
+        self.rest().await;
+    }
+
+    pub(crate) async fn foreign_switch(&mut self, name: &str) {
+        self.second.switch(&self.connection, name).await;
+    }
+
+    /// Somebody else's router has one port; the controller has seen it.
+    pub(crate) async fn foreign_router(&mut self, port: &str, mac: &str, network: &str) {
+        self.second.router(&self.connection, port, mac, network).await;
+        self.rest().await;
+    }
+
+    /// What is doubted is listed again after a while.
+    fn look_again(&self) {
+        self.controller.observe(Observation::Cluster(None));
+        self.relist(true);
+    }
+
+    fn listed_nodes(&self) -> impl Iterator<Item = Node> + '_ {
+        self.nodes.iter().map(|(number, node)| self.garbled.get(number).unwrap_or(node).clone())
+    }
+
     fn relist(&self, nodes_first: bool) {
-        let (nodes, pods) = (all_nodes(self.nodes.values().cloned()), all_pods(self.pods.values().cloned()));
+        let (nodes, pods) = (all_nodes(self.listed_nodes()), all_pods(self.pods.values().cloned()));
         let lists = if nodes_first { [nodes, pods] } else { [pods, nodes] };
         lists.into_iter().for_each(|list| self.controller.observe(list));
     }
@@ -140,7 +221,7 @@ impl World {
     pub(crate) async fn restart(&mut self, nodes_first: bool) {
         self.replace().await;
         self.controller.reaches("the database is read", |progress| progress.loaded).await;
-        let (nodes, pods) = (all_nodes(self.nodes.values().cloned()), all_pods(self.pods.values().cloned()));
+        let (nodes, pods) = (all_nodes(self.listed_nodes()), all_pods(self.pods.values().cloned()));
         let (first, second) = if nodes_first { (nodes, pods) } else { (pods, nodes) };
         self.controller.observe(first);
         // What is written now arrives before this is answered, or soon after.
@@ -151,16 +232,20 @@ impl World {
     /// Until the database shows what it should, and nothing is left to do. Rows whose names are taken cannot be there.
     pub(crate) async fn rest(&mut self) {
         self.second.release(&self.connection).await;
+        self.repair();
         let begun = Instant::now();
         loop {
             self.annotate();
+            if self.controller.doubts.borrow().is_some() {
+                self.look_again();
+            }
             let store = self.store();
             let now = contents(&self.connection).await;
             let wrong = wrong(&store, &now);
             if wrong.is_empty() {
                 break;
             }
-            let progress = *self.controller.progress.borrow();
+            let progress = self.controller.progress.borrow().clone();
             assert!(begun.elapsed() < deadline(), "not within {:?}: convergence; {progress:?}; wrong: {wrong:#?}", deadline());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }

@@ -68,7 +68,7 @@ fn check_addresses(u: &mut Unstructured<'_>) -> Result<()> {
 }
 
 fn give(addresses: &mut Addresses, owners: &mut BTreeMap<IpAddr, PodKey>, pod: &PodKey, subnets: &[IpNet]) {
-    match addresses.give(pod, subnets) {
+    match addresses.give(pod, subnets, |_| false) {
         Ok(given) => {
             assert_eq!(given.len(), subnets.len());
             for (net, subnet) in given.iter().zip(subnets) {

@@ -47,5 +47,5 @@ pub fn check(data: &[u8]) {
 }
 
 fn subscriber(writer: Memory) -> impl Subscriber {
-    Registry::default().with(cni::log::layer(move || writer.clone()))
+    Registry::default().with(ovslog::layer(move || writer.clone()))
 }

@@ -185,7 +185,17 @@ fn check_measurements() {
 fn desk(phase: watch::Receiver<Phase>, events: Events) -> Desk {
     let add = AddDefaults { mtu: Mtu::DEFAULT, routable_mtu: None };
     let (source, metrics) = (Arc::new(Known::default()), Arc::clone(&METRICS));
-    Desk { source, add, phase, adds: InFlight::default(), metrics, events, partners: Partners::default(), ports: Ports::channel().0 }
+    Desk {
+        source,
+        add,
+        phase,
+        adds: InFlight::default(),
+        metrics,
+        events,
+        partners: Partners::default(),
+        predecessor: None,
+        ports: Ports::channel().0,
+    }
 }
 
 /// Pods of namespace `shop`. One that is looked up comes when it is asked for again.

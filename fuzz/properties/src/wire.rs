@@ -14,7 +14,7 @@ pub fn check(data: &[u8]) {
         let again = resent(&request);
         assert_eq!((again.env, again.config, again.timeout_ms), (request.env, request.config, request.timeout_ms));
     }
-    if let Some(Response { result, pod_if_info, kube_auth: _, bridge: _ }) = read::<Response>(data) {
+    if let Some(Response { result, pod_if_info, kube_auth: _, primary_network: _, bridge: _ }) = read::<Response>(data) {
         if let Some(pod) = pod_if_info {
             check_interface(pod);
         }

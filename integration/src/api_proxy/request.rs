@@ -39,6 +39,7 @@ impl Asked {
             Of::All => true,
             Of::Lists => of_pods && !watch,
             Of::Watches => of_pods && watch,
+            Of::Patches => self.method == "PATCH" && self.path.contains("/pods/"),
             Of::Token(token) => self.token == *token,
         }
     }

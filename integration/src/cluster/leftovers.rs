@@ -30,8 +30,8 @@ impl Cluster {
             Ok(())
         })?;
         // A pod may be gone from the API server a moment before its last network namespace is, and Open vSwitch's own connection tracker keeps
-        // a ping in mind for 60 s after its last packet.
-        eventually("nothing is left of the pods", Duration::from_secs(80), || {
+        // a ping in mind for 60 s after its last packet. A static pod has its logical port for 120 s after its mirror is gone.
+        eventually("nothing is left of the pods", Duration::from_secs(140), || {
             for (node, before) in self.lab.nodes.iter().zip(&before.nodes) {
                 before.must_equal(&node.census()?).with_context(|| format!("on {}", node.name))?;
                 let tracked =

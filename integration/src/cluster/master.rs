@@ -1,4 +1,4 @@
-//! The project's own control plane as processes: `ovnkube --init-master`, with the rights that its deployment gives it and no other.
+//! The project's own control plane as processes: `ovnkube --init-master` or one of its roles alone, with the rights that its deployment gives it and no other.
 
 use std::{
     io::{Read as _, Write as _},
@@ -26,13 +26,18 @@ pub struct Network {
     pub options: Vec<String>,
 }
 
-/// One instance of the control plane, not running yet. `name` is its identity in the lease and names its log; `port` is where it answers
-/// `/readyz` and `/metrics`, on 127.0.0.1.
-pub fn instance(name: &str, port: u16, credentials: &Credentials, network: &Network) -> Daemon {
+/// Of cluster manager and controller in one process.
+pub const BOTH: &str = "--init-master";
+/// Of the controller alone.
+pub const CONTROLLER: &str = "--init-ovnkube-controller";
+
+/// One instance of the control plane, not running yet. `roles` is the option that says what it is; `name` is its identity in the lease and
+/// names its log; `port` is where it answers `/readyz` and `/metrics`, on 127.0.0.1.
+pub fn instance(roles: &str, name: &str, port: u16, credentials: &Credentials, network: &Network) -> Daemon {
     let Network { cluster_subnets, options } = network;
     let logs = Path::new(mounts::LOGS).join("kubernetes");
     let mut arguments = vec![
-        format!("--init-master={name}"),
+        format!("{roles}={name}"),
         format!("--k8s-apiserver={}", control_plane::URL),
         format!("--k8s-cacert={}", credentials.authority().display()),
         format!("--k8s-token-file={}", credentials.token(access::MASTER).display()),
@@ -46,7 +51,7 @@ pub fn instance(name: &str, port: u16, credentials: &Credentials, network: &Netw
     arguments.extend_from_slice(options);
     let log = logs.join(format!("ovnkube-{name}.out"));
     Daemon::new(
-        format!("{} --init-master {name}", executable::SERVER),
+        format!("{} {roles} {name}", executable::SERVER),
         log,
         || Ok(Command::new(executable::under_test(executable::SERVER)?)),
         arguments,
@@ -55,11 +60,23 @@ pub fn instance(name: &str, port: u16, credentials: &Credentials, network: &Netw
 
 /// Whether the instance that answers on `port` says that it is ready; an error says what it lacks.
 pub fn ready(port: u16) -> Result<()> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).with_context(|| format!("connect to port {port}"))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+    let answer = get(port, "/readyz")?;
     ensure!(answer.starts_with("HTTP/1.1 200"), "/readyz says: {}", answer.split("\r\n\r\n").last().unwrap_or_default());
     Ok(())
+}
+
+/// Whether the instance that answers on `port` counts itself as the leader.
+pub fn leads(port: u16) -> Result<bool> {
+    let answer = get(port, "/metrics")?;
+    let leads = answer.lines().find_map(|line| line.strip_prefix("ovnkube_controller_leader "));
+    Ok(leads.with_context(|| format!("/metrics says: {answer}"))? == "1")
+}
+
+fn get(port: u16, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).with_context(|| format!("connect to port {port}"))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }

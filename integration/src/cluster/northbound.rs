@@ -53,7 +53,12 @@ ovsdb::table! {
 impl Cluster {
     /// Waits until the northbound database has exactly the switches, routers, ports and ACLs that the nodes and pods of now should have.
     pub fn northbound_must_match(&self) -> Result<()> {
-        eventually("the northbound database has what nodes and pods need, and no more", Duration::from_secs(20), || {
+        self.northbound_must_match_within(Duration::from_secs(20))
+    }
+
+    /// The same with more nodes and pods than few.
+    pub fn northbound_must_match_within(&self, patience: Duration) -> Result<()> {
+        eventually("the northbound database has what nodes and pods need, and no more", patience, || {
             let (wanted, found) = (self.wanted_rows()?, self.northbound_rows()?);
             let missing: Vec<&String> = wanted.difference(&found).collect();
             let more: Vec<&String> = found.difference(&wanted).collect();

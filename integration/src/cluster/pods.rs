@@ -97,7 +97,7 @@ impl Pods {
 
 /// Tries again after a moment, for ever.
 #[derive(Debug)]
-struct Soon;
+pub(super) struct Soon;
 
 impl Iterator for Soon {
     type Item = Duration;

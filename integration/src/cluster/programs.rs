@@ -27,6 +27,11 @@ pub fn bin_dir() -> Result<PathBuf> {
     built("bin")
 }
 
+/// The directory with containerd 2 and its shim.
+pub(crate) fn containerd_2() -> Result<PathBuf> {
+    built("containerd-2")
+}
+
 /// Archives of all images.
 pub(crate) fn images() -> Result<[PathBuf; 2]> {
     let images = built("images")?;

@@ -5,7 +5,9 @@ use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 use anyhow::{Context as _, Result};
 
 use super::{
-    access, cgroups, control_plane,
+    access, cgroups,
+    containerd::{self, Containerd},
+    control_plane,
     credentials::{Credentials, kubelet},
     master::Network,
     programs,
@@ -30,12 +32,12 @@ pub struct Worker {
 
 impl Worker {
     /// Configures both.
-    pub(crate) fn prepare(node: &Node, credentials: &Credentials) -> Result<Self> {
+    pub(crate) fn prepare(node: &Node, containerd: Containerd, credentials: &Credentials) -> Result<Self> {
         let group = format!("{}/{}", inside::cgroup()?, node.name);
         cgroups::create(&group)?;
         let configure = |path: &str, text: &str| fs::write(node.path(path), text).with_context(|| format!("write {path} of {}", node.name));
         fs::create_dir_all(node.path(STATIC_PODS))?;
-        configure("/run/containerd.toml", include_str!("containerd.toml"))?;
+        configure(containerd::CONFIGURATION, containerd.configuration())?;
         configure("/run/kubelet.yaml", &include_str!("kubelet.yaml").replace("CGROUP", &group))?;
         for plugin in ["loopback", "bridge", "host-local"] {
             symlink(Path::new(programs::REFERENCE_PLUGINS).join(plugin), node.path("/opt/cni/bin").join(plugin))?;
@@ -48,10 +50,7 @@ impl Worker {
             "--root-dir=/var/lib/kubelet".to_owned(),
             "-v=2".to_owned(),
         ];
-        Ok(Self {
-            containerd: node.new_daemon("containerd", ["--config=/run/containerd.toml"]),
-            kubelet: node.new_daemon(programs::kubernetes("kubelet")?, kubelet_arguments),
-        })
+        Ok(Self { containerd: containerd.daemon(node)?, kubelet: node.new_daemon(programs::kubernetes("kubelet")?, kubelet_arguments) })
     }
 
     /// Starts containerd (again) and waits until it listens.

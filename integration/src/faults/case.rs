@@ -42,7 +42,7 @@ enum Traffic {
 /// If there is no such row.
 #[track_caller]
 pub fn row(number: u8) -> Case {
-    let row = matrix::find(number).expect("rows have the numbers 1 to 62");
+    let row = matrix::find(number).expect("a test belongs to a row of the matrix");
     Case { row, limit: Duration::from_secs(30), traffic: Traffic::GoesOn, recovery: RECOVERY, settling: SETTLING, lab: Lab::of_nodes(1) }
 }
 

@@ -12,14 +12,15 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::{heap, preload};
 use crate::{Invocation, command, executable, mounts};
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/faults/shim.c");
+const LIBRARY: &str = "shim";
 
-/// The library, and the file with which it is told what to do while a process runs.
+/// The libraries to load, and the file with which it is told what to do while a process runs.
 #[derive(Debug)]
 pub struct Shim {
-    library: PathBuf,
+    libraries: String,
     control: PathBuf,
 }
 
@@ -43,13 +44,15 @@ impl Shim {
         );
         let control = Path::new(mounts::LAB).join(format!("shim-{program}"));
         fs::write(&control, [0; 24]).with_context(|| format!("write {}", control.display()))?;
-        Ok(Self { library: library()?, control })
+        // What the lab counts in a server of its own goes on being counted.
+        let libraries = format!("{}:{}", preload::library(LIBRARY)?.display(), heap::library()?);
+        Ok(Self { libraries, control })
     }
 
     /// The environment of a process that it is to work in.
     pub fn environment(&self) -> Vec<(String, String)> {
-        let text = |path: &Path| path.to_string_lossy().into_owned();
-        vec![("LD_PRELOAD".to_owned(), text(&self.library)), ("OVN_SHIM_CONTROL".to_owned(), text(&self.control))]
+        let control = self.control.to_string_lossy().into_owned();
+        vec![(preload::VARIABLE.to_owned(), self.libraries.clone()), ("OVN_SHIM_CONTROL".to_owned(), control)]
     }
 
     /// The call of the plugin with it.
@@ -96,21 +99,4 @@ impl Netlink {
         };
         ("OVN_SHIM_NETLINK", value)
     }
-}
-
-/// Built once: its name says of which source. Tests that build it at the same time put the same file in place.
-fn library() -> Result<PathBuf> {
-    let source = fs::read(SOURCE).with_context(|| format!("read {SOURCE}"))?;
-    let hash = source.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    let tools = executable::target_dir()?.join("tools");
-    let library = tools.join(format!("fault-shim-{hash:016x}.so"));
-    if !library.is_file() {
-        fs::create_dir_all(&tools)?;
-        let unfinished = tempfile::NamedTempFile::new_in(&tools)?.into_temp_path();
-        let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&unfinished).arg(SOURCE).arg("-ldl");
-        command::output(&mut compiler).context("build the library that replaces calls of the C library")?;
-        unfinished.persist(&library)?;
-    }
-    Ok(library)
 }

@@ -54,7 +54,7 @@ impl Site {
         }
         access::grant(&api, &credentials)?;
         let cluster_subnets = format!("{CLUSTER_SUBNET}/{}", host_prefix(pods_per_node + SPARE)?);
-        let controller = master::instance("scale", PORT, &credentials, &Network { cluster_subnets, options: Vec::new() });
+        let controller = master::instance(master::BOTH, "scale", PORT, &credentials, &Network { cluster_subnets, options: Vec::new() });
         Ok(Self { api, kubernetes, central, controller })
     }
 

@@ -23,12 +23,17 @@ fn pods_keep_their_network_while_the_api_server_is_away_for_30_s() {
         cluster.control_plane.api_server.kill()?;
         // A removed manifest is a DEL without the API server.
         fs::remove_file(&file)?;
-        // Ten packets a second, for 30 s.
-        let pinged = node.run_in_pod(&here, ["ping", "-n", "-q", "-i", "0.1", "-c", "300", &there.address().to_string()])?;
+        eventually("DEL leaves nothing", Duration::from_secs(20), || -> Result<_> {
+            let rows = node.census()?;
+            ensure!(rows.lines_with(&fixed.sandbox).is_empty(), "{:#?}", rows.lines_with(&fixed.sandbox));
+            Ok(())
+        })?;
+        // Ten packets a second, for 30 s. Not before: the userspace datapath drops a packet now and then while a port comes or goes
+        // (coverage counter `datapath_drop_upcall_error`), whoever asks for it.
+        let pinged = node.run_in_pod(&here, ["ping", "-n", "-D", "-O", "-i", "0.1", "-c", "300", &there.address().to_string()])?;
         let answers = pinged.split(", ").find_map(|part| part.strip_suffix(" received")).context(pinged.clone())?;
-        ensure!(answers == "300", "packets were lost: {pinged}");
-        let rows = node.census()?;
-        ensure!(rows.lines_with(&fixed.sandbox).is_empty(), "DEL has left: {:#?}", rows.lines_with(&fixed.sandbox));
+        let unanswered: Vec<&str> = pinged.lines().filter(|line| !line.contains("bytes from")).collect();
+        ensure!(answers == "300", "packets were lost: {unanswered:#?}");
 
         cluster.start_api_server()?;
         // Scheduler and kubelet look for the API server after half a minute, having found none for so long.

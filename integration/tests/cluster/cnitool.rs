@@ -3,14 +3,14 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Cluster, Node};
+use integration::{Cluster, Node, cluster::Containerd};
 use serde_json::Value;
 
 use crate::support::{PODS, SOON, delete, small_pod, start};
 
 #[test]
 fn containerd_attaches_pods_with_version_1_0_0_and_cnitool_with_1_1_0() {
-    Cluster::of_nodes(1).test(|cluster| {
+    Cluster::of_nodes(1).containerd(Containerd::One).test(|cluster| {
         let before = cluster.leftovers()?;
         let (node, worker) = cluster.nodes().next().expect("a cluster has a node");
         let runs = start(cluster, &small_pod("runs", "node1"))?;

@@ -5,7 +5,11 @@ mod cnitool;
 mod control_plane;
 mod deployment;
 mod events;
+#[path = "../support/in_service.rs"]
+mod in_service;
 mod network;
 mod pods;
 mod restarts;
+mod runtimes;
+mod static_pods;
 mod support;

@@ -19,8 +19,7 @@ fn pods_keep_their_network_while_the_kubelet_and_containerd_restart() {
         worker.start_containerd(node)?;
         worker.kubelet.spawn()?;
         wait_ready(cluster, &["one", "other", "later"])?;
-        let echoes = flow.stop()?;
-        ensure!(echoes.sent > 50 && echoes.received == echoes.sent, "a restart lost packets: {echoes:?}");
+        flow.stop()?.none_is_lost(50)?;
         let [same, still] = [cluster.attached("default/one")?, cluster.attached("default/other")?];
         ensure!(same.sandbox == one.sandbox && still.sandbox == other.sandbox, "pods were restarted: {same:?} {still:?}");
         cluster.lab.ping(&one, cluster.attached("default/later")?.address())?;

@@ -16,7 +16,10 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use super::Options;
+use super::{
+    Options,
+    lock::{Answer, LockState},
+};
 use crate::{
     closed::Closed,
     error::OvsdbError,
@@ -38,6 +41,16 @@ pub(super) enum Command {
         reply: oneshot::Sender<Result<Reply, Lost>>,
         /// For a monitor, which is known by the id of its request: where its updates go.
         updates: Option<UpdateSender>,
+    },
+    /// `lock` or `steal`; what is said of the lock from then on goes to `state`.
+    Lock {
+        id: u64,
+        text: Vec<u8>,
+        name: String,
+        state: watch::Sender<LockState>,
+    },
+    Unlock {
+        name: String,
     },
     Close(Closed),
 }
@@ -67,6 +80,9 @@ pub(super) struct Driver {
     framer: Framer,
     pending: HashMap<u64, Pending>,
     monitors: HashMap<u64, UpdateSender>,
+    /// Locks that were asked for, by name, and the requests that are not answered yet: what follows an answer must not be overtaken by it.
+    locks: HashMap<String, watch::Sender<LockState>>,
+    locking: HashMap<u64, String>,
     /// Bytes to be written, from `written` on.
     out: Vec<u8>,
     written: usize,
@@ -80,6 +96,8 @@ pub(super) struct Driver {
 
 struct Pending {
     reply: oneshot::Sender<Result<Reply, Lost>>,
+    /// Whether the answer has all rows of a monitor.
+    loads: bool,
     /// Where the request ends among all bytes ever queued.
     end: u64,
 }
@@ -93,6 +111,8 @@ impl Driver {
             options,
             pending: HashMap::new(),
             monitors: HashMap::new(),
+            locks: HashMap::new(),
+            locking: HashMap::new(),
             out: Vec::new(),
             written: 0,
             queued: 0,
@@ -112,7 +132,7 @@ impl Driver {
         // First the reason, so that whoever learns of the end can read it.
         set_closed(&self.closed, &reason);
         let sent = self.queued - length(self.out.len() - self.written);
-        for (_, Pending { reply, end }) in self.pending.drain() {
+        for (_, Pending { reply, loads: _, end }) in self.pending.drain() {
             drop(reply.send(Err(Lost { reason: reason.clone(), sent: end <= sent })));
         }
         // By ssl, the server is told that this is the end, and not somebody who cut the wire.
@@ -177,10 +197,21 @@ impl Driver {
         match command {
             Command::Request { id, text, reply, updates } => {
                 self.queue(&text);
-                self.pending.insert(id, Pending { reply, end: self.queued });
+                self.pending.insert(id, Pending { reply, loads: updates.is_some(), end: self.queued });
                 if let Some(updates) = updates {
                     self.monitors.insert(id, updates);
                 }
+                Ok(())
+            }
+            Command::Lock { id, text, name, state } => {
+                self.queue(&text);
+                self.locking.insert(id, name.clone());
+                self.locks.insert(name, state);
+                Ok(())
+            }
+            Command::Unlock { name } => {
+                self.queue(message::unlock(&name).as_bytes());
+                self.locks.remove(&name);
                 Ok(())
             }
             Command::Close(reason) => Err(reason),
@@ -226,6 +257,7 @@ impl Driver {
 
     fn dispatch(&mut self, message: Message) -> Result<(), Closed> {
         match message {
+            Message::Answer { id, answer } if self.locking.contains_key(&id) => self.answered_lock(id, answer)?,
             Message::Answer { id, answer } => {
                 if answer.is_err() {
                     self.monitors.remove(&id);
@@ -252,9 +284,31 @@ impl Driver {
                 }
                 self.queue(&reply);
             }
+            // Sent before the server knew that it was given back.
+            Message::Lock { name, held } => {
+                if let Some(state) = self.locks.get(&name) {
+                    state.send_replace(if held { LockState::Held } else { LockState::Stolen });
+                }
+            }
             Message::MonitorCanceled => return Err(Closed::MonitorCanceled),
             Message::Unnumbered => {}
             Message::Other { method } => tracing::debug!(method, "message ignored"),
+        }
+        Ok(())
+    }
+
+    fn answered_lock(&mut self, id: u64, answer: Reply) -> Result<(), Closed> {
+        let state = self.locking.remove(&id).and_then(|name| self.locks.get(&name));
+        let now = match answer {
+            Ok(answer) => match serde_json::from_str(answer.as_str()) {
+                Ok(Answer { locked: true }) => LockState::Held,
+                Ok(Answer { locked: false }) => LockState::Waits,
+                Err(error) => return Err(Closed::Protocol(format!("an answer about a lock: {error}"))),
+            },
+            Err(error) => LockState::Refused(Arc::new(error)),
+        };
+        if let Some(state) = state {
+            state.send_replace(now);
         }
         Ok(())
     }
@@ -264,6 +318,8 @@ impl Driver {
         let silent = self.heard.elapsed();
         if silent < interval {
             Ok(self.heard + interval)
+        } else if self.probing && silent < self.options.load_timeout && self.pending.values().any(|pending| pending.loads) {
+            Ok(Instant::now() + interval)
         } else if self.probing {
             Err(Closed::Silent(silent))
         } else {

@@ -12,6 +12,10 @@ pub struct Options {
     /// After this long without a word the server is probed, and dropped if it stays silent as long again; `None` never does.
     /// 5 s, the default of Open vSwitch (ovs-vswitchd.conf.db(5), `inactivity_probe`).
     pub probe_interval: Option<Duration>,
+    /// How long a server that was asked for the rows of a monitor may be silent, whatever the probes: it does nothing else until it has put
+    /// them together, which takes seconds for the database of a large cluster, and asking again would only make it begin again. 100 s, upstream's
+    /// probe interval.
+    pub load_timeout: Duration,
     /// What one message may be. 64 MiB, nested 32 deep; the contents of a monitored database come as one message: 50,000 logical switch
     /// ports with addresses of both families and the usual ids are 25 MB.
     pub frame: FrameLimits,
@@ -34,6 +38,7 @@ impl Default for Options {
         Self {
             connect_timeout: Duration::from_secs(5),
             probe_interval: Some(Duration::from_secs(5)),
+            load_timeout: Duration::from_secs(100),
             frame: FrameLimits { size: 64 << 20, depth: 32 },
             backlog: 64 << 20,
             backoff_min: Duration::from_millis(50),
@@ -45,6 +50,13 @@ impl Default for Options {
 }
 
 impl Options {
+    /// For the database of a whole cluster, whose contents come as one message: 500,000 logical switch ports are 250 MB, 100,000 ACLs of a kilobyte
+    /// 100 MB. A message may have 1 GiB, and so much may wait.
+    pub fn large() -> Self {
+        let limits = Self::default().frame;
+        Self { frame: FrameLimits { size: 1 << 30, ..limits }, backlog: 1 << 30, ..Self::default() }
+    }
+
     /// For the database of one host's Open vSwitch, which is small: 4,000 ports with their ids are 3 MB. A message may have 8 MiB, and so much
     /// may wait, so that a process with several connections to a server that has lost its mind keeps its own.
     pub fn small() -> Self {

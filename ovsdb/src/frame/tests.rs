@@ -89,3 +89,19 @@ proptest! {
         let _ = messages(FrameLimits { size: 20, depth: 3 }, pieces.iter().map(|piece| piece.as_bytes()));
     }
 }
+
+#[test]
+fn a_large_message_takes_little_more_room_than_it_has_bytes() {
+    let mut framer = Framer::new(FrameLimits { size: 1 << 30, depth: 20 });
+    let text = format!(r#"{{"a":"{}"}}"#, "x".repeat(40 << 20));
+    for piece in text.as_bytes().chunks(64 << 10) {
+        framer.push(piece);
+        let length = framer.buffer.len();
+        assert!(length < 2 << 20 || framer.buffer.capacity() <= length + length / 7, "{length}: {}", framer.buffer.capacity());
+        if let Some(message) = framer.next_message().unwrap() {
+            assert_eq!(message.len(), text.len());
+            return;
+        }
+    }
+    panic!("the message did not end");
+}

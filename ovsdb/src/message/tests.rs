@@ -44,7 +44,9 @@ fn updates_of_all_forms_name_their_monitor() {
 #[test]
 fn what_needs_no_answer_is_told_apart() {
     assert!(matches!(read(r#"{"id":"probe","result":[],"error":null}"#), Ok(Message::Unnumbered)));
-    assert!(matches!(read(r#"{"method":"locked","params":["x"],"id":null}"#), Ok(Message::Other { .. })));
+    assert!(matches!(read(r#"{"method":"locked","params":["x"],"id":null}"#), Ok(Message::Lock { held: true, name }) if name == "x"));
+    assert!(matches!(read(r#"{"method":"stolen","params":["x"],"id":null}"#), Ok(Message::Lock { held: false, .. })));
+    assert!(matches!(read(r#"{"method":"news","params":["x"],"id":null}"#), Ok(Message::Other { .. })));
     assert!(matches!(read(r#"{"method":"monitor_canceled","params":[1],"id":null}"#), Ok(Message::MonitorCanceled)));
 }
 

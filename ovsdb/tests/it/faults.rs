@@ -54,6 +54,31 @@ async fn a_silent_server_is_probed_and_then_dropped() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_busy_with_the_first_rows_of_a_monitor_is_waited_for() {
+    let options = Options { probe_interval: Some(Duration::from_millis(20)), load_timeout: Duration::from_secs(60), ..Options::default() };
+    let (connection, mut peer) = pair(options).await;
+    let asked = connection.monitor(Monitor::new().table::<Port>(Where::all()));
+    let request = peer.expect("monitor_cond_since").await;
+    peer.expect("echo").await;
+    // Silent for many times as long as one that has nothing to do may be.
+    assert!(tokio::time::timeout(Duration::from_millis(500), connection.closed()).await.is_err(), "dropped while it was busy");
+    peer.answer(&request, json!([false, "00000000-0000-0000-0000-000000000000", {}])).await;
+    in_time("the rows are there", asked).await.unwrap();
+    // It has nothing to do any more.
+    assert!(matches!(in_time("a silent server is dropped", connection.closed()).await, Closed::Silent(_)));
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_for_too_long_is_dropped_whatever_it_is_busy_with() {
+    let options =
+        Options { probe_interval: Some(Duration::from_millis(20)), load_timeout: Duration::from_millis(100), ..Options::default() };
+    let (connection, _peer) = pair(options).await;
+    let asked = connection.monitor(Monitor::new().table::<Port>(Where::all()));
+    assert!(matches!(in_time("a silent server is dropped", connection.closed()).await, Closed::Silent(_)));
+    in_time("the monitor fails", asked).await.unwrap_err();
+}
+
+#[tokio::test]
 async fn a_server_that_answers_probes_is_kept() {
     // Long enough for the answer to come in time also on a busy machine.
     let (connection, mut peer) = pair(Options { probe_interval: Some(Duration::from_millis(300)), ..Options::default() }).await;

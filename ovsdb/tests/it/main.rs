@@ -10,6 +10,7 @@ mod daemon;
 mod errors;
 mod eventually;
 mod faults;
+mod lock;
 mod monitor;
 mod old_server;
 mod pki;

@@ -55,6 +55,7 @@ impl Kubeconfig {
         let server = server.as_deref().ok_or_else(|| self.bad("the cluster has no server"))?;
         let mut material = Material::new(server)?;
         material.config.accept_invalid_certs = insecure_skip_tls_verify.unwrap_or(false);
+        material.origin.is_unverified = material.config.accept_invalid_certs;
         material.config.tls_server_name = tls_server_name.clone().filter(|name| !name.is_empty());
         if let Some(pem) =
             self.pem("certificate-authority", certificate_authority_data.as_deref(), certificate_authority.as_deref(), reader)?

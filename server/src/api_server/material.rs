@@ -33,6 +33,8 @@ pub struct Origin {
     pub authority: String,
     /// Who this server says it is.
     pub credential: String,
+    /// The API server's certificate is not verified: anybody between could be it.
+    pub is_unverified: bool,
 }
 
 /// Why there is no connection.
@@ -84,7 +86,10 @@ impl<'a> Reader<'a> {
         let content = self.files.read(path);
         let hash = self.seed.hash_one(content.as_ref().map_err(io::Error::kind));
         self.seen.push((path.to_owned(), hash));
-        content.map_err(|error| MaterialError::Read { what, path: path.to_owned(), problem: error.to_string() })
+        content.map_err(|error| {
+            let later = if error.kind() == io::ErrorKind::NotFound { "; it is read as soon as it is there" } else { "" };
+            MaterialError::Read { what, path: path.to_owned(), problem: format!("{error}{later}") }
+        })
     }
 }
 
@@ -141,6 +146,7 @@ impl Material {
             url: format!("{scheme}://{host}"),
             authority: "the system's certificate authorities".to_owned(),
             credential: "no credentials".to_owned(),
+            is_unverified: false,
         };
         Ok(Self { config: Config::new(uri), origin })
     }

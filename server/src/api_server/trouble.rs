@@ -39,7 +39,7 @@ pub(super) async fn overloaded(response: Response<Incoming>) -> Result<Response<
 
 /// What `error` means on a connection made of `origin`.
 pub(super) fn of(error: &kube::Error, origin: &Origin) -> Trouble {
-    let Origin { url, authority, credential } = origin;
+    let Origin { url, authority, credential, is_unverified: _ } = origin;
     let trouble = Trouble::without_answer;
     match error {
         kube::Error::Api(status) => of_status(status, origin),
@@ -78,7 +78,11 @@ pub(super) fn of_status(status: &Status, Origin { url, credential, .. }: &Origin
     let text = match code {
         0 => format!("the API server {url} sent an event that cannot be read"),
         401 => format!("the API server {url} does not accept {credential}: {said} (401)"),
-        403 => format!("the API server {url}: {said} (403): see the roles bound to this user"),
+        // The API server's own rule says which user may not do what; everything else is an admission plugin's or a webhook's.
+        403 if said.contains("cannot") && said.contains("User") => {
+            format!("the API server {url}: {said} (403): see the roles bound to this user")
+        }
+        403 => format!("the API server {url}: {said} (403)"),
         _ => format!("the API server {url}: {said} ({code})"),
     };
     Trouble::answered(status, text)

@@ -45,8 +45,10 @@ ovsdb::table! {
     }
 }
 
-/// On interfaces of upstream's that are no veths but functions of a NIC.
-const FUNCTION: &str = "vf-netdev-name";
+/// On interfaces of upstream's that are no veths but functions of a NIC: with a device of the kernel in the pod, or without one.
+const FUNCTIONS: [&str; 2] = ["vf-netdev-name", "vf-is-vfio"];
+/// `ofport` of an interface whose device could not be opened (ovs-vswitchd.conf.db(5)).
+const NO_DEVICE: i64 = -1;
 /// The pod's end where upstream's rows do not name it.
 const USUAL_NAME: &str = "eth0";
 
@@ -70,7 +72,7 @@ pub(super) struct Journal(HashMap<String, Arc<Attached>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum News {
     Nothing,
-    /// Something vanished, or the bridge is there.
+    /// Something vanished, or ovs-vswitchd cannot find it, or the bridge is there.
     Look,
 }
 
@@ -87,6 +89,11 @@ pub(super) fn has_bridge(updates: &Updates) -> bool {
 /// Names of all interfaces that are there, of whatever kind.
 pub(super) fn names(updates: &Updates) -> impl Iterator<Item = &str> {
     updates.rows::<Interface>().map(|(_, interface)| interface.name.as_str())
+}
+
+/// Names of those for which ovs-vswitchd finds no device.
+pub(super) fn deviceless(updates: &Updates) -> impl Iterator<Item = &str> {
+    updates.rows::<Interface>().filter(|(_, interface)| interface.is_deviceless()).map(|(_, interface)| interface.name.as_str())
 }
 
 /// Whether ovn-controller has connected the interface to its logical port.
@@ -109,7 +116,10 @@ impl Journal {
                     let old = change.old::<Interface>();
                     news = news.max(if old.is_some_and(|row| self.0.contains_key(&row.name)) { News::Look } else { News::Nothing });
                 }
-                (ChangeKind::Modify, Some(_)) if !touches_record(change) => {}
+                (ChangeKind::Modify, Some(row)) if !touches_record(change) => {
+                    let is_lost = row.is_deviceless() && self.0.contains_key(&row.name);
+                    news = news.max(if is_lost { News::Look } else { News::Nothing });
+                }
                 (_, Some(row)) => self.record(updates, change.uuid, row),
                 (_, None) => {}
             }
@@ -172,7 +182,7 @@ impl Attached {
     /// What an Interface row says, if it is a pod's.
     fn read(row: &Interface) -> Option<Self> {
         let Interface { name, kind, external_ids, ingress_policing_rate, ingress_policing_burst, .. } = row;
-        if !kind.is_empty() || external_ids.contains_key(FUNCTION) {
+        if !kind.is_empty() || FUNCTIONS.iter().any(|key| external_ids.contains_key(*key)) {
             return None;
         }
         let id = |key: &str| external_ids.get(key).map(String::as_str);
@@ -209,6 +219,10 @@ impl Attached {
 }
 
 impl Interface {
+    fn is_deviceless(&self) -> bool {
+        self.ofport == Some(NO_DEVICE)
+    }
+
     pub(super) fn state(&self) -> PortState<'_> {
         PortState { name: &self.name, ofport: self.ofport, error: self.error.as_deref(), external_ids: &self.external_ids }
     }

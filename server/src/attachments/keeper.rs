@@ -1,4 +1,6 @@
-//! The task: when to look, and what to do then. Events only; what could not be done is tried again, less and less often.
+//! The task that knows rows, links and pods: when to look, and what to do then. Events only; what could not be done is tried again, less and
+//! less often. It waits for nothing but the next event, because every ADD waits for the ports that it writes: what takes time is done beside
+//! it, putting back and removing each at its own pace.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,19 +9,27 @@ use std::{
     time::Duration,
 };
 
-use cni::settings::{SHORT_TIMEOUT, Settings};
+use cni::{
+    fence,
+    link::{Link, LinkError},
+    plan::Identity,
+    settings::{SHORT_TIMEOUT, Settings},
+};
 use contract::names::PodKey;
 use ovsdb::{Client, Event, Options, Updates, Uuid};
 use tokio::{
     sync::mpsc,
+    task::{JoinError, JoinHandle},
     time::{Instant, sleep_until},
 };
 
 use super::{
     Surroundings,
+    hands::{self, Hands, Question, ended},
     journal::{self, Attached, Journal, News},
-    links::{LinkNews, Links},
-    plan::{Life, Plan, View},
+    links::{Known, LinkNews, Links},
+    plan::{Doubt, Life, Plan, Suspect, View},
+    restore::{Missing, Restored},
     suspicion::Suspicion,
     writer::Writer,
 };
@@ -46,11 +56,20 @@ const INSTALL: Duration = Duration::from_secs(10);
 
 /// Keeps the attachments of a node.
 pub(crate) struct Keeper {
-    pub(super) around: Surroundings,
-    pub(super) client: Client,
-    pub(super) updates: Updates,
-    pub(super) links: Links,
-    pub(super) plugin: Settings,
+    around: Arc<Surroundings>,
+    client: Client,
+    updates: Updates,
+    links: Links,
+    hands: Hands,
+    questions: mpsc::UnboundedReceiver<Question>,
+    /// The kernel is asked for all links.
+    listing: Option<JoinHandle<Result<Vec<Link>, LinkError>>>,
+    restoring: Option<JoinHandle<Restored>>,
+    sweeping: Option<JoinHandle<()>>,
+    /// What is being removed: not suspected anew meanwhile.
+    swept: HashSet<Identity>,
+    /// What is removed next.
+    to_sweep: Vec<Suspect>,
     ports: Writer,
     /// Whose detaching begins, if it is not this project's plugin that detaches.
     leavers: mpsc::UnboundedReceiver<String>,
@@ -64,16 +83,16 @@ pub(crate) struct Keeper {
     retry: Duration,
     /// Ports of upstream's plugin that are missing, and since when.
     graces: HashMap<String, Instant>,
-    was_doubtful: bool,
+    doubt: Option<Doubt>,
     /// Interfaces that were put back and do not work yet.
-    pub(super) awaited: Option<Awaited>,
+    awaited: Option<Awaited>,
 }
 
 /// Interfaces that were put back.
 #[derive(Debug)]
-pub(super) struct Awaited {
-    pub(super) since: Instant,
-    pub(super) interfaces: HashSet<Uuid>,
+struct Awaited {
+    since: Instant,
+    interfaces: HashSet<Uuid>,
 }
 
 /// Whether all was done that a look called for.
@@ -90,7 +109,11 @@ impl Keeper {
         let links = Links::listen()?;
         let options = Options { backoff_max: PAUSE, ..Options::small() };
         let (client, updates) = Client::start(around.endpoint.clone().into(), "Open_vSwitch", journal::monitor(), options);
-        let plugin = Settings::with_ovsdb(&around.endpoint, SHORT_TIMEOUT);
+        let calls = fence::directory_beside(&around.socket);
+        let plugin = Arc::new(Settings { calls, ..Settings::with_ovsdb(&around.endpoint, SHORT_TIMEOUT) });
+        let around = Arc::new(around);
+        let (asking, questions) = mpsc::unbounded_channel();
+        let hands = Hands { around: Arc::clone(&around), client: client.clone(), plugin, questions: asking };
         let Orders { jobs, leaving: leavers, bridge, names } = orders;
         let ports = Writer::new(jobs, bridge, names, Arc::clone(&around.metrics));
         Ok(Self {
@@ -98,7 +121,13 @@ impl Keeper {
             client,
             updates,
             links,
-            plugin,
+            hands,
+            questions,
+            listing: None,
+            restoring: None,
+            sweeping: None,
+            swept: HashSet::new(),
+            to_sweep: Vec::new(),
             ports,
             leavers,
             leaving: HashSet::new(),
@@ -108,7 +137,7 @@ impl Keeper {
             due: Instant::now() + RESYNC,
             retry: FIRST_RETRY,
             graces: HashMap::new(),
-            was_doubtful: false,
+            doubt: None,
             awaited: None,
         })
     }
@@ -116,6 +145,7 @@ impl Keeper {
     /// For as long as the server lives.
     pub(crate) async fn keep(mut self) {
         let mut conditions = self.around.conditions.watch();
+        let mut own_node = self.around.own_node.clone();
         let mut pods_were_known = false;
         loop {
             tokio::select! {
@@ -133,7 +163,16 @@ impl Keeper {
                         return;
                     }
                 }
-                () = sleep_until(self.due) => self.look().await,
+                Ok(()) = own_node.changed() => self.look_soon(),
+                listed = ended(&mut self.listing) => self.listed(listed),
+                restored = ended(&mut self.restoring) => self.restored(restored),
+                _ = ended(&mut self.sweeping) => self.sweep_next(),
+                Some(Question { links, answer }) = self.questions.recv() => {
+                    let plan = self.compare(&Known::of(links.iter().cloned()));
+                    // Whoever asked has gone with the runtime.
+                    let _ = answer.send(plan.suspects);
+                }
+                () = sleep_until(self.due) => self.look(),
             }
         }
     }
@@ -167,33 +206,36 @@ impl Keeper {
         self.due = self.due.min(Instant::now() + SETTLE);
     }
 
-    /// Compares, and repairs as far as that can be done now.
-    async fn look(&mut self) {
+    /// Compares, and begins to repair.
+    fn look(&mut self) {
         let now = Instant::now();
         self.due = now + RESYNC;
         self.say_late(now);
-        if !self.is_connected || !journal::has_bridge(&self.updates) {
+        if !self.is_connected || !journal::has_bridge(&self.updates) || self.listing.is_some() {
             return;
         }
-        let done = match self.compare().await {
-            Ok(Plan { missing, suspects, is_doubtful }) => {
-                self.say_doubtful(is_doubtful);
-                let done = self.put_back(missing, now).await;
-                match self.around.patience {
-                    Some(patience) => {
-                        let confirmed = self.suspicion.confirm(suspects, now, patience);
-                        self.sweep(confirmed).await;
-                        self.due = self.due.min(self.suspicion.due(patience).map_or(self.due, |due| due.max(now + SETTLE)));
-                        done
-                    }
-                    None => done,
-                }
-            }
-            Err(error) => {
-                tracing::warn!(error = crate::chain(&error), "the links of this host cannot be listed");
-                Done::NotAll
-            }
+        let Some(known) = self.links.known() else {
+            self.links.listing();
+            self.listing = Some(hands::list());
+            return;
         };
+        let Plan { missing, suspects, doubt } = self.compare(known);
+        self.forget();
+        self.say_doubt(doubt);
+        let done = self.put_back(missing, now);
+        if let Some(patience) = self.around.patience {
+            let suspects = suspects.into_iter().filter(|suspect| !self.swept.contains(&suspect.identity)).collect();
+            let confirmed = self.suspicion.confirm(suspects, now, patience);
+            self.due = self.due.min(self.suspicion.due().map_or(self.due, |due| due.max(now + SETTLE)));
+            self.swept.extend(confirmed.iter().map(|suspect| suspect.identity.clone()));
+            self.to_sweep.extend(confirmed);
+            self.sweep_next();
+        }
+        self.go_on(done);
+    }
+
+    /// When to look again after what was done.
+    fn go_on(&mut self, done: Done) {
         match done {
             Done::All => self.retry = FIRST_RETRY,
             Done::NotAll => {
@@ -203,23 +245,66 @@ impl Keeper {
         }
     }
 
-    /// Compares rows, links and pods as they are known now.
-    pub(super) async fn compare(&mut self) -> Result<Plan, cni::link::LinkError> {
-        let links = self.links.known().await?;
-        let by_name: HashSet<&str> = links.values().map(|link| link.name.as_str()).collect();
+    fn listed(&mut self, listed: Result<Result<Vec<Link>, LinkError>, JoinError>) {
+        let links = listed.ok().and_then(|listed| listed.inspect_err(hands::say_unlisted).ok());
+        let is_there = links.is_some();
+        self.links.listed(links);
+        if is_there {
+            self.due = Instant::now();
+        } else {
+            self.go_on(Done::NotAll);
+        }
+    }
+
+    fn restored(&mut self, restored: Result<Restored, JoinError>) {
+        let Ok(Restored { done, interfaces }) = restored else { return self.go_on(Done::NotAll) };
+        if !interfaces.is_empty() {
+            let awaited = self.awaited.get_or_insert_with(|| Awaited { since: Instant::now(), interfaces: HashSet::new() });
+            awaited.interfaces.extend(interfaces);
+            self.see_installed();
+        }
+        // What else vanished meanwhile was left for now.
+        self.look_soon();
+        self.go_on(done);
+    }
+
+    /// Removes what is to be removed, unless something is being removed.
+    fn sweep_next(&mut self) {
+        if self.sweeping.is_none() {
+            self.swept = self.to_sweep.iter().map(|suspect| suspect.identity.clone()).collect();
+            let confirmed = std::mem::take(&mut self.to_sweep);
+            if !confirmed.is_empty() {
+                self.sweeping = Some(tokio::spawn(self.hands.clone().sweep(confirmed)));
+            }
+        }
+    }
+
+    /// Compares rows and pods as they are known now with these links.
+    fn compare(&self, known: &Known) -> Plan {
+        let (links, others) = (&known.veths, known.other_names());
         let names: HashSet<&str> = journal::names(&self.updates).collect();
-        self.journal.forget(|attached| !by_name.contains(attached.name.as_str()) && !names.contains(attached.name.as_str()));
         let recorded: Vec<Arc<Attached>> = self.journal.iter().cloned().collect();
+        let present = self.journal.present(&self.updates);
+        let pods = |pod: &PodKey, uid: &str| life(&*self.around.pods, pod, uid);
+        let own_node = &*self.around.own_node.borrow();
+        let deviceless = journal::deviceless(&self.updates).collect();
+        let (recorded, present) = (&recorded, &present);
+        View { recorded, present, names: &names, links, others: &others, deviceless: &deviceless, own_node, pods: &pods }.compare()
+    }
+
+    /// Forgets attachments that have neither row nor link any more, and who was about to detach them.
+    fn forget(&mut self) {
+        let Some(known) = self.links.known() else { return };
+        let linked: HashSet<&str> = known.veths.values().map(|link| link.name.as_str()).collect();
+        let names: HashSet<&str> = journal::names(&self.updates).collect();
+        self.journal.forget(|attached| !linked.contains(attached.name.as_str()) && !names.contains(attached.name.as_str()));
         while let Ok(sandbox) = self.leavers.try_recv() {
             self.leaving.insert(sandbox);
         }
-        self.leaving.retain(|sandbox| recorded.iter().any(|attached| attached.identity.sandbox.as_str() == sandbox));
-        let present = self.journal.present(&self.updates);
-        let pods = |pod: &PodKey, uid: &str| life(&*self.around.pods, pod, uid);
-        Ok(View { recorded: &recorded, present: &present, names: &names, links, pods: &pods }.compare())
+        self.leaving.retain(|sandbox| self.journal.iter().any(|attached| attached.identity.sandbox.as_str() == sandbox));
     }
 
-    async fn put_back(&mut self, mut missing: Vec<Arc<Attached>>, now: Instant) -> Done {
+    fn put_back(&mut self, mut missing: Vec<Arc<Attached>>, now: Instant) -> Done {
         missing.retain(|attached| !self.leaving.contains(attached.identity.sandbox.as_str()));
         let names: HashSet<&str> = missing.iter().map(|attached| attached.name.as_str()).collect();
         self.graces.retain(|name, _| names.contains(name.as_str()));
@@ -229,22 +314,38 @@ impl Keeper {
             attached.names_pods_end() || now.duration_since(since()) >= GRACE
         });
         let ripe = missing.len() == all;
-        let done = if missing.is_empty() {
-            Done::All
-        } else {
+        // Who is put back now may be among them; whoever else is comes next.
+        if !missing.is_empty() && self.restoring.is_none() {
+            let qos = |attached: &Attached| attached.qos.filter(|qos| journal::has_qos(&self.updates, *qos));
+            let missing = missing.into_iter().map(|attached| Missing { qos: qos(&attached), attached }).collect();
+            self.restoring = Some(tokio::spawn(self.hands.clone().restore(missing)));
             self.due = self.due.min(now + AFTERWARDS);
-            self.restore(missing).await
-        };
-        if ripe { done } else { Done::NotAll }
+        }
+        if ripe { Done::All } else { Done::NotAll }
     }
 
-    fn say_doubtful(&mut self, is_doubtful: bool) {
-        if is_doubtful && !self.was_doubtful {
-            let hint =
-                "does --init-node name this node, and is the API server that of its cluster? What DEL leaves is not removed meanwhile";
-            tracing::warn!(hint, "not one of the pods that are attached here is known");
+    fn say_doubt(&mut self, doubt: Option<Doubt>) {
+        if self.doubt == doubt {
+            return;
         }
-        self.was_doubtful = is_doubtful;
+        let conditions = &self.around.conditions;
+        match &doubt {
+            Some(Doubt { gone, known, why }) => {
+                let remark = format!(
+                    "{gone} attached pods are said to be gone, {known} are known, and nothing confirms that these are the pods of this \
+                     host: {why}; nothing of them is removed"
+                );
+                let hint = "do --init-node and the API server (or --pod-manifests) name this host and its cluster?";
+                tracing::warn!(gone, known, why, hint, "attached pods are said to be gone; nothing is removed until that is confirmed");
+                self.around.events.doubtful(&self.around.node, &format!("{remark}; {hint}"));
+                conditions.remark(Part::Pods, remark);
+            }
+            None => {
+                tracing::info!("pods that were said to be gone are not doubted any more");
+                conditions.unremark(Part::Pods);
+            }
+        }
+        self.doubt = doubt;
     }
 
     /// Looks whether the ports that were put back work.
@@ -275,8 +376,10 @@ impl Keeper {
 fn life(pods: &dyn PodSource, pod: &PodKey, uid: &str) -> Life {
     let known = pods.watch(pod).now();
     match known {
-        Some(known) if uid.is_empty() || known.facts.uid.is_empty() || known.facts.uid == uid => Life::Living(known.facts.clone()),
-        Some(_) | None if pods.readiness() == Readiness::Synced => Life::Gone,
+        Some(known) if uid.is_empty() || known.facts.uid.is_empty() || known.facts.uid == uid || known.facts.is_mirror() => {
+            Life::Living(known.facts.clone())
+        }
+        Some(_) | None if pods.readiness() == Readiness::Synced && !pods.awaits_mirror(pod) => Life::Gone,
         Some(_) | None => Life::Unknown,
     }
 }

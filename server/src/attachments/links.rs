@@ -1,28 +1,73 @@
-//! The host's ends of veths, as the kernel tells of them: listed once, then followed.
+//! The host's links, as the kernel tells of them: listed once, then followed. Of those that are no veths only the names.
 
-use std::{collections::HashMap, io};
-
-use cni::{
-    dump::messages,
-    link::{self, Link, LinkError},
+use std::{
+    collections::{HashMap, HashSet},
+    io,
 };
+
+use cni::{dump::messages, link::Link};
 use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, link::LinkMessage};
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket, protocols::NETLINK_ROUTE};
 use nix::libc;
 
-/// The veths of the host's namespace, by index.
+/// The links of the host's namespace, by index.
 pub(super) struct Links {
     events: TokioSocket,
-    links: HashMap<u32, Link>,
+    known: Known,
     /// The events told all since the last list.
     is_complete: bool,
+    /// What events said while a list was made, which may be newer than the list; none: no list is being made.
+    meanwhile: Option<Vec<Told>>,
+}
+
+/// One event.
+#[derive(Debug)]
+enum Told {
+    Comes(Link),
+    Goes(u32),
+}
+
+/// What the kernel has told.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) veths: HashMap<u32, Link>,
+    /// Names of all others.
+    others: HashMap<u32, String>,
+}
+
+impl Known {
+    /// Names of links that are no veths.
+    pub(super) fn other_names(&self) -> HashSet<&str> {
+        self.others.values().map(String::as_str).collect()
+    }
+
+    /// All links there are.
+    pub(super) fn of(links: impl IntoIterator<Item = Link>) -> Self {
+        let mut known = Self::default();
+        links.into_iter().for_each(|link| known.comes(link));
+        known
+    }
+
+    /// The name of the link that is gone, if it was known.
+    fn goes(&mut self, index: u32) -> Option<String> {
+        let other = self.others.remove(&index);
+        self.veths.remove(&index).map(|link| link.name).or(other)
+    }
+
+    fn comes(&mut self, link: Link) {
+        if link.is_veth {
+            self.veths.insert(link.index, link);
+        } else {
+            self.others.insert(link.index, link.name);
+        }
+    }
 }
 
 /// What happened to links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LinkNews {
-    /// These veths are gone; perhaps none.
+    /// These links are gone; perhaps none.
     Gone(Vec<String>),
     /// Anything may have happened.
     Unknown,
@@ -34,7 +79,7 @@ impl Links {
         let mut events = TokioSocket::new(NETLINK_ROUTE)?;
         events.socket_mut().bind(&SocketAddr::new(0, 0))?;
         events.socket_mut().add_membership(libc::RTNLGRP_LINK)?;
-        Ok(Self { events, links: HashMap::new(), is_complete: false })
+        Ok(Self { events, known: Known::default(), is_complete: false, meanwhile: None })
     }
 
     /// Waits for the next event. Cancellation-safe.
@@ -50,17 +95,31 @@ impl Links {
         }
     }
 
-    /// Every veth there is now, from the kernel itself.
-    pub(super) async fn list(&mut self) -> Result<&HashMap<u32, Link>, LinkError> {
-        let links = link::list().await?;
-        self.links = links.into_iter().filter(|link| link.is_veth).map(|link| (link.index, link)).collect();
-        self.is_complete = true;
-        Ok(&self.links)
+    /// Every link, as far as the kernel has told; none if something may be missing, and a list has to be made.
+    pub(super) fn known(&self) -> Option<&Known> {
+        self.is_complete.then_some(&self.known)
     }
 
-    /// Every veth, as far as the kernel has told; from the kernel itself if something may be missing.
-    pub(super) async fn known(&mut self) -> Result<&HashMap<u32, Link>, LinkError> {
-        if self.is_complete { Ok(&self.links) } else { self.list().await }
+    /// A list is being made from now on.
+    pub(super) fn listing(&mut self) {
+        self.meanwhile = Some(Vec::new());
+        // An event that is lost from now on makes it incomplete again.
+        self.is_complete = true;
+    }
+
+    /// The list that was made; none if there is none.
+    pub(super) fn listed(&mut self, links: Option<Vec<Link>>) {
+        let meanwhile = self.meanwhile.take().unwrap_or_default();
+        match links {
+            Some(links) => self.known = Known::of(links),
+            None => self.is_complete = false,
+        }
+        for told in meanwhile {
+            match told {
+                Told::Comes(link) => self.known.comes(link),
+                Told::Goes(index) => drop(self.known.goes(index)),
+            }
+        }
     }
 
     fn take(&mut self, datagram: &[u8]) -> LinkNews {
@@ -70,14 +129,17 @@ impl Links {
             match message.payload {
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) if is_link(&link) => {
                     let link = Link::from(&link);
-                    if link.is_veth {
-                        self.links.insert(link.index, link);
+                    if let Some(meanwhile) = &mut self.meanwhile {
+                        meanwhile.push(Told::Comes(link.clone()));
                     }
+                    self.known.comes(link);
                 }
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) if is_link(&link) => {
-                    if let Some(link) = self.links.remove(&link.header.index) {
-                        gone.push(link.name);
+                    let index = link.header.index;
+                    if let Some(meanwhile) = &mut self.meanwhile {
+                        meanwhile.push(Told::Goes(index));
                     }
+                    gone.extend(self.known.goes(index));
                 }
                 _ => {}
             }

@@ -3,12 +3,13 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use cni::{fence::Fence, rows};
-use ovsdb::{ErrorKind, TransactError};
-use tokio::time::{Instant, timeout};
+use ovsdb::{ErrorKind, TransactError, Uuid};
+use tokio::time::timeout;
 
 use super::{
-    journal::{self, Attached},
-    keeper::{Awaited, Done, Keeper},
+    hands::{Hands, links},
+    journal::Attached,
+    keeper::Done,
 };
 use crate::chain;
 
@@ -19,70 +20,71 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Names in a line of the log.
 const NAMED: usize = 5;
 
-impl Keeper {
-    pub(super) async fn restore(&mut self, missing: Vec<Arc<Attached>>) -> Done {
-        let mut done = Done::All;
+/// A port that is missing, and its QoS row if that is there.
+#[derive(Debug)]
+pub(super) struct Missing {
+    pub(super) attached: Arc<Attached>,
+    pub(super) qos: Option<Uuid>,
+}
+
+/// What putting back came to.
+#[derive(Debug)]
+pub(super) struct Restored {
+    pub(super) done: Done,
+    /// The Interface rows of the ports that were put back.
+    pub(super) interfaces: Vec<Uuid>,
+}
+
+impl Hands {
+    pub(super) async fn restore(self, missing: Vec<Missing>) -> Restored {
+        let mut all = Restored { done: Done::All, interfaces: Vec::new() };
         for batch in missing.chunks(BATCH) {
-            if self.restore_batch(batch).await == Done::NotAll {
-                done = Done::NotAll;
+            let Restored { done, interfaces } = self.restore_batch(batch).await;
+            all.interfaces.extend(interfaces);
+            if done == Done::NotAll {
+                all.done = Done::NotAll;
             }
         }
-        done
+        all
     }
 
-    async fn restore_batch(&mut self, batch: &[Arc<Attached>]) -> Done {
+    async fn restore_batch(&self, batch: &[Missing]) -> Restored {
+        let nothing = || Restored { done: Done::NotAll, interfaces: Vec::new() };
         let (mut done, mut fenced) = (Done::All, Vec::new());
-        for attached in batch {
-            match Fence::take(&attached.identity).await {
-                Ok(fence) if fence.is_held() => fenced.push((attached, fence)),
+        for missing in batch {
+            match Fence::take(&self.plugin.calls, &missing.attached.identity) {
+                Ok(fence) if fence.is_held() => fenced.push((missing, fence)),
                 // An ADD or a DEL is at work on it, and knows better; or nobody can say whether one is.
                 Ok(_) | Err(_) => done = Done::NotAll,
             }
         }
         // A DEL that ended before has taken the link; one that comes now waits for the fence.
-        match self.present_links().await {
-            Some(links) => fenced.retain(|(attached, _)| links.contains(&attached.name)),
-            None => return Done::NotAll,
-        }
+        let Some(links) = links().await else { return nothing() };
+        let names: HashSet<&str> = links.iter().filter(|link| link.is_veth).map(|link| link.name.as_str()).collect();
+        fenced.retain(|(Missing { attached, .. }, _)| names.contains(attached.name.as_str()));
         if fenced.is_empty() {
-            return done;
+            return Restored { done, interfaces: Vec::new() };
         }
-        let ports = fenced.iter().map(|(attached, _)| {
-            let qos = attached.qos.filter(|qos| journal::has_qos(&self.updates, *qos));
-            (attached.name.as_str(), &attached.content, qos)
-        });
+        let ports = fenced.iter().map(|(Missing { attached, qos }, _)| (attached.name.as_str(), &attached.content, *qos));
         let (transaction, interfaces) = rows::insert_new(ports, "put back");
         let outcome = match timeout(PATIENCE, self.client.transact(transaction)).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(error)) => {
                 say(&error, fenced.len());
-                return Done::NotAll;
+                return nothing();
             }
             Err(_) => {
                 tracing::warn!(ports = fenced.len(), "Open vSwitch's database does not answer: ports of pods cannot be put back");
-                return Done::NotAll;
+                return nothing();
             }
         };
-        let pods: Vec<String> = fenced.iter().take(NAMED).map(|(attached, _)| attached.pod.to_string()).collect();
+        let attached = || fenced.iter().map(|(Missing { attached, .. }, _)| attached);
+        let pods: Vec<String> = attached().take(NAMED).map(|attached| attached.pod.to_string()).collect();
         let (ports, more) = (fenced.len(), fenced.len().saturating_sub(NAMED));
         tracing::warn!(ports, pods = pods.join(" "), more, "put back ports of pods that had vanished from Open vSwitch");
         self.around.metrics.put_back(ports);
-        fenced.iter().for_each(|(attached, _)| self.around.events.put_back(&attached.pod, attached.uid()));
-        let interfaces = interfaces.iter().map(|interface| outcome.uuid(interface));
-        let awaited = self.awaited.get_or_insert_with(|| Awaited { since: Instant::now(), interfaces: HashSet::new() });
-        awaited.interfaces.extend(interfaces);
-        done
-    }
-
-    /// Names of the veths that the kernel has now.
-    async fn present_links(&mut self) -> Option<HashSet<String>> {
-        match self.links.list().await {
-            Ok(links) => Some(links.values().map(|link| link.name.clone()).collect()),
-            Err(error) => {
-                tracing::warn!(error = chain(&error), "the links of this host cannot be listed");
-                None
-            }
-        }
+        attached().for_each(|attached| self.around.events.put_back(&attached.pod, attached.uid()));
+        Restored { done, interfaces: interfaces.iter().map(|interface| outcome.uuid(interface)).collect() }
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use cni::rows::{self, Content};
 use contract::{
-    external_ids::{IFACE_ID, IP_ADDRESS},
+    external_ids::IFACE_ID,
     paths::INTEGRATION_BRIDGE,
     wire::{BridgeFacts, PortNews, PortRequest},
 };
@@ -225,15 +225,17 @@ fn in_nobodys_way(wanted: Vec<Job>, updates: &Updates) -> Vec<(String, Content, 
     let rows = || updates.rows::<Interface>().map(|(_, row)| row);
     let names: HashSet<&str> = rows().map(|row| row.name.as_str()).collect();
     let iface_ids: HashSet<&str> = rows().filter_map(|row| row.external_ids.get(IFACE_ID)).map(String::as_str).collect();
-    let has_holder = |address: &str, ids: &BTreeMap<String, String>| {
-        let has_it = |row: &&Interface| row.external_ids.get(IP_ADDRESS).is_some_and(|other| other == address);
-        !address.is_empty() && rows().filter(has_it).any(|row| rows::holds_address(row.ofport, &row.external_ids, ids))
+    let has_holder = |ids: &BTreeMap<String, String>| {
+        let wanted: Vec<&str> = rows::addresses(ids).collect();
+        let has_one = |row: &&Interface| rows::addresses(&row.external_ids).any(|other| wanted.contains(&other));
+        !wanted.is_empty() && rows().filter(has_one).any(|row| rows::holds_address(row.ofport, &row.external_ids, ids))
     };
     let mut free: Vec<(String, Content, Waiting)> = Vec::new();
     for Job { request, news } in wanted {
-        let PortRequest { name, address, external_ids, ingress_policing: policing, qos } = request;
+        // The address is among the external_ids, with those of other families.
+        let PortRequest { name, address: _, external_ids, ingress_policing: policing, qos } = request;
         let Some(iface_id) = external_ids.get(IFACE_ID).cloned() else { continue };
-        let is_taken = names.contains(name.as_str()) || iface_ids.contains(iface_id.as_str()) || has_holder(&address, &external_ids);
+        let is_taken = names.contains(name.as_str()) || iface_ids.contains(iface_id.as_str()) || has_holder(&external_ids);
         if is_taken || free.iter().any(|(other, _, waiting)| *other == name || waiting.iface_id == iface_id) {
             continue;
         }

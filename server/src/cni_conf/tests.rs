@@ -2,7 +2,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use super::*;
 
-fn conf(directory: &Path, file: &str) -> CniConf {
+pub(super) fn conf(directory: &Path, file: &str) -> CniConf {
     CniConf {
         directory: directory.to_owned(),
         file: file.parse().unwrap(),
@@ -11,6 +11,8 @@ fn conf(directory: &Path, file: &str) -> CniConf {
         log_level: "4".to_owned(),
         server_socket: None,
         ovsdb_endpoint: None,
+        ovn_run_dir: None,
+        chain: None,
     }
 }
 
@@ -91,12 +93,14 @@ fn only_names_that_runtimes_load_are_accepted() {
 fn the_plugin_is_told_where_an_unusual_socket_is() {
     let dir = tempfile::tempdir().unwrap();
     let (server_socket, ovsdb_endpoint) = (Some("/run/other.sock".into()), Some("unix:/run/other.db".to_owned()));
-    let elsewhere = CniConf { server_socket, ovsdb_endpoint, ..conf(dir.path(), "10-ovn-kubernetes.conflist") };
+    let ovn_run_dir = Some("/var/run/ovn-ic".into());
+    let elsewhere = CniConf { server_socket, ovsdb_endpoint, ovn_run_dir, ..conf(dir.path(), "10-ovn-kubernetes.conflist") };
     elsewhere.install().unwrap();
     let written = fs::read(dir.path().join("10-ovn-kubernetes.conflist")).unwrap();
     let read = contract::net_conf::NetConf::parse(&written).unwrap();
     assert_eq!(read.places.server_socket.as_deref(), Some("/run/other.sock"));
     assert_eq!(read.places.ovsdb_endpoint.as_deref(), Some("unix:/run/other.db"));
+    assert_eq!(read.places, elsewhere.places());
 }
 
 #[test]
@@ -110,7 +114,7 @@ fn a_configuration_of_2016_that_runtimes_prefer_is_reported_and_left() {
     let old = dir.path().join("10-net.conf");
     fs::write(&old, r#"{"name":"net","type":"ovn_cni","bridge":"br-int","isGateway":"true","ipMasq":"false"}"#).unwrap();
     conf.install().unwrap();
-    assert_eq!(conf.preferred(), Some(old.clone()));
+    assert_eq!(conf.preferred().map(|other| other.path), Some(old.clone()));
     assert!(old.exists(), "it may be in use: whose it is, the administrator knows");
 }
 

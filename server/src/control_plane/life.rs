@@ -8,11 +8,12 @@
 use std::sync::Arc;
 
 use super::{ControlPlaneConfig, ControlPlaneError, readiness, work::Work};
+use ovslog::background::Log;
+
 use crate::{
-    api_server::Connection,
-    conditions::Conditions,
+    api_server::{Connection, warn_of_skipped_verification},
+    conditions::{Conditions, Part},
     endpoints,
-    log::Log,
     metrics::ControlPlaneMetrics,
     process::{announce, pidfile::Pidfile, signals::Signals},
 };
@@ -24,16 +25,16 @@ pub(super) async fn live(config: &ControlPlaneConfig, notes: &[String], log: &Lo
     let conditions = Conditions::of(config.needs());
     let metrics = Arc::new(ControlPlaneMetrics::alone(config.roles, config.log.file.clone())?);
     tracing::info!(identity = config.identity, roles = ?config.roles, version = env!("CARGO_PKG_VERSION"), "starting");
-    for note in notes {
-        tracing::warn!(note, "options");
-    }
+    log.tell_of_options(notes);
     let announcing = tokio::spawn(announce::changes(&conditions));
 
     // From here on, so that they say what is waited for.
     let _endpoints = endpoints::start(&config.endpoints, &conditions, &metrics);
 
     let connection = Connection::open(config.api_server.clone());
+    tokio::spawn(warn_of_skipped_verification(connection.clone(), conditions.clone(), Part::Cluster));
     let mut work = Work::start(config, &connection, &conditions, &metrics);
+    announce::started();
     let readiness = tokio::spawn(readiness::once(conditions.clone(), Arc::clone(&metrics)));
     let outcome = tokio::select! {
         why = signals.stop() => {

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use controller::{
+    doubt::Doubted,
     lead::{Leadership, Place},
     reconcile::Progress,
     watch::Standing,
 };
+use futures_util::FutureExt;
 use ovsdb::State;
 use tokio::sync::watch;
 
@@ -14,7 +16,6 @@ use crate::{
     chain,
     conditions::{Conditions, Part},
     metrics::ControlPlaneMetrics,
-    process::announce,
 };
 
 /// Tells when everything was there for the first time.
@@ -23,7 +24,6 @@ pub(super) async fn once(conditions: Conditions, metrics: Arc<ControlPlaneMetric
     let _ = conditions.watch().wait_for(|missing| missing.is_empty()).await;
     metrics.became_ready();
     tracing::info!("ready");
-    announce::ready();
 }
 
 /// Whether it is known who leads.
@@ -49,6 +49,7 @@ pub(super) async fn election(mut leadership: Leadership, conditions: Conditions,
 /// Whether all objects of the cluster are known: nodes, and where they are followed pods. Who stands by reads them once it leads.
 pub(super) async fn cluster(
     mut standings: Vec<(&'static str, watch::Receiver<Standing>)>,
+    mut doubts: Vec<watch::Receiver<Option<Doubted>>>,
     mut leadership: Leadership,
     conditions: Conditions,
 ) {
@@ -60,11 +61,13 @@ pub(super) async fn cluster(
             Standing::Reading(why) => Some(format!("not all {} are known yet: {why}", kind)),
             Standing::Behind(why) => Some(format!("changes of {} are not heard of: {why}", kind)),
         });
-        match why {
+        let doubt = doubts.iter_mut().find_map(|doubt| doubt.borrow_and_update().as_ref().map(ToString::to_string));
+        match doubt.or(why) {
             None => conditions.met(Part::Cluster),
             Some(why) => conditions.missing(Part::Cluster, why),
         }
-        let changes = standings.iter_mut().map(|(_, standing)| Box::pin(standing.changed()));
+        let changes = standings.iter_mut().map(|(_, standing)| standing.changed().boxed());
+        let changes = changes.chain(doubts.iter_mut().map(|doubt| doubt.changed().boxed()));
         tokio::select! {
             (changed, ..) = futures_util::future::select_all(changes) => if changed.is_err() {
                 return;
@@ -91,11 +94,12 @@ pub(super) async fn northbound(mut state: watch::Receiver<State>, conditions: Co
 /// has nothing to write.
 pub(super) async fn rows(mut leadership: Leadership, mut progress: watch::Receiver<Progress>, conditions: Conditions) {
     loop {
-        let Progress { ever_converged, dirty, waiting, failing, .. } = *progress.borrow_and_update();
-        match leadership.place() {
-            Place::Unknown(_) => conditions.missing(Part::Rows, "it is not known yet who writes them"),
-            Place::Leads if !ever_converged => conditions.missing(Part::Rows, unwritten(dirty, waiting, failing)),
-            Place::Leads | Place::StandsBy(_) => conditions.met(Part::Rows),
+        let Progress { blocked, ever_converged, dirty, waiting, failing, .. } = progress.borrow_and_update().clone();
+        match (blocked, leadership.place()) {
+            (Some(why), _) => conditions.missing(Part::Rows, &*why),
+            (None, Place::Unknown(_)) => conditions.missing(Part::Rows, "it is not known yet who writes them"),
+            (None, Place::Leads) if !ever_converged => conditions.missing(Part::Rows, unwritten(dirty, waiting, failing)),
+            (None, Place::Leads | Place::StandsBy(_)) => conditions.met(Part::Rows),
         }
         tokio::select! {
             changed = progress.changed() => if changed.is_err() {

@@ -1,20 +1,25 @@
 //! What the controller says of single objects: to the log, and to their owners as events.
 
 use controller::{
+    doubt::Doubted,
     key::Key,
     object::Object,
     reconcile::Report,
     tell::{About, Notice, Teller},
 };
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{mpsc::UnboundedReceiver, watch};
 
 /// What was being done, in events.
 const ADDRESSES: &str = "AssignAddresses";
 const ROWS: &str = "WriteRows";
+const LISTS: &str = "ListObjects";
 
 /// Tells until nobody reports any more.
-pub(super) async fn tell(mut reports: UnboundedReceiver<Report>, teller: Teller) {
+pub(super) async fn tell(mut reports: UnboundedReceiver<Report>, teller: Teller, doubts: watch::Sender<Option<Doubted>>) {
     while let Some(report) = reports.recv().await {
+        if let Report::Doubt(doubted) = &report {
+            doubts.send_replace(doubted.clone());
+        }
         if let Some(notice) = notice(report) {
             teller.tell(notice);
         }
@@ -29,14 +34,30 @@ fn notice(report: Report) -> Option<Notice> {
             let about = About::new(ADDRESSES, trouble.why.reason());
             Some(Notice::new(Object::Pod(trouble.subject), &trouble.uid, about, trouble.why.to_string()))
         }
-        Report::Refused { key, error } => {
-            let note = format!("OVN's northbound database refused the rows of this object, which are tried again: {error}");
-            Some(Notice::new(object(key)?, "", About::new(ROWS, "RowsRefused"), note))
+        Report::Shared(trouble) => {
+            tracing::warn!(pod = %trouble.subject, problem = %trouble.why, "a pod shares its address");
+            let about = About::new(ADDRESSES, "AddressShared");
+            Some(Notice::new(Object::Pod(trouble.subject), &trouble.uid, about, trouble.why.to_string()))
         }
-        Report::Contested { key, row } => {
+        Report::NodeTrouble(trouble) => {
+            tracing::warn!(node = %trouble.subject, problem = %trouble.why, "what a node says of itself cannot be used");
+            let about = About::new(ROWS, trouble.why.reason());
+            Some(Notice::new(Object::Node(trouble.subject), &trouble.uid, about, trouble.why.to_string()))
+        }
+        Report::Refused { key, uid, error } => {
+            let note = format!("OVN's northbound database refused the rows of this object, which are tried again: {error}");
+            Some(Notice::new(object(key)?, &uid.unwrap_or_default(), About::new(ROWS, "RowsRefused"), note))
+        }
+        Report::Contested { key, uid, row } => {
             let note =
                 format!("another program changes {row} in OVN's northbound database again and again: is a second controller running?");
-            Some(Notice::new(object(key)?, "", About::new(ROWS, "RowsContested"), note))
+            Some(Notice::new(object(key)?, &uid.unwrap_or_default(), About::new(ROWS, "RowsContested"), note))
+        }
+        // No object is to blame: the events are on one of the nodes that are known.
+        Report::Doubt(doubted) => {
+            let doubted = doubted?;
+            let object = Object::Node(doubted.example.clone()?);
+            Some(Notice::new(object, "", About::new(LISTS, "ListDoubted"), doubted.to_string()))
         }
         Report::Recovered { .. } => None,
     }

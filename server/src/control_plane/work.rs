@@ -1,10 +1,11 @@
 //! The roles at work: which parts of the package `controller` there are, and how they are joined.
 //!
 //! ```text
-//! API server ─nodes─▶ ClusterManager ─▶ API server: annotations of nodes
-//!            ─nodes, pods─▶ Controller ─▶ northbound database
-//!                               └─▶ Writing ─▶ API server: annotations of pods
-//! Lease ─▶ Campaign ─▶ Leadership: who may write
+//! API server ─▶ ClusterWatch ─nodes─▶ ClusterManager ─▶ API server: annotations of nodes
+//!                      │                    ▲ the database is this cluster's
+//!                      └─nodes, pods─▶ Controller ─▶ northbound database
+//!                                          └─▶ Writing ─▶ API server: annotations of pods
+//! Leases ─▶ Campaign ─▶ Leadership: who may write
 //! ```
 //!
 //! The database is copied before this process leads. Nodes and pods are read once it does: what the leader before wrote at last has to be
@@ -17,17 +18,13 @@ use controller::{
     allocate::node_assignments::{NodeAssignments, NodeRules},
     annotate::Writing,
     api_server::ApiServer,
-    cluster_manager::ClusterManager,
-    lead::{Campaign, Candidate, Durations, Leadership, Lost, OwnLease},
+    cluster_manager::{ClusterManager, Told},
+    cluster_watch::{ClusterWatch, Party, Wants},
+    lead::{Campaign, Candidate, Candidates, Durations, Leadership, Lost, OwnLease},
     northbound,
-    observation::Observation,
     reconcile::{Progress, Stopped},
-    store::{
-        Store,
-        wire::{NodeObject, PodObject},
-    },
+    store::Store,
     tell::{Reporter, Teller},
-    watch::{Standing, Watch},
 };
 use tokio::{
     sync::{mpsc::unbounded_channel, watch},
@@ -36,21 +33,22 @@ use tokio::{
 };
 
 use super::{ControlPlaneConfig, Database, Election, readiness, reports};
-use crate::{api_server::Connection, conditions::Conditions, metrics::ControlPlaneMetrics};
+use crate::{api_server::Connection, conditions::Conditions, metrics::ControlPlaneMetrics, process::host_lock};
 
-/// What is followed, in words.
-const NODES: &str = "nodes";
-const PODS: &str = "pods";
 /// Who tells the owners of nodes and pods.
 const REPORTER: &str = "ovn-kubernetes/ovnkube-controller";
 
 /// How long the reason for a lost leadership is waited for; nothing is written meanwhile.
 const REASON: Duration = Duration::from_secs(1);
 
+/// How long what is under way may take to end before the Lease is let go. An answer takes milliseconds where anything works.
+const FINISH: Duration = Duration::from_secs(3);
+
 /// Roles at work. Dropped, they end at once; the Lease then runs out.
 #[derive(Debug)]
 pub(super) struct Work {
     campaign: Option<Campaign>,
+    leadership: Leadership,
     at_work: AtWork,
 }
 
@@ -58,7 +56,8 @@ pub(super) struct Work {
 #[derive(Debug)]
 struct AtWork {
     cluster_manager: Option<ClusterManager>,
-    watches: Vec<Watch>,
+    /// Kept, for it ends when it is dropped.
+    watch: Option<ClusterWatch>,
     writing: Option<Writing>,
     tasks: JoinSet<Task>,
 }
@@ -102,19 +101,20 @@ impl Work {
         let (leadership, campaign) = match &config.election {
             None => (Leadership::always(), None),
             Some(election) => {
-                let candidate = election.candidate(&config.identity, config.pidfile.is_some());
-                let (leadership, campaign) = Campaign::start(api.clone(), candidate, metrics.api_server.clone());
+                let candidates = election.candidates(&config.identity, config.pidfile.is_some());
+                let (leadership, campaign) = Campaign::start(api.clone(), candidates, metrics.api_server.clone());
                 (leadership, Some(campaign))
             }
         };
         let teller = Teller::start(api.clone(), Reporter { controller: REPORTER, instance: config.identity.clone() });
         let shared = Shared { config, api, leadership, teller, conditions, metrics };
-        Self { campaign, at_work: AtWork::start(&shared) }
+        let at_work = AtWork::start(&shared);
+        Self { campaign, leadership: shared.leadership, at_work }
     }
 
     /// Waits until the roles have ended by themselves. Cancellation-safe.
     pub(super) async fn ended(&mut self) -> Ended {
-        let Self { campaign, at_work } = self;
+        let Self { campaign, at_work, leadership: _ } = self;
         match campaign {
             None => at_work.ended().await,
             Some(campaign) => {
@@ -132,9 +132,14 @@ impl Work {
         }
     }
 
-    /// Ends the roles, and then lets go of the Lease. Takes some seconds at most.
+    /// Ends the roles, and then lets go of the Lease: nothing is begun any more, what is under way is answered, and only then can another
+    /// process lead. Takes some seconds at most.
     pub(super) async fn stop(self) {
-        let Self { campaign, mut at_work } = self;
+        let Self { campaign, leadership, mut at_work } = self;
+        leadership.resign();
+        if timeout(FINISH, at_work.finish()).await.is_err() {
+            tracing::warn!(patience = ?FINISH, "API server or database have not answered: what was asked of them may still be done");
+        }
         at_work.tasks.shutdown().await;
         drop(at_work);
         if let Some(campaign) = campaign {
@@ -145,59 +150,50 @@ impl Work {
 
 impl AtWork {
     fn start(shared: &Shared<'_>) -> Self {
-        let Shared { config, leadership, conditions, metrics, .. } = shared;
-        let mut at_work = Self { cluster_manager: None, watches: Vec::new(), writing: None, tasks: JoinSet::new() };
-        let mut standings = Vec::new();
-        if config.roles.has_cluster_manager() {
-            standings.push(at_work.manage_cluster(shared));
-        }
+        let Shared { config, api, leadership, conditions, metrics, .. } = shared;
+        let mut at_work = Self { cluster_manager: None, watch: None, writing: None, tasks: JoinSet::new() };
+        let mut parties = Vec::new();
+        let (progress, progressed) = watch::channel(Progress::default());
         if let Some(database) = &config.northbound {
-            standings.extend(at_work.control(shared, database));
+            parties.push(at_work.control(shared, database, progress));
         }
-        let conditions = (*conditions).clone();
-        at_work.tell(readiness::cluster(standings, leadership.clone(), conditions.clone()));
+        if config.roles.has_cluster_manager() {
+            let of_controller = config.northbound.as_ref().map(|_| progressed);
+            parties.push(at_work.manage_cluster(shared, of_controller));
+        }
+        let watch = ClusterWatch::start(api, leadership, &metrics.api_server, &parties);
+        let doubts = parties.into_iter().map(|party| party.doubted).collect();
+        at_work.tell(readiness::cluster(watch.standings(), doubts, leadership.clone(), (*conditions).clone()));
+        at_work.watch = Some(watch);
         if config.election.is_some() {
-            at_work.tell(readiness::election(leadership.clone(), conditions, Arc::clone(metrics)));
+            at_work.tell(readiness::election(leadership.clone(), (*conditions).clone(), Arc::clone(metrics)));
         }
         at_work
     }
 
-    fn manage_cluster(&mut self, shared: &Shared<'_>) -> (&'static str, watch::Receiver<Standing>) {
+    /// `of_controller`: of the one in this process, which knows whose the database is.
+    fn manage_cluster(&mut self, shared: &Shared<'_>, of_controller: Option<watch::Receiver<Progress>>) -> Party {
         let Shared { config, api, leadership, teller, conditions: _, metrics } = shared;
+        let (observed, observations) = unbounded_channel();
         let assignments = NodeAssignments::new(config.cluster.clone(), NodeRules { without_subnet: config.foreign_nodes.clone() });
-        let manager = ClusterManager::start(
-            api.clone(),
-            assignments,
-            leadership.clone(),
-            teller.clone(),
-            metrics.api_server.clone(),
-            metrics.cluster_manager.clone(),
-        );
-        let standing = manager.standing();
+        let told = Told { api: api.clone(), leadership: leadership.clone(), teller: teller.clone(), observations };
+        let believed = is_own_cluster(of_controller);
+        let manager = ClusterManager::start(told, assignments, believed, metrics.api_server.clone(), metrics.cluster_manager.clone());
+        let doubted = manager.doubted();
         self.cluster_manager = Some(manager);
-        (NODES, standing)
+        Party { observations: observed, wants: Wants::Nodes, doubted }
     }
 
-    fn control(&mut self, shared: &Shared<'_>, database: &Database) -> [(&'static str, watch::Receiver<Standing>); 2] {
+    fn control(&mut self, shared: &Shared<'_>, database: &Database, progress: watch::Sender<Progress>) -> Party {
         let Shared { config, api, leadership, teller, conditions, metrics } = shared;
         let (observed, observations) = unbounded_channel();
         let (annotations, wishes) = unbounded_channel();
         let (reports, reported) = unbounded_channel();
-        let (progress, progressed) = watch::channel(Progress::default());
+        let (doubts, doubted) = watch::channel(None);
+        let progressed = progress.subscribe();
         let (client, updates) = northbound::connect(database.endpoints.clone(), database.options());
-
-        let (of_nodes, of_pods) = (observed.clone(), observed);
-        let nodes = Watch::start_leading::<NodeObject>(api.clone(), leadership.clone(), metrics.api_server.clone(), move |seen| {
-            // Nobody listens any more: the role has ended.
-            let _ = of_nodes.send(Observation::Nodes(seen));
-        });
-        let pods = Watch::start_leading::<PodObject>(api.clone(), leadership.clone(), metrics.api_server.clone(), move |seen| {
-            let _ = of_pods.send(Observation::Pods(seen));
-        });
-        let standings = [(NODES, nodes.standing()), (PODS, pods.standing())];
-        self.watches.extend([nodes, pods]);
-        self.writing = Some(Writing::start(api.clone(), leadership.clone(), metrics.api_server.clone(), wishes));
-        self.tell(reports::tell(reported, teller.clone()));
+        self.writing = Some(Writing::start(api.clone(), leadership.clone(), teller.clone(), metrics.api_server.clone(), wishes));
+        self.tell(reports::tell(reported, teller.clone(), doubts));
         self.tell(readiness::northbound(client.state(), (*conditions).clone()));
         self.tell(readiness::rows(leadership.clone(), progressed, (*conditions).clone()));
         let controller = Controller {
@@ -211,7 +207,20 @@ impl AtWork {
             metrics: metrics.rows.clone(),
         };
         self.tasks.spawn(async move { Task::Controller(controller.run().await) });
-        standings
+        Party { observations: observed, wants: Wants::NodesAndPods, doubted }
+    }
+
+    /// Waits until nothing that the roles have begun to write is under way. Cancellation-safe.
+    async fn finish(&mut self) {
+        let Self { cluster_manager, writing, tasks, watch: _ } = self;
+        if let Some(manager) = cluster_manager {
+            manager.ended().await;
+        }
+        if let Some(writing) = writing {
+            // There is a controller, too.
+            while !matches!(tasks.join_next().await, None | Some(Ok(Task::Controller(_)) | Err(_))) {}
+            writing.ended().await;
+        }
     }
 
     /// Runs something that tells others, and is not missed when it ends.
@@ -227,6 +236,7 @@ impl AtWork {
             match self.tasks.join_next().await {
                 Some(Ok(Task::Silent)) => {}
                 Some(Ok(Task::Controller(Stopped::LeadershipLost))) => return Lost::Stopped.into(),
+                Some(Ok(Task::Controller(Stopped::LockTaken))) => return Lost::LockTaken.into(),
                 Some(Ok(Task::Controller(Stopped::ObservationsEnded))) => {
                     return Ended::Defect("nobody watches the API server any more".to_owned());
                 }
@@ -237,16 +247,48 @@ impl AtWork {
     }
 }
 
+/// Waits until the controller has found that nothing speaks against the API server being this cluster's: a node of another cluster is given
+/// nothing. Without a controller nobody can tell.
+async fn is_own_cluster(of_controller: Option<watch::Receiver<Progress>>) {
+    let Some(mut progress) = of_controller else { return };
+    if !progress.borrow().own_cluster {
+        tracing::debug!("nodes are given nothing before the northbound database is known to be this cluster's");
+    }
+    if progress.wait_for(|progress| progress.own_cluster).await.is_err() {
+        std::future::pending().await
+    }
+}
+
 impl Election {
-    fn candidate(&self, identity: &str, has_pidfile: bool) -> Candidate {
+    fn candidates(&self, identity: &str, has_pidfile: bool) -> Candidates {
         let durations = Durations::new(self.duration, self.renew_deadline, self.retry_period);
-        Candidate {
+        let candidate = |lease: &String| Candidate {
             identity: identity.to_owned(),
             namespace: self.namespace.clone(),
-            lease: self.lease.clone(),
+            lease: lease.clone(),
             durations: durations.expect("the options' own check is the same"),
-            // The lock on the pidfile says that no other process of this name lives.
-            own_lease: if has_pidfile { OwnLease::Resume } else { OwnLease::Wait },
+            own_lease: self.own_lease(lease, identity, has_pidfile),
+        };
+        Candidates { first: candidate(&self.lease), second: self.second_lease.as_ref().map(candidate) }
+    }
+
+    /// Without a lock all goes on, and takes longer after a crash.
+    fn own_lease(&self, lease: &str, identity: &str, has_pidfile: bool) -> OwnLease {
+        match host_lock::take(&self.lock_directory, &format!("{lease}_{identity}")) {
+            // The lock on the pidfile says that no other process of this name lives, but for one with another pidfile.
+            Ok(lock) if has_pidfile => OwnLease::Resume(Some(lock)),
+            Ok(lock) => OwnLease::Lock(lock),
+            Err(_) if has_pidfile => OwnLease::Resume(None),
+            Err(error) => {
+                let directory = self.lock_directory.display();
+                tracing::warn!(
+                    %directory,
+                    %error,
+                    lasts = ?self.duration,
+                    "no lock shows that a former process of this name has ended: after a crash its lease has to run out"
+                );
+                OwnLease::Wait
+            }
         }
     }
 }
@@ -254,6 +296,15 @@ impl Election {
 impl Database {
     /// The controller writes, so of a clustered database it wants the leader.
     pub(super) fn options(&self) -> ovsdb::Options {
-        ovsdb::Options { leader_only: true, ssl: self.ssl.clone(), ..ovsdb::Options::default() }
+        let large = ovsdb::Options::large();
+        let probe_interval = match self.probe {
+            None => large.probe_interval,
+            Some(super::Probe::Never) => None,
+            Some(super::Probe::After(interval)) => Some(interval),
+        };
+        ovsdb::Options { leader_only: true, ssl: self.ssl.clone(), probe_interval, ..large }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -59,7 +59,7 @@ async fn readiness_lists_what_is_missing_and_why_until_nothing_is() {
     conditions.missing(Part::Pods, "the API server does not answer:\n\u{1b}[2Jconnection refused");
     let answer = ask(address, "GET /readyz").await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-    let list = "[+]open-vswitch ok\n[+]plugin ok\n[+]socket ok\n\
+    let list = "[+]open-vswitch ok\n[+]tunnel-address ok\n[+]plugin ok\n[+]socket ok\n\
                 [-]pods not ready: the API server does not answer:  [2Jconnection refused\n\
                 [+]management-port ok\n[+]cni-configuration ok\nreadyz check failed\n";
     assert!(answer.ends_with(list), "{answer}");

@@ -56,8 +56,9 @@ pub(super) async fn exchange(desk: Arc<Desk>, slot: Arc<Slot>, request: Request<
         }
         Err(refusal) => (Span::none(), Err(refusal)),
     };
-    // After a refusal the rest of a body may still be under way: a new connection is a clean start.
-    last |= outcome.is_err();
+    // After a refusal the rest of a body may still be under way: a new connection is a clean start. A caller that waits for the next server
+    // keeps this connection, whose end tells that the socket is free; its request was read to the end.
+    last |= outcome.as_ref().is_err_and(|refusal| refusal.retry().is_none());
     let method_refused = matches!(outcome, Err(Refusal::Method(_)));
     let reply = outcome.unwrap_or_else(|refusal| span.in_scope(|| desk.refuse(&refusal, started.elapsed())));
     slot.idle();

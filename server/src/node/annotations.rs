@@ -1,9 +1,14 @@
 //! What this node says about itself: annotations of its own object, written when they differ, merged with those of others, for ever.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::Duration,
+};
 
 use contract::node_annotation::{CHASSIS_ID, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE, host_cidrs_text, interface_addresses_text};
 use controller::backoff::Backoff;
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
@@ -12,7 +17,7 @@ use kube::{
 use serde_json::json;
 use tokio::{
     sync::watch,
-    time::{sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{
@@ -26,6 +31,9 @@ use crate::api_server::Connection;
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Looks again after this long without an event, in case that one was lost.
 const RESYNC: Duration = Duration::from_secs(300);
+/// A change of the host's addresses is told at once, further ones together after this long: whatever happens on one host, the API server
+/// hears of it once a minute.
+const QUIET: Duration = Duration::from_secs(60);
 /// Those that this program writes.
 pub(super) const OWN: [&str; 4] = [CHASSIS_ID, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE];
 
@@ -39,12 +47,16 @@ pub(super) struct Annotator {
     pub(super) identity: watch::Receiver<Identity>,
     /// Changes with the host's addresses.
     pub(super) addresses_changed: watch::Receiver<u64>,
+    /// Addresses, and links that lead to no other machine, as they were last looked at. Kept until they may be told again: each patch
+    /// changes the object, which is a reason to compare.
+    pub(super) host: Option<(Vec<HostAddress>, BTreeSet<u32>)>,
 }
 
 impl Annotator {
     /// For as long as the server lives.
     pub(super) async fn keep(mut self) {
         let (mut backoff, mut complained) = (Backoff::default(), None);
+        let mut quiet_until = Instant::now();
         loop {
             let wait = match self.write().await {
                 Ok(()) => {
@@ -65,18 +77,31 @@ impl Annotator {
             tokio::select! {
                 () = super::changed(&mut self.view) => {}
                 () = super::changed(&mut self.identity) => {}
-                () = super::changed(&mut self.addresses_changed) => {}
-                () = sleep(wait) => {}
+                () = later_change(&mut self.addresses_changed, quiet_until) => {
+                    quiet_until = Instant::now() + QUIET;
+                    self.host = None;
+                }
+                () = sleep(wait) => self.host = None,
             }
         }
     }
 
     /// Writes what differs; nothing while the object is not known.
     async fn write(&mut self) -> Result<(), String> {
-        self.addresses_changed.mark_unchanged();
         let View::There(seen) = self.view.borrow_and_update().clone() else { return Ok(()) };
-        let hosts = host_addresses::read().await.map_err(|error| format!("addresses of this host: {error}"))?;
-        let change = differing(&wanted(&seen, &hosts, &self.identity.borrow_and_update(), &self.zone), &seen);
+        let (hosts, internal) = match &self.host {
+            Some(host) => host,
+            None => {
+                self.addresses_changed.mark_unchanged();
+                let hosts = host_addresses::read().await.map_err(|error| format!("addresses of this host: {error}"))?;
+                let internal = host_addresses::internal_links().await.map_err(|error| format!("links of this host: {error}"))?;
+                self.host.insert((hosts, internal))
+            }
+        };
+        let identity = self.identity.borrow_and_update().clone();
+        let known: Vec<IpAddr> = seen.addresses.iter().copied().chain(identity.encap_ip).collect();
+        let published = host_addresses::published(hosts, internal, &known);
+        let change = differing(&wanted(&seen, hosts, &published, &identity, &self.zone), &seen);
         if change.is_empty() {
             return Ok(());
         }
@@ -95,6 +120,13 @@ impl Annotator {
     }
 }
 
+/// The next change, and not before `quiet` is over; those meanwhile are part of it.
+async fn later_change(changes: &mut watch::Receiver<u64>, quiet: Instant) {
+    super::changed(changes).await;
+    sleep_until(quiet).await;
+    changes.mark_unchanged();
+}
+
 /// Takes this program's annotations off the object of `node`; those that were there.
 pub(super) async fn remove(connection: &Connection, node: &str) -> Result<Vec<&'static str>, String> {
     let nodes: Api<Node> = Api::all(connection.client().clone());
@@ -111,11 +143,10 @@ pub(super) async fn remove(connection: &Connection, node: &str) -> Result<Vec<&'
 }
 
 /// The annotations as they are to be; what is not known yet is left out.
-fn wanted(seen: &Seen, hosts: &[HostAddress], identity: &Identity, zone: &str) -> BTreeMap<&'static str, String> {
+fn wanted(seen: &Seen, hosts: &[HostAddress], published: &[IpNet], identity: &Identity, zone: &str) -> BTreeMap<&'static str, String> {
     let known: Vec<IpAddr> = seen.addresses.iter().copied().chain(identity.encap_ip).collect();
     let primary = host_addresses::primary(hosts, &known);
-    let cidrs: Vec<_> = hosts.iter().map(|host| host.address).collect();
-    let mut wanted = BTreeMap::from([(ZONE, zone.to_owned()), (HOST_CIDRS, host_cidrs_text(&cidrs))]);
+    let mut wanted = BTreeMap::from([(ZONE, zone.to_owned()), (HOST_CIDRS, host_cidrs_text(published))]);
     wanted.extend(identity.system_id.clone().map(|id| (CHASSIS_ID, id)));
     if !primary.is_empty() {
         wanted.insert(PRIMARY_ADDRESSES, interface_addresses_text(&primary));
@@ -137,7 +168,7 @@ mod tests {
         let hosts = [HostAddress { link: 2, address: "172.18.0.3/16".parse().unwrap() }];
         let mut seen = Seen { addresses: vec!["172.18.0.3".parse().unwrap()], ..Seen::default() };
         let identity = Identity { system_id: Some("c1".to_owned()), encap_ip: None };
-        let all = wanted(&seen, &hosts, &identity, "global");
+        let all = wanted(&seen, &hosts, &hosts.clone().map(|host| host.address), &identity, "global");
         assert_eq!(all[CHASSIS_ID], "c1");
         assert_eq!(all[HOST_CIDRS], r#"["172.18.0.3/16"]"#);
         assert_eq!(all[PRIMARY_ADDRESSES], r#"{"ipv4":"172.18.0.3/16"}"#);
@@ -149,7 +180,29 @@ mod tests {
         seen.annotations.insert(ZONE.to_owned(), "z".to_owned());
         assert_eq!(differing(&all, &seen).into_keys().collect::<Vec<_>>(), [ZONE]);
 
-        let little = wanted(&seen, &[], &Identity::default(), "global");
+        let little = wanted(&seen, &[], &[], &Identity::default(), "global");
         assert!(!little.contains_key(CHASSIS_ID) && !little.contains_key(PRIMARY_ADDRESSES));
+    }
+
+    /// kube-proxy adds an address for each Service that is made.
+    #[tokio::test(start_paused = true)]
+    async fn an_hour_of_changing_addresses_is_looked_at_once_a_minute() {
+        let (sender, mut changes) = watch::channel(0);
+        let services = tokio::spawn(async move {
+            for _ in 0..3600 {
+                sleep(Duration::from_secs(1)).await;
+                sender.send_modify(|count| *count += 1);
+            }
+            sender
+        });
+        let (mut looks, mut quiet_until, began) = (0, Instant::now(), Instant::now());
+        while began.elapsed() < Duration::from_secs(3600) {
+            later_change(&mut changes, quiet_until).await;
+            quiet_until = Instant::now() + QUIET;
+            looks += 1;
+            assert!(looks > 1 || began.elapsed() < Duration::from_secs(2), "the first change is told at once");
+        }
+        assert!((58..=62).contains(&looks), "{looks}");
+        drop(services.await);
     }
 }

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use cni::fence;
 use tokio::time::timeout;
 
 use super::{
@@ -65,14 +66,17 @@ fn clean(early: &Early, rules: impl Future<Output = io::Result<Option<&'static s
     let mut cleaned = Cleaned::default();
     // The configuration goes first: from then on no runtime starts the plugin for a new pod.
     cleaned.cni_conf(early);
-    cleaned.plugin(&early.plugin);
-    runtime.block_on(async {
+    let attached = runtime.block_on(async {
         cleaned.annotations(early).await;
         cleaned.management_port(early).await;
         cleaned.rules(rules.await);
-        cleaned.open_vswitch(early).await;
+        cleaned.open_vswitch(early).await
     });
+    cleaned.plugin(&early.plugin, attached);
     cleaned.file("socket", &early.socket);
+    cleaned.calls(&fence::directory_beside(&early.socket));
+    // Not worth a word: without a server it counts for a minute.
+    let _ = std::fs::remove_file(cni::stamp::file(&early.socket));
     if let Some(directory) = early.socket.parent() {
         cleaned.directory(directory);
     }
@@ -93,7 +97,9 @@ impl Cleaned {
     }
 
     /// Ours is the one that would be installed; another may be another program's.
-    fn plugin(&mut self, plugin: &PluginInstall) {
+    ///
+    /// Nothing but this plugin detaches pods that are attached: without it their sandboxes cannot be removed.
+    fn plugin(&mut self, plugin: &PluginInstall, attached: Option<usize>) {
         let target = plugin.target();
         let content = match std::fs::read(&target) {
             Ok(content) => content,
@@ -105,7 +111,16 @@ impl Cleaned {
             let why = "it is not the same as the one that is installed from here; remove it by hand if nobody needs it";
             return self.say(format!("left the plugin {}: {why}", target.display()));
         }
-        self.file("plugin", &target);
+        match attached {
+            Some(0) => self.file("plugin", &target),
+            Some(count) => {
+                let why = format!(
+                    "{count} interfaces of pods are attached, and their runtime needs it to detach them; delete the pods and try again"
+                );
+                self.say(format!("left the plugin {}: {why}", target.display()));
+            }
+            None => self.say(format!("left the plugin {}: nobody knows whether pods are attached", target.display())),
+        }
     }
 
     /// Without an API server, or without one that answers, they stay: the next network's are others.
@@ -140,24 +155,30 @@ impl Cleaned {
         }
     }
 
-    async fn open_vswitch(&mut self, early: &Early) {
+    /// How many interfaces of pods are attached; none if that cannot be said.
+    async fn open_vswitch(&mut self, early: &Early) -> Option<usize> {
         let endpoint = &early.ovsdb;
         let mut switch = Switch::connect_with_interfaces(endpoint);
         match timeout(PATIENCE, switch.clean()).await {
             Ok(Ok(keys)) if keys.is_empty() => self.say(format!("there are no settings of ours in {endpoint}")),
             Ok(Ok(keys)) => self.say(format!("removed from {endpoint}: {}", keys.join(" "))),
-            Ok(Err(error)) => return self.fail(format!("settings in {endpoint}: {}", chain(&error))),
+            Ok(Err(error)) => {
+                self.fail(format!("settings in {endpoint}: {}", chain(&error)));
+                return None;
+            }
             Err(_) => {
                 let why = format!("no answer within {} s; start Open vSwitch and try again", PATIENCE.as_secs());
-                return self.fail(format!("settings in {endpoint}: {why}"));
+                self.fail(format!("settings in {endpoint}: {why}"));
+                return None;
             }
         }
         let pods = switch.pods_interfaces();
-        if !pods.is_empty() {
-            let count = pods.len();
+        let count = pods.len();
+        if count > 0 {
             let names = pods.into_iter().take(10).collect::<Vec<_>>().join(" ");
             self.say(format!("warning: {count} interfaces of pods are still attached and stay: {names}; delete the pods"));
         }
+        Some(count)
     }
 
     fn file(&mut self, what: &str, path: &Path) {
@@ -165,6 +186,16 @@ impl Cleaned {
             Ok(()) => self.say(format!("removed the {what} {}", path.display())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.say(format!("there is no {what} {}", path.display())),
             Err(error) => self.fail(format!("{what} {}: {error}", path.display())),
+        }
+    }
+
+    /// Where calls of the plugin are kept apart; one that is under way keeps its file.
+    fn calls(&mut self, path: &Path) {
+        if let Err(error) = fence::remove_stale(path, Duration::ZERO) {
+            self.say(format!("warning: directory {}: {error}", path.display()));
+        }
+        if path.exists() {
+            self.directory(path);
         }
     }
 

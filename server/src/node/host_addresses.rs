@@ -1,7 +1,7 @@
 //! The addresses at which this host is reached by others: read from the kernel, without those that OVN gave to it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     net::{IpAddr, Ipv4Addr},
 };
@@ -9,9 +9,13 @@ use std::{
 use cni::{link::into_io, netns::host_netlink};
 use futures_util::TryStreamExt;
 use ipnet::{IpNet, Ipv4Net};
-use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
+use netlink_packet_route::{
+    address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
+    link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage},
+};
 
 use super::management_port::INTERFACE;
+use crate::kernel_thread;
 
 /// Between a host and its gateway router (`--gateway-v4-masquerade-subnet`, its default): the same on every node.
 const MASQUERADE: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 169, 0), 29);
@@ -25,12 +29,67 @@ pub(super) struct HostAddress {
 
 /// All of them, in the kernel's order.
 pub(super) async fn read() -> io::Result<Vec<HostAddress>> {
+    kernel_thread::ask(listed()).await?
+}
+
+async fn listed() -> io::Result<Vec<HostAddress>> {
     let netlink = host_netlink()?;
     let links = cni::link::list().await.map_err(io::Error::other)?;
     let names: BTreeMap<u32, String> = links.into_iter().map(|link| (link.index, link.name)).collect();
     let messages: Vec<AddressMessage> = netlink.address().get().execute().try_collect().await.map_err(into_io)?;
     let of_ovn = |link: u32| names.get(&link).is_some_and(|name| is_of_ovn(name));
     Ok(messages.iter().filter(|message| !of_ovn(message.header.index)).filter_map(host_address).collect())
+}
+
+/// Those that are worth telling others: of links that lead to other machines. A link of kind `dummy` holds addresses of services and of
+/// agents of the node (kube-proxy's IPVS mode has one address for each Service), a bridge with nothing but pods is no way to anybody.
+/// What `known` names is told whatever has it.
+pub(super) fn published(all: &[HostAddress], internal: &BTreeSet<u32>, known: &[IpAddr]) -> Vec<IpNet> {
+    let is_published = |host: &&HostAddress| known.contains(&host.address.addr()) || !internal.contains(&host.link);
+    all.iter().filter(is_published).map(|host| host.address).collect()
+}
+
+/// Indices of links that lead to no other machine.
+pub(super) async fn internal_links() -> io::Result<BTreeSet<u32>> {
+    let list = async { host_netlink()?.link().get().execute().try_collect().await.map_err(into_io) };
+    let links: Vec<LinkMessage> = kernel_thread::ask(list).await??;
+    Ok(internal(&links.iter().map(Device::from).collect::<Vec<_>>()))
+}
+
+/// A link, as far as it matters whether it leads anywhere.
+#[derive(Debug, Clone)]
+struct Device {
+    index: u32,
+    kind: Option<InfoKind>,
+    /// The bridge or bond that it is in.
+    controller: Option<u32>,
+}
+
+impl From<&LinkMessage> for Device {
+    fn from(message: &LinkMessage) -> Self {
+        let mut device = Self { index: message.header.index, kind: None, controller: None };
+        for attribute in &message.attributes {
+            match attribute {
+                LinkAttribute::Controller(index) => device.controller = Some(*index),
+                LinkAttribute::LinkInfo(infos) => {
+                    device.kind = infos.iter().find_map(|info| if let LinkInfo::Kind(kind) = info { Some(kind.clone()) } else { None });
+                }
+                _ => {}
+            }
+        }
+        device
+    }
+}
+
+fn internal(devices: &[Device]) -> BTreeSet<u32> {
+    let of_pods = |device: &&Device| matches!(device.kind, Some(InfoKind::Veth | InfoKind::Tun));
+    let leads_away = |bridge: u32| devices.iter().any(|device| device.controller == Some(bridge) && !of_pods(&device));
+    let is_internal = |device: &&Device| match device.kind {
+        Some(InfoKind::Dummy) => true,
+        Some(InfoKind::Bridge) => !leads_away(device.index),
+        _ => false,
+    };
+    devices.iter().filter(is_internal).map(|device| device.index).collect()
 }
 
 /// Those that other nodes reach this one at: of each family the first that `known` names, else one of the same link.
@@ -87,6 +146,25 @@ mod tests {
         assert_eq!(texts(&primary(&all, &known(&["172.18.0.3"]))), ["172.18.0.3/16", "fc00:f853::3/64"]);
         assert_eq!(texts(&primary(&all, &known(&["172.18.0.3", "2001:db8::1"]))), ["172.18.0.3/16", "2001:db8::1/64"]);
         assert_eq!(texts(&primary(&all, &known(&["10.0.0.1"]))), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn links_of_services_and_of_pods_lead_nowhere() {
+        let device = |index, kind, controller| Device { index, kind, controller };
+        let devices = [
+            device(2, None, None),
+            device(3, Some(InfoKind::Dummy), None),
+            // Without anything in it, with a pod in it, with a NIC in it.
+            device(4, Some(InfoKind::Bridge), None),
+            device(5, Some(InfoKind::Bridge), None),
+            device(6, Some(InfoKind::Veth), Some(5)),
+            device(7, Some(InfoKind::Bridge), None),
+            device(8, Some(InfoKind::Veth), Some(7)),
+            device(9, None, Some(7)),
+            // A node that is a container has no other NIC.
+            device(10, Some(InfoKind::Veth), None),
+        ];
+        assert_eq!(internal(&devices), [3, 4, 5].into());
     }
 
     #[test]

@@ -6,55 +6,46 @@
 //!
 //! What is waited for is in the [`Conditions`]. A signal to stop ends every wait.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
-use tokio::{
-    sync::{oneshot, watch},
-    task::JoinHandle,
-    time::timeout,
-};
+use ::cni::fence;
+use tokio::sync::watch;
 
+use self::running::Running;
 use super::{
     NodeConfig, PodsFrom, StartError,
     annotations::Annotator,
-    management_port::{self, Keeper, Lease, LeaseOf},
-    object,
+    management_port::{self, Happened, Keeper, Lease, LeaseOf},
+    object::{self, View},
     open_vswitch::{
-        Chassis, Identity, default_route,
-        settings::{SYSTEM_ID, Settings},
+        Chassis, Identity,
+        settings::{ENCAP_IP, SYSTEM_ID, Settings, own},
         switch::{Switch, Written},
+        tunnel_address::{self, Internal},
     },
-    plugin,
+    own_node, plugin,
 };
+use ovslog::background::Log;
+
 use crate::{
-    api_server::Connection,
-    attachments::{self, Surroundings},
+    api_server::{Connection, warn_of_skipped_verification},
+    attachments::{self, OwnNode, Surroundings},
     conditions::{Conditions, Part},
     control_plane::{Beside, ControlPlaneConfig},
     endpoints,
     events::Events,
-    http,
-    log::Log,
+    kernel_thread,
     metrics::{Combined, Metrics},
     options::{Early, NodeOptions},
-    partners::Partners,
     pods::{ApiPods, Manifests, PodSource},
     ports::{Orders, Ports},
     process::{announce, pidfile::Pidfile, signals::Signals},
-    requests::{Desk, InFlight, Phase},
-    socket::Socket,
 };
 
-/// How long the ADDs in flight may take to be finished when the server is told to stop.
-const DRAIN: Duration = Duration::from_secs(20);
-/// How long those that are told to try again may take to hear it.
-const STOP: Duration = Duration::from_secs(1);
-/// What is waited for before runtimes are told to use the plugin.
-const NEEDED: [Part; 2] = [Part::Plugin, Part::ManagementPort];
+mod running;
+
 /// Where Open vSwitch's scripts keep the chassis' name.
 const SYSTEM_ID_FILE: &str = "/etc/openvswitch/system-id.conf";
-/// The port that OVN's tunnels have unless the southbound database says otherwise.
-const GENEVE_PORT: u16 = 6081;
 
 /// From the first signal that could come to the last answer. `early` is what the options say without Open vSwitch's database.
 pub(super) async fn live(
@@ -68,10 +59,9 @@ pub(super) async fn live(
     let conditions = Conditions::of(Part::NODE.into_iter().chain(control_plane.iter().flat_map(ControlPlaneConfig::needs)));
     let metrics = Arc::new(Metrics::with_log_files([early.log.file.clone(), PathBuf::from(&early.cni_conf.log_file)]));
     tracing::info!(node = early.name, version = env!("CARGO_PKG_VERSION"), "starting");
-    for note in options.notes() {
-        tracing::warn!(note, "options");
-    }
+    log.tell_of_options(&options.notes());
     let announcing = tokio::spawn(announce::changes(&conditions));
+    let unit = tokio::spawn(announce::node_started(&conditions));
 
     // From here on, so that they say what is waited for.
     let (_endpoints, control_plane) = match control_plane {
@@ -102,8 +92,10 @@ pub(super) async fn live(
         pidfile.remove();
     }
     // Nothing is announced behind the last line.
-    announcing.abort();
-    let _ = announcing.await;
+    for task in [announcing, unit] {
+        task.abort();
+        let _ = task.await;
+    }
     if outcome.is_ok() {
         tracing::info!("stopped");
     }
@@ -113,47 +105,89 @@ pub(super) async fn live(
 /// All that comes before the socket is served. Nothing that it leaves behind, if it is given up, is in anybody's way.
 async fn start(options: &NodeOptions, early: Early, conditions: &Conditions, metrics: &Arc<Metrics>) -> Result<Running, StartError> {
     let mut switch = Switch::connect(&early.ovsdb, conditions.clone(), Arc::clone(metrics));
-    let (config, settings) = loop {
+    // Before anything is read, so that no change is missed.
+    let happened = management_port::listen().map_err(StartError::Netlink)?;
+    let (config, tunnels, settings) = loop {
         let seen = switch.seen().await;
         let config = options.config(&seen.external_ids)?;
-        let settings = wanted(&config.open_vswitch.chassis, &config.name).await?;
+        let tunnels = match &config.open_vswitch.chassis.encap_ip {
+            Some(_) => Tunnels::Given,
+            None => Tunnels::Found(first_address(&config.pods, own(&seen.external_ids, ENCAP_IP)).await?),
+        };
+        let settings = wanted(&config.open_vswitch.chassis, &config.name, &tunnels).await;
         let change = settings.differing(&seen);
         if change.is_empty() {
             tracing::info!("Open vSwitch's database has what ovn-controller needs");
-            break (config, settings);
+            break (config, tunnels, settings);
         }
         if switch.write(&seen, &change).await? == Written::Done {
             tracing::info!(keys = change.describe(), "wrote what ovn-controller needs into Open vSwitch's database");
-            break (config, settings);
+            break (config, tunnels, settings);
         }
     };
     let identity = switch.identity();
-    tokio::spawn(switch.keep(settings));
 
     plugin::install(&config.plugin, conditions).await;
     tokio::spawn(plugin::follow(config.plugin.clone(), conditions.clone()));
 
     let Sources { pods, events, api_server } = sources(&config, conditions, metrics)?;
-    keep_network(&config, api_server, identity, &events, conditions)?;
+    let view = api_server.as_ref().map(|connection| object::follow(connection, &config.name));
+    tokio::spawn(switch.keep(settings, tunnels.follow(view.clone(), &happened, conditions)));
+    let object = api_server.zip(view);
+    let own_node = keep_network(&config, object, identity, &events, conditions, happened)?;
     let (ports, orders) = Ports::channel();
-    keep_attachments(&config, &pods, &events, conditions, metrics, orders)?;
+    keep_attachments(&config, &pods, own_node, &events, conditions, metrics, orders)?;
     Running::listen(config, pods, events, conditions.clone(), Arc::clone(metrics), ports)
 }
 
-/// The settings that this node is to have.
-async fn wanted(chassis: &Chassis, node: &str) -> Result<Settings, StartError> {
-    if let Some(port) = chassis.encap_port.filter(|port| *port != GENEVE_PORT) {
-        let hint = "OVN knows it from options:dst_port of the chassis' Encap row in the southbound database";
-        tracing::warn!(port, hint, "--encap-port is nothing that this node can set");
+/// Where this node's tunnels end.
+enum Tunnels {
+    /// Somebody said it.
+    Given,
+    /// At this address for now, if there is any yet.
+    Found(Option<IpAddr>),
+}
+
+impl Tunnels {
+    /// The address from now on; none where it does not change.
+    fn follow(
+        self,
+        view: Option<watch::Receiver<View>>,
+        happened: &Happened,
+        conditions: &Conditions,
+    ) -> Option<watch::Receiver<Option<IpAddr>>> {
+        let Self::Found(address) = self else {
+            conditions.met(Part::TunnelAddress);
+            return None;
+        };
+        tunnel_address::report(conditions, address);
+        let (address, tunnels) = watch::channel(address);
+        let (host, conditions) = (happened.to_addresses.clone(), conditions.clone());
+        tokio::spawn(tunnel_address::Follower { view, host, conditions, address }.follow());
+        Some(tunnels)
     }
-    let encap_ip = match &chassis.encap_ip {
-        Some(address) => address.clone(),
-        None => default_route::address().await.map_err(StartError::DefaultRoute)?.ok_or(StartError::NoEncapIp)?.to_string(),
+}
+
+/// The address that tunnels end at before the node's object is known; `before`: what this program wrote at an earlier start.
+async fn first_address(pods: &PodsFrom, before: Option<&str>) -> Result<Option<IpAddr>, StartError> {
+    let internal = match pods {
+        PodsFrom::Manifests(_) => Internal::Never,
+        PodsFrom::ApiServer(_) => Internal::NotYet,
+    };
+    let before = before.and_then(|address| address.parse().ok());
+    tunnel_address::look(internal, before).await.map_err(StartError::DefaultRoute)
+}
+
+/// The settings that this node is to have.
+async fn wanted(chassis: &Chassis, node: &str, tunnels: &Tunnels) -> Settings {
+    let encap_ip = match tunnels {
+        Tunnels::Given => chassis.encap_ip.clone(),
+        Tunnels::Found(address) => address.map(|address| address.to_string()),
     };
     let system_id = tokio::fs::read_to_string(SYSTEM_ID_FILE).await.unwrap_or_default();
     let system_id = Some(system_id.trim()).filter(|id| !id.is_empty()).unwrap_or(node).to_owned();
-    tracing::debug!(encap_ip, system_id, "unless Open vSwitch's database has a {SYSTEM_ID} already");
-    Ok(Settings::new(chassis, node, &encap_ip, system_id))
+    tracing::debug!(?encap_ip, system_id, "unless Open vSwitch's database has a {SYSTEM_ID} already");
+    Settings::new(chassis, node, encap_ip, system_id)
 }
 
 /// Where pods are known from, where events go, and the way to the API server if there is one.
@@ -172,6 +206,7 @@ fn sources(config: &NodeConfig, conditions: &Conditions, metrics: &Arc<Metrics>)
         }
         PodsFrom::ApiServer(api_server) => {
             let connection = Connection::open(api_server.clone());
+            tokio::spawn(warn_of_skipped_verification(connection.clone(), conditions.clone(), Part::ManagementPort));
             let events = Events::start(&connection, &config.name);
             let pods = ApiPods::start(connection.clone(), &config.name, conditions.clone(), Arc::clone(metrics));
             Ok(Sources { pods: Arc::new(pods), events, api_server: Some(connection) })
@@ -179,146 +214,64 @@ fn sources(config: &NodeConfig, conditions: &Conditions, metrics: &Arc<Metrics>)
     }
 }
 
-/// Begins to keep the node's own network, and what the node says of itself. Where pods come from manifests, nobody tells a node its
+/// Begins to keep the node's own network, and what the node says of itself; whether the node is this host, as long as that is known. Where pods come from manifests, nobody tells a node its
 /// subnets: without `--node-subnets` there is no management port.
 fn keep_network(
     config: &NodeConfig,
-    api_server: Option<Connection>,
+    object: Option<(Connection, watch::Receiver<View>)>,
     identity: watch::Receiver<Identity>,
     events: &Events,
     conditions: &Conditions,
-) -> Result<(), StartError> {
+    happened: Happened,
+) -> Result<watch::Receiver<OwnNode>, StartError> {
     let NodeConfig { name, management_port, open_vswitch, zone, .. } = config;
-    if api_server.is_none() && management_port.subnets.is_empty() {
+    let mut own_node = watch::channel(OwnNode::Unconfirmed("manifests do not say whose they are".to_owned())).1;
+    if object.is_none() && management_port.subnets.is_empty() {
         conditions.met(Part::ManagementPort);
-        return Ok(());
+        return Ok(own_node);
     }
-    let happened = management_port::listen().map_err(StartError::Netlink)?;
-    let lease = match api_server {
+    let lease = match object {
         None => watch::channel::<LeaseOf>(Ok(Lease { subnets: management_port.subnets.clone(), mac: None })).1,
-        Some(connection) => {
-            let view = object::follow(&connection, name);
+        Some((connection, view)) => {
+            own_node = own_node::follow(name, view.clone(), happened.to_addresses.clone());
             let lease = object::lease(name, view.clone());
             tokio::spawn(object::tell_of_waiting(name.clone(), view.clone(), lease.clone(), events.clone()));
-            let (node, zone, addresses_changed) = (name.clone(), zone.clone(), happened.to_addresses);
-            tokio::spawn(Annotator { connection, node, zone, view, identity, addresses_changed }.keep());
+            let (node, zone, addresses_changed) = (name.clone(), zone.clone(), happened.to_addresses.clone());
+            tokio::spawn(Annotator { connection, node, zone, view, identity, addresses_changed, host: None }.keep());
             lease
         }
     };
     let (endpoint, conditions) = (&open_vswitch.endpoint, conditions.clone());
-    let keeper = Keeper::new(management_port.clone(), name, endpoint, lease, conditions, happened.to_interface);
-    tokio::spawn(keeper.map_err(StartError::Netlink)?.keep());
-    Ok(())
+    // It asks the kernel all the time, and waits for nobody else.
+    let kernel_thread = kernel_thread::handle().map_err(StartError::Runtime)?;
+    let _there = kernel_thread.enter();
+    let keeper = Keeper::new(management_port.clone(), name, endpoint, lease, conditions, happened);
+    kernel_thread.spawn(keeper.map_err(StartError::Netlink)?.keep());
+    Ok(own_node)
 }
 
 /// Begins to put back ports of pods that vanish, and to write those that are asked for.
 fn keep_attachments(
     config: &NodeConfig,
     pods: &Arc<dyn PodSource>,
+    own_node: watch::Receiver<OwnNode>,
     events: &Events,
     conditions: &Conditions,
     metrics: &Arc<Metrics>,
     orders: Orders,
 ) -> Result<(), StartError> {
+    tokio::spawn(attachments::tidy(fence::directory_beside(&config.socket)));
     let around = Surroundings {
+        node: config.name.clone(),
         endpoint: config.open_vswitch.endpoint.clone(),
+        socket: config.socket.clone(),
         pods: Arc::clone(pods),
         conditions: conditions.clone(),
         metrics: Arc::clone(metrics),
         events: events.clone(),
+        own_node,
         patience: config.stale_after,
     };
     tokio::spawn(attachments::Keeper::new(around, orders).map_err(StartError::Netlink)?.keep());
     Ok(())
-}
-
-/// A server whose socket is served.
-struct Running {
-    config: NodeConfig,
-    conditions: Conditions,
-    metrics: Arc<Metrics>,
-    socket: Socket,
-    phase: watch::Sender<Phase>,
-    adds: InFlight,
-    stop: oneshot::Sender<()>,
-    serving: JoinHandle<()>,
-}
-
-impl Running {
-    fn listen(
-        config: NodeConfig,
-        source: Arc<dyn PodSource>,
-        events: Events,
-        conditions: Conditions,
-        metrics: Arc<Metrics>,
-        ports: Ports,
-    ) -> Result<Self, StartError> {
-        let (socket, listener) = Socket::listen(&config.socket)?;
-        let listener = into_tokio(listener).map_err(StartError::Runtime)?;
-        let (phase, phases) = watch::channel(Phase::Running);
-        let adds = InFlight::default();
-        let partners = Partners::watch(&config.open_vswitch.endpoint);
-        let adds_of_desk = adds.clone();
-        let desk =
-            Desk { source, add: config.add, phase: phases, adds: adds_of_desk, metrics: Arc::clone(&metrics), events, partners, ports };
-        let desk = Arc::new(desk);
-        let (stop, stopped) = oneshot::channel();
-        let serving = tokio::spawn(http::serve(listener, desk, stopped));
-        conditions.met(Part::Socket);
-        Ok(Self { config, conditions, metrics, socket, phase, adds, stop, serving })
-    }
-
-    /// Makes runtimes use the plugin, and serves until a signal comes.
-    async fn until_told(self, signals: &mut Signals) -> Result<(), StartError> {
-        let why = tokio::select! {
-            installed = self.announce() => match installed {
-                Ok(()) => signals.stop().await,
-                Err(error) => {
-                    self.socket.remove();
-                    return Err(error);
-                }
-            },
-            why = signals.stop() => why,
-        };
-        self.end(why, signals).await;
-        Ok(())
-    }
-
-    /// Writes the CNI configuration, once plugin and management port are there: before, the runtime would try to start what is not
-    /// there, and the node would look ready. One that was written before stays: a restart takes the network away from nobody.
-    async fn announce(&self) -> Result<(), StartError> {
-        // Cannot fail: a sender is in the conditions that are watched.
-        let _ = self.conditions.watch().wait_for(|missing| !NEEDED.iter().any(|part| missing.contains_key(part))).await;
-        self.config.cni_conf.install()?;
-        self.conditions.met(Part::CniConf);
-        self.metrics.became_ready();
-        tracing::info!(node = self.config.name, socket = %self.socket.path().display(), "ready");
-        announce::ready();
-        Ok(())
-    }
-
-    async fn end(self, why: &str, signals: &mut Signals) {
-        let Self { config: _, conditions, metrics: _, socket, phase, adds, stop, serving } = self;
-        tracing::info!(why, in_flight = adds.count(), "stopping; the CNI configuration stays in place");
-        announce::stopping();
-        conditions.missing(Part::Socket, "the server is shutting down");
-        phase.send_replace(Phase::Draining);
-        tokio::select! {
-            drained = timeout(DRAIN, adds.none()) => if drained.is_err() {
-                tracing::warn!(in_flight = adds.count(), "not finished in time; told to try again");
-                phase.send_replace(Phase::Stopping);
-                let _ = timeout(STOP, adds.none()).await;
-            },
-            why = signals.stop() => tracing::warn!(why, in_flight = adds.count(), "told to stop once more: not waiting any longer"),
-        }
-        // The socket goes first: who finds none knows at once that nobody is there.
-        socket.remove();
-        let _ = stop.send(());
-        let _ = serving.await;
-    }
-}
-
-fn into_tokio(listener: std::os::unix::net::UnixListener) -> io::Result<tokio::net::UnixListener> {
-    listener.set_nonblocking(true)?;
-    tokio::net::UnixListener::from_std(listener)
 }

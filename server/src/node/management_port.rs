@@ -25,7 +25,7 @@ use std::{io, time::Duration};
 use ovsdb::{Client, Endpoint, Event, Options, TransactError, Updates};
 use tokio::{
     sync::watch,
-    time::{sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::changed;
@@ -43,12 +43,13 @@ mod port;
 mod source_nat;
 mod sysctl;
 
-pub(super) use events::listen;
+use events::Gateways;
+pub(super) use events::{Happened, listen};
 pub use plan::ManagementPort;
 pub(super) use plan::{INTERFACE, Lease};
 
 use self::{
-    kernel::Kernel,
+    kernel::{Kernel, Refused},
     link::{Step, steps},
     plan::Desired,
     port::Seen,
@@ -64,6 +65,8 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the database may take to tell of what it was just told.
 const ECHO: Duration = Duration::from_secs(1);
+/// What happens in the kernel comes in crowds (a routing daemon that starts): the interface is looked at so often at most.
+const SETTLE: Duration = Duration::from_millis(200);
 /// One step may undo another (the kernel drops routes with an address): so often at most are they computed in a row.
 const ROUNDS: usize = 3;
 
@@ -83,6 +86,10 @@ pub(super) struct Keeper {
     source_nat: SourceNat,
     /// Changes with the interface.
     happened: watch::Receiver<u64>,
+    /// Takes the neighbours whose changes matter.
+    gateways: watch::Sender<Gateways>,
+    /// When it was last compared.
+    looked: Instant,
     /// Everything was as it should be, for this lease.
     finished: Option<Lease>,
     /// What was last said not to be possible.
@@ -109,6 +116,14 @@ pub(super) async fn remove_rules() -> io::Result<Option<&'static str>> {
     source_nat::remove().await
 }
 
+/// Waits until then, if there is a time.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// What a comparison came to.
 #[derive(Default)]
 struct Outcome {
@@ -128,7 +143,7 @@ impl Keeper {
         endpoint: &Endpoint,
         lease: watch::Receiver<LeaseOf>,
         conditions: Conditions,
-        happened: watch::Receiver<u64>,
+        happened: Happened,
     ) -> io::Result<Self> {
         let options = Options { backoff_max: PAUSE, ..Options::small() };
         let (client, updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", port::monitor(node), options);
@@ -142,7 +157,9 @@ impl Keeper {
             is_connected: false,
             kernel: Kernel::open()?,
             source_nat: SourceNat::default(),
-            happened,
+            happened: happened.to_interface,
+            gateways: happened.gateways,
+            looked: Instant::now(),
             finished: None,
             complaints: Vec::new(),
         })
@@ -152,6 +169,7 @@ impl Keeper {
     pub(super) async fn keep(mut self) {
         let mut retry = FIRST_RETRY;
         loop {
+            self.looked = Instant::now();
             let outcome = self.compare().await;
             let wait = if outcome.failed { retry } else { RESYNC };
             retry = if outcome.failed { (retry * 2).min(LAST_RETRY) } else { FIRST_RETRY };
@@ -181,6 +199,7 @@ impl Keeper {
         let timer = sleep(at_most);
         tokio::pin!(timer);
         let seen = Seen::look(&self.updates, &self.node);
+        let mut settled = None;
         loop {
             tokio::select! {
                 event = self.updates.next() => match event {
@@ -191,7 +210,8 @@ impl Keeper {
                     Event::Changed(_) => return,
                 },
                 () = changed(&mut self.lease) => return,
-                () = changed(&mut self.happened) => return,
+                () = changed(&mut self.happened), if settled.is_none() => settled = Some(self.looked + SETTLE),
+                () = at(settled) => return self.happened.mark_unchanged(),
                 () = &mut timer => return,
             }
         }
@@ -209,6 +229,7 @@ impl Keeper {
             Ok(desired) => desired,
             Err(error) => return missing(format!("node {}: {error}", self.node)),
         };
+        self.gateways.send_replace(desired.neighbours.iter().map(|neighbour| neighbour.address).collect());
         let is_repair = self.finished.as_ref() == Some(&lease);
         let mut seen = Seen::look(&self.updates, &self.node);
         if !seen.has_bridge() {
@@ -276,7 +297,7 @@ impl Keeper {
             for step in steps {
                 match self.kernel.take(link.index, &step).await {
                     Ok(()) => done.push(step.to_string()),
-                    Err(error) => outcome.take(&step, chain(&error)),
+                    Err(error) => outcome.take(&step, &error),
                 }
             }
         }
@@ -287,8 +308,9 @@ impl Keeper {
 
 impl Outcome {
     /// A step failed.
-    fn take(&mut self, step: &Step, error: String) {
-        self.failed = true;
+    fn take(&mut self, step: &Step, error: &Refused) {
+        self.failed |= !error.is_final();
+        let error = chain(error);
         match step {
             Step::SetSysctl(_) | Step::TurnChecksumOffloadOff => self.forbidden.push(error),
             _ => self.missing = Some(self.missing.take().map_or(error.clone(), |before| format!("{before}; {error}"))),

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`settings`] | what the database is to hold, what of it differs or is missing, and the transaction that writes it; pure |
 //! | [`switch`] | the connection: waits for the database, writes, and puts back what disappears |
-//! | [`default_route`] | the address that tunnels end at, where nobody gave one |
+//! | [`tunnel_address`] | the address that tunnels end at, where nobody gave one |
+//! | [`default_route`] | the address of the interface with the default route |
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
@@ -13,12 +14,15 @@ use ovsdb::Endpoint;
 pub(super) mod default_route;
 pub(super) mod settings;
 pub(super) mod switch;
+pub(super) mod tunnel_address;
 
 /// This node's settings in Open vSwitch's database.
 #[derive(Debug, Clone)]
 pub struct OpenVSwitch {
     /// Where the database is.
     pub endpoint: Endpoint,
+    /// Directory of ovn-controller's process id.
+    pub ovn_run_dir: PathBuf,
     pub chassis: Chassis,
 }
 
@@ -32,11 +36,8 @@ pub struct Chassis {
     pub tls: Option<SouthboundTls>,
     /// `ovn-encap-type`
     pub encap_type: String,
-    /// `ovn-encap-ip`; none: the address of the interface with the default route.
+    /// `ovn-encap-ip`; none: the node's `InternalIP`, or the address of the interface with the default route, whatever it is at the moment.
     pub encap_ip: Option<String>,
-    /// No key of Open vSwitch's database: OVN knows the port of each chassis from the southbound database (`Encap`,
-    /// `options:dst_port`), which this server does not write. A value is reported, and nothing else.
-    pub encap_port: Option<u16>,
     /// `ovn-remote-probe-interval`, written in milliseconds.
     pub inactivity_probe: Duration,
     /// `ovn-openflow-probe-interval`, written in seconds.

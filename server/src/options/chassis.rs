@@ -17,7 +17,6 @@ pub(super) fn chassis(reading: &mut Reading) -> Option<Chassis> {
     northbound(reading);
     let encap_type = reading.read(&open_vswitch::ENCAP_TYPE, values::encap_type);
     let encap_ip = reading.read_given(&open_vswitch::ENCAP_IP, values::addresses);
-    let encap_port = reading.read_given(&open_vswitch::ENCAP_PORT, |text| kind::number(text, 1, 65535));
     let inactivity = reading.number(&open_vswitch::INACTIVITY_PROBE);
     let openflow = reading.number(&open_vswitch::OPENFLOW_PROBE);
     let wait = reading.read_given(&open_vswitch::OFCTRL_WAIT_BEFORE_CLEAR, |text| kind::number(text, 0, u64::MAX));
@@ -28,7 +27,6 @@ pub(super) fn chassis(reading: &mut Reading) -> Option<Chassis> {
         tls,
         encap_type: encap_type?,
         encap_ip,
-        encap_port: encap_port.and_then(|port| u16::try_from(port).ok()),
         inactivity_probe: Duration::from_millis(inactivity?),
         openflow_probe: Duration::from_secs(openflow?),
         ofctrl_wait_before_clear: wait.map(Duration::from_millis),

@@ -42,7 +42,9 @@ pub fn command() -> Command {
         .after_help(
             "Options are --name VALUE, --name=VALUE, and both with one dash. What is not given here is looked for in the configuration file, in the \
              environment, in the service account's files and in external_ids of Open vSwitch's database, in this order; --print-config shows the \
-             outcome. -h leaves out the options that have no effect in this version.",
+             outcome. -h leaves out the options that have no effect in this version.\n\n\
+             Commands instead of options, each with a --help of its own: ovnkube nics-to-bridge NIC…, which makes a bridge of which the NIC is the \
+             uplink and moves its addresses and routes there; ovnkube bridges-to-nic BRIDGE…, which moves them back.",
         )
         .args(Group::ALL.into_iter().flat_map(|group| table::all().filter(move |spec| heading(spec) == group)).map(argument))
 }

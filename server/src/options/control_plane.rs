@@ -2,35 +2,37 @@
 
 use std::time::Duration;
 
+use controller::config::Zone;
+
 use super::{
-    NodeOptions, Problems, cluster,
+    Looked, NodeOptions, Problems, cluster,
     databases::{NORTHBOUND, SOUTHBOUND},
     kind, kubernetes, networks,
-    node_config::{Known, Reading},
+    node_config::Reading,
     spec::Spec,
     table::{cluster::NO_HOSTSUBNET_NODES, control_plane as table, databases, roles},
     values,
 };
 use crate::control_plane::{ControlPlaneConfig, Election, RemoveNodeConfig, Roles};
 
-/// The Lease of whoever gives subnets to nodes: upstream's name, so that the two never act at once.
+/// The Lease of whoever gives subnets to nodes. It is upstream's, too, for its cluster manager, and for its controller of the zone `global`.
+/// With `-ZONE` behind it, it is the Lease of whoever writes a zone's database; upstream's controllers take that of every zone but `global`.
 const LEASE: &str = "ovn-kubernetes-master";
 /// client-go's jitter: a retry may be that much later.
 const JITTER: f64 = 1.2;
 
 impl NodeOptions {
     /// `beside_node`: in one process with a node's server.
-    pub(super) fn control_plane(&self, roles: Roles, beside_node: bool) -> Result<ControlPlaneConfig, Problems> {
-        // Nothing is looked for in Open vSwitch's database: where the control plane runs there may be none.
-        let mut reading = self.reading(Known::NotYet);
-        reading.complete = true;
+    pub(super) fn control_plane(&self, roles: Roles, beside_node: bool, looked: &Looked) -> Result<ControlPlaneConfig, Problems> {
+        let mut reading = self.reading_once(looked);
         let config = reading.control_plane(roles, beside_node);
         reading.problems.none_or()?;
         config.ok_or_else(|| Problems::from("the options are incomplete".to_owned()))
     }
 
-    pub(super) fn remove_node(&self) -> Result<RemoveNodeConfig, Problems> {
-        let mut reading = self.reading(Known::NotYet);
+    pub(super) fn remove_node(&self, looked: &Looked) -> Result<RemoveNodeConfig, Problems> {
+        // It can do without an API server.
+        let mut reading = Reading { waits: false, complete: false, ..self.reading_once(looked) };
         let config = reading.remove_node();
         reading.problems.none_or()?;
         config.ok_or_else(|| Problems::from("the options are incomplete".to_owned()))
@@ -46,9 +48,10 @@ impl Reading {
         let api_server = kubernetes::api_server(self);
         let foreign_nodes = self.read_given(&NO_HOSTSUBNET_NODES, networks::selector);
         let northbound = if of.has_controller() { Some(NORTHBOUND.database(self)) } else { None };
-        // A controller beside a node's server is the only one of its zone.
-        let is_elected = of.has_cluster_manager() || !beside_node;
-        let election = is_elected.then(|| self.election(of, cluster.as_ref().map(|cluster| cluster.zone.0.as_str())));
+        // A controller beside a node's server is the only one of its zone, if the zone is the node's own.
+        let zone = cluster.as_ref().map(|cluster| cluster.zone.clone());
+        let is_elected = of.has_cluster_manager() || !beside_node || zone == Some(Zone::default());
+        let election = is_elected.then(|| self.election(of, zone.as_ref().map(|zone| zone.0.as_str())));
         let (log, endpoints) = (self.log(), self.endpoints());
         Some(ControlPlaneConfig {
             identity: identity?,
@@ -96,11 +99,22 @@ impl Reading {
             let retry = self.seconds(retry);
             self.problems.add(format!("{part} has to be more than {JITTER} times {retry}: a leader tries more than once"));
         }
-        let lease = match of {
-            Roles::ClusterManager | Roles::Both => LEASE.to_owned(),
-            Roles::Controller => format!("{LEASE}-{}", zone?),
+        let of_zone = format!("{LEASE}-{}", zone?);
+        // A process of both roles keeps out those that have one of them.
+        let (lease, second_lease) = match of {
+            Roles::ClusterManager => (LEASE.to_owned(), None),
+            Roles::Controller => (of_zone, None),
+            Roles::Both => (LEASE.to_owned(), Some(of_zone)),
         };
-        Some(Election { namespace: namespace?, lease, duration: lasts, renew_deadline: renewed_within, retry_period: retried_after })
+        Some(Election {
+            namespace: namespace?,
+            lease,
+            second_lease,
+            duration: lasts,
+            renew_deadline: renewed_within,
+            retry_period: retried_after,
+            lock_directory: self.settings.value(&table::ELECTION_LOCK_DIR).value.clone().into(),
+        })
     }
 
     /// The option and its value, for a sentence.

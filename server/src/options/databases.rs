@@ -1,18 +1,22 @@
 //! OVN's databases: their addresses, and what is shown there and expected of them over TLS.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use ovsdb::{Identity, MissingAuthority, Ssl};
 
 use super::{
+    kind,
     node_config::Reading,
     settings::{Origin, Setting},
     spec::Spec,
     surroundings::readable,
-    table::databases as table,
+    table::{databases as table, open_vswitch::INACTIVITY_PROBE},
     values,
 };
-use crate::control_plane::Database;
+use crate::control_plane::{Database, Probe};
 
 /// Where the databases' sockets were before OVN left Open vSwitch's repository.
 const OLD_RUN_DIR: &str = "/var/run/openvswitch";
@@ -52,16 +56,18 @@ impl Side {
     /// The database, as the control plane reaches it.
     pub(super) fn database(&'static self, reading: &mut Reading) -> Option<Database> {
         let bootstrap = reading.switch(&table::BOOTSTRAP_CA_CERT)?;
+        let probe = reading.read_given(&INACTIVITY_PROBE, |text| kind::number(text, 0, u64::MAX));
+        let probe = probe.map(|millis| if millis == 0 { Probe::Never } else { Probe::After(Duration::from_millis(millis)) });
         let Some(address) = reading.settings.given(self.address).cloned() else {
             let local = self.local_socket(reading);
             self.forbid_files(reading, &local);
             let endpoints = reading.problems.take(values::databases(&local))?;
-            return Some(Database { endpoints, ssl: None });
+            return Some(Database { endpoints, ssl: None, probe });
         };
         let endpoints = reading.read(self.address, values::databases)?;
         if !values::is_tls(&endpoints) {
             self.forbid_files(reading, &endpoints.to_string());
-            return Some(Database { endpoints, ssl: None });
+            return Some(Database { endpoints, ssl: None, probe });
         }
         let private_key = self.tls_file(reading, 0, &address);
         let certificate = self.tls_file(reading, 1, &address);
@@ -72,7 +78,7 @@ impl Side {
         let common_name = reading.settings.given(self.common_name).map(|setting| setting.value.clone());
         let missing_authority = if bootstrap { MissingAuthority::Bootstrap } else { MissingAuthority::Refuse };
         let identity = Some(Identity { private_key: private_key?, certificate: certificate? });
-        Some(Database { endpoints, ssl: Some(Ssl { identity, authority: authority?, missing_authority, common_name }) })
+        Some(Database { endpoints, ssl: Some(Ssl { identity, authority: authority?, missing_authority, common_name }), probe })
     }
 
     /// The authority's file, if it is not there.

@@ -5,6 +5,7 @@
 //! | `man8/ovnkube.8`, `man5/ovn_k8s.conf.5`, `man8/ovn-k8s-cni-overlay.8` | `man` |
 //! | `completions/ovnkube.bash`, `completions/_ovnkube`, `completions/ovnkube.fish` | bash, zsh, fish |
 //! | `ovn_k8s.conf` | the file as it is installed: nothing is set in it |
+//! | `reference/options.md`, `reference/errors.md`, `reference/annotations.md` | `docs/` |
 
 use std::{fs, io, path::Path};
 
@@ -14,6 +15,7 @@ use super::command_line::command;
 
 mod conf;
 mod manual;
+mod pages;
 
 pub use conf::conf_file;
 
@@ -32,5 +34,13 @@ pub fn write(directory: &Path) -> io::Result<()> {
         generate(shell, &mut command(), "ovnkube", &mut text);
         put(&format!("completions/{}", shell.file_name("ovnkube")), text)?;
     }
+    for (name, page) in reference_pages() {
+        put(&format!("reference/{name}"), page.into_bytes())?;
+    }
     put("ovn_k8s.conf", conf_file().into_bytes())
+}
+
+/// The pages of `docs/` that are made of tables in the code, by their file names.
+pub fn reference_pages() -> [(&'static str, String); 3] {
+    [("options.md", pages::options()), ("errors.md", pages::errors()), ("annotations.md", pages::annotations())]
 }

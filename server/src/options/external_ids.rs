@@ -1,4 +1,5 @@
-//! What an administrator wrote into Open vSwitch's database, for somebody who waits at a terminal. The server itself follows the database.
+//! What an administrator wrote into Open vSwitch's database, read once: for a person at a terminal, and for the control plane. A node's
+//! server follows the database.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,6 +7,17 @@ use ovsdb::{Connection, Endpoint, Transaction, Where};
 
 /// How long the database may take.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The same as [`read`], where nothing else runs yet.
+pub(super) fn read_now(endpoint: &Endpoint) -> Result<BTreeMap<String, String>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    runtime.block_on(read(endpoint))
+}
+
+/// What is said behind a problem that `external_ids` could have solved.
+pub(super) fn unread(reason: &str) -> String {
+    format!("external_ids of Open vSwitch, which may say more, could not be read ({reason})")
+}
 
 /// `external_ids` of the `Open_vSwitch` table, or why they cannot be read.
 pub(super) async fn read(endpoint: &Endpoint) -> Result<BTreeMap<String, String>, String> {

@@ -4,6 +4,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use secrecy::SecretString;
 
 use super::{
+    external_ids,
     node_config::Reading,
     settings::{Origin, Setting, Settings},
     spec::Spec,
@@ -20,14 +21,18 @@ const NOWHERE: &str = "say where pods are known from: --pod-manifests DIR, a dir
 const NO_API_SERVER: &str = "say how the control plane reaches the API server: --k8s-kubeconfig FILE, or --k8s-apiserver URL with \
                              --k8s-cacert and --k8s-token-file";
 
+/// Options that say where it is, or lead to a file that does.
+static REACH_ONE: [&Spec; 3] = [&table::KUBECONFIG, &table::BOOTSTRAP_KUBECONFIG, &table::API_SERVER];
+/// Options that a kubeconfig takes the place of.
+static IN_KUBECONFIG: [&Spec; 3] = [&table::API_SERVER, &table::CA_CERT, &table::CA_CERT_DATA];
 /// Options that make no sense without an API server.
 static SPEAK_OF_ONE: [&Spec; 6] =
     [&table::TOKEN_FILE, &table::TOKEN, &table::CLIENT_CERT, &table::CLIENT_PRIVKEY, &table::CA_CERT, &table::CA_CERT_DATA];
 
 /// Whether any source but `external_ids` says where pods are known from.
 pub(super) fn is_source_known(settings: &Settings) -> bool {
-    let reach = [&POD_MANIFESTS, &table::KUBECONFIG, &table::BOOTSTRAP_KUBECONFIG, &table::API_SERVER];
-    reach.iter().any(|spec| settings.given(spec).is_some()) || SPEAK_OF_ONE.iter().any(|spec| speaks(settings, spec))
+    let is_given = |spec: &&Spec| settings.given(spec).is_some();
+    is_given(&&POD_MANIFESTS) || REACH_ONE.iter().any(is_given) || SPEAK_OF_ONE.iter().any(|spec| speaks(settings, spec))
 }
 
 /// Whether an option was given that only counts with an API server; what every pod has does not say that it is to be used.
@@ -60,9 +65,8 @@ fn cluster(reading: &mut Reading, unknown: &str) -> Option<(Cluster, Setting)> {
     let kubeconfig = kubeconfig(&reading.settings);
     let address = reading.settings.given(&table::API_SERVER).cloned();
     match (kubeconfig, address) {
-        // Of two that are given in one place, the kubeconfig says more.
-        (Some((spec, kubeconfig)), address) if address.as_ref().is_none_or(|address| kubeconfig.origin.rank() <= address.origin.rank()) => {
-            let path = reading.file_of(spec, &kubeconfig)?;
+        (Some((spec, kubeconfig)), address) if counts_before(&kubeconfig, address.as_ref()) => {
+            let path = reading.awaited_file_of(spec, &kubeconfig)?;
             Some((Cluster::Kubeconfig(path), kubeconfig))
         }
         (_, Some(address)) => url(reading, address),
@@ -73,10 +77,29 @@ fn cluster(reading: &mut Reading, unknown: &str) -> Option<(Cluster, Setting)> {
             }
             if reading.complete {
                 reading.problems.add(unknown);
+                if let Some(reason) = reading.unread.take() {
+                    reading.problems.add(external_ids::unread(&reason));
+                }
             }
             None
         }
     }
+}
+
+/// The option that counts in the place of this one. `is_node_alone`: no role of the process needs an API server where pods are known
+/// from manifests.
+pub(super) fn in_place_of(settings: &Settings, spec: &Spec, is_node_alone: bool) -> Option<&'static Spec> {
+    let is_one = |other: &&Spec| other.name == spec.name;
+    if is_node_alone && settings.given(&POD_MANIFESTS).is_some() && REACH_ONE.iter().chain(&SPEAK_OF_ONE).any(is_one) {
+        return Some(&POD_MANIFESTS);
+    }
+    let (other, kubeconfig) = kubeconfig(settings).filter(|_| IN_KUBECONFIG.iter().any(is_one))?;
+    counts_before(&kubeconfig, settings.given(&table::API_SERVER)).then_some(other)
+}
+
+/// Of two that are given in one place, the kubeconfig says more than the address.
+fn counts_before(kubeconfig: &Setting, address: Option<&Setting>) -> bool {
+    address.is_none_or(|address| kubeconfig.origin.rank() <= address.origin.rank())
 }
 
 /// The kubeconfig that is given, if any.
@@ -101,7 +124,7 @@ fn authority(reading: &mut Reading) -> Option<Authority> {
             // The Python programs kept the text there, later ones a path.
             Origin::ExternalId(_) if file.value.contains("-----BEGIN") => Some(Authority::Pem(file.value.replace("\\n", "\n"))),
             _ if !file.insists && !std::path::Path::new(&file.value).exists() => None,
-            _ => reading.file_of(&table::CA_CERT, &file).map(Authority::File),
+            _ => reading.awaited_file_of(&table::CA_CERT, &file).map(Authority::File),
         },
         (_, Some(_)) => reading.read(&table::CA_CERT_DATA, pem).map(Authority::Pem),
         (_, None) => None,
@@ -132,11 +155,11 @@ fn credential(reading: &mut Reading, reached: &Setting) -> Option<Credential> {
     if spec.name == table::TOKEN.name {
         return Some(Credential::Token(SecretString::from(setting.value.trim())));
     }
-    let file = reading.file_of(spec, setting)?;
+    let file = reading.awaited_file_of(spec, setting)?;
     if spec.name == table::TOKEN_FILE.name {
         return Some(Credential::TokenFile(file));
     }
     let is_key_given = reading.settings.given(&table::CLIENT_PRIVKEY).is_some();
-    let key = if is_key_given { reading.file(&table::CLIENT_PRIVKEY)? } else { file.clone() };
+    let key = if is_key_given { reading.awaited_file(&table::CLIENT_PRIVKEY)? } else { file.clone() };
     Some(Credential::Certificate { certificate: file, key })
 }

@@ -1,27 +1,33 @@
 //! What the options of a node mean together.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use ::cni::log::Level;
-use contract::paths::{OVSDB_ENDPOINT, SERVER_SOCKET};
+use contract::paths::{OVN_RUN_DIR, OVSDB_ENDPOINT, SERVER_SOCKET};
 use controller::config::Zone;
 use ovsdb::Endpoint;
+use ovslog::{
+    Level,
+    background::{LogConfig, Rotation},
+};
 
 use super::{
-    NodeOptions, Problems, chassis, check, kind, kubernetes, management_port, networks,
+    Looked, NodeOptions, Problems, chassis, check, kind, kubernetes, management_port, networks,
     problems::Gathered,
     sentence,
     settings::{Origin, Setting, Settings},
-    spec::{Effect, Part, Spec},
+    spec::Spec,
     surroundings::readable,
     table::{self, cluster, cni, endpoints, logs, node, open_vswitch, roles},
     values,
 };
 use crate::{
     api_server::ApiServer,
-    cni_conf::CniConf,
+    cni_conf::{CniConf, ConfFile},
     endpoints::{Endpoints, Tls},
-    log::{LogConfig, Rotation},
     node::{NodeConfig, OpenVSwitch, PluginInstall, PodsFrom},
     requests::AddDefaults,
 };
@@ -35,6 +41,8 @@ pub struct Early {
     pub pidfile: Option<PathBuf>,
     /// Open vSwitch's database.
     pub ovsdb: Endpoint,
+    /// Directory of ovn-controller's process id.
+    pub ovn_run_dir: PathBuf,
     pub cni_conf: CniConf,
     pub plugin: PluginInstall,
     /// The server's socket.
@@ -58,6 +66,10 @@ pub(super) struct Reading {
     pub(super) problems: Gathered,
     /// No further source will say more.
     pub(super) complete: bool,
+    /// What goes on for ever waits for files of credentials; a command that ends does not.
+    pub(super) waits: bool,
+    /// Why `external_ids` could not be read, if that is so.
+    pub(super) unread: Option<String>,
 }
 
 impl NodeOptions {
@@ -76,8 +88,8 @@ impl NodeOptions {
         let (Some(early), Some(pods), Some(add)) = (early, pods, add) else { return Ok(None) };
         let (Some(chassis), Some(management_port), Some(Zone(zone))) = (chassis, management_port, zone) else { return Ok(None) };
         let Some(stale_after) = stale_after else { return Ok(None) };
-        let Early { name, log, pidfile, ovsdb, cni_conf, plugin, socket, endpoints, api_server: _ } = early;
-        let open_vswitch = OpenVSwitch { endpoint: ovsdb, chassis };
+        let Early { name, log, pidfile, ovsdb, ovn_run_dir, cni_conf, plugin, socket, endpoints, api_server: _ } = early;
+        let open_vswitch = OpenVSwitch { endpoint: ovsdb, ovn_run_dir, chassis };
         Ok(Some(NodeConfig {
             name,
             pods,
@@ -112,17 +124,30 @@ impl NodeOptions {
     }
 
     pub(super) fn reading(&self, known: Known<'_>) -> Reading {
-        let mut problems = self.problems.clone();
         match known {
-            Known::NotYet => Reading { settings: self.settings.clone(), problems, complete: false },
-            Known::Read(external_ids) => {
-                let settings = self.settings.with_external_ids(external_ids);
-                for spec in table::all() {
-                    let from_there = settings.given(spec).filter(|setting| matches!(setting.origin, Origin::ExternalId(_)));
-                    problems.take(from_there.map_or(Ok(()), |setting| check(spec, setting)));
-                }
-                Reading { settings, problems, complete: true }
+            Known::NotYet => {
+                Reading { settings: self.settings.clone(), problems: self.problems.clone(), complete: false, waits: true, unread: None }
             }
+            Known::Read(external_ids) => self.reading_of(self.settings.with_external_ids(external_ids)),
+        }
+    }
+
+    /// Of settings with what `external_ids` say.
+    fn reading_of(&self, settings: Settings) -> Reading {
+        let mut problems = self.problems.clone();
+        for spec in table::all() {
+            let from_there = settings.given(spec).filter(|setting| matches!(setting.origin, Origin::ExternalId(_)));
+            problems.take(from_there.map_or(Ok(()), |setting| check(spec, setting)));
+        }
+        Reading { settings, problems, complete: true, waits: true, unread: None }
+    }
+
+    /// For a role that reads `external_ids` once: no further source will say more.
+    pub(super) fn reading_once(&self, looked: &Looked) -> Reading {
+        match looked {
+            Looked::Found(settings) => self.reading_of(settings.clone()),
+            Looked::NotYet => Reading { complete: true, ..self.reading(Known::NotYet) },
+            Looked::Failed(reason) => Reading { complete: true, unread: Some(reason.clone()), ..self.reading(Known::NotYet) },
         }
     }
 }
@@ -163,18 +188,39 @@ impl Reading {
         self.problems.take(readable(&path).map_err(wrong)).map(|()| path)
     }
 
+    /// A file of credentials: on a node that boots, or joins its cluster later, it need not be there yet.
+    pub(super) fn awaited_file(&mut self, spec: &'static Spec) -> Option<PathBuf> {
+        let setting = self.settings.given(spec)?.clone();
+        self.awaited_file_of(spec, &setting)
+    }
+
+    pub(super) fn awaited_file_of(&mut self, spec: &'static Spec, setting: &Setting) -> Option<PathBuf> {
+        let path = PathBuf::from(&setting.value);
+        if self.waits && matches!(path.try_exists(), Ok(false)) { Some(path) } else { self.file_of(spec, setting) }
+    }
+
     fn early(&mut self) -> Option<Early> {
         let name_of = if self.settings.given(&roles::INIT_NODE).is_some() { &roles::INIT_NODE } else { &roles::CLEANUP_NODE };
         let name = self.read_given(name_of, values::node_name);
         let socket = self.read(&cni::SOCKET, values::whole_path);
         let plugin = self.read(&cni::PLUGIN_NAME, values::file_name);
         let file = self.read(&cni::CONF_FILE, values::conf_file);
+        let chain = self.read_given(&cni::CHAIN, values::whole_path);
+        if let (Some(_), Some(ConfFile::Single(name))) = (&chain, &file) {
+            self.problems.add(format!("--cni-chain needs a list of plugins, and --cni-conf-file {name:?} is of the form of a single one"));
+        }
         // It may come later: the server waits for it.
         let source = self.settings.given(&cni::PLUGIN_SOURCE).map(|setting| setting.value.clone().into());
         let log = self.log();
         let ovsdb = self.ovsdb();
+        let ovn_run_dir = self.read(&open_vswitch::OVN_RUN_DIR, values::whole_path);
+        let host_ovs_run_dir = self.read_given(&open_vswitch::HOST_OVS_RUN_DIR, values::whole_path);
+        let host_ovn_run_dir = self.read_given(&open_vswitch::HOST_OVN_RUN_DIR, values::whole_path);
         let endpoints = self.endpoints();
-        let (name, socket, plugin, file, log, ovsdb) = (name?, socket?, plugin?, file?, log?, ovsdb?);
+        let (name, socket, plugin, file, log, ovsdb, ovn_run_dir) = (name?, socket?, plugin?, file?, log?, ovsdb?, ovn_run_dir?);
+        // What the plugin is told is what the host sees.
+        let endpoint_on_host = host_ovs_run_dir.map_or_else(|| ovsdb.clone(), |directory| in_directory(&ovsdb, &directory)).to_string();
+        let ovn_run_dir_on_host = host_ovn_run_dir.unwrap_or_else(|| ovn_run_dir.clone());
         Some(Early {
             name,
             cni_conf: CniConf {
@@ -184,11 +230,14 @@ impl Reading {
                 log_file: self.settings.value(&logs::CNILOGFILE).value,
                 log_level: conf_log_level(log.level).to_owned(),
                 server_socket: Some(socket.clone()).filter(|socket| socket.as_os_str() != SERVER_SOCKET),
-                ovsdb_endpoint: Some(ovsdb.to_string()).filter(|endpoint| endpoint != OVSDB_ENDPOINT),
+                ovsdb_endpoint: Some(endpoint_on_host).filter(|endpoint| endpoint != OVSDB_ENDPOINT),
+                ovn_run_dir: Some(ovn_run_dir_on_host).filter(|directory| directory.as_os_str() != OVN_RUN_DIR),
+                chain,
             },
             plugin: PluginInstall { source, directory: self.path(&cni::BIN_DIR), name: plugin },
             pidfile: self.settings.given(&roles::PIDFILE).map(|setting| setting.value.clone().into()),
             ovsdb,
+            ovn_run_dir,
             endpoints: endpoints?,
             api_server: None,
             socket,
@@ -237,24 +286,17 @@ impl Reading {
     }
 }
 
+/// The same socket in another directory; a database that is reached otherwise is the same from everywhere.
+fn in_directory(endpoint: &Endpoint, directory: &Path) -> Endpoint {
+    match endpoint {
+        Endpoint::Unix(socket) => Endpoint::Unix(directory.join(socket.file_name().unwrap_or_else(|| "db.sock".as_ref()))),
+        Endpoint::Tcp { .. } | Endpoint::Ssl { .. } => endpoint.clone(),
+    }
+}
+
 /// Whether a switch is on; one that is given badly is off, and a problem elsewhere.
 pub(super) fn switch(settings: &Settings, spec: &'static Spec) -> bool {
     kind::switch(&settings.value(spec).value).unwrap_or(false)
-}
-
-/// What was given for parts that do not exist: once each, in one sentence for each part.
-pub(super) fn without_effect(settings: &Settings) -> Vec<String> {
-    let mut later: BTreeMap<Part, Vec<String>> = BTreeMap::new();
-    let mut never = Vec::new();
-    for (spec, setting) in table::all().filter_map(|spec| Some((spec, settings.given(spec)?))).filter(|(_, setting)| setting.insists) {
-        match spec.effect {
-            Effect::Later(part) => later.entry(part).or_default().push(setting.origin.names(spec)),
-            Effect::Never(why) => never.push(format!("{} {why}", setting.origin.names(spec))),
-            Effect::Full => {}
-        }
-    }
-    let later = later.into_iter().map(|(part, names)| format!("without effect in this version, for {}: {}", part.name(), names.join(", ")));
-    later.chain(never).collect()
 }
 
 /// The level in the plugin's configuration: klog's number where there is one, which upstream's plugin understands, too.

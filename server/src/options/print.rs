@@ -2,16 +2,19 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
+use ovslog::Level;
+
 use super::{
-    NodeOptions,
+    Looked, NodeOptions,
     command_line::heading,
+    effect::Effects,
     external_ids,
     node_config::Known,
-    problems::{self, Gathered},
-    roles::{self, Asked},
+    problems,
+    roles::Asked,
     settings::Settings,
     spec::{Effect, Group, Spec},
-    table,
+    table, values,
 };
 
 /// Values are not padded to more than this.
@@ -33,8 +36,18 @@ impl NodeOptions {
             None => Err("--ovsdb-endpoint cannot be used".to_owned()),
         };
         let empty = BTreeMap::new();
-        let reading = self.reading(Known::Read(asked.as_ref().unwrap_or(&empty)));
-        let mut text = table_of(&reading.settings);
+        let known = Known::Read(asked.as_ref().unwrap_or(&empty));
+        let role = self.role();
+        // Beside a node's server, which follows them, all count that the node knows.
+        let looked = match (role.filter(|role| role.reads_once()), &asked) {
+            (Some(role), Ok(external_ids)) => Looked::Found(self.settings_once(role, external_ids)),
+            (_, Err(reason)) => Looked::Failed(reason.clone()),
+            (None, Ok(_)) => Looked::NotYet,
+        };
+        let mut text = match (&looked, role) {
+            (Looked::Found(settings), Some(Asked::ControlPlane(_) | Asked::RemoveNode)) => table_of(settings),
+            (Looked::Found(_) | Looked::NotYet | Looked::Failed(_), _) => table_of(&self.reading(known).settings),
+        };
         if let Err(reason) = &asked {
             say(&mut text, &format!("external_ids of Open vSwitch are not shown ({reason})"));
         }
@@ -42,15 +55,12 @@ impl NodeOptions {
             say(&mut text, &note);
         }
         // A command that only prints need not say what to be; what else there is, it says.
-        let outcome = match self.role() {
-            Some(Asked::Node) => self.resolve(Known::Read(asked.as_ref().unwrap_or(&empty))).map(drop),
-            Some(Asked::ControlPlane(roles)) => self.control_plane(roles, false).map(drop),
-            Some(Asked::Beside(roles)) => {
-                let node = self.resolve(Known::Read(asked.as_ref().unwrap_or(&empty))).map(drop);
-                problems::both(self.control_plane(roles, true).map(drop), node)
-            }
-            Some(Asked::RemoveNode) => self.remove_node().map(drop),
-            Some(Asked::CleanupNode) | None => reading.problems.none_or(),
+        let outcome = match role {
+            Some(Asked::Node) => self.resolve(known).map(drop),
+            Some(Asked::ControlPlane(roles)) => self.control_plane(roles, false, &looked).map(drop),
+            Some(Asked::Beside(roles)) => problems::both(self.control_plane(roles, true, &looked).map(drop), self.resolve(known).map(drop)),
+            Some(Asked::RemoveNode) => self.remove_node(&looked).map(drop),
+            Some(Asked::CleanupNode) | None => self.reading(known).problems.none_or(),
         };
         for problem in outcome.as_ref().err().into_iter().flat_map(super::Problems::iter) {
             say(&mut text, &format!("PROBLEM: {problem}"));
@@ -65,8 +75,9 @@ fn say(text: &mut String, sentence: &str) {
 }
 
 fn table_of(settings: &Settings) -> String {
-    let rows: Vec<(&Spec, String, String)> =
-        table::all().filter(|spec| is_shown(settings, spec)).map(|spec| (spec, value(settings, spec), origin(settings, spec))).collect();
+    let effects = Effects::of(settings);
+    let shown = table::all().filter(|spec| is_shown(settings, spec));
+    let rows: Vec<(&Spec, String, String)> = shown.map(|spec| (spec, value(settings, spec), origin(settings, spec, &effects))).collect();
     let widest = |length: &dyn Fn(&(&Spec, String, String)) -> usize| rows.iter().map(length).max().unwrap_or_default();
     let (names, values) = (widest(&|row| row.0.name.len()), widest(&|row| row.1.chars().count()).min(WIDEST));
     let mut text = String::new();
@@ -95,27 +106,31 @@ fn value(settings: &Settings, spec: &'static Spec) -> String {
         (_, true) => "(hidden)".to_owned(),
         // One line, whatever is in it.
         (value, false) if value.contains("-----BEGIN") => "(certificates)".to_owned(),
-        (value, false) => value.escape_debug().to_string(),
+        (value, false) => meaning(spec, value).map_or(value.escape_debug().to_string(), |meaning| format!("{value} ({meaning})")),
     }
 }
 
+/// What a number stands for.
+fn meaning(spec: &Spec, value: &str) -> Option<&'static str> {
+    let is_level = spec.name == table::logs::LOGLEVEL.name && value.bytes().all(|byte| byte.is_ascii_digit());
+    let level = is_level.then(|| values::level(value).ok()).flatten()?;
+    Some(match level {
+        Level::Error => "err",
+        Level::Warn => "warn",
+        Level::Info => "info",
+        Level::Debug => "dbg",
+    })
+}
+
 /// Where the value comes from, where else one was given, and what has no effect.
-fn origin(settings: &Settings, spec: &'static Spec) -> String {
+fn origin(settings: &Settings, spec: &'static Spec, effects: &Effects<'_>) -> String {
     let mut text = settings.value(spec).origin.to_string();
     let others: Vec<String> = settings.every(spec).iter().skip(1).map(|setting| setting.origin.to_string()).collect();
     if !others.is_empty() {
         text.push_str(&format!(", over {}", others.join(", ")));
     }
-    match spec.effect {
-        Effect::Full => {}
-        Effect::Later(part) => text.push_str(&format!(" [no effect yet: for {}]", part.name())),
-        Effect::Never(_) => text.push_str(" [no effect]"),
+    if let Some(reason) = effects.reason(spec) {
+        text.push_str(&format!(" {}", reason.mark()));
     }
     text
-}
-
-impl NodeOptions {
-    fn role(&self) -> Option<Asked> {
-        roles::asked(&self.settings, &mut Gathered::default())
-    }
 }

@@ -1,6 +1,11 @@
 //! What a process is asked to be: one role, several that go together, or a command.
 
-use super::{problems::Gathered, settings::Settings, spec::Spec, table::roles as table};
+use super::{
+    problems::Gathered,
+    settings::Settings,
+    spec::Spec,
+    table::{databases, kubernetes, roles as table},
+};
 use crate::control_plane::Roles;
 
 /// What the command line names.
@@ -14,8 +19,28 @@ pub(super) enum Asked {
     RemoveNode,
 }
 
+/// What `external_ids` have for the control plane.
+static OF_CONTROL_PLANE: [&Spec; 5] =
+    [&databases::NB_ADDRESS, &kubernetes::API_SERVER, &kubernetes::TOKEN, &kubernetes::TOKEN_FILE, &kubernetes::CA_CERT];
+
 static ROLES: [&Spec; 4] = [&table::INIT_MASTER, &table::INIT_CLUSTER_MANAGER, &table::INIT_OVNKUBE_CONTROLLER, &table::INIT_NODE];
 static COMMANDS: [&Spec; 2] = [&table::CLEANUP_NODE, &table::REMOVE_NODE];
+
+impl Asked {
+    /// Whether `external_ids` are read before all else, and not again.
+    pub(super) fn reads_once(self) -> bool {
+        match self {
+            Self::ControlPlane(_) | Self::Beside(_) | Self::RemoveNode => true,
+            Self::Node | Self::CleanupNode => false,
+        }
+    }
+
+    /// The options that such a role takes from there.
+    pub(super) fn external_ids(self) -> impl Iterator<Item = &'static Spec> {
+        let southbound = (self == Self::RemoveNode).then_some(&databases::SB_ADDRESS);
+        OF_CONTROL_PLANE.into_iter().chain(southbound)
+    }
+}
 
 /// Nothing where nothing is asked for, or what is asked for does not go together.
 pub(super) fn asked(settings: &Settings, problems: &mut Gathered) -> Option<Asked> {
@@ -55,6 +80,12 @@ pub(super) fn asked(settings: &Settings, problems: &mut Gathered) -> Option<Aske
             None
         }
     }
+}
+
+/// The roles, as the command line names them.
+pub(super) fn named(settings: &Settings) -> String {
+    let given = ROLES.iter().filter(|spec| settings.given(spec).is_some());
+    given.map(|spec| spec.flag()).collect::<Vec<_>>().join(" and ")
 }
 
 /// All roles of a process are those of one machine.

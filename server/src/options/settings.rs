@@ -64,10 +64,20 @@ impl Settings {
         self.add(spec, setting);
     }
 
-    /// The same, and what is in `external_ids` under the keys that options have there.
+    /// The same, and what others than this program have put into `external_ids` under the keys that options have there.
     pub(super) fn with_external_ids(&self, external_ids: &BTreeMap<String, String>) -> Self {
+        self.with_external_ids_of(external_ids, super::table::all())
+    }
+
+    /// The same, of some options.
+    pub(super) fn with_external_ids_of(
+        &self,
+        external_ids: &BTreeMap<String, String>,
+        options: impl IntoIterator<Item = &'static Spec>,
+    ) -> Self {
         let mut settings = self.clone();
-        for spec in super::table::all() {
+        let external_ids = crate::node::of_administrator(external_ids);
+        for spec in options {
             if let Some((key, value)) = spec.external_id.and_then(|key| Some((key, external_ids.get(key)?))) {
                 settings.add(spec, Setting { value: value.clone(), origin: Origin::ExternalId(key), insists: true });
             }

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
-use cni::log::Level;
 use contract::mtu::Mtu;
+use ovslog::Level;
 
 use super::*;
 use crate::cni_conf::ConfFile;
@@ -9,6 +9,7 @@ use crate::cni_conf::ConfFile;
 mod cluster;
 mod command_lines;
 mod control_plane;
+mod effect;
 mod precedence;
 mod print;
 mod problems;

@@ -5,9 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cni::log::Level;
 use contract::mtu::Mtu;
 use ovsdb::{Endpoint, Endpoints as Databases};
+use ovslog::Level;
 
 use super::kind::{number, shown};
 use crate::cni_conf::ConfFile;
@@ -41,8 +41,15 @@ pub(super) fn mtu_or_none(text: &str) -> Result<Option<Mtu>, String> {
     if number(text, 0, u64::MAX)? == 0 { Ok(None) } else { mtu(text).map(Some) }
 }
 
+/// Names, or the numbers of the first Go programs: 1 fatal, 2 error, 3 warn, 4 info, 5 debug. 0 and what is above 5 are klog's.
 pub(super) fn level(text: &str) -> Result<Level, String> {
-    text.parse().map_err(|error: cni::log::BadLevel| error.to_string())
+    match text.trim().to_ascii_lowercase().as_str() {
+        // What ends the program is logged as an error.
+        "fatal" | "1" | "2" => return Ok(Level::Error),
+        "3" => return Ok(Level::Warn),
+        _ => {}
+    }
+    text.parse().map_err(|error: ovslog::BadLevel| error.to_string())
 }
 
 pub(super) fn conf_file(text: &str) -> Result<ConfFile, String> {
@@ -61,9 +68,14 @@ pub(super) fn whole_path(text: &str) -> Result<PathBuf, String> {
     if path.is_absolute() { Ok(path.to_owned()) } else { Err(format!("{:?}: give the whole path, from / on", shown(text))) }
 }
 
-/// The local database server of Open vSwitch.
+/// The local database server of Open vSwitch. The plugin reads it too, and has no TLS.
 pub(super) fn endpoint(text: &str) -> Result<Endpoint, String> {
-    text.parse().map_err(|error: ovsdb::EndpointError| error.to_string())
+    match text.parse().map_err(|error: ovsdb::EndpointError| error.to_string())? {
+        Endpoint::Ssl { .. } => {
+            Err(format!("{:?}: the CNI plugin has no TLS; give unix:PATH or tcp:HOST:PORT of this node's own database", shown(text)))
+        }
+        endpoint @ (Endpoint::Unix(_) | Endpoint::Tcp { .. }) => Ok(endpoint),
+    }
 }
 
 /// The members of one database, all reached in the same way: `tcp:IP:PORT`, `ssl:IP:PORT` (also with `//`), `unix:PATH`.
@@ -120,10 +132,10 @@ pub(super) fn server_url(text: &str) -> Result<String, String> {
     Err(format!("{shown} {bad}"))
 }
 
-/// ovn-controller knows these; it takes several.
+/// ovn-controller takes several. It knows `stt`, too, for which Linux has no device: no packet would leave the node.
 pub(super) fn encap_type(text: &str) -> Result<String, String> {
-    let unknown = text.split(',').map(str::trim).find(|name| !["geneve", "vxlan", "stt"].contains(name));
-    unknown.map_or_else(|| Ok(text.to_owned()), |name| Err(format!("{:?} is none of geneve, vxlan, stt", shown(name))))
+    let unknown = text.split(',').map(str::trim).find(|name| !["geneve", "vxlan"].contains(name));
+    unknown.map_or_else(|| Ok(text.to_owned()), |name| Err(format!("{:?} is none of geneve, vxlan", shown(name))))
 }
 
 /// Several, separated by commas, are for nodes with several networks.

@@ -13,9 +13,13 @@
 //! | `ledger` | which news is newer: the order of things |
 //! | `pod_meta` | what is read of a pod |
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use contract::names::PodKey;
+use futures_util::future::BoxFuture;
 use tokio::{
     sync::{Notify, Semaphore},
     task::JoinHandle,
@@ -27,7 +31,7 @@ use super::{PodSource, PodWatch, Pods, Readiness, Whereabouts};
 use crate::{
     api_server::Connection,
     conditions::{Conditions, Part},
-    metrics::Metrics,
+    metrics::{Degraded, Metrics},
 };
 
 mod follow;
@@ -35,7 +39,7 @@ mod ledger;
 mod lookup;
 mod pod_meta;
 
-/// How long the API server may be away before pods are said to be unknown: a restart of it must not make every node unready.
+/// How long the API server may be away before `/readyz` says so: a restart of it is no trouble of this server's.
 const ABSENCE: Duration = Duration::from_secs(15);
 /// Lookups at once.
 const LOOKUPS: usize = 8;
@@ -101,6 +105,14 @@ impl PodSource for ApiPods {
         lookup::start(&self.shared, pod);
     }
 
+    fn look_again(&self) -> BoxFuture<'_, Result<HashMap<PodKey, String>, String>> {
+        Box::pin(follow::list_now(&self.shared))
+    }
+
+    fn awaits_mirror(&self, pod: &PodKey) -> bool {
+        self.shared.pods.awaits_mirror(pod)
+    }
+
     fn readiness(&self) -> Readiness {
         self.shared.standing().readiness.clone()
     }
@@ -136,6 +148,7 @@ impl Shared {
         }
         standing.synced_once = true;
         standing.readiness = Readiness::Synced;
+        self.metrics.degraded(Degraded::ApiServer, false);
         self.conditions.met(Part::Pods);
     }
 
@@ -143,12 +156,12 @@ impl Shared {
     fn lost(&self, why: String) {
         let mut standing = self.standing();
         let since = *standing.lost.get_or_insert_with(Instant::now);
-        standing.readiness = if standing.synced_once && since.elapsed() < ABSENCE {
-            Readiness::Behind(why)
-        } else {
+        self.metrics.degraded(Degraded::ApiServer, true);
+        if !standing.synced_once || since.elapsed() >= ABSENCE {
             self.conditions.missing(Part::Pods, why.clone());
-            Readiness::NotSynced(why)
-        };
+        }
+        // What was known once is as good as ever for a node: its pods go on, and those that are known can be attached.
+        standing.readiness = if standing.synced_once { Readiness::Behind(why) } else { Readiness::NotSynced(why) };
     }
 }
 

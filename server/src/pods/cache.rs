@@ -3,10 +3,11 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use contract::names::PodKey;
-use tokio::sync::watch;
+use contract::{annotation::CONFIG_SOURCE, names::PodKey};
+use tokio::{sync::watch, time::Instant};
 
 /// What a source says of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,6 +15,14 @@ pub struct PodFacts {
     /// Empty if the source has none.
     pub uid: String,
     pub annotations: BTreeMap<String, String>,
+}
+
+impl PodFacts {
+    /// Whether the pod came from a file on the node. Its UID is that of the API server's mirror of it, and another after each time that
+    /// somebody deletes the mirror.
+    pub fn is_mirror(&self) -> bool {
+        self.annotations.get(CONFIG_SOURCE).is_some_and(|source| source != "api")
+    }
 }
 
 /// A pod as it is known now.
@@ -35,7 +44,13 @@ pub struct Pods {
 struct Content {
     pods: HashMap<PodKey, watch::Sender<Option<Arc<Pod>>>>,
     incarnations: u64,
+    /// Static pods without a mirror, and since when.
+    without_mirror: HashMap<PodKey, Instant>,
 }
+
+/// A kubelet makes a mirror anew that somebody has deleted: at once, or when it looks at the pod next, after 60 to 90 s (its
+/// `syncFrequency`, with jitter).
+const WITHOUT_MIRROR: Duration = Duration::from_secs(120);
 
 /// A pod that is followed. Dropping it ends that.
 #[derive(Debug)]
@@ -61,6 +76,7 @@ impl Pods {
     /// A pod is there, new or changed. One with another UID is another pod.
     pub fn put(&self, key: &PodKey, facts: PodFacts) {
         let mut content = self.lock();
+        content.without_mirror.remove(key);
         let next = content.incarnations + 1;
         let sender = content.pods.entry(key.clone()).or_insert_with(|| watch::Sender::new(None));
         let known = sender.borrow().clone();
@@ -76,14 +92,29 @@ impl Pods {
     pub fn remove(&self, key: &PodKey) {
         let mut content = self.lock();
         if let Some(sender) = content.pods.get(key) {
-            sender.send_replace(None);
+            let was = sender.send_replace(None);
             content.forget_if_unused(key);
+            if was.is_some_and(|pod| pod.facts.is_mirror()) {
+                content.without_mirror.retain(|_, since| since.elapsed() < WITHOUT_MIRROR);
+                content.without_mirror.insert(key.clone(), Instant::now());
+            }
         }
+    }
+
+    /// Whether the pod is a static one whose mirror has gone and may come back: its kubelet runs it with or without a mirror.
+    pub fn awaits_mirror(&self, key: &PodKey) -> bool {
+        self.lock().without_mirror.get(key).is_some_and(|since| since.elapsed() < WITHOUT_MIRROR)
     }
 
     /// The pods that are known, for a source that has to find out which of them no longer exist.
     pub fn known(&self) -> Vec<PodKey> {
         self.lock().pods.iter().filter(|(_, sender)| sender.borrow().is_some()).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// UIDs of the pods that are known.
+    pub fn uids(&self) -> HashMap<PodKey, String> {
+        let uid = |sender: &watch::Sender<Option<Arc<Pod>>>| sender.borrow().as_ref().map(|pod| pod.facts.uid.clone());
+        self.lock().pods.iter().filter_map(|(key, sender)| Some((key.clone(), uid(sender)?))).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Content> {

@@ -3,6 +3,7 @@
 //! The directory's state ([`Directory`]) is a function of its files; this part only says when to look.
 
 use std::{
+    collections::HashMap,
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -10,7 +11,7 @@ use std::{
 };
 
 use contract::names::PodKey;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, future::BoxFuture};
 use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchMask};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
@@ -62,6 +63,17 @@ impl Manifests {
 impl PodSource for Manifests {
     fn watch(&self, pod: &PodKey) -> PodWatch {
         self.pods.watch(pod)
+    }
+
+    fn look_again(&self) -> BoxFuture<'_, Result<HashMap<PodKey, String>, String>> {
+        Box::pin(async move {
+            let pods = Pods::default();
+            match blocking(Directory::new(&self.directory, pods.clone()), Directory::scan).await {
+                (state, Ok(())) if state.has_unread() => Err("some manifests cannot be read now".to_owned()),
+                (_, Ok(())) => Ok(pods.uids()),
+                (state, Err(error)) => Err(format!("pod manifests in {:?}: {error}", state.path())),
+            }
+        })
     }
 
     fn readiness(&self) -> Readiness {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sd_notify::NotifyState;
 
-use crate::conditions::{Conditions, Part};
+use crate::conditions::{Conditions, NOT_STARTED, Part};
 
 /// Tells of every change from now on, whenever it is polled, for as long as the server lives.
 pub(crate) fn changes(conditions: &Conditions) -> impl Future<Output = ()> + use<> {
@@ -23,9 +23,22 @@ pub(crate) fn changes(conditions: &Conditions) -> impl Future<Output = ()> + use
     }
 }
 
-/// The server is ready.
-pub(crate) fn ready() {
+/// The unit counts as started. What is still missing is no reason to hold up other units: it may be their work.
+pub(crate) fn started() {
     notify(&[NotifyState::Ready]);
+}
+
+/// The node's unit counts as started: its socket is served, or Open vSwitch, without which there is none, is waited for.
+pub(crate) fn node_started(conditions: &Conditions) -> impl Future<Output = ()> + use<> {
+    let mut watch = conditions.watch();
+    async move {
+        let is_started = |missing: &BTreeMap<Part, String>| {
+            !missing.contains_key(&Part::Socket) || missing.get(&Part::OpenVSwitch).is_some_and(|why| why != NOT_STARTED)
+        };
+        if watch.wait_for(is_started).await.is_ok() {
+            started();
+        }
+    }
 }
 
 /// The server was told to stop.

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::log::Reopen;
+use ovslog::background::Reopen;
 
 /// What tells a process to stop.
 #[derive(Debug)]

@@ -45,7 +45,7 @@ impl Desk {
         // In this order: who looks whether nobody is at work has changed the phase before.
         let _at_work = self.adds.enter();
         if self.phase() != Phase::Running {
-            return Err(Refusal::ShuttingDown);
+            return Err(Refusal::Draining);
         }
         let watch = self.source.watch(&args.pod);
         let (pod, asked_uid) = (args.pod.clone(), args.uid.clone());

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use contract::{
-    annotation::{POD_NETWORKS, PodNetwork},
+    annotation::{CONFIG_HASH, POD_NETWORKS, PodNetwork, Role},
     bandwidth::Bandwidth,
     cni_args::PodArgs,
     mtu::Mtu,
@@ -13,7 +13,7 @@ use contract::{
 
 use super::AddDefaults;
 use crate::{
-    pods::{CONFIG_HASH, CONFIG_SOURCE, MIGRATABLE, Pod, PodFacts},
+    pods::{MIGRATABLE, Pod, PodFacts},
     refusal::Refusal,
 };
 
@@ -73,6 +73,11 @@ impl PodWait {
         let Some(addressing) = network else {
             return Ok(Step::Wait(Missing::Annotation));
         };
+        match addressing.role {
+            // What the pod is to use is another network, which nobody here would attach.
+            Role::InfrastructureLocked => return Err(Refusal::PrimaryNetwork { pod: self.args.pod.clone() }),
+            Role::Primary | Role::Secondary => {}
+        }
         // The limits are the pod's, not each interface's: its first one carries them.
         let bandwidth = match self.network {
             Network::Default => {
@@ -138,9 +143,7 @@ impl fmt::Display for Missing {
 /// The runtime knows a pod out of a node's file by the file's hash, the API server by the UID that it gave the mirror of it. A mirror of
 /// an older file has another hash.
 fn is_mirror_of(facts: &PodFacts, asked: &str) -> bool {
-    let PodFacts { uid: _, annotations } = facts;
-    let from_file = annotations.get(CONFIG_SOURCE).is_some_and(|source| source != "api");
-    from_file && annotations.get(CONFIG_HASH).is_none_or(|hash| hash == asked)
+    facts.is_mirror() && facts.annotations.get(CONFIG_HASH).is_none_or(|hash| hash == asked)
 }
 
 #[cfg(test)]

@@ -72,10 +72,11 @@ fn every_value_reaches_the_objects() {
     let all = manifests(&json!({
         "image": {"repository": "registry/node", "tag": "7", "pullPolicy": "Always", "pullSecrets": ["pull"]},
         "config": "[default]\nmtu=1300\n",
+        "cniChain": [{"type": "portmap", "capabilities": {"portMappings": true}}],
         "extraArgs": ["--loglevel=dbg"],
         "metrics": {"port": 19410, "tlsSecret": "node-tls"},
         "healthPort": 19411,
-        "hostPaths": {"cniBin": "/bin-dir", "cniConf": "/conf-dir", "openVSwitch": "/ovs-dir", "openVSwitchConf": "/ovs-conf-dir"},
+        "hostPaths": {"cniBin": "/bin-dir", "cniConf": "/conf-dir", "openVSwitch": "/ovs-dir", "ovn": "/ovn-dir", "openVSwitchConf": "/ovs-conf-dir"},
         "maxUnavailable": 3,
         "nodeSelector": {"pool": "a"},
         "tolerations": [{"key": "k", "operator": "Exists"}],
@@ -84,6 +85,8 @@ fn every_value_reaches_the_objects() {
         "seLinuxOptions": {"type": "spc_t"},
     }));
     assert_eq!(all.config.data.as_ref().unwrap()["ovn_k8s.conf"], "[default]\nmtu=1300\n");
+    let chain: Value = serde_json::from_str(&all.config.data.as_ref().unwrap()["cni-chain.json"]).unwrap();
+    assert_eq!(chain, json!([{"type": "portmap", "capabilities": {"portMappings": true}}]));
     let container = serde_json::to_value(all.container()).unwrap();
     assert_eq!((&container["image"], &container["imagePullPolicy"]), (&json!("registry/node:7"), &json!("Always")));
     let arguments: Vec<&str> = container["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap()).collect();
@@ -93,6 +96,9 @@ fn every_value_reaches_the_objects() {
         "--healthz-bind-address=127.0.0.1:19411",
         "--node-server-privkey=/etc/ovn-kubernetes-tls/tls.key",
         "--node-server-cert=/etc/ovn-kubernetes-tls/tls.crt",
+        "--ovs-run-dir=/ovs-dir",
+        "--ovn-run-dir=/ovn-dir",
+        "--cni-chain=/etc/ovn-kubernetes/cni-chain.json",
     ] {
         assert!(arguments.contains(&argument), "{argument}: {arguments:?}");
     }
@@ -111,9 +117,38 @@ fn every_value_reaches_the_objects() {
         ("/volumes/2/hostPath/path", "/bin-dir"),
         ("/volumes/3/hostPath/path", "/conf-dir"),
         ("/volumes/5/hostPath/path", "/ovs-dir"),
+        ("/volumes/6/hostPath/path", "/ovn-dir"),
         ("/volumes/7/hostPath/path", "/ovs-conf-dir"),
     ] {
         assert_eq!(pod.pointer(pointer), Some(&json!(value)), "{pointer}");
+    }
+}
+
+/// What the server is told, and what it tells the plugin on the host, who sees no mount.
+#[test]
+fn what_the_plugin_is_told_of_open_vswitch_is_true_on_the_host() {
+    for (open_vswitch, ovn, endpoint, ovn_run_dir) in [
+        ("/var/run/openvswitch", "/var/run/ovn", None, None),
+        ("/ovs-dir", "/var/run/ovn-ic", Some("unix:/ovs-dir/db.sock"), Some("/var/run/ovn-ic")),
+        // Upstream's DaemonSet: one directory for both.
+        ("/var/run/openvswitch", "/var/run/openvswitch", None, Some("/var/run/openvswitch")),
+    ] {
+        let manifests = manifests(&json!({"hostPaths": {"openVSwitch": open_vswitch, "ovn": ovn}}));
+        let mounts = manifests.container().volume_mounts.as_ref().unwrap();
+        let paths: std::collections::BTreeSet<&str> = mounts.iter().map(|mount| mount.mount_path.as_str()).collect();
+        assert_eq!(paths.len(), mounts.len(), "Kubernetes refuses two mounts of one path: {mounts:?}");
+        let pod = manifests.daemon_set.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+        for directory in [open_vswitch, ovn] {
+            let mount = mounts.iter().find(|mount| mount.mount_path == directory).unwrap_or_else(|| panic!("{directory} in {mounts:?}"));
+            let volume = pod.volumes.iter().flatten().find(|volume| volume.name == mount.name).unwrap();
+            assert_eq!(volume.host_path.as_ref().unwrap().path, directory);
+        }
+        let line = manifests.container().args.as_ref().unwrap().join(" ").replace("$(K8S_NODE)", "n1");
+        let line = line.replace("--config-file=/etc/ovn-kubernetes/ovn_k8s.conf", "--pod-manifests=/pods");
+        let options: server::options::Options = line.parse().unwrap();
+        let server::options::Program::Node(node) = options.program().unwrap() else { panic!("{line}") };
+        let places = node.config(&std::collections::BTreeMap::new()).unwrap().cni_conf.places();
+        assert_eq!((places.ovsdb_endpoint.as_deref(), places.ovn_run_dir.as_deref()), (endpoint, ovn_run_dir));
     }
 }
 
@@ -125,6 +160,7 @@ fn values_that_make_no_sense_are_refused_by_name() {
         (json!({"image": {"pullPolicy": "Sometimes"}}), "/image/pullPolicy"),
         (json!({"extraArgs": ["loglevel"]}), "/extraArgs/0"),
         (json!({"hostPaths": {"cniBin": "opt"}}), "/hostPaths/cniBin"),
+        (json!({"cniChain": [{"type": "/bin/sh"}]}), "/cniChain/0/type"),
         (json!({"maxUnavailable": "0%"}), "/maxUnavailable"),
     ] {
         let Output { status, stderr, .. } = charts("template", Some(&values));

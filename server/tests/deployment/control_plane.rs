@@ -18,10 +18,11 @@ fn objects() -> Vec<Value> {
 
 fn may(rules: Option<Vec<PolicyRule>>) -> Vec<String> {
     let rules = rules.unwrap();
-    assert!(rules.iter().all(|rule| rule.non_resource_urls.is_none() && rule.resource_names.is_none()));
+    assert!(rules.iter().all(|rule| rule.non_resource_urls.is_none()));
     let of_rule = |rule: &PolicyRule| {
         let verbs = rule.verbs.join(",");
-        rule.resources.iter().flatten().map(|resource| format!("{resource}: {verbs}")).collect::<Vec<_>>()
+        let names = rule.resource_names.iter().flatten().fold(String::new(), |names, name| format!("{names} {name}"));
+        rule.resources.iter().flatten().map(|resource| format!("{resource}{names}: {verbs}")).collect::<Vec<_>>()
     };
     rules.iter().flat_map(of_rule).collect()
 }
@@ -38,7 +39,14 @@ fn its_account_may_annotate_nodes_and_pods_keep_its_lease_write_events_and_nothi
 
     assert_eq!(
         may(role.rules),
-        ["nodes: get,list,watch", "pods: get,list,watch", "nodes/status: patch", "pods/status: patch", "events: create,patch"]
+        [
+            "nodes: get,list,watch",
+            "pods: get,list,watch",
+            "nodes/status: patch",
+            "pods/status: patch",
+            "namespaces kube-system: get",
+            "events: create,patch"
+        ]
     );
     assert_eq!(may(own_role.rules), ["leases: get,watch,create,update"]);
     let name = account.metadata.name.clone();

@@ -24,6 +24,15 @@ fn the_image_holds_what_make_build_makes_and_nothing_of_a_registry() {
 }
 
 #[test]
+fn make_install_makes_the_names_of_which_scripts_know_the_commands_for_bridges() {
+    let makefile = read(&workspace().join("Makefile"));
+    for name in ["ovn-kube-util", "ovn-k8s-util"] {
+        let link = format!("\tln -sf ovnkube $(DESTDIR)/usr/bin/{name}");
+        assert!(makefile.lines().any(|line| line == link), "{link}");
+    }
+}
+
+#[test]
 fn the_manifests_start_the_image_of_this_version() {
     let image = format!("ovn-kubernetes-node:{}", env!("CARGO_PKG_VERSION"));
     let manifests = Manifests::plain();

@@ -121,9 +121,9 @@ fn every_panel_shows_something_that_is_measured() {
 }
 
 #[test]
-fn the_readme_lists_what_is_measured_with_its_labels() {
-    let readme = read(&workspace().join("README.md"));
-    let rows = readme.lines().skip_while(|line| !line.starts_with("| measurement |")).skip(2).take_while(|line| line.starts_with('|'));
+fn the_page_lists_what_is_measured_with_its_labels() {
+    let page = read(&workspace().join("docs/metrics.md"));
+    let rows = page.lines().skip_while(|line| !line.starts_with("| measurement |")).skip(2).take_while(|line| line.starts_with('|'));
     let mut listed = BTreeMap::new();
     for row in rows {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();

@@ -25,6 +25,8 @@ pub(crate) struct Server {
     pub(crate) directory: TempDir,
     /// Where systemd would listen.
     pub(crate) notify: Option<PathBuf>,
+    /// More variables of the process.
+    pub(crate) environment: Vec<(&'static str, PathBuf)>,
     database: Option<Database>,
     child: Option<Child>,
 }
@@ -86,12 +88,12 @@ impl Server {
     pub(crate) fn prepare() -> Self {
         let directory = tempfile::Builder::new().prefix("ovnkube-").permissions(Permissions::from_mode(0o700)).tempdir().unwrap();
         fs::create_dir(directory.path().join("pods")).unwrap();
-        Self { directory, notify: None, database: None, child: None }
+        Self { directory, notify: None, environment: Vec::new(), database: None, child: None }
     }
 
     /// Starts the process (again).
     pub(crate) fn respawn(&mut self, options: &[&str]) {
-        self.child = Some(spawn(self.directory.path(), self.notify.as_deref(), options));
+        self.child = Some(spawn(self.directory.path(), self.notify.as_deref(), &self.environment, options));
     }
 
     /// Waits for the CNI configuration.
@@ -213,7 +215,7 @@ impl Server {
 
     /// The same with more options.
     pub(crate) fn second_with(&self, options: &[&str]) -> (ExitStatus, String) {
-        let output = spawn(self.directory.path(), None, options).wait_with_output().unwrap();
+        let output = spawn(self.directory.path(), None, &[], options).wait_with_output().unwrap();
         (output.status, String::from_utf8(output.stderr).unwrap())
     }
 
@@ -254,13 +256,13 @@ impl Drop for Server {
     }
 }
 
-fn spawn(directory: &Path, notify: Option<&Path>, options: &[&str]) -> Child {
+fn spawn(directory: &Path, notify: Option<&Path>, environment: &[(&str, PathBuf)], options: &[&str]) -> Child {
     let mut command = command(directory, "--init-node");
     match notify {
         Some(socket) => command.env("NOTIFY_SOCKET", socket),
         None => command.env_remove("NOTIFY_SOCKET"),
     };
-    command.args(options).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    command.envs(environment.iter().cloned()).args(options).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// The program, to be this to the node in that directory.

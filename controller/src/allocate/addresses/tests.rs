@@ -24,7 +24,8 @@ fn addresses_come_in_turn_and_never_reserved_ones() {
         ("fd00::/125", "fd00::3", "fd00::7", 5),
     ] {
         let (subnet, mut addresses) = (subnet(text), Addresses::default());
-        let given: Vec<IpAddr> = std::iter::from_fn(|| addresses.give(&pod(0), &[subnet]).ok()).map(|nets| nets[0].addr()).collect();
+        let given: Vec<IpAddr> =
+            std::iter::from_fn(|| addresses.give(&pod(0), &[subnet], |_| false).ok()).map(|nets| nets[0].addr()).collect();
         assert_eq!(given.len(), room, "{text}");
         assert_eq!(given.first().map(ToString::to_string).unwrap_or_default(), first);
         assert_eq!(given.last().map(ToString::to_string).unwrap_or_default(), last);
@@ -36,7 +37,7 @@ fn addresses_come_in_turn_and_never_reserved_ones() {
 fn an_address_is_not_given_again_before_all_others() {
     let (subnet, mut addresses) = (subnet("10.244.1.0/29"), Addresses::default());
     let mut next = |number| {
-        let given = addresses.give(&pod(number), &[subnet]).unwrap()[0].addr();
+        let given = addresses.give(&pod(number), &[subnet], |_| false).unwrap()[0].addr();
         addresses.release(&pod(number), given);
         given.to_string()
     };
@@ -48,8 +49,8 @@ fn an_address_is_not_given_again_before_all_others() {
 fn both_families_or_none() {
     let mut addresses = Addresses::default();
     let (v4, v6) = (subnet("10.244.1.0/29"), subnet("fd00::/126"));
-    addresses.give(&pod(0), &[v4, v6]).unwrap();
-    assert_eq!(addresses.give(&pod(1), &[v4, v6]), Err(Exhausted { subnet: v6 }));
+    addresses.give(&pod(0), &[v4, v6], |_| false).unwrap();
+    assert_eq!(addresses.give(&pod(1), &[v4, v6], |_| false), Err(Exhausted { subnet: v6 }));
     assert_eq!(addresses.owner("10.244.1.4".parse().unwrap()), None);
 }
 
@@ -59,9 +60,9 @@ fn after_a_start_it_goes_on_behind_the_highest() {
     for address in ["10.244.1.5", "10.244.1.3", "10.9.9.9", "10.244.1.2"] {
         addresses.go_on_behind(&subnet, address.parse().unwrap());
     }
-    assert_eq!(addresses.give(&pod(0), &[subnet]).unwrap()[0].to_string(), "10.244.1.6/29");
+    assert_eq!(addresses.give(&pod(0), &[subnet], |_| false).unwrap()[0].to_string(), "10.244.1.6/29");
     addresses.go_on_behind(&subnet, "10.244.1.6".parse().unwrap());
-    assert_eq!(addresses.give(&pod(0), &[subnet]).unwrap()[0].to_string(), "10.244.1.3/29");
+    assert_eq!(addresses.give(&pod(0), &[subnet], |_| false).unwrap()[0].to_string(), "10.244.1.3/29");
 }
 
 #[derive(Debug, Clone)]
@@ -83,7 +84,7 @@ proptest! {
         for (number, step) in steps.into_iter().enumerate() {
             let me = pod(number);
             match step {
-                Step::Give => match addresses.give(&me, &[subnet]) {
+                Step::Give => match addresses.give(&me, &[subnet], |_| false) {
                     Ok(given) => {
                         prop_assert!(!ovn::reserved(&subnet, given[0].addr()) && subnet.contains(&given[0].addr()));
                         prop_assert_eq!(model.insert(given[0].addr(), me), None);

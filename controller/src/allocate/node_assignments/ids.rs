@@ -28,6 +28,11 @@ impl Default for Ids {
 }
 
 impl Ids {
+    /// Whether a node can have this number at all.
+    pub(super) fn is_for_nodes(id: u16) -> bool {
+        id >= FIRST
+    }
+
     /// Takes this number for `node`, or names the node that has it.
     pub(super) fn claim(&mut self, node: &NodeName, id: u16) -> Result<(), NodeName> {
         match self.used.entry(id) {

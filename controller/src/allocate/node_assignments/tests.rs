@@ -52,7 +52,7 @@ fn a_node_gets_everything_at_once_and_only_once() {
     all.observe(Seen::Applied(plain.clone()));
     assert_eq!(all.take_annotations(), [], "nothing before the first list");
     all.observe(Seen::All(vec![plain.clone()]));
-    let [NodeAnnotation { node: name, uid, annotations }] = &all.take_annotations()[..] else { panic!("one node") };
+    let [NodeAnnotation { node: name, uid, version: _, annotations }] = &all.take_annotations()[..] else { panic!("one node") };
     assert_eq!((&**name, &**uid), ("n1", "n1-1"));
     let texts: Vec<(&str, &str)> = annotations.iter().map(|(name, text)| (*name, text.as_str())).collect();
     assert_eq!(
@@ -81,9 +81,9 @@ fn records_are_read_before_anything_is_given() {
     let mut all = assignments(&[("10.244.0.0/16", 24)]);
     let taken = [("k8s.ovn.org/node-subnets", r#"{"default":"10.244.0.0/24","blue":["10.9.0.0/24"]}"#), ("k8s.ovn.org/node-id", "2")];
     all.observe(Seen::All(vec![node("a", 1, &[]), node("b", 2, &taken), node("c", 3, &[("ovn_host_subnet", "10.244.2.0/24")])]));
-    assert_eq!(subnets(&mut all), [r#"a {"default":["10.244.1.0/24"]}"#, "b -", r#"c {"default":["10.244.2.0/24"]}"#]);
+    assert_eq!(subnets(&mut all), [r#"a {"default":["10.244.3.0/24"]}"#, "b -", r#"c {"default":["10.244.2.0/24"]}"#]);
     all.observe(Seen::Applied(node("d", 4, &[("k8s.ovn.org/node-subnets", r#"{"blue":["10.9.1.0/24"]}"#)])));
-    assert_eq!(subnets(&mut all), [r#"d {"blue":["10.9.1.0/24"],"default":["10.244.3.0/24"]}"#]);
+    assert_eq!(subnets(&mut all), [r#"d {"blue":["10.9.1.0/24"],"default":["10.244.4.0/24"]}"#]);
 }
 
 #[test]
@@ -134,6 +134,57 @@ fn nodes_without_subnet_and_unreadable_ones() {
     assert_eq!(reasons, [("x".to_owned(), "UnreadableAnnotation"), ("x".to_owned(), "UnreadableAnnotation")]);
 }
 
+/// A typo in an annotation kept its node without a subnet until somebody corrected it.
+#[test]
+fn what_was_readable_before_is_written_over_what_cannot_be_read() {
+    let mut all = assignments(&[("10.244.0.0/16", 24)]);
+    let subnets = r#"{"blue":["10.9.0.0/24"],"default":["10.244.7.0/24"]}"#;
+    let first = node("n1", 1, &[(NODE_SUBNETS, subnets), (NODE_ID, "7")]);
+    all.observe(Seen::All(vec![first.clone()]));
+    let rest = all.take_annotations().remove(0).annotations;
+    let whole = with(&first, &rest);
+    all.observe(Seen::Applied(whole.clone()));
+    assert_eq!(all.take_annotations(), []);
+    for garbled in ["{", r#"{"blue":["10.9.0.0/24"],"default":["10.244.7.0/240"]}"#] {
+        let join = "k8s.ovn.org/node-gateway-router-lrp-ifaddrs";
+        let garble = BTreeMap::from([(NODE_SUBNETS, garbled.to_owned()), (NODE_ID, "seven".to_owned()), (join, "nothing".to_owned())]);
+        let garbled = with(&whole, &garble);
+        all.observe(Seen::Applied(garbled.clone()));
+        assert_eq!(all.troubles().count(), 0);
+        let repaired = with(&garbled, &all.take_annotations().remove(0).annotations);
+        assert_eq!(repaired.annotations, whole.annotations);
+        all.observe(Seen::Applied(repaired));
+        assert_eq!((all.take_annotations(), all.troubles().count()), (vec![], 0));
+    }
+}
+
+/// Id 1 is the address of the cluster's router on the join switch: two had it.
+#[test]
+fn ids_that_are_not_for_nodes_are_refused_and_told() {
+    for id in ["0", "1"] {
+        let mut all = assignments(&[("10.244.0.0/16", 24)]);
+        all.observe(Seen::All(vec![node("n1", 1, &[(NODE_ID, id)]), node("n2", 2, &[])]));
+        let reasons: Vec<_> = all.troubles().map(|(name, trouble)| (name.to_string(), trouble.reason())).collect();
+        assert_eq!(reasons, [("n1".to_owned(), "NodeIdReserved")]);
+        let written = all.take_annotations();
+        assert!(!written[0].annotations.contains_key(NODE_ID), "{written:?}");
+        assert_eq!(written[1].annotations[NODE_ID], "2");
+    }
+}
+
+/// Changed --cluster-subnets were silently nothing to the nodes that there were.
+#[test]
+fn nodes_outside_of_the_cluster_subnets_keep_what_they_have_and_are_told() {
+    let mut all = assignments(&[("10.244.0.0/16", 24)]);
+    let old = r#"{"default":["10.9.3.0/24","fd00:9::/64"]}"#;
+    all.observe(Seen::All(vec![node("n1", 1, &[(NODE_SUBNETS, old)]), node("n2", 2, &[])]));
+    let troubles: Vec<_> = all.take_troubles().into_iter().map(|trouble| (trouble.subject.to_string(), trouble.why.reason())).collect();
+    assert_eq!(troubles, [("n1".to_owned(), "OutsideOfClusterSubnets"), ("n1".to_owned(), "OutsideOfClusterSubnets")]);
+    let written = all.take_annotations();
+    let of_n1 = written.iter().find(|annotation| &*annotation.node == "n1").unwrap();
+    assert!(of_n1.annotations.get(NODE_SUBNETS).is_none_or(|text| text.contains("10.9.3.0/24")));
+}
+
 #[test]
 fn the_legacy_annotation_is_written_on_request() {
     let mut all =
@@ -158,7 +209,7 @@ proptest! {
                     world.insert(Arc::clone(&name), node(&name, other, &[("k8s.ovn.org/node-subnets", &text), ("k8s.ovn.org/node-id", &other.to_string())]));
                 }
                 2 => { world.remove(&name); }
-                3 => for NodeAnnotation { node, uid, annotations } in all.take_annotations() {
+                3 => for NodeAnnotation { node, uid, version: _, annotations } in all.take_annotations() {
                     if let Some(known) = world.get_mut(&node).filter(|known| known.uid == uid) {
                         *known = with(known, &annotations);
                         let seen = known.clone();
@@ -184,4 +235,44 @@ let lacks = known.subnets.is_empty() || known.id.is_none();
             }
         }
     }
+}
+
+/// The node in another version.
+fn version(node: &Node, version: &str) -> Node {
+    Node { version: version.into(), ..node.clone() }
+}
+
+#[test]
+fn what_is_on_its_way_to_an_older_version_of_a_node_is_sent_again() {
+    let mut all = assignments(&[("10.244.0.0/16", 24)]);
+    let plain = node("n1", 1, &[]);
+    all.observe(Seen::All(vec![version(&plain, "1")]));
+    let first = all.take_annotations();
+    assert_eq!(&*first[0].version, "1");
+    all.observe(Seen::Applied(version(&plain, "1")));
+    assert_eq!(all.take_annotations(), []);
+    all.observe(Seen::Applied(version(&plain, "2")));
+    let [again] = &all.take_annotations()[..] else { panic!("the node has changed before it was written") };
+    assert_eq!((&*again.version, &again.annotations), ("2", &first[0].annotations));
+    all.observe(Seen::Applied(version(&with(&plain, &again.annotations), "3")));
+    all.observe(Seen::Applied(version(&with(&plain, &again.annotations), "4")));
+    assert_eq!(all.take_annotations(), [], "nothing is missing");
+}
+
+#[test]
+fn a_claim_of_a_former_leader_that_came_late_is_overwritten() {
+    let mut all = assignments(&[("10.244.0.0/16", 24)]);
+    let [first, second] = [node("n1", 1, &[]), node("n2", 2, &[])];
+    all.observe(Seen::All(vec![first.clone(), second.clone()]));
+    assert_eq!(subnets(&mut all), [r#"n1 {"default":["10.244.0.0/24"]}"#, r#"n2 {"default":["10.244.1.0/24"]}"#]);
+    // The leader of before had given the second's subnet to the first, and its request arrives now.
+    let late = with(&first, &BTreeMap::from([(NODE_SUBNETS, r#"{"default":["10.244.1.0/24"]}"#.to_owned())]));
+    all.observe(Seen::Applied(version(&late, "2")));
+    assert_eq!(subnets(&mut all), [r#"n1 {"default":["10.244.0.0/24"]}"#]);
+    assert_eq!(all.troubles().count(), 0);
+    let written = with(&late, &BTreeMap::from([(NODE_SUBNETS, r#"{"default":["10.244.0.0/24"]}"#.to_owned())]));
+    all.observe(Seen::Applied(version(&written, "3")));
+    // An administrator who writes the same later is asked to decide.
+    all.observe(Seen::Applied(version(&late, "4")));
+    assert!(all.troubles().any(|(name, trouble)| &**name == "n1" && matches!(trouble, NodeTrouble::SubnetTaken { .. })));
 }

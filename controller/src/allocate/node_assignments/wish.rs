@@ -12,14 +12,25 @@ use crate::{config::ClusterConfig, store::Node, trouble::NodeTrouble};
 
 type Annotations = BTreeMap<&'static str, String>;
 
-/// The missing annotations of a node that has these subnets and this number, and what cannot be said.
-pub(super) fn annotations(config: &ClusterConfig, node: &Node, subnets: &[IpNet], id: Option<u16>) -> (Annotations, Vec<NodeTrouble>) {
+/// Annotations with entries of several networks, of which one is ours.
+pub(super) const SHARED: [&str; 2] = [NODE_SUBNETS, JOIN_ADDRESSES];
+
+/// The missing annotations of a node that has these subnets and this number, and what cannot be said. `readable`: those of [`SHARED`] as they
+/// were when they could be read last.
+pub(super) fn annotations(
+    config: &ClusterConfig,
+    node: &Node,
+    readable: &Annotations,
+    subnets: &[IpNet],
+    id: Option<u16>,
+    overrules: bool,
+) -> (Annotations, Vec<NodeTrouble>) {
     let (mut wish, mut troubles) = (Annotations::new(), Vec::new());
-    // What a node claims in vain is not overwritten: somebody has to decide.
-    let undisputed = node.subnets.iter().all(|subnet| subnets.contains(subnet));
+    // What a node claims in vain is not overwritten, unless it came too late: somebody has to decide.
+    let undisputed = overrules || node.subnets.iter().all(|subnet| subnets.contains(subnet));
     if undisputed && !subnets.is_empty() {
         if node.subnets != subnets || !node.annotations.contains_key(NODE_SUBNETS) {
-            merge(&mut wish, &mut troubles, node, NODE_SUBNETS, |entries| entries.set_subnets(DEFAULT_NETWORK, subnets));
+            merge(&mut wish, &mut troubles, (node, readable), NODE_SUBNETS, |entries| entries.set_subnets(DEFAULT_NETWORK, subnets));
         }
         let legacy = subnets.iter().find(|subnet| subnet.addr().is_ipv4()).or(subnets.first()).filter(|_| config.legacy_annotations);
         wish.extend(
@@ -32,7 +43,9 @@ pub(super) fn annotations(config: &ClusterConfig, node: &Node, subnets: &[IpNet]
     }
     let join = numbered(&config.join_subnets, id, &mut troubles);
     if node.join != join || !node.annotations.contains_key(JOIN_ADDRESSES) {
-        merge(&mut wish, &mut troubles, node, JOIN_ADDRESSES, |entries| entries.set_interface_addresses(DEFAULT_NETWORK, &join));
+        merge(&mut wish, &mut troubles, (node, readable), JOIN_ADDRESSES, |entries| {
+            entries.set_interface_addresses(DEFAULT_NETWORK, &join)
+        });
     }
     let transit = numbered(&config.transit_subnets, id, &mut troubles);
     if node.transit != transit {
@@ -54,15 +67,17 @@ fn numbered(subnets: &[IpNet], id: u16, troubles: &mut Vec<NodeTrouble>) -> Vec<
     addresses
 }
 
-/// Sets one network's entry; a text that cannot be read is not overwritten, as others' entries may be in it.
+/// Sets one network's entry. Others' entries may be in a text that cannot be read: it is overwritten only with what could be read before.
 fn merge(
     wish: &mut Annotations,
     troubles: &mut Vec<NodeTrouble>,
-    node: &Node,
+    (node, readable): (&Node, &Annotations),
     annotation: &'static str,
     set: impl FnOnce(&mut PerNetwork),
 ) {
-    match node.annotations.get(annotation).map_or_else(|| Ok(PerNetwork::default()), |text| PerNetwork::parse(text)) {
+    let now = node.annotations.get(annotation).map_or_else(|| Ok(PerNetwork::default()), |text| PerNetwork::parse(text));
+    let before = readable.get(annotation).and_then(|text| PerNetwork::parse(text).ok());
+    match now.or_else(|error| before.ok_or(error)) {
         Ok(mut entries) => {
             set(&mut entries);
             wish.insert(annotation, entries.to_string());

@@ -3,11 +3,14 @@ use std::{collections::BTreeMap, time::Duration};
 use contract::names::PodKey;
 
 use super::*;
-use crate::api_server::{Kind, Trouble};
+use crate::{
+    annotate::Only,
+    api_server::{Kind, Trouble},
+};
 
 fn wish(name: &str, value: &str) -> Annotations {
     let object = Object::Pod(PodKey::new("shop", name).unwrap());
-    Annotations { object, uid: "u".into(), values: BTreeMap::from([("a", value.to_owned())]) }
+    Annotations { object, uid: "u".into(), values: BTreeMap::from([("a", value.to_owned())]), only: Only::Always }
 }
 
 fn trouble(retry_after: Option<u64>) -> Trouble {
@@ -72,7 +75,7 @@ fn an_api_server_that_is_away_is_asked_by_one_and_by_all_once_it_is_back() {
     let (mut queue, mut now) = (Queue::new(), Instant::now());
     of(&mut queue, 0..1000);
     for lost in all(&mut queue, now) {
-        queue.answered(&lost, &Outcome::Unavailable(trouble(None)), now);
+        queue.answered(&lost, &Outcome::Silent(trouble(None)), now);
     }
     for _ in 0..10 {
         let at = queue.next_at().unwrap();
@@ -80,7 +83,7 @@ fn an_api_server_that_is_away_is_asked_by_one_and_by_all_once_it_is_back() {
         now = at;
         let asked = all(&mut queue, now);
         assert_eq!(asked.len(), 1);
-        queue.answered(&asked[0], &Outcome::Unavailable(trouble(None)), now);
+        queue.answered(&asked[0], &Outcome::Silent(trouble(None)), now);
     }
     now = queue.next_at().unwrap();
     let mut answers = 0;
@@ -106,4 +109,104 @@ fn one_that_is_refused_waits_alone_and_for_ever() {
         assert_eq!((queue.len(), queue.next(now)), (1, None));
         now = queue.next_at().unwrap();
     }
+}
+
+fn begun(queue: &mut Queue, names: impl IntoIterator<Item = usize>, now: Instant) -> Vec<Arc<Annotations>> {
+    of(queue, names);
+    all(queue, now)
+}
+
+/// A webhook that refuses one pod, or a role that is missing in one namespace, kept every new pod of the cluster waiting.
+#[test]
+fn one_that_always_fails_keeps_no_other_waiting_whatever_the_failure_is() {
+    let failures = [Outcome::Refused, Outcome::Overloaded, Outcome::Silent];
+    for fail in failures {
+        let (mut queue, mut now) = (Queue::new(), Instant::now());
+        queue.wish(wish("broken", "1"));
+        let mut waited = Duration::ZERO;
+        for new in 0..50 {
+            // Alone, again and again.
+            for _ in 0..10 {
+                now = queue.next_at().unwrap_or(now);
+                let broken = queue.next(now).unwrap();
+                assert_eq!(broken.object.name(), "broken");
+                queue.answered(&broken, &fail(trouble(None)), now);
+            }
+            of(&mut queue, [new]);
+            let since = now;
+            let mut pauses = 0;
+            loop {
+                now = queue.next_at().unwrap_or(now);
+                let asked = queue.next(now).unwrap();
+                let is_new = asked.object.name() != "broken";
+                queue.answered(&asked, &if is_new { Outcome::Written } else { fail(trouble(None)) }, now);
+                if is_new {
+                    break;
+                }
+                pauses += 1;
+                assert!(pauses < 2, "{fail:?}");
+            }
+            waited = waited.max(now - since);
+        }
+        if matches!(fail(trouble(None)), Outcome::Refused(_)) {
+            assert_eq!(waited, Duration::ZERO, "an API server that answers is asked at once for others");
+        }
+    }
+}
+
+#[test]
+fn repetitions_leave_room_for_others() {
+    let (mut queue, mut now) = (Queue::new(), Instant::now());
+    let failing = begun(&mut queue, 0..MOST, now);
+    for (place, failing) in failing.iter().enumerate() {
+        // Something is written in between: it is these pods that are refused, and not everything.
+        queue.answered(failing, &Outcome::Refused(trouble(None)), now);
+        if place % 8 == 0 {
+            let fine = begun(&mut queue, [1000 + place], now);
+            fine.iter().for_each(|fine| queue.answered(fine, &Outcome::Written, now));
+        }
+    }
+    now += Duration::from_secs(10);
+    assert_eq!(all(&mut queue, now).len(), MOST / REPETITIONS);
+    assert_eq!(begun(&mut queue, 2000..3000, now).len(), MOST - MOST / REPETITIONS);
+}
+
+/// With the database of the API server away, all of a large cluster's pods were not to be asked for again every few seconds.
+#[test]
+fn an_api_server_that_refuses_everything_is_asked_slowly_and_for_new_objects_at_once() {
+    let (mut queue, mut now) = (Queue::new(), Instant::now());
+    of(&mut queue, 0..1000);
+    let mut asked = 0;
+    while let Some(refused) = queue.next(now) {
+        queue.answered(&refused, &Outcome::Refused(trouble(None)), now);
+        asked += 1;
+    }
+    assert_eq!((asked, queue.standing()), (1000, Standing::Refusing));
+    // Each was asked for once; now one after the other.
+    let end = now + Duration::from_secs(60);
+    let mut repeated = 0;
+    while now < end {
+        now = queue.next_at().unwrap();
+        for refused in all(&mut queue, now) {
+            queue.answered(&refused, &Outcome::Refused(trouble(None)), now);
+            repeated += 1;
+        }
+    }
+    assert!(repeated < 60, "{repeated} in a minute");
+    let new = begun(&mut queue, [5000], now);
+    assert_eq!(new.len(), 1);
+    queue.answered(&new[0], &Outcome::Written, now);
+    assert_eq!(queue.standing(), Standing::Well);
+}
+
+/// The answer to one came so late that nobody waited for it any more, because of its webhook.
+#[test]
+fn silence_about_one_object_is_no_silence_while_others_are_answered() {
+    let (mut queue, now) = (Queue::new(), Instant::now());
+    let both = begun(&mut queue, 0..2, now);
+    queue.answered(&both[1], &Outcome::Written, now + Duration::from_secs(1));
+    queue.answered(&both[0], &Outcome::Silent(trouble(None)), now + Duration::from_secs(30));
+    assert_eq!((queue.standing(), queue.most), (Standing::Well, MOST));
+    let now = now + Duration::from_secs(30);
+    assert_eq!(begun(&mut queue, 2..3, now).len(), 1);
 }

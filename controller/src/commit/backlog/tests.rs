@@ -88,3 +88,26 @@ fn pauses_double_up_to_a_minute() {
     assert!((0..100).all(|times| pause(times) <= LONGEST_PAUSE));
     assert!(pause(50) >= LONGEST_PAUSE / 2);
 }
+
+#[test]
+fn only_what_has_changed_is_timed_and_not_everything_after_a_reconnection() {
+    let (mut backlog, now) = (Backlog::default(), Instant::now());
+    backlog.mark(pod("a"), Cause::Everything, now);
+    backlog.mark(pod("b"), Cause::Everything, now);
+    backlog.mark(pod("b"), Cause::Store, now);
+    assert_eq!(drain(&mut backlog), [pod("b"), pod("a")]);
+    assert_eq!((backlog.settled(&pod("a")), backlog.settled(&pod("b"))), (None, Some(now)));
+}
+
+#[test]
+fn what_has_changed_comes_before_everything_that_is_only_looked_at() {
+    let (mut backlog, now) = (Backlog::default(), Instant::now());
+    for key in [node("n"), pod("a"), pod("b"), pod("c")] {
+        backlog.mark(key, Cause::Everything, now);
+    }
+    backlog.mark(pod("c"), Cause::Store, now);
+    backlog.mark(pod("d"), Cause::Store, now);
+    backlog.mark(pod("b"), Cause::Rows, now);
+    assert_eq!(drain(&mut backlog), [pod("c"), pod("d"), node("n"), pod("a"), pod("b")]);
+    assert!(backlog.turn().is_none());
+}

@@ -1,5 +1,9 @@
 //! Every kind of value, as it is, as it is not, and in another order.
 
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+
 use super::*;
 
 #[test]
@@ -88,4 +92,27 @@ fn another_value_is_replaced_and_it_is_never_the_alike_one_that_is_written() {
 #[test]
 fn what_must_not_be_there_is_removed() {
     assert_eq!(edit(&[("chassis", "n1"), ("version", "u1"), ("mtu", "1400")]), Some((texts(["mtu"]), vec![])));
+}
+
+/// Each pair was looked for among all of the other map.
+#[test]
+fn comparing_maps_of_many_pairs_does_not_take_the_product_of_their_sizes() {
+    let names: Vec<String> = (0..60_000).map(|number| format!("^NODEIP_IPv4_{number}")).collect();
+    let map = |names: &mut dyn Iterator<Item = &String>| Datum::map(names.map(|name| (name.as_str(), "192.0.2.1")));
+    let (now, other_order) = (map(&mut names.iter()), map(&mut names.iter().rev()));
+    let named = ["added", "kept", "stale"];
+    let wanted = Pairs { without: &["stale"], ..[(named[0], "1".to_owned()), (named[1], "2".to_owned())].into() };
+    let begun = computed();
+    assert!(same(&now, &other_order));
+    for _ in 0..10 {
+        assert!(pairs(&now, &wanted).is_some_and(|(remove, add)| remove.is_empty() && add.len() == 2));
+    }
+    // A fraction of a second; 16 s when every pair was compared with every other.
+    let took = computed() - begun;
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+/// By this thread: others may keep the processor.
+fn computed() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }

@@ -33,6 +33,8 @@ enum Event {
     },
     /// Somebody removes the annotation.
     Strip(u8),
+    /// Somebody writes what cannot be read over it.
+    Garble(u8),
     End(u8),
     Delete(u8),
     Settle(u8),
@@ -86,6 +88,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
                 .prop_map(|(pod, node, last, families)| Event::Claim { pod, node, last, families }),
             1 => (pods.clone(), nodes.clone()).prop_map(|(pod, node)| Event::Unusable { pod, node }),
             1 => pods.clone().prop_map(Event::Strip),
+            1 => pods.clone().prop_map(Event::Garble),
             2 => pods.clone().prop_map(Event::End),
             4 => pods.clone().prop_map(Event::Delete),
             6 => pods.clone().prop_map(Event::Settle),
@@ -104,7 +107,7 @@ struct World {
     uids: u32,
     nodes: BTreeMap<NodeName, Node>,
     pods: BTreeMap<PodKey, Pod>,
-    ports: HashMap<PodKey, Vec<IpAddr>>,
+    ports: HashMap<PodKey, FoundPort>,
 }
 
 fn number(pod: u8) -> PodKey {
@@ -121,11 +124,21 @@ fn nets(node: u8, last: u8, families: Families) -> Vec<IpNet> {
     }
 }
 
+/// The port of a pod that has this network.
+fn port(pod: &Pod, network: &PodNetwork) -> FoundPort {
+    let addresses = network.addresses.iter().map(IpNet::addr).collect();
+    FoundPort { uid: Some(Arc::clone(&pod.uid)), mac: Some(network.mac), addresses }
+}
+
 impl World {
     fn start(&self) -> Store {
         let mut store = Store::new(config());
-        self.ports.iter().for_each(|(key, addresses)| store.found_port(key, addresses));
+        self.ports.iter().for_each(|(key, port)| store.found_port(key, port.clone()));
         self.list(&mut store);
+        while store.doubted().is_some() {
+            store.observe(Observation::Cluster(None));
+            self.list(&mut store);
+        }
         store
     }
 
@@ -167,7 +180,8 @@ impl World {
             }),
             Event::Claim { pod, node, last, families } => {
                 let claim = nets(node, last, families).iter().map(|net| format!("{:?}", net.to_string())).collect::<Vec<_>>().join(",");
-                let text = format!(r#"{{"default":{{"mac_address":"0a:58:0a:00:00:09","ip_addresses":[{claim}]}}}}"#);
+                let mac = contract::mac::Mac::from_ip(nets(node, last, families)[0].addr());
+                let text = format!(r#"{{"default":{{"mac_address":"{mac}","ip_addresses":[{claim}]}}}}"#);
                 let fresh = annotated(self.new_pod(Some(node)), &text);
                 self.put(store, number(pod), fresh);
             }
@@ -175,6 +189,7 @@ impl World {
                 let fresh = Pod { annotated: Annotated::Unusable("not JSON".to_owned()), ..self.new_pod(Some(node)) };
                 self.put(store, number(pod), fresh);
             }
+            Event::Garble(pod) => self.alter(store, pod, |pod| pod.annotated = Annotated::Unusable("not JSON".to_owned())),
             Event::Strip(pod) => self.alter(store, pod, |pod| pod.annotated = Annotated::Nothing),
             Event::End(pod) => self.alter(store, pod, |pod| pod.phase = Phase::Ended),
             Event::Delete(pod) => {
@@ -183,10 +198,12 @@ impl World {
             }
             Event::Settle(pod) => {
                 let key = number(pod);
-                match store.assigned(&key) {
-                    Some(network) => self.ports.insert(key.clone(), network.addresses.iter().map(IpNet::addr).collect()),
-                    None => self.ports.remove(&key),
-                };
+                if store.kept(&Key::Pod(key.clone())) == Kept::Nothing {
+                    match store.assigned(&key) {
+                        Some(network) => self.ports.insert(key.clone(), port(&self.pods[&key], network)),
+                        None => self.ports.remove(&key),
+                    };
+                }
                 store.settled(&Key::Pod(key));
             }
             Event::Node { node: number, is } => {
@@ -200,13 +217,17 @@ impl World {
                     NodeIs::WithoutSubnet => named,
                     NodeIs::With(families) => Node { subnets: nets(number, 0, families), ..named },
                     NodeIs::WithOtherSubnet => Node { subnets: nets(number + 2, 0, Families::V4), ..named },
-                    NodeIs::OfAnotherZone => Node { subnets: nets(number, 0, Families::V4), zone: Zone("far".to_owned()), ..named },
+                    NodeIs::OfAnotherZone => Node { subnets: nets(number, 0, Families::V4), zone: Some(Zone("far".to_owned())), ..named },
                 };
                 self.nodes.insert(Arc::clone(&node.name), node.clone());
-                store.observe(Observation::Nodes(Seen::Applied(node)));
+                let before = store.node(&node.name).map(|before| before.subnets.clone());
+                store.observe(Observation::Nodes(Seen::Applied(node.clone())));
+                if node.subnets.is_empty() {
+                    assert_eq!(store.nodes[&node.name].subnets, before.unwrap_or_default(), "what is lost goes on to count");
+                }
             }
             Event::Write => {
-                for PodAnnotation { pod, uid, annotations } in store.take_annotations() {
+                for PodAnnotation { pod, uid, annotations, over: _ } in store.take_annotations() {
                     let Some(known) = self.pods.get(&pod).filter(|known| known.uid == uid).cloned() else { continue };
                     self.put(store, pod, annotated(known, &annotations[POD_NETWORKS]));
                 }
@@ -222,10 +243,34 @@ impl World {
                     }
                 }
                 self.list(store);
+                // What is doubted is looked at again.
+                while store.doubted().is_some() {
+                    store.observe(Observation::Cluster(None));
+                    self.list(store);
+                }
                 assert_eq!(store.pods.keys().collect::<BTreeSet<_>>(), self.pods.keys().collect(), "what is in no list is gone");
             }
-            Event::Restart => *store = self.start(),
+            Event::Restart => {
+                let running = self.running(store);
+                *store = self.start();
+                for (key, network) in running {
+                    let now = store.assigned(&key).map(|network| &network.addresses);
+                    assert_eq!(now, Some(&network.addresses), "{key} runs, and its annotation is {:?}", self.pods[&key].annotated);
+                }
+            }
         }
+    }
+
+    /// Pods whose ports have what the pods have, on nodes that say where they are.
+    fn running(&self, store: &Store) -> Vec<(PodKey, Arc<PodNetwork>)> {
+        let running = |(key, found): (&PodKey, &FoundPort)| {
+            let known = store.pods.get(key)?;
+            let network = known.network.as_ref().filter(|network| *found == port(&known.pod, network))?;
+            let node = self.nodes.get(known.pod.node.as_ref()?).filter(|node| node.zone.is_none())?;
+            let good = |net: &IpNet| node.subnets.iter().any(|subnet| subnet.contains(net) && !ovn::reserved(subnet, net.addr()));
+            network.addresses.iter().all(good).then(|| (key.clone(), Arc::clone(network)))
+        };
+        self.ports.iter().filter_map(running).collect()
     }
 
     /// At every moment an address has one pod, and nobody has what another's port still has.
@@ -233,14 +278,16 @@ impl World {
         let mut owners: HashMap<IpAddr, &PodKey> = HashMap::new();
         for (key, known) in &store.pods {
             prop_assert!(known.network.is_none() || known.pod.needs_network());
-            prop_assert_eq!(&known.pod, &self.pods[key]);
+            // Texts of annotations are kept only as long as something may be written over them.
+            let pod = Pod { texts: self.pods[key].texts.clone(), ..known.pod.clone() };
+            prop_assert_eq!(&pod, &self.pods[key]);
             for net in known.network.iter().flat_map(|network| &network.addresses) {
                 prop_assert_eq!(owners.insert(net.addr(), key), None, "shared {}", net);
                 prop_assert_eq!(store.addresses.owner(net.addr()), Some(key));
             }
         }
-        for (key, addresses) in &self.ports {
-            for address in addresses {
+        for (key, port) in &self.ports {
+            for address in &port.addresses {
                 prop_assert!(owners.get(address).is_none_or(|owner| *owner == key), "{} has the address of {key}'s port", owners[address]);
             }
         }
@@ -251,10 +298,12 @@ impl World {
     fn check_waiting(&self, store: &Store) -> Result<(), TestCaseError> {
         let networks = store.pods.values().filter_map(|known| known.network.as_ref());
         let in_use: BTreeSet<IpAddr> = networks.flat_map(|network| network.addresses.iter().map(IpNet::addr)).collect();
+        // What is not looked at keeps what it may have.
+        let kept = |address: IpAddr| store.addresses.owner(address).is_some_and(|key| store.kept(&Key::Pod(key.clone())) == Kept::All);
         let troubles: HashMap<&PodKey, &PodTrouble> = store.troubles().collect();
         for (key, pod) in &self.pods {
-            let node = pod.node.as_ref().and_then(|node| self.nodes.get(node));
-            let elsewhere = node.is_some_and(|node| node.zone != config().zone);
+            let node = pod.node.as_ref().and_then(|node| store.node(node));
+            let elsewhere = node.is_some_and(|node| node.zone.is_some());
             match (store.assigned(key), troubles.get(key)) {
                 (Some(_), trouble) => prop_assert_eq!(trouble, None),
                 (None, None) => {
@@ -265,16 +314,23 @@ impl World {
                 }
                 (None, Some(PodTrouble::NoFreeAddress { subnet, .. })) => {
                     prop_assert!(!elsewhere && node.is_some_and(|node| node.subnets.contains(subnet)));
-                    let free = subnet.hosts().filter(|address| !ovn::reserved(subnet, *address) && !in_use.contains(address));
+                    let free =
+                        subnet.hosts().filter(|address| !ovn::reserved(subnet, *address) && !in_use.contains(address) && !kept(*address));
                     prop_assert_eq!(free.collect::<Vec<_>>(), Vec::<IpAddr>::new());
                 }
                 (None, Some(PodTrouble::AddressTaken { address, by })) => {
-                    prop_assert!(store.assigned(by).is_some_and(|network| network.addresses.iter().any(|net| net.addr() == *address)));
+                    let has_it = store.assigned(by).is_some_and(|network| network.addresses.iter().any(|net| net.addr() == *address));
+                    prop_assert!(has_it || kept(*address));
                     prop_assert!(by != key);
                 }
                 (None, Some(PodTrouble::AddressReserved { address, node })) => {
-                    prop_assert!(self.nodes[node].subnets.iter().any(|subnet| ovn::reserved(subnet, *address)));
+                    prop_assert!(store.nodes[node].subnets.iter().any(|subnet| ovn::reserved(subnet, *address)));
                 }
+                // All claim what may be claimed.
+                (
+                    None,
+                    Some(why @ (PodTrouble::AddressOfPort { .. } | PodTrouble::AddressNotForPods { .. } | PodTrouble::MacTaken { .. })),
+                ) => prop_assert!(false, "{why}"),
                 (None, Some(PodTrouble::UnusableAnnotation(_))) => prop_assert!(matches!(pod.annotated, Annotated::Unusable(_))),
             }
         }
@@ -282,7 +338,8 @@ impl World {
         // And nothing is kept for nobody.
         for (node, last) in (1..5).flat_map(|node| (0..8).map(move |last| (node, last))) {
             for net in nets(node, last, Families::Both) {
-                prop_assert_eq!(store.addresses.owner(net.addr()).is_some(), in_use.contains(&net.addr()), "{}", net);
+                let wanted = in_use.contains(&net.addr()) || kept(net.addr());
+                prop_assert_eq!(store.addresses.owner(net.addr()).is_some(), wanted, "{}", net);
             }
         }
         Ok(())

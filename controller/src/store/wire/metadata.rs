@@ -45,7 +45,8 @@ impl<S> From<Metadata<S>> for ObjectMeta {
             resource_version,
             creation_timestamp,
             deletion_timestamp,
-            annotations: (!annotations.pairs.is_empty()).then_some(annotations.pairs),
+            // That there are others says something, too.
+            annotations: annotations.present.then_some(annotations.pairs),
             labels: (!labels.pairs.is_empty()).then_some(labels.pairs),
             ..Self::default()
         }
@@ -73,7 +74,7 @@ impl Select for OfNode {
 
 impl Select for OfPod {
     fn annotation(key: &str) -> bool {
-        [annotation::POD_NETWORKS, annotation::LEGACY].contains(&key)
+        [annotation::POD_NETWORKS, annotation::LEGACY, annotation::CONFIG_SOURCE, annotation::CONFIG_HASH].contains(&key)
     }
 
     fn label(_: &str) -> bool {
@@ -84,12 +85,14 @@ impl Select for OfPod {
 /// The selected pairs of a map of texts; `ANNOTATIONS` or else labels.
 struct Kept<S, const ANNOTATIONS: bool> {
     pairs: BTreeMap<String, String>,
+    /// Whether there is such a map, whatever is kept of it.
+    present: bool,
     select: std::marker::PhantomData<S>,
 }
 
 impl<S, const ANNOTATIONS: bool> Kept<S, ANNOTATIONS> {
     fn none() -> Self {
-        Self { pairs: BTreeMap::new(), select: std::marker::PhantomData }
+        Self { pairs: BTreeMap::new(), present: false, select: std::marker::PhantomData }
     }
 }
 
@@ -119,6 +122,7 @@ impl<'de, S: Select, const ANNOTATIONS: bool> Visitor<'de> for Kept<S, ANNOTATIO
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self, A::Error> {
+        self.present = true;
         while let Some(key) = map.next_key::<String>()? {
             let wanted = if ANNOTATIONS { S::annotation(&key) } else { S::label(&key) };
             if wanted {

@@ -1,4 +1,6 @@
-//! Subnets of nodes. In a range of few parts, the lowest one that is free is given.
+//! Subnets of nodes. In a range of few parts it is known which one comes next: the first that is free behind the latest one.
+
+use std::net::IpAddr;
 
 use arbitrary::{Result, Unstructured};
 use controller::{
@@ -14,9 +16,13 @@ use crate::draw;
 /// Of a range with more bits for its parts not all are looked at.
 const FEW: u8 = 6;
 
+/// Per range, the last address of the subnet that was given or claimed last.
+type Latest = Vec<Option<IpAddr>>;
+
 pub(super) fn check(u: &mut Unstructured<'_>) -> Result<()> {
     let ranges: Vec<ClusterSubnet> = (0..u.int_in_range(1..=3)?).map(|_| range(u)).collect::<Result<_>>()?;
     let (mut subnets, mut used) = (Subnets::new(&ranges), Vec::<(NodeName, IpNet)>::new());
+    let mut latest: Latest = vec![None; ranges.len()];
     let mut claims = 0;
     while !u.is_empty() {
         let node: NodeName = format!("n{}", u.int_in_range(0..=4)?).into();
@@ -24,7 +30,7 @@ pub(super) fn check(u: &mut Unstructured<'_>) -> Result<()> {
             0 | 1 => {
                 let family = *u.choose(&[Family::V4, Family::V6])?;
                 let given = subnets.give(&node, family);
-                check_given(&ranges, &used, family, given);
+                check_given(&ranges, &used, &mut latest, family, given);
                 used.extend(given.map(|subnet| (node, subnet)));
             }
             2 | 3 => {
@@ -42,6 +48,9 @@ pub(super) fn check(u: &mut Unstructured<'_>) -> Result<()> {
                         assert!(used.contains(&(by, there)));
                         continue;
                     }
+                }
+                for (_, latest) in ranges.iter().zip(&mut latest).filter(|(range, _)| range.cidr.contains(&subnet)) {
+                    *latest = (*latest).max(Some(subnet.broadcast()));
                 }
                 if !is_own {
                     used.push((node, subnet));
@@ -97,16 +106,25 @@ fn is_of(family: Family, net: &IpNet) -> bool {
     Family::of(&net.network()) == family
 }
 
-fn check_given(ranges: &[ClusterSubnet], used: &[(NodeName, IpNet)], family: Family, given: Option<IpNet>) {
+fn check_given(ranges: &[ClusterSubnet], used: &[(NodeName, IpNet)], latest: &mut Latest, family: Family, given: Option<IpNet>) {
+    let is_free = |part: &IpNet| !used.iter().any(|(_, used)| overlap(used, part));
     if let Some(given) = given {
         let fits = |range: &ClusterSubnet| range.cidr.contains(&given) && range.host_length == given.prefix_len();
         assert!(is_of(family, &given) && ranges.iter().any(fits), "{given} is of no range");
-        assert!(!used.iter().any(|(_, used)| overlap(used, &given)), "{given} overlaps what a node has");
+        assert!(is_free(&given), "{given} overlaps what a node has");
     }
-    let ranges = || ranges.iter().filter(|range| is_of(family, &range.cidr));
-    if ranges().all(|range| range.host_length - range.cidr.prefix_len() <= FEW) {
-        let parts = ranges().flat_map(|range| range.cidr.subnets(range.host_length).expect("a part is less than the whole"));
-        let lowest = parts.into_iter().find(|part| !used.iter().any(|(_, used)| overlap(used, part)));
-        assert_eq!(given, lowest, "the lowest free part of {:?}", ranges().collect::<Vec<_>>());
+    let of_family = |range: &ClusterSubnet| is_of(family, &range.cidr);
+    let few = |range: &ClusterSubnet| range.host_length - range.cidr.prefix_len() <= FEW;
+    if ranges.iter().filter(|range| of_family(range)).all(few) {
+        let next = ranges.iter().zip(&*latest).filter(|(range, _)| of_family(range)).find_map(|(range, latest)| {
+            let free: Vec<IpNet> = range.cidr.subnets(range.host_length).expect("a part is less than the whole").filter(is_free).collect();
+            free.iter().find(|part| Some(part.network()) > *latest).or(free.first()).copied()
+        });
+        assert_eq!(given, next, "the next free part of {ranges:?} behind {latest:?}");
+    }
+    // Of two ranges that both have it, the first one gave it.
+    let gave = |range: &ClusterSubnet| given.is_some_and(|given| range.cidr.contains(&given) && range.host_length == given.prefix_len());
+    if let Some(index) = ranges.iter().position(gave) {
+        latest[index] = given.map(|given| given.broadcast());
     }
 }

@@ -8,6 +8,8 @@ use contract::{
 
 use super::*;
 
+/// A sandbox for whose port ovs-vswitchd finds no device.
+const DEVICELESS: &str = "c9";
 const ANNOTATION: &str = r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"]}}"#;
 
 fn identity(sandbox: &str) -> Identity {
@@ -50,11 +52,24 @@ fn outcome(
 }
 
 fn compare(recorded: &[Attached], present: &[Attached], links: &[Link], pods: &dyn Fn(&PodKey, &str) -> Life) -> Plan {
+    compare_on(&OwnNode::Confirmed, &[], recorded, present, links, pods)
+}
+
+fn compare_on(
+    own_node: &OwnNode,
+    others: &[&str],
+    recorded: &[Attached],
+    present: &[Attached],
+    links: &[Link],
+    pods: &dyn Fn(&PodKey, &str) -> Life,
+) -> Plan {
     let shared = |all: &[Attached]| all.iter().cloned().map(Arc::new).collect::<Vec<_>>();
     let (recorded, present) = (shared(&[recorded, present].concat()), shared(present));
     let names = present.iter().map(|port| port.name.as_str()).collect();
     let links = links.iter().map(|link| (link.index, link.clone())).collect();
-    View { recorded: &recorded, present: &present, names: &names, links: &links, pods }.compare()
+    let others = others.iter().copied().collect();
+    let (recorded, present, deviceless) = (&recorded, &present, &HashSet::from([DEVICELESS]));
+    View { recorded, present, names: &names, links: &links, others: &others, deviceless, own_node, pods }.compare()
 }
 
 fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
@@ -135,6 +150,19 @@ fn a_link_alone_is_enough_if_its_pod_is_there() {
 }
 
 #[test]
+fn a_link_alone_of_a_migratable_virtual_machine_gets_its_addresses_too() {
+    let migratable = |pod: &PodKey, uid: &str| match living(pod, uid) {
+        Life::Living(mut facts) => {
+            facts.annotations.insert(MIGRATABLE.to_owned(), "true".to_owned());
+            Life::Living(facts)
+        }
+        other @ (Life::Gone | Life::Unknown) => other,
+    };
+    let plan = compare(&[], &[], &[link(1, "c1", "a")], &migratable);
+    assert_eq!(plan.missing[0].content.external_ids["ip_addresses"], "10.244.1.5/24");
+}
+
+#[test]
 fn a_link_alone_gets_the_rates_that_its_pod_asks_for_or_nothing_if_they_make_no_sense() {
     let limited = |rate: &'static str| {
         move |_: &PodKey, _: &str| {
@@ -188,14 +216,89 @@ fn upstreams_port_is_removed_with_its_link_only() {
     assert_eq!(outcome(&[], &[port], &[], &living), (names([]), names(["c1 link-gone"])));
 }
 
+/// So many ports with their links.
+fn attached(count: usize) -> (Vec<Attached>, Vec<Link>) {
+    let ports: Vec<Attached> = (0..count).map(|n| port(&format!("c{n}"), &format!("p{n}"))).collect();
+    let links = (0u32..).zip(&ports).map(|(n, port)| link(n, &port.name, port.pod.name())).collect();
+    (ports, links)
+}
+
+fn unconfirmed() -> OwnNode {
+    OwnNode::Unconfirmed("no such node".to_owned())
+}
+
 #[test]
-fn who_says_that_every_pod_is_gone_is_not_believed() {
-    let ports: Vec<Attached> = (0..=BELIEVABLE).map(|n| port(&format!("c{n}"), &format!("p{n}"))).collect();
-    let links: Vec<Link> = (0u32..).zip(&ports).map(|(n, port)| link(n, &port.name, port.pod.name())).collect();
+fn who_says_that_every_pod_is_gone_is_believed_only_on_this_hosts_own_node() {
     let gone = |_: &PodKey, _: &str| Life::Gone;
-    assert!(compare(&[], &ports, &links, &gone).is_doubtful);
-    assert_eq!(compare(&[], &ports, &links, &gone).suspects, []);
-    assert_eq!(compare(&[], &ports[1..], &links[1..], &gone).suspects.len(), BELIEVABLE);
-    let but_one = |pod: &PodKey, uid: &str| if pod.name() == "p0" { living(pod, uid) } else { Life::Gone };
-    assert_eq!(compare(&[], &ports, &links, &but_one).suspects.len(), BELIEVABLE);
+    for count in [1, 3, BELIEVABLE, 50] {
+        let (ports, links) = attached(count);
+        let plan = compare_on(&unconfirmed(), &[], &[], &ports, &links, &gone);
+        assert_eq!((plan.suspects.len(), plan.doubt), (0, Some(Doubt { gone: count, known: 0, why: "no such node".to_owned() })));
+        let plan = compare(&[], &ports, &links, &gone);
+        assert_eq!((plan.suspects.len(), plan.doubt), (count, None), "the last pods of a node that was drained");
+    }
+    // Links without ports, of a node whose database was lost.
+    let (_, links) = attached(3);
+    assert_eq!(compare_on(&unconfirmed(), &[], &[], &[], &links, &gone).suspects, []);
+    assert_eq!(compare(&[], &[], &links, &gone).suspects.len(), 3);
+}
+
+#[test]
+fn a_list_that_is_nearly_empty_is_as_doubtful_as_an_empty_one() {
+    let but = |living: usize| {
+        move |pod: &PodKey, uid: &str| {
+            let number: usize = pod.name()[1..].parse().unwrap();
+            if number < living { self::living(pod, uid) } else { Life::Gone }
+        }
+    };
+    let gone = |living: usize, count: usize| {
+        let (ports, links) = attached(living + count);
+        let plan = compare_on(&unconfirmed(), &[], &[], &ports, &links, &but(living));
+        (plan.suspects.len(), plan.doubt.is_some())
+    };
+    assert_eq!(gone(1, BELIEVABLE), (BELIEVABLE, false));
+    assert_eq!(gone(1, BELIEVABLE + 1), (0, true));
+    assert_eq!(gone(20, 20), (20, false));
+    assert_eq!(gone(20, 21), (0, true));
+    assert_eq!(gone(3, 0), (0, false));
+}
+
+#[test]
+fn a_doubt_keeps_only_pods_that_are_gone_from_being_suspected() {
+    let (ports, links) = attached(3);
+    let plan = compare_on(&unconfirmed(), &[], &[], &ports, &links[1..], &|_, _| Life::Gone);
+    let suspects: Vec<Reason> = plan.suspects.iter().map(|suspect| suspect.reason).collect();
+    assert_eq!(suspects, [Reason::LinkGone], "a link that is gone is seen on this host");
+    assert_eq!(plan.doubt.map(|doubt| doubt.gone), Some(2));
+}
+
+#[test]
+fn a_second_look_finds_a_pod_by_its_name_and_uid() {
+    let suspect = Suspect::of(&port("c1", "a"), Reason::PodGone);
+    let pods = |name: &str, uid: &str| HashMap::from([(pod(name), uid.to_owned())]);
+    assert!(suspect.lives_among(&pods("a", "u1")) && suspect.lives_among(&pods("a", "")));
+    assert!(!suspect.lives_among(&pods("a", "u2")) && !suspect.lives_among(&pods("b", "u1")));
+}
+
+#[test]
+fn a_port_whose_device_is_of_another_kind_than_ours_is_left_alone() {
+    let ports = [port("pf0vf3", "a")];
+    for life in [Life::Gone, Life::Unknown] {
+        let plan = compare_on(&OwnNode::Confirmed, &["pf0vf3"], &[], &ports, &[], &|_, _| life.clone());
+        assert_eq!(plan, Plan::default(), "a representor of a function of a NIC");
+    }
+}
+
+#[test]
+fn ovs_vswitchd_is_a_witness_of_a_link_that_is_gone_and_of_nothing_else() {
+    let gone = |_: &PodKey, _: &str| Life::Gone;
+    let witnesses = |ports: &[Attached], links: &[Link]| {
+        let plan = compare(&[], ports, links, &gone);
+        plan.suspects.iter().map(|suspect| (suspect.reason, suspect.witnesses)).collect::<Vec<_>>()
+    };
+    let lost = port(DEVICELESS, "a");
+    assert_eq!(witnesses(std::slice::from_ref(&lost), &[]), [(Reason::LinkGone, Witnesses::Vswitchd)]);
+    assert_eq!(witnesses(&[port("c1", "a")], &[]), [(Reason::LinkGone, Witnesses::Server)]);
+    // A device that is there and could not be opened yet.
+    assert_eq!(witnesses(&[lost], &[link(1, DEVICELESS, "a")]), [(Reason::PodGone, Witnesses::Server)]);
 }

@@ -15,10 +15,14 @@ use crate::{
 
 /// A node's places, and what the server would be told of them.
 fn place() -> (Scratch, Early, NodeConfig) {
+    place_of("n1")
+}
+
+fn place_of(node: &str) -> (Scratch, Early, NodeConfig) {
     let scratch = Scratch::new();
     let dir = scratch.path().display();
     let line = format!(
-        "--init-node n1 --pod-manifests {dir} --encap-ip 127.0.0.1 --cni-conf-dir {dir}/net.d --cni-bin-dir {dir}/bin \
+        "--init-node {node} --pod-manifests {dir} --encap-ip 127.0.0.1 --cni-conf-dir {dir}/net.d --cni-bin-dir {dir}/bin \
          --cni-plugin-source /bin/true --cni-socket {dir}/run/server.sock --pidfile {dir}/ovnkube.pid --ovsdb-endpoint unix:{dir}/db.sock"
     );
     let Ok(Program::Node(options)) = line.parse::<Options>().unwrap().program() else { panic!("{line}") };
@@ -34,7 +38,7 @@ fn clean_here(early: &Early) -> Result<Cleaned, CleanupError> {
 /// What a start leaves in the database.
 async fn write_settings(config: &NodeConfig) {
     let mut switch = Switch::connect(&config.open_vswitch.endpoint, Conditions::default(), Arc::new(Metrics::default()));
-    let settings = Settings::new(&config.open_vswitch.chassis, "n1", "127.0.0.1", "n1".to_owned());
+    let settings = Settings::new(&config.open_vswitch.chassis, "n1", Some("127.0.0.1".to_owned()), "n1".to_owned());
     let seen = switch.seen().await;
     assert_eq!(switch.write(&seen, &settings.differing(&seen)).await.unwrap(), Written::Done);
 }
@@ -141,4 +145,30 @@ fn without_open_vswitch_the_rest_is_done_and_the_failure_is_said() {
     let error = clean_here(&early).unwrap_err().to_string();
     assert!(error.contains("removed the CNI configuration ") && error.contains("failed: settings in unix:"), "{error}");
     assert!(error.contains("start Open vSwitch and try again"), "{error}");
+}
+
+/// The kernel allows 15 characters.
+#[test]
+fn the_management_port_under_a_name_that_was_cut_off_is_removed() {
+    let (scratch, early, _) = place_of("kube-node-with-long-name");
+    let database = Database::start(scratch.path());
+    database.vsctl(&["add-br", "br-int", "--", "add-port", "br-int", "k8s-kube-node-w", "--", "add-port", "br-int", "k8s-kube-node-x"]);
+    let cleaned = clean_here(&early).unwrap();
+    assert!(cleaned.lines.iter().any(|line| line.contains("removed the management port")), "{cleaned}");
+    assert_eq!(database.vsctl(&["list-ports", "br-int"]).trim(), "k8s-kube-node-x");
+}
+
+#[test]
+fn the_plugin_stays_as_long_as_pods_are_attached_that_only_it_can_detach() {
+    let (scratch, early, config) = place();
+    let database = Database::start(scratch.path());
+    start(&config);
+    database.vsctl(&["add-br", "br-int", "--", "add-port", "br-int", "c1", "--", "set", "Interface", "c1", "external_ids:sandbox=c1"]);
+    let text = clean_here(&early).unwrap().to_string();
+    assert!(text.contains("left the plugin ") && text.contains("1 interfaces of pods are attached"), "{text}");
+    assert!(config.plugin.target().exists());
+
+    database.vsctl(&["del-port", "br-int", "c1"]);
+    let text = clean_here(&early).unwrap().to_string();
+    assert!(text.contains("removed the plugin ") && !config.plugin.target().exists(), "{text}");
 }

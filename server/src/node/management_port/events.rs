@@ -1,6 +1,6 @@
 //! What the kernel says happened to the interface, and to addresses of the host: not what, only that something did. Who is woken looks.
 
-use std::io;
+use std::{collections::BTreeSet, io, net::IpAddr};
 
 use netlink_packet_core::{NetlinkBuffer, NlasIterator};
 use netlink_sys::{
@@ -26,12 +26,17 @@ const GROUPS: [u32; 8] = [
     libc::RTNLGRP_IPV6_NETCONF,
 ];
 
+/// Neighbours whose changes matter; those of pods come and go.
+pub(crate) type Gateways = BTreeSet<IpAddr>;
+
 /// Changes whenever something happened.
 #[derive(Debug, Clone)]
 pub(crate) struct Happened {
+    /// To be told which neighbours of the interface matter.
+    pub(crate) gateways: watch::Sender<Gateways>,
     /// To the interface, or to the table of its rules.
     pub(crate) to_interface: watch::Receiver<u64>,
-    /// To an address or a link of the host.
+    /// To an address of the host, or to its default route.
     pub(crate) to_addresses: watch::Receiver<u64>,
 }
 
@@ -41,7 +46,10 @@ enum About {
     /// The interface, by its name, and its index.
     Interface(u32),
     Link(u32),
+    Neighbour(u32, IpAddr),
     Address(u32),
+    /// The host's way to everybody else, over this link.
+    DefaultRoute(u32),
     /// A message that says nothing of links.
     Nothing,
 }
@@ -59,8 +67,9 @@ pub(crate) fn listen() -> io::Result<Happened> {
         Ok(socket) => drop(tokio::spawn(follow_rules(socket, interface.clone()))),
         Err(error) => tracing::info!(%error, "changes of nftables' rules are seen late"),
     }
-    tokio::spawn(follow(socket, interface, addresses));
-    Ok(Happened { to_interface, to_addresses })
+    let gateways = watch::Sender::new(Gateways::new());
+    tokio::spawn(follow(socket, interface, addresses, gateways.subscribe()));
+    Ok(Happened { gateways, to_interface, to_addresses })
 }
 
 /// Tells of rules that change. Only who may administer the network may listen.
@@ -90,7 +99,7 @@ fn is_of_table(body: &[u8]) -> bool {
     attributes.any(|attribute| attribute.kind() == 1 && attribute.value().strip_suffix(b"\0") == Some(TABLE.as_bytes()))
 }
 
-async fn follow(socket: TokioSocket, interface: watch::Sender<u64>, addresses: watch::Sender<u64>) {
+async fn follow(socket: TokioSocket, interface: watch::Sender<u64>, addresses: watch::Sender<u64>, gateways: watch::Receiver<Gateways>) {
     let bump = |sender: &watch::Sender<u64>| sender.send_modify(|count| *count += 1);
     let mut index = None;
     while !interface.is_closed() || !addresses.is_closed() {
@@ -111,11 +120,23 @@ async fn follow(socket: TokioSocket, interface: watch::Sender<u64>, addresses: w
                     bump(&interface);
                 }
                 About::Address(number) | About::Link(number) if Some(number) == index => bump(&interface),
+                About::DefaultRoute(number) => {
+                    bump(&addresses);
+                    if Some(number) == index {
+                        bump(&interface);
+                    }
+                }
                 About::Address(_) => bump(&addresses),
-                About::Link(_) | About::Nothing => {}
+                About::Neighbour(number, address) if Some(number) == index && gateways.borrow().contains(&address) => bump(&interface),
+                About::Link(_) | About::Neighbour(..) | About::Nothing => {}
             }
         }
     }
+}
+
+fn ip(octets: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(octets).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
 }
 
 /// Type and body of each message of a datagram.
@@ -144,8 +165,16 @@ fn about(kind: u16, body: &[u8]) -> About {
     let found = match kind {
         libc::RTM_NEWLINK | libc::RTM_DELLINK => number(4).map(named),
         libc::RTM_NEWADDR | libc::RTM_DELADDR => number(4).map(About::Address),
-        libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => number(4).map(About::Link),
-        libc::RTM_NEWROUTE | libc::RTM_DELROUTE => index_in(12, libc::RTA_OIF).map(About::Link),
+        // `NDA_DST`; the addresses of a bridge's table have none.
+        libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
+            number(4).zip(attribute(12, 1).and_then(|octets| ip(&octets))).map(|(link, address)| About::Neighbour(link, address))
+        }
+        libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
+            // `rtm_dst_len` and `rtm_table`; a route over several links names none of them there.
+            let is_default = body.get(1) == Some(&0) && body.get(4) == Some(&libc::RT_TABLE_MAIN);
+            let link = index_in(12, libc::RTA_OIF);
+            if is_default { Some(About::DefaultRoute(link.unwrap_or_default())) } else { link.map(About::Link) }
+        }
         libc::RTM_NEWNETCONF | RTM_DELNETCONF => index_in(4, 1).map(About::Link),
         _ => None,
     };

@@ -8,7 +8,6 @@ use std::{
 use cni::{
     link::{self, into_io},
     netlink::Netlink,
-    netns::host_netlink,
     offload,
 };
 use contract::{mac::Mac, names::IfName};
@@ -20,6 +19,7 @@ use netlink_packet_route::{
     neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
     route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteType},
 };
+use netlink_sys::{AsyncSocket as _, TokioSocket, protocols::NETLINK_ROUTE};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, RouteMessageBuilder};
 
 use super::{
@@ -38,6 +38,13 @@ pub(super) struct Kernel {
     if_name: IfName,
 }
 
+impl Refused {
+    /// Another attempt comes to the same: a container's `/proc/sys` cannot be written.
+    pub(super) fn is_final(&self) -> bool {
+        self.source.kind() == io::ErrorKind::ReadOnlyFilesystem
+    }
+}
+
 /// A step that the kernel refused.
 #[derive(Debug, thiserror::Error)]
 #[error("{INTERFACE}: {step}")]
@@ -50,7 +57,12 @@ impl Kernel {
     /// Needs a tokio runtime.
     pub(super) fn open() -> io::Result<Self> {
         let if_name = INTERFACE.parse().map_err(io::Error::other)?;
-        Ok(Self { netlink: host_netlink()?, if_name })
+        let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
+        // The kernel filters dumps for those alone that ask for strict checks. An older one does not know the option, and sends everything.
+        let _ = socket.socket_mut().set_netlink_get_strict_chk(true);
+        let (connection, netlink, _) = rtnetlink::from_socket(socket);
+        tokio::spawn(connection);
+        Ok(Self { netlink, if_name })
     }
 
     /// The interface; none if there is none.
@@ -60,11 +72,10 @@ impl Kernel {
         let addresses = self.netlink.address().get().set_link_index_filter(index).execute();
         let addresses: Vec<AddressMessage> = addresses.try_collect().await.map_err(into_io)?;
         let mut routes = Vec::new();
-        for family in [RouteMessageBuilder::<Ipv4Addr>::new().build(), RouteMessageBuilder::<Ipv6Addr>::new().build()] {
-            let all: Vec<RouteMessage> = self.netlink.route().get(family).execute().try_collect().await.map_err(into_io)?;
-            routes.extend(all.iter().filter_map(|message| route(message, index)));
-        }
-        let neighbours: Vec<NeighbourMessage> = self.netlink.neighbours().get().execute().try_collect().await.map_err(into_io)?;
+        self.routes(index, |message| routes.extend(route(message, index))).await?;
+        let mut request = self.netlink.neighbours().get();
+        request.message_mut().attributes.push(NeighbourAttribute::IfIndex(index));
+        let neighbours: Vec<NeighbourMessage> = request.execute().try_collect().await.map_err(into_io)?;
         Ok(Some(SeenLink {
             index,
             is_up: link.up,
@@ -76,6 +87,27 @@ impl Kernel {
             sysctls: sysctl::differing(),
             leaves_checksums: offload::tx_checksum(&self.if_name).ok(),
         }))
+    }
+
+    /// Routes of the main table over link `index`, and nothing else where the kernel filters (since 4.20): a host may have 100,000 others.
+    async fn routes(&self, index: u32, mut take: impl FnMut(&RouteMessage)) -> io::Result<()> {
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut request = RouteMessage::default();
+            request.header.address_family = family;
+            request.header.table = RouteHeader::RT_TABLE_MAIN;
+            request.attributes.push(RouteAttribute::Oif(index));
+            let mut answers = std::pin::pin!(self.netlink.route().get(request).execute());
+            loop {
+                match answers.try_next().await.map_err(into_io) {
+                    Ok(Some(message)) => take(&message),
+                    Ok(None) => break,
+                    // A table that never had a route does not exist.
+                    Err(error) if error.raw_os_error() == Some(nix::libc::ENOENT) => break,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Does one step on the link with this index.
@@ -100,7 +132,10 @@ impl Kernel {
                 message.header.protocol = RouteProtocol::Unspec;
                 self.netlink.route().del(message).execute().await
             }
-            Step::SetSysctl(sysctl) => return sysctl.set().map_err(refused),
+            Step::SetSysctl(sysctl) => match sysctl.attribute() {
+                Some(attribute) => set(link().append_extra_attribute(attribute)).await,
+                None => return sysctl.write().map_err(refused),
+            },
             Step::TurnChecksumOffloadOff => return offload::turn_tx_checksum_off(&self.if_name).map_err(refused),
         };
         outcome.map_err(|error| refused(into_io(error)))
@@ -200,3 +235,6 @@ fn neighbour(message: &NeighbourMessage, index: u32) -> Option<Neighbour> {
     let mac = Mac::try_from(<[u8; 6]>::try_from(octets?.as_slice()).ok()?).ok()?;
     Some(Neighbour { address: address?, mac })
 }
+
+#[cfg(test)]
+mod tests;

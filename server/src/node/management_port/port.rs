@@ -1,6 +1,6 @@
 //! The port in Open vSwitch's database: what is there, and the transaction that makes it what it is to be. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use contract::external_ids::{IFACE_ID, OVN_INSTALLED};
 use ovsdb::{Condition, Monitor, Mutation, NamedUuid, Row, Transaction, Updates, Uuid, Where};
@@ -39,8 +39,8 @@ pub(super) struct Seen {
     /// The bridge forwards in user space, where nobody fills in checksums.
     pub(super) in_user_space: bool,
     port: Option<SeenPort>,
-    /// A port of this node under the name that it had in 2018, and the bridge that it is on.
-    old: Option<(Uuid, Uuid)>,
+    /// Ports of this node under names that it had before, and the bridges that they are on.
+    old: Vec<(Uuid, Uuid)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -51,14 +51,19 @@ struct SeenPort {
     interface: Option<(Uuid, Interface)>,
 }
 
-/// How a node's port was called before it had the same name everywhere.
-pub(super) fn old_name(node: &str) -> String {
-    format!("k8s-{node}")
+/// How a node's port was called before it had the same name everywhere: the whole node's name, or as much of it as the kernel allows
+/// (15 characters, of which 4 are `k8s-`), in lower case.
+pub(super) fn old_names(node: &str) -> BTreeSet<String> {
+    const LONGEST: usize = 15;
+    let whole = format!("k8s-{node}");
+    let short = whole.to_lowercase().chars().take(LONGEST).collect();
+    [whole, short].into()
 }
 
 /// What has to be followed to know the port of `node`.
 pub(super) fn monitor(node: &str) -> Monitor {
-    let ports = [Condition::equal("name", INTERFACE), Condition::equal("name", old_name(node))];
+    let old = old_names(node).into_iter().map(|name| Condition::equal("name", name));
+    let ports: Vec<Condition> = [Condition::equal("name", INTERFACE)].into_iter().chain(old).collect();
     Monitor::new().table::<Bridge>(Where::all()).table::<Port>(ports).table::<Interface>(Condition::equal("name", INTERFACE))
 }
 
@@ -73,7 +78,7 @@ impl Seen {
             let interface = port.interfaces.iter().find_map(|uuid| Some((*uuid, updates.row::<Interface>(*uuid)?.clone())));
             SeenPort { port: uuid, elsewhere: bridge_of(uuid).filter(|on| Some(*on) != bridge), interface }
         });
-        let old = find(&old_name(node)).and_then(|(uuid, _)| Some((uuid, bridge_of(uuid)?)));
+        let old = old_names(node).iter().filter_map(|name| find(name)).filter_map(|(uuid, _)| Some((uuid, bridge_of(uuid)?))).collect();
         Self { bridge, in_user_space: integration.is_some_and(|(_, bridge)| bridge.datapath_type == "netdev"), port, old }
     }
 
@@ -101,8 +106,8 @@ impl Seen {
     pub(super) fn change(&self, desired: &Desired) -> Option<(Transaction, Vec<String>)> {
         let bridge = self.bridge?;
         let (mut tx, mut done) = (Transaction::new(), Vec::new());
-        if let Some((port, on)) = self.old {
-            tx.mutate("Bridge", on, vec![Mutation::delete("ports", port)]);
+        for (port, on) in &self.old {
+            tx.mutate("Bridge", *on, vec![Mutation::delete("ports", *port)]);
             done.push("removed the port under its old name".to_owned());
         }
         match &self.port {
@@ -131,10 +136,10 @@ impl Seen {
         })
     }
 
-    /// The transaction that takes the port away, under both names; none where there is none.
+    /// The transaction that takes the port away, under all its names; none where there is none.
     pub(super) fn removal(&self) -> Option<Transaction> {
         let port = self.port.as_ref().map(|seen| seen.port);
-        let ports: Vec<Uuid> = port.into_iter().chain(self.old.map(|(port, _)| port)).collect();
+        let ports: Vec<Uuid> = port.into_iter().chain(self.old.iter().map(|(port, _)| *port)).collect();
         if ports.is_empty() {
             return None;
         }

@@ -14,11 +14,17 @@ use netlink_packet_route::{
 };
 use rtnetlink::RouteMessageBuilder;
 
+use crate::kernel_thread;
+
 /// `RT_TABLE_MAIN` (`linux/rtnetlink.h`).
 const MAIN_TABLE: u32 = 254;
 
 /// The address for tunnels, IPv4 before IPv6; none without a default route.
 pub(crate) async fn address() -> io::Result<Option<IpAddr>> {
+    kernel_thread::ask(looked_up()).await?
+}
+
+async fn looked_up() -> io::Result<Option<IpAddr>> {
     let netlink = host_netlink()?;
     let families = [
         (AddressFamily::Inet, RouteMessageBuilder::<Ipv4Addr>::new().build()),

@@ -12,6 +12,10 @@ pub(crate) const SYSTEM_ID: &str = "system-id";
 /// stands for the SSL row.
 pub(crate) const WRITTEN: &str = "ovnkube-wrote";
 pub(crate) const TLS: &str = "ssl";
+/// The values that this program gave to these keys (a JSON object): another one is an administrator's.
+pub(crate) const VALUES: &str = "ovnkube-wrote-values";
+/// Where tunnels end.
+pub(crate) const ENCAP_IP: &str = "ovn-encap-ip";
 
 /// What the database is to hold. By it, OVN knows the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,14 +43,13 @@ pub(crate) struct Change {
 }
 
 impl Settings {
-    /// Of node `name`. Keys and units are those of ovn-controller(8).
-    pub(crate) fn new(chassis: &Chassis, name: &str, encap_ip: &str, system_id: String) -> Self {
+    /// Of node `name`. Keys and units are those of ovn-controller(8). `encap_ip`: none where it is not known yet.
+    pub(crate) fn new(chassis: &Chassis, name: &str, encap_ip: Option<String>, system_id: String) -> Self {
         let Chassis {
             southbound,
             tls,
             encap_type,
             encap_ip: _,
-            encap_port: _,
             inactivity_probe,
             openflow_probe,
             ofctrl_wait_before_clear,
@@ -61,13 +64,13 @@ impl Settings {
             ("hostname", name.to_owned()),
             ("ovn-remote", southbound.clone()),
             ("ovn-encap-type", encap_type.clone()),
-            ("ovn-encap-ip", encap_ip.to_owned()),
             ("ovn-remote-probe-interval", milliseconds(inactivity_probe)),
             ("ovn-openflow-probe-interval", openflow_probe.as_secs().to_string()),
             ("ovn-monitor-all", monitor_all.to_string()),
             ("ovn-enable-lflow-cache", lflow_cache.to_string()),
         ];
         let sometimes = [
+            (ENCAP_IP, encap_ip),
             ("ovn-ofctrl-wait-before-clear", ofctrl_wait_before_clear.as_ref().map(milliseconds)),
             ("ovn-limit-lflow-cache", lflow_cache_limit.map(|limit| limit.to_string())),
             ("ovn-memlimit-lflow-cache-kb", lflow_cache_limit_kb.map(|limit| limit.to_string())),
@@ -75,6 +78,19 @@ impl Settings {
         let sometimes = sometimes.into_iter().filter_map(|(key, value)| Some((key, value?)));
         let external_ids = always.into_iter().chain(sometimes).map(|(key, value)| (key.to_owned(), value)).collect();
         Self { external_ids, system_id, tls: tls.clone() }
+    }
+
+    /// Tunnels end at another address from now on.
+    pub(crate) fn set_encap_ip(&mut self, address: String) {
+        self.external_ids.insert(ENCAP_IP.to_owned(), address);
+    }
+
+    /// The address of tunnels, where the database has none, or one that this program wrote before.
+    pub(crate) fn moved(&self, seen: &Seen) -> Change {
+        let there = seen.external_ids.get(ENCAP_IP);
+        let is_ours = there.is_none() || is_ours(&seen.external_ids, ENCAP_IP);
+        let wanted = self.external_ids.get_key_value(ENCAP_IP).filter(|(_, wanted)| is_ours && there != Some(*wanted));
+        Change { external_ids: owned(wanted.into_iter()), tls: None }
     }
 
     /// What is not as it should be. The chassis' name is left to Open vSwitch's own scripts, which write it a moment after the database
@@ -117,7 +133,10 @@ impl Change {
         written.dedup();
 
         let mut pairs = self.external_ids.clone();
+        let mut values = recorded(&seen.external_ids).unwrap_or_else(|| all_written(&seen.external_ids));
+        values.extend(self.external_ids.clone());
         pairs.insert(WRITTEN.to_owned(), written.join(" "));
+        pairs.insert(VALUES.to_owned(), serde_json::json!(values).to_string());
         let mut tx = guarded(seen);
         let old = Mutation::delete_keys("external_ids", pairs.keys().map(String::as_str));
         tx.mutate("Open_vSwitch", seen.root, vec![old, Mutation::insert("external_ids", pairs)]);
@@ -147,6 +166,33 @@ pub(crate) fn written(external_ids: &BTreeMap<String, String>) -> impl Iterator<
     external_ids.get(WRITTEN).map_or("", String::as_str).split_whitespace()
 }
 
+/// The values that this program wrote; none where an earlier version did, which recorded the keys alone.
+fn recorded(external_ids: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
+    serde_json::from_str(external_ids.get(VALUES)?).ok()
+}
+
+/// The keys that this program wrote, with the values that they have now.
+fn all_written(external_ids: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let pairs = written(external_ids).filter_map(|key| external_ids.get_key_value(key));
+    pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Whether the value of a key is the one that this program wrote.
+fn is_ours(external_ids: &BTreeMap<String, String>, key: &str) -> bool {
+    let is_as_written = |values: BTreeMap<String, String>| values.get(key) == external_ids.get(key);
+    written(external_ids).any(|written| written == key) && recorded(external_ids).is_none_or(is_as_written)
+}
+
+/// The value of a key, if this program wrote it.
+pub(crate) fn own<'a>(external_ids: &'a BTreeMap<String, String>, key: &str) -> Option<&'a str> {
+    external_ids.get(key).filter(|_| is_ours(external_ids, key)).map(String::as_str)
+}
+
+/// What others wrote: what this program wrote itself, at an earlier start, says nothing of what somebody wants.
+pub(crate) fn of_administrator(external_ids: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    owned(external_ids.iter().filter(|(key, _)| !is_ours(external_ids, key)))
+}
+
 /// The transaction that takes away what this program wrote, and what that is; none if there is nothing.
 pub(crate) fn removal(seen: &Seen) -> Option<(Transaction, Vec<String>)> {
     let keys: Vec<String> = written(&seen.external_ids).map(str::to_owned).collect();
@@ -154,7 +200,7 @@ pub(crate) fn removal(seen: &Seen) -> Option<(Transaction, Vec<String>)> {
         return None;
     }
     let mut tx = guarded(seen);
-    let all = keys.iter().map(String::as_str).filter(|key| *key != TLS).chain([WRITTEN]);
+    let all = keys.iter().map(String::as_str).filter(|key| *key != TLS).chain([WRITTEN, VALUES]);
     tx.mutate("Open_vSwitch", seen.root, vec![Mutation::delete_keys("external_ids", all)]);
     if keys.iter().any(|key| key == TLS) {
         // The row that nothing refers to goes by itself.

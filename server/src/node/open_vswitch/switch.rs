@@ -2,9 +2,9 @@
 //!
 //! Start, repair and steady state are one path: what the database holds is compared with what it is to hold. Only a key that is missing
 //! is put back, and only after a while; a value that somebody else wrote stays until the server starts again with an option that says
-//! otherwise.
+//! otherwise. The address of tunnels is followed where this program chose it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use contract::external_ids::SANDBOX;
 use ovsdb::{Client, Closed, Endpoint, ErrorKind, Event, Monitor, NotConnected, Options, State, TransactError, Updates, Uuid, Where};
@@ -74,6 +74,14 @@ pub(crate) enum Written {
     Done,
     /// The database holds something else by now, or is gone: look again.
     Overtaken,
+}
+
+/// The address of tunnels is another; never, where an administrator gave it.
+async fn moved(tunnels: Option<&mut watch::Receiver<Option<IpAddr>>>) {
+    match tunnels {
+        Some(tunnels) => crate::node::changed(tunnels).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Whether what was seen is no longer what there is, or nobody is there to ask: look again.
@@ -150,11 +158,21 @@ impl Switch {
         attached.map(|(_, row)| row.name.clone()).collect()
     }
 
-    /// Follows the database for as long as the server lives.
-    pub(crate) async fn keep(mut self, settings: Settings) {
+    /// Follows the database for as long as the server lives, and the address of tunnels if this program chooses it.
+    pub(crate) async fn keep(mut self, mut settings: Settings, mut tunnels: Option<watch::Receiver<Option<IpAddr>>>) {
         let mut due = None;
         loop {
-            let lacking = self.look().map(|seen| (settings.missing(&seen), seen)).filter(|(missing, _)| !missing.is_empty());
+            let seen = self.look();
+            if let Some(tunnels) = &mut tunnels {
+                let address = *tunnels.borrow_and_update();
+                address.into_iter().for_each(|address| settings.set_encap_ip(address.to_string()));
+                let moved = seen.as_ref().map(|seen| (settings.moved(seen), seen)).filter(|(moved, _)| !moved.is_empty());
+                if let Some((moved, seen)) = moved.filter(|_| address.is_some()) {
+                    self.move_tunnels(&moved, seen).await;
+                    continue;
+                }
+            }
+            let lacking = seen.map(|seen| (settings.missing(&seen), seen)).filter(|(missing, _)| !missing.is_empty());
             due = lacking.is_some().then(|| due.unwrap_or_else(|| Instant::now() + GRACE));
             let time = async {
                 match due {
@@ -164,10 +182,27 @@ impl Switch {
             };
             tokio::select! {
                 () = self.event() => continue,
+                () = moved(tunnels.as_mut()) => continue,
                 () = time => due = None,
             }
             if let Some((missing, seen)) = lacking {
                 self.put_back(&missing, &seen).await;
+            }
+        }
+    }
+
+    /// Writes the address of tunnels, and waits until the database tells of it, or of something else.
+    async fn move_tunnels(&mut self, change: &Change, seen: &Seen) {
+        let keys = change.describe();
+        match self.write(seen, change).await {
+            Ok(Written::Done) => {
+                tracing::info!(keys, "wrote where this node's tunnels end");
+                self.event().await;
+            }
+            Ok(Written::Overtaken) => {}
+            Err(error) => {
+                tracing::warn!(keys, error = chain(&error), "Open vSwitch's database refuses this node's address for tunnels");
+                sleep_until(Instant::now() + GRACE).await;
             }
         }
     }

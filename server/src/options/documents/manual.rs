@@ -239,7 +239,7 @@ fn option(page: &mut Roff, spec: &Spec) {
     entry(page, &spec.flag(), value_name(spec), &about(spec, more.trim_start()));
 }
 
-fn value_name(spec: &Spec) -> &'static str {
+pub(super) fn value_name(spec: &Spec) -> &'static str {
     if matches!(spec.kind, Kind::Switch) { "" } else { spec.value_name }
 }
 

@@ -31,7 +31,8 @@ options! { Group::Cluster;
     V6_JOIN_SUBNET = Spec::new("gateway-v6-join-subnet", V6).key(GATEWAY, "v6-join-subnet").default("fd98::/64")
         .help("The same for IPv6");
     V4_MASQUERADE_SUBNET = Spec::new("gateway-v4-masquerade-subnet", V4).key(GATEWAY, "v4-masquerade-subnet").default("169.254.169.0/29")
-        .help("Addresses between a node and OVN; the fifth is that of a pod that reaches itself through a service");
+        .help("Addresses between a node and OVN. The fifth is that of a pod that reaches itself through a service, for the control plane; \
+               what a node sets up beside it is always in 169.254.169.0/29 and fd69::/125");
     V6_MASQUERADE_SUBNET = Spec::new("gateway-v6-masquerade-subnet", V6).key(GATEWAY, "v6-masquerade-subnet").default("fd69::/125")
         .help("The same for IPv6");
     V4_TRANSIT_SUBNET = Spec::new("cluster-manager-v4-transit-subnet", V4).aliases(&["cluster-manager-v4-transit-switch-subnet"])
@@ -49,6 +50,7 @@ options! { Group::Cluster;
     DISABLE_REQUESTEDCHASSIS = Spec::new("disable-requestedchassis", Kind::Switch).key(KUBERNETES, "disable-requestedchassis")
         .default("false").help("Let any node claim a pod's port");
     ACL_RATE_LIMIT = Spec::new("acl-logging-rate-limit", LINES).key("logging", "acl-logging-rate-limit").default("20")
+        .later(Part::Policies)
         .help("Most log lines about policies, per second and node");
     LEGACY_ANNOTATIONS = Spec::new("legacy-annotations", Kind::Switch).key(KUBERNETES, "legacy-annotations").default("false")
         .help("Write the annotations of 2018, too (ovn on pods, ovn_host_subnet on nodes), for programs that read only these");

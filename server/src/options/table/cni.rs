@@ -19,6 +19,8 @@ options! { Group::Cni;
         .help("Directory where the container runtime looks for CNI configurations");
     CONF_FILE = Spec::new("cni-conf-file", CONF_FILE_KIND).key(SECTION, "conf-file").default(CNI_CONF_FILE)
         .help("File to write there; a name that ends with .conf gives the older form, of a single plugin");
+    CHAIN = Spec::new("cni-chain", WHOLE_PATH).key(SECTION, "chain")
+        .help("File or directory with the plugins that runtimes call after ours, such as portmap, bandwidth, tuning: each an object with its type");
     BIN_DIR = Spec::new("cni-bin-dir", Kind::Path).value("DIR").key(SECTION, "bin-dir").default("/opt/cni/bin")
         .old_keys(&[OldKey::python("cni-link-path")])
         .help("Directory where the container runtime looks for plugins; the plugin is installed there");

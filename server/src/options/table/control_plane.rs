@@ -1,5 +1,7 @@
 //! How the processes of the control plane agree on the one that acts.
 
+use contract::paths::ELECTION_DIR;
+
 use super::super::{
     kind::Kind,
     spec::{Group, Spec},
@@ -18,6 +20,8 @@ const fn manager(name: &'static str, key: &'static str, default: &'static str, h
 }
 
 options! { Group::ControlPlane;
+    ELECTION_LOCK_DIR = Spec::new("ha-election-lock-dir", Kind::Path).value("DIR").key("masterha", "election-lock-dir").default(ELECTION_DIR)
+        .help("Where a process locks a file while it lives: started again after a crash, it leads at once");
     OVN_CONFIG_NAMESPACE = Spec::new("ovn-config-namespace", NAMESPACE).key("kubernetes", "ovn-config-namespace")
         .default("ovn-kubernetes").help("Namespace of this project's own objects: the Lease of the one that leads");
     LEASE_DURATION = master("ha-election-lease-duration", "election-lease-duration", "137",

@@ -13,7 +13,7 @@ const LEVEL: Kind = Kind::Checked { value_name: "LEVEL", check: |text| values::l
 
 options! { Group::Logs;
     LOGLEVEL = Spec::new("loglevel", LEVEL).key(SECTION, "loglevel").default("info")
-        .help("Level of both logs: err, warn, info, dbg, or klog's number (5 and more: dbg)");
+        .help("Level of both logs: fatal, err, warn, info, dbg, or a number: 1 fatal, 2 error, 3 warn, 4 info, 5 debug, and above, as with klog, debug");
     LOGFILE = Spec::new("logfile", Kind::Path).key(SECTION, "logfile").default(SERVER_LOG).help("This server's log, in Open vSwitch's layout");
     CNILOGFILE = Spec::new("cnilogfile", Kind::Path).key(SECTION, "cnilogfile").default(PLUGIN_LOG)
         .old_keys(&[OldKey::python("log-path")]).help("The CNI plugin's log");

@@ -22,7 +22,8 @@ options! { Group::Pods;
     NODE_SUBNETS = Spec::new("node-subnets", NETWORKS).key(SECTION, "node-subnets")
         .help("This node's subnets, one of each family, where pods come from --pod-manifests: for its management port");
     STALE_AFTER = Spec::new("stale-after", Kind::NUMBER).value("SECONDS").key("ovnkubenode", "stale-after").default("30")
-        .help("Remove what is left of a pod's network this long after it was first found without its pod or its interface; 0 for never");
+        .help("Remove what is left of a pod's network this long after it was first found without its pod or its interface, or 2 s where Open vSwitch \
+               misses the interface, too; 0 for never");
     UNPRIVILEGED_MODE = Spec::new("unprivileged-mode", Kind::Switch).default("false").help("Need no privileges over the host's network")
         .never("says what is always so: the plugin configures the pods' network");
     CONNTRACK_ZONE = Spec::new("conntrack-zone", Kind::NUMBER).key(SECTION, "conntrack-zone").default("64000").later(Part::Gateway)

@@ -1,5 +1,7 @@
 //! Open vSwitch on this node, and what ovn-controller is told there.
 
+use contract::paths;
+
 use super::super::{
     kind::Kind,
     spec::{Group, OldKey, Spec},
@@ -8,6 +10,7 @@ use super::super::{
 
 const SECTION: &str = "default";
 const ENDPOINT_KIND: Kind = Kind::Checked { value_name: "ENDPOINT", check: |text| values::endpoint(text).map(drop) };
+const WHOLE_DIRECTORY: Kind = Kind::Checked { value_name: "DIR", check: |text| values::whole_path(text).map(drop) };
 const ENCAP_TYPE_KIND: Kind = Kind::Checked { value_name: "TYPE", check: |text| values::encap_type(text).map(drop) };
 const ADDRESSES: Kind = Kind::Checked { value_name: "IP", check: |text| values::addresses(text).map(drop) };
 
@@ -17,15 +20,24 @@ options! { Group::OpenVSwitch;
     OVS_RUN_DIR = Spec::new("ovs-run-dir", Kind::Path).value("DIR").key("ovspaths", "run-dir").default("/var/run/openvswitch")
         .old_keys(&[OldKey::python("rundir")])
         .help("Open vSwitch's run-time directory, where db.sock is unless --ovsdb-endpoint says otherwise");
+    OVN_RUN_DIR = Spec::new("ovn-run-dir", WHOLE_DIRECTORY).key("ovspaths", "ovn-run-dir").default(paths::OVN_RUN_DIR)
+        .help("Directory of ovn-controller's process id and control socket, such as /var/run/ovn-ic");
+    HOST_OVS_RUN_DIR = Spec::new("host-ovs-run-dir", WHOLE_DIRECTORY).key("ovspaths", "host-run-dir")
+        .help("--ovs-run-dir as the CNI plugin on the host sees it, where this server is in a container and sees it elsewhere");
+    HOST_OVN_RUN_DIR = Spec::new("host-ovn-run-dir", WHOLE_DIRECTORY).key("ovspaths", "host-ovn-run-dir")
+        .help("The same for --ovn-run-dir");
     ENCAP_TYPE = Spec::new("encap-type", ENCAP_TYPE_KIND).key(SECTION, "encap-type").default("geneve").external_id("ovn-encap-type")
         .help("How packets travel between nodes: geneve or vxlan");
     ENCAP_IP = Spec::new("encap-ip", ADDRESSES).key(SECTION, "encap-ip").external_id("ovn-encap-ip")
-        .help("This node's address for such packets; without it, the address of the interface with the default route");
+        .help("This node's address for such packets; without it, the node's InternalIP, or else the address of the default route's interface");
     ENCAP_PORT = Spec::new("encap-port", Kind::PORT).value("PORT").key(SECTION, "encap-port").default("6081").external_id("ovn-encap-port")
-        .help("UDP port of such packets");
+
+        .help("UDP port of such packets. OVN has it from the southbound database (Encap, options:dst_port), which this server does not write: \
+               another port than 6081 is reported, without effect");
     INACTIVITY_PROBE = Spec::new("inactivity-probe", Kind::NUMBER).value("MILLISECONDS").key(SECTION, "inactivity-probe")
         .default("100000").external_id("ovn-remote-probe-interval")
-        .help("How long ovn-controller hears nothing from the southbound database before it asks whether it is there; 0 for never");
+        .help("How long ovn-controller hears nothing from the southbound database before it asks whether it is there, and the control plane from \
+               the northbound one if this is given; 0 for never");
     OPENFLOW_PROBE = Spec::new("openflow-probe", Kind::NUMBER).value("SECONDS").key(SECTION, "openflow-probe").default("180")
         .external_id("ovn-openflow-probe-interval").help("The same for ovn-controller's connection to ovs-vswitchd");
     OFCTRL_WAIT_BEFORE_CLEAR = Spec::new("ofctrl-wait-before-clear", Kind::NUMBER).value("MILLISECONDS")

@@ -11,11 +11,11 @@ pub(in crate::options) const NODE_NAME: Kind = Kind::Checked { value_name: "NODE
 options! { Group::Roles;
     INIT_NODE = Spec::new("init-node", NODE_NAME).help("Serve the pods of this node: answer the CNI plugin and write its configuration");
     INIT_MASTER = Spec::new("init-master", NODE_NAME)
-        .help("Be the control plane: give subnets to nodes, and write what pods and nodes need into OVN's databases. NODE is this machine's \
+        .help("Be the control plane: give subnets to nodes, and write what pods and nodes need into OVN's northbound database. NODE is this machine's \
                name, which tells it from others that stand by");
     INIT_CLUSTER_MANAGER = Spec::new("init-cluster-manager", NODE_NAME).help("Be only the half of it that gives subnets to nodes");
     INIT_OVNKUBE_CONTROLLER = Spec::new("init-ovnkube-controller", NODE_NAME).aliases(&["init-network-controller-manager"])
-        .help("Be only the half of it that writes OVN's databases");
+        .help("Be only the half of it that writes OVN's northbound database");
     REMOVE_NODE = Spec::new("remove-node", NODE_NAME)
         .help("Remove what OVN's databases have of this node, which has left the cluster, say what that was, and exit");
     CLEANUP_NODE = Spec::new("cleanup-node", NODE_NAME)

@@ -101,10 +101,7 @@ fn the_container_script_of_2024_with_everything_on() {
             .as_str(),
     );
     let chassis = &config.open_vswitch.chassis;
-    assert_eq!(
-        (chassis.encap_ip.as_deref(), chassis.encap_port, chassis.inactivity_probe.as_millis()),
-        (Some("10.0.0.9"), Some(6082), 180_000)
-    );
+    assert_eq!((chassis.encap_ip.as_deref(), chassis.inactivity_probe.as_millis()), (Some("10.0.0.9"), 180_000));
     assert_eq!(
         (chassis.monitor_all, chassis.lflow_cache, chassis.lflow_cache_limit, chassis.lflow_cache_limit_kb),
         (false, false, Some(1000), Some(100_000))
@@ -114,5 +111,6 @@ fn the_container_script_of_2024_with_everything_on() {
     assert_eq!(config.endpoints.metrics.map(|address| address.to_string()).as_deref(), Some("10.0.0.9:9410"));
     assert_eq!(config.add.routable_mtu.map(|mtu| mtu.bytes()), Some(1300));
     assert!(notes.contains("--unprivileged-mode says what is always so"), "{notes}");
+    assert_eq!(notes.matches("without effect on this node: --encap-port; OVN has the port from").count(), 1, "{notes}");
     assert!(!notes.contains("--mtu") && !notes.contains("--gateway-router-subnet"), "{notes}");
 }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use ovsdb::MissingAuthority;
 
 use super::{super::Program, Place};
-use crate::control_plane::{ControlPlaneConfig, Election, RemoveNodeConfig};
+use crate::control_plane::{ControlPlaneConfig, Election, Probe, RemoveNodeConfig};
 
 fn config_at(place: &Place, line: &str) -> Result<ControlPlaneConfig, String> {
     match place.options(&format!("{line} --k8s-apiserver https://a")).program() {
@@ -27,18 +27,24 @@ fn seconds(election: &Election) -> [u64; 3] {
     [election.duration, election.renew_deadline, election.retry_period].map(|time| time.as_secs())
 }
 
+/// The combined form stood for one Lease, and the controller alone for another: both wrote to one database.
 #[test]
-fn each_role_has_the_election_that_it_needs() {
-    let lease = |line: &str| election(line).map(|election| (election.namespace, election.lease));
-    let of = |lease: &str| Some(("ovn-kubernetes".to_owned(), lease.to_owned()));
-    assert_eq!(lease("--init-master m"), of("ovn-kubernetes-master"));
-    assert_eq!(lease("--init-cluster-manager m"), of("ovn-kubernetes-master"));
-    assert_eq!(lease("--init-ovnkube-controller m"), of("ovn-kubernetes-master-global"));
-    assert_eq!(lease("--init-ovnkube-controller m --zone z1"), of("ovn-kubernetes-master-z1"));
-    assert_eq!(lease("--init-master m --init-node m"), of("ovn-kubernetes-master"));
-    assert_eq!(lease("--init-ovnkube-controller m --init-node m"), None);
-    let other = lease("--init-master m --ovn-config-namespace net").unwrap();
-    assert_eq!(other.0, "net");
+fn each_role_has_its_lease_and_a_process_of_both_roles_has_both() {
+    let leases = |line: &str| election(line).map(|election| (election.lease, election.second_lease));
+    let one = |lease: &str| Some((lease.to_owned(), None));
+    let both = |zone: &str| Some(("ovn-kubernetes-master".to_owned(), Some(format!("ovn-kubernetes-master-{zone}"))));
+    assert_eq!(leases("--init-cluster-manager m"), one("ovn-kubernetes-master"));
+    assert_eq!(leases("--init-ovnkube-controller m"), one("ovn-kubernetes-master-global"));
+    assert_eq!(leases("--init-ovnkube-controller m --zone z1"), one("ovn-kubernetes-master-z1"));
+    assert_eq!(leases("--init-master m"), both("global"));
+    assert_eq!(leases("--init-cluster-manager m --init-ovnkube-controller m"), both("global"));
+    assert_eq!(leases("--init-master m --zone z1"), both("z1"));
+    assert_eq!(leases("--init-master m --init-node m"), both("global"));
+    assert_eq!(leases("--init-ovnkube-controller m --init-node m --zone m"), None, "the node's own zone");
+    assert_eq!(leases("--init-ovnkube-controller m --init-node m"), one("ovn-kubernetes-master-global"), "the zone of all nodes");
+    let namespace = |line: &str| election(line).unwrap().namespace;
+    assert_eq!(namespace("--init-master m"), "ovn-kubernetes");
+    assert_eq!(namespace("--init-master m --ovn-config-namespace net"), "net");
 }
 
 #[test]
@@ -75,6 +81,14 @@ fn the_controller_alone_needs_the_northbound_database() {
     assert_eq!((northbound.endpoints.to_string(), northbound.ssl), ("unix:/run/x/ovnnb_db.sock".to_owned(), None));
     let northbound = config("--init-master m -nb-address=tcp://10.0.0.1:6641,tcp://10.0.0.2:6641").unwrap().northbound.unwrap();
     assert_eq!(northbound.endpoints.to_string(), "tcp:10.0.0.1:6641,tcp:10.0.0.2:6641");
+}
+
+#[test]
+fn the_northbound_database_is_probed_as_somebody_says_or_as_the_client_does_by_itself() {
+    let probe = |more: &str| config(&format!("--init-master m --nb-run-dir /run/x {more}")).unwrap().northbound.unwrap().probe;
+    assert_eq!(probe(""), None, "the option's default is ovn-controller's");
+    assert_eq!(probe("--inactivity-probe 100000"), Some(Probe::After(Duration::from_secs(100))));
+    assert_eq!(probe("--inactivity-probe=0"), Some(Probe::Never));
 }
 
 #[test]

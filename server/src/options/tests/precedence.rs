@@ -156,3 +156,22 @@ fn what_an_administrator_wrote_for_ovn_controller_stays_unless_an_option_is_give
     let error = place.node("--init-node n1 --pod-manifests /m").unwrap().config(&bad).unwrap_err().to_string();
     assert!(error.contains("external_ids:ovn-encap-type in Open vSwitch \"pigeon\" is none of"), "{error}");
 }
+
+#[test]
+fn numbers_of_levels_are_those_of_the_first_go_programs_and_above_5_klogs() {
+    use ovslog::Level;
+    for (text, level) in [
+        ("1", Level::Error),
+        ("fatal", Level::Error),
+        ("2", Level::Error),
+        ("3", Level::Warn),
+        ("4", Level::Info),
+        ("5", Level::Debug),
+        ("9", Level::Debug),
+        ("0", Level::Info),
+        ("err", Level::Error),
+    ] {
+        let node = Place::new().node(&format!("--init-node n1 --pod-manifests /m --loglevel {text}")).unwrap();
+        assert_eq!(node.early().unwrap().log.level, level, "{text}");
+    }
+}

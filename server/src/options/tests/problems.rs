@@ -38,6 +38,14 @@ fn every_problem_of_every_place_is_said_at_once() {
 }
 
 #[test]
+fn a_tunnel_that_linux_has_no_device_for_is_refused() {
+    for value in ["stt", "geneve,stt"] {
+        let text = problems(&Place::new(), &format!("--init-node n1 --encap-type {value}"));
+        assert!(text.contains("--encap-type \"stt\" is none of geneve, vxlan"), "{text}");
+    }
+}
+
+#[test]
 fn every_unknown_option_is_named_with_the_nearest() {
     let text = problems(&Place::new(), "-mtuu=3 --k8s-tokn SECRET --loglvel=4 -nodeport true -xyzzy --init-node");
     for expected in [
@@ -82,6 +90,37 @@ fn a_token_and_a_certificate_contradict_each_other() {
     assert!(text.contains("--k8s-token and --k8s-client-cert: give a token or a certificate") && !text.contains("SECRET"), "{text}");
     let text = problems(&place, "--init-node n1 --k8s-apiserver https://user:SECRET@a --k8s-cacert-data SECRET");
     assert!(!text.contains("SECRET"), "{text}");
+}
+
+#[test]
+fn open_vswitchs_database_over_tls_is_refused_because_the_plugin_could_not_reach_it() {
+    let place = Place::new();
+    let text = problems(&place, "--init-node n1 --pod-manifests /m --ovsdb-endpoint ssl:127.0.0.1:6640");
+    assert!(text.contains("--ovsdb-endpoint \"ssl:127.0.0.1:6640\": the CNI plugin has no TLS"), "{text}");
+}
+
+#[test]
+fn the_plugin_is_told_where_things_are_on_the_host_and_the_server_looks_where_it_is_told() {
+    let place = Place::new();
+    let of = |more: &str| {
+        let config = place.node(&format!("--init-node n1 --pod-manifests /m {more}")).unwrap().config(&BTreeMap::new()).unwrap();
+        let places = config.cni_conf.places();
+        let ovs = config.open_vswitch;
+        (ovs.endpoint.to_string(), ovs.ovn_run_dir.display().to_string(), places.ovsdb_endpoint, places.ovn_run_dir)
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let (usual, ovn) = ("unix:/var/run/openvswitch/db.sock".to_owned(), "/var/run/ovn".to_owned());
+    assert_eq!(of(""), (usual.clone(), ovn.clone(), None, None));
+    assert_eq!(of("--ovn-run-dir /var/run/ovn-ic"), (usual.clone(), "/var/run/ovn-ic".to_owned(), None, some("/var/run/ovn-ic")));
+    assert_eq!(
+        of("--ovs-run-dir /ovs --host-ovs-run-dir /run/host-ovs --host-ovn-run-dir /run/host-ovn"),
+        ("unix:/ovs/db.sock".to_owned(), ovn, some("unix:/run/host-ovs/db.sock"), some("/run/host-ovn"))
+    );
+    let (_, _, endpoint, run_dir) =
+        of("--ovs-run-dir /ovs --host-ovs-run-dir /var/run/openvswitch --ovn-run-dir /o --host-ovn-run-dir /var/run/ovn");
+    assert_eq!((endpoint, run_dir), (None, None), "the plugin's usual places need not be told");
+    let text = problems(&place, "--init-node n1 --pod-manifests /m --ovn-run-dir ovn");
+    assert!(text.contains("--ovn-run-dir \"ovn\": give the whole path"), "{text}");
 }
 
 #[test]

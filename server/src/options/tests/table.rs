@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    super::{Effect, all, documents},
+    super::{Effect, all, command_line, documents},
     Place,
 };
 
@@ -61,6 +61,16 @@ fn the_installed_file_sets_nothing_and_would_set_every_default() {
     assert_eq!(set.notes, Vec::<String>::new());
     for spec in all().filter(|spec| spec.key.is_some() && !spec.default.is_empty()) {
         assert_eq!(set.settings.given(spec).map(|setting| setting.value.as_str()), Some(spec.default), "{}", spec.name);
+    }
+}
+
+#[test]
+fn help_names_the_commands_that_are_no_options() {
+    let help = command_line::command().render_long_help().to_string();
+    // However wide the terminal is.
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for command in ["ovnkube nics-to-bridge", "ovnkube bridges-to-nic"] {
+        assert!(help.contains(command), "{command}: {help}");
     }
 }
 

@@ -1,7 +1,8 @@
 //! List and watch, for ever: a watch that ends goes on where it ended, and only a place that the API server no longer knows costs a list.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
+use contract::names::PodKey;
 use controller::{
     api_server::{Kind, Trouble},
     backoff::Backoff,
@@ -137,43 +138,10 @@ impl Follower<'_> {
     }
 
     async fn list(&self, freshness: Freshness) -> Result<Version, Trouble> {
-        let mut params = ListParams::default().fields(&self.selector());
-        match freshness {
-            // From the API server's memory, which has no pages.
-            Freshness::Any => params.resource_version = Some("0".to_owned()),
-            Freshness::Newest => params.limit = Some(PAGE),
-        }
-        let mut pods = Vec::new();
-        let version = loop {
-            let page = self.page(&params).await?;
-            let ListMetadata { resource_version, continue_token } = page.metadata;
-            for meta in page.items.unwrap_or_default() {
-                match Seen::try_from(meta) {
-                    Ok(seen) => pods.push(seen),
-                    Err(error) => tracing::warn!(%error, "a pod of the API server is left out"),
-                }
-            }
-            if continue_token.is_empty() {
-                break resource_version;
-            }
-            params.resource_version = None;
-            params.continue_token = Some(continue_token);
-        };
+        let (version, pods) = list(self.shared, freshness).await?;
         tracing::debug!(pods = pods.len(), version = version.as_str(), "listed this node's pods");
         self.shared.ledger().listed(version.clone(), pods);
         Ok(version)
-    }
-
-    async fn page(&self, params: &ListParams) -> Result<PodMetaList, Trouble> {
-        let answer = async {
-            let request = Request::new(PODS).list_metadata(params).map_err(kube::Error::BuildRequest)?;
-            let text = self.shared.connection.client().request_text(request).await?;
-            serde_json::from_str(&text).map_err(kube::Error::SerdeError)
-        };
-        match timeout(LIST, answer).await {
-            Ok(answer) => answer.map_err(|error| self.shared.connection.trouble(&error)),
-            Err(_) => Err(self.silence(LIST)),
-        }
     }
 
     /// Tells the ledger what happens after `from`.
@@ -246,11 +214,62 @@ impl Follower<'_> {
     }
 
     fn silence(&self, after: Duration) -> Trouble {
-        let text = format!("the API server {} did not answer within {after:?}", self.shared.connection.url());
-        Trouble::without_answer(Kind::Unavailable, text)
+        silence(self.shared, after)
     }
 
     fn selector(&self) -> String {
-        format!("spec.nodeName={}", self.shared.node)
+        selector(self.shared)
     }
+}
+
+/// The node's pods as they are, beside the watch: for who does not believe what the watch told.
+pub(super) async fn list_now(shared: &Shared) -> Result<HashMap<PodKey, String>, String> {
+    let (_, pods) = list(shared, Freshness::Newest).await.map_err(|trouble| trouble.text)?;
+    Ok(pods.into_iter().map(|seen| (seen.pod, seen.facts.uid)).collect())
+}
+
+async fn list(shared: &Shared, freshness: Freshness) -> Result<(Version, Vec<Seen>), Trouble> {
+    let mut params = ListParams::default().fields(&selector(shared));
+    match freshness {
+        // From the API server's memory, which has no pages.
+        Freshness::Any => params.resource_version = Some("0".to_owned()),
+        Freshness::Newest => params.limit = Some(PAGE),
+    }
+    let mut pods = Vec::new();
+    loop {
+        let page = page(shared, &params).await?;
+        let ListMetadata { resource_version, continue_token } = page.metadata;
+        for meta in page.items.unwrap_or_default() {
+            match Seen::try_from(meta) {
+                Ok(seen) => pods.push(seen),
+                Err(error) => tracing::warn!(%error, "a pod of the API server is left out"),
+            }
+        }
+        if continue_token.is_empty() {
+            return Ok((resource_version, pods));
+        }
+        params.resource_version = None;
+        params.continue_token = Some(continue_token);
+    }
+}
+
+async fn page(shared: &Shared, params: &ListParams) -> Result<PodMetaList, Trouble> {
+    let answer = async {
+        let request = Request::new(PODS).list_metadata(params).map_err(kube::Error::BuildRequest)?;
+        let text = shared.connection.client().request_text(request).await?;
+        serde_json::from_str(&text).map_err(kube::Error::SerdeError)
+    };
+    match timeout(LIST, answer).await {
+        Ok(answer) => answer.map_err(|error| shared.connection.trouble(&error)),
+        Err(_) => Err(silence(shared, LIST)),
+    }
+}
+
+fn silence(shared: &Shared, after: Duration) -> Trouble {
+    let text = format!("the API server {} did not answer within {after:?}", shared.connection.url());
+    Trouble::without_answer(Kind::Unavailable, text)
+}
+
+fn selector(shared: &Shared) -> String {
+    format!("spec.nodeName={}", shared.node)
 }

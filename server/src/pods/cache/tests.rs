@@ -69,3 +69,23 @@ fn nothing_is_kept_of_a_pod_that_nobody_knows_or_watches() {
     pods.remove(&cart());
     assert_eq!(entries(&pods), 0);
 }
+
+/// The network of a running static pod was removed 30 s after somebody had deleted its mirror.
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_awaits_its_mirror_for_longer_than_a_kubelet_does_not_look_at_it() {
+    let mirror = |uid: &str| PodFacts { annotations: BTreeMap::from([(CONFIG_SOURCE.to_owned(), "file".to_owned())]), ..facts(uid, "x") };
+    let pods = Pods::default();
+    for uid in ["mirror-1", "mirror-2"] {
+        pods.put(&cart(), mirror(uid));
+        assert!(!pods.awaits_mirror(&cart()), "it is there");
+        pods.remove(&cart());
+        tokio::time::advance(Duration::from_secs(100)).await;
+        assert!(pods.awaits_mirror(&cart()));
+    }
+    tokio::time::advance(Duration::from_secs(20)).await;
+    assert!(!pods.awaits_mirror(&cart()));
+
+    pods.put(&cart(), facts("u1", "x"));
+    pods.remove(&cart());
+    assert!(!pods.awaits_mirror(&cart()), "an ordinary pod has no mirror");
+}

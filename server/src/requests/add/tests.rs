@@ -54,6 +54,7 @@ fn desk(lagging: bool) -> Stage {
             metrics: Arc::default(),
             events: Events::default(),
             partners: Partners::default(),
+            predecessor: None,
             ports: Ports::channel().0,
         }),
         pods,
@@ -154,7 +155,7 @@ async fn a_server_that_stops_takes_no_new_add_and_lets_go_of_those_in_flight() {
     assert_eq!(played.desk.adds.count(), 1);
 
     played.phase.send_replace(Phase::Draining);
-    assert!(matches!(played.desk.add(request(|_| {}), Instant::now()).await, Err(Refusal::ShuttingDown)));
+    assert!(matches!(played.desk.add(request(|_| {}), Instant::now()).await, Err(Refusal::Draining)));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!add.is_finished());
 

@@ -1,4 +1,4 @@
-use contract::annotation::LEGACY;
+use contract::annotation::{CONFIG_SOURCE, LEGACY};
 
 use super::*;
 
@@ -105,4 +105,15 @@ fn another_network_has_an_annotation_of_its_own_and_no_limits() {
 fn the_older_annotation_serves_as_well() {
     let legacy = r#"{"ip_address":"192.168.2.3/24","mac_address":"0a:00:00:00:00:01","gateway_ip":"192.168.2.1"}"#;
     assert_eq!(answer(&mut wait_for(None), &pod("", 1, &[(LEGACY, legacy)])).addressing.gateways.len(), 1);
+}
+
+#[test]
+fn a_pod_whose_primary_network_is_user_defined_is_refused_and_named() {
+    let network = format!(
+        r#"{{"default":{{"mac_address":"{BLUE_MAC}","ip_addresses":["10.244.1.5/24"],"role":"infrastructure-locked"}},
+            "shop/blue":{{"mac_address":"{BLUE_MAC}","ip_addresses":["10.1.0.5/24"],"role":"primary"}}}}"#
+    );
+    let refusal = wait_for(Some("u1")).look(Some(&pod("u1", 1, &[(POD_NETWORKS, &network)]))).unwrap_err();
+    assert_eq!(refusal.code().number(), 2);
+    assert!(refusal.to_string().contains("shop/cart-0") && refusal.to_string().contains("user-defined"), "{refusal}");
 }

@@ -31,7 +31,7 @@ fn interface() -> Interface {
 
 fn seen(interface: Interface) -> Seen {
     let port = SeenPort { port: uuid(2), elsewhere: None, interface: Some((uuid(3), interface)) };
-    Seen { bridge: Some(uuid(1)), in_user_space: true, port: Some(port), old: None }
+    Seen { bridge: Some(uuid(1)), in_user_space: true, port: Some(port), old: Vec::new() }
 }
 
 fn done(seen: &Seen) -> Vec<String> {
@@ -62,10 +62,18 @@ fn only_what_differs_is_corrected() {
 #[test]
 fn ports_under_the_old_name_or_on_another_bridge_are_replaced() {
     let mut of_old = seen(interface());
-    of_old.old = Some((uuid(8), uuid(1)));
+    of_old.old = vec![(uuid(8), uuid(1))];
     assert_eq!(done(&of_old), ["removed the port under its old name"]);
     let mut astray = seen(interface());
     astray.port.as_mut().unwrap().elsewhere = Some(uuid(9));
     assert_eq!(done(&astray), ["moved the port to br-int"]);
     assert_eq!(of_old.removal().unwrap().len(), 3, "both ports, and a comment");
+}
+
+/// The Go and the Python programs cut the name off where the kernel does, and both spellings were in use.
+#[test]
+fn the_port_of_a_node_with_a_long_name_is_known_under_both_of_its_old_names() {
+    let names = |node| old_names(node).into_iter().collect::<Vec<_>>();
+    assert_eq!(names("kube-node-with-long-name"), ["k8s-kube-node-w", "k8s-kube-node-with-long-name"]);
+    assert_eq!(names("node1"), ["k8s-node1"]);
 }

@@ -6,7 +6,6 @@ fn chassis() -> Chassis {
         tls: None,
         encap_type: "geneve".to_owned(),
         encap_ip: None,
-        encap_port: None,
         inactivity_probe: Duration::from_millis(100_000),
         openflow_probe: Duration::from_secs(180),
         ofctrl_wait_before_clear: None,
@@ -18,7 +17,7 @@ fn chassis() -> Chassis {
 }
 
 fn settings(chassis: &Chassis) -> Settings {
-    Settings::new(chassis, "node1", "172.17.42.31", "node1".to_owned())
+    Settings::new(chassis, "node1", Some("172.17.42.31".to_owned()), "node1".to_owned())
 }
 
 fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -84,7 +83,7 @@ fn later_only_what_is_missing_is_put_back() {
 
 #[test]
 fn a_chassis_name_is_never_replaced_nor_written_at_the_start() {
-    let settings = Settings::new(&chassis(), "node1", "172.17.42.31", "another".to_owned());
+    let settings = Settings::new(&chassis(), "node1", Some("172.17.42.31".to_owned()), "another".to_owned());
     assert_eq!(settings.differing(&seen(&[])).external_ids.get(SYSTEM_ID), None);
     assert_eq!(settings.missing(&seen(&[("system-id", "uuid")])).external_ids.get(SYSTEM_ID), None);
 }
@@ -111,4 +110,36 @@ fn what_was_written_is_remembered_with_what_was_written_before() {
                ovn-remote-probe-interval";
     assert!(text.contains(all), "{text}");
     assert_eq!(written(&seen.external_ids).collect::<Vec<_>>(), ["hostname", "ovn-remote"]);
+}
+
+#[test]
+fn what_this_program_wrote_says_nothing_of_what_an_administrator_wants() {
+    let given = map(&[
+        ("ovnkube-wrote", "hostname ovn-encap-ip ovn-remote"),
+        ("ovnkube-wrote-values", r#"{"ovn-encap-ip":"10.1.1.1","ovn-remote":"tcp:192.0.2.1:6642"}"#),
+        ("ovn-encap-ip", "10.1.1.1"),
+        ("ovn-remote", "tcp:192.0.2.9:6642"),
+        ("ovn-monitor-all", "false"),
+    ]);
+    let theirs = of_administrator(&given);
+    assert!(!theirs.contains_key("ovn-encap-ip"));
+    assert_eq!(theirs["ovn-remote"], "tcp:192.0.2.9:6642", "changed by hand");
+    assert_eq!(theirs["ovn-monitor-all"], "false");
+    assert_eq!(own(&given, ENCAP_IP), Some("10.1.1.1"));
+    // An earlier version recorded the keys alone.
+    let earlier = map(&[("ovnkube-wrote", "ovn-encap-ip"), ("ovn-encap-ip", "10.1.1.1")]);
+    assert!(!of_administrator(&earlier).contains_key("ovn-encap-ip"));
+}
+
+#[test]
+fn tunnels_move_only_where_the_address_is_this_programs() {
+    let mut settings = settings(&chassis());
+    settings.set_encap_ip("10.1.1.2".to_owned());
+    let moved = |pairs: &[(&str, &str)]| settings.moved(&seen(pairs)).external_ids;
+    let ours = [("ovnkube-wrote", "ovn-encap-ip"), ("ovnkube-wrote-values", r#"{"ovn-encap-ip":"10.1.1.1"}"#)];
+    let expected = map(&[("ovn-encap-ip", "10.1.1.2")]);
+    assert_eq!(moved(&[&ours[..], &[("ovn-encap-ip", "10.1.1.1")]].concat()), expected);
+    assert_eq!(moved(&[]), expected);
+    assert!(moved(&[&ours[..], &[("ovn-encap-ip", "10.9.9.9")]].concat()).is_empty(), "an administrator's");
+    assert!(moved(&[("ovn-encap-ip", "10.1.1.2")]).is_empty());
 }

@@ -1,0 +1,123 @@
+use std::{
+    fs::Permissions,
+    os::unix::fs::{PermissionsExt, symlink},
+};
+
+use contract::names::Network;
+use tempfile::TempDir;
+use tokio::{join, time::timeout};
+
+use super::*;
+
+/// Nothing here takes as long unless it hangs.
+const A_WHILE: Duration = Duration::from_secs(10);
+
+fn identity(if_name: &str) -> Identity {
+    Identity { sandbox: "0123456789abcdef".parse().unwrap(), if_name: if_name.parse().unwrap(), network: Network::Default }
+}
+
+/// A place for the directory that nobody has made yet.
+fn place() -> (TempDir, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let directory = directory_beside(&root.path().join("run/cni/server.sock"));
+    (root, directory)
+}
+
+fn files(directory: &Path) -> usize {
+    std::fs::read_dir(directory).unwrap().count()
+}
+
+/// What a holder leaves that is killed: its file without a lock.
+fn leave_one_behind(directory: &Path, identity: &Identity) {
+    let mut held = lock(directory, identity).unwrap().unwrap();
+    held.name = "another".to_owned();
+}
+
+#[test]
+fn one_call_has_it_at_a_time_and_no_file_stays() {
+    let (_root, directory) = place();
+    let fence = Fence::take(&directory, &identity("eth0")).unwrap();
+    assert!(fence.is_held());
+    assert!(Fence::take(&directory, &identity("eth0")).is_err());
+    let other = Fence::take(&directory, &identity("net1")).unwrap();
+    assert!(other.is_held());
+    assert_eq!(files(&directory), 2);
+    drop((fence, other));
+    assert_eq!(files(&directory), 0);
+    assert!(Fence::take(&directory, &identity("eth0")).unwrap().is_held());
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!((mode(&directory), mode(directory.parent().unwrap())), (0o700, 0o700));
+}
+
+#[test]
+fn what_a_killed_holder_leaves_is_in_nobodys_way() {
+    let (_root, directory) = place();
+    assert_eq!(remove_stale(&directory, Duration::ZERO).unwrap(), 0, "before there is a directory");
+    let held = Fence::take(&directory, &identity("net1")).unwrap();
+    leave_one_behind(&directory, &identity("eth0"));
+    assert_eq!(files(&directory), 2);
+    drop(Fence::take(&directory, &identity("eth0")).unwrap());
+    assert_eq!(files(&directory), 1, "the next call for the interface has removed it");
+    leave_one_behind(&directory, &identity("eth0"));
+    assert_eq!(remove_stale(&directory, STALE).unwrap(), 0, "its holder may be about to lock it");
+    assert_eq!(remove_stale(&directory, Duration::ZERO).unwrap(), 1);
+    assert_eq!(files(&directory), 1);
+    assert!(held.is_held() && Fence::take(&directory, &identity("net1")).is_err(), "a file that is in use stays");
+}
+
+#[tokio::test]
+async fn del_tells_the_holder_to_give_up_and_waits_until_it_has() {
+    let (_root, directory) = place();
+    let add = Fence::take(&directory, &identity("eth0")).unwrap();
+    let giving_up = async {
+        timeout(A_WHILE, add.challenged()).await.unwrap();
+        // Only now.
+        assert!(Fence::take(&directory, &identity("eth0")).is_err());
+        drop(add);
+    };
+    let identity = identity("eth0");
+    let (fence, ()) = timeout(A_WHILE, async { join!(Fence::take_over(&directory, &identity), giving_up) }).await.unwrap();
+    assert!(fence.is_held());
+    assert_eq!(files(&directory), 1);
+}
+
+#[tokio::test]
+async fn of_several_dels_each_has_its_turn() {
+    let (_root, directory) = place();
+    let add = Fence::take(&directory, &identity("eth0")).unwrap();
+    let del = || async {
+        let fence = Fence::take_over(&directory, &identity("eth0")).await;
+        assert!(fence.is_held());
+    };
+    let giving_up = async {
+        add.challenged().await;
+        drop(add);
+    };
+    timeout(A_WHILE, async { join!(del(), del(), del(), giving_up) }).await.unwrap();
+    assert_eq!(files(&directory), 0);
+}
+
+#[test]
+fn a_directory_that_others_can_reach_is_not_used() {
+    let (_root, directory) = place();
+    drop(Fence::take(&directory, &identity("eth0")).unwrap());
+    std::fs::set_permissions(&directory, Permissions::from_mode(0o750)).unwrap();
+    assert!(!Fence::take(&directory, &identity("eth0")).unwrap().is_held());
+    assert_eq!(files(&directory), 0);
+
+    let (root, directory) = place();
+    let elsewhere = root.path().join("elsewhere");
+    DirBuilder::new().mode(0o700).create(&elsewhere).unwrap();
+    DirBuilder::new().recursive(true).create(directory.parent().unwrap()).unwrap();
+    symlink(&elsewhere, &directory).unwrap();
+    assert!(!Fence::take(&directory, &identity("eth0")).unwrap().is_held(), "through a link");
+    assert_eq!(files(&elsewhere), 0);
+}
+
+#[test]
+fn a_file_that_is_no_fifo_stops_nobody() {
+    let (_root, directory) = place();
+    drop(Fence::take(&directory, &identity("eth0")).unwrap());
+    symlink("/dev/null", directory.join(name(&identity("eth0")))).unwrap();
+    assert!(!Fence::take(&directory, &identity("eth0")).unwrap().is_held());
+}

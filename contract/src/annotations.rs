@@ -1,0 +1,98 @@
+//! Every annotation of pods and nodes: `docs/annotations.md` is made of this table.
+
+use crate::{
+    annotation::{LEGACY, POD_NETWORKS},
+    bandwidth::{EGRESS_ANNOTATION, INGRESS_ANNOTATION},
+    node_annotation::{
+        CHASSIS_ID, HOST_CIDRS, JOIN_ADDRESS, JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MAC, MANAGEMENT_MACS, NETWORK_IDS, NODE_ID,
+        NODE_SUBNETS, PRIMARY_ADDRESSES, TRANSIT_ADDRESSES, ZONE,
+    },
+};
+
+/// One annotation.
+#[derive(Debug, Clone, Copy)]
+pub struct Annotation {
+    pub name: &'static str,
+    /// One sentence, without a full stop.
+    pub meaning: &'static str,
+    pub written_by: &'static str,
+    pub read_by: &'static str,
+    /// As it stands on an object.
+    pub example: &'static str,
+}
+
+const fn annotation(
+    name: &'static str,
+    meaning: &'static str,
+    written_by: &'static str,
+    read_by: &'static str,
+    example: &'static str,
+) -> Annotation {
+    Annotation { name, meaning, written_by, read_by, example }
+}
+
+/// Annotations of pods.
+pub const OF_PODS: [Annotation; 4] = [
+    annotation(
+        POD_NETWORKS,
+        "MAC, addresses, gateways and routes of the pod, by network",
+        "controller; a value that is there before the controller's is kept if it is free",
+        "node, controller",
+        r#"{"default":{"ip_addresses":["10.128.1.5/23"],"mac_address":"0a:58:0a:80:01:05","gateway_ips":["10.128.0.1"]}}"#,
+    ),
+    annotation(LEGACY, "The same for the cluster's network alone, in clusters before 2020", "older control planes", "node", ""),
+    annotation(INGRESS_ANNOTATION, "Rate limit towards the pod, in bits per second", "user", "node", "10M"),
+    annotation(EGRESS_ANNOTATION, "Rate limit from the pod, in bits per second", "user", "node", "10M"),
+];
+
+/// Annotations of nodes.
+pub const OF_NODES: [Annotation; 13] = [
+    annotation(
+        NODE_SUBNETS,
+        "Subnets of the node's pods, by network",
+        "cluster manager",
+        "controller, node",
+        r#"{"default":["10.128.0.0/23"]}"#,
+    ),
+    annotation(LEGACY_SUBNET, "The same, in clusters of 2018 and 2019", "older control planes", "cluster manager, node", ""),
+    annotation(NODE_ID, "A number of the node's own, from 2 on", "cluster manager", "controller", "2"),
+    annotation(NETWORK_IDS, "Numbers of networks", "cluster manager", "controller", r#"{"default":"0"}"#),
+    annotation(
+        JOIN_ADDRESSES,
+        "Addresses of the node's gateway router on the join switch, by network",
+        "cluster manager",
+        "controller",
+        r#"{"default":{"ipv4":"100.64.0.2/16"}}"#,
+    ),
+    annotation(JOIN_ADDRESS, "The same for the cluster's network alone", "older control planes", "controller", ""),
+    annotation(
+        TRANSIT_ADDRESSES,
+        "Addresses of the node on the switch between zones",
+        "cluster manager",
+        "controller",
+        r#"{"ipv4":"100.88.0.2/16"}"#,
+    ),
+    annotation(CHASSIS_ID, "Name of the node in OVN: `external_ids:system-id` of its Open vSwitch", "node", "controller", ""),
+    annotation(
+        PRIMARY_ADDRESSES,
+        "Addresses that other nodes reach the node at",
+        "node",
+        "controller, cluster manager",
+        r#"{"ipv4":"192.0.2.7/24"}"#,
+    ),
+    annotation(HOST_CIDRS, "All addresses of the host", "node", "controller", r#"["192.0.2.7/24"]"#),
+    annotation(MANAGEMENT_MACS, "MAC of the management port, by network", "older nodes", "controller, node", ""),
+    annotation(MANAGEMENT_MAC, "The same for the cluster's network alone", "older nodes", "controller, node", ""),
+    annotation(ZONE, "Zone whose database has the node's rows", "node", "cluster manager, controller, node", "global"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node_annotation;
+
+    #[test]
+    fn every_annotation_that_is_read_of_a_node_is_in_the_table() {
+        assert_eq!(OF_NODES.map(|annotation| annotation.name), node_annotation::ALL);
+    }
+}

@@ -1,0 +1,225 @@
+//! Processes that stand for one Lease or for two, against an API server that keeps Leases and does no more.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::*;
+use crate::api_server::{ApiServer, scripted};
+
+const MASTER: &str = "ovn-kubernetes-master";
+const GLOBAL: &str = "ovn-kubernetes-master-global";
+
+/// Leases by name, as they are kept.
+#[derive(Default)]
+struct Kept {
+    leases: BTreeMap<String, Value>,
+    written: u64,
+    /// Lease and holder, each time that one has another holder.
+    holders: Vec<(String, String)>,
+}
+
+impl Kept {
+    fn write(&mut self, name: &str, mut lease: Value) -> Value {
+        self.written += 1;
+        lease["metadata"]["resourceVersion"] = self.written.to_string().into();
+        let holder = |lease: &Value| lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
+        if self.leases.get(name).map(holder).unwrap_or_default() != holder(&lease) {
+            self.holders.push((name.to_owned(), holder(&lease)));
+        }
+        self.leases.insert(name.to_owned(), lease.clone());
+        lease
+    }
+}
+
+#[derive(Clone)]
+struct Cluster {
+    client: ApiServer,
+    kept: Arc<Mutex<Kept>>,
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        let (mut api, client) = scripted::start().await;
+        let kept = Arc::<Mutex<Kept>>::default();
+        let of_server = Arc::clone(&kept);
+        tokio::spawn(async move {
+            loop {
+                let asked = api.asked().await;
+                if asked.is_watch() {
+                    asked.status(403, "leases is forbidden: may not watch").await;
+                    continue;
+                }
+                let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+                let name = asked.path.trim_end_matches('?').strip_prefix(PATH).unwrap().trim_start_matches('/').to_owned();
+                let answer = {
+                    let mut kept = of_server.lock().unwrap();
+                    let before = kept.leases.get(&name).cloned();
+                    match (asked.method.as_str(), before) {
+                        ("GET", Some(lease)) => Ok(lease),
+                        ("PUT", Some(lease)) if lease["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] => Err(409),
+                        ("PUT", Some(_)) => Ok(kept.write(&name, body)),
+                        ("POST", _) => {
+                            let name = body["metadata"]["name"].as_str().unwrap().to_owned();
+                            if kept.leases.contains_key(&name) { Err(409) } else { Ok(kept.write(&name, body)) }
+                        }
+                        _ => Err(404),
+                    }
+                };
+                match answer {
+                    Ok(lease) => asked.json(&lease).await,
+                    Err(code) => asked.status(code, "no").await,
+                }
+            }
+        });
+        Self { client, kept }
+    }
+
+    fn stand(&self, identity: &str, leases: &[&str]) -> Process {
+        self.stand_with(identity, leases, &OwnLease::Wait)
+    }
+
+    fn stand_with(&self, identity: &str, leases: &[&str], own_lease: &OwnLease) -> Process {
+        let mut candidates =
+            leases.iter().map(|lease| Candidate { lease: (*lease).to_owned(), own_lease: own_lease.clone(), ..candidate(identity) });
+        let candidates = Candidates { first: candidates.next().unwrap(), second: candidates.next() };
+        let metrics = Metrics::register(&Registry::new()).unwrap();
+        let (leadership, campaign) = Campaign::start(self.client.clone(), candidates, metrics);
+        Process { leadership, campaign }
+    }
+
+    /// Somebody else writes it.
+    fn take(&self, lease: &str) {
+        self.kept.lock().unwrap().write(lease, held_by("m9", "0", 9));
+    }
+
+    fn holders(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.kept.lock().unwrap().holders)
+    }
+}
+
+struct Process {
+    leadership: Leadership,
+    campaign: Campaign,
+}
+
+impl Process {
+    fn leads(&self) -> bool {
+        self.leadership.is_leader()
+    }
+}
+
+async fn leads_within(process: &Process, seconds: u64, others: &[&Process]) {
+    for _ in 0..seconds * 10 {
+        let leaders = others.iter().filter(|other| other.leads()).count() + usize::from(process.leads());
+        assert!(leaders <= 1, "{leaders} processes lead");
+        if process.leads() {
+            return;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    panic!("it does not lead: {:?}", process.leadership.place());
+}
+
+/// Each stood for a Lease of its own, and both wrote to one database.
+#[tokio::test(start_paused = true)]
+async fn a_process_of_both_roles_and_a_controller_alone_never_lead_together() {
+    let cluster = Cluster::start().await;
+    let (both, alone) = (cluster.stand("m1", &[MASTER, GLOBAL]), cluster.stand("m2", &[GLOBAL]));
+    sleep(Duration::from_secs(1)).await;
+    // Whoever was first leads.
+    let (first, second) = if both.leads() { (both, alone) } else { (alone, both) };
+    for _ in 0..3000 {
+        assert!(first.leads() && !second.leads(), "{:?} {:?}", first.leadership.place(), second.leadership.place());
+        sleep(Duration::from_millis(100)).await;
+    }
+    first.campaign.release().await;
+    leads_within(&second, 40, &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_of_both_roles_leads_with_both_leases_and_lets_go_of_the_first_one_last() {
+    let cluster = Cluster::start().await;
+    let alone = cluster.stand("m2", &[GLOBAL]);
+    leads_within(&alone, 1, &[]).await;
+    let both = cluster.stand("m1", &[MASTER, GLOBAL]);
+    let manager = cluster.stand("m3", &[MASTER]);
+    sleep(Duration::from_secs(200)).await;
+    assert!(alone.leads() && !both.leads() && !manager.leads());
+    let says = both.leadership.place();
+    let held = "m2 holds the lease ovn/ovn-kubernetes-master-global, and this process the one that comes first: nobody has both";
+    assert_eq!(says, Place::Unknown(held.to_owned()), "it is no standby: it keeps others from leading");
+    alone.campaign.release().await;
+    leads_within(&both, 40, &[&manager]).await;
+    // Both are renewed.
+    sleep(Duration::from_secs(1000)).await;
+    assert!(both.leads() && !manager.leads());
+    assert!(matches!(manager.leadership.place(), Place::StandsBy(_)));
+
+    cluster.holders();
+    both.leadership.resign();
+    assert!(!both.leads());
+    both.campaign.release().await;
+    let gave_up = [GLOBAL, MASTER].map(|lease| (lease.to_owned(), String::new()));
+    assert_eq!(cluster.holders(), gave_up);
+    leads_within(&manager, 40, &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn losing_either_lease_ends_leading() {
+    for lease in [MASTER, GLOBAL] {
+        let cluster = Cluster::start().await;
+        let mut both = cluster.stand("m1", &[MASTER, GLOBAL]);
+        leads_within(&both, 1, &[]).await;
+        cluster.take(lease);
+        let lost = both.campaign.lost().await;
+        assert_eq!(lost, Lost::Taken { lease: format!("ovn/{lease}"), holder: "m9".to_owned() });
+        sleep(Duration::from_millis(1)).await;
+        assert!(!both.leads());
+        // It renews nothing, and stops when it is told to.
+        both.campaign.release().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_leases_of_a_dead_leader_run_out_together() {
+    let cluster = Cluster::start().await;
+    let dead = cluster.stand("m1", &[MASTER, GLOBAL]);
+    leads_within(&dead, 1, &[]).await;
+    let second = cluster.stand("m2", &[MASTER, GLOBAL]);
+    sleep(Duration::from_secs(1)).await;
+    drop(dead);
+    let began = Instant::now();
+    leads_within(&second, 200, &[]).await;
+    assert!(began.elapsed() <= Duration::from_secs(137 + 1), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_started_again_has_both_leases_at_once() {
+    let cluster = Cluster::start().await;
+    let dead = cluster.stand("m1", &[MASTER, GLOBAL]);
+    leads_within(&dead, 1, &[]).await;
+    drop(dead);
+    let again = cluster.stand_with("m1", &[MASTER, GLOBAL], &OwnLease::Resume(None));
+    leads_within(&again, 1, &[]).await;
+}
+
+/// A pid file shows that no other process with this pid file lives: one of another form has another.
+#[tokio::test(start_paused = true)]
+async fn a_pidfile_does_not_take_the_lease_of_a_living_process_of_the_same_name() {
+    let mark = Mark { boot: "b1".to_owned(), file: "25:7".to_owned(), machine: None };
+    let with_lock = |held: bool| OwnLease::Resume(Some(HostLock { mark: mark.clone(), held: watch::channel(held).1 }));
+    let cluster = Cluster::start().await;
+    let alone = cluster.stand_with("m1", &[GLOBAL], &with_lock(true));
+    leads_within(&alone, 1, &[]).await;
+    let both = cluster.stand_with("m1", &[MASTER, GLOBAL], &with_lock(false));
+    sleep(Duration::from_secs(300)).await;
+    assert!(alone.leads() && !both.leads());
+    drop((alone, both));
+    let again = cluster.stand_with("m1", &[GLOBAL], &with_lock(true));
+    leads_within(&again, 1, &[]).await;
+}

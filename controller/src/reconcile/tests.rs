@@ -1,0 +1,289 @@
+//! Who may write: the loop with a real northbound database, whose lock and whose zone others change.
+
+use std::time::Duration;
+
+use ::tests::{Database, Scratch};
+use ovsdb::{Connection, Endpoint, ErrorKind, Lock, LockState, OvsdbError, Row, Transaction, Where};
+use tokio::{task::JoinHandle, time::timeout};
+
+use super::{fence::LOCK, *};
+use crate::{
+    config::ClusterConfig,
+    northbound::connect,
+    observation::Seen,
+    store::{Node, Pod, PodAnnotation},
+};
+
+const SOON: Duration = Duration::from_secs(20);
+
+struct Run {
+    server: Option<Database>,
+    scratch: Scratch,
+    connection: Connection,
+    observations: mpsc::UnboundedSender<Observation>,
+    annotations: mpsc::UnboundedReceiver<PodAnnotation>,
+    progress: watch::Receiver<Progress>,
+    task: JoinHandle<Stopped>,
+}
+
+impl Run {
+    /// A controller with one node; `zone`: what the database says of itself.
+    async fn start(leadership: Leadership, zone: Option<&str>) -> Self {
+        let scratch = Scratch::new();
+        let server = Database::of_schema(scratch.path(), "nb", "/usr/share/ovn/ovn-nb.ovsschema");
+        let endpoint = Endpoint::Unix(scratch.join("nb.sock"));
+        let connection = Connection::open(&endpoint, "OVN_Northbound", ovsdb::Options::default()).await.unwrap();
+        if let Some(zone) = zone {
+            let mut transaction = Transaction::new();
+            transaction.insert("NB_Global", Row::new().with("name", zone));
+            // As another zone's controller would have made it.
+            transaction.insert("Logical_Router", Row::new().with("name", "ovn_cluster_router"));
+            connection.transact(transaction).await.unwrap();
+        }
+        let (controller, observations, annotations, progress) = controller(endpoint, leadership);
+        let task = tokio::spawn(controller.run());
+        let run = Self { server: Some(server), scratch, connection, observations, annotations, progress, task };
+        run.observe(Observation::Nodes(Seen::All(vec![node("n1")])));
+        run.observe(Observation::Pods(Seen::All(Vec::<(contract::names::PodKey, Pod)>::new())));
+        run
+    }
+
+    fn observe(&self, observation: Observation) {
+        self.observations.send(observation).unwrap();
+    }
+
+    async fn reaches(&mut self, what: &str, state: impl FnMut(&Progress) -> bool) {
+        let seen = timeout(SOON, self.progress.wait_for(state)).await.map(drop);
+        seen.unwrap_or_else(|_| panic!("{what} was waited for; last seen: {:?}", self.progress.borrow()));
+    }
+
+    async fn switches(&self) -> Vec<String> {
+        self.rows("Logical_Switch").await.into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// By name.
+    async fn rows(&self, table: &str) -> Vec<(String, ovsdb::Uuid)> {
+        let mut transaction = Transaction::new();
+        let rows = transaction.select(table, Where::all(), &["name"]);
+        let outcome = self.connection.transact(transaction).await.unwrap();
+        let mut names: Vec<_> = outcome.rows(rows).iter().map(|row| (row.string("name").unwrap().to_owned(), row.uuid())).collect();
+        names.sort();
+        names
+    }
+
+    async fn steal(&self) -> Lock {
+        let mut lock = self.connection.lock(LOCK, Claim::Steal);
+        while lock.state() == LockState::Asked {
+            timeout(SOON, lock.changed()).await.unwrap();
+        }
+        assert!(lock.is_held());
+        lock
+    }
+}
+
+type Parts = (Controller, mpsc::UnboundedSender<Observation>, mpsc::UnboundedReceiver<PodAnnotation>, watch::Receiver<Progress>);
+
+fn controller(endpoint: Endpoint, leadership: Leadership) -> Parts {
+    let (_client, northbound) = connect(endpoint.into(), ovsdb::Options::default());
+    let (observations, observed) = mpsc::unbounded_channel();
+    let (annotate, annotations) = mpsc::unbounded_channel();
+    let (progress, progressed) = watch::channel(Progress::default());
+    let controller = Controller {
+        store: Store::new(ClusterConfig::default()),
+        observations: observed,
+        annotations: annotate,
+        northbound,
+        leadership,
+        reports: mpsc::unbounded_channel().0,
+        progress,
+        metrics: Metrics::register(&prometheus::Registry::new()).unwrap(),
+    };
+    (controller, observations, annotations, progressed)
+}
+
+fn node(name: &str) -> Node {
+    Node { subnets: vec!["10.244.0.0/24".parse().unwrap()], chassis: Some("chassis".to_owned()), ..Node::named(name) }
+}
+
+fn is_blocked(progress: &Progress, by: &str) -> bool {
+    progress.blocked.as_deref().is_some_and(|why| why.contains(by))
+}
+
+#[tokio::test]
+async fn a_leader_whose_lock_was_taken_ends() {
+    let mut run = Run::start(Leadership::elected(), None).await;
+    run.reaches("convergence", |progress| progress.converged).await;
+    assert_eq!(run.switches().await, ["join", "n1"]);
+    let _lock = run.steal().await;
+    assert_eq!(timeout(SOON, run.task).await.unwrap().unwrap(), Stopped::LockTaken);
+}
+
+#[tokio::test]
+async fn a_transaction_without_the_lock_changes_nothing_even_if_its_sender_does_not_know_yet() {
+    let run = Run::start(Leadership::always(), None).await;
+    let _lock = run.steal().await;
+    let mut other = Transaction::new();
+    other.assert(LOCK);
+    other.insert("Logical_Switch", Row::new().with("name", "late"));
+    let second = Connection::open(run.connection.endpoint(), "OVN_Northbound", ovsdb::Options::default()).await.unwrap();
+    let error = second.transact(other).await.unwrap_err();
+    assert_eq!(crate::commit::blame::blame(&error), crate::commit::blame::Blame::Lock, "{error}");
+    assert!(!run.switches().await.contains(&"late".to_owned()));
+}
+
+#[tokio::test]
+async fn a_controller_without_an_election_waits_for_its_turn_and_says_so() {
+    let mut run = Run::start(Leadership::always(), None).await;
+    run.reaches("convergence", |progress| progress.converged).await;
+    let lock = run.steal().await;
+    run.reaches("the reason", |progress| is_blocked(progress, LOCK)).await;
+    run.observe(Observation::Nodes(Seen::All(vec![node("n1"), Node { subnets: vec!["10.244.1.0/24".parse().unwrap()], ..node("n2") }])));
+    run.reaches("work", |progress| progress.dirty > 0).await;
+    assert_eq!(run.switches().await, ["join", "n1"]);
+    lock.unlock();
+    run.reaches("convergence", |progress| progress.converged && progress.blocked.is_none()).await;
+    assert_eq!(run.switches().await, ["join", "n1", "n2"]);
+}
+
+#[tokio::test]
+async fn nothing_is_changed_in_the_database_of_another_zone() {
+    let mut run = Run::start(Leadership::always(), Some("zone-7")).await;
+    run.reaches("the reason", |progress| is_blocked(progress, "zone-7")).await;
+    assert!(is_blocked(&run.progress.borrow(), "NB_Global.name"));
+    assert!(run.switches().await.is_empty());
+    // Somebody finds that the name is wrong, not the address.
+    let mut transaction = Transaction::new();
+    transaction.update("NB_Global", Where::all(), Row::new().with("name", "global"));
+    run.connection.transact(transaction).await.unwrap();
+    run.reaches("convergence", |progress| progress.converged).await;
+    assert_eq!(run.switches().await, ["join", "n1"]);
+    // And wrong again: what is there stays.
+    let mut transaction = Transaction::new();
+    transaction.update("NB_Global", Where::all(), Row::new().with("name", "zone-7"));
+    run.connection.transact(transaction).await.unwrap();
+    run.reaches("the reason", |progress| is_blocked(progress, "zone-7")).await;
+    run.observe(Observation::Nodes(Seen::Deleted("n1".into())));
+    run.reaches("work", |progress| progress.dirty > 0).await;
+    assert_eq!(run.switches().await, ["join", "n1"]);
+}
+
+#[tokio::test]
+async fn everything_is_compared_in_turns_between_which_others_have_theirs() {
+    let mut run = Run::start(Leadership::always(), None).await;
+    let many = |number: usize| Node {
+        subnets: vec![format!("10.{}.{}.0/24", number / 250, number % 250).parse().unwrap()],
+        ..node(&format!("n{number}"))
+    };
+    run.observe(Observation::Nodes(Seen::All((0..1200).map(many).collect())));
+    run.reaches("convergence", |progress| progress.converged).await;
+    let mut switches = 0;
+    while switches < 1201 {
+        switches = run.switches().await.len();
+    }
+    // The server comes back with all that it had: there is nothing to write, and everything to compare.
+    drop(run.server.take());
+    run.reaches("the loss", |progress| !progress.loaded).await;
+    let mut progress = run.progress.clone();
+    let between = tokio::spawn(async move {
+        let mut seen = std::collections::BTreeSet::new();
+        loop {
+            progress.changed().await.unwrap();
+            let Progress { loaded, converged, dirty, .. } = progress.borrow_and_update().clone();
+            seen.extend((loaded && dirty > 0).then_some(dirty));
+            if loaded && converged {
+                return seen;
+            }
+        }
+    });
+    run.server = Some(Database::serve(run.scratch.path(), "nb"));
+    let seen = timeout(2 * SOON, between).await.expect("convergence").unwrap();
+    assert!(seen.iter().any(|dirty| (1..=1000).contains(dirty)), "compared in one go: {seen:?}");
+}
+
+/// A race that was lost for one object made repairs of all up to a thousand of its transaction, and five of them in ten seconds had all of
+/// these rest for up to a minute.
+#[tokio::test]
+async fn a_lost_race_is_that_of_one_object_and_no_repair_of_the_others_in_its_transaction() {
+    let nowhere = Endpoint::Unix(Scratch::new().join("nb.sock"));
+    let (mut reconciler, _observations) = controller(nowhere, Leadership::always()).0.begin();
+    let [first, second] = ["n1", "n2"].map(|name| Key::Node(name.into()));
+    reconciler.in_flight = Some(InFlight {
+        keys: vec![(first.clone(), Cause::Store), (second.clone(), Cause::Store)],
+        // The lock, and one of each.
+        operations: vec![vec![], vec![0], vec![1]],
+        written: BTreeMap::new(),
+        outcome: Box::pin(std::future::pending()),
+    });
+    let error = OvsdbError { kind: ErrorKind::TimedOut, details: String::new(), syntax: None };
+    reconciler.answered(Err(TransactError::Operation { index: 2, operation: "wait Logical_Switch".to_owned(), error }));
+    let marked: BTreeMap<Key, Cause> = std::iter::from_fn(|| reconciler.backlog.pop()).collect();
+    assert_eq!(marked, BTreeMap::from([(first, Cause::Store), (second, Cause::Rows)]));
+}
+
+/// Any row of the object that was left over in the table was taken for the wanted one under another name, which is wrong of rows that others
+/// name.
+#[tokio::test]
+async fn a_row_that_is_left_over_is_not_renamed_into_one_that_is_wanted() {
+    let run = Run::start(Leadership::always(), None).await;
+    let mut rows = Vec::new();
+    for chassis in ["chassis", "another"] {
+        run.observe(Observation::Nodes(Seen::Applied(Node { chassis: Some(chassis.to_owned()), ..node("n1") })));
+        let deadline = Instant::now() + SOON;
+        while !matches!(&run.rows("Gateway_Chassis").await[..], [(name, _)] if name.ends_with(&format!("-{chassis}"))) {
+            assert!(Instant::now() < deadline, "{:?}", run.rows("Gateway_Chassis").await);
+        }
+        rows.extend(run.rows("Gateway_Chassis").await);
+    }
+    assert_ne!(rows[0].1, rows[1].1, "{rows:?}");
+}
+
+/// It is asked whatever the database's zone is: another zone's database is the same cluster's.
+#[tokio::test]
+async fn the_cluster_of_the_database_is_compared_with_that_of_the_api_server() {
+    for (seen, same) in [(Some("own"), true), (Some("another"), false), (None, true)] {
+        let mut run = Run::start(Leadership::always(), Some("zone-7")).await;
+        let mut transaction = Transaction::new();
+        let ids = Row::new().with("external_ids", ovsdb::Datum::map([("k8s-cluster-uid", "own")]));
+        transaction.update("Logical_Router", Where::all(), ids);
+        run.connection.transact(transaction).await.unwrap();
+        run.reaches("the reason", |progress| is_blocked(progress, "zone-7")).await;
+        assert!(!run.progress.borrow().own_cluster, "nobody has asked the API server yet");
+        run.observe(Observation::Cluster(seen.map(Into::into)));
+        // Something that is told later.
+        run.observe(Observation::Nodes(Seen::Applied(node("n2"))));
+        if same {
+            run.reaches("the identity", |progress| progress.own_cluster).await;
+        } else {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            assert!(!run.progress.borrow().own_cluster);
+        }
+    }
+}
+
+/// What the leader before has written last, its successor must see: it has read the database long before.
+#[tokio::test]
+async fn a_pod_keeps_the_address_of_its_port_when_the_leader_before_did_not_come_to_write_its_annotation() {
+    let mut first = Run::start(Leadership::always(), None).await;
+    first.reaches("convergence", |progress| progress.converged).await;
+    let (leadership, win) = Leadership::waiting();
+    let (second, observations, mut annotations, mut progress) = controller(first.connection.endpoint().clone(), leadership);
+    let _task = tokio::spawn(second.run());
+    timeout(SOON, progress.wait_for(|progress| progress.loaded)).await.unwrap().unwrap();
+
+    let [gone, stays] = ["gone", "stays"].map(|name| {
+        let pod = Pod { node: Some("n1".into()), ..Pod::with_uid(name) };
+        (contract::names::PodKey::new("default", name).unwrap(), pod)
+    });
+    first.observe(Observation::Pods(Seen::All(vec![gone, stays.clone()])));
+    let mut given = None;
+    while given.as_ref().is_none_or(|given: &PodAnnotation| given.pod != stays.0) {
+        given = timeout(SOON, first.annotations.recv()).await.unwrap();
+    }
+    first.reaches("convergence", |progress| progress.converged).await;
+    first.task.abort();
+
+    win();
+    observations.send(Observation::Nodes(Seen::All(vec![node("n1")]))).unwrap();
+    observations.send(Observation::Pods(Seen::All(vec![stays]))).unwrap();
+    assert_eq!(timeout(SOON, annotations.recv()).await.unwrap(), given);
+}

@@ -1,0 +1,66 @@
+//! Runtimes that ask for STATUS while the API server is away for a minute: one that is played, and containerd 2 with its kubelet.
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use integration::{
+    Cluster, Lab,
+    cluster::Containerd,
+    eventually,
+    faults::{Kubernetes, row},
+};
+use serde_json::json;
+
+use super::SOON;
+use crate::{
+    in_service::Scene,
+    runtimes::{CONF, connection_is, ready_all_the_time},
+};
+
+/// The API server is away for this long: an upgrade of it takes as long.
+const AWAY: Duration = Duration::from_secs(60);
+
+#[test]
+fn row_67_no_node_is_taken_out_of_service_while_the_api_server_is_away_for_a_minute() {
+    Lab::of_nodes(1).test(|lab| {
+        let kubernetes = Kubernetes::start(lab)?;
+        // Runtimes are told of the plugin once the node has its subnet, and its management port there.
+        let node = &lab.nodes[0];
+        let subnets = json!({"default": node.subnets}).to_string();
+        let annotated = json!({"metadata": {"annotations": {"k8s.ovn.org/node-subnets": subnets}}});
+        kubernetes.api.patch(&format!("/api/v1/nodes/{}", node.name), &annotated)?;
+        node.start_server()?;
+        eventually("the CNI configuration is written", SOON, || fs::metadata(node.path(CONF)).context(CONF).map(drop))?;
+        row(67).within(Duration::from_secs(180)).hold_in(lab, |site| {
+            ready_all_the_time(site, || {
+                kubernetes.proxy.go_away();
+                let back = Instant::now() + AWAY;
+                site.lab.central.southbound.kill()?;
+                connection_is(site, "not connected")?;
+                site.lab.central.start_southbound()?;
+                while let Some(left) = back.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+                    thread::park_timeout(left);
+                }
+                // The DaemonSet is rolled when it fits least.
+                site.node.server.stop()?;
+                site.node.start_server()?;
+                kubernetes.proxy.come_back()
+            })?;
+            site.until_healthy()
+        })
+    });
+}
+
+#[test]
+fn row_67_no_node_becomes_not_ready_and_no_service_loses_an_endpoint_under_containerd_2() {
+    Cluster::of_nodes(2).containerd(Containerd::Two).test(|cluster| {
+        let scene = Scene::begin(cluster)?;
+        scene.unnoticed("the southbound database restarts", || scene.southbound_database_restarts())?;
+        scene.unnoticed("the API server is away", || scene.api_server_is_away())?;
+        scene.unnoticed("the servers are replaced", || scene.servers_are_replaced())?;
+        scene.a_missing_server_is_noticed_and_pods_go()
+    });
+}

@@ -1,0 +1,193 @@
+//! What the API server has says nothing, or it does not take what is written there: the control plane on a whole Kubernetes.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{
+    Cluster, Pod,
+    cluster::{attached::is_ready, programs::AGNHOST},
+    eventually,
+};
+use serde_json::{Value, json};
+
+const NODE: &str = "/api/v1/nodes/node1";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+const SUBNETS: &str = "k8s.ovn.org/node-subnets";
+const NETWORK: &str = "k8s.ovn.org/pod-networks";
+/// A pod on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+fn pod(name: &str, selector: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {
+        "nodeSelector": selector, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "dnsPolicy": "Default",
+        "containers": [{"name": "main", "image": AGNHOST, "imagePullPolicy": "Never",
+            "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]}],
+    }})
+}
+
+fn start(cluster: &Cluster, name: &str, node: &str) -> Result<Pod> {
+    cluster.api.create(PODS, &pod(name, &json!({"kubernetes.io/hostname": node})))?;
+    ready(cluster, name)
+}
+
+fn ready(cluster: &Cluster, name: &str) -> Result<Pod> {
+    let key = format!("default/{name}");
+    cluster.pods.wait("the pod is ready", SOON, |known| {
+        ensure!(known.get(&key).is_some_and(is_ready), "{name} is not");
+        Ok(())
+    })?;
+    cluster.attached(&key)
+}
+
+fn annotations(object: &Value) -> Value {
+    object["metadata"]["annotations"].clone()
+}
+
+fn annotate(cluster: &Cluster, path: &str, annotations: &Value) -> Result<()> {
+    cluster.api.patch(path, &json!({"metadata": {"annotations": annotations}})).map(drop)
+}
+
+/// Whether there is an event on the object with this reason, whose note says so.
+fn told(cluster: &Cluster, name: &str, reason: &str, note: &str) -> Result<()> {
+    let events = cluster.api.read("/apis/events.k8s.io/v1/namespaces/default/events")?;
+    let events = events["items"].as_array().context("events")?;
+    let is_it = |event: &&Value| event["reason"] == reason && event["regarding"]["name"] == name;
+    let notes: Vec<&Value> =
+        events.iter().filter(is_it).filter(|event| event["regarding"]["uid"].is_string()).map(|event| &event["note"]).collect();
+    ensure!(notes.iter().any(|told| told.as_str().is_some_and(|told| told.contains(note))), "{notes:?}");
+    Ok(())
+}
+
+// --- 78 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_78_annotations_of_a_node_that_are_lost_or_garbled_cost_its_pods_no_packet() {
+    Cluster::of_nodes(2).test(|cluster| {
+        let [here, there] = [start(cluster, "here", "node1")?, start(cluster, "there", "node2")?];
+        let before = annotations(&cluster.api.read(NODE)?);
+        // Ready is not reached from everywhere yet.
+        cluster.lab.ping(&here, there.address())?;
+        cluster.lab.ping(&there, here.address())?;
+        let flow = cluster.lab.flow(&here, &there)?;
+        let lost = json!({SUBNETS: null, "k8s.ovn.org/node-chassis-id": null, "k8s.ovn.org/zone-name": null});
+        for spoilt in [lost, json!({SUBNETS: "{"}), json!({SUBNETS: "{\"default\":[\"10.0.0.0/240\"]}"})] {
+            annotate(cluster, NODE, &spoilt)?;
+            eventually("the annotations are as they were", SOON, || {
+                let now = annotations(&cluster.api.read(NODE)?);
+                for name in spoilt.as_object().context("annotations")?.keys() {
+                    ensure!(now[name] == before[name], "{name} is {}", now[name]);
+                }
+                Ok(())
+            })?;
+        }
+
+        // Nobody remembers what it was: it is left alone, with its rows, until somebody corrects it.
+        cluster.master.kill()?;
+        annotate(cluster, NODE, &json!({SUBNETS: "{"}))?;
+        cluster.master.spawn()?;
+        eventually("it says what to correct", SOON, || {
+            told(cluster, "node1", "UnreadableAnnotation", "k8s.ovn.org/node-subnets cannot be read")?;
+            cluster.master_is_ready(1)
+        })?;
+        cluster.lab.ping(&there, here.address())?;
+        annotate(cluster, NODE, &json!({SUBNETS: before[SUBNETS]}))?;
+        start(cluster, "next", "node1")?;
+        flow.stop()?.none_is_lost(2)?;
+        cluster.northbound_must_match()
+    });
+}
+
+// --- 79 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_79_a_pod_whose_annotation_is_lost_while_nobody_looks_keeps_its_address() {
+    Cluster::of_nodes(1).test(|cluster| {
+        let [lost, garbled] = [start(cluster, "lost", "node1")?, start(cluster, "garbled", "node1")?];
+        let path = |name: &str| format!("{PODS}/{name}");
+        let before = ["lost", "garbled"].map(|name| cluster.api.read(&path(name)).map(|pod| annotations(&pod)[NETWORK].clone()));
+        let flow = cluster.lab.flow(&lost, &garbled)?;
+        cluster.master.kill()?;
+        annotate(cluster, &path("lost"), &json!({NETWORK: null}))?;
+        annotate(cluster, &path("garbled"), &json!({NETWORK: "{"}))?;
+        cluster.master.spawn()?;
+        for (name, before) in ["lost", "garbled"].into_iter().zip(before) {
+            let before: Value = serde_json::from_str(before?.as_str().context("an annotation")?)?;
+            eventually("the annotation is there again", SOON, || {
+                let now = annotations(&cluster.api.read(&path(name))?);
+                let now: Value = serde_json::from_str(now[NETWORK].as_str().context("no annotation")?)?;
+                ensure!(now["default"]["ip_addresses"] == before["default"]["ip_addresses"], "{now} instead of {before}");
+                ensure!(now["default"]["mac_address"] == before["default"]["mac_address"], "{now} instead of {before}");
+                Ok(())
+            })?;
+        }
+        flow.stop()?.none_is_lost(2)?;
+        cluster.northbound_must_match()
+    });
+}
+
+// --- 80 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_80_a_pod_whose_annotation_is_refused_keeps_no_other_waiting() {
+    Cluster::of_nodes(1).test(|cluster| {
+        let policy = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "refuse"},
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {"resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/status"]}]},
+                "validations": [{"expression": "object.metadata.name != 'refused'", "message": "not this one", "reason": "Forbidden"}],
+            },
+        });
+        let binding = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "refuse"},
+            "spec": {"policyName": "refuse", "validationActions": ["Deny"]},
+        });
+        cluster.api.create(&format!("{ADMISSION}/validatingadmissionpolicies"), &policy)?;
+        let bindings = format!("{ADMISSION}/validatingadmissionpolicybindings");
+        cluster.api.create(&bindings, &binding)?;
+        // It has no node, and so no network, before it is refused.
+        cluster.api.create(PODS, &pod("refused", &json!({"kubernetes.io/hostname": "none"})))?;
+        let status = format!("{PODS}/refused/status");
+        let mut round = 0;
+        eventually("the policy is in force", SOON, || {
+            round += 1;
+            let patched = cluster.api.patch(&status, &json!({"metadata": {"annotations": {"test": format!("{round}")}}}));
+            let error = patched.err().map(|error| format!("{error:#}")).unwrap_or_default();
+            ensure!(error.contains("not this one"), "{error:?}");
+            Ok(())
+        })?;
+        let target = json!({"apiVersion": "v1", "kind": "Node", "name": "node1"});
+        let to_node = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "refused"}, "target": target});
+        cluster.api.create(&format!("{PODS}/refused/binding"), &to_node)?;
+        eventually("its owner hears of it", SOON, || told(cluster, "refused", "AnnotationsRefused", "not this one"))?;
+        for name in ["one", "two", "three"] {
+            start(cluster, name, "node1")?;
+        }
+        cluster.api.delete(&format!("{bindings}/refuse"))?;
+        eventually("it has its own as soon as nothing refuses it", SOON, || {
+            let now = annotations(&cluster.api.read(&format!("{PODS}/refused"))?);
+            ensure!(now[NETWORK].is_string(), "{now}");
+            Ok(())
+        })
+    });
+}
+
+// --- 81 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_81_what_was_meant_for_a_pod_never_reaches_its_successor_of_the_same_name() {
+    Cluster::of_nodes(1).test(|cluster| {
+        cluster.api.create(PODS, &pod("again", &json!({"kubernetes.io/hostname": "none"})))?;
+        // As the control plane writes it: the uid is the condition, and the answer what it takes for "gone".
+        let patch = json!({"metadata": {"uid": "4b5f1c2e-0000-4000-8000-000000000000", "annotations": {NETWORK: "{}"}}});
+        let answer = cluster.api.patch(&format!("{PODS}/again/status"), &patch);
+        let error = answer.err().map(|error| format!("{error:?}")).context("it was written on another pod")?;
+        let is_known = error.contains("409") && error.contains("UID") || error.contains("422") && error.contains("metadata.uid");
+        ensure!(is_known, "{error}");
+        let now = annotations(&cluster.api.read(&format!("{PODS}/again"))?);
+        ensure!(now[NETWORK].is_null(), "{now}");
+        Ok(())
+    });
+}

@@ -1,0 +1,225 @@
+//! The keeper of attachments is told wrong things, or has very much to do.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{
+    Pod, eventually,
+    faults::{Site, row},
+    node::MANIFESTS,
+};
+
+/// Twice as long as the server of these tests waits before it removes anything, and some.
+const REMOVED: Duration = Duration::from_secs(10);
+/// More than that server needs for two looks and the removal.
+const LATER: Duration = Duration::from_secs(4);
+/// Where `/readyz` is, on the node.
+const HEALTHZ: &str = "127.0.0.1:10256";
+/// Where `/metrics` is, on the node.
+const METRICS: &str = "127.0.0.1:9410";
+
+/// The server again, with the manifests of this directory; it removes what should not be there after a second.
+fn restart_with(site: &Site<'_>, manifests: &str) -> Result<()> {
+    let node = site.node;
+    node.server.stop()?;
+    let options = ["--init-node", &node.name, "--pod-manifests", manifests, "--stale-after", "1", "--healthz-bind-address", HEALTHZ];
+    node.server.set_arguments(options);
+    node.start_server()
+}
+
+pub(crate) fn healthz_option() -> String {
+    format!("--healthz-bind-address={HEALTHZ}")
+}
+
+/// What `/readyz?verbose` says.
+pub(crate) fn readyz(site: &Site<'_>) -> Result<String> {
+    page(site, HEALTHZ, "/readyz?verbose")
+}
+
+fn page(site: &Site<'_>, address: &str, path: &str) -> Result<String> {
+    let (host, port) = address.split_once(':').context("an address with a port")?;
+    let ask = format!("exec 3<>/dev/tcp/{host}/{port}; printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3");
+    site.node.run(["bash", "-euc", &ask])
+}
+
+/// As long as a server with a patience of a second would need to remove them, all ports and links stay.
+pub(crate) fn nothing_is_removed(site: &Site<'_>, pods: &[Pod]) -> Result<()> {
+    let gone = eventually("something is removed", LATER, || {
+        let names = site.node.vsctl(["list-ports", "br-int"])?;
+        let links = site.node.run(["ip", "-br", "link"])?;
+        let is_there = |pod: &&Pod| names.contains(&pod.host_interface()) && links.contains(&pod.host_interface());
+        ensure!(!pods.iter().all(|pod| is_there(&pod)), "all of it is there");
+        Ok(())
+    });
+    ensure!(gone.is_err(), "ports or links of living pods were removed");
+    Ok(())
+}
+
+// --- 75 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_75_a_directory_of_manifests_that_is_empty_costs_no_pod_its_network() {
+    row(75).within(Duration::from_secs(60)).test(|site| {
+        let usual = site.node.server.arguments();
+        let pods = [site.attached_pod()?, site.bystanders[0].clone(), site.bystanders[1].clone()];
+        fs::create_dir_all(site.node.path("/run/not-mounted-yet"))?;
+        restart_with(site, "/run/not-mounted-yet")?;
+        eventually("/readyz says what is suspected", REMOVED, || {
+            let answer = readyz(site)?;
+            ensure!(answer.contains("3 attached pods are said to be gone, 0 are known"), "{answer}");
+            Ok(())
+        })?;
+        nothing_is_removed(site, &pods)?;
+        let log = fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log"))?;
+        ensure!(log.contains("nothing is removed until that is confirmed"), "{log}");
+
+        // With the right ones one pod is really gone.
+        restart_with(site, MANIFESTS)?;
+        site.node.remove_manifest(&pods[0])?;
+        eventually("what is left of the pod is removed", REMOVED, || site.nothing_of(&pods[0]))?;
+        let answer = readyz(site)?;
+        ensure!(!answer.contains("said to be gone"), "{answer}");
+        nothing_is_removed(site, &pods[1..])?;
+        site.node.server.stop()?;
+        site.node.server.set_arguments(usual);
+        site.node.start_server()
+    });
+}
+
+// --- 76 ------------------------------------------------------------------------------------------------------------------------
+
+/// Rows of pods that a reboot has ended: their links are gone, and Open vSwitch's database is as it was.
+const LEFTOVERS: usize = 500;
+/// From the moment when a port could be there to the moment when it is.
+const BACK: Duration = Duration::from_secs(2);
+/// How long a plugin waits for a server that says nothing of its port.
+const DEAF: Duration = Duration::from_secs(2);
+/// How many ADDs are measured before the leftovers, and at least with them.
+const ADDS: usize = 20;
+
+/// Writes the rows, as if the pods had had their network before the reboot.
+fn leave(site: &Site<'_>) -> Result<()> {
+    let rows = (0..LEFTOVERS).flat_map(|number| {
+        let (name, sandbox) = (format!("left{number}"), format!("left{number:060}"));
+        let ids = [("sandbox", sandbox), ("iface-id", format!("lab_left{number}")), ("pod-if-name", "eth0".to_owned())];
+        let ids = ids.map(|(key, value)| format!("external_ids:{key}={value}"));
+        let words = ["--", "add-port", "br-int", &name, "--", "set", "Interface", &name].map(str::to_owned);
+        words.into_iter().chain(ids)
+    });
+    site.node.vsctl(std::iter::once("--no-wait".to_owned()).chain(rows)).map(drop)
+}
+
+fn leftovers(site: &Site<'_>) -> Result<usize> {
+    Ok(site.node.vsctl(["list-ports", "br-int"])?.lines().filter(|name| name.starts_with("left")).count())
+}
+
+/// ADD and DEL of a new pod; how long the ADD took.
+fn come_and_go(site: &Site<'_>) -> Result<Duration> {
+    let pod = site.new_pod()?;
+    let outcome = site.add(&pod)?;
+    outcome.success()?;
+    site.del(&pod)?.success()?;
+    Ok(outcome.duration)
+}
+
+fn half_and_most(times: &mut [Duration]) -> String {
+    times.sort();
+    let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
+    format!("p50 {:?}, p99 {:?} of {}", at(50), at(99), times.len())
+}
+
+/// How many ports the server has written for plugins.
+fn written(site: &Site<'_>) -> Result<usize> {
+    let page = page(site, METRICS, "/metrics")?;
+    let line = page.lines().find_map(|line| line.strip_prefix("ovnkube_node_ports_written_total "));
+    Ok(line.context("the server counts the ports that it writes")?.trim().parse()?)
+}
+
+#[test]
+fn row_76_while_500_leftovers_of_a_reboot_are_removed_every_port_is_the_servers_and_vanished_ones_are_back() {
+    row(76).traffic_may_stop().within(Duration::from_secs(120)).test(|site| {
+        let node = site.node;
+        let usual = node.server.arguments();
+        let metrics = format!("--metrics-bind-address={METRICS}");
+        let with = |patience: &str| usual.iter().cloned().chain([metrics.clone(), format!("--stale-after={patience}")]).collect::<Vec<_>>();
+        let living = site.attached_pod()?;
+        node.server.stop()?;
+        node.server.set_arguments(with("0"));
+        node.start_server()?;
+        let mut calm = (0..ADDS).map(|_| come_and_go(site)).collect::<Result<Vec<_>>>()?;
+
+        node.server.stop()?;
+        leave(site)?;
+        // What Open vSwitch alone makes of so many ports without devices.
+        node.server.set_arguments(with("0"));
+        node.start_server()?;
+        let mut full = (0..ADDS).map(|_| come_and_go(site)).collect::<Result<Vec<_>>>()?;
+        ensure!(leftovers(site)? == LEFTOVERS, "a server that is to remove nothing has removed something");
+        node.server.stop()?;
+        node.server.set_arguments(with("1"));
+        node.start_server()?;
+        let began = Instant::now();
+        let (mut busy, mut gone, mut first) = (Vec::new(), None, None);
+        while gone.is_none() || busy.len() < ADDS {
+            busy.push(come_and_go(site)?);
+            let left = leftovers(site)?;
+            if left < LEFTOVERS && first.is_none() {
+                first = Some(began.elapsed());
+                let vanished = Instant::now();
+                node.vsctl(["--no-wait", "del-port", "br-int", &living.host_interface()])?;
+                node.vsctl(["wait-until", "Interface", &living.host_interface(), "name!=x"])?;
+                let away = vanished.elapsed();
+                ensure!(away <= BACK, "the port of a living pod was away for {away:?} while {left} leftovers were to be removed");
+            }
+            if left == 0 {
+                gone.get_or_insert_with(|| began.elapsed());
+            }
+        }
+        let removed = gone.unwrap_or_default() - first.unwrap_or_default();
+        println!("ADD without leftovers: {}", half_and_most(&mut calm));
+        println!("with {LEFTOVERS} that stay: {}", half_and_most(&mut full));
+        println!("while they are removed: {}; within {removed:?} of the first", half_and_most(&mut busy));
+        let written = written(site)?;
+        // A plugin that has to wait for its annotation for a moment writes its port itself, and so does one whose server is deaf.
+        ensure!(written * 2 > busy.len(), "of {} ports the server has written {written}: it was deaf to the others", busy.len());
+        let slowest = busy.last().copied().unwrap_or_default();
+        ensure!(slowest < DEAF, "an ADD took {slowest:?}: as long as a plugin believes in a server that says nothing");
+        site.has_network(&living)?;
+
+        node.server.stop()?;
+        node.server.set_arguments(usual.clone());
+        node.start_server()
+    });
+}
+
+/// What the server and ovs-vswitchd need to agree that devices are gone, and the removal.
+const SWEPT: Duration = Duration::from_secs(15);
+
+/// With the default of `--stale-after`.
+#[test]
+fn row_76_leftovers_of_a_reboot_slowed_every_add_for_half_a_minute() {
+    row(76).traffic_may_stop().within(Duration::from_secs(90)).test(|site| {
+        let node = site.node;
+        let living = site.attached_pod()?;
+        let mut calm = (0..ADDS).map(|_| come_and_go(site)).collect::<Result<Vec<_>>>()?;
+        node.server.stop()?;
+        leave(site)?;
+        node.start_server()?;
+        let began = Instant::now();
+        let mut busy = Vec::new();
+        loop {
+            let left = leftovers(site)?;
+            if left == 0 {
+                break;
+            }
+            ensure!(began.elapsed() < SWEPT, "{left} of {LEFTOVERS} leftovers are there after {:?}", began.elapsed());
+            busy.push(come_and_go(site)?);
+        }
+        println!("{LEFTOVERS} leftovers were gone after {:?}", began.elapsed());
+        println!("ADD before: {}; until then: {}", half_and_most(&mut calm), half_and_most(&mut busy));
+        site.has_network(&living)
+    });
+}

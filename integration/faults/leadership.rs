@@ -1,0 +1,168 @@
+//! The control plane's leader dies, stops, ends or is at the wrong database, while 200 pods a second come and go. Real API server, real
+//! databases; most pods are on nodes that nobody runs, some on a real one.
+
+mod burst;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, ensure};
+use integration::{Cluster, Daemon, central::Central, cluster::attached::is_ready, eventually};
+
+use burst::Burst;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/ovn-kubernetes/leases/ovn-kubernetes-master";
+/// Behind it, that of the controller, without which a process of both roles does not lead.
+const OF_CONTROLLER: &str = "-global";
+/// Duration, deadline and retry of the Leases.
+const SHORT: [&str; 3] = ["--ha-election-lease-duration=15", "--ha-election-renew-deadline=10", "--ha-election-retry-period=2"];
+/// What other work on the machine may add to any time.
+const BUSY: Duration = Duration::from_secs(8);
+const SETTLED: Duration = Duration::from_secs(90);
+
+// --- 82 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_82_a_leader_that_is_killed_and_started_again_leads_at_once() {
+    Cluster::of_nodes(1).test(|cluster| {
+        let burst = Burst::under_way(cluster)?;
+        let before = leases(cluster)?;
+        cluster.master.kill()?;
+        let killed = Instant::now();
+        cluster.master.spawn()?;
+        eventually("it leads again", Duration::from_secs(2) + BUSY, || {
+            let now = leases(cluster)?;
+            let is_new = |(now, before): (&Lease, &Lease)| now.holder == "master-1" && now.acquired != before.acquired;
+            ensure!(now.iter().zip(&before).all(is_new), "a Lease is as it was: {now:?}");
+            Ok(())
+        })?;
+        eprintln!("row 82: it leads after {:?}", killed.elapsed());
+        burst.end(cluster)
+    });
+}
+
+// --- 83 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_83_a_leader_that_is_killed_is_followed_by_another_as_soon_as_its_lease_allows() {
+    Cluster::of_nodes(1).master_options(&SHORT).test(|cluster| {
+        let second = stand_by(cluster)?;
+        let burst = Burst::under_way(cluster)?;
+        cluster.master.kill()?;
+        let killed = Instant::now();
+        eventually("the other leads", Duration::from_secs(15) + BUSY, || is_held_by(cluster, "master-2"))?;
+        eprintln!("row 83: the other leads after {:?}", killed.elapsed());
+        burst.end(cluster)?;
+        second.stop()
+    });
+}
+
+// --- 84 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_84_a_leader_that_was_stopped_past_its_lease_changes_nothing_any_more() {
+    Cluster::of_nodes(1).master_options(&SHORT).test(|cluster| {
+        let second = stand_by(cluster)?;
+        let burst = Burst::under_way(cluster)?;
+        cluster.master.pause()?;
+        eventually("the other leads", Duration::from_secs(15) + BUSY, || is_held_by(cluster, "master-2"))?;
+        burst.in_the_middle(cluster)?;
+        cluster.master.resume()?;
+        eventually("the former leader ends", BUSY, || {
+            ensure!(!cluster.master.is_running(), "it runs");
+            Ok(())
+        })?;
+        burst.end(cluster)?;
+        is_held_by(cluster, "master-2")?;
+        second.stop()
+    });
+}
+
+// --- 85 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_85_a_leader_that_is_told_to_end_finishes_what_is_under_way_and_lets_another_lead() {
+    Cluster::of_nodes(1).test(|cluster| {
+        let second = stand_by(cluster)?;
+        let burst = Burst::under_way(cluster)?;
+        let told = Instant::now();
+        cluster.master.stop()?;
+        eventually("the other leads", BUSY, || is_held_by(cluster, "master-2"))?;
+        eprintln!("row 85: the other leads after {:?}", told.elapsed());
+        // And back, in the middle of what the new one does.
+        cluster.master.spawn()?;
+        burst.in_the_middle(cluster)?;
+        second.stop()?;
+        eventually("the first leads again", BUSY, || is_held_by(cluster, "master-1"))?;
+        burst.end(cluster)
+    });
+}
+
+// --- 86 ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn row_86_nothing_is_changed_in_the_database_of_another_zone() {
+    Cluster::of_nodes(1).test(|cluster| {
+        let of_zone =
+            |zone: &str| cluster.lab.central.nbctl(["set".to_owned(), "NB_Global".to_owned(), ".".to_owned(), format!("name={zone}")]);
+        cluster.api.create(PODS, &burst::real_pod(0))?;
+        cluster.pods.wait("the pod runs", SETTLED, |known| {
+            ensure!(known.get("default/real-0").is_some_and(is_ready), "it does not");
+            Ok(())
+        })?;
+        cluster.master.kill()?;
+        of_zone("zone-7")?;
+        // Whose pods it has is not known here: to this controller, none of them is there.
+        cluster.api.delete(&format!("{PODS}/real-0?gracePeriodSeconds=0"))?;
+        let transactions = Central::northbound_transactions()?;
+        cluster.master.spawn()?;
+        let says = eventually("/readyz says whose database it is", SETTLED, || match cluster.master_is_ready(1) {
+            Ok(()) => Err(anyhow!("it is ready")),
+            Err(error) if error.to_string().contains("zone-7") => Ok(error.to_string()),
+            Err(error) => Err(error),
+        })?;
+        ensure!(says.contains("NB_Global.name"), "{says}");
+        cluster.api.create("/api/v1/nodes", &burst::node(0))?;
+        eventually("the new node has its subnet: the API server's half goes on", SETTLED, || cluster.subnet_of(&burst::node_name(0)))?;
+        let written = Central::northbound_transactions()? - transactions;
+        ensure!(written == 0, "{written} transactions changed it");
+        of_zone("global")?;
+        eventually("it is ready", SETTLED, || cluster.master_is_ready(1))?;
+        cluster.northbound_must_match()
+    });
+}
+
+// --- what they have in common --------------------------------------------------------------------------------------------------
+
+/// The Lease as it is now.
+#[derive(Debug)]
+struct Lease {
+    holder: String,
+    acquired: String,
+}
+
+fn lease(cluster: &Cluster, path: &str) -> Result<Lease> {
+    let lease = cluster.api.read(path)?;
+    let text = |name: &str| lease["spec"][name].as_str().unwrap_or_default().to_owned();
+    Ok(Lease { holder: text("holderIdentity"), acquired: text("acquireTime") })
+}
+
+/// Those of the roles.
+fn leases(cluster: &Cluster) -> Result<[Lease; 2]> {
+    Ok([lease(cluster, LEASE)?, lease(cluster, &format!("{LEASE}{OF_CONTROLLER}"))?])
+}
+
+fn is_held_by(cluster: &Cluster, name: &str) -> Result<()> {
+    let leases = leases(cluster)?;
+    ensure!(leases.iter().all(|lease| lease.holder == name), "{leases:?}");
+    Ok(())
+}
+
+/// A second control plane that waits for its turn.
+fn stand_by(cluster: &Cluster) -> Result<Daemon> {
+    let second = cluster.another_master(2);
+    second.spawn()?;
+    eventually("the second stands by", Duration::from_secs(30), || cluster.master_is_ready(2))?;
+    is_held_by(cluster, "master-1")?;
+    Ok(second)
+}

@@ -1,0 +1,74 @@
+//! Plugins behind ours: the `portmap` of Debian, called by a runtime as the configuration says that the server has written.
+
+#[path = "support/managed.rs"]
+mod managed;
+
+use std::{fs, path::Path, process::Stdio, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{Lab, Node, Pod, eventually, fabric};
+use serde_json::{Value, json};
+
+/// The file that `--cni-chain` names.
+const CHAIN: &str = "/etc/openvswitch/cni-chain.json";
+const CONF: &str = "/etc/cni/net.d/10-ovn-kubernetes.conflist";
+/// Where Debian's containernetworking-plugins are.
+const PLUGINS: &str = "/usr/lib/cni";
+/// What the pod listens on, and the node for it.
+const PORTS: (u16, u16) = (8080, 18080);
+const GREETING: &str = "hello from the pod";
+
+/// `cnitool` with what a kubelet passes on for `hostPort`.
+fn cnitool(node: &Node, verb: &str, pod: &Pod) -> Result<()> {
+    let (inside, outside) = PORTS;
+    let ports = json!({"portMappings": [{"hostPort": outside, "containerPort": inside, "protocol": "tcp"}]});
+    let call = node.runtime().cnitool(verb, pod)?.env("CAP_ARGS", ports.to_string()).env("CNI_PATH", format!("/opt/cni/bin:{PLUGINS}"));
+    call.run()?.success().map(drop)
+}
+
+/// What the other node hears on the port of this one.
+fn heard(from: &Node, of: &Node) -> Result<String> {
+    let (_, outside) = PORTS;
+    let script = format!("exec 3<>/dev/tcp/{}/{outside}; cat <&3", fabric::address(of.index));
+    from.run(["timeout", "3", "bash", "-euc", &script])
+}
+
+#[test]
+fn a_chained_portmap_carries_packets_from_the_nodes_port_to_the_pod() {
+    let portmap = Path::new(PLUGINS).join("portmap");
+    assert!(portmap.exists(), "{} is missing; install it with: apt-get install containernetworking-plugins iptables", portmap.display());
+    Lab::of_nodes(2).test(|lab| {
+        let [node, other] = &lab.nodes[..] else { panic!("two nodes") };
+        fs::write(node.path(CHAIN), r#"[{"type":"portmap","capabilities":{"portMappings":true}}]"#)?;
+        managed::configure(node, &node.subnets)?;
+        let file = node.path("/etc/openvswitch/ovn_k8s.conf");
+        fs::write(&file, fs::read_to_string(&file)? + &format!("[cni]\nchain={CHAIN}\n"))?;
+        node.start_server()?;
+        managed::ready(node)?;
+        let list: Value = serde_json::from_slice(&fs::read(node.path(CONF))?)?;
+        ensure!(list["plugins"][1]["type"] == "portmap" && list["cniVersions"] == json!(["0.4.0", "1.0.0"]), "{list:#}");
+
+        node.shell("sysctl -qw net.ipv4.ip_forward=1")?;
+        let pod = lab.new_pod(node)?;
+        cnitool(node, "add", &pod)?;
+        let serve = format!(
+            "use IO::Socket::INET; my $l = IO::Socket::INET->new(Listen => 5, LocalPort => {}, ReuseAddr => 1) or die $!; \
+             while (my $c = $l->accept) {{ print $c '{GREETING}'; close $c }}",
+            PORTS.0
+        );
+        let mut server = node.pod_command(&pod, "perl").args(["-e", &serve]).stdin(Stdio::null()).spawn().context("perl")?;
+        let talked = eventually("the port of the node leads to the pod", Duration::from_secs(15), || {
+            let said = heard(other, node)?;
+            ensure!(said == GREETING, "{said:?}");
+            Ok(())
+        });
+        server.kill()?;
+        server.wait()?;
+        talked?;
+
+        cnitool(node, "del", &pod)?;
+        let left = node.run(["iptables", "-t", "nat", "-S"])?;
+        ensure!(!left.contains(&PORTS.1.to_string()), "{left}");
+        Ok(())
+    });
+}

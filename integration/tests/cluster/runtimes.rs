@@ -1,0 +1,19 @@
+//! containerd 2, which asks for STATUS every 5 s, and whose kubelet takes a node out of service that has a bad answer.
+
+use integration::{Cluster, cluster::Containerd};
+
+use crate::{in_service::Scene, support::PODS};
+
+#[test]
+fn no_node_leaves_service_while_the_southbound_database_the_api_server_and_the_servers_restart_under_containerd_2() {
+    Cluster::of_nodes(2).containerd(Containerd::Two).test(|cluster| {
+        let before = cluster.leftovers()?;
+        let scene = Scene::begin(cluster)?;
+        scene.unnoticed("the southbound database restarts", || scene.southbound_database_restarts())?;
+        scene.unnoticed("the API server is away", || scene.api_server_is_away())?;
+        scene.unnoticed("the servers are replaced", || scene.servers_are_replaced())?;
+        scene.a_missing_server_is_noticed_and_pods_go()?;
+        cluster.api.delete(PODS)?;
+        cluster.must_leave_nothing(&before)
+    });
+}

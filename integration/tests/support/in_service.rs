@@ -1,0 +1,143 @@
+//! What a node and a Service must not notice, on a runtime that asks for STATUS: a scene for the tests with a cluster and for the fault matrix.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{
+    Cluster, Pod,
+    cluster::{InService, attached::is_ready, programs::AGNHOST},
+    eventually,
+};
+use serde_json::{Value, json};
+
+const NAMESPACED: &str = "/api/v1/namespaces/default";
+/// Of the Service, on two nodes.
+const ENDPOINTS: usize = 4;
+/// The kubelet asks the runtime every 5 s, and tells the API server every 10 s at the latest.
+const TOLD: Duration = Duration::from_secs(16);
+/// An upgrade of the API server takes as long.
+const API_SERVER_AWAY: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(60);
+/// The server is missed after a minute, and the kubelet has to ask then.
+const MISSED: Duration = Duration::from_secs(60 + 40);
+
+/// A Service whose endpoints are asked all the time whether they are ready, and who watches that.
+pub(crate) struct Scene<'cluster> {
+    cluster: &'cluster Cluster,
+    pods: Vec<Pod>,
+    watch: InService,
+}
+
+impl<'cluster> Scene<'cluster> {
+    /// Sets it up on both nodes.
+    pub(crate) fn begin(cluster: &'cluster Cluster) -> Result<Self> {
+        // By itself, Kubernetes takes every node out of service whose kubelet could not say anything for 50 s.
+        let controllers = &cluster.control_plane.controller_manager;
+        controllers.stop()?;
+        controllers.set_arguments(controllers.arguments().into_iter().chain(["--node-monitor-grace-period=150s".to_owned()]));
+        controllers.spawn()?;
+        let ports = json!([{"port": 80, "targetPort": 8080}]);
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": ports}});
+        cluster.api.create(&format!("{NAMESPACED}/services"), &service)?;
+        let names: Vec<String> = (0..ENDPOINTS).map(|number| format!("web-{number}")).collect();
+        for (number, name) in names.iter().enumerate() {
+            cluster.api.create(&format!("{NAMESPACED}/pods"), &endpoint(name, &format!("node{}", number % 2 + 1)))?;
+        }
+        cluster.pods.wait("the endpoints are ready", SOON, |known| {
+            let waiting: Vec<_> = names.iter().filter(|name| !known.get(&format!("default/{name}")).is_some_and(is_ready)).collect();
+            ensure!(waiting.is_empty(), "{waiting:?} are not");
+            Ok(())
+        })?;
+        eventually("the Service has its endpoints", SOON, || {
+            let slices = cluster.api.read("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices")?;
+            let ready = slices.to_string().matches("\"ready\":true").count();
+            // The API server's own Service has one.
+            ensure!(ready >= ENDPOINTS, "{ready} are ready");
+            Ok(())
+        })?;
+        let pods = names.iter().map(|name| cluster.attached(&format!("default/{name}"))).collect::<Result<Vec<_>>>()?;
+        // The first packet may be lost to address resolution.
+        cluster.lab.ping(&pods[0], pods[1].address())?;
+        Ok(Self { cluster, pods, watch: cluster.keep_in_service("web", ENDPOINTS) })
+    }
+
+    /// Does something that nobody may notice: no node becomes NotReady, no endpoint is lost, and no packet between nodes.
+    pub(crate) fn unnoticed(&self, what: &str, body: impl FnOnce() -> Result<()>) -> Result<()> {
+        let flow = self.cluster.lab.flow(&self.pods[0], &self.pods[1])?;
+        body().with_context(|| what.to_owned())?;
+        pass(TOLD);
+        let echoes = flow.stop()?;
+        ensure!(echoes.sent > 50 && echoes.received == echoes.sent, "{what}: packets were lost: {echoes:?}");
+        self.watch.verdict().with_context(|| what.to_owned())
+    }
+
+    /// The southbound database is away for two rounds of STATUS.
+    pub(crate) fn southbound_database_restarts(&self) -> Result<()> {
+        self.cluster.lab.central.southbound.kill()?;
+        pass(Duration::from_secs(12));
+        self.cluster.lab.central.start_southbound()
+    }
+
+    /// The API server is away for a minute.
+    pub(crate) fn api_server_is_away(&self) -> Result<()> {
+        self.cluster.control_plane.api_server.kill()?;
+        pass(API_SERVER_AWAY);
+        self.cluster.start_api_server()
+    }
+
+    /// One server after the other ends, and its successor comes some rounds of STATUS later, as when its image has to be fetched.
+    pub(crate) fn servers_are_replaced(&self) -> Result<()> {
+        for (node, _) in self.cluster.nodes() {
+            node.server.stop()?;
+            pass(Duration::from_secs(12));
+            node.start_server()?;
+        }
+        Ok(())
+    }
+
+    /// A server that stays away is noticed: who says that nothing was noticed before would have noticed. Its node's pods go all the same.
+    pub(crate) fn a_missing_server_is_noticed_and_pods_go(self) -> Result<()> {
+        let Self { cluster, pods, watch } = self;
+        let node = &cluster.lab.nodes[0];
+        node.server.stop()?;
+        let seen = eventually("the node is not ready", MISSED, || match watch.verdict() {
+            Ok(()) => Err(anyhow::anyhow!("it is")),
+            Err(seen) => Ok(format!("{seen:#}")),
+        })?;
+        ensure!(seen.contains("node1: Ready is False") && seen.contains("NetworkPluginNotReady"), "{seen}");
+        cluster.api.delete(&format!("{NAMESPACED}/pods/{}", pods[0].name))?;
+        cluster.pods.wait("a pod of a node that is not ready is gone", SOON, |known| {
+            ensure!(!known.contains_key("default/web-0"), "it is there");
+            Ok(())
+        })?;
+        let rows = node.census()?;
+        ensure!(rows.lines_with(&pods[0].sandbox).is_empty(), "DEL has left: {:#?}", rows.lines_with(&pods[0].sandbox));
+        node.start_server()?;
+        cluster.wait_until_ready()
+    }
+}
+
+/// Whether it is ready is asked over the network, by its node.
+fn endpoint(name: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "enableServiceLinks": false, "dnsPolicy": "Default",
+            "containers": [{
+                "name": "main", "image": AGNHOST, "imagePullPolicy": "Never", "args": ["--http-port=8080"],
+                "readinessProbe": {"httpGet": {"path": "/hostname", "port": 8080}, "periodSeconds": 2, "timeoutSeconds": 2, "failureThreshold": 2},
+            }],
+        },
+    })
+}
+
+fn pass(time: Duration) {
+    let end = Instant::now() + time;
+    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        thread::park_timeout(left);
+    }
+}

@@ -1,0 +1,37 @@
+use std::process::Command;
+
+use super::*;
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status().expect("ip can be started");
+    assert!(status.success(), "ip {arguments}");
+}
+
+/// In a network of its own, on a link that stands for the management port.
+#[test]
+fn of_a_hosts_thousand_routes_only_those_over_the_interface_are_read() {
+    let read = std::thread::spawn(|| {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).expect("a network namespace: this test runs as root");
+        ip("link add ovn-k8s-mp0 type veth peer name other");
+        ip("addr add 10.244.1.2/24 dev ovn-k8s-mp0");
+        ip("addr add 192.0.2.1/24 dev other");
+        ip("link set ovn-k8s-mp0 up");
+        ip("link set other up");
+        ip("route add 10.244.0.0/16 via 10.244.1.1 dev ovn-k8s-mp0");
+        for number in 0..1000 {
+            ip(&format!("route add 198.18.{}.{}/32 via 192.0.2.2", number / 250, number % 250));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let kernel = Kernel::open().unwrap();
+            let link = kernel.look().await.unwrap().expect("the link is there");
+            assert_eq!(link.routes.len(), 1, "{:?}", link.routes);
+            let mut read = 0;
+            kernel.routes(link.index, |_| read += 1).await.unwrap();
+            read
+        })
+    });
+    let read = read.join().unwrap();
+    // The kernel's own routes of the link are among them.
+    assert!((1..20).contains(&read), "{read} routes were read");
+}

@@ -1,0 +1,145 @@
+//! The address at which this node's tunnels end, where nobody gave one: which one it is, and the moment when it is another.
+//!
+//! A node boots before its network is there, and its address may change while it runs. So it is looked for again with every change of the
+//! host's addresses, of its default routes, and of the node's object.
+
+use std::{io, net::IpAddr, time::Duration};
+
+use tokio::{sync::watch, time::sleep};
+
+use super::default_route;
+use crate::{
+    conditions::{Conditions, Part},
+    node::{changed, host_addresses, object::View},
+};
+
+/// A host's network changes in several steps (the old address goes, the new one comes, then the route): they are one change.
+const SETTLE: Duration = Duration::from_millis(300);
+/// Looks again after this long without an event, in case that one was lost.
+const RESYNC: Duration = Duration::from_secs(300);
+
+/// What the node's object says of its addresses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Internal<'a> {
+    /// There is no API server to say it.
+    Never,
+    /// It may still be heard of.
+    NotYet,
+    /// `InternalIP`, in the kubelet's order.
+    Known(&'a [IpAddr]),
+}
+
+/// Follows the address.
+pub(crate) struct Follower {
+    /// None where pods come from manifests.
+    pub(crate) view: Option<watch::Receiver<View>>,
+    /// Changes with the host's addresses and default routes.
+    pub(crate) host: watch::Receiver<u64>,
+    pub(crate) conditions: Conditions,
+    pub(crate) address: watch::Sender<Option<IpAddr>>,
+}
+
+impl Follower {
+    /// For as long as the server lives.
+    pub(crate) async fn follow(mut self) {
+        loop {
+            self.host.mark_unchanged();
+            let view = self.view.as_mut().map(|view| view.borrow_and_update().clone());
+            let internal = match &view {
+                None => Internal::Never,
+                Some(View::Unknown(_) | View::Absent) => Internal::NotYet,
+                Some(View::There(seen)) => Internal::Known(&seen.addresses),
+            };
+            let before = *self.address.borrow();
+            match look(internal, before).await {
+                Ok(found) => self.tell(before, found),
+                Err(error) => tracing::warn!(%error, "this node's address for tunnels cannot be looked for"),
+            }
+            tokio::select! {
+                () = changed(&mut self.host) => sleep(SETTLE).await,
+                () = object_changed(self.view.as_mut()) => {}
+                () = sleep(RESYNC) => {}
+            }
+        }
+    }
+
+    /// An address that is gone without another one stays: nothing better is known.
+    fn tell(&self, before: Option<IpAddr>, found: Option<IpAddr>) {
+        match (before, found) {
+            (_, Some(address)) if before == Some(address) => {}
+            (Some(before), Some(address)) => {
+                tracing::warn!(%before, %address, "this node's address for tunnels has changed");
+                self.address.send_replace(Some(address));
+            }
+            (None, Some(address)) => {
+                tracing::info!(%address, "this node's address for tunnels");
+                self.address.send_replace(Some(address));
+            }
+            (_, None) => {}
+        }
+        report(&self.conditions, found.or(before));
+    }
+}
+
+/// Whether there is an address.
+pub(crate) fn report(conditions: &Conditions, address: Option<IpAddr>) {
+    match address {
+        Some(_) => conditions.met(Part::TunnelAddress),
+        None => conditions.missing(
+            Part::TunnelAddress,
+            "no interface of this node has a default route with an address yet; --encap-ip says the address that other nodes reach this one at",
+        ),
+    }
+}
+
+async fn object_changed(view: Option<&mut watch::Receiver<View>>) {
+    match view {
+        Some(view) => changed(view).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The address as the host is now. `before`: the one that this program chose before, if any.
+pub(crate) async fn look(internal: Internal<'_>, before: Option<IpAddr>) -> io::Result<Option<IpAddr>> {
+    let here: Vec<IpAddr> = host_addresses::read().await?.iter().map(|host| host.address.addr()).collect();
+    Ok(choose(internal, &here, before, default_route::address().await?))
+}
+
+/// The node's `InternalIP` before all, because a kubelet with `--node-ip` says which network is the nodes'. Until it is known, what was
+/// chosen before stays as long as the host has it: a restart moves no tunnel to and fro.
+fn choose(internal: Internal<'_>, here: &[IpAddr], before: Option<IpAddr>, default_route: Option<IpAddr>) -> Option<IpAddr> {
+    let is_here = |address: &IpAddr| here.contains(address);
+    match internal {
+        Internal::Never => default_route,
+        Internal::NotYet | Internal::Known([]) => before.filter(is_here).or(default_route),
+        Internal::Known(addresses) => addresses.iter().copied().find(is_here).or(default_route),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_nodes_internal_address_is_preferred_and_one_that_the_host_lacks_is_not_used() {
+        let (route, internal) = (ip("192.0.2.10"), ip("10.1.1.1"));
+        let here = [route, internal];
+        assert_eq!(choose(Internal::Known(&[internal]), &here, Some(route), Some(route)), Some(internal));
+        // Behind the NAT of a cloud, or not up to date.
+        assert_eq!(choose(Internal::Known(&[ip("203.0.113.7")]), &here, Some(internal), Some(route)), Some(route));
+        assert_eq!(choose(Internal::Known(&[]), &here, None, Some(route)), Some(route));
+    }
+
+    #[test]
+    fn what_was_chosen_before_stays_until_the_object_is_known_unless_the_host_has_lost_it() {
+        let (route, before) = (ip("192.0.2.10"), ip("10.1.1.1"));
+        assert_eq!(choose(Internal::NotYet, &[route, before], Some(before), Some(route)), Some(before));
+        assert_eq!(choose(Internal::NotYet, &[route], Some(before), Some(route)), Some(route));
+        assert_eq!(choose(Internal::Never, &[route, before], Some(before), Some(route)), Some(route));
+        assert_eq!(choose(Internal::NotYet, &[], None, None), None);
+    }
+}

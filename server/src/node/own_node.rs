@@ -1,0 +1,112 @@
+//! Whether the node's object in the API server is this host's: its kubelet gives it the host's addresses. An annotation would not do, because
+//! this server writes its own onto whichever node it is told to be.
+
+use std::{collections::HashSet, io, net::IpAddr};
+
+use cni::{link::into_io, netns::host_netlink};
+use futures_util::TryStreamExt;
+use netlink_packet_route::address::AddressAttribute;
+use tokio::sync::watch;
+
+use super::object::View;
+use crate::{attachments::OwnNode, kernel_thread};
+
+/// What is known of node `name`, for as long as its object is followed; looked at again when an address of the host changes.
+pub(super) fn follow(name: &str, mut view: watch::Receiver<View>, mut addresses_changed: watch::Receiver<u64>) -> watch::Receiver<OwnNode> {
+    let name = name.to_owned();
+    let (sender, own) = watch::channel(OwnNode::Unconfirmed("the API server has not told of the node yet".to_owned()));
+    tokio::spawn(async move {
+        loop {
+            addresses_changed.mark_unchanged();
+            let seen = view.borrow_and_update().clone();
+            let now = match kernel_thread::ask(host_addresses()).await.flatten() {
+                Ok(hosts) => own_node(&name, &seen, &hosts),
+                Err(error) => OwnNode::Unconfirmed(format!("the addresses of this host cannot be read: {error}")),
+            };
+            sender.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
+            tokio::select! {
+                changed = view.changed() => if changed.is_err() { return },
+                () = super::changed(&mut addresses_changed) => {}
+            }
+        }
+    });
+    own
+}
+
+fn own_node(name: &str, view: &View, hosts: &HashSet<IpAddr>) -> OwnNode {
+    let why = match view {
+        View::There(seen) if seen.addresses.iter().any(|address| hosts.contains(address)) => return OwnNode::Confirmed,
+        View::There(seen) if seen.addresses.is_empty() => format!("node {name} has no InternalIP yet"),
+        View::There(seen) => format!("node {name} has the InternalIPs {:?}, and this host has none of them", seen.addresses),
+        View::Absent => format!("the API server knows no node {name}"),
+        View::Unknown(why) => why.clone(),
+    };
+    OwnNode::Unconfirmed(why)
+}
+
+/// Every address of the host, on whatever link.
+async fn host_addresses() -> io::Result<HashSet<IpAddr>> {
+    // The conversation ends with its handle.
+    let netlink = host_netlink()?;
+    let mut messages = netlink.address().get().execute();
+    let mut addresses = HashSet::new();
+    while let Some(message) = messages.try_next().await.map_err(into_io)? {
+        // Where the two differ, the link is one between two points, and `Address` is the other's.
+        let local = message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Local(address) => Some(*address),
+            _ => None,
+        });
+        let any = message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Address(address) => Some(*address),
+            _ => None,
+        });
+        addresses.extend(local.or(any).filter(|address| !address.is_loopback()));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::node::object::Seen;
+
+    #[test]
+    fn a_node_is_ones_own_if_it_has_an_address_of_this_host() {
+        let hosts = HashSet::from(["192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap()]);
+        let there = |addresses: &[&str]| {
+            let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+            View::There(Arc::new(Seen { addresses, ..Seen::default() }))
+        };
+        let own = |view: &View| own_node("n1", view, &hosts);
+        assert_eq!(own(&there(&["10.0.0.1", "192.0.2.7"])), OwnNode::Confirmed);
+        assert_eq!(own(&there(&["2001:db8::7"])), OwnNode::Confirmed);
+        for view in [there(&[]), there(&["10.0.0.1"]), View::Absent, View::Unknown("no answer".to_owned())] {
+            assert!(matches!(own(&view), OwnNode::Unconfirmed(_)), "{view:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_addresses_of_this_host_are_those_of_the_kernel_without_loopback() {
+        // Every host has 127.0.0.1; what else this one has the kernel says to others as well.
+        let addresses = host_addresses().await.unwrap();
+        let listed: HashSet<IpAddr> = nix::ifaddrs::getifaddrs()
+            .unwrap()
+            .filter_map(|interface| {
+                let address = interface.address?;
+                let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+                v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+            })
+            .filter(|address| !address.is_loopback())
+            .collect();
+        assert_eq!(addresses, listed);
+    }
+
+    #[test]
+    fn what_this_server_wrote_itself_confirms_nothing() {
+        let annotations = [("k8s.ovn.org/node-chassis-id".to_owned(), "c1".to_owned())].into();
+        let view = View::There(Arc::new(Seen { annotations, ..Seen::default() }));
+        assert_eq!(own_node("n1", &view, &HashSet::new()), OwnNode::Unconfirmed("node n1 has no InternalIP yet".to_owned()));
+    }
+}

@@ -35,7 +35,7 @@ const MAX_KIBIBYTES: u64 = 150 * 1024;
 const DATABASE: &str = "OVN_Northbound";
 
 ovsdb::table! {
-    /// All that a controller could want to know of a port.
+    /// All that a client could want to know of a port.
     struct LogicalSwitchPort in "Logical_Switch_Port" {
         name: String,
         kind: String = "type",
@@ -89,7 +89,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Ports as a controller of pods writes them, 200 on each switch.
+/// Ports with the columns and ids that a cloud's controller writes, 200 on each switch.
 async fn fill(connection: &Connection) -> anyhow::Result<()> {
     for switch in 0..PORTS / 200 {
         let mut transaction = Transaction::new();
@@ -97,19 +97,19 @@ async fn fill(connection: &Connection) -> anyhow::Result<()> {
             .map(|port| {
                 let (mac, address) = (format!("0a:58:0a:80:{switch:02x}:{port:02x}"), format!("10.128.{switch}.{port}"));
                 let row = Row::new()
-                    .with("name", format!("namespace-{switch}_deployment-7c5ddbdf54-{port:05}"))
+                    .with("name", format!("customers-{switch}_webservers-7c5ddbdf54-{port:05}"))
                     .with("addresses", format!("{mac} {address}"))
                     .with("port_security", format!("{mac} {address}"))
                     .with("up", true)
                     .with(
                         "options",
-                        Datum::map([("requested-chassis", format!("node-{switch}")), ("iface-id-ver", Uuid::nil().to_string())]),
+                        Datum::map([("requested-chassis", format!("host-{switch}")), ("iface-id-ver", Uuid::nil().to_string())]),
                     )
-                    .with("external_ids", Datum::map([("namespace", format!("namespace-{switch}")), ("pod", "true".to_owned())]));
+                    .with("external_ids", Datum::map([("customers", format!("customers-{switch}")), ("vm", "true".to_owned())]));
                 transaction.insert("Logical_Switch_Port", row)
             })
             .collect();
-        let row = Row::new().with("name", format!("node-{switch}"));
+        let row = Row::new().with("name", format!("host-{switch}"));
         let switch = transaction.insert("Logical_Switch", row);
         transaction.mutate("Logical_Switch", ovsdb::Condition::equal("_uuid", &switch), vec![Mutation::insert("ports", ports)]);
         connection.transact(transaction).await.context("filling the database")?;

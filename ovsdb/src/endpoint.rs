@@ -10,7 +10,7 @@ const DEFAULT_PORT: u16 = 6640;
 /// One place to connect to: `unix:<file>`, `tcp:<host>:<port>` or `ssl:<host>:<port>`.
 ///
 /// An IPv6 address stands in brackets: `tcp:[::1]:6641`. The URL-like spelling `tcp://host:port`, which some configuration
-/// files of OVN-Kubernetes use, means the same. A missing port is 6640.
+/// files use, means the same. A missing port is 6640.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     Unix(PathBuf),

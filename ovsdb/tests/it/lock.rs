@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::switch::{DATABASE, switch};
 
 const SOON: Duration = Duration::from_secs(20);
-const NAME: &str = "ovn_kubernetes_test";
+const NAME: &str = "ovsdb_test";
 
 /// Waits for a state; fails with the one that there is instead.
 async fn becomes(lock: &mut Lock, wanted: &LockState) {

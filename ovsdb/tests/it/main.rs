@@ -9,6 +9,7 @@ mod connection;
 mod daemon;
 mod errors;
 mod eventually;
+mod examples;
 mod faults;
 mod lock;
 mod monitor;

@@ -4,7 +4,7 @@
 //! then starts another one, which finds everything as it should be; then lets pods come one by one. Fails if the limits are exceeded.
 //!
 //! ```text
-//! cargo run --release -p controller --example load [NODES PODS]
+//! cargo run --release -p controller --example converge [NODES PODS]
 //! ```
 
 #![expect(clippy::print_stdout, reason = "a tool: its result is what it prints")]

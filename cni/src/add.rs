@@ -92,7 +92,7 @@ impl Add<'_> {
         let path = self.subject.netns.as_deref().ok_or(Cause::NoNetns)?;
         let netns = Netns::open(path).map_err(Cause::from)?;
         let identity = self.identity();
-        let fence = Fence::take(&self.settings.calls, &identity).map_err(Cause::from)?;
+        let fence = Fence::take_in_turn(&self.settings.calls, &identity).await.map_err(Cause::from)?;
 
         let mut port = Port::of_server(self.server, &self.settings.ovsdb, self.timeline.remaining());
 

@@ -36,6 +36,9 @@ use crate::plan::Identity;
 
 /// How long DEL waits for an ADD to undo what it did: the rollback of an ADD whose database is slow takes some four seconds for each answer.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long ADD waits for its turn: the server holds a fence for a moment while it looks whether a port that vanished has to be put back, and the
+/// call before may be in its last system calls.
+const TURN: Duration = Duration::from_millis(500);
 /// How often a file is opened that its holder has just removed: each time, another call was faster.
 const MOST_TRIES: usize = 16;
 /// A file without a lock that is older than this was left behind: between making and locking it is no time.
@@ -92,6 +95,25 @@ impl Fence {
             Err(error) => {
                 tracing::warn!(error = crate::error::chain(&error), "calls for this interface cannot be kept apart");
                 Ok(Self { held: None })
+            }
+        }
+    }
+
+    /// Takes the fence as soon as its holder has gone, or says that another call keeps it.
+    ///
+    /// # Errors
+    /// The holder is at work for longer than a look takes.
+    pub async fn take_in_turn(directory: &Path, identity: &Identity) -> Result<Self, Busy> {
+        let deadline = Instant::now() + TURN;
+        loop {
+            match Self::take(directory, identity) {
+                Err(Busy) if Instant::now() < deadline => {
+                    // A file that is gone, or that nobody reads, has no holder any more.
+                    if let Ok(holder) = other_end(directory, identity).and_then(pipe::Sender::from_file) {
+                        let _ = timeout_at(deadline, holder.ready(Interest::ERROR)).await;
+                    }
+                }
+                taken => return taken,
             }
         }
     }
@@ -220,15 +242,20 @@ fn means(directory: &impl AsFd, name: &(impl nix::NixPath + ?Sized), file: &File
 
 /// Tells the holder to give up; what is returned is in error once nobody holds the file any more.
 fn tell(path: &Path, identity: &Identity) -> io::Result<pipe::Sender> {
-    let directory = open_directory(path).map_err(io::Error::other)?;
-    let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let mut file = File::from(openat(&directory, name(identity).as_str(), flags, Mode::empty())?);
+    let mut file = other_end(path, identity)?;
     match file.write(&[GIVE_UP]) {
         // It is full of the same word.
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
         _ => {}
     }
     pipe::Sender::from_file(file)
+}
+
+/// The end of the FIFO that is written to; an error if nobody has the other one.
+fn other_end(path: &Path, identity: &Identity) -> io::Result<File> {
+    let directory = open_directory(path).map_err(io::Error::other)?;
+    let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    Ok(File::from(openat(&directory, name(identity).as_str(), flags, Mode::empty())?))
 }
 
 /// Creates what is missing of the directory, opens it, and looks at what was opened, not at what has its name.

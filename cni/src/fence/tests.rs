@@ -82,6 +82,24 @@ async fn del_tells_the_holder_to_give_up_and_waits_until_it_has() {
 }
 
 #[tokio::test]
+async fn an_add_waits_for_the_end_of_a_look_but_not_for_another_add() {
+    let (_root, directory) = place();
+    let identity = identity("eth0");
+    let look = Fence::take(&directory, &identity).unwrap();
+    let ending = async {
+        tokio::time::sleep(TURN / 10).await;
+        drop(look);
+    };
+    let (fence, ()) = timeout(A_WHILE, async { join!(Fence::take_in_turn(&directory, &identity), ending) }).await.unwrap();
+    let add = fence.unwrap();
+    assert!(add.is_held());
+    let began = Instant::now();
+    assert!(timeout(A_WHILE, Fence::take_in_turn(&directory, &identity)).await.unwrap().is_err());
+    assert!(began.elapsed() >= TURN);
+    assert!(timeout(TURN, add.challenged()).await.is_err(), "nobody was told to give up");
+}
+
+#[tokio::test]
 async fn of_several_dels_each_has_its_turn() {
     let (_root, directory) = place();
     let add = Fence::take(&directory, &identity("eth0")).unwrap();

@@ -48,4 +48,4 @@ names_all_linked() {
 }
 
 describe ovn-k8s-cni-overlay cni contract ovsdb cni
-describe ovnkube server contract ovsdb cni controller server
+describe ovnkube server contract ovsdb cni kubeapi controller server

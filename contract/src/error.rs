@@ -1,5 +1,7 @@
 //! What every failure becomes: a CNI error object with a code.
 
+use std::error::Error;
+
 use serde::{Deserialize, Serialize};
 
 /// The code of a CNI error: 1–99 belong to the specification and its Go library, 100 and more are this project's.
@@ -152,6 +154,12 @@ impl CniError {
     pub fn new(code: Code, msg: impl Into<String>, details: impl Into<String>) -> Self {
         Self { cni_version: String::new(), code: code.number(), msg: msg.into(), details: details.into() }
     }
+}
+
+/// An error with its causes, as one line.
+pub fn chain(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[cfg(test)]

@@ -18,10 +18,12 @@
 //! | [`stage`] | [`stage::Stage`]: the steps of one ADD | plugin → server → logs, metrics |
 //! | [`external_ids`] | keys that mark rows of Open vSwitch as ours | plugin, server, ovn-controller |
 //! | [`mod@fnv1a`] | [`fnv1a::fnv1a`]: short names for long ones | control plane, plugin |
+//! | [`mod@backoff`] | [`backoff::Backoff`]: when to try again | server, control plane |
 //! | [`paths`] | where sockets, logs and configurations are | everybody |
 
 pub mod annotation;
 pub mod annotations;
+pub mod backoff;
 pub mod bandwidth;
 pub mod cni_args;
 pub mod error;

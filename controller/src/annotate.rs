@@ -12,15 +12,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use kubeapi::{Connection, election::Leadership, events::Teller, metrics::Metrics, object::Object};
 use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle};
 
 use crate::{
     allocate::node_assignments::NodeAnnotation,
-    api_server::{ApiServer, metrics::Metrics},
-    lead::Leadership,
-    object::Object,
     store::{PodAnnotation, Texts},
-    tell::Teller,
 };
 
 mod patch;
@@ -64,7 +61,7 @@ pub struct Writing {
 impl Writing {
     /// Writes what is wished from now on, as long as `leadership` lasts. A wish replaces what is still to be written of the same object.
     /// Owners of objects that are refused hear of it by `teller`. Needs a tokio runtime.
-    pub fn start<W: Wish>(api: ApiServer, leadership: Leadership, teller: Teller, metrics: Metrics, wishes: UnboundedReceiver<W>) -> Self {
+    pub fn start<W: Wish>(api: Connection, leadership: Leadership, teller: Teller, metrics: Metrics, wishes: UnboundedReceiver<W>) -> Self {
         Self { task: tokio::spawn(write::write(api, leadership, teller, metrics, wishes)) }
     }
 }

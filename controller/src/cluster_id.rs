@@ -3,20 +3,17 @@
 
 use std::{sync::Arc, time::Duration};
 
+use contract::backoff::Backoff;
 use futures_util::{FutureExt, TryFutureExt, future::select_all};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
+use kubeapi::{Connection, Trouble, watch::Again};
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
 };
 
-use crate::{
-    api_server::{ApiServer, Trouble},
-    backoff::Backoff,
-    doubt::Doubted,
-    watch::Again,
-};
+use crate::doubt::Doubted;
 
 /// The namespace that is asked for. Needs `get` on it; without that, two lists have to agree, and that is all.
 const NAMESPACE: &str = "kube-system";
@@ -32,7 +29,7 @@ pub const SECOND_LOOK: Duration = Duration::from_secs(10);
 pub type ClusterId = Option<Arc<str>>;
 
 /// Asks at the start, for as long as the API server does not answer, but not for ever.
-pub async fn first(api: &ApiServer) -> ClusterId {
+pub async fn first(api: &Connection) -> ClusterId {
     let (begun, mut backoff) = (Instant::now(), Backoff::default());
     loop {
         match ask(api).await {
@@ -46,7 +43,7 @@ pub async fn first(api: &ApiServer) -> ClusterId {
     }
 }
 
-async fn ask(api: &ApiServer) -> Result<ClusterId, Trouble> {
+async fn ask(api: &Connection) -> Result<ClusterId, Trouble> {
     let namespaces = Api::<Namespace>::all(api.client().clone());
     match api.ask(PATIENCE, namespaces.get_metadata(NAMESPACE)).await {
         Ok(namespace) => Ok(namespace.metadata.uid.map(Arc::from)),
@@ -60,7 +57,7 @@ async fn ask(api: &ApiServer) -> Result<ClusterId, Trouble> {
 
 /// As long as somebody doubts something, asks which cluster it is from time to time, tells, and has everything listed anew.
 pub(crate) async fn look_again(
-    api: ApiServer,
+    api: Connection,
     mut doubts: Vec<watch::Receiver<Option<Doubted>>>,
     watches: Vec<Again>,
     mut tell: impl FnMut(ClusterId),

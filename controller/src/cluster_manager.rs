@@ -7,6 +7,13 @@
 //!
 //! Who gets what is decided in [`allocate::node_assignments`](crate::allocate::node_assignments); here is only the way there and back.
 
+use kubeapi::{
+    Connection,
+    election::Leadership,
+    events::{About, Notice, Teller},
+    metrics::Metrics as ApiMetrics,
+    object::Object,
+};
 use tokio::sync::{
     mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     watch,
@@ -15,13 +22,9 @@ use tokio::sync::{
 use crate::{
     allocate::node_assignments::{NodeAnnotation, NodeAssignments},
     annotate::Writing,
-    api_server::{ApiServer, metrics::Metrics as ApiMetrics},
     doubt::Doubted,
     key::NodeName,
-    lead::Leadership,
-    object::Object,
     observation::Observation,
-    tell::{About, Notice, Teller},
     trouble::{NodeTrouble, Trouble},
 };
 
@@ -89,7 +92,7 @@ impl Drop for ClusterManager {
 /// What the role hears, whom it tells, and whether it may.
 #[derive(Debug)]
 pub struct Told {
-    pub api: ApiServer,
+    pub api: Connection,
     pub leadership: Leadership,
     pub teller: Teller,
     /// Of nodes, and of which cluster they are.

@@ -12,19 +12,22 @@
 
 use std::sync::Arc;
 
+use kubeapi::{
+    Connection,
+    election::Leadership,
+    metrics::Metrics,
+    watch::{Standing, Watch},
+};
 use tokio::{
     sync::{OnceCell, mpsc::UnboundedSender, watch},
     task::JoinHandle,
 };
 
 use crate::{
-    api_server::{ApiServer, metrics::Metrics},
     cluster_id,
     doubt::Doubted,
-    lead::Leadership,
     observation::Observation,
     store::wire::{NodeObject, PodObject},
-    watch::{Standing, Watch},
 };
 
 /// The watches; they end when this is dropped.
@@ -54,7 +57,7 @@ pub enum Wants {
 impl ClusterWatch {
     /// Follows all that one of the parties wants as soon as this process leads. Every party hears which cluster it is before it hears of
     /// anything else, and again with each second look. Returns at once. Needs a tokio runtime.
-    pub fn start(api: &ApiServer, leadership: &Leadership, metrics: &Metrics, parties: &[Party]) -> Self {
+    pub fn start(api: &Connection, leadership: &Leadership, metrics: &Metrics, parties: &[Party]) -> Self {
         let all: Vec<_> = parties.iter().map(|party| party.observations.clone()).collect();
         let of_pods: Vec<_> =
             parties.iter().filter(|party| party.wants == Wants::NodesAndPods).map(|party| party.observations.clone()).collect();

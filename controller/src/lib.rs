@@ -15,7 +15,6 @@
 //! | [`doubt`] | whether a list that lacks much is believed | – | itself |
 //! | [`cluster_id`] | which cluster an API server is; the second look at what is doubted | API server | – |
 //! | [`cluster_watch`] | [`cluster_watch::ClusterWatch`]: one watch of each kind, for one party or for two | API server | observations |
-//! | [`selector`] | [`selector::LabelSelector`] | – | – |
 //! | [`trouble`] | why a pod has no address, or a node no subnet | – | – |
 //! | [`key`] | [`key::Key`]: what owns rows; which change dirties which keys | – | – |
 //! | [`desired`](mod@desired) | one pure function per feature: what rows a key should have | [`store`] | – |
@@ -25,12 +24,8 @@
 //! | [`reconcile`] | [`Controller`]: the loop | all of the above | database |
 //! | [`remove_node`] | one node's rows leave, once | [`northbound`], southbound database | the same |
 //! | [`metrics`] | [`metrics::Metrics`]: what is counted and timed | – | – |
-//! | [`watch`] | [`watch::Watch`]: everything that the API server has, then changes | API server | observations |
 //! | [`annotate`] | [`annotate::Writing`]: annotations of nodes and pods | wishes | API server |
-//! | [`tell`] | [`tell::Teller`]: events for the owners of nodes and pods | notices | API server |
-//! | [`lead`] | [`lead::Leadership`]: whether this process is the one that acts | a Lease | the same |
 //! | [`cluster_manager`] | the role that gives nodes what they need | nodes | their annotations |
-//! | [`api_server`] | [`api_server::ApiServer`]: a connection that somebody else keeps, and what failed there | – | – |
 //! | [`rows`] | [`rows::DesiredRow`]: a row as it should be, its columns and whose set it belongs to | – | – |
 //!
 //! Start, restart, reconnection, drift and steady state are one path: keys are dirty, their desired rows are compared with what the
@@ -38,8 +33,6 @@
 
 pub mod allocate;
 pub mod annotate;
-pub mod api_server;
-pub mod backoff;
 pub mod cluster_id;
 pub mod cluster_manager;
 pub mod cluster_watch;
@@ -49,18 +42,15 @@ pub mod desired;
 mod diff;
 pub mod doubt;
 pub mod key;
-pub mod lead;
 pub mod metrics;
 pub mod northbound;
-pub mod object;
 pub mod observation;
 pub mod reconcile;
 pub mod remove_node;
 pub mod rows;
-pub mod selector;
+#[cfg(test)]
+mod scripted;
 pub mod store;
-pub mod tell;
 pub mod trouble;
-pub mod watch;
 
 pub use reconcile::Controller;

@@ -7,6 +7,7 @@
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc};
 
 use futures_util::FutureExt;
+use kubeapi::election::Leadership;
 use ovsdb::{Claim, Outcome, TransactError, Updates};
 use tokio::{
     sync::{mpsc, watch},
@@ -32,7 +33,6 @@ use crate::{
     desired::desired,
     doubt::Doubted,
     key::{Change, Key},
-    lead::Leadership,
     metrics::Metrics,
     northbound::{Event, Northbound},
     observation::Observation,

@@ -17,11 +17,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use controller::{config::ClusterConfig, selector::LabelSelector};
-
+use controller::config::ClusterConfig;
+use kubeapi::{ApiServer, selector::LabelSelector};
 use ovslog::background::{self, Log, LogConfig};
 
-use crate::{api_server::ApiServer, chain, conditions::Part, endpoints::Endpoints, process::PidfileError};
+use crate::{chain, conditions::Part, endpoints::Endpoints, process::PidfileError};
 
 mod beside;
 mod life;

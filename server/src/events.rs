@@ -2,25 +2,25 @@
 //! this node is told, as events on the node: what it waits for.
 //!
 //! ```text
-//! requests ─Notice─▶ Events ─▶ controller::tell ─▶ API server
+//! requests ─Notice─▶ Events ─▶ kubeapi::events ─▶ API server
 //! ```
 //!
-//! No request ever waits for it. How notices become events, and how many: [`controller::tell`].
+//! No request ever waits for it. How notices become events, and how many: [`kubeapi::events`].
 
 use std::time::Duration;
 
+use crate::refusal::Refusal;
 use contract::{
     error::Code,
     names::{IfaceId, Network, PodKey},
     stage::Stage,
     wire,
 };
-use controller::{
+use kubeapi::{
+    Connection,
+    events::{About, Notice, Reporter, Teller},
     object::Object,
-    tell::{About, Notice, Reporter, Teller},
 };
-
-use crate::{api_server::Connection, refusal::Refusal};
 
 /// Who tells.
 const REPORTER: &str = "ovn-kubernetes/ovnkube-node";
@@ -35,7 +35,7 @@ pub struct Events {
 impl Events {
     /// Tells the API server from now on, in the name of `node`. Needs a tokio runtime.
     pub fn start(connection: &Connection, node: &str) -> Self {
-        Self { teller: Teller::start(connection.share(), reporter(node)) }
+        Self { teller: Teller::start(connection.clone(), reporter(node)) }
     }
 
     /// Tells somebody else.

@@ -10,7 +10,6 @@
 //! | [`options`] | [`options::Options`]: the command line | arguments | – |
 //! | [`node`] | the server's life, from the options to the last answer; the node's management port and annotations | signals, Open vSwitch's database, its node's object, netlink | `external_ids`, `ovn-k8s-mp0`, annotations of its node, `/opt/cni/bin`, pidfile, systemd |
 //! | [`control_plane`] | the control plane's roles: what they are told, and their life | API server, OVN's databases | OVN's northbound database, annotations |
-//! | [`api_server`] | [`api_server::Connection`]: requests to the API server, with the credentials of the moment | kubeconfig, tokens, certificates | – |
 //! | [`pods`] | [`pods::PodSource`]: what is known of this node's pods, and every change of it | API server, or pod manifests | – |
 //! | `attachments` | pods' ports that vanished, put back; what is left of pods that are gone, removed | Open vSwitch's rows, links, [`pods`] | the same |
 //! | [`events`] | [`events::Events`]: what the owner of a pod is told | – | events on pods |
@@ -27,12 +26,12 @@
 //! | `process` | what every life of this program has | signals | pidfile, log, systemd |
 //! | [`bridge`] | `nics-to-bridge`, `bridges-to-nic`: a NIC as the uplink of a bridge, and back | links, addresses, routes; Open vSwitch | the same |
 //! | `kernel_thread` | the thread for questions that the kernel may answer late | – | – |
+//! | `unverified` | the warning that the API server's certificate is not verified | – | log, [`conditions`] |
 //! | `atomic_file` | a file that is replaced in one step | – | what its callers say |
 //!
 //! The plugin does the plumbing of pods, and DEL works without the server, which only repairs what others broke. The node's own port into the network is the server's, for which it
 //! needs CAP_NET_ADMIN in the host's network namespace.
 
-pub mod api_server;
 mod atomic_file;
 mod attachments;
 pub mod bridge;
@@ -52,11 +51,10 @@ pub mod ports;
 pub mod process;
 pub mod refusal;
 pub mod requests;
+#[cfg(test)]
+mod scripted;
 pub mod socket;
 mod stamp;
+mod unverified;
 
-/// An error with its causes, as one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
+pub(crate) use contract::error::chain;

@@ -14,10 +14,10 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
+use kubeapi::ApiServer;
 use ovslog::background::{self, Log, LogConfig};
 
 use crate::{
-    api_server::ApiServer,
     chain,
     cni_conf::{CniConf, CniConfError},
     control_plane::ControlPlaneConfig,

@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
+use kubeapi::{ApiServer, Authority, Cluster, Credential};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use server::{
-    api_server::{ApiServer, Authority, Cluster, Credential},
     node::PodsFrom,
     options::{Options, Program, Surroundings},
 };

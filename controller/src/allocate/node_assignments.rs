@@ -14,6 +14,7 @@ use std::{
 
 use contract::node_annotation::{LEGACY_SUBNET, NODE_ID, NODE_SUBNETS, PerNetwork};
 use ipnet::IpNet;
+use kubeapi::selector::LabelSelector;
 
 use super::subnets::{Overlap, Subnets};
 use crate::{
@@ -22,7 +23,6 @@ use crate::{
     doubt::{Doubt, Doubted, Identity, Rule},
     key::NodeName,
     observation::Seen,
-    selector::LabelSelector,
     store::Node,
     trouble::{Family, NodeTrouble, Trouble},
 };

@@ -6,14 +6,11 @@ use kube::{
     api::{Patch, PatchParams},
     core::request::Request,
 };
+use kubeapi::{Connection, Kind, Trouble, object::Object};
 use serde_json::{Value, json};
 
 use super::{Annotations, Only};
-use crate::{
-    api_server::{ApiServer, Kind, Trouble},
-    object::Object,
-    store::Texts,
-};
+use crate::store::Texts;
 
 /// The answer is not read: the shortest form of it.
 const SHORT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -41,7 +38,7 @@ pub(super) enum Outcome {
 }
 
 /// `patience`: how long the API server may take.
-pub(super) async fn patch(api: &ApiServer, patience: Duration, annotations: &Annotations) -> Outcome {
+pub(super) async fn patch(api: &Connection, patience: Duration, annotations: &Annotations) -> Outcome {
     let request = match request(annotations) {
         Ok(request) => request,
         Err(error) => {

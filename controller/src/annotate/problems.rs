@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::{Annotations, patch::Outcome, queue::Standing};
-use crate::{
-    api_server::{Trouble, metrics::Metrics},
+use kubeapi::{
+    Trouble,
+    events::{About, Notice, Teller},
+    metrics::Metrics,
     object::Object,
-    tell::{About, Notice, Teller},
 };
+
+use super::{Annotations, patch::Outcome, queue::Standing};
 
 /// What was being done, in events.
 const ACTION: &str = "WriteAnnotations";

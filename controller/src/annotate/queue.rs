@@ -10,10 +10,11 @@ use std::{
     time::Duration,
 };
 
+use contract::backoff::Backoff;
+use kubeapi::object::Object;
 use tokio::time::Instant;
 
 use super::{Annotations, patch::Outcome};
-use crate::{backoff::Backoff, object::Object};
 
 /// Requests under way, at most. More do not make an API server faster.
 const MOST: usize = 96;

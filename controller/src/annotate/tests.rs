@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ::tests::{ScriptedApi, scripted_api::Asked};
 use contract::names::PodKey;
+use kubeapi::events::{Notice, Reporter};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::{
@@ -12,10 +13,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::{
-    api_server::scripted,
-    tell::{Notice, Reporter},
-};
+use crate::scripted;
 
 struct Played {
     api: ScriptedApi,

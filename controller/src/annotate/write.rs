@@ -1,21 +1,17 @@
 //! The task that writes: takes wishes, keeps requests under way, and says what stands in the way.
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use kubeapi::{Connection, election::Leadership, events::Teller, metrics::Metrics};
 use tokio::{
     sync::mpsc::UnboundedReceiver,
     time::{Instant, sleep_until},
 };
 
 use super::{Wish, patch::patch, problems::Problems, queue::Queue};
-use crate::{
-    api_server::{ApiServer, metrics::Metrics},
-    lead::Leadership,
-    tell::Teller,
-};
 
 /// Writes until nobody can wish any more, or this process leads no more.
 pub(super) async fn write<W: Wish>(
-    api: ApiServer,
+    api: Connection,
     leadership: Leadership,
     teller: Teller,
     metrics: Metrics,

@@ -6,6 +6,10 @@ use ::tests::{
     ScriptedApi,
     scripted_api::{Asked, WatchStream},
 };
+use kubeapi::{
+    election::{Campaign, Candidate, Durations, OwnLease},
+    events::Reporter,
+};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -13,11 +17,9 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     allocate::node_assignments::NodeRules,
-    api_server::scripted,
     cluster_watch::{ClusterWatch, Party, Wants},
     config::{ClusterConfig, ClusterSubnet},
-    lead::{Campaign, Candidate, Durations, OwnLease},
-    tell::Reporter,
+    scripted,
 };
 
 /// The role where two nodes have room, and the watch that the test plays.
@@ -85,7 +87,7 @@ impl Played {
     }
 }
 
-fn start(server: ApiServer, leadership: Leadership) -> (Registry, ClusterManager, ClusterWatch) {
+fn start(server: Connection, leadership: Leadership) -> (Registry, ClusterManager, ClusterWatch) {
     let registry = Registry::new();
     let teller = Teller::start(server.clone(), Reporter { controller: "ovn-kubernetes/test", instance: "m".to_owned() });
     let (api_metrics, metrics) = (ApiMetrics::register(&registry).unwrap(), Metrics::register(&registry).unwrap());

@@ -3,6 +3,7 @@
 //! Knows the API's spelling; gives [`Node`]s and [`Pod`]s. What is unknown or of no use is skipped unread.
 
 mod metadata;
+mod watched;
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 

@@ -9,13 +9,13 @@ use controller::{
     Controller,
     config::ClusterConfig,
     doubt::Doubted,
-    lead::Leadership,
     metrics::Metrics,
     northbound::connect,
     observation::Observation,
     reconcile::{Progress, Report, Stopped},
     store::{PodAnnotation, Store},
 };
+use kubeapi::election::Leadership;
 use ovsdb::{Endpoint, Options};
 use tokio::{
     sync::{mpsc, watch},

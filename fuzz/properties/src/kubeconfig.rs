@@ -12,12 +12,12 @@ use std::{
 };
 
 use kube::config::AuthInfo;
+use kubeapi::{
+    ApiServer, Authority, Cluster, Credential,
+    connection::material::{Files, Material, Reader},
+};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use secrecy::ExposeSecret;
-use server::api_server::{
-    ApiServer, Authority, Cluster, Credential,
-    material::{Files, Material, Reader},
-};
 
 use crate::LONGEST_ERROR;
 

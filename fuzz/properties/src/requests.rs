@@ -14,7 +14,7 @@ use contract::{
     names::PodKey,
     wire::{MAX_BODY, Response, StatusAnswer, WatchAnswer},
 };
-use controller::tell::Teller;
+use kubeapi::events::Teller;
 use serde_json::Value;
 use server::{
     conditions::Conditions,

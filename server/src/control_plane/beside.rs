@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use controller::backoff::Backoff;
+use contract::backoff::Backoff;
+use kubeapi::Connection;
 use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
 
 use super::{ControlPlaneConfig, work::Work};
-use crate::{api_server::Connection, chain, conditions::Conditions, metrics::ControlPlaneMetrics};
+use crate::{chain, conditions::Conditions, metrics::ControlPlaneMetrics};
 
 /// The roles, as a task.
 #[derive(Debug)]

@@ -8,14 +8,15 @@
 use std::sync::Arc;
 
 use super::{ControlPlaneConfig, ControlPlaneError, readiness, work::Work};
+use kubeapi::Connection;
 use ovslog::background::Log;
 
 use crate::{
-    api_server::{Connection, warn_of_skipped_verification},
     conditions::{Conditions, Part},
     endpoints,
     metrics::ControlPlaneMetrics,
     process::{announce, pidfile::Pidfile, signals::Signals},
+    unverified::warn_of_skipped_verification,
 };
 
 /// From the first signal that could come to the last line.

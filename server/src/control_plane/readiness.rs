@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use controller::{
-    doubt::Doubted,
-    lead::{Leadership, Place},
-    reconcile::Progress,
+use controller::{doubt::Doubted, reconcile::Progress};
+use futures_util::FutureExt;
+use kubeapi::{
+    election::{Leadership, Place},
     watch::Standing,
 };
-use futures_util::FutureExt;
 use ovsdb::State;
 use tokio::sync::watch;
 

@@ -11,14 +11,12 @@ use controller::{
 };
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
+use kubeapi::{ApiServer, Connection};
 use ovsdb::{Client, Monitor, State, TransactError};
 use tokio::time::timeout;
 
 use super::{ControlPlaneError, RemoveNodeConfig};
-use crate::{
-    api_server::{ApiServer, Connection},
-    chain,
-};
+use crate::chain;
 
 /// How long the API server is asked whether the node is still there.
 const QUESTION: Duration = Duration::from_secs(10);

@@ -1,11 +1,9 @@
 //! What the controller says of single objects: to the log, and to their owners as events.
 
-use controller::{
-    doubt::Doubted,
-    key::Key,
+use controller::{doubt::Doubted, key::Key, reconcile::Report};
+use kubeapi::{
+    events::{About, Notice, Teller},
     object::Object,
-    reconcile::Report,
-    tell::{About, Notice, Teller},
 };
 use tokio::sync::{mpsc::UnboundedReceiver, watch};
 

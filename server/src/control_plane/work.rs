@@ -17,14 +17,16 @@ use controller::{
     Controller,
     allocate::node_assignments::{NodeAssignments, NodeRules},
     annotate::Writing,
-    api_server::ApiServer,
     cluster_manager::{ClusterManager, Told},
     cluster_watch::{ClusterWatch, Party, Wants},
-    lead::{Campaign, Candidate, Candidates, Durations, Leadership, Lost, OwnLease},
     northbound,
     reconcile::{Progress, Stopped},
     store::Store,
-    tell::{Reporter, Teller},
+};
+use kubeapi::{
+    Connection,
+    election::{Campaign, Candidate, Candidates, Durations, Leadership, Lost, OwnLease},
+    events::{Reporter, Teller},
 };
 use tokio::{
     sync::{mpsc::unbounded_channel, watch},
@@ -33,7 +35,7 @@ use tokio::{
 };
 
 use super::{ControlPlaneConfig, Database, Election, readiness, reports};
-use crate::{api_server::Connection, conditions::Conditions, metrics::ControlPlaneMetrics, process::host_lock};
+use crate::{conditions::Conditions, metrics::ControlPlaneMetrics, process::host_lock};
 
 /// Who tells the owners of nodes and pods.
 const REPORTER: &str = "ovn-kubernetes/ovnkube-controller";
@@ -82,7 +84,7 @@ enum Task {
 /// What all parts share.
 struct Shared<'a> {
     config: &'a ControlPlaneConfig,
-    api: ApiServer,
+    api: Connection,
     leadership: Leadership,
     teller: Teller,
     conditions: &'a Conditions,
@@ -97,7 +99,7 @@ impl Work {
         conditions: &Conditions,
         metrics: &Arc<ControlPlaneMetrics>,
     ) -> Self {
-        let api = connection.share();
+        let api = connection.clone();
         let (leadership, campaign) = match &config.election {
             None => (Leadership::always(), None),
             Some(election) => {

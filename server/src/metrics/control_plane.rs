@@ -6,7 +6,8 @@ use std::{
     time::Instant,
 };
 
-use controller::{api_server, cluster_manager, metrics as rows};
+use controller::{cluster_manager, metrics as rows};
+use kubeapi::metrics as api_server;
 use prometheus::{Gauge, IntGauge, IntGaugeVec, Registry};
 
 use super::{Measurements, Metrics, conditions_met, encoded, files::LogFiles, process::Process, register::Register};
@@ -20,7 +21,7 @@ use crate::{
 pub struct ControlPlaneMetrics {
     registry: Registry,
     pub(crate) rows: rows::Metrics,
-    pub(crate) api_server: api_server::metrics::Metrics,
+    pub(crate) api_server: api_server::Metrics,
     pub(crate) cluster_manager: cluster_manager::Metrics,
     conditions: IntGaugeVec,
     ready_duration: Gauge,
@@ -61,7 +62,7 @@ impl ControlPlaneMetrics {
         let prefix = prefix(roles);
         Ok(Self {
             rows: rows::Metrics::register(&registry)?,
-            api_server: api_server::metrics::Metrics::register(&registry)?,
+            api_server: api_server::Metrics::register(&registry)?,
             cluster_manager: cluster_manager::Metrics::register(&registry)?,
             conditions: register.int_gauges(
                 &format!("{prefix}_condition_met"),

@@ -6,14 +6,15 @@ use std::{
     time::Duration,
 };
 
+use contract::backoff::Backoff;
 use contract::node_annotation::{CHASSIS_ID, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE, host_cidrs_text, interface_addresses_text};
-use controller::backoff::Backoff;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
+use kubeapi::Connection;
 use serde_json::json;
 use tokio::{
     sync::watch,
@@ -25,7 +26,6 @@ use super::{
     object::{Seen, View},
     open_vswitch::Identity,
 };
-use crate::api_server::Connection;
 
 /// How long the API server may take for one patch.
 const DEADLINE: Duration = Duration::from_secs(10);

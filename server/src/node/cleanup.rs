@@ -11,6 +11,7 @@ use std::{
 };
 
 use cni::fence;
+use kubeapi::Connection;
 use tokio::time::timeout;
 
 use super::{
@@ -19,7 +20,7 @@ use super::{
     open_vswitch::switch::Switch,
     plugin::PluginInstall,
 };
-use crate::{api_server::Connection, chain, options::Early, process::pidfile};
+use crate::{chain, options::Early, process::pidfile};
 
 /// How long Open vSwitch's database may take.
 const PATIENCE: Duration = Duration::from_secs(5);

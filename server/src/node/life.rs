@@ -9,6 +9,7 @@
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
 use ::cni::fence;
+use kubeapi::Connection;
 use tokio::sync::watch;
 
 use self::running::Running;
@@ -28,7 +29,6 @@ use super::{
 use ovslog::background::Log;
 
 use crate::{
-    api_server::{Connection, warn_of_skipped_verification},
     attachments::{self, OwnNode, Surroundings},
     conditions::{Conditions, Part},
     control_plane::{Beside, ControlPlaneConfig},
@@ -40,6 +40,7 @@ use crate::{
     pods::{ApiPods, Manifests, PodSource},
     ports::{Orders, Ports},
     process::{announce, pidfile::Pidfile, signals::Signals},
+    unverified::warn_of_skipped_verification,
 };
 
 mod running;

@@ -2,21 +2,22 @@
 
 use std::{collections::BTreeMap, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
+use contract::backoff::Backoff;
 use contract::node_annotation::{NODE_SUBNETS, NodeAnnotations};
-use controller::backoff::Backoff;
 use futures_util::TryStreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
     runtime::watcher::{self, watcher},
 };
+use kubeapi::Connection;
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
 
 use super::management_port::{Lease, LeaseOf};
-use crate::{api_server::Connection, chain, events::Events};
+use crate::{chain, events::Events};
 
 /// How long the first answer may take.
 const FIRST: Duration = Duration::from_secs(60);

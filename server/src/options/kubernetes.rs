@@ -1,6 +1,7 @@
 //! Where pods are known from, and how the API server is reached if it is from there.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use kubeapi::{ApiServer, Authority, Cluster, Credential};
 use secrecy::SecretString;
 
 use super::{
@@ -11,10 +12,7 @@ use super::{
     table::{kubernetes as table, kubernetes::POD_MANIFESTS},
     values,
 };
-use crate::{
-    api_server::{ApiServer, Authority, Cluster, Credential},
-    node::PodsFrom,
-};
+use crate::node::PodsFrom;
 
 const NOWHERE: &str = "say where pods are known from: --pod-manifests DIR, a directory of Pod manifests, or the API server: \
                        --k8s-kubeconfig FILE, or --k8s-apiserver URL with --k8s-cacert and --k8s-token-file";

@@ -1,10 +1,8 @@
 //! Texts of options as networks. An error ends the sentence that begins with the option's name.
 
-use controller::{
-    config::{ClusterSubnet, Zone},
-    selector::LabelSelector,
-};
+use controller::config::{ClusterSubnet, Zone};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use kubeapi::selector::{BadSelector, LabelSelector};
 
 use super::kind::shown;
 
@@ -80,7 +78,7 @@ fn cidr(text: &str) -> Result<IpNet, String> {
 }
 
 pub(super) fn selector(text: &str) -> Result<LabelSelector, String> {
-    text.parse().map_err(|error: controller::selector::BadSelector| error.to_string())
+    text.parse().map_err(|error: BadSelector| error.to_string())
 }
 
 /// A zone's name is that of a node, or `global`.

@@ -8,6 +8,7 @@ use std::{
 
 use contract::paths::{OVN_RUN_DIR, OVSDB_ENDPOINT, SERVER_SOCKET};
 use controller::config::Zone;
+use kubeapi::ApiServer;
 use ovsdb::Endpoint;
 use ovslog::{
     Level,
@@ -25,7 +26,6 @@ use super::{
     values,
 };
 use crate::{
-    api_server::ApiServer,
     cni_conf::{CniConf, ConfFile},
     endpoints::{Endpoints, Tls},
     node::{NodeConfig, OpenVSwitch, PluginInstall, PodsFrom},

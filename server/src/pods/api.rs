@@ -20,6 +20,7 @@ use std::{
 
 use contract::names::PodKey;
 use futures_util::future::BoxFuture;
+use kubeapi::Connection;
 use tokio::{
     sync::{Notify, Semaphore},
     task::JoinHandle,
@@ -29,7 +30,6 @@ use tokio::{
 use self::{ledger::Ledger, lookup::Lookups};
 use super::{PodSource, PodWatch, Pods, Readiness, Whereabouts};
 use crate::{
-    api_server::Connection,
     conditions::{Conditions, Part},
     metrics::{Degraded, Metrics},
 };

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use controller::lead::{HostLock, Mark};
+use kubeapi::election::{HostLock, Mark};
 use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg, OFlag},

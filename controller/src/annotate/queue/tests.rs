@@ -1,12 +1,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use contract::names::PodKey;
+use kubeapi::{Kind, Trouble};
 
 use super::*;
-use crate::{
-    annotate::Only,
-    api_server::{Kind, Trouble},
-};
+use crate::annotate::Only;
 
 fn wish(name: &str, value: &str) -> Annotations {
     let object = Object::Pod(PodKey::new("shop", name).unwrap());

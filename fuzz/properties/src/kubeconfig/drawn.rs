@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use arbitrary::{Result, Unstructured};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use kubeapi::connection::material::Material;
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value, json};
-use server::api_server::material::Material;
 
 use super::{AUTHORITY, SECRET, TOKEN, URL, by_kubeconfig};
 

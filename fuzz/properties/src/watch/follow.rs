@@ -10,14 +10,12 @@ use contract::{
     names::{Network, PodKey},
 };
 use controller::{
-    api_server::{ApiServer, metrics::Metrics as ControllerMetrics},
     observation::Seen,
     store::{Annotated, Pod, wire::PodObject},
-    watch::Watch,
 };
+use kubeapi::{ApiServer, Cluster, Connection, metrics::Metrics as ControllerMetrics, watch::Watch};
 use prometheus::Registry;
 use server::{
-    api_server::{ApiServer as Way, Cluster, Connection},
     conditions::Conditions,
     metrics::Metrics,
     pods::{ApiPods, PodSource},
@@ -55,7 +53,7 @@ struct Fixtures {
 static FIXTURES: LazyLock<Fixtures> = LazyLock::new(|| {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let _inside = runtime.enter();
-    let way = Way { cluster: Cluster::Url { url: "http://api".to_owned(), authority: None }, credential: None };
+    let way = ApiServer { cluster: Cluster::Url { url: "http://api".to_owned(), authority: None }, credential: None };
     Fixtures {
         connection: Connection::open(way),
         metrics: Arc::default(),
@@ -77,7 +75,7 @@ pub(super) fn run<F: Future<Output = ()>>(
             let told = Arc::clone(&told);
             move |seen| told.lock().expect("nobody panics with it").push(said(seen))
         };
-        let api = ApiServer::plain(api::client(respond.clone()));
+        let api = fixtures.connection.over(api::client(respond.clone()));
         let _watch = Watch::start::<PodObject>(api, fixtures.controller_metrics.clone(), tell);
         let connection = fixtures.connection.over(api::client(respond));
         let pods = Arc::new(ApiPods::start(connection, "n1", Conditions::default(), Arc::clone(&fixtures.metrics)));

@@ -12,9 +12,9 @@ use tokio::{
 
 use super::*;
 use crate::{
-    api_server::scripted::{Connect as _, Scripted},
     conditions::Part,
     options::{Options, Program},
+    scripted::{Connect as _, Scripted},
 };
 
 const SOON: Duration = Duration::from_secs(20);

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api_server::scripted::{Asked, Connect as _, Scripted};
+use crate::scripted::{Asked, Connect as _, Scripted};
 
 const SUBNET: (&str, &str) = (NODE_SUBNETS, r#"{"default":["10.244.1.0/24"]}"#);
 

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use kubeapi::{Cluster, Credential};
+
 use super::Place;
-use crate::{
-    api_server::{Cluster, Credential},
-    node::{NodeConfig, PodsFrom},
-};
+use crate::node::{NodeConfig, PodsFrom};
 
 /// The configuration and the notes.
 fn node(place: &Place, line: &str) -> (NodeConfig, String) {

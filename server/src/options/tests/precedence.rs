@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use kubeapi::{ApiServer, Authority, Cluster, Credential};
 use secrecy::ExposeSecret;
 
 use super::Place;
-use crate::{
-    api_server::{ApiServer, Authority, Cluster, Credential},
-    node::{Chassis, PodsFrom},
-};
+use crate::node::{Chassis, PodsFrom};
 
 const NODE: &str = "--init-node n1";
 

@@ -2,16 +2,14 @@
 
 use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
+use contract::backoff::Backoff;
 use contract::names::PodKey;
-use controller::{
-    api_server::{Kind, Trouble},
-    backoff::Backoff,
-};
 use futures_util::TryStreamExt;
 use kube::{
     api::{ListParams, WatchParams},
     core::{WatchEvent, request::Request},
 };
+use kubeapi::{Kind, Trouble};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{

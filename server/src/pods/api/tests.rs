@@ -2,8 +2,8 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    api_server::scripted::{AboutPods as _, Asked, Connect as _, Scripted, WatchStream, pod},
     pods::PodFacts,
+    scripted::{AboutPods as _, Asked, Connect as _, Scripted, WatchStream, pod},
 };
 
 /// A source, and the API server that a test plays for it.

@@ -1,4 +1,4 @@
-//! The API server of Kubernetes: how it is reached, and with which credentials.
+//! How the API server is reached, and with which credentials. Knows nothing of what is asked.
 //!
 //! ```text
 //! ApiServer ─read files─▶ Material ─▶ Link (TLS, headers) ◀─ Gateway ◀─ kube::Client ◀─ Connection
@@ -12,27 +12,21 @@
 //! | `link` | one set of material at work |
 //! | `gateway` | requests over the link of the moment; reads again when that is refused |
 //! | `files` | the moment when a file changes |
-//! | `backoff` | when to try again |
-//! | `trouble` | a failure in an administrator's words |
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use controller::api_server::{ApiServer as Shared, Trouble};
 use kube::Client;
 use secrecy::SecretString;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use self::gateway::Gateway;
-use crate::conditions::{Conditions, Part};
+use crate::trouble::{self, Kind, Trouble};
 
 mod files;
 mod gateway;
 mod kubeconfig;
 mod link;
 pub mod material;
-#[cfg(test)]
-pub(crate) mod scripted;
-mod trouble;
 
 /// How to reach the API server.
 #[derive(Debug, Clone)]
@@ -102,47 +96,49 @@ impl Connection {
     }
 
     /// Asks over the credentials of the moment.
-    pub(crate) fn client(&self) -> &Client {
+    pub fn client(&self) -> &Client {
         &self.client.0
     }
 
     /// Changes whenever the credentials or the authorities do: what was begun before should move over.
-    pub(crate) fn renewals(&self) -> watch::Receiver<u64> {
+    pub fn renewals(&self) -> watch::Receiver<u64> {
         self.gateway.renewals()
     }
 
     /// `error` of a request over this connection.
-    pub(crate) fn trouble(&self, error: &kube::Error) -> Trouble {
+    pub fn trouble(&self, error: &kube::Error) -> Trouble {
         trouble::of(error, &self.gateway.origin())
     }
 
-    /// The same way, for the control plane.
-    pub fn share(&self) -> Shared {
-        let gateway = Arc::clone(&self.gateway);
-        Shared::new(self.client().clone(), self.renewals(), move |error| trouble::of(error, &gateway.origin()))
+    /// A request, and how long it may take.
+    ///
+    /// # Errors
+    ///
+    /// The request's own, or that there was no answer in time.
+    pub async fn ask<T>(&self, patience: Duration, request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Trouble> {
+        match timeout(patience, request).await {
+            Ok(answer) => answer.map_err(|error| self.trouble(&error)),
+            Err(_) => {
+                let text = format!("the API server {} did not answer within {patience:?}", self.url());
+                Err(Trouble::without_answer(Kind::Unavailable, text))
+            }
+        }
     }
 
     /// URL of the API server, as far as it is known.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         self.gateway.origin().url.clone()
     }
-}
 
-/// Says, in the log and in `/readyz?verbose` beside `part`, that a kubeconfig switches the verification of the API server off; for as long as
-/// the process lives.
-pub(crate) async fn warn_of_skipped_verification(connection: Connection, conditions: Conditions, part: Part) {
-    let mut renewals = connection.renewals();
-    loop {
-        renewals.borrow_and_update();
-        let origin = connection.gateway.origin();
-        if origin.is_unverified {
-            let remark = "the kubeconfig has insecure-skip-tls-verify: whoever answers for the API server is believed";
-            tracing::warn!(api_server = origin.url, "{remark}");
-            conditions.remark(part, remark);
-        }
-        if renewals.changed().await.is_err() {
-            return;
-        }
+    /// Whether a kubeconfig switches the verification of the API server off.
+    pub fn is_unverified(&self) -> bool {
+        self.gateway.origin().is_unverified
+    }
+
+    /// Has what was begun before move over, as other credentials do.
+    #[cfg(test)]
+    pub(crate) fn renew(&self) {
+        self.gateway.announce();
     }
 }
 

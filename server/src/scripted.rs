@@ -1,9 +1,8 @@
 //! Ways to the API server that a test plays, and what this server asks of it.
 
+use kubeapi::{ApiServer, Authority, Cluster, Connection, Credential};
 use serde_json::{Value, json};
 pub(crate) use tests::scripted_api::{Asked, ScriptedApi as Scripted, WatchStream};
-
-use super::{ApiServer, Authority, Cluster, Connection, Credential};
 
 pub(crate) trait Connect {
     /// A connection without credentials.

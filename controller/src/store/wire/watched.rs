@@ -1,14 +1,12 @@
 //! The kinds of objects that the control plane follows.
 
 use contract::names::PodKey;
+use kubeapi::watch::Watched;
 
-use super::Watched;
+use super::{NodeObject, PodObject};
 use crate::{
     key::NodeName,
-    store::{
-        Node, Pod,
-        wire::{NodeObject, PodObject},
-    },
+    store::{Node, Pod},
 };
 
 impl Watched for NodeObject {

@@ -15,7 +15,7 @@ use std::sync::{
 
 use tokio::sync::mpsc;
 
-use crate::api_server::ApiServer;
+use crate::connection::Connection;
 
 mod book;
 mod notice;
@@ -50,7 +50,7 @@ pub struct Reporter {
 
 impl Teller {
     /// Tells the API server from now on. Needs a tokio runtime.
-    pub fn start(api: ApiServer, reporter: Reporter) -> Self {
+    pub fn start(api: Connection, reporter: Reporter) -> Self {
         let (notices, waiting) = mpsc::channel(WAITING);
         let lost = Arc::<AtomicU64>::default();
         tokio::spawn(post::post(api, reporter, waiting, Arc::clone(&lost)));

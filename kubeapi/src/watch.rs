@@ -10,20 +10,11 @@
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use tokio::{
-    sync::{mpsc::UnboundedSender, watch},
-    task::JoinHandle,
-};
+use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{
-    api_server::{ApiServer, metrics::Metrics},
-    lead::Leadership,
-    observation::{Observation, Seen},
-    store::wire::{NodeObject, PodObject},
-};
+use crate::{connection::Connection, election::Leadership, metrics::Metrics};
 
 mod follow;
-mod objects;
 mod page;
 
 /// A kind of object as the API server spells it, and what is made of one. Only the fields that are used should be read.
@@ -43,6 +34,17 @@ pub trait Watched: DeserializeOwned + Clone + Send + 'static {
 
     /// What is kept of it, or why it is left out.
     fn value(self) -> Result<Self::Value, String>;
+}
+
+/// What was seen of one kind of object.
+#[derive(Debug, Clone)]
+pub enum Seen<K, V> {
+    /// These are all there are: a first list, or one after a watch was lost. What is not in it is gone.
+    All(Vec<V>),
+    /// One object is as given.
+    Applied(V),
+    /// One object is gone.
+    Deleted(K),
 }
 
 /// A watch that goes on until this is dropped.
@@ -83,7 +85,7 @@ pub enum Standing {
 impl Watch {
     /// Tells all objects of kind `K` and every change from now on. Returns at once, whether the API server is there or not. Needs a tokio
     /// runtime.
-    pub fn start<K: Watched>(api: ApiServer, metrics: Metrics, tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static) -> Self {
+    pub fn start<K: Watched>(api: Connection, metrics: Metrics, tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static) -> Self {
         let (sender, standing) = watch::channel(Standing::Reading("the API server has not answered yet".to_owned()));
         let (again, asked) = Again::new();
         let task = tokio::spawn(follow::follow::<K>(api, metrics, sender, asked, tell));
@@ -93,7 +95,7 @@ impl Watch {
     /// The same from the moment on when this process leads: what it is told then is no older than that, so that nothing which the leader
     /// before wrote at last can be missing. `first` is what has to be done in between.
     pub fn start_leading<K: Watched>(
-        api: ApiServer,
+        api: Connection,
         leadership: Leadership,
         metrics: Metrics,
         first: impl Future<Output = ()> + Send + 'static,
@@ -112,17 +114,6 @@ impl Watch {
     /// For whoever wants everything once more.
     pub fn again(&self) -> Again {
         self.again.clone()
-    }
-
-    /// [`Watch::start`] for all nodes of the cluster, as observations.
-    pub fn nodes(api: ApiServer, metrics: Metrics, observations: UnboundedSender<Observation>) -> Self {
-        // Whoever observed has ended; this will, too.
-        Self::start::<NodeObject>(api, metrics, move |seen| drop(observations.send(Observation::Nodes(seen))))
-    }
-
-    /// [`Watch::start`] for all pods of the cluster, as observations.
-    pub fn pods(api: ApiServer, metrics: Metrics, observations: UnboundedSender<Observation>) -> Self {
-        Self::start::<PodObject>(api, metrics, move |seen| drop(observations.send(Observation::Pods(seen))))
     }
 
     /// How it stands now, and every change of that.

@@ -1,15 +1,13 @@
 //! An object of the API that this project writes to, or speaks about.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use contract::names::PodKey;
-
-use crate::key::NodeName;
 
 /// A node or a pod, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Object {
-    Node(NodeName),
+    Node(Arc<str>),
     Pod(PodKey),
 }
 

@@ -2,6 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
+use contract::backoff::{self, Backoff};
 use futures_util::TryStreamExt;
 use k8s_openapi::{api::coordination::v1::Lease, api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
 use kube::{
@@ -21,8 +22,9 @@ use super::{
     sight::{Sight, Verdict},
 };
 use crate::{
-    api_server::{ApiServer, Trouble, metrics::Metrics},
-    backoff::{self, Backoff},
+    connection::Connection,
+    metrics::Metrics,
+    trouble::{Kind, Trouble},
 };
 
 /// How long the API server may take for one answer.
@@ -30,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Ends when leadership was lost or given up. `before`: over the Leases that come first. `metrics`: of the Lease that comes last.
 pub(super) async fn run(
-    api: ApiServer,
+    api: Connection,
     candidate: Candidate,
     before: Option<Leadership>,
     metrics: Option<Metrics>,
@@ -65,7 +67,7 @@ pub(super) async fn run(
 }
 
 struct Campaign {
-    api: ApiServer,
+    api: Connection,
     leases: Api<Lease>,
     candidate: Candidate,
     /// Whether this process has the Leases that come first.
@@ -231,9 +233,9 @@ impl Campaign {
             }
             let asked = Moment::now();
             let renewed = Record::of(&reign.lease).renewed(Timestamp::now()).lease(&self.candidate, Some(&reign.lease));
-            let answer = timeout_at(reign.until.clock, self.replace(&renewed)).await.unwrap_or_else(|_| {
-                Err(Trouble::without_answer(crate::api_server::Kind::Unavailable, "the API server did not answer in time".to_owned()))
-            });
+            let answer = timeout_at(reign.until.clock, self.replace(&renewed))
+                .await
+                .unwrap_or_else(|_| Err(Trouble::without_answer(Kind::Unavailable, "the API server did not answer in time".to_owned())));
             match answer {
                 Ok(lease) => {
                     *reign = Reign { lease, until: asked.after(durations.renew()) };

@@ -6,7 +6,9 @@ use ::tests::{
     ScriptedApi,
     scripted_api::{Asked, WatchStream},
 };
+use kube::api::ObjectMeta;
 use prometheus::Registry;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
@@ -14,25 +16,49 @@ use tokio::{
 };
 
 use super::*;
-use crate::api_server::scripted;
+use crate::scripted;
+
+/// What is told of pods: their names.
+#[derive(Debug, Clone, Deserialize)]
+struct Pod {
+    metadata: ObjectMeta,
+}
+
+impl Watched for Pod {
+    type Key = String;
+    type Value = String;
+    const PATH: &'static str = "/api/v1/pods";
+    const KIND: &'static str = "pods";
+
+    fn version(&self) -> &str {
+        self.metadata.resource_version.as_deref().unwrap_or_default()
+    }
+
+    fn key(&self) -> Result<String, String> {
+        let name = self.metadata.name.clone().unwrap_or_default();
+        if name.contains(' ') { Err(format!("{name:?} is no name")) } else { Ok(name) }
+    }
+
+    fn value(self) -> Result<String, String> {
+        self.key()
+    }
+}
 
 /// A watch of pods, and the API server that the test plays for it.
 struct Played {
     api: ScriptedApi,
+    connection: Connection,
     watch: Watch,
-    seen: UnboundedReceiver<Observation>,
-    renewals: watch::Sender<u64>,
+    seen: UnboundedReceiver<Seen<String, String>>,
 }
 
 impl Played {
     async fn start() -> Self {
-        let (api, server) = scripted::start().await;
-        let (renewals, renewed) = watch::channel(0);
-        let plain = server.clone();
-        let server = ApiServer::new(server.client().clone(), renewed, move |error| plain.trouble(error));
+        let (api, connection) = scripted::start().await;
         let (sender, seen) = unbounded_channel();
-        let watch = Watch::pods(server, Metrics::register(&Registry::new()).unwrap(), sender);
-        Self { api, watch, seen, renewals }
+        let tell = move |seen| drop(sender.send(seen));
+        let watch = Watch::start::<Pod>(connection.clone(), Metrics::register(&Registry::new()).unwrap(), tell);
+        Self { api, connection, watch, seen }
     }
 
     /// One that has read pod `a` as of version 5 and watches on.
@@ -60,12 +86,10 @@ impl Played {
     }
 
     async fn told(&mut self) -> String {
-        let name = |(key, _): &(contract::names::PodKey, crate::store::Pod)| key.name().to_owned();
         match timeout(Duration::from_secs(600), self.seen.recv()).await.unwrap().unwrap() {
-            Observation::Pods(Seen::All(pods)) => format!("all {}", pods.iter().map(name).collect::<Vec<_>>().join(" ")),
-            Observation::Pods(Seen::Applied(pod)) => format!("applied {}", name(&pod)),
-            Observation::Pods(Seen::Deleted(key)) => format!("deleted {}", key.name()),
-            Observation::Nodes(_) | Observation::Cluster(_) => "something else".to_owned(),
+            Seen::All(pods) => format!("all {}", pods.join(" ")),
+            Seen::Applied(pod) => format!("applied {pod}"),
+            Seen::Deleted(pod) => format!("deleted {pod}"),
         }
     }
 
@@ -223,7 +247,7 @@ async fn what_is_lost_is_tried_for_ever_and_said() {
 #[tokio::test(start_paused = true)]
 async fn other_credentials_move_the_watch_over_without_reading_everything() {
     let (mut played, stream) = Played::synced().await;
-    played.renewals.send_replace(1);
+    played.connection.renew();
     played.changes_from("5").await;
     drop(stream);
 }

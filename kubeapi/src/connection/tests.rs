@@ -1,6 +1,5 @@
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
-use controller::api_server::Kind;
 use kube::core::request::Request;
 use rustls::{
     RootCertStore, ServerConfig,
@@ -10,10 +9,8 @@ use rustls::{
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use super::{
-    scripted::{Asked, Connect as _, Scripted},
-    *,
-};
+use super::*;
+use crate::scripted::{Asked, Connect as _, Scripted};
 
 const AUTHORITY: [&str; 2] = [include_str!("tests/pem/authority1.crt"), include_str!("tests/pem/authority2.crt")];
 const SERVER: [(&str, &str); 2] = [
@@ -321,18 +318,4 @@ async fn nothing_that_is_printed_holds_a_secret() {
     assert!(printed.contains("127.0.0.1:1") && !printed.contains(SECRET), "{printed}");
     let url = Cluster::Url { url: format!("https://user:{SECRET}@127.0.0.1:1"), authority: None };
     assert!(!format!("{:?}", Connection::open(ApiServer { cluster: url, credential: None })).contains(SECRET));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_kubeconfig_that_skips_the_verification_is_remarked_and_one_that_does_not_is_not() {
-    let files = Files::new(&[]);
-    for (extra, expected) in [(", insecure-skip-tls-verify: true", true), (", insecure-skip-tls-verify: false", false), ("", false)] {
-        files.write("config", &kubeconfig(&format!("server: 'https://127.0.0.1:1'{extra}"), ""));
-        let conditions = Conditions::default();
-        let warning = tokio::spawn(warn_of_skipped_verification(open(&files.path("config")), conditions.clone(), Part::Pods));
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let remark = conditions.all_remarks().remove(&Part::Pods);
-        assert_eq!(remark.is_some_and(|remark| remark.contains("insecure-skip-tls-verify")), expected, "{extra}");
-        warning.abort();
-    }
 }

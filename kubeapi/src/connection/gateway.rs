@@ -17,8 +17,8 @@ use super::{
     ApiServer,
     link::Link,
     material::{Material, MaterialError, OnDisk, Origin, Reader},
-    trouble::overloaded,
 };
+use crate::trouble::overloaded;
 
 pub(super) struct Gateway {
     api_server: ApiServer,
@@ -58,6 +58,11 @@ impl Gateway {
 
     pub(super) fn renewals(&self) -> watch::Receiver<u64> {
         self.renewals.subscribe()
+    }
+
+    #[cfg(test)]
+    pub(super) fn announce(&self) {
+        self.renewals.send_modify(|number| *number += 1);
     }
 
     pub(super) fn origin(&self) -> Origin {

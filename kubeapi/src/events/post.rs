@@ -24,13 +24,13 @@ use super::{
     book::{Book, Due},
     notice::{self, Notice},
 };
-use crate::api_server::{ApiServer, Trouble};
+use crate::{connection::Connection, trouble::Trouble};
 
 /// How long the API server may take for one event.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Tells until nobody can send notices any more.
-pub(super) async fn post(api: ApiServer, reporter: Reporter, mut notices: mpsc::Receiver<Notice>, lost: Arc<AtomicU64>) {
+pub(super) async fn post(api: Connection, reporter: Reporter, mut notices: mpsc::Receiver<Notice>, lost: Arc<AtomicU64>) {
     let mut book = Book::new(Instant::now());
     let mut post = Post { api, reporter, lost, problem: None };
     loop {
@@ -53,7 +53,7 @@ pub(super) async fn post(api: ApiServer, reporter: Reporter, mut notices: mpsc::
 }
 
 struct Post {
-    api: ApiServer,
+    api: Connection,
     reporter: Reporter,
     /// Notices of which no event came.
     lost: Arc<AtomicU64>,

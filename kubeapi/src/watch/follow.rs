@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 
+use contract::backoff::Backoff;
 use futures_util::TryStreamExt;
 use kube::{
     api::{ListParams, WatchParams},
@@ -16,11 +17,11 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Standing, Watched, page::Page};
+use super::{Seen, Standing, Watched, page::Page};
 use crate::{
-    api_server::{ApiServer, Kind, Trouble, metrics::Metrics},
-    backoff::Backoff,
-    observation::Seen,
+    connection::Connection,
+    metrics::Metrics,
+    trouble::{Kind, Trouble},
 };
 
 /// Objects in one answer to a list.
@@ -40,7 +41,7 @@ const END_OF_EVERYTHING: &str = "k8s.io/initial-events-end";
 
 /// Tells until nobody waits for it any more.
 pub(super) async fn follow<K: Watched>(
-    api: ApiServer,
+    api: Connection,
     metrics: Metrics,
     standing: watch::Sender<Standing>,
     again: watch::Receiver<u64>,
@@ -65,7 +66,7 @@ pub(super) async fn follow<K: Watched>(
 }
 
 struct Follower<K: Watched, T> {
-    api: ApiServer,
+    api: Connection,
     metrics: Metrics,
     standing: watch::Sender<Standing>,
     /// Changes when everything is wanted once more.
@@ -192,7 +193,7 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Follower<K, T> {
         renewals.mark_unchanged();
         let mut again = self.again.clone();
         let params = WatchParams { send_initial_events: streaming, ..WatchParams::default().timeout(WATCH_SECONDS) };
-        let trouble = |api: &ApiServer, error: &kube::Error| End::Trouble(api.trouble(error));
+        let trouble = |api: &Connection, error: &kube::Error| End::Trouble(api.trouble(error));
         // No version: the newest, not what one API server remembers.
         let request = match Request::new(K::PATH).watch(&params, from.as_deref().unwrap_or_default()) {
             Ok(request) => request,

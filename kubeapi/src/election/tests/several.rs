@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::*;
-use crate::api_server::{ApiServer, scripted};
+use crate::{connection::Connection, scripted};
 
 const MASTER: &str = "ovn-kubernetes-master";
 const GLOBAL: &str = "ovn-kubernetes-master-global";
@@ -38,7 +38,7 @@ impl Kept {
 
 #[derive(Clone)]
 struct Cluster {
-    client: ApiServer,
+    client: Connection,
     kept: Arc<Mutex<Kept>>,
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::About;
 use super::*;
-use crate::{api_server::scripted, object::Object};
+use crate::{object::Object, scripted};
 
 /// A teller, and the API server that a test plays for it.
 struct Played {

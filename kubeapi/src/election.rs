@@ -27,7 +27,7 @@ use tokio::{
 
 use self::moment::Moment;
 
-use crate::api_server::{ApiServer, metrics::Metrics};
+use crate::{connection::Connection, metrics::Metrics};
 
 mod campaign;
 pub mod candidate;
@@ -110,15 +110,13 @@ impl Leadership {
         Self { states: vec![watch::channel(State::Leading { until: None }).1], durations: None, resigned: watch::channel(false).0 }
     }
 
-    /// Of a process that has won.
-    #[cfg(test)]
-    pub(crate) fn elected() -> Self {
+    /// Of a process that has won, for a test.
+    pub fn elected() -> Self {
         Self { durations: Some(Durations::default()), ..Self::always() }
     }
 
-    /// Of a process that waits, and what has it win.
-    #[cfg(test)]
-    pub(crate) fn waiting() -> (Self, impl FnOnce()) {
+    /// Of a process that waits, and what has it win, for a test.
+    pub fn waiting() -> (Self, impl FnOnce()) {
         let (sender, state) = watch::channel(State::Waiting { what: "a test".to_owned(), stands_by: true });
         let leadership = Self { states: vec![state], durations: Some(Durations::default()), resigned: watch::channel(false).0 };
         (leadership, move || drop(sender.send_replace(State::Leading { until: None })))
@@ -238,7 +236,7 @@ async fn any_changed(states: &mut [watch::Receiver<State>]) -> Result<(), watch:
 impl Campaign {
     /// Stands for the Leases of `candidates` from now on, and takes each one only while it has those before it. Returns at once. Needs a tokio
     /// runtime.
-    pub fn start(api: ApiServer, candidates: Candidates, metrics: Metrics) -> (Leadership, Self) {
+    pub fn start(api: Connection, candidates: Candidates, metrics: Metrics) -> (Leadership, Self) {
         let durations = Some(candidates.first.durations);
         let mut leadership = Leadership { states: Vec::new(), durations, resigned: watch::channel(false).0 };
         let mut leases = Vec::new();

@@ -47,16 +47,16 @@ impl Metrics {
         Ok(metrics)
     }
 
-    pub(crate) fn patched(&self, kind: &str, result: &str) {
+    pub fn patched(&self, kind: &str, result: &str) {
         self.patches.with_label_values(&[kind, result]).inc();
     }
 
-    pub(crate) fn waiting(&self, kind: &str, objects: usize) {
+    pub fn waiting(&self, kind: &str, objects: usize) {
         self.waiting.with_label_values(&[kind]).set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
     /// So many more objects of `kind` are refused for this reason; or fewer.
-    pub(crate) fn refused(&self, kind: &str, reason: &str, more: i64) {
+    pub fn refused(&self, kind: &str, reason: &str, more: i64) {
         self.refused.with_label_values(&[kind, reason]).add(more);
     }
 

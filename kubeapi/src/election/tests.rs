@@ -10,7 +10,7 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api_server::scripted;
+use crate::scripted;
 
 mod several;
 

@@ -10,10 +10,8 @@ use hyper_util::{
 use kube::client::{Body, ConfigExt};
 use tower::{BoxError, ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 
-use super::{
-    material::{Material, MaterialError, Origin},
-    trouble::innermost,
-};
+use super::material::{Material, MaterialError, Origin};
+use crate::trouble::innermost;
 
 /// How long a TCP connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);

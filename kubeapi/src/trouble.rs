@@ -1,18 +1,43 @@
 //! A failed request to the API server in an administrator's words: who said what, and which file to look at.
 
-use std::{error::Error, io, time::Duration};
+use std::{error::Error, fmt, io, time::Duration};
 
-use controller::api_server::{Kind, Trouble, wait};
+use contract::error::chain;
 use http_body_util::{BodyExt, Limited};
 use hyper::{Response, StatusCode, body::Incoming, header::RETRY_AFTER};
 use kube::core::Status;
 use tower::BoxError;
 
-use super::material::{MaterialError, Origin};
-use crate::chain;
+use crate::connection::material::{MaterialError, Origin};
 
+/// Nobody is waited for longer because of what an answer asks for.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The most that is read of an answer that only says that there is none.
 const LONGEST_EXCUSE: usize = 4096;
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    pub kind: Kind,
+    /// The status code of HTTP; none where there was no answer.
+    pub code: Option<u16>,
+    /// A sentence with everything that is known.
+    pub text: String,
+    /// How long the API server wants to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The version that a watch was to start from is no longer (or not yet) known.
+    Gone,
+    /// The answer could not be read.
+    Malformed,
+    /// The request was refused and will be until somebody changes something: 4xx.
+    Refused,
+    /// Anything that passes.
+    Unavailable,
+}
 
 /// An answer that asks to come again later.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +49,7 @@ struct Overloaded {
 }
 
 /// An answer with Retry-After is an error that says how long; kube would not.
-pub(super) async fn overloaded(response: Response<Incoming>) -> Result<Response<Incoming>, BoxError> {
+pub(crate) async fn overloaded(response: Response<Incoming>) -> Result<Response<Incoming>, BoxError> {
     let status = response.status();
     let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).and_then(|value| value.trim().parse().ok());
     let Some(seconds) = seconds.filter(|_| status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()) else {
@@ -38,7 +63,7 @@ pub(super) async fn overloaded(response: Response<Incoming>) -> Result<Response<
 }
 
 /// What `error` means on a connection made of `origin`.
-pub(super) fn of(error: &kube::Error, origin: &Origin) -> Trouble {
+pub(crate) fn of(error: &kube::Error, origin: &Origin) -> Trouble {
     let Origin { url, authority, credential, is_unverified: _ } = origin;
     let trouble = Trouble::without_answer;
     match error {
@@ -71,7 +96,7 @@ pub(super) fn of(error: &kube::Error, origin: &Origin) -> Trouble {
 }
 
 /// A refusal in the API server's own words.
-pub(super) fn of_status(status: &Status, Origin { url, credential, .. }: &Origin) -> Trouble {
+pub(crate) fn of_status(status: &Status, Origin { url, credential, .. }: &Origin) -> Trouble {
     let Status { code, message, reason, .. } = status;
     let message: String = message.chars().take(1024).collect();
     let said = if message.is_empty() { reason } else { &message };
@@ -105,6 +130,48 @@ fn tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
 }
 
 /// The last cause, where those before only repeat it.
-pub(super) fn innermost(error: &dyn Error) -> String {
+pub(crate) fn innermost(error: &dyn Error) -> String {
     std::iter::successors(error.source(), |cause| (*cause).source()).last().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+impl Trouble {
+    pub fn without_answer(kind: Kind, text: String) -> Self {
+        Self { kind, code: None, text, retry_after: None }
+    }
+
+    /// A refusal, with the API server's own wish for patience.
+    pub fn answered(status: &Status, text: String) -> Self {
+        let retry_after = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
+        Self { kind: Kind::of(status), code: Some(status.code), text, retry_after: retry_after.map(|seconds| wait(seconds.into())) }
+    }
+}
+
+/// As long as an answer asks for, within reason.
+fn wait(seconds: u64) -> Duration {
+    Duration::from_secs(seconds).min(LONGEST_WAIT)
+}
+
+impl Kind {
+    pub fn of(status: &Status) -> Self {
+        match status.code {
+            // kube takes any object that it cannot read for a Status without a code.
+            0 => Self::Malformed,
+            410 => Self::Gone,
+            _ if is_from_the_future(status) => Self::Gone,
+            429 => Self::Unavailable,
+            400..500 => Self::Refused,
+            _ => Self::Unavailable,
+        }
+    }
+}
+
+/// The version asked for is one that the API server does not have yet; after a restore, never.
+fn is_from_the_future(status: &Status) -> bool {
+    status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "ResourceVersionTooLarge")
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }

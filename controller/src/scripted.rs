@@ -1,0 +1,10 @@
+//! A connection to an API server that a test plays.
+
+use kubeapi::{ApiServer, Cluster, Connection};
+use tests::ScriptedApi;
+
+pub(crate) async fn start() -> (ScriptedApi, Connection) {
+    let api = ScriptedApi::start().await;
+    let cluster = Cluster::Url { url: api.url.clone(), authority: None };
+    (api, Connection::open(ApiServer { cluster, credential: None }))
+}

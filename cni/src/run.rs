@@ -38,15 +38,17 @@ use crate::{
 
 /// The most that there is; Open vSwitch's and OVN's scripts give their daemons -10 (ovs-ctl(8), `--ovs-vswitchd-priority`).
 const NICENESS: i32 = -20;
-/// The server has to answer this much before the plugin's own deadline.
+/// The server has to answer this much before the plugin's own deadline: its answer names what is missing, the deadline does not. The server subtracts
+/// 200 ms more for the way; the rest is for a node where each process waits for its turn.
 const ANSWER_MARGIN_MS: u64 = 500;
 
 /// How long a DEL may take, whatever hangs: 15 s for an ADD that is to give up, 8 s for Open vSwitch's database, and some for the kernel; less
 /// than any runtime waits.
 const DEL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a CHECK may take: 8 s for Open vSwitch's database, and some for the kernel.
+/// How long a CHECK may take: 3 s for the server, 8 s for Open vSwitch's database, and some for the kernel.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a GC may take, which deletes as many interfaces as it finds; what it does not reach, the next one does.
+/// How long a GC may take, which deletes as many interfaces as it finds: 3,000 at 20 ms each, which is what the kernel takes for one. What it does not
+/// reach, the next one does.
 const GC_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a STATUS may take: runtimes ask every five seconds.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(4);

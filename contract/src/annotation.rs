@@ -97,6 +97,9 @@ pub enum AnnotationError {
 
 impl PodNetwork {
     /// The settings of `network` out of a pod's annotations; none as long as the control plane has not written them.
+    ///
+    /// # Errors
+    /// The first thing in the annotation that cannot be used: its length, its JSON, or a value. The same text fails again.
     pub fn from_annotations(annotations: &BTreeMap<String, String>, network: &Network) -> Result<Option<Self>, AnnotationError> {
         if let Some(text) = annotations.get(POD_NETWORKS) {
             return Self::parse(text, network);
@@ -108,6 +111,9 @@ impl PodNetwork {
     }
 
     /// The settings of `network` out of the text of `k8s.ovn.org/pod-networks`; none if the text does not name it.
+    ///
+    /// # Errors
+    /// As [`from_annotations`](Self::from_annotations); entries of other networks are not looked at, but all have to be JSON.
     pub fn parse(text: &str, network: &Network) -> Result<Option<Self>, AnnotationError> {
         check_length(text)?;
         let mut networks: BTreeMap<String, serde_json::Value> = serde_json::from_str(text)?;

@@ -28,6 +28,9 @@ pub struct BadBandwidth {
 
 impl Bandwidth {
     /// The limits that a pod's annotations ask for.
+    ///
+    /// # Errors
+    /// An annotation whose value is no quantity, or one outside of 1k to 1P.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, BadBandwidth> {
         let limit = |annotation| match annotations.get(annotation) {
             None => Ok(None),

@@ -32,6 +32,9 @@ const LONGEST_ID: usize = 255;
 impl PodArgs {
     /// Reads `KEY=VALUE;KEY=VALUE`. A value may contain `=`; of a key that comes twice, the last counts; other keys are not ours
     /// (`IgnoreUnknown=1` and what else a runtime adds).
+    ///
+    /// # Errors
+    /// A part without `=`, no namespace or name, one that Kubernetes would not take, or an id of more than 255 bytes.
     pub fn parse(text: &str) -> Result<Self, PodArgsError> {
         let [mut namespace, mut name, mut uid, mut infra_container_id] = [None; 4];
         for pair in text.split(';').filter(|pair| !pair.trim().is_empty()) {

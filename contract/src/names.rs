@@ -115,6 +115,9 @@ pub struct PodKey {
 
 impl PodKey {
     /// Both must be names of Kubernetes objects; `_`, which separates them in [`IfaceId`], is in neither.
+    ///
+    /// # Errors
+    /// Which of the two Kubernetes would not take, and why.
     pub fn new(namespace: &str, name: &str) -> Result<Self, BadName> {
         check_dns_name("pod namespace", namespace, 63)?;
         check_dns_name("pod name", name, 253)?;

@@ -80,6 +80,9 @@ pub struct NodeAnnotations<'a>(pub &'a BTreeMap<String, String>);
 
 impl NodeAnnotations<'_> {
     /// At most one of each family, IPv4 or IPv6 first as they are written.
+    ///
+    /// # Errors
+    /// The annotation has no JSON of the expected shape, a subnet without room for pods, or two of one family.
     pub fn subnets(self) -> Result<Vec<IpNet>, NodeAnnotationError> {
         if self.0.contains_key(NODE_SUBNETS) {
             return self.read(NODE_SUBNETS, |text| PerNetwork::parse(text)?.subnets(DEFAULT_NETWORK)).map(Option::unwrap_or_default);
@@ -87,16 +90,26 @@ impl NodeAnnotations<'_> {
         self.read(LEGACY_SUBNET, value::subnet).map(|subnet| subnet.into_iter().collect())
     }
 
+    /// The node's number.
+    ///
+    /// # Errors
+    /// The annotation is no number of 16 bits.
     pub fn id(self) -> Result<Option<u16>, NodeAnnotationError> {
         self.read(NODE_ID, value::number)
     }
 
     /// The number of the cluster's own network; always 0 where upstream's programs write it.
+    ///
+    /// # Errors
+    /// The annotation has no JSON of the expected shape, or an entry that is no number.
     pub fn network_id(self) -> Result<Option<u32>, NodeAnnotationError> {
         Ok(self.read(NETWORK_IDS, |text| PerNetwork::parse(text)?.number(DEFAULT_NETWORK))?.flatten())
     }
 
     /// With the prefix of the join subnet; at most one of each family, IPv4 first.
+    ///
+    /// # Errors
+    /// The annotation has no JSON of the expected shape, or an address that is none.
     pub fn join_addresses(self) -> Result<Vec<IpNet>, NodeAnnotationError> {
         if self.0.contains_key(JOIN_ADDRESSES) {
             let read = self.read(JOIN_ADDRESSES, |text| PerNetwork::parse(text)?.interface_addresses(DEFAULT_NETWORK));
@@ -106,23 +119,41 @@ impl NodeAnnotations<'_> {
     }
 
     /// With the prefix of the transit subnet; at most one of each family, IPv4 first.
+    ///
+    /// # Errors
+    /// As for [`join_addresses`](Self::join_addresses).
     pub fn transit_addresses(self) -> Result<Vec<IpNet>, NodeAnnotationError> {
         self.read(TRANSIT_ADDRESSES, value::interface_addresses).map(Option::unwrap_or_default)
     }
 
+    /// The name of the node in OVN.
+    ///
+    /// # Errors
+    /// The annotation is empty, longer than a name, or has characters that no chassis has.
     pub fn chassis_id(self) -> Result<Option<String>, NodeAnnotationError> {
         self.read(CHASSIS_ID, |text| value::plain("chassis id", text))
     }
 
     /// With the prefix of the host's network; at most one of each family, IPv4 first.
+    ///
+    /// # Errors
+    /// As for [`join_addresses`](Self::join_addresses).
     pub fn primary_addresses(self) -> Result<Vec<IpNet>, NodeAnnotationError> {
         self.read(PRIMARY_ADDRESSES, value::interface_addresses).map(Option::unwrap_or_default)
     }
 
+    /// The addresses of the host, with their prefixes.
+    ///
+    /// # Errors
+    /// The annotation is no list of addresses with prefixes, or a longer one than any host has.
     pub fn host_cidrs(self) -> Result<Vec<IpNet>, NodeAnnotationError> {
         self.read(HOST_CIDRS, value::host_cidrs).map(Option::unwrap_or_default)
     }
 
+    /// The MAC address of the management port.
+    ///
+    /// # Errors
+    /// The annotation has no JSON of the expected shape, or a MAC address that is none.
     pub fn management_mac(self) -> Result<Option<Mac>, NodeAnnotationError> {
         if self.0.contains_key(MANAGEMENT_MACS) {
             return Ok(self.read(MANAGEMENT_MACS, |text| PerNetwork::parse(text)?.mac(DEFAULT_NETWORK))?.flatten());
@@ -130,6 +161,10 @@ impl NodeAnnotations<'_> {
         self.read(MANAGEMENT_MAC, value::mac)
     }
 
+    /// The zone whose database has the node's rows.
+    ///
+    /// # Errors
+    /// As for [`chassis_id`](Self::chassis_id).
     pub fn zone(self) -> Result<Option<String>, NodeAnnotationError> {
         self.read(ZONE, |text| value::plain("zone", text))
     }

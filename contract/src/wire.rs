@@ -276,6 +276,9 @@ impl Rollback {
 
 impl WatchRequest {
     /// The pod that is waited for, if its name can be one.
+    ///
+    /// # Errors
+    /// Namespace or name could not be that of a pod.
     pub fn pod(&self) -> Result<PodKey, crate::names::BadName> {
         PodKey::new(&self.namespace, &self.name)
     }

@@ -46,6 +46,9 @@ impl Client {
     }
 
     /// Sends a transaction over the present connection, at the call; there is no waiting for a connection and no second try.
+    ///
+    /// # Errors
+    /// [`NotConnected`](TransactError::NotConnected) where there is no connection at the call; else those of [`Connection::transact`].
     pub fn transact(&self, transaction: Transaction) -> impl Future<Output = Result<Outcome, TransactError>> + Send + use<> {
         let sent = match &*self.0.borrow() {
             State::Connected(connection) => Ok(connection.transact(transaction)),

@@ -68,6 +68,9 @@ struct Requests {
 
 impl Connection {
     /// Connects and reads the schema of the database. Needs a tokio runtime with I/O and time enabled, of either flavour.
+    ///
+    /// # Errors
+    /// The endpoint cannot be reached in time, TLS fails, or the server has no such database.
     pub async fn open(endpoint: &Endpoint, database: &str, options: Options) -> Result<Self, ConnectError> {
         let patience = options.connect_timeout;
         let opened = tokio::time::timeout(patience, Self::try_open(endpoint, database, options)).await;
@@ -77,6 +80,9 @@ impl Connection {
     /// Connects to the database of a schema that the caller knows, and does not read it: for programs that ask little and end soon.
     ///
     /// The schema need not name more than what is monitored. If the database is another one, the first request says so.
+    ///
+    /// # Errors
+    /// The endpoint cannot be reached in time, or TLS fails.
     pub async fn open_known(endpoint: &Endpoint, schema: Schema, options: Options) -> Result<Self, ConnectError> {
         let connected = tokio::time::timeout(options.connect_timeout, Requests::connect(endpoint, &options)).await;
         let requests = connected
@@ -129,6 +135,10 @@ impl Connection {
     ///
     /// When the answer is there, the updates that the transaction caused are there already: the server sends them first
     /// (ovsdb-server(7) §4.1.5).
+    ///
+    /// # Errors
+    /// The server refused an operation or the whole, or the connection was lost. Only after
+    /// [`OutcomeUnknown`](TransactError::OutcomeUnknown) and [`Protocol`](TransactError::Protocol) the transaction may have happened.
     pub fn transact(&self, transaction: Transaction) -> impl Future<Output = Result<Outcome, TransactError>> + Send + use<> {
         let sent = self.0.requests.send("transact", TransactParams { database: &self.0.database, transaction: &transaction });
         let connection = self.clone();
@@ -145,6 +155,9 @@ impl Connection {
     }
 
     /// Starts to replicate tables, at the call and not only when awaited; ready once their present rows are there.
+    ///
+    /// # Errors
+    /// The monitor does not fit the schema, the server refused it, or the connection was lost before the rows were there.
     pub fn monitor(&self, monitor: Monitor) -> impl Future<Output = Result<Monitored, MonitorError>> + Send + use<> {
         Monitored::start(self, monitor)
     }

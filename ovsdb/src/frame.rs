@@ -72,6 +72,9 @@ impl Framer {
     }
 
     /// The next message, if it has come whole. Braces and quotes in it are balanced; nothing else is checked.
+    ///
+    /// # Errors
+    /// The bytes are no messages, or one is larger or deeper than the limits.
     pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         if self.depth == 0 && !self.find_start()? {
             return Ok(None);

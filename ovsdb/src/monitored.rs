@@ -35,6 +35,9 @@ impl Monitored {
     }
 
     /// Waits for the next changes and applies them. Cancellation-safe: what was not returned was not applied.
+    ///
+    /// # Errors
+    /// The connection is over; the rows stay as they were.
     pub async fn changed(&mut self) -> Result<Changes, Closed> {
         loop {
             let params = self.feed.next().await?;

@@ -14,7 +14,8 @@ use crate::{
     ssl::{Ssl, SslError},
 };
 
-/// Between two tries to connect to a server that is behind with accepting connections: at first, and at most.
+/// Between two tries to connect to a server that is behind with accepting connections: at first, and at most. It accepts one in much less than the first
+/// once it gets to it; the longest is what a caller may lose after that, and 60 tries a second cost the server nothing: the kernel refuses them.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 

@@ -16,6 +16,10 @@ use crate::{annotation::AnnotationError, mac::Mac};
 pub struct PerNetwork(BTreeMap<String, Value>);
 
 impl PerNetwork {
+    /// Reads the text of an annotation; the entries are read when they are asked for.
+    ///
+    /// # Errors
+    /// The text is longer than an annotation can be, or no JSON object.
     pub fn parse(text: &str) -> Result<Self, AnnotationError> {
         crate::annotation::check_length(text)?;
         Ok(Self(serde_json::from_str(text)?))
@@ -31,6 +35,9 @@ impl PerNetwork {
     }
 
     /// A list of subnets or, in the older spelling, one.
+    ///
+    /// # Errors
+    /// The entry is neither a subnet nor a list of one or two, one has no room for pods, or two are of one family.
     pub fn subnets(&self, network: &str) -> Result<Vec<IpNet>, AnnotationError> {
         self.0.get(network).map(value::subnets).transpose().map(Option::unwrap_or_default)
     }
@@ -41,6 +48,9 @@ impl PerNetwork {
     }
 
     /// `{"ipv4":"100.64.0.2/16","ipv6":"fd98::2/64"}`.
+    ///
+    /// # Errors
+    /// The entry is no such object, or an address in it is none.
     pub fn interface_addresses(&self, network: &str) -> Result<Vec<IpNet>, AnnotationError> {
         self.0.get(network).cloned().map(value::interface_addresses_value).transpose().map(Option::unwrap_or_default)
     }
@@ -50,6 +60,9 @@ impl PerNetwork {
     }
 
     /// A number, spelled as a string.
+    ///
+    /// # Errors
+    /// The entry is no string, or no number.
     pub fn number(&self, network: &str) -> Result<Option<u32>, AnnotationError> {
         self.0.get(network).map(|entry| value::number(value::text(entry, "id")?)).transpose()
     }
@@ -58,6 +71,10 @@ impl PerNetwork {
         self.0.insert(network.to_owned(), number.to_string().into());
     }
 
+    /// A MAC address.
+    ///
+    /// # Errors
+    /// The entry is no string, or no MAC address.
     pub fn mac(&self, network: &str) -> Result<Option<Mac>, AnnotationError> {
         self.0.get(network).map(|entry| value::mac(value::text(entry, "MAC address")?)).transpose()
     }

@@ -66,7 +66,7 @@ pub(crate) struct Lost {
 /// How many bytes are read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// For the last words of either side.
+/// For the last words of either side, which a server that is alive says or reads within milliseconds. One that is not costs this much, once.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A server that sends echo requests and does not read the answers is cut off at this many bytes of them.

@@ -7,7 +7,7 @@ use crate::{frame::FrameLimits, ssl::Ssl};
 /// Times and limits; the default suits a server on the same host or near it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// For connecting and reading the schema, at one endpoint. 5 s.
+    /// For connecting and reading the schema, at one endpoint. 5 s, as long as a connected server may be silent.
     pub connect_timeout: Duration,
     /// After this long without a word the server is probed, and dropped if it stays silent as long again; `None` never does.
     /// 5 s, the default of Open vSwitch (ovs-vswitchd.conf.db(5), `inactivity_probe`).
@@ -21,9 +21,10 @@ pub struct Options {
     pub frame: FrameLimits,
     /// Bytes of updates that may wait for the reader of a monitor before the connection is given up. 64 MiB.
     pub backlog: usize,
-    /// The first pause between attempts to reconnect, which then doubles. 50 ms. Each pause is cut by up to half, at random.
+    /// The first pause between attempts to reconnect, which then doubles. 50 ms: the usual cause is a restart of the server, and every request fails
+    /// until the connection is back. Each pause is cut by up to half, at random.
     pub backoff_min: Duration,
-    /// The longest pause between attempts to reconnect. 8 s.
+    /// The longest pause between attempts to reconnect. 8 s, as in Open vSwitch's own client (`lib/reconnect.h`).
     pub backoff_max: Duration,
     /// Of a [`Client`](crate::Client) of a clustered database: whether it wants the leader, who alone writes without detours and knows what is
     /// written. A follower, a member that lost the others, and one that is behind what was seen before are left for the next

@@ -1,6 +1,10 @@
 //! What the README and the pages of `docs/` promise is what the programs do.
 
-use std::{fs, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    process::Command,
+};
 
 use contract::error::Code;
 use tests::{executable, program};
@@ -10,13 +14,13 @@ fn page(name: &str) -> String {
 }
 
 /// The text under a heading, up to the next one of the same or a higher level.
-fn section(title: &str) -> String {
-    let readme = page("README.md");
+fn section(name: &str, title: &str) -> String {
+    let text = page(name);
     let level = |line: &str| line.chars().take_while(|c| *c == '#').count();
     let heading = |line: &&str| level(line) > 0 && line.trim_start_matches('#').trim().eq_ignore_ascii_case(title);
-    let from = readme.lines().position(|line| heading(&line)).unwrap_or_else(|| panic!("README.md has a section {title:?}"));
-    let own = level(readme.lines().nth(from).unwrap_or_default());
-    let body = readme.lines().skip(from + 1).take_while(|line| !(1..=own).contains(&level(line)));
+    let from = text.lines().position(|line| heading(&line)).unwrap_or_else(|| panic!("{name} has a section {title:?}"));
+    let own = level(text.lines().nth(from).unwrap_or_default());
+    let body = text.lines().skip(from + 1).take_while(|line| !(1..=own).contains(&level(line)));
     body.map(|line| format!("{line}\n")).collect()
 }
 
@@ -61,7 +65,7 @@ fn every_option_of_the_page_is_one_with_that_default() {
 
 #[test]
 fn every_folder_of_the_readmes_map_is_there_with_what_to_read_first() {
-    let map = rows(&section("Where things are"));
+    let map = rows(&section("README.md", "Where things are"));
     let folders: Vec<&Vec<String>> = map.iter().filter(|row| row[0].ends_with('/')).collect();
     assert!(!folders.is_empty());
     for row in folders {
@@ -71,4 +75,90 @@ fn every_folder_of_the_readmes_map_is_there_with_what_to_read_first() {
             assert!(folder.join(file).is_file(), "{}{file}", row[0]);
         }
     }
+}
+
+/// The packages of the workspace, each with those that it needs in `[dependencies]`.
+fn packages() -> BTreeMap<String, BTreeSet<String>> {
+    let root = page("Cargo.toml");
+    let members = root.lines().find_map(|line| line.strip_prefix("members = [")).expect("a list of members");
+    let folders = members.trim_end_matches(']').split(", ").map(|member| member.trim_matches('"'));
+    let manifests: Vec<String> = folders.map(|folder| page(&format!("{folder}/Cargo.toml"))).collect();
+    let name = |manifest: &str| manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')).map(str::to_owned);
+    let names: BTreeSet<String> = manifests.iter().map(|manifest| name(manifest).expect("a name")).collect();
+    let needs = |manifest: &str| {
+        let lines = manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1).take_while(|line| !line.starts_with('['));
+        let needed = lines.filter_map(|line| line.split(['.', ' ', '=']).next().map(str::to_owned));
+        needed.filter(|needed| names.contains(needed)).collect()
+    };
+    manifests.iter().map(|manifest| (name(manifest).unwrap_or_default(), needs(manifest))).collect()
+}
+
+#[test]
+fn packages_and_arrows_of_the_architecture_page_are_those_of_the_manifests() {
+    let packages = packages();
+    let mut above = BTreeSet::new();
+    for row in rows(&section("docs/architecture.md", "Packages")).into_iter().filter(|row| packages.contains_key(&row[0])) {
+        let needs: BTreeSet<String> = row[1].split(", ").filter(|need| !need.is_empty()).map(str::to_owned).collect();
+        assert_eq!(needs, packages[&row[0]], "{}", row[0]);
+        assert!(needs.is_subset(&above), "{} needs a package that is not above it", row[0]);
+        above.insert(row[0].clone());
+    }
+    assert!(above.iter().eq(packages.keys()), "{above:?}");
+}
+
+/// Words of a page that look like paths of the tree.
+fn paths(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| c.is_whitespace() || "`(),;:|│".contains(c)).map(|word| word.trim_end_matches('.'));
+    // What `make` writes is not there, and a feature of a package is no file.
+    let is_path =
+        |word: &&str| word.contains('/') && !word.starts_with(['/', '.']) && !word.starts_with("target/") && !word.ends_with("/failpoints");
+    words.filter(is_path).collect()
+}
+
+#[test]
+fn every_path_of_the_architecture_page_is_there() {
+    let text = page("docs/architecture.md");
+    let paths = paths(&text);
+    assert!(paths.len() > 50, "{paths:?}");
+    for path in paths {
+        assert!(executable::workspace().join(path).exists(), "{path}");
+    }
+}
+
+#[test]
+fn every_path_of_other_pages_is_there_if_its_first_folder_is() {
+    let workspace = executable::workspace();
+    let is_plain = |path: &str| path.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./".contains(&b));
+    let is_of_the_tree = |path: &str| path.split('/').next().is_some_and(|first| workspace.join(first).is_dir());
+    // Its entries are of their time.
+    for name in pages().into_iter().filter(|name| name != "CHANGELOG.md") {
+        for path in paths(&page(&name)).into_iter().filter(|path| is_plain(path) && is_of_the_tree(path)) {
+            assert!(workspace.join(path).exists(), "{name}: {path}");
+        }
+    }
+}
+
+/// Every page in Markdown that is kept with the sources.
+fn pages() -> Vec<String> {
+    let alone = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "fuzz/README.md", "ovsdb/README.md"];
+    let in_folders = ["docs", "docs/decisions"].into_iter().flat_map(|folder| {
+        let files = fs::read_dir(executable::workspace().join(folder)).expect("a folder of pages").flatten();
+        files.map(move |file| format!("{folder}/{}", file.file_name().to_string_lossy())).filter(|name| name.ends_with(".md"))
+    });
+    alone.into_iter().map(str::to_owned).chain(in_folders).collect()
+}
+
+#[test]
+fn every_link_between_pages_leads_somewhere() {
+    let mut links = 0;
+    for name in pages() {
+        let text = page(&name);
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let is_of_the_tree = !link.is_empty() && !link.contains("://");
+            links += usize::from(is_of_the_tree);
+            let target = executable::workspace().join(&name).with_file_name(link);
+            assert!(!is_of_the_tree || target.exists(), "{name}: {link}");
+        }
+    }
+    assert!(links > 30, "{links}");
 }

@@ -24,7 +24,6 @@
 //! | [`refusal`] | [`refusal::Refusal`]: every failure of a request, its code, status and hint | – | – |
 //! | [`cni_conf`] | [`cni_conf::CniConf`]: the file that makes runtimes use the plugin | – | `/etc/cni/net.d` |
 //! | `process` | what every life of this program has | signals | pidfile, log, systemd |
-//! | [`bridge`] | `nics-to-bridge`, `bridges-to-nic`: a NIC as the uplink of a bridge, and back | links, addresses, routes; Open vSwitch | the same |
 //! | `kernel_thread` | the thread for questions that the kernel may answer late | – | – |
 //! | `unverified` | the warning that the API server's certificate is not verified | – | log, [`conditions`] |
 //! | `atomic_file` | a file that is replaced in one step | – | what its callers say |
@@ -34,7 +33,6 @@
 
 mod atomic_file;
 mod attachments;
-pub mod bridge;
 pub mod cni_conf;
 pub mod conditions;
 pub mod control_plane;

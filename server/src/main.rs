@@ -6,7 +6,6 @@ use std::{
 };
 
 use server::{
-    bridge,
     control_plane::{self, ControlPlaneConfig},
     node::{self, StartError},
     options::{Early, NodeOptions, Options, Problems, Program, documents},
@@ -16,8 +15,8 @@ use server::{
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    if let Some(arguments) = bridge::Arguments::read(std::env::args_os()) {
-        return run_bridge(&arguments);
+    if let Some(arguments) = uplink::Arguments::read(std::env::args_os()) {
+        return run_uplink(&arguments);
     }
     let outcome = match Options::read(std::env::args_os()).with_external_ids().program() {
         Ok(Program::Node(options)) => return serve_node(&options, None),
@@ -37,11 +36,11 @@ fn main() -> ExitCode {
     if outcome { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run_bridge(arguments: &bridge::Arguments) -> ExitCode {
+fn run_uplink(arguments: &uplink::Arguments) -> ExitCode {
     match arguments {
-        bridge::Arguments::Run(command) => bridge::run(command),
-        bridge::Arguments::Help(text) => u8::from(write!(stdout(), "{text}").is_err()).into(),
-        bridge::Arguments::Wrong(text) => {
+        uplink::Arguments::Run(command) => uplink::run(command),
+        uplink::Arguments::Help(text) => u8::from(write!(stdout(), "{text}").is_err()).into(),
+        uplink::Arguments::Wrong(text) => {
             eprintln!("ovnkube: {text}");
             USAGE.into()
         }

@@ -17,7 +17,7 @@ use netlink_packet_route::{
 };
 use rtnetlink::Handle;
 
-use super::{BridgeError, nic::Nic};
+use crate::{BridgeError, nic::Nic};
 
 /// `RT_TABLE_LOCAL` (`linux/rtnetlink.h`), which the kernel fills by itself.
 const LOCAL_TABLE: u32 = 255;
@@ -28,14 +28,14 @@ const TICKS: u32 = 100;
 
 /// Addresses in the order in which they were given, and routes, default routes last.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Belongings {
-    pub(super) addresses: Vec<AddressMessage>,
-    pub(super) routes: Vec<RouteMessage>,
+pub(crate) struct Belongings {
+    pub(crate) addresses: Vec<AddressMessage>,
+    pub(crate) routes: Vec<RouteMessage>,
 }
 
 impl Belongings {
     /// Of a link, as they are now.
-    pub(super) async fn of(netlink: &Handle, nic: &Nic) -> Result<Self, BridgeError> {
+    pub(crate) async fn of(netlink: &Handle, nic: &Nic) -> Result<Self, BridgeError> {
         let failed = |what: &str| {
             let what = format!("{what} of {}", nic.name);
             move |error| BridgeError::Kernel { what, error: into_io(error) }
@@ -60,12 +60,12 @@ impl Belongings {
         Ok(belongings)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.addresses.is_empty() && self.routes.is_empty()
     }
 
     /// Whose life is finite: who prolongs them has to find them on the other link.
-    pub(super) fn passing(&self) -> impl Iterator<Item = &AddressMessage> {
+    pub(crate) fn passing(&self) -> impl Iterator<Item = &AddressMessage> {
         self.addresses.iter().filter(|address| {
             address.attributes.iter().any(|attribute| matches!(attribute, AddressAttribute::CacheInfo(info) if info.ifa_valid != u32::MAX))
         })
@@ -75,7 +75,7 @@ impl Belongings {
 /// An address, as it is to be on another link.
 ///
 /// IPv6 addresses are not probed for duplicates there: they are in use already, and would be unusable for a second.
-pub(super) fn address_on(address: &AddressMessage, from: &Nic, to: &Nic) -> AddressMessage {
+pub(crate) fn address_on(address: &AddressMessage, from: &Nic, to: &Nic) -> AddressMessage {
     let mut moved = address.clone();
     moved.header.index = to.index;
     moved.header.flags = AddressHeaderFlags::empty();
@@ -104,7 +104,7 @@ fn label_on(label: &str, from: &str, to: &str) -> String {
 }
 
 /// A route, as it is to be over another link.
-pub(super) fn route_over(route: &RouteMessage, from: u32, to: u32) -> RouteMessage {
+pub(crate) fn route_over(route: &RouteMessage, from: u32, to: u32) -> RouteMessage {
     let mut moved = sendable(route);
     for attribute in &mut moved.attributes {
         match attribute {
@@ -119,7 +119,7 @@ pub(super) fn route_over(route: &RouteMessage, from: u32, to: u32) -> RouteMessa
 }
 
 /// A route as the kernel takes it: without what it only tells.
-pub(super) fn sendable(route: &RouteMessage) -> RouteMessage {
+pub(crate) fn sendable(route: &RouteMessage) -> RouteMessage {
     let mut route = route.clone();
     route.header.flags &= RouteFlags::Onlink;
     let expires = route.attributes.iter().find_map(|attribute| match attribute {
@@ -132,17 +132,17 @@ pub(super) fn sendable(route: &RouteMessage) -> RouteMessage {
 }
 
 /// Whether it has several ways, which come and go together.
-pub(super) fn is_multipath(route: &RouteMessage) -> bool {
+pub(crate) fn is_multipath(route: &RouteMessage) -> bool {
     route.attributes.iter().any(|attribute| matches!(attribute, RouteAttribute::MultiPath(_)))
 }
 
 /// As `ip address` has it: `192.0.2.1/24`.
-pub(super) fn shown_address(message: &AddressMessage) -> String {
+pub(crate) fn shown_address(message: &AddressMessage) -> String {
     ip(message).map_or_else(|| "an address".to_owned(), |address| format!("{address}/{}", message.header.prefix_len))
 }
 
 /// As `ip route` has it: `192.0.2.0/24 via 198.51.100.1 table 7`.
-pub(super) fn shown_route(route: &RouteMessage) -> String {
+pub(crate) fn shown_route(route: &RouteMessage) -> String {
     let destination = route.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Destination(address) => shown(address),
         _ => None,

@@ -87,13 +87,13 @@ impl Arguments {
 }
 
 impl Command {
-    pub(super) fn names(&self) -> &[String] {
+    pub(crate) fn names(&self) -> &[String] {
         match self {
             Self::NicsToBridge { interfaces: names, .. } | Self::BridgesToNic { bridges: names, .. } => names,
         }
     }
 
-    pub(super) fn database(&self) -> &Endpoint {
+    pub(crate) fn database(&self) -> &Endpoint {
         match self {
             Self::NicsToBridge { database, .. } | Self::BridgesToNic { database, .. } => database,
         }

@@ -7,7 +7,7 @@ use futures_util::TryStreamExt;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec};
 
-use super::BridgeError;
+use crate::BridgeError;
 
 /// The longest name of a link, without the final zero (`IFNAMSIZ` of `linux/if.h`).
 const LONGEST_NAME: usize = 15;
@@ -18,12 +18,12 @@ const MANAGEMENT_PORT: &str = "ovn-k8s-mp";
 
 /// A link.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Nic {
-    pub(super) name: String,
-    pub(super) index: u32,
-    pub(super) mtu: u32,
+pub(crate) struct Nic {
+    pub(crate) name: String,
+    pub(crate) index: u32,
+    pub(crate) mtu: u32,
     /// As Open vSwitch writes it.
-    pub(super) mac: String,
+    pub(crate) mac: String,
     flags: LinkFlags,
     layer: LinkLayerType,
     master: Option<u32>,
@@ -32,7 +32,7 @@ pub(super) struct Nic {
 
 /// Why a link cannot be an uplink, or a name not be that of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unfit {
+pub(crate) enum Unfit {
     #[error("there is no interface {0:?}")]
     Missing(String),
     #[error(
@@ -62,7 +62,7 @@ pub(super) enum Unfit {
 }
 
 impl Nic {
-    pub(super) async fn find(netlink: &Handle, name: &str) -> Result<Option<Self>, BridgeError> {
+    pub(crate) async fn find(netlink: &Handle, name: &str) -> Result<Option<Self>, BridgeError> {
         if name.is_empty() || name.len() > LONGEST_NAME {
             return Ok(None);
         }
@@ -74,12 +74,12 @@ impl Nic {
         }
     }
 
-    pub(super) async fn existing(netlink: &Handle, name: &str) -> Result<Self, BridgeError> {
+    pub(crate) async fn existing(netlink: &Handle, name: &str) -> Result<Self, BridgeError> {
         Ok(Self::find(netlink, name).await?.ok_or_else(|| Unfit::Missing(name.to_owned()))?)
     }
 
     /// What the kernel says against it; the database is for others to ask.
-    pub(super) async fn check(&self, netlink: &Handle) -> Result<(), BridgeError> {
+    pub(crate) async fn check(&self, netlink: &Handle) -> Result<(), BridgeError> {
         self.check_alone(Path::new("/sys/class/net"))?;
         let Some(master) = self.master else { return Ok(()) };
         let name = name_of(netlink, master).await?;
@@ -112,11 +112,11 @@ impl Nic {
         Ok(())
     }
 
-    pub(super) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.flags.contains(LinkFlags::Up)
     }
 
-    pub(super) async fn set_up(&self, netlink: &Handle) -> std::io::Result<()> {
+    pub(crate) async fn set_up(&self, netlink: &Handle) -> std::io::Result<()> {
         let message = LinkMessageBuilder::<LinkUnspec>::new().index(self.index).up().build();
         netlink.link().set(message).execute().await.map_err(into_io)
     }

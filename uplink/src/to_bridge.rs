@@ -6,7 +6,7 @@ use cni::offload::turn_tx_checksum_off;
 use contract::paths::INTEGRATION_BRIDGE;
 use rtnetlink::Handle;
 
-use super::{
+use crate::{
     BridgeError,
     belongings::{Belongings, shown_address},
     hints,
@@ -16,7 +16,7 @@ use super::{
 };
 
 /// What was done, in lines.
-pub(super) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<String>, BridgeError> {
+pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<String>, BridgeError> {
     let nic = Nic::existing(netlink, name).await?;
     let all = ovs.bridges().await?;
     let bridge_name = format!("br{name}");

@@ -5,11 +5,11 @@
 /// A test asked for this failure.
 #[derive(Debug, thiserror::Error)]
 #[error("failpoint {0}")]
-pub(super) struct Hit(u32);
+pub(crate) struct Hit(u32);
 
 /// Counts the steps.
 #[derive(Debug, Default)]
-pub(super) struct Failpoint {
+pub(crate) struct Failpoint {
     #[cfg(feature = "failpoints")]
     passed: u32,
 }
@@ -17,7 +17,7 @@ pub(super) struct Failpoint {
 impl Failpoint {
     /// Does what the environment asks for before the next step.
     #[cfg(feature = "failpoints")]
-    pub(super) fn pass(&mut self) -> Result<(), Hit> {
+    pub(crate) fn pass(&mut self) -> Result<(), Hit> {
         self.passed += 1;
         let wanted = std::env::var("OVN_BRIDGE_FAILPOINT").unwrap_or_default();
         match wanted.split_once('=') {
@@ -34,7 +34,7 @@ impl Failpoint {
     /// Does nothing.
     #[cfg(not(feature = "failpoints"))]
     #[expect(clippy::unused_self, reason = "the same signature as with the feature")]
-    pub(super) fn pass(&mut self) -> Result<(), Hit> {
+    pub(crate) fn pass(&mut self) -> Result<(), Hit> {
         Ok(())
     }
 }

@@ -1,20 +1,22 @@
 //! `nics-to-bridge` and `bridges-to-nic`: a NIC becomes the uplink of an Open vSwitch bridge that carries the node's addresses and routes,
 //! and back. A node must not lose its network over it: whatever fails, what was done is undone.
 //!
-//! | part | what it knows |
-//! |---|---|
-//! | `arguments` | the command line, under this program's name and the old ones |
-//! | `nic` | one link of the kernel: whether it can be an uplink |
-//! | `belongings` | a link's addresses and routes, and how they read on another link |
-//! | `ovs` | the bridge and its ports in Open vSwitch's database |
-//! | `journal` | each step that is taken, and how to take it back |
-//! | `to_bridge`, `to_nic` | the two directions: which steps, in which order |
-//! | `hints` | who else may think that it owns the interface |
-//! | `failpoint` | for tests: failures before any step |
+//! | module | what it knows | reads | writes |
+//! |---|---|---|---|
+//! | `arguments` | the command line, under this program's name and the old ones | arguments | – |
+//! | `nic` | one link of the kernel: whether it can be an uplink | links, `/sys/class/net` | – |
+//! | `belongings` | a link's addresses and routes, and how they read on another link | addresses, routes | – |
+//! | `ovs` | the bridge and its ports | Open vSwitch's database | the same |
+//! | `journal` | each step that is taken, and how to take it back | – | links, addresses, routes, the database |
+//! | `to_bridge`, `to_nic` | the two directions: which steps, in which order | all of these | through `journal` |
+//! | `hints` | which other programs look after the interface | `/run` | – |
+//! | `failpoint` | for tests: failures before any step | environment | – |
 //!
 //! A step is never followed by one that needs what it removed: addresses appear on the new link before they leave the old one, a route
 //! is there twice before it is there once, and the default routes go last. So a process that is killed leaves a node that works, and
 //! the next run finds what is left to do.
+//!
+//! Must not know of pods, of the node-local server and of Kubernetes.
 
 mod arguments;
 mod belongings;
@@ -32,11 +34,10 @@ use std::{
 };
 
 pub use arguments::{Arguments, Command};
-use cni::netns::host_netlink;
+use cni::{error::chain, netns::host_netlink};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{journal::StepError, nic::Unfit, ovs::Ovs};
-use crate::chain;
 
 /// Why an interface was not moved. What was done has been undone, unless it says otherwise.
 #[derive(Debug, thiserror::Error)]

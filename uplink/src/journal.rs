@@ -13,7 +13,7 @@ use netlink_packet_route::{RouteNetlinkMessage, address::AddressMessage, route::
 use nix::libc::{EADDRNOTAVAIL, EEXIST, ENODEV, ESRCH};
 use rtnetlink::Handle;
 
-use super::{
+use crate::{
     BridgeError,
     belongings::{Belongings, address_on, is_multipath, route_over, sendable, shown_address, shown_route},
     failpoint::{Failpoint, Hit},
@@ -23,7 +23,7 @@ use super::{
 
 /// A step that was not done, or not undone.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum StepError {
+pub(crate) enum StepError {
     #[error("{what}")]
     Kernel {
         what: String,
@@ -49,7 +49,7 @@ enum Done {
 }
 
 /// The steps so far.
-pub(super) struct Journal<'a> {
+pub(crate) struct Journal<'a> {
     netlink: &'a Handle,
     ovs: &'a Ovs,
     done: Vec<Done>,
@@ -57,22 +57,22 @@ pub(super) struct Journal<'a> {
 }
 
 impl<'a> Journal<'a> {
-    pub(super) fn new(netlink: &'a Handle, ovs: &'a Ovs) -> Self {
+    pub(crate) fn new(netlink: &'a Handle, ovs: &'a Ovs) -> Self {
         Self { netlink, ovs, done: Vec::new(), failpoint: Failpoint::default() }
     }
 
     /// A place where a step may fail, for what is not a step to undo.
-    pub(super) fn pass(&mut self) -> Result<(), StepError> {
+    pub(crate) fn pass(&mut self) -> Result<(), StepError> {
         Ok(self.failpoint.pass()?)
     }
 
     /// Something that was done in the database.
-    pub(super) fn put_down(&mut self, made: Made) {
+    pub(crate) fn put_down(&mut self, made: Made) {
         self.done.push(Done::InDatabase(made));
     }
 
     /// Brings a link up. Not undone: where it was down, nobody reached the node through it.
-    pub(super) async fn set_up(&mut self, nic: &Nic) -> Result<(), StepError> {
+    pub(crate) async fn set_up(&mut self, nic: &Nic) -> Result<(), StepError> {
         self.pass()?;
         let what = || format!("bring {} up", nic.name);
         nic.set_up(self.netlink).await.map_err(|error| StepError::Kernel { what: what(), error })
@@ -82,7 +82,7 @@ impl<'a> Journal<'a> {
     ///
     /// First the addresses appear on the other, then the routes go there, and last the addresses leave the first, the one that others
     /// depend on at the end: at no moment is the node without an address or a route that it had.
-    pub(super) async fn transfer(&mut self, belongings: &Belongings, from: &Nic, to: &Nic) -> Result<(), StepError> {
+    pub(crate) async fn transfer(&mut self, belongings: &Belongings, from: &Nic, to: &Nic) -> Result<(), StepError> {
         for address in &belongings.addresses {
             self.add(address_on(address, from, to), to).await?;
         }
@@ -104,7 +104,7 @@ impl<'a> Journal<'a> {
     }
 
     /// Takes everything back, as far as possible, and says why it had to.
-    pub(super) async fn undo(mut self, error: StepError) -> BridgeError {
+    pub(crate) async fn undo(mut self, error: StepError) -> BridgeError {
         let mut undo_errors = Vec::new();
         for step in mem::take(&mut self.done).into_iter().rev() {
             let undone = match step {

@@ -11,7 +11,7 @@ use ovsdb::{
 };
 use tokio::time::timeout;
 
-use super::nic::Nic;
+use crate::nic::Nic;
 
 /// For ovs-vswitchd to make a change real.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,7 +31,7 @@ ovsdb::table! {
 
 /// Why Open vSwitch did not do what it was to do.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum OvsError {
+pub(crate) enum OvsError {
     #[error("Open vSwitch's database cannot be reached; is ovsdb-server running?")]
     Connect(#[from] ConnectError),
     #[error("Open vSwitch's database refused")]
@@ -50,44 +50,44 @@ pub(super) enum OvsError {
 
 /// The database.
 #[derive(Debug)]
-pub(super) struct Ovs {
+pub(crate) struct Ovs {
     connection: Connection,
 }
 
 /// A bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Bridge {
+pub(crate) struct Bridge {
     uuid: Uuid,
-    pub(super) name: String,
+    pub(crate) name: String,
     external_ids: BTreeMap<String, String>,
     datapath: String,
-    pub(super) ports: Vec<Port>,
+    pub(crate) ports: Vec<Port>,
 }
 
 /// A port with one interface; the first, if it is a bond.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Port {
+pub(crate) struct Port {
     uuid: Uuid,
-    pub(super) name: String,
-    pub(super) kind: String,
+    pub(crate) name: String,
+    pub(crate) kind: String,
     /// Of a patch port: the name of the other one.
     peer: Option<String>,
 }
 
 /// What was made in the database, so that it can be taken out again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Made {
+pub(crate) enum Made {
     Bridge { name: String },
     Port { bridge: String, name: String },
 }
 
 impl Bridge {
-    pub(super) fn has_port(&self, name: &str) -> bool {
+    pub(crate) fn has_port(&self, name: &str) -> bool {
         self.ports.iter().any(|port| port.name == name)
     }
 
     /// The NIC that was made its uplink: as it is written down, else its only port that is a link of the kernel, else what it is named after.
-    pub(super) fn uplink(&self) -> Option<&str> {
+    pub(crate) fn uplink(&self) -> Option<&str> {
         let written = self.external_ids.get(UPLINK).map(String::as_str);
         let mut links = self.ports.iter().filter(|port| matches!(port.kind.as_str(), "" | "system")).map(|port| port.name.as_str());
         let only = links.next().filter(|_| links.next().is_none());
@@ -95,7 +95,7 @@ impl Bridge {
         written.or(only).or_else(named)
     }
 
-    pub(super) fn is_userspace(&self) -> bool {
+    pub(crate) fn is_userspace(&self) -> bool {
         self.datapath == "netdev"
     }
 }
@@ -105,12 +105,12 @@ const ID: &str = "bridge-id";
 const UPLINK: &str = "bridge-uplink";
 
 impl Ovs {
-    pub(super) async fn connect(endpoint: &Endpoint) -> Result<Self, OvsError> {
+    pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Self, OvsError> {
         Ok(Self { connection: Connection::open(endpoint, DATABASE, Options::small()).await? })
     }
 
     /// All bridges.
-    pub(super) async fn bridges(&self) -> Result<Vec<Bridge>, OvsError> {
+    pub(crate) async fn bridges(&self) -> Result<Vec<Bridge>, OvsError> {
         let mut tx = Transaction::new();
         let roots = tx.select("Open_vSwitch", Where::all(), &["next_cfg"]);
         let bridges = tx.select("Bridge", Where::all(), &["_uuid", "name", "ports", "external_ids", "datapath_type"]);
@@ -146,7 +146,7 @@ impl Ovs {
     }
 
     /// Adds a bridge with the NIC as its uplink, on the same datapath as the integration bridge: patch ports lead nowhere else.
-    pub(super) async fn add_bridge(&self, name: &str, nic: &Nic, all: &[Bridge]) -> Result<Made, OvsError> {
+    pub(crate) async fn add_bridge(&self, name: &str, nic: &Nic, all: &[Bridge]) -> Result<Made, OvsError> {
         let datapath = all.iter().find(|bridge| bridge.name == INTEGRATION_BRIDGE).map(|bridge| bridge.datapath.clone());
         let mut tx = Transaction::new();
         let own = Row::new().with("name", name).with("type", "internal").with("mtu_request", i64::from(nic.mtu));
@@ -168,7 +168,7 @@ impl Ovs {
     }
 
     /// Makes the NIC a port of a bridge that is there.
-    pub(super) async fn add_uplink(&self, bridge: &Bridge, nic: &Nic) -> Result<Made, OvsError> {
+    pub(crate) async fn add_uplink(&self, bridge: &Bridge, nic: &Nic) -> Result<Made, OvsError> {
         let mut tx = Transaction::new();
         let uplink = insert_uplink(&mut tx, nic);
         tx.mutate("Bridge", bridge.uuid, vec![Mutation::insert("ports", &uplink)]);
@@ -178,7 +178,7 @@ impl Ovs {
     }
 
     /// Writes down, where it is not, what the bridge is for.
-    pub(super) async fn mark(&self, bridge: &Bridge, nic: &Nic) -> Result<(), OvsError> {
+    pub(crate) async fn mark(&self, bridge: &Bridge, nic: &Nic) -> Result<(), OvsError> {
         let missing: Vec<_> = [(ID, bridge.name.as_str()), (UPLINK, nic.name.as_str())]
             .into_iter()
             .filter(|(key, _)| !bridge.external_ids.contains_key(*key))
@@ -192,7 +192,7 @@ impl Ovs {
     }
 
     /// Takes out what was made; does not wait until it is gone.
-    pub(super) async fn unmake(&self, made: &Made) -> Result<(), OvsError> {
+    pub(crate) async fn unmake(&self, made: &Made) -> Result<(), OvsError> {
         let all = self.bridges().await?;
         let mut tx = Transaction::new();
         match made {
@@ -213,7 +213,7 @@ impl Ovs {
     }
 
     /// Waits until ovs-vswitchd has done what the database says by now, and can use these interfaces.
-    pub(super) async fn settle(&self, interfaces: &[&str]) -> Result<(), OvsError> {
+    pub(crate) async fn settle(&self, interfaces: &[&str]) -> Result<(), OvsError> {
         timeout(PATIENCE, self.settled(interfaces)).await.unwrap_or(Err(OvsError::Slow))
     }
 

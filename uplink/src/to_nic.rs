@@ -3,7 +3,7 @@
 use contract::paths::INTEGRATION_BRIDGE;
 use rtnetlink::Handle;
 
-use super::{
+use crate::{
     BridgeError,
     belongings::{Belongings, shown_address},
     journal::{Journal, StepError},
@@ -12,7 +12,7 @@ use super::{
 };
 
 /// What was done, in lines.
-pub(super) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<String>, BridgeError> {
+pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<String>, BridgeError> {
     if name == INTEGRATION_BRIDGE {
         return Err(Unfit::IntegrationBridge.into());
     }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::nic::Nic;
+use crate::nic::Nic;
 
 /// One line for each program whose files say that it looks after the interface.
-pub(super) fn owners(root: &Path, nic: &Nic) -> Vec<String> {
+pub(crate) fn owners(root: &Path, nic: &Nic) -> Vec<String> {
     let Nic { name, index, .. } = nic;
     let candidates = [
         (format!("run/NetworkManager/devices/{index}"), "NetworkManager", format!("nmcli device set {name} managed no")),

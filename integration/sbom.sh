@@ -47,5 +47,5 @@ names_all_linked() {
     echo "$out/$1.cdx.json: $linked crates"
 }
 
-describe ovn-k8s-cni-overlay cni contract ovsdb ovslog cni
-describe ovnkube server contract ovsdb ovslog cni uplink kubeapi controller server
+describe ovn-k8s-cni-overlay cni contract ovsdb ovslog podnet cni
+describe ovnkube server contract ovsdb ovslog podnet uplink kubeapi controller server

@@ -11,54 +11,35 @@ use contract::{
     stage::Stage,
     wire::{BridgeFacts, Request, WatchRequest},
 };
-use serde_json::Value;
-use tokio::{task::yield_now, time::sleep, try_join};
-
-use crate::{
-    ask::{Answer, Server},
+use podnet::{
     bridge::{BridgeError, Datapath},
-    detach::{Connections, Detacher, Leftover},
-    error::Cause,
-    failpoint,
+    detach::{Connections, Detacher},
     fence::Fence,
     installed::Goal,
-    invocation::Subject,
     link::{self, HostEnd},
     netlink::Netlink,
     netns::{Inside, Netns},
     plan::{Attachment, Identity},
     pod_end,
-    port::Port,
-    result::convert,
     settings::{ROLLBACK_TIMEOUT, Settings},
-    timeline::{StageError, Timeline},
+};
+use serde_json::Value;
+use tokio::{task::yield_now, time::sleep, try_join};
+
+use crate::{
+    ask::{Answer, Server},
+    error::{AddError, Cause, StageError},
+    failpoint,
+    invocation::Subject,
+    port::Port,
+    result::{CniResult, convert},
+    timeline::Timeline,
 };
 
 /// How long the server's answer may take before Open vSwitch's database is looked at.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
 /// How long a port is waited for before the server is asked to say when the pod changes.
 const WATCH_AFTER: Duration = Duration::from_secs(1);
-
-/// Why an ADD failed, and what its rollback could not remove.
-#[derive(Debug, thiserror::Error)]
-pub enum AddError {
-    /// Nothing was touched.
-    #[error(transparent)]
-    Refused(#[from] Cause),
-    /// Nothing had been made.
-    #[error(transparent)]
-    Stage(#[from] StageError),
-    /// What had been made is gone again.
-    #[error(transparent)]
-    RolledBack(StageError),
-    /// Something was made and could not be removed again; DEL will try.
-    #[error("{stage}; and the rollback left something behind")]
-    NotRolledBack {
-        stage: StageError,
-        #[source]
-        leftover: Leftover,
-    },
-}
 
 /// Everything that an ADD works with.
 #[derive(Debug)]
@@ -105,7 +86,7 @@ impl Add<'_> {
             Answer::Interface(interface, bridge) => (interface, bridge),
             Answer::Finished(result) => {
                 let result = convert(result, self.conf.version);
-                return Ok(self.timeline.stage(Stage::Result, self.print(&result, stdout)).await?);
+                return Ok(self.stage(Stage::Result, self.print(&result, stdout)).await?);
             }
             Answer::Nothing => return Err(Cause::NoAnswer.into()),
         };
@@ -126,6 +107,11 @@ impl Add<'_> {
         }
     }
 
+    /// One stage of this ADD.
+    async fn stage<T, E: Into<Cause>>(&self, stage: Stage, work: impl Future<Output = Result<T, E>>) -> Result<T, StageError> {
+        self.timeline.stage(stage, work).await
+    }
+
     fn identity(&self) -> Identity {
         Identity { sandbox: self.subject.sandbox.clone(), if_name: self.subject.if_name.clone(), network: self.conf.network.clone() }
     }
@@ -136,17 +122,17 @@ impl Add<'_> {
         let open = || Ok((Netlink::open().map_err(Cause::Netlink)?, netns.inside()?));
         match open() {
             Ok((host, inside)) => Ok(Sockets { netns, host, inside }),
-            Err(cause) => self.timeline.stage(Stage::Ovsdb, async { Err::<_, Cause>(cause) }).await,
+            Err(cause) => self.stage(Stage::Ovsdb, async { Err::<_, Cause>(cause) }).await,
         }
     }
 
     /// Asks the server. If that takes a while, looks at Open vSwitch's database meanwhile: an ADD that lacks it fails now and not when its pod
     /// has its annotation.
     async fn ask(&self, port: &mut Port<'_>) -> Result<(Answer, Option<Datapath>), StageError> {
-        let mut ask = pin!(self.timeline.stage(Stage::Annotation, self.server.ask(self.request)));
+        let mut ask = pin!(self.stage(Stage::Annotation, self.server.ask(self.request)));
         let meanwhile = async {
             sleep(failpoint::patience(LOOK_AFTER)).await;
-            self.timeline.stage(Stage::Ovsdb, self.look_out(port)).await
+            self.stage(Stage::Ovsdb, self.look_out(port)).await
         };
         tokio::select! {
             biased;
@@ -179,7 +165,7 @@ impl Add<'_> {
             }
             Ok::<_, Cause>(datapath)
         };
-        self.timeline.stage(Stage::Ovsdb, prepare).await
+        self.stage(Stage::Ovsdb, prepare).await
     }
 
     /// Connects to Open vSwitch's database, and looks at the bridge.
@@ -195,20 +181,19 @@ impl Add<'_> {
         stdout: &mut impl Write,
     ) -> Result<(), StageError> {
         let Ready { port, datapath, sockets: Sockets { netns, host, inside } } = ready;
-        let timeline = self.timeline;
-        let end = timeline.stage(Stage::Veth, async { link::create(host, &inside.netlink, netns, attachment) }).await?;
-        timeline.stage(Stage::Port, port.write(attachment, &end.name)).await?;
+        let end = self.stage(Stage::Veth, async { link::create(host, &inside.netlink, netns, attachment) }).await?;
+        self.stage(Stage::Port, port.write(attachment, &end.name)).await?;
 
-        let configure = timeline.stage(Stage::Pod, async { pod_end::configure(inside, attachment, &end, *datapath) });
+        let configure = self.stage(Stage::Pod, async { pod_end::configure(inside, attachment, &end, *datapath) });
         let wait = async {
-            timeline.stage(Stage::Ofport, port.reach(Goal::Ofport, attachment, &end.name)).await?;
+            self.stage(Stage::Ofport, port.reach(Goal::Ofport, attachment, &end.name)).await?;
             let installed = port.reach(Goal::OvnInstalled, attachment, &end.name);
-            timeline.stage(Stage::OvnInstalled, self.unless_changed(installed, attachment, pod)).await
+            self.stage(Stage::OvnInstalled, self.unless_changed(installed, attachment, pod)).await
         };
         try_join!(configure, wait)?;
 
         let result = self.result(attachment, &end);
-        timeline.stage(Stage::Result, self.print(&result, stdout)).await
+        self.stage(Stage::Result, self.print(&result, stdout)).await
     }
 
     /// Gives a wait up as soon as the pod is no longer the one that is waited for.
@@ -239,7 +224,7 @@ impl Add<'_> {
 
     fn result(&self, attachment: &Attachment, end: &HostEnd) -> Value {
         let netns = self.subject.netns.as_deref().unwrap_or_else(|| "".as_ref());
-        attachment.result(end, &netns.to_string_lossy()).render(self.conf.version)
+        CniResult::of(attachment, end, &netns.to_string_lossy()).render(self.conf.version)
     }
 
     /// A result that the runtime cannot read is no result: then the pod is detached again.

@@ -16,19 +16,21 @@ use netlink_packet_route::{
     address::{AddressAttribute, AddressMessage},
     route::{RouteAddress, RouteAttribute, RouteMessage},
 };
-use rtnetlink::RouteMessageBuilder;
-
-use crate::{
-    ask::{Answer, AskError, Server},
+use podnet::{
     bridge::{Bridge, BridgeError},
-    invocation::Subject,
     link::{self, Link, LinkError},
     netlink::Netlink,
     netns::{Netns, NetnsError},
     plan::{Identity, default_of},
-    result::{PrevInterface, PrevResult},
     rows::InterfaceRow,
     settings::{SHORT_TIMEOUT, Settings},
+};
+use rtnetlink::RouteMessageBuilder;
+
+use crate::{
+    ask::{Answer, AskError, Server},
+    invocation::Subject,
+    result::{PrevInterface, PrevResult},
 };
 
 /// How long the server may take. It answers from memory; and a runtime asks CHECK of one pod after the other.

@@ -4,15 +4,14 @@
 use std::net::IpAddr;
 
 use contract::net_conf::NetConf;
-
-use crate::{
+use podnet::{
     detach::{Connections, Detacher, Leftover, Removed},
     fence::Fence,
-    invocation::Subject,
     plan::Identity,
-    result::PrevResult,
     settings::{SHORT_TIMEOUT, Settings},
 };
+
+use crate::{invocation::Subject, result::PrevResult};
 
 /// Takes the interface away.
 pub async fn del(subject: &Subject, conf: &NetConf, settings: &Settings) -> Result<Removed, Leftover> {

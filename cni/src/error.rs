@@ -1,6 +1,6 @@
 //! Failures: the one place that chooses a failure's code, its words and the hint what to look at next.
 
-use std::{error::Error, io, time::Duration};
+use std::{io, time::Duration};
 
 use contract::{
     error::{CniError, Code},
@@ -9,10 +9,21 @@ use contract::{
     wire::{PodChange, Rollback},
 };
 
+use podnet::{
+    bridge::BridgeError, chain::chain, detach::Leftover, fence::Busy, installed::NotInstalled, link::LinkError, netns::NetnsError,
+    pod_end::PodEndError, settings::BadSettings,
+};
+
 use crate::{
-    add::AddError, ask::AskError, bridge::BridgeError, check::CheckError, detach::Leftover, failpoint, fence::Busy, gc::GcError,
-    installed::NotInstalled, invocation::BadCall, link::LinkError, netns::NetnsError, pod_end::PodEndError, settings::BadSettings,
-    status::Missing, stdin::StdinError,
+    ask::AskError,
+    check::CheckError,
+    failpoint,
+    gc::GcError,
+    invocation::BadCall,
+    port::PortError,
+    status::Missing,
+    stdin::StdinError,
+    timeline::{self, DeadlinePassed},
 };
 
 /// Why a call, or one stage of it, failed.
@@ -52,8 +63,8 @@ pub enum Cause {
     Busy(#[from] Busy),
     #[error("a DEL of this interface arrived")]
     Cancelled,
-    #[error("no time left")]
-    Deadline,
+    #[error(transparent)]
+    Deadline(#[from] DeadlinePassed),
     /// A call other than ADD.
     #[error("not done within {} s", .0.as_secs())]
     OutOfTime(Duration),
@@ -69,6 +80,40 @@ pub enum Cause {
     Failpoint(#[from] failpoint::Hit),
     #[error("start the event loop")]
     Runtime(#[source] io::Error),
+}
+
+impl From<PortError> for Cause {
+    fn from(error: PortError) -> Self {
+        match error {
+            PortError::Bridge(error) => Self::Bridge(error),
+            PortError::Link(error) => Self::Link(error),
+            PortError::NotInstalled(error) => Self::NotInstalled(error),
+        }
+    }
+}
+
+/// A stage of an ADD that failed.
+pub type StageError = timeline::StageError<Cause>;
+
+/// Why an ADD failed, and what its rollback could not remove.
+#[derive(Debug, thiserror::Error)]
+pub enum AddError {
+    /// Nothing was touched.
+    #[error(transparent)]
+    Refused(#[from] Cause),
+    /// Nothing had been made.
+    #[error(transparent)]
+    Stage(#[from] StageError),
+    /// What had been made is gone again.
+    #[error(transparent)]
+    RolledBack(StageError),
+    /// Something was made and could not be removed again; DEL will try.
+    #[error("{stage}; and the rollback left something behind")]
+    NotRolledBack {
+        stage: StageError,
+        #[source]
+        leftover: Leftover,
+    },
 }
 
 /// A failed call, ready to be reported.
@@ -159,7 +204,7 @@ impl Cause {
             Self::NotInstalled(NotInstalled::Removed(_) | NotInstalled::Reassigned { .. }) => Code::Superseded,
             Self::Busy(_) => Code::AlreadyAttached,
             Self::Cancelled => Code::UnknownContainer,
-            Self::NotInstalled(NotInstalled::Lost(_)) | Self::Deadline | Self::OutOfTime(_) => Code::TryAgain,
+            Self::NotInstalled(NotInstalled::Lost(_)) | Self::Deadline(_) | Self::OutOfTime(_) => Code::TryAgain,
             Self::PodChanged(PodChange::Deleted | PodChange::Replaced) => Code::UnknownContainer,
             Self::PodChanged(PodChange::AnnotationGone | PodChange::AnnotationChanged) => Code::TryAgain,
             Self::Leftover(leftover) => leftover_code(leftover),
@@ -209,7 +254,7 @@ impl Cause {
             Self::Bridge(_) | Self::NotInstalled(_) | Self::Leftover(_) | Self::Gc(_) | Self::Check(_) | Self::OutOfTime(_) => {
                 "is Open vSwitch running? see `systemctl status openvswitch-switch` and `ovs-vsctl show`"
             }
-            Self::Deadline => {
+            Self::Deadline(_) => {
                 "stage ovsdb or ofport: ovs-vswitchd is not keeping up; stage ovn_installed: ovn-controller is, or the logical port is missing \
                  (`ovn-nbctl show`), bound elsewhere or of another pod (requested-chassis, iface-id-ver)"
             }
@@ -282,19 +327,4 @@ fn check_code(error: &CheckError) -> Code {
 
 fn leftover_code(leftover: &Leftover) -> Code {
     if leftover.is_passing() { Code::TryAgain } else { Code::Leftover }
-}
-
-/// An error with all that caused it, on one line.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        // Some libraries repeat their cause in their own words.
-        if !text.ends_with(&words) {
-            text = format!("{text}: {words}");
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -8,8 +8,7 @@ use contract::{
     names::{IfName, SandboxId},
     net_conf::{NetConf, ValidAttachment},
 };
-
-use crate::{
+use podnet::{
     detach::{Connections, DetachError, Detacher, Leftover},
     fence::{self, Fence},
     link,

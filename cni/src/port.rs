@@ -6,24 +6,36 @@ use std::{fmt, pin::Pin, time::Duration};
 
 use contract::{names::IfName, wire::PortNews};
 use ovsdb::Endpoints;
+use podnet::{
+    bridge::{Bridge, BridgeError, Datapath, Lookout, Plugged},
+    installed::{self, Goal, NotInstalled},
+    link::{self, LinkError},
+    netlink::Netlink,
+    plan::{Attachment, Identity},
+    rows,
+};
 use tokio::time::timeout;
 
 use crate::{
     ask::{News, Server},
-    bridge::{Bridge, BridgeError, Datapath, Lookout, Plugged},
-    error::Cause,
     failpoint,
-    installed::{self, Goal, NotInstalled},
-    link,
-    netlink::Netlink,
-    plan::{Attachment, Identity},
-    rows,
 };
 
 /// How long a server that says nothing new is believed in.
 const TRUST: Duration = Duration::from_secs(2);
 /// How long a rollback waits for a write that is under way.
 const SETTLE: Duration = Duration::from_secs(1);
+
+/// Why a port is not there, or does not work.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    NotInstalled(#[from] NotInstalled),
+}
 
 /// Whoever writes the port, and what is known of it.
 pub struct Port<'a> {
@@ -65,7 +77,7 @@ impl<'a> Port<'a> {
     /// Makes sure that ovs-vswitchd has let go of the interface's name, on which the sandbox may have had a link before: its port would be
     /// taken for the new one, with the socket of the link that is gone; and with its last breath it would take the new link down, which it
     /// knows by name only. Does nothing to a port whose link is there.
-    pub async fn vacate(&mut self, identity: &Identity, host: &Netlink) -> Result<(), Cause> {
+    pub async fn vacate(&mut self, identity: &Identity, host: &Netlink) -> Result<(), PortError> {
         let Some(name) = identity.sandbox.host_if_name_beforehand(&identity.network) else { return Ok(()) };
         let bridge = self.bridge().await?;
         let left = bridge.named(name.as_str()).await?.filter(|row| row.belongs_to(identity));
@@ -90,7 +102,7 @@ impl<'a> Port<'a> {
     }
 
     /// Waits until the port has reached the goal, or cannot reach it any more.
-    pub async fn reach(&mut self, goal: Goal, attachment: &Attachment, host: &IfName) -> Result<(), Cause> {
+    pub async fn reach(&mut self, goal: Goal, attachment: &Attachment, host: &IfName) -> Result<(), PortError> {
         if self.plugged.is_none() && self.has_heard(goal.news()).await {
             return Ok(());
         }

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use contract::{mac::Mac, mtu::Mtu, spec_version::SpecVersion};
+use contract::{mac::Mac, mtu::Mtu, names::IfName, spec_version::SpecVersion};
 use ipnet::IpNet;
+use podnet::{link::HostEnd, plan::Attachment};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -38,6 +39,24 @@ pub struct Route {
 }
 
 impl CniResult {
+    /// What the runtime is told of an attachment, of which `host` is the host's end and `netns` the path of the pod's namespace.
+    pub fn of(attachment: &Attachment, host: &HostEnd, netns: &str) -> Self {
+        let Attachment { identity, mac, mtu, addresses, routes, .. } = attachment;
+        let gateway_of = |address: &IpNet| {
+            routes
+                .iter()
+                .filter(|route| route.destination.prefix_len() == 0)
+                .filter_map(|route| route.next_hop)
+                .find(|gateway| gateway.is_ipv4() == address.addr().is_ipv4())
+        };
+        let interface = |name: &IfName, mac, sandbox| Interface { name: name.to_string(), mac, mtu: *mtu, sandbox };
+        Self {
+            interfaces: [interface(&host.name, host.mac, None), interface(&identity.if_name, *mac, Some(netns.to_owned()))],
+            ips: addresses.iter().map(|address| IpConfig { address: *address, gateway: gateway_of(address) }).collect(),
+            routes: routes.iter().map(|route| Route { destination: route.destination, next_hop: route.next_hop }).collect(),
+        }
+    }
+
     /// The result as a runtime that speaks `version` expects it.
     pub fn render(&self, version: SpecVersion) -> Value {
         let interfaces = self.interfaces.iter().map(|interface| {

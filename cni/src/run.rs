@@ -17,6 +17,7 @@ use contract::{
     stage::StageTime,
     wire::{Metrics, Request},
 };
+use podnet::settings::Settings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -30,7 +31,6 @@ use crate::{
     error::{Cause, Failure},
     gc::gc,
     invocation::{Call, Environment},
-    settings::Settings,
     status::status,
     stdin::read_to_end,
     timeline::Timeline,

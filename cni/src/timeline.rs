@@ -1,14 +1,11 @@
 //! The stages of an ADD: when each began and ended, and the deadline that all of them share.
 
-use std::{cell::RefCell, future::Future, time::Duration};
+use std::{cell::RefCell, error::Error, future::Future, time::Duration};
 
 use contract::stage::{Stage, StageTime};
 use tokio::time::{Instant, timeout_at};
 
-use crate::{
-    error::Cause,
-    failpoint::{self, Side},
-};
+use crate::failpoint::{self, Hit, Side};
 
 /// The clock of one request.
 #[derive(Debug)]
@@ -20,13 +17,18 @@ pub struct Timeline {
     open: RefCell<Vec<Stage>>,
 }
 
-/// A stage that failed.
+/// A stage that failed, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("stage {stage}")]
-pub struct StageError {
+pub struct StageError<C: Error + 'static> {
     pub stage: Stage,
-    pub source: Box<Cause>,
+    pub source: Box<C>,
 }
+
+/// The deadline came before the end of a stage.
+#[derive(Debug, thiserror::Error)]
+#[error("no time left")]
+pub struct DeadlinePassed;
 
 impl Timeline {
     /// Starts the clock.
@@ -36,8 +38,12 @@ impl Timeline {
     }
 
     /// Runs one stage to its end or to the deadline. Stages may overlap.
-    pub async fn stage<T, E: Into<Cause>>(&self, stage: Stage, work: impl Future<Output = Result<T, E>>) -> Result<T, StageError> {
-        let failed = |cause: Cause| StageError { stage, source: Box::new(cause) };
+    pub async fn stage<T, E, C>(&self, stage: Stage, work: impl Future<Output = Result<T, E>>) -> Result<T, StageError<C>>
+    where
+        E: Into<C>,
+        C: Error + From<Hit> + From<DeadlinePassed> + 'static,
+    {
+        let failed = |cause: C| StageError { stage, source: Box::new(cause) };
         let start = self.milliseconds();
         self.open.borrow_mut().push(stage);
         let guarded = async {
@@ -46,14 +52,14 @@ impl Timeline {
             failpoint::pass(Side::After, stage).await?;
             Ok(done)
         };
-        let outcome = timeout_at(self.deadline, guarded).await.unwrap_or(Err(Cause::Deadline));
+        let outcome = timeout_at(self.deadline, guarded).await.unwrap_or_else(|_| Err(DeadlinePassed.into()));
         self.open.borrow_mut().retain(|open| *open != stage);
         self.times.borrow_mut().push(StageTime { stage, start, end: self.milliseconds() });
         outcome.map_err(failed)
     }
 
     /// The stages were abandoned for this cause; names the last one that had begun.
-    pub fn interrupted(&self, cause: Cause) -> StageError {
+    pub fn interrupted<C: Error + 'static>(&self, cause: C) -> StageError<C> {
         let stage = self.open.borrow().last().copied().unwrap_or(Stage::Result);
         StageError { stage, source: Box::new(cause) }
     }
@@ -71,5 +77,23 @@ impl Timeline {
     /// The stages that have ended, failed ones too, in the order of their ends.
     pub fn times(&self) -> Vec<StageTime> {
         self.times.borrow().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::net_conf::NetConf;
+    use podnet::settings::Settings;
+
+    use super::*;
+
+    #[test]
+    fn any_number_of_seconds_is_a_time_that_an_add_can_have() {
+        for (given, seconds) in [("0", 55), ("1", 1), ("600", 600), ("18446744073709551615", 86_400)] {
+            let conf = format!(r#"{{"cniVersion":"1.0.0","name":"n","type":"t","timeoutSeconds":{given}}}"#);
+            let settings = Settings::of(&NetConf::parse(conf.as_bytes()).unwrap()).unwrap();
+            assert_eq!(settings.timeout, Duration::from_secs(seconds), "timeoutSeconds {given}");
+            assert!(Timeline::start(settings.timeout).remaining() <= settings.timeout);
+        }
     }
 }

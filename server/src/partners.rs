@@ -9,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use cni::{
-    bridge::Bridge,
-    settings::Settings,
-    status::{Missing, PATIENCE, Partner},
-};
 use contract::{
     external_ids::OVN_INSTALLED,
     wire::{Pulse, StatusAnswer},
+};
+use podnet::{
+    bridge::Bridge,
+    partner::{PATIENCE, Partner, PartnerError},
+    settings::Settings,
 };
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -77,12 +77,12 @@ impl Partners {
             if partner != Partner::Controller {
                 continue;
             }
-            was_in_sight |= !matches!(seen, Err(Missing::NoController(_)));
+            was_in_sight |= !matches!(seen, Err(PartnerError::NoController(_)));
             let elsewhere = !was_in_sight && has_installed_ports(&rounds.from_here).await;
             self.lock().controller_elsewhere = elsewhere;
             match seen {
                 Ok(()) => rounds.southbound(&mut is_connected, None),
-                Err(missing @ Missing::ControllerNotConnected(_)) => rounds.southbound(&mut is_connected, Some(&missing)),
+                Err(missing @ PartnerError::ControllerNotConnected(_)) => rounds.southbound(&mut is_connected, Some(&missing)),
                 // Nothing is known of the database then.
                 Err(_) => {}
             }
@@ -103,7 +103,7 @@ impl Partners {
 
 impl Rounds {
     /// Says so when ovn-controller loses the southbound database, or has it again. STATUS says nothing of it: it is nothing of this node's.
-    fn southbound(&self, is_connected: &mut bool, trouble: Option<&Missing>) {
+    fn southbound(&self, is_connected: &mut bool, trouble: Option<&PartnerError>) {
         self.metrics.degraded(Degraded::SouthboundDatabase, trouble.is_some());
         match trouble {
             Some(trouble) => {
@@ -132,9 +132,9 @@ async fn has_installed_ports(settings: &Settings) -> bool {
 }
 
 /// One that is gone is seen by the plugin better than from here, where its files may be out of sight.
-fn pulse(seen: &Result<(), Missing>) -> Pulse {
+fn pulse(seen: &Result<(), PartnerError>) -> Pulse {
     match seen {
-        Ok(()) | Err(Missing::Bridge | Missing::ControllerNotConnected(_)) => Pulse::Answers,
+        Ok(()) | Err(PartnerError::Bridge | PartnerError::ControllerNotConnected(_)) => Pulse::Answers,
         Err(missing) if missing.is_silence() => Pulse::Silent,
         Err(_) => Pulse::Unknown,
     }
@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn who_says_something_bad_answers_and_who_is_gone_is_unknown() {
         assert_eq!(pulse(&Ok(())), Pulse::Answers);
-        assert_eq!(pulse(&Err(Missing::ControllerNotConnected("not connected".to_owned()))), Pulse::Answers);
-        assert_eq!(pulse(&Err(Missing::Vswitchd(io::ErrorKind::TimedOut.into()))), Pulse::Silent);
-        assert_eq!(pulse(&Err(Missing::Vswitchd(io::ErrorKind::NotFound.into()))), Pulse::Unknown);
+        assert_eq!(pulse(&Err(PartnerError::ControllerNotConnected("not connected".to_owned()))), Pulse::Answers);
+        assert_eq!(pulse(&Err(PartnerError::Vswitchd(io::ErrorKind::TimedOut.into()))), Pulse::Silent);
+        assert_eq!(pulse(&Err(PartnerError::Vswitchd(io::ErrorKind::NotFound.into()))), Pulse::Unknown);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Keeps the stamp beside the socket young for as long as this server can answer ADDs ([`cni::stamp`]): a STATUS that finds no server forgives one
+//! Keeps the stamp beside the socket young for as long as this server can answer ADDs ([`podnet::stamp`]): a STATUS that finds no server forgives one
 //! that is being replaced. Knows nothing of requests.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use cni::stamp;
+use podnet::stamp;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{

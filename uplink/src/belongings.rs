@@ -8,13 +8,13 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-use cni::link::into_io;
 use futures_util::TryStreamExt;
 use netlink_packet_route::{
     AddressFamily,
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
     route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteProtocol, RouteType},
 };
+use podnet::link::into_io;
 use rtnetlink::Handle;
 
 use crate::{BridgeError, nic::Nic};

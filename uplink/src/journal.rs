@@ -4,13 +4,13 @@
 
 use std::{io, mem};
 
-use cni::link::into_io;
 use futures_util::StreamExt;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::{RouteNetlinkMessage, address::AddressMessage, route::RouteMessage};
 use nix::libc::{EADDRNOTAVAIL, EEXIST, ENODEV, ESRCH};
+use podnet::link::into_io;
 use rtnetlink::Handle;
 
 use crate::{

@@ -34,7 +34,8 @@ use std::{
 };
 
 pub use arguments::{Arguments, Command};
-use cni::{error::chain, netns::host_netlink};
+use contract::error::chain;
+use podnet::netns::host_netlink;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{journal::StepError, nic::Unfit, ovs::Ovs};

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use cni::link::into_io;
 use futures_util::TryStreamExt;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage};
+use podnet::link::into_io;
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec};
 
 use crate::BridgeError;

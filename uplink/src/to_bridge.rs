@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use cni::offload::turn_tx_checksum_off;
 use contract::paths::INTEGRATION_BRIDGE;
+use podnet::offload::turn_tx_checksum_off;
 use rtnetlink::Handle;
 
 use crate::{

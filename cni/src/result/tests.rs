@@ -1,3 +1,11 @@
+use contract::{
+    annotation::PodNetwork,
+    bandwidth::Bandwidth,
+    names::{Network, PodKey},
+    wire::PodInterface,
+};
+use podnet::plan::Identity;
+
 use super::*;
 
 fn dual_stack() -> CniResult {
@@ -70,4 +78,39 @@ fn what_is_no_result_is_converted_without_a_panic() {
             assert_eq!(convert(foreign.clone(), version).is_object(), foreign.is_object(), "{text} for {version}");
         }
     }
+}
+
+fn attachment(skip_ip_config: bool) -> Attachment {
+    let annotation = r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24","fd00::5/64"],
+        "gateway_ips":["10.244.1.1"],"routes":[{"dest":"10.244.0.7/16","nextHop":"10.244.1.1"}]}}"#;
+    let network = Network::Default;
+    let pod = PodInterface {
+        addressing: PodNetwork::parse(annotation, &network).unwrap().unwrap(),
+        network: network.clone(),
+        mtu: Mtu::DEFAULT,
+        routable_mtu: None,
+        bandwidth: Bandwidth::default(),
+        pod_uid: "u1".to_owned(),
+        skip_ip_config,
+    };
+    let identity = Identity { sandbox: "0123456789abcdef0".parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
+    Attachment::plan(identity, &PodKey::new("shop", "cart-0").unwrap(), Some("runtime-uid"), pod)
+}
+
+fn host_end() -> HostEnd {
+    HostEnd { name: "0123456789abcde".parse().unwrap(), mac: "02:00:00:00:00:01".parse().unwrap(), index: 7, pod_index: 2 }
+}
+
+#[test]
+fn the_result_names_both_ends_and_each_familys_gateway() {
+    let result = CniResult::of(&attachment(false), &host_end(), "/run/netns/p");
+    assert_eq!(result.interfaces[1].sandbox.as_deref(), Some("/run/netns/p"));
+    let gateways: Vec<_> = result.ips.iter().map(|ip| ip.gateway.map(|gateway| gateway.to_string())).collect();
+    assert_eq!(gateways, [Some("10.244.1.1".to_owned()), None]);
+}
+
+#[test]
+fn a_pod_whose_guest_configures_itself_keeps_its_addresses_in_its_result() {
+    let of = |skip| CniResult::of(&attachment(skip), &host_end(), "/run/netns/p");
+    assert_eq!(of(true), of(false));
 }

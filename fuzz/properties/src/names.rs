@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use cni::{mark::Mark, plan::Identity};
 use contract::{
     cni_args::PodArgs,
     mac::Mac,
     names::{IfName, IfaceId, Network, PodKey, SandboxId},
 };
+use podnet::{mark::Mark, plan::Identity};
 
 use crate::LONGEST_ERROR;
 

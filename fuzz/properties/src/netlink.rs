@@ -6,13 +6,13 @@
 use std::net::IpAddr;
 
 use arbitrary::{Result, Unstructured};
-use cni::{conntrack, link::Link};
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_netfilter::{
     NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily,
     conntrack::{ConntrackAttribute, ConntrackMessage, IPTuple, Tuple},
 };
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
+use podnet::{conntrack, link::Link};
 
 use crate::draw;
 

@@ -3,11 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cni::{
-    link::HostEnd,
-    plan::{Attachment, Identity},
-    result::PrevResult,
-};
+use cni::result::{CniResult, PrevResult};
 use contract::{
     annotation::{LEGACY, POD_NETWORKS, PodNetwork},
     bandwidth::{Bandwidth, INGRESS_ANNOTATION},
@@ -16,6 +12,10 @@ use contract::{
     names::{Network, PodKey},
     spec_version::SpecVersion,
     wire::PodInterface,
+};
+use podnet::{
+    link::HostEnd,
+    plan::{Attachment, Identity},
 };
 
 use crate::{LONGEST_ERROR, wire};
@@ -92,7 +92,7 @@ fn check_plan(found: &PodNetwork, network: &Network) {
     assert_eq!(ids.get(external_ids::IP_ADDRESSES).map_or(0, |list| list.split(',').count()), found.addresses.len());
 
     let host = HostEnd { name: attachment.identity.sandbox.host_if_name(), mac: found.mac, index: 2, pod_index: 3 };
-    let result = attachment.result(&host, "/run/netns/x");
+    let result = CniResult::of(&attachment, &host, "/run/netns/x");
     for version in SpecVersion::ALL {
         let rendered = result.render(version);
         assert_eq!(rendered["cniVersion"], version.as_str());

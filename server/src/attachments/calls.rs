@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use cni::fence;
+use podnet::fence;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// A call that is killed is rare, and the next call for its interface removes its file.

@@ -3,12 +3,12 @@
 
 use std::{future::pending, sync::Arc};
 
-use cni::{
+use ovsdb::Client;
+use podnet::{
     link::{self, Link, LinkError},
     netlink::Netlink,
     settings::Settings,
 };
-use ovsdb::Client;
 use tokio::{
     sync::{mpsc, oneshot},
     task::{JoinError, JoinHandle, spawn_blocking},

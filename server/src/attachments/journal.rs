@@ -5,7 +5,6 @@ use std::{
     sync::Arc,
 };
 
-use cni::{installed::PortState, plan::Identity, rows::Content};
 use contract::{
     external_ids::{IFACE_ID, IFACE_ID_VER, NAD, NETWORK, OVN_INSTALLED, POD_IF_NAME, SANDBOX},
     names::{Network, PodKey},
@@ -13,6 +12,7 @@ use contract::{
     wire::QosRow,
 };
 use ovsdb::{Change, ChangeKind, Changes, Monitor, Updates, Uuid, Where};
+use podnet::{installed::PortState, plan::Identity, rows::Content};
 
 ovsdb::table! {
     pub(super) struct Bridge in "Bridge" {

@@ -9,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use cni::{
+use contract::names::PodKey;
+use ovsdb::{Client, Event, Options, Updates, Uuid};
+use podnet::{
     fence,
     link::{Link, LinkError},
     plan::Identity,
     settings::{SHORT_TIMEOUT, Settings},
 };
-use contract::names::PodKey;
-use ovsdb::{Client, Event, Options, Updates, Uuid};
 use tokio::{
     sync::mpsc,
     task::{JoinError, JoinHandle},

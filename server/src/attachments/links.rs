@@ -5,11 +5,11 @@ use std::{
     io,
 };
 
-use cni::{dump::messages, link::Link};
 use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, link::LinkMessage};
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket, protocols::NETLINK_ROUTE};
 use nix::libc;
+use podnet::{dump::messages, link::Link};
 
 /// The links of the host's namespace, by index.
 pub(super) struct Links {

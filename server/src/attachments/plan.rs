@@ -5,12 +5,6 @@ use std::{
     sync::Arc,
 };
 
-use cni::{
-    link::Link,
-    mark::{Mark, MarkedPod},
-    plan::{Attachment, Identity},
-    rows::Content,
-};
 use contract::{
     annotation::PodNetwork,
     bandwidth::Bandwidth,
@@ -18,6 +12,12 @@ use contract::{
     mtu::Mtu,
     names::{IfaceId, Network, PodKey},
     wire::PodInterface,
+};
+use podnet::{
+    link::Link,
+    mark::{Mark, MarkedPod},
+    plan::{Attachment, Identity},
+    rows::Content,
 };
 
 use super::{OwnNode, journal::Attached};

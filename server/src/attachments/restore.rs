@@ -2,8 +2,8 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use cni::{fence::Fence, rows};
 use ovsdb::{ErrorKind, TransactError, Uuid};
+use podnet::{fence::Fence, rows};
 use tokio::time::timeout;
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use cni::plan::Identity;
+use podnet::plan::Identity;
 use tokio::time::Instant;
 
 use super::plan::{Reason, Suspect, Witnesses};

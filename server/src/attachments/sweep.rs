@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cni::{
+use podnet::{
     detach::{Connections, Detacher, Leftover, Removed},
     fence::Fence,
     link::Link,

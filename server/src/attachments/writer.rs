@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use cni::rows::{self, Content};
 use contract::{
     external_ids::IFACE_ID,
     paths::INTEGRATION_BRIDGE,
@@ -18,6 +17,7 @@ use contract::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use ovsdb::{ChangeKind, Client, Event, NamedUuid, Outcome, TransactError, Transaction, Updates, Uuid};
+use podnet::rows::{self, Content};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until},

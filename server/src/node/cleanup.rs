@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-use cni::fence;
 use kubeapi::Connection;
+use podnet::fence;
 use tokio::time::timeout;
 
 use super::{
@@ -77,7 +77,7 @@ fn clean(early: &Early, rules: impl Future<Output = io::Result<Option<&'static s
     cleaned.file("socket", &early.socket);
     cleaned.calls(&fence::directory_beside(&early.socket));
     // Not worth a word: without a server it counts for a minute.
-    let _ = std::fs::remove_file(cni::stamp::file(&early.socket));
+    let _ = std::fs::remove_file(podnet::stamp::file(&early.socket));
     if let Some(directory) = early.socket.parent() {
         cleaned.directory(directory);
     }

@@ -6,13 +6,13 @@ use std::{
     net::{IpAddr, Ipv4Addr},
 };
 
-use cni::{link::into_io, netns::host_netlink};
 use futures_util::TryStreamExt;
 use ipnet::{IpNet, Ipv4Net};
 use netlink_packet_route::{
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
     link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage},
 };
+use podnet::{link::into_io, netns::host_netlink};
 
 use super::management_port::INTERFACE;
 use crate::kernel_thread;
@@ -34,7 +34,7 @@ pub(super) async fn read() -> io::Result<Vec<HostAddress>> {
 
 async fn listed() -> io::Result<Vec<HostAddress>> {
     let netlink = host_netlink()?;
-    let links = cni::link::list().await.map_err(io::Error::other)?;
+    let links = podnet::link::list().await.map_err(io::Error::other)?;
     let names: BTreeMap<u32, String> = links.into_iter().map(|link| (link.index, link.name)).collect();
     let messages: Vec<AddressMessage> = netlink.address().get().execute().try_collect().await.map_err(into_io)?;
     let of_ovn = |link: u32| names.get(&link).is_some_and(|name| is_of_ovn(name));

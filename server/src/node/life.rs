@@ -8,8 +8,8 @@
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
-use ::cni::fence;
 use kubeapi::Connection;
+use podnet::fence;
 use tokio::sync::watch;
 
 use self::running::Running;

@@ -3,9 +3,9 @@
 
 use std::{collections::HashSet, io, net::IpAddr};
 
-use cni::{link::into_io, netns::host_netlink};
 use futures_util::TryStreamExt;
 use netlink_packet_route::address::AddressAttribute;
+use podnet::{link::into_io, netns::host_netlink};
 use tokio::sync::watch;
 
 use super::object::View;

@@ -28,7 +28,7 @@ pub(crate) fn take(directory: &Path, name: &str) -> io::Result<HostLock> {
     let file = open.open(&path)?;
     let metadata = file.metadata()?;
     let mark = Mark {
-        boot: cni::boot::id()?,
+        boot: podnet::boot::id()?,
         file: format!("{}:{}", metadata.dev(), metadata.ino()),
         machine: std::fs::read_to_string(MACHINE_ID).ok().map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
     };

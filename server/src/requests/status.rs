@@ -1,7 +1,7 @@
 //! STATUS: whether this server can do its part of an ADD: not before it knows its pods, and from then on, whether the API server is there or not. What else an ADD needs, the plugin asks itself; the server tells it who of them
 //! answers at all.
 
-use cni::stamp::FORGIVEN;
+use podnet::stamp::FORGIVEN;
 
 use super::{Desk, Phase, Reply};
 use crate::{pods::Readiness, refusal::Refusal};

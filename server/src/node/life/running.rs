@@ -2,8 +2,8 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use cni::{settings::Settings as PluginSettings, status::PATIENCE};
 use contract::net_conf::Places;
+use podnet::{partner::PATIENCE, settings::Settings as PluginSettings};
 use tokio::{
     sync::{oneshot, watch},
     task::JoinHandle,
@@ -60,7 +60,7 @@ impl Running {
         let (phase, phases) = watch::channel(Phase::Running);
         let adds = InFlight::default();
         // Before this server writes its own.
-        let predecessor = cni::stamp::age(&config.socket).and_then(|age| Instant::now().checked_sub(age));
+        let predecessor = podnet::stamp::age(&config.socket).and_then(|age| Instant::now().checked_sub(age));
         let stamp = Stamp::new(config.socket.clone(), Arc::clone(&source));
         tokio::spawn(stamp.clone().keep());
         let partners = Partners::watch(rounds(&config, &conditions, &metrics));

@@ -5,11 +5,6 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use cni::{
-    link::{self, into_io},
-    netlink::Netlink,
-    offload,
-};
 use contract::{mac::Mac, names::IfName};
 use futures_util::TryStreamExt;
 use ipnet::IpNet;
@@ -20,6 +15,11 @@ use netlink_packet_route::{
     route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteType},
 };
 use netlink_sys::{AsyncSocket as _, TokioSocket, protocols::NETLINK_ROUTE};
+use podnet::{
+    link::{self, into_io},
+    netlink::Netlink,
+    offload,
+};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, RouteMessageBuilder};
 
 use super::{

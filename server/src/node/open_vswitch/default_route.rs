@@ -5,13 +5,13 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use cni::{link::into_io, netns::host_netlink};
 use futures_util::TryStreamExt;
 use netlink_packet_route::{
     AddressFamily,
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
 };
+use podnet::{link::into_io, netns::host_netlink};
 use rtnetlink::RouteMessageBuilder;
 
 use crate::kernel_thread;

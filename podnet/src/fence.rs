@@ -93,7 +93,7 @@ impl Fence {
             Ok(Some(held)) => Ok(Self { held: Some(held) }),
             Ok(None) => Err(Busy),
             Err(error) => {
-                tracing::warn!(error = crate::error::chain(&error), "calls for this interface cannot be kept apart");
+                tracing::warn!(error = crate::chain::chain(&error), "calls for this interface cannot be kept apart");
                 Ok(Self { held: None })
             }
         }

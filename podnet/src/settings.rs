@@ -73,19 +73,3 @@ impl Settings {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::timeline::Timeline;
-
-    #[test]
-    fn any_number_of_seconds_is_a_time_that_an_add_can_have() {
-        for (given, seconds) in [("0", 55), ("1", 1), ("600", 600), ("18446744073709551615", 86_400)] {
-            let conf = format!(r#"{{"cniVersion":"1.0.0","name":"n","type":"t","timeoutSeconds":{given}}}"#);
-            let settings = Settings::of(&NetConf::parse(conf.as_bytes()).unwrap()).unwrap();
-            assert_eq!(settings.timeout, Duration::from_secs(seconds), "timeoutSeconds {given}");
-            assert!(Timeline::start(settings.timeout).remaining() <= settings.timeout);
-        }
-    }
-}

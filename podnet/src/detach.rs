@@ -11,8 +11,8 @@ use tokio::{runtime::Builder, sync::oneshot, task::spawn_blocking, time::timeout
 
 use crate::{
     bridge::{Bridge, BridgeError},
+    chain::chain,
     conntrack::{self, Flushed},
-    error::chain,
     link::{self, Link, LinkError},
     netlink::Netlink,
     plan::Identity,

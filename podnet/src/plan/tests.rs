@@ -53,21 +53,10 @@ fn gateways_become_default_routes_and_the_others_follow() {
 }
 
 #[test]
-fn the_result_names_both_ends_and_each_familys_gateway() {
-    let host = HostEnd { name: "0123456789abcde".parse().unwrap(), mac: "02:00:00:00:00:01".parse().unwrap(), index: 7, pod_index: 2 };
-    let result = attachment(Network::Default, |_| {}).result(&host, "/run/netns/p");
-    assert_eq!(result.interfaces[1].sandbox.as_deref(), Some("/run/netns/p"));
-    let gateways: Vec<_> = result.ips.iter().map(|ip| ip.gateway.map(|gateway| gateway.to_string())).collect();
-    assert_eq!(gateways, [Some("10.244.1.1".to_owned()), None]);
-}
-
-#[test]
-fn a_pod_whose_guest_configures_itself_keeps_its_addresses_in_row_and_result() {
-    let host = HostEnd { name: "0123456789abcde".parse().unwrap(), mac: "02:00:00:00:00:01".parse().unwrap(), index: 7, pod_index: 2 };
+fn a_pod_whose_guest_configures_itself_keeps_its_addresses_in_its_row() {
     let of = |skip| attachment(Network::Default, |pod| pod.skip_ip_config = skip);
     assert!(of(true).skip_ip_config && !of(false).skip_ip_config);
     assert_eq!(of(true).external_ids(), of(false).external_ids());
-    assert_eq!(of(true).result(&host, "/run/netns/p"), of(false).result(&host, "/run/netns/p"));
 }
 
 #[test]

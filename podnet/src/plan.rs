@@ -16,11 +16,6 @@ use contract::{
 };
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::{
-    link::HostEnd,
-    result::{self, CniResult},
-};
-
 /// The kernel has room for 256 bytes (`IFALIASZ`), and counts a final zero twice: its own, and that of the netlink message.
 pub(crate) const LONGEST_ALIAS: usize = 254;
 
@@ -165,23 +160,6 @@ impl Attachment {
             ids.insert(external_ids::NAD, nad.clone());
         }
         ids.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
-    }
-
-    /// What the runtime is told.
-    pub fn result(&self, host: &HostEnd, netns: &str) -> CniResult {
-        let gateway_of = |address: &IpNet| {
-            self.routes
-                .iter()
-                .filter(|route| route.destination.prefix_len() == 0)
-                .filter_map(|route| route.next_hop)
-                .find(|gateway| gateway.is_ipv4() == address.addr().is_ipv4())
-        };
-        let interface = |name: &IfName, mac, sandbox| result::Interface { name: name.to_string(), mac, mtu: self.mtu, sandbox };
-        CniResult {
-            interfaces: [interface(&host.name, host.mac, None), interface(&self.identity.if_name, self.mac, Some(netns.to_owned()))],
-            ips: self.addresses.iter().map(|address| result::IpConfig { address: *address, gateway: gateway_of(address) }).collect(),
-            routes: self.routes.iter().map(|route| result::Route { destination: route.destination, next_hop: route.next_hop }).collect(),
-        }
     }
 }
 

@@ -1,0 +1,154 @@
+//! The daemons of this node that an ADD needs besides the server: Open vSwitch's database, ovs-vswitchd, ovn-controller. Asks each whether it is of
+//! use to an ADD.
+//!
+//! Must not know what a missing partner means for a node, nor how often it is asked.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use contract::paths::INTEGRATION_BRIDGE;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    time::timeout,
+};
+
+use crate::{
+    bridge::{Bridge, BridgeError},
+    settings::Settings,
+};
+
+/// A partner that takes longer is of no use to an ADD either.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+const VSWITCHD: &str = "ovs-vswitchd";
+const CONTROLLER: &str = "ovn-controller";
+
+/// Why a partner is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum PartnerError {
+    #[error(transparent)]
+    Database(#[from] BridgeError),
+    #[error("there is no bridge {INTEGRATION_BRIDGE}")]
+    Bridge,
+    #[error("ovs-vswitchd does not answer")]
+    Vswitchd(#[source] io::Error),
+    #[error("ovn-controller does not answer")]
+    Controller(#[source] io::Error),
+    /// It may be out of sight: in a container, with a run-time directory that is elsewhere.
+    #[error("ovn-controller does not answer")]
+    NoController(#[source] io::Error),
+    #[error("ovn-controller is {0:?} to the southbound database")]
+    ControllerNotConnected(String),
+}
+
+impl PartnerError {
+    /// Whether a partner that is there has said nothing so far: it may be busy.
+    pub fn is_silence(&self) -> bool {
+        match self {
+            Self::Database(BridgeError::Slow(_)) => true,
+            // A control socket whose backlog is full (connect(2), EAGAIN) is one of a daemon that has accepted nothing for a while.
+            Self::Vswitchd(error) | Self::Controller(error) => {
+                matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+            }
+            Self::Database(_) | Self::Bridge | Self::NoController(_) | Self::ControllerNotConnected(_) => false,
+        }
+    }
+
+    /// Whether it is nothing of this node's. A runtime takes the node out of service for a bad answer, and one southbound database that restarts
+    /// would take all nodes of a cluster out at once, although their pods reach each other as before.
+    pub fn is_central(&self) -> bool {
+        match self {
+            Self::ControllerNotConnected(_) => true,
+            Self::Database(_) | Self::Bridge | Self::Vswitchd(_) | Self::Controller(_) | Self::NoController(_) => false,
+        }
+    }
+}
+
+/// Whoever an ADD needs besides the server, worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Partner {
+    /// Open vSwitch's database, and in it the bridge.
+    Database,
+    Vswitchd,
+    Controller,
+}
+
+impl Partner {
+    pub const ALL: [Self; 3] = [Self::Database, Self::Vswitchd, Self::Controller];
+
+    /// Where it is asked, as plugin and server name it to each other.
+    pub fn place(self, settings: &Settings) -> String {
+        match self {
+            Self::Database => settings.ovsdb.to_string(),
+            Self::Vswitchd => pid_file(&settings.ovs_run_dir, VSWITCHD).display().to_string(),
+            Self::Controller => pid_file(&settings.ovn_run_dir, CONTROLLER).display().to_string(),
+        }
+    }
+
+    /// Asks it whether it is of use to an ADD.
+    pub async fn ask(self, settings: &Settings, patience: Duration) -> Result<(), PartnerError> {
+        match self {
+            Self::Database => check_bridge(settings, patience).await,
+            Self::Vswitchd => appctl(&settings.ovs_run_dir, VSWITCHD, "version", patience).await.map(drop).map_err(PartnerError::Vswitchd),
+            Self::Controller => check_controller(settings, patience).await,
+        }
+    }
+}
+
+async fn check_bridge(settings: &Settings, patience: Duration) -> Result<(), PartnerError> {
+    let look = async { Bridge::connect(&settings.ovsdb, patience).await?.exists().await };
+    let there = timeout(patience, look).await.unwrap_or(Err(BridgeError::Slow(patience)))?;
+    if there { Ok(()) } else { Err(PartnerError::Bridge) }
+}
+
+async fn check_controller(settings: &Settings, patience: Duration) -> Result<(), PartnerError> {
+    let gone = |error| {
+        if pid_file(&settings.ovn_run_dir, CONTROLLER).exists() {
+            PartnerError::Controller(error)
+        } else {
+            PartnerError::NoController(error)
+        }
+    };
+    let connection = appctl(&settings.ovn_run_dir, CONTROLLER, "connection-status", patience).await.map_err(gone)?;
+    if connection.trim() == "connected" { Ok(()) } else { Err(PartnerError::ControllerNotConnected(connection.trim().to_owned())) }
+}
+
+fn pid_file(run_dir: &Path, daemon: &str) -> PathBuf {
+    run_dir.join(format!("{daemon}.pid"))
+}
+
+/// Asks a daemon what `ovs-appctl -t DAEMON COMMAND` asks: JSON-RPC on the control socket that its process id names
+/// (ovs-appctl(8)).
+async fn appctl(run_dir: &Path, daemon: &str, command: &str, patience: Duration) -> io::Result<String> {
+    #[derive(Deserialize)]
+    struct Answer {
+        result: Option<String>,
+        error: Option<Value>,
+    }
+
+    let pid_file = pid_file(run_dir, daemon);
+    let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", pid_file.display()));
+    let pid = std::fs::read_to_string(&pid_file).map_err(at)?;
+    let socket = run_dir.join(format!("{daemon}.{}.ctl", pid.trim()));
+    let talk = async {
+        let mut stream = UnixStream::connect(&socket).await?;
+        stream.write_all(format!(r#"{{"id":0,"method":"{command}","params":[]}}"#).as_bytes()).await?;
+        let mut text = Vec::new();
+        loop {
+            if stream.read_buf(&mut text).await? == 0 || text.len() > 65536 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+            }
+            if let Ok(Answer { result, error }) = serde_json::from_slice(&text) {
+                return result.ok_or_else(|| io::Error::other(error.unwrap_or_default().to_string()));
+            }
+        }
+    };
+    let answered = timeout(patience, talk).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()));
+    answered.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", socket.display())))
+}

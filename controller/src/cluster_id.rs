@@ -7,7 +7,7 @@ use contract::backoff::Backoff;
 use futures_util::{FutureExt, TryFutureExt, future::select_all};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use kubeapi::{Connection, Trouble, watch::Again};
+use kubeapi::{Connection, Trouble, watch::Prompt};
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -59,7 +59,7 @@ async fn ask(api: &Connection) -> Result<ClusterId, Trouble> {
 pub(crate) async fn look_again(
     api: Connection,
     mut doubts: Vec<watch::Receiver<Option<Doubted>>>,
-    watches: Vec<Again>,
+    watches: Vec<Prompt>,
     mut tell: impl FnMut(ClusterId),
 ) {
     while is_any_doubted(&mut doubts).await {
@@ -71,7 +71,7 @@ pub(crate) async fn look_again(
         // An API server that does not answer says nothing, and lists nothing.
         if let Ok(id) = ask(&api).await {
             tell(id);
-            watches.iter().for_each(Again::everything);
+            watches.iter().for_each(Prompt::everything);
         }
     }
 }

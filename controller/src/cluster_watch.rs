@@ -78,7 +78,7 @@ impl ClusterWatch {
             Watch::start_leading::<PodObject>(api.clone(), leadership.clone(), metrics.clone(), identify(), pods)
         });
         let doubts = parties.iter().map(|party| party.doubted.clone()).collect();
-        let again = [Some(&nodes), pods.as_ref()].into_iter().flatten().map(Watch::again).collect();
+        let again = [Some(&nodes), pods.as_ref()].into_iter().flatten().map(Watch::prompt).collect();
         let looking_again = cluster_id::look_again(api.clone(), doubts, again, move |id| tell(&all, Observation::Cluster(id)));
         Self { nodes, pods, looking_again: tokio::spawn(looking_again) }
     }

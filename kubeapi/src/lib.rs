@@ -11,7 +11,7 @@
 //! |---|---|---|---|
 //! | [`connection`] | [`Connection`]: requests with the credentials of the moment | kubeconfig, tokens, certificates | – |
 //! | [`trouble`] | [`Trouble`]: a failed request in an administrator's words | – | – |
-//! | [`watch`] | [`watch::Watch`]: everything that the API server has, then changes | API server | – |
+//! | [`watch`] | [`watch::follow()`]: everything that the API server has, then changes, for ever; [`watch::Watch`]: the same as a task | API server | – |
 //! | [`election`] | [`election::Leadership`]: whether this process is the one that acts | a Lease | the same |
 //! | [`events`] | [`events::Teller`]: events for the owners of nodes and pods | notices | API server |
 //! | [`object`] | [`object::Object`]: a node or a pod, by name | – | – |

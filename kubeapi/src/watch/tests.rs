@@ -255,7 +255,7 @@ async fn other_credentials_move_the_watch_over_without_reading_everything() {
 #[tokio::test(start_paused = true)]
 async fn everything_is_told_once_more_when_it_is_asked_for() {
     let (mut played, stream) = Played::synced().await;
-    played.watch.again().everything();
+    played.watch.prompt().everything();
     let mut again = played.everything().await.begin().await;
     again.send("ADDED", &pod("b", "7")).await;
     end_of_everything(&mut again, "8").await;

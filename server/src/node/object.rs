@@ -1,25 +1,20 @@
 //! This node's own object in the API server: what it says of the node's network, as soon as it says it.
 
-use std::{collections::BTreeMap, net::IpAddr, pin::pin, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
-use contract::backoff::Backoff;
 use contract::node_annotation::{NODE_SUBNETS, NodeAnnotations};
-use futures_util::TryStreamExt;
 use k8s_openapi::api::core::v1::Node;
-use kube::{
-    Api,
-    runtime::watcher::{self, watcher},
+use kubeapi::{
+    Connection,
+    watch::{self as objects, Extent, First, Observer, Prompt, Selection, Watched, WrongVersion},
 };
-use kubeapi::Connection;
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use serde::Deserialize;
+use tokio::{sync::watch, time::timeout};
 
 use super::management_port::{Lease, LeaseOf};
 use crate::{chain, events::Events};
 
-/// How long the first answer may take.
+/// How long the answer to a list may take: an API server that has just started fills its caches first.
 const FIRST: Duration = Duration::from_secs(60);
 /// The owner of the node is told after this long without a subnet, and again after the same time.
 const LATE: Duration = Duration::from_secs(30);
@@ -46,7 +41,10 @@ pub(super) struct Seen {
 pub(super) fn follow(connection: &Connection, name: &str) -> watch::Receiver<View> {
     let waiting = format!("the API server {} has not told of node {name} yet", connection.url());
     let (view, views) = watch::channel(View::Unknown(waiting));
-    tokio::spawn(Follower { connection: connection.clone(), name: name.to_owned(), view, backoff: Backoff::default() }.follow());
+    let selection =
+        Selection { fields: Some(format!("metadata.name={name}")), extent: Extent::Whole, first: First::Pages, patience: FIRST };
+    let follower = Follower { name: name.to_owned(), view };
+    tokio::spawn(objects::follow::<OwnNode, _>(connection.clone(), selection, Prompt::default(), follower));
     views
 }
 
@@ -91,64 +89,37 @@ fn lease_of(name: &str, view: &View) -> LeaseOf {
     Ok(Lease { subnets, mac: annotations.management_mac().map_err(unusable)? })
 }
 
+/// The object as the API spells it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
+struct OwnNode(Node);
+
+impl Watched for OwnNode {
+    type Key = ();
+    type Value = Seen;
+    const PATH: &'static str = "/api/v1/nodes";
+    const KIND: &'static str = "nodes";
+
+    fn version(&self) -> &str {
+        self.0.metadata.resource_version.as_deref().unwrap_or_default()
+    }
+
+    /// It is the only one.
+    fn key(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn value(self) -> Result<Seen, String> {
+        Ok(Seen::from(self.0))
+    }
+}
+
 struct Follower {
-    connection: Connection,
     name: String,
     view: watch::Sender<View>,
-    backoff: Backoff,
 }
 
 impl Follower {
-    async fn follow(mut self) {
-        loop {
-            let problem = self.watch().await;
-            self.view.send_if_modified(|view| match view {
-                // What was known stays: the API server being away changes no subnet.
-                View::There(_) => false,
-                View::Unknown(before) if *before == problem => false,
-                _ => {
-                    tracing::warn!(problem, node = self.name, "the node's own object is not heard of");
-                    *view = View::Unknown(problem);
-                    true
-                }
-            });
-            let mut renewals = self.connection.renewals();
-            tokio::select! {
-                () = sleep(self.backoff.next(None)) => {}
-                _ = renewals.changed() => {}
-            }
-        }
-    }
-
-    /// Watches until something is wrong, and says what.
-    async fn watch(&mut self) -> String {
-        let api: Api<Node> = Api::all(self.connection.client().clone());
-        let selected = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        let mut events = pin!(watcher(api, selected));
-        let mut is_complete = false;
-        let mut found = None;
-        loop {
-            let event = if is_complete { Ok(events.try_next().await) } else { timeout(FIRST, events.try_next()).await };
-            let event = match event {
-                Ok(Ok(Some(event))) => event,
-                Ok(Ok(None)) => return "the watch ended".to_owned(),
-                Ok(Err(error)) => return self.problem(error),
-                Err(_) => return format!("the API server {} did not answer within {FIRST:?}", self.connection.url()),
-            };
-            match event {
-                watcher::Event::Init => found = None,
-                watcher::Event::InitApply(node) => found = Some(node),
-                watcher::Event::InitDone => {
-                    is_complete = true;
-                    self.backoff.reset();
-                    self.see(found.take().map_or(View::Absent, |node| View::There(Arc::new(Seen::from(node)))));
-                }
-                watcher::Event::Apply(node) => self.see(View::There(Arc::new(Seen::from(node)))),
-                watcher::Event::Delete(_) => self.see(View::Absent),
-            }
-        }
-    }
-
     fn see(&self, now: View) {
         self.view.send_if_modified(|view| {
             let is_new = *view != now;
@@ -156,15 +127,42 @@ impl Follower {
             is_new
         });
     }
+}
 
-    fn problem(&self, error: watcher::Error) -> String {
-        match error {
-            watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
-                self.connection.trouble(&error).text
+impl Observer<OwnNode> for Follower {
+    fn all(&mut self, mut objects: Vec<Seen>, _version: String) {
+        self.see(objects.pop().map_or(View::Absent, |seen| View::There(Arc::new(seen))));
+    }
+
+    fn applied(&mut self, seen: Seen, _version: &str) -> Result<(), WrongVersion> {
+        self.see(View::There(Arc::new(seen)));
+        Ok(())
+    }
+
+    fn deleted(&mut self, (): (), _version: &str) -> Result<(), WrongVersion> {
+        self.see(View::Absent);
+        Ok(())
+    }
+
+    fn left_out(&mut self, _reason: &str) {}
+
+    fn heard(&mut self) {}
+
+    fn lost(&mut self, why: &str) {
+        self.view.send_if_modified(|view| match view {
+            // What was known stays: the API server being away changes no subnet.
+            View::There(_) => false,
+            View::Unknown(before) if *before == why => false,
+            _ => {
+                tracing::warn!(problem = why, node = self.name, "the node's own object is not heard of");
+                *view = View::Unknown(why.to_owned());
+                true
             }
-            watcher::Error::WatchError(status) => self.connection.trouble(&kube::Error::Api(status)).text,
-            error @ watcher::Error::NoResourceVersion => chain(&error),
-        }
+        });
+    }
+
+    fn begins_anew(&mut self, why: &str) {
+        tracing::debug!(reason = why, node = self.name, "the watch of the node's own object begins anew");
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | `follow` | list and watch, for ever |
+//! | `follow` | what list and watch tell, into the ledger |
 //! | `lookup` | one pod, asked for once however many want it |
 //! | `ledger` | which news is newer: the order of things |
 //! | `pod_meta` | what is read of a pod |
@@ -20,9 +20,9 @@ use std::{
 
 use contract::names::PodKey;
 use futures_util::future::BoxFuture;
-use kubeapi::Connection;
+use kubeapi::{Connection, watch::Prompt};
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::Semaphore,
     task::JoinHandle,
     time::{Duration, Instant},
 };
@@ -58,8 +58,8 @@ struct Shared {
     pods: Pods,
     ledger: Mutex<Ledger>,
     lookups: Lookups,
-    /// Something was learned elsewhere that the watch should have told, or the API server answered somebody.
-    nudge: Notify,
+    /// Something was learned elsewhere that the watch should have told, or the API server answered another request.
+    prompt: Prompt,
     standing: Mutex<Standing>,
     conditions: Conditions,
     metrics: Arc<Metrics>,
@@ -86,7 +86,7 @@ impl ApiPods {
             ledger: Mutex::new(Ledger::new(pods.clone())),
             pods,
             lookups: Lookups::new(Semaphore::new(LOOKUPS)),
-            nudge: Notify::new(),
+            prompt: Prompt::default(),
             standing: Mutex::new(Standing { readiness: Readiness::NotSynced(why), lost: Some(Instant::now()), synced_once: false }),
             conditions,
             metrics,

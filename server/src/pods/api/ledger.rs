@@ -58,6 +58,7 @@ impl Ledger {
         Self { pods, versions: HashMap::new(), position: None }
     }
 
+    #[cfg(test)]
     pub(super) fn position(&self) -> Option<&Version> {
         self.position.as_ref()
     }
@@ -87,12 +88,11 @@ impl Ledger {
     }
 
     /// A pod is gone, says the watch.
-    pub(super) fn deleted(&mut self, seen: Seen) -> Result<(), WentBack> {
-        let Seen { pod, version, facts: _ } = seen;
+    pub(super) fn deleted(&mut self, pod: &PodKey, version: Version) -> Result<(), WentBack> {
         self.advance(version.clone())?;
         // Its successor may be known already.
-        if !self.versions.get(&pod).is_some_and(|known| version.is_older_than(known)) {
-            self.forget(&pod);
+        if !self.versions.get(pod).is_some_and(|known| version.is_older_than(known)) {
+            self.forget(pod);
         }
         Ok(())
     }

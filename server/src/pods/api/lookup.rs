@@ -11,11 +11,12 @@ use std::{
 
 use contract::names::PodKey;
 use kube::{api::ListParams, core::request};
+use kubeapi::watch::Page;
 use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     Shared,
-    pod_meta::{PodMetaList, Seen},
+    pod_meta::{PodMeta, Seen},
 };
 
 /// Less than an ADD waits for a pod that is not known.
@@ -52,7 +53,7 @@ pub(super) fn start(shared: &Arc<Shared>, pod: &PodKey) {
                 let news = shared.ledger().looked_up(seen);
                 tracing::debug!(%pod, news, "looked a pod up");
                 if news {
-                    shared.nudge.notify_one();
+                    shared.prompt.nudge();
                 }
             }
             Ok(Ok(None)) => {
@@ -73,6 +74,6 @@ async fn look_up(shared: &Shared, pod: &PodKey) -> Result<Option<Seen>, kube::Er
     let path = format!("/api/v1/namespaces/{}/pods", pod.namespace());
     let request = request::Request::new(path).list_metadata(&ListParams::default().fields(&selector)).map_err(kube::Error::BuildRequest)?;
     let text = shared.connection.client().request_text(request).await?;
-    let list: PodMetaList = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+    let list: Page<PodMeta> = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
     Ok(list.items.into_iter().flatten().find_map(|meta| Seen::try_from(meta).ok().filter(|seen| seen.pod == *pod)))
 }

@@ -14,22 +14,6 @@ pub(super) struct PodMeta {
     metadata: Metadata,
 }
 
-/// `PartialObjectMetadataList`
-#[derive(Debug, Deserialize)]
-pub(super) struct PodMetaList {
-    pub(super) metadata: ListMetadata,
-    /// null for none
-    pub(super) items: Option<Vec<PodMeta>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ListMetadata {
-    pub(super) resource_version: Version,
-    #[serde(default, rename = "continue")]
-    pub(super) continue_token: String,
-}
-
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata {
@@ -47,6 +31,17 @@ pub(super) struct Seen {
     pub(super) pod: PodKey,
     pub(super) version: Version,
     pub(super) facts: PodFacts,
+}
+
+impl PodMeta {
+    pub(super) fn pod(&self) -> Result<PodKey, BadName> {
+        PodKey::new(&self.metadata.namespace, &self.metadata.name)
+    }
+
+    /// The version that it is as of.
+    pub(super) fn as_of(&self) -> &Version {
+        &self.metadata.resource_version
+    }
 }
 
 impl TryFrom<PodMeta> for Seen {

@@ -31,7 +31,7 @@ fn the_watch_tells_what_is_new_changed_and_gone() {
     let mut ledger = ledger(vec![]);
     ledger.changed(seen("u1", 101)).unwrap();
     assert_eq!(uid(&ledger).as_deref(), Some("u1"));
-    ledger.deleted(seen("u1", 102)).unwrap();
+    ledger.deleted(&cart(), at(102)).unwrap();
     assert_eq!(uid(&ledger), None);
     ledger.changed(seen("u2", 103)).unwrap();
     assert_eq!((uid(&ledger).as_deref(), ledger.position()), (Some("u2"), Some(&at(103))));
@@ -48,7 +48,7 @@ fn a_lookup_counts_only_beyond_what_the_watch_has_told() {
     // The answer was under way while the watch told of the end of the pod: it must not bring it back.
     let mut late = ledger(vec![]);
     late.changed(seen("u1", 101)).unwrap();
-    late.deleted(seen("u1", 102)).unwrap();
+    late.deleted(&cart(), at(102)).unwrap();
     assert!(!late.looked_up(seen("u1", 101)));
     assert_eq!(uid(&late), None);
 
@@ -64,11 +64,11 @@ fn older_news_of_the_watch_does_not_undo_a_lookup() {
     assert!(ledger.looked_up(seen("u2", 110)));
     // The watch is still telling of the predecessor, and of the successor's youth.
     ledger.changed(seen("u1", 103)).unwrap();
-    ledger.deleted(seen("u1", 104)).unwrap();
+    ledger.deleted(&cart(), at(104)).unwrap();
     ledger.changed(seen("u2", 105)).unwrap();
     assert_eq!(uid(&ledger).as_deref(), Some("u2"));
     assert!(!ledger.looked_up(seen("u2", 109)), "an older lookup is no news");
-    ledger.deleted(seen("u2", 111)).unwrap();
+    ledger.deleted(&cart(), at(111)).unwrap();
     assert_eq!(uid(&ledger), None);
 }
 
@@ -112,14 +112,14 @@ fn versions_that_are_no_numbers_are_taken_as_they_come() {
     ledger.changed(odd("u2", "a")).unwrap();
     assert_eq!(uid(&ledger).as_deref(), Some("u2"));
     assert!(!ledger.looked_up(odd("u1", "c")), "nobody knows whether it is newer");
-    ledger.deleted(odd("u2", "d")).unwrap();
+    ledger.deleted(&cart(), Version("d".to_owned())).unwrap();
     assert_eq!(uid(&ledger), None);
 }
 
 #[test]
 fn nothing_is_kept_of_pods_that_are_gone() {
     let mut ledger = ledger(vec![seen("u1", 90)]);
-    ledger.deleted(seen("u1", 101)).unwrap();
+    ledger.deleted(&cart(), at(101)).unwrap();
     ledger.looked_up(seen("u2", 102));
     ledger.listed(at(103), vec![]);
     assert!(ledger.versions.is_empty() && ledger.pods.known().is_empty());

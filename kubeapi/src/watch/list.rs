@@ -1,0 +1,97 @@
+//! Everything, in pages, as the API server spells them.
+
+use kube::{api::ListParams, core::request::Request};
+use serde::Deserialize;
+
+use super::{Extent, Selection, Watched};
+use crate::{connection::Connection, trouble::Trouble};
+
+/// Objects in one answer to a list: as many as client-go asks for.
+const PAGE: u32 = 500;
+
+/// How new a list has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Freshness {
+    /// As the API server remembers it.
+    Any,
+    /// As it is.
+    Newest,
+}
+
+/// One answer to a list: some of the objects, and where the others are.
+#[derive(Debug, Deserialize)]
+pub struct Page<K> {
+    pub(super) metadata: ListMetadata,
+    /// null for none
+    #[serde(default = "none")]
+    pub items: Option<Vec<K>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ListMetadata {
+    resource_version: String,
+    #[serde(default, rename = "continue")]
+    continue_token: String,
+}
+
+/// All objects as they are, beside a watch: for a program that doubts what the watch told.
+///
+/// # Errors
+///
+/// The API server does not answer, refuses, or sends what cannot be read.
+pub async fn list<K: Watched>(
+    connection: &Connection,
+    selection: &Selection,
+    left_out: impl FnMut(&str),
+) -> Result<Vec<K::Value>, Trouble> {
+    Ok(pages::<K>(connection, selection, Freshness::Newest, left_out).await?.0)
+}
+
+/// All objects, and their version.
+pub(super) async fn pages<K: Watched>(
+    connection: &Connection,
+    selection: &Selection,
+    freshness: Freshness,
+    mut left_out: impl FnMut(&str),
+) -> Result<(Vec<K::Value>, String), Trouble> {
+    let mut params = ListParams { field_selector: selection.fields.clone(), ..ListParams::default() };
+    match freshness {
+        // From the API server's memory, which has no pages.
+        Freshness::Any => params.resource_version = Some("0".to_owned()),
+        Freshness::Newest => params.limit = Some(PAGE),
+    }
+    let mut all = Vec::new();
+    loop {
+        let Page { metadata, items } = page::<K>(connection, selection, &params).await?;
+        for object in items.into_iter().flatten() {
+            match object.value() {
+                Ok(value) => all.push(value),
+                Err(reason) => left_out(&reason),
+            }
+        }
+        let ListMetadata { resource_version, continue_token } = metadata;
+        if continue_token.is_empty() {
+            return Ok((all, resource_version));
+        }
+        params.resource_version = None;
+        params.continue_token = Some(continue_token);
+    }
+}
+
+async fn page<K: Watched>(connection: &Connection, selection: &Selection, params: &ListParams) -> Result<Page<K>, Trouble> {
+    let answer = async {
+        let request = Request::new(K::PATH);
+        let request = match selection.extent {
+            Extent::Whole => request.list(params),
+            Extent::Metadata => request.list_metadata(params),
+        };
+        let text = connection.client().request_text(request.map_err(kube::Error::BuildRequest)?).await?;
+        serde_json::from_str(&text).map_err(kube::Error::SerdeError)
+    };
+    connection.ask(selection.patience, answer).await
+}
+
+fn none<K>() -> Option<Vec<K>> {
+    None
+}

@@ -27,7 +27,7 @@ static HURRY: AtomicBool = AtomicBool::new(false);
 
 /// Longer than anything takes on a busy machine.
 pub(crate) fn deadline() -> Duration {
-    Duration::from_secs(if HURRY.load(Ordering::Relaxed) { 2 } else { 20 })
+    Duration::from_secs(if HURRY.load(Ordering::Relaxed) { 2 } else { 45 })
 }
 
 /// Something has failed, and the shortest way to it is looked for: no need to be patient any more.

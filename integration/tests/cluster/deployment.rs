@@ -17,25 +17,7 @@ const DAEMON_SET: &str = "/apis/apps/v1/namespaces/ovn-kubernetes/daemonsets/ovn
 #[test]
 fn the_daemon_set_installs_the_plugin_and_gives_pods_their_network() {
     Cluster::of_nodes(2).test(|cluster| {
-        let image = image()?;
-        for (node, worker) in cluster.nodes() {
-            // As on a node where nothing was installed yet.
-            node.server.stop()?;
-            fs::remove_file(node.path("/etc/cni/net.d/10-ovn-kubernetes.conflist"))?;
-            fs::remove_file(node.path("/opt/cni/bin").join(executable::PLUGIN))?;
-            worker.import_image(node, &image)?;
-        }
-        let file = Path::new(mounts::LAB).join("deployment.yaml");
-        let placeholder = "#apiserver=https://192.0.2.1:6443";
-        ensure!(MANIFEST.contains(placeholder), "the manifest has another place for the API server's address than {placeholder}");
-        fs::write(&file, MANIFEST.replace(placeholder, &format!("apiserver={}", control_plane::URL)))?;
-        cluster.kubectl(["apply", "--filename", &file.to_string_lossy()])?;
-        eventually("the server is ready on every node", SOON, || {
-            let status = &cluster.api.read(DAEMON_SET)?["status"];
-            ensure!(status["numberReady"] == 2, "{status}{}", said(cluster));
-            Ok(())
-        })?;
-
+        deploy(cluster)?;
         cluster.wait_until_ready()?;
         let before = cluster.leftovers()?;
         let [here, there] = [start(cluster, &pod("here", "node1"))?, start(cluster, &small_pod("there", "node2"))?];
@@ -43,8 +25,7 @@ fn the_daemon_set_installs_the_plugin_and_gives_pods_their_network() {
         cluster.lab.tcp(&there, &here, 1 << 20)?;
 
         // An update of the server leaves running pods alone.
-        cluster.kubectl(["--namespace=ovn-kubernetes", "rollout", "restart", "daemonset/ovn-kubernetes-node"])?;
-        cluster.kubectl(["--namespace=ovn-kubernetes", "rollout", "status", "daemonset/ovn-kubernetes-node", "--timeout=120s"])?;
+        roll_out(cluster)?;
         wait_ready(cluster, &["here", "there"])?;
         ensure!(attached(cluster, "here")?.sandbox == here.sandbox, "the pod was restarted");
         cluster.lab.ping(&there, here.address())?;
@@ -52,6 +33,33 @@ fn the_daemon_set_installs_the_plugin_and_gives_pods_their_network() {
         cluster.api.delete(PODS)?;
         cluster.must_leave_nothing(&before)
     });
+}
+
+/// Replaces the servers that the lab has started by those of the DaemonSet, as on nodes where nothing was installed yet.
+pub(crate) fn deploy(cluster: &Cluster) -> Result<()> {
+    let image = image()?;
+    for (node, worker) in cluster.nodes() {
+        node.server.stop()?;
+        fs::remove_file(node.path("/etc/cni/net.d/10-ovn-kubernetes.conflist"))?;
+        fs::remove_file(node.path("/opt/cni/bin").join(executable::PLUGIN))?;
+        worker.import_image(node, &image)?;
+    }
+    let file = Path::new(mounts::LAB).join("deployment.yaml");
+    let placeholder = "#apiserver=https://192.0.2.1:6443";
+    ensure!(MANIFEST.contains(placeholder), "the manifest has another place for the API server's address than {placeholder}");
+    fs::write(&file, MANIFEST.replace(placeholder, &format!("apiserver={}", control_plane::URL)))?;
+    cluster.kubectl(["apply", "--filename", &file.to_string_lossy()])?;
+    eventually("the server is ready on every node", SOON, || {
+        let status = &cluster.api.read(DAEMON_SET)?["status"];
+        ensure!(status["numberReady"] == 2, "{status}{}", said(cluster));
+        Ok(())
+    })
+}
+
+/// Every pod of the DaemonSet is replaced, as an update does it.
+pub(crate) fn roll_out(cluster: &Cluster) -> Result<()> {
+    cluster.kubectl(["--namespace=ovn-kubernetes", "rollout", "restart", "daemonset/ovn-kubernetes-node"])?;
+    cluster.kubectl(["--namespace=ovn-kubernetes", "rollout", "status", "daemonset/ovn-kubernetes-node", "--timeout=120s"]).map(drop)
 }
 
 /// The image of `conf/Containerfile`, made without a builder.

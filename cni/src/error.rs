@@ -8,7 +8,6 @@ use contract::{
     stage::Stage,
     wire::{PodChange, Rollback},
 };
-
 use podnet::{
     bridge::BridgeError, chain::chain, detach::Leftover, fence::Busy, installed::NotInstalled, link::LinkError, netns::NetnsError,
     pod_end::PodEndError, settings::BadSettings,

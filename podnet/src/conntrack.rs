@@ -12,7 +12,7 @@ use netlink_packet_netfilter::{
 use netlink_proto::ConnectionHandle;
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
-use crate::dump::dump;
+use crate::netlink::dump::dump;
 
 // Of `linux/netfilter/nfnetlink_conntrack.h`.
 

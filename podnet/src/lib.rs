@@ -13,13 +13,13 @@
 //! | [`mark`] | [`mark::Mark`]: whose a link is, as its alias says it | – | – |
 //! | [`rows`] | a port's rows as transactions; pure | – | – |
 //! | [`settings`] | [`settings::Settings`]: where the partners are, and how long an ADD may take | – | – |
-//! | [`mod@netlink`] | [`netlink::Netlink`]: a conversation with the kernel that blocks | netlink | netlink |
-//! | [`mod@dump`] | what the kernel has many of, one at a time | netlink | – |
+//! | [`mod@netlink`] | the four ways to speak with the kernel: request, dump, listen, batch | netlink | netlink |
 //! | [`netns`] | [`netns::Netns`]: a pod's namespace, and what is opened inside it | namespaces | – |
 //! | [`link`] | the veth | links | links |
 //! | [`pod_end`] | addresses, routes and settings of the veth's pod end | – | addresses, routes, sysctl |
 //! | [`offload`] | transmit checksum offload of an interface | ethtool | ethtool |
 //! | [`conntrack`] | connections of an address that is no longer there | tracked connections | the same |
+//! | [`nftables`] | [`nftables::Chain`]: a chain of rules, replaced in one transaction | rules | rules |
 //! | [`bridge`] | [`bridge::Bridge`]: the session with Open vSwitch's database: look out, plug, unplug | OVSDB | OVSDB |
 //! | [`installed`] | the wait until a port works | OVSDB | – |
 //! | [`detach`] | [`detach::Detacher`]: DEL's work, and ADD's rollback | OVSDB, links | OVSDB, links, tracked connections |
@@ -35,13 +35,13 @@ pub mod bridge;
 pub mod chain;
 pub mod conntrack;
 pub mod detach;
-pub mod dump;
 pub mod fence;
 pub mod installed;
 pub mod link;
 pub mod mark;
 pub mod netlink;
 pub mod netns;
+pub mod nftables;
 pub mod offload;
 pub mod partner;
 pub mod plan;

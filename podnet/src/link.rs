@@ -21,9 +21,11 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVeth};
 
 use crate::{
-    dump::{MOST_TRIES, dump, is_torn, torn},
     mark,
-    netlink::{Netlink, NetlinkError},
+    netlink::{
+        Netlink, NetlinkError,
+        dump::{MOST_TRIES, dump, is_torn, torn},
+    },
     netns::Netns,
     plan::{Attachment, Identity},
 };

@@ -7,13 +7,19 @@ use std::{
 
 use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, link::LinkMessage};
-use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket, protocols::NETLINK_ROUTE};
+use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::libc;
-use podnet::{dump::messages, link::Link};
+use podnet::{
+    link::Link,
+    netlink::{
+        dump::messages,
+        listen::{Heard, Listener},
+    },
+};
 
 /// The links of the host's namespace, by index.
 pub(super) struct Links {
-    events: TokioSocket,
+    events: Listener,
     known: Known,
     /// The events told all since the last list.
     is_complete: bool,
@@ -76,18 +82,15 @@ pub(super) enum LinkNews {
 impl Links {
     /// Listens from now on. Needs a tokio runtime.
     pub(super) fn listen() -> io::Result<Self> {
-        let mut events = TokioSocket::new(NETLINK_ROUTE)?;
-        events.socket_mut().bind(&SocketAddr::new(0, 0))?;
-        events.socket_mut().add_membership(libc::RTNLGRP_LINK)?;
+        let events = Listener::open(NETLINK_ROUTE, &[libc::RTNLGRP_LINK])?;
         Ok(Self { events, known: Known::default(), is_complete: false, meanwhile: None })
     }
 
     /// Waits for the next event. Cancellation-safe.
     pub(super) async fn next(&mut self) -> LinkNews {
-        match self.events.recv_from_full().await {
-            Ok((datagram, _)) => self.take(&datagram),
-            // The kernel had more to say than there was room for.
-            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => self.lose(),
+        match self.events.next().await {
+            Ok(Heard::Datagram(datagram)) => self.take(&datagram),
+            Ok(Heard::Overflow) => self.lose(),
             Err(error) => {
                 tracing::error!(%error, "the kernel does not tell of links any more: what happens to them is seen late");
                 std::future::pending().await

@@ -15,7 +15,6 @@
 //! | `kernel` | reads these, and does the steps |
 //! | `sysctl` | the interface's settings under `/proc/sys` |
 //! | `source_nat` | the rules that give what leaves through it its address |
-//! | `nftables` | one chain of the kernel's, read and replaced |
 //! | `events` | that something changed in the kernel |
 //!
 //! Nothing is written that is as it should be: a restart changes nothing. The logical port `k8s-NODE` is the control plane's.
@@ -37,7 +36,6 @@ use crate::{
 mod events;
 mod kernel;
 mod link;
-mod nftables;
 mod plan;
 mod port;
 mod source_nat;

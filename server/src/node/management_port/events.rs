@@ -2,12 +2,10 @@
 
 use std::{collections::BTreeSet, io, net::IpAddr};
 
-use netlink_packet_core::{NetlinkBuffer, NlasIterator};
-use netlink_sys::{
-    AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket,
-    protocols::{NETLINK_NETFILTER, NETLINK_ROUTE},
-};
+use netlink_packet_core::NlasIterator;
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 use nix::libc;
+use podnet::netlink::listen::{Heard, Listener, bodies};
 use tokio::sync::watch;
 
 use super::{plan::INTERFACE, source_nat::TABLE};
@@ -56,35 +54,28 @@ enum About {
 
 /// Listens from now on. Needs a tokio runtime.
 pub(crate) fn listen() -> io::Result<Happened> {
-    let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
-    socket.socket_mut().bind(&SocketAddr::new(0, 0))?;
-    for group in GROUPS {
-        socket.socket_mut().add_membership(group)?;
-    }
+    let links = Listener::open(NETLINK_ROUTE, &GROUPS)?;
     let (interface, to_interface) = watch::channel(0);
     let (addresses, to_addresses) = watch::channel(0);
     match rules() {
-        Ok(socket) => drop(tokio::spawn(follow_rules(socket, interface.clone()))),
+        Ok(rules) => drop(tokio::spawn(follow_rules(rules, interface.clone()))),
         Err(error) => tracing::info!(%error, "changes of nftables' rules are seen late"),
     }
     let gateways = watch::Sender::new(Gateways::new());
-    tokio::spawn(follow(socket, interface, addresses, gateways.subscribe()));
+    tokio::spawn(follow(links, interface, addresses, gateways.subscribe()));
     Ok(Happened { gateways, to_interface, to_addresses })
 }
 
 /// Tells of rules that change. Only who may administer the network may listen.
-fn rules() -> io::Result<TokioSocket> {
-    let mut socket = TokioSocket::new(NETLINK_NETFILTER)?;
-    socket.socket_mut().bind(&SocketAddr::new(0, 0))?;
-    socket.socket_mut().add_membership(u32::try_from(libc::NFNLGRP_NFTABLES).map_err(io::Error::other)?)?;
-    Ok(socket)
+fn rules() -> io::Result<Listener> {
+    Listener::open(NETLINK_NETFILTER, &[u32::try_from(libc::NFNLGRP_NFTABLES).map_err(io::Error::other)?])
 }
 
-async fn follow_rules(socket: TokioSocket, interface: watch::Sender<u64>) {
+async fn follow_rules(rules: Listener, interface: watch::Sender<u64>) {
     while !interface.is_closed() {
-        let is_ours = match socket.recv_from_full().await {
-            Ok((datagram, _)) => bodies(&datagram).iter().any(|(_, body)| is_of_table(body)),
-            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => true,
+        let is_ours = match rules.next().await {
+            Ok(Heard::Datagram(datagram)) => bodies(&datagram).iter().any(|(_, body)| is_of_table(body)),
+            Ok(Heard::Overflow) => true,
             Err(error) => return tracing::error!(%error, "the kernel does not tell of nftables' rules any more: changes are seen late"),
         };
         if is_ours {
@@ -99,14 +90,13 @@ fn is_of_table(body: &[u8]) -> bool {
     attributes.any(|attribute| attribute.kind() == 1 && attribute.value().strip_suffix(b"\0") == Some(TABLE.as_bytes()))
 }
 
-async fn follow(socket: TokioSocket, interface: watch::Sender<u64>, addresses: watch::Sender<u64>, gateways: watch::Receiver<Gateways>) {
+async fn follow(links: Listener, interface: watch::Sender<u64>, addresses: watch::Sender<u64>, gateways: watch::Receiver<Gateways>) {
     let bump = |sender: &watch::Sender<u64>| sender.send_modify(|count| *count += 1);
     let mut index = None;
     while !interface.is_closed() || !addresses.is_closed() {
-        let datagram = match socket.recv_from_full().await {
-            Ok((datagram, _)) => datagram,
-            // The kernel had more to say than there was room for: anything may have happened.
-            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+        let datagram = match links.next().await {
+            Ok(Heard::Datagram(datagram)) => datagram,
+            Ok(Heard::Overflow) => {
                 bump(&interface);
                 bump(&addresses);
                 continue;
@@ -137,17 +127,6 @@ async fn follow(socket: TokioSocket, interface: watch::Sender<u64>, addresses: w
 fn ip(octets: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(octets).map(IpAddr::from);
     v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
-}
-
-/// Type and body of each message of a datagram.
-fn bodies(mut datagram: &[u8]) -> Vec<(u16, &[u8])> {
-    let mut all = Vec::new();
-    while let Ok(message) = NetlinkBuffer::new_checked(datagram) {
-        all.push((message.message_type(), message.payload()));
-        let length = usize::try_from(message.length()).unwrap_or(usize::MAX).next_multiple_of(4);
-        datagram = datagram.get(length..).unwrap_or_default();
-    }
-    all
 }
 
 /// Bodies of rtnetlink(7): where each kind of message has the link's index.

@@ -15,11 +15,9 @@ use std::{io, net::IpAddr};
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{Cmp, DataAttribute, Expressions, Immediate, Meta, MetaKey, Operator, Payload, Register};
 use nix::libc;
+use podnet::nftables::{Chain, Found, Rule};
 
-use super::{
-    nftables::{Chain, Found, Rule},
-    plan::{Desired, INTERFACE},
-};
+use super::plan::{Desired, INTERFACE};
 
 /// Upstream's names, so that a node of upstream's keeps its rules.
 pub(super) const TABLE: &str = "ovn-kubernetes";

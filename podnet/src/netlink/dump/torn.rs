@@ -31,7 +31,7 @@ fn is_inside(name: &str) -> bool {
     }
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--net"]).arg(env::current_exe().unwrap()).args(["--exact", "--nocapture"]);
-    let output = command.arg(format!("dump::torn::{name}")).env(INSIDE, "1").stdin(Stdio::null()).output().unwrap();
+    let output = command.arg(format!("netlink::dump::torn::{name}")).env(INSIDE, "1").stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
     false

@@ -1,11 +1,9 @@
 //! One nftables chain in the kernel, over netlink (`linux/netfilter/nf_tables.h`): what is in it, and its replacement in one transaction.
-//! Knows nothing of what its rules mean.
+//! Must not know what its rules mean.
 
-use std::{io, time::Duration};
+use std::io;
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
-};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage};
 use netlink_packet_netfilter::{
     NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily,
     nftables::{
@@ -14,26 +12,24 @@ use netlink_packet_netfilter::{
     },
     none::ControlMessage,
 };
-use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket, protocols::NETLINK_NETFILTER};
+use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::libc;
-use tokio::time::timeout;
 
-/// How long the kernel may take to answer: a lost answer must hold up nothing.
-const DEADLINE: Duration = Duration::from_secs(5);
+use crate::netlink::batch;
 
 /// The expressions of a rule.
-pub(super) type Rule = Vec<ListAttribute<ExpressionAttribute>>;
+pub type Rule = Vec<ListAttribute<ExpressionAttribute>>;
 
 /// A chain for source NAT, of a table of family `inet`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Chain {
-    pub(super) table: &'static str,
-    pub(super) name: &'static str,
+pub struct Chain {
+    pub table: &'static str,
+    pub name: &'static str,
 }
 
 /// What is where a chain is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub enum Found {
     Nothing,
     /// A chain by this name that packets come through elsewhere, or not at all.
     Other,
@@ -41,7 +37,11 @@ pub(super) enum Found {
 }
 
 impl Chain {
-    pub(super) async fn look(self) -> io::Result<Found> {
+    /// What is there now. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// What the kernel refuses; a kernel without nftables.
+    pub async fn look(self) -> io::Result<Found> {
         let get = NfTablesMessage::GetChain(ChainMessage { attributes: self.names() });
         let chain = match exchange(vec![message(get, NLM_F_REQUEST)]).await {
             Ok(answers) => {
@@ -67,7 +67,10 @@ impl Chain {
     }
 
     /// Puts `rules` in place of what is there; packets see the one or the other.
-    pub(super) async fn replace(self, found: &Found, rules: &[Rule]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The kernel took none of it.
+    pub async fn replace(self, found: &Found, rules: &[Rule]) -> io::Result<()> {
         let flush = || NfTablesMessage::DeleteRule(RuleMessage { attributes: self.of_rule() });
         let mut changes = vec![(NfTablesMessage::NewTable(self.table_message()), NLM_F_CREATE)];
         if *found == Found::Other {
@@ -85,7 +88,10 @@ impl Chain {
     }
 
     /// Removes the whole table; whether there was one.
-    pub(super) async fn remove_table(self) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// The table is still there, or the kernel has no nftables.
+    pub async fn remove_table(self) -> io::Result<bool> {
         match transact(vec![(NfTablesMessage::DeleteTable(self.table_message()), 0)]).await {
             Ok(()) => Ok(true),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
@@ -137,43 +143,8 @@ async fn transact(changes: Vec<(NfTablesMessage, u16)>) -> io::Result<()> {
     exchange(batch).await.map(drop)
 }
 
-/// Sends messages in one go, on a socket of their own, and gathers the answers: up to the first error, an acknowledgement, the end of a
-/// dump, or the only message of an answer that is none.
+/// Sends messages of nftables in one go; the answers.
 async fn exchange(messages: Vec<NetlinkMessage<NetfilterMessage>>) -> io::Result<Vec<NfTablesMessage>> {
-    let is_single = matches!(&messages[..], [only] if only.header.flags & (NLM_F_DUMP | NLM_F_ACK) == 0);
-    let mut bytes = Vec::new();
-    for (number, mut message) in messages.into_iter().enumerate() {
-        message.header.sequence_number = u32::try_from(number).unwrap_or_default();
-        message.finalize();
-        let begin = bytes.len();
-        bytes.resize(begin + message.buffer_len(), 0);
-        message.serialize(&mut bytes[begin..]);
-    }
-    let mut socket = TokioSocket::new(NETLINK_NETFILTER)?;
-    socket.socket_mut().bind_auto()?;
-    socket.socket_mut().connect(&SocketAddr::new(0, 0))?;
-    socket.send(&bytes).await?;
-    timeout(DEADLINE, answers(&socket, is_single)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
-}
-
-async fn answers(socket: &TokioSocket, is_single: bool) -> io::Result<Vec<NfTablesMessage>> {
-    let mut all = Vec::new();
-    loop {
-        let (datagram, _) = socket.recv_from_full().await?;
-        let mut rest = &datagram[..];
-        while let Ok(buffer) = NetlinkBuffer::new_checked(rest) {
-            let length = usize::try_from(buffer.length()).unwrap_or(usize::MAX).next_multiple_of(4);
-            let message = NetlinkMessage::<NetfilterMessage>::deserialize(rest).map_err(io::Error::other)?;
-            match message.payload {
-                NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
-                NetlinkPayload::Error(_) | NetlinkPayload::Done(_) => return Ok(all),
-                NetlinkPayload::InnerMessage(NetfilterMessage { inner: NetfilterMessageInner::NfTables(inner), .. }) => all.push(inner),
-                _ => {}
-            }
-            rest = rest.get(length..).unwrap_or_default();
-        }
-        if is_single && !all.is_empty() {
-            return Ok(all);
-        }
-    }
+    let pick = |answer: NetfilterMessage| if let NetfilterMessageInner::NfTables(inner) = answer.inner { Some(inner) } else { None };
+    batch::exchange(NETLINK_NETFILTER, messages, pick).await
 }

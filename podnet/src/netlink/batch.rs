@@ -1,0 +1,65 @@
+//! Messages that are sent in one go, for families that carry them out together or not at all (nfnetlink).
+//!
+//! Must not know what the messages are about.
+
+use std::{io, time::Duration};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NetlinkBuffer, NetlinkDeserializable, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+};
+use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket};
+use tokio::time::timeout;
+
+/// How long the kernel may take to answer: a lost answer must hold up nothing.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Sends messages in one go, on a socket of their own, and gathers what `pick` makes of the answers: up to the first error, an acknowledgement, the
+/// end of a dump, or the only message of an answer that is none. Needs a tokio runtime.
+///
+/// # Errors
+/// What the kernel refuses; no answer within five seconds.
+pub async fn exchange<M, T>(family: isize, messages: Vec<NetlinkMessage<M>>, pick: impl FnMut(M) -> Option<T>) -> io::Result<Vec<T>>
+where
+    M: NetlinkSerializable + NetlinkDeserializable,
+{
+    let is_single = matches!(&messages[..], [only] if only.header.flags & (NLM_F_DUMP | NLM_F_ACK) == 0);
+    let mut bytes = Vec::new();
+    for (number, mut message) in messages.into_iter().enumerate() {
+        message.header.sequence_number = u32::try_from(number).unwrap_or_default();
+        message.finalize();
+        let begin = bytes.len();
+        bytes.resize(begin + message.buffer_len(), 0);
+        message.serialize(&mut bytes[begin..]);
+    }
+    let mut socket = TokioSocket::new(family)?;
+    socket.socket_mut().bind_auto()?;
+    socket.socket_mut().connect(&SocketAddr::new(0, 0))?;
+    socket.send(&bytes).await?;
+    timeout(DEADLINE, answers(&socket, is_single, pick)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+async fn answers<M: NetlinkDeserializable, T>(
+    socket: &TokioSocket,
+    is_single: bool,
+    mut pick: impl FnMut(M) -> Option<T>,
+) -> io::Result<Vec<T>> {
+    let mut all = Vec::new();
+    loop {
+        let (datagram, _) = socket.recv_from_full().await?;
+        let mut rest = &datagram[..];
+        while let Ok(buffer) = NetlinkBuffer::new_checked(rest) {
+            let length = usize::try_from(buffer.length()).unwrap_or(usize::MAX).next_multiple_of(4);
+            let message = NetlinkMessage::<M>::deserialize(rest).map_err(io::Error::other)?;
+            match message.payload {
+                NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
+                NetlinkPayload::Error(_) | NetlinkPayload::Done(_) => return Ok(all),
+                NetlinkPayload::InnerMessage(inner) => all.extend(pick(inner)),
+                _ => {}
+            }
+            rest = rest.get(length..).unwrap_or_default();
+        }
+        if is_single && !all.is_empty() {
+            return Ok(all);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A conversation that blocks: what is asked of the kernel's links, addresses and routes (rtnetlink(7)).
+//!
+//! The kernel does what a message asks for while the message is being sent, so that its answer is there when that returns. Nothing has to be
+//! waited for; an answer that is not there is lost, and nobody knows what the kernel has done.
+//!
+//! Must not know what the messages are about.
+
+use std::{
+    io,
+    sync::{Mutex, PoisonError},
+};
+
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
+use nix::libc::MSG_DONTWAIT;
+
+use super::dump::{MOST_TRIES, is_torn, messages, torn};
+
+/// The kernel puts no more into one datagram (`netlink_recvmsg` in af_netlink.c).
+const DATAGRAM: usize = 32 * 1024;
+
+/// A socket of one network namespace, that in which it was opened. Blocks for as long as the kernel works.
+#[derive(Debug)]
+pub struct Netlink(Mutex<Conversation>);
+
+#[derive(Debug)]
+struct Conversation {
+    socket: Socket,
+    /// Of the last message that was sent.
+    sequence: u32,
+    answer: Vec<u8>,
+}
+
+/// Why a message had no effect, or an unknown one.
+#[derive(Debug, thiserror::Error)]
+pub enum NetlinkError {
+    /// The kernel has done nothing.
+    #[error(transparent)]
+    Refused(io::Error),
+    /// It was not sent, or it was and the kernel may have done what it asks for.
+    #[error("no answer of the kernel")]
+    Lost(#[source] io::Error),
+}
+
+impl NetlinkError {
+    /// The error number of a refusal.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Refused(error) => error.raw_os_error(),
+            Self::Lost(_) => None,
+        }
+    }
+}
+
+impl From<NetlinkError> for io::Error {
+    fn from(error: NetlinkError) -> Self {
+        match error {
+            NetlinkError::Refused(error) => error,
+            lost @ NetlinkError::Lost(_) => Self::other(lost),
+        }
+    }
+}
+
+impl Netlink {
+    /// A socket of the namespace that this thread is in.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self(Mutex::new(Conversation { socket: Socket::new(NETLINK_ROUTE)?, sequence: 0, answer: Vec::with_capacity(DATAGRAM) })))
+    }
+
+    /// Sends a message with these flags besides those of a request, and returns what the kernel says apart from its consent.
+    pub fn request(&self, message: RouteNetlinkMessage, flags: u16) -> Result<Option<RouteNetlinkMessage>, NetlinkError> {
+        let mut said = None;
+        self.converse(vec![(message, flags)], |answer| said = Some(answer)).map_err(|(_, error)| error)?;
+        Ok(said)
+    }
+
+    /// Sends messages at once; they are carried out in this order, all of them. The number of the first that was refused, from 0.
+    pub fn request_all(&self, messages: Vec<(RouteNetlinkMessage, u16)>) -> Result<(), (usize, NetlinkError)> {
+        self.converse(messages, |_| {})
+    }
+
+    /// Asks for a list, again if it changes meanwhile, and keeps of each entry what `pick` makes of it.
+    pub fn dump<T>(&self, message: &RouteNetlinkMessage, mut pick: impl FnMut(RouteNetlinkMessage) -> Option<T>) -> io::Result<Vec<T>> {
+        for tries_left in (0..MOST_TRIES).rev() {
+            let mut entries = Vec::new();
+            match self.converse(vec![(message.clone(), NLM_F_DUMP)], |entry| entries.extend(pick(entry))) {
+                Ok(()) => return Ok(entries),
+                Err((_, NetlinkError::Lost(error))) if is_torn(&error) && tries_left > 0 => {}
+                Err((_, error)) => return Err(error.into()),
+            }
+        }
+        Err(torn())
+    }
+
+    fn converse(
+        &self,
+        messages: Vec<(RouteNetlinkMessage, u16)>,
+        take: impl FnMut(RouteNetlinkMessage),
+    ) -> Result<(), (usize, NetlinkError)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).converse(messages, take)
+    }
+}
+
+impl Conversation {
+    fn converse(
+        &mut self,
+        requests: Vec<(RouteNetlinkMessage, u16)>,
+        mut take: impl FnMut(RouteNetlinkMessage),
+    ) -> Result<(), (usize, NetlinkError)> {
+        let lost = |answered: usize| move |error| (answered, NetlinkError::Lost(error));
+        let count = requests.len();
+        if count == 0 {
+            return Ok(());
+        }
+        let first = self.sequence.wrapping_add(1);
+        let bytes = self.serialize(requests);
+        self.socket.send(&bytes, 0).map_err(lost(0))?;
+        let (mut answered, mut interrupted) = (0, false);
+        let mut refused = None;
+        while answered < count {
+            self.answer.clear();
+            self.socket.recv(&mut self.answer, MSG_DONTWAIT).map_err(lost(answered))?;
+            for message in messages::<RouteNetlinkMessage>(&self.answer) {
+                let NetlinkMessage { header, payload, .. } = message.map_err(lost(answered))?;
+                // An answer to an earlier request, of which one was lost.
+                if header.sequence_number.wrapping_sub(first) as usize != answered {
+                    continue;
+                }
+                interrupted |= header.flags & NLM_F_DUMP_INTR != 0;
+                let outcome = match payload {
+                    NetlinkPayload::InnerMessage(answer) => {
+                        take(answer);
+                        continue;
+                    }
+                    NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
+                    NetlinkPayload::Done(done) if done.code < 0 => Err(io::Error::from_raw_os_error(-done.code)),
+                    _ => Ok(()),
+                };
+                if let (Err(error), None) = (outcome, &refused) {
+                    refused = Some((answered, NetlinkError::Refused(error)));
+                }
+                answered += 1;
+            }
+        }
+        match refused {
+            Some(refused) => Err(refused),
+            None if interrupted => Err((0, NetlinkError::Lost(torn()))),
+            None => Ok(()),
+        }
+    }
+
+    fn serialize(&mut self, requests: Vec<(RouteNetlinkMessage, u16)>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (request, flags) in requests {
+            self.sequence = self.sequence.wrapping_add(1);
+            let mut message = NetlinkMessage::from(request);
+            message.header.sequence_number = self.sequence;
+            message.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+            message.finalize();
+            let start = bytes.len();
+            // Each begins at a multiple of four bytes (netlink(7)).
+            bytes.resize(start + message.buffer_len().next_multiple_of(4), 0);
+            message.serialize(&mut bytes[start..start + message.buffer_len()]);
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+    use nix::libc::ENODEV;
+
+    use super::*;
+
+    fn get(name: &str) -> (RouteNetlinkMessage, u16) {
+        let mut link = LinkMessage::default();
+        link.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        (RouteNetlinkMessage::GetLink(link), 0)
+    }
+
+    fn index(answer: &RouteNetlinkMessage) -> u32 {
+        let RouteNetlinkMessage::NewLink(link) = answer else { panic!("{answer:?}") };
+        link.header.index
+    }
+
+    #[test]
+    fn what_is_asked_for_is_returned_and_a_refusal_has_its_number() {
+        let netlink = Netlink::open().unwrap();
+        for _ in 0..3 {
+            let (message, flags) = get("lo");
+            assert_eq!(netlink.request(message, flags).unwrap().as_ref().map(index), Some(1));
+            let (message, flags) = get("no-such-link");
+            assert_eq!(netlink.request(message, flags).unwrap_err().errno(), Some(ENODEV));
+        }
+    }
+
+    #[test]
+    fn of_messages_that_are_sent_at_once_the_first_refusal_counts() {
+        let netlink = Netlink::open().unwrap();
+        netlink.request_all(vec![get("lo"), get("lo")]).unwrap();
+        let (number, error) = netlink.request_all(vec![get("lo"), get("none-1"), get("lo"), get("none-2")]).unwrap_err();
+        assert_eq!((number, error.errno()), (1, Some(ENODEV)));
+        netlink.request_all(Vec::new()).unwrap();
+        netlink.request_all(vec![get("lo")]).unwrap();
+    }
+
+    #[test]
+    fn a_list_is_handed_over_to_its_end() {
+        let netlink = Netlink::open().unwrap();
+        let found: Vec<u32> = netlink.dump(&RouteNetlinkMessage::GetLink(LinkMessage::default()), |link| Some(index(&link))).unwrap();
+        assert!(found.contains(&1), "{found:?}");
+        assert!(netlink.dump(&RouteNetlinkMessage::NewLink(LinkMessage::default()), Some).is_err(), "nobody can list creations");
+    }
+}

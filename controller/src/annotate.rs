@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kubeapi::{Connection, election::Leadership, events::Teller, metrics::Metrics, object::Object};
+use kubeapi::{Connection, election::Leadership, events::Teller, object::Object};
 use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle};
 
 use crate::{
@@ -20,10 +20,13 @@ use crate::{
     store::{PodAnnotation, Texts},
 };
 
+mod metrics;
 mod patch;
 mod problems;
 mod queue;
 mod write;
+
+pub use metrics::Metrics;
 
 /// What some annotations of an object should be. Others stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq)]

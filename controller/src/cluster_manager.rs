@@ -11,7 +11,6 @@ use kubeapi::{
     Connection,
     election::Leadership,
     events::{About, Notice, Teller},
-    metrics::Metrics as ApiMetrics,
     object::Object,
 };
 use tokio::sync::{
@@ -21,7 +20,7 @@ use tokio::sync::{
 
 use crate::{
     allocate::node_assignments::{NodeAnnotation, NodeAssignments},
-    annotate::Writing,
+    annotate::{self, Writing},
     doubt::Doubted,
     key::NodeName,
     observation::Observation,
@@ -50,12 +49,12 @@ impl ClusterManager {
         Told { api, leadership, teller, observations }: Told,
         assignments: NodeAssignments,
         believed: impl Future<Output = ()> + Send + 'static,
-        api_metrics: ApiMetrics,
+        annotation_metrics: annotate::Metrics,
         metrics: Metrics,
     ) -> Self {
         let (annotations, wishes) = unbounded_channel();
         let (doubts, doubted) = watch::channel(None);
-        let writing = Writing::start(api, leadership.clone(), teller.clone(), api_metrics, wishes);
+        let writing = Writing::start(api, leadership.clone(), teller.clone(), annotation_metrics, wishes);
         let role = Role { assignments, annotations, doubts, teller, metrics };
         let task = tokio::spawn(async move {
             leadership.won().await;

@@ -14,6 +14,7 @@
 //! | [`watch`] | [`watch::follow()`]: everything that the API server has, then changes, for ever; [`watch::Watch`]: the same as a task | API server | – |
 //! | [`election`] | [`election::Leadership`]: whether this process is the one that acts | a Lease | the same |
 //! | [`events`] | [`events::Teller`]: events for the owners of nodes and pods | notices | API server |
+//! | [`patch`] | [`patch::Patch`]: a change of one object, and conditions for it | – | API server |
 //! | [`object`] | [`object::Object`]: a node or a pod, by name | – | – |
 //! | [`selector`] | [`selector::LabelSelector`] | – | – |
 //! | [`metrics`] | [`metrics::Metrics`]: what is counted of the control plane's dealings with the API server | – | – |
@@ -23,6 +24,7 @@ pub mod election;
 pub mod events;
 pub mod metrics;
 pub mod object;
+pub mod patch;
 #[cfg(test)]
 mod scripted;
 pub mod selector;

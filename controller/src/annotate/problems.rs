@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use kubeapi::{
     Trouble,
     events::{About, Notice, Teller},
-    metrics::Metrics,
     object::Object,
 };
 
-use super::{Annotations, patch::Outcome, queue::Standing};
+use super::{Annotations, Metrics, patch::Outcome, queue::Standing};
 
 /// What was being done, in events.
 const ACTION: &str = "WriteAnnotations";

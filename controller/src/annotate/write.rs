@@ -1,13 +1,13 @@
 //! The task that writes: takes wishes, keeps requests under way, and says what stands in the way.
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use kubeapi::{Connection, election::Leadership, events::Teller, metrics::Metrics};
+use kubeapi::{Connection, election::Leadership, events::Teller};
 use tokio::{
     sync::mpsc::UnboundedReceiver,
     time::{Instant, sleep_until},
 };
 
-use super::{Wish, patch::patch, problems::Problems, queue::Queue};
+use super::{Metrics, Wish, patch::patch, problems::Problems, queue::Queue};
 
 /// Writes until nobody can wish any more, or this process leads no more.
 pub(super) async fn write<W: Wish>(

@@ -9,6 +9,7 @@ use ::tests::{
 use kubeapi::{
     election::{Campaign, Candidate, Durations, OwnLease},
     events::Reporter,
+    metrics::Metrics as ApiMetrics,
 };
 use prometheus::Registry;
 use serde_json::{Value, json};
@@ -90,11 +91,12 @@ impl Played {
 fn start(server: Connection, leadership: Leadership) -> (Registry, ClusterManager, ClusterWatch) {
     let registry = Registry::new();
     let teller = Teller::start(server.clone(), Reporter { controller: "ovn-kubernetes/test", instance: "m".to_owned() });
-    let (api_metrics, metrics) = (ApiMetrics::register(&registry).unwrap(), Metrics::register(&registry).unwrap());
+    let (annotation_metrics, metrics) = (annotate::Metrics::register(&registry).unwrap(), Metrics::register(&registry).unwrap());
+    let api_metrics = ApiMetrics::register(&registry).unwrap();
     let assignments = NodeAssignments::new(config(), NodeRules::default());
     let (observed, observations) = unbounded_channel();
     let told = Told { api: server.clone(), leadership: leadership.clone(), teller, observations };
-    let role = ClusterManager::start(told, assignments, std::future::ready(()), api_metrics.clone(), metrics);
+    let role = ClusterManager::start(told, assignments, std::future::ready(()), annotation_metrics, metrics);
     let party = Party { observations: observed, wants: Wants::Nodes, doubted: role.doubted() };
     let watch = ClusterWatch::start(&server, &leadership, &api_metrics, &[party]);
     (registry, role, watch)

@@ -180,7 +180,7 @@ impl AtWork {
         let assignments = NodeAssignments::new(config.cluster.clone(), NodeRules { without_subnet: config.foreign_nodes.clone() });
         let told = Told { api: api.clone(), leadership: leadership.clone(), teller: teller.clone(), observations };
         let believed = is_own_cluster(of_controller);
-        let manager = ClusterManager::start(told, assignments, believed, metrics.api_server.clone(), metrics.cluster_manager.clone());
+        let manager = ClusterManager::start(told, assignments, believed, metrics.annotations.clone(), metrics.cluster_manager.clone());
         let doubted = manager.doubted();
         self.cluster_manager = Some(manager);
         Party { observations: observed, wants: Wants::Nodes, doubted }
@@ -194,7 +194,7 @@ impl AtWork {
         let (doubts, doubted) = watch::channel(None);
         let progressed = progress.subscribe();
         let (client, updates) = northbound::connect(database.endpoints.clone(), database.options());
-        self.writing = Some(Writing::start(api.clone(), leadership.clone(), teller.clone(), metrics.api_server.clone(), wishes));
+        self.writing = Some(Writing::start(api.clone(), leadership.clone(), teller.clone(), metrics.annotations.clone(), wishes));
         self.tell(reports::tell(reported, teller.clone(), doubts));
         self.tell(readiness::northbound(client.state(), (*conditions).clone()));
         self.tell(readiness::rows(leadership.clone(), progressed, (*conditions).clone()));

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use controller::{cluster_manager, metrics as rows};
+use controller::{annotate, cluster_manager, metrics as rows};
 use kubeapi::metrics as api_server;
 use prometheus::{Gauge, IntGauge, IntGaugeVec, Registry};
 
@@ -22,6 +22,7 @@ pub struct ControlPlaneMetrics {
     registry: Registry,
     pub(crate) rows: rows::Metrics,
     pub(crate) api_server: api_server::Metrics,
+    pub(crate) annotations: annotate::Metrics,
     pub(crate) cluster_manager: cluster_manager::Metrics,
     conditions: IntGaugeVec,
     ready_duration: Gauge,
@@ -63,6 +64,7 @@ impl ControlPlaneMetrics {
         Ok(Self {
             rows: rows::Metrics::register(&registry)?,
             api_server: api_server::Metrics::register(&registry)?,
+            annotations: annotate::Metrics::register(&registry)?,
             cluster_manager: cluster_manager::Metrics::register(&registry)?,
             conditions: register.int_gauges(
                 &format!("{prefix}_condition_met"),

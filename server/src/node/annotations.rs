@@ -10,15 +10,15 @@ use contract::backoff::Backoff;
 use contract::node_annotation::{CHASSIS_ID, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE, host_cidrs_text, interface_addresses_text};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
+use kube::Api;
+use kubeapi::{
+    Connection,
+    patch::{self, Patch},
 };
-use kubeapi::Connection;
 use serde_json::json;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until},
 };
 
 use super::{
@@ -27,6 +27,8 @@ use super::{
     open_vswitch::Identity,
 };
 
+/// The collection of nodes.
+const NODES: &str = "/api/v1/nodes";
 /// How long the API server may take for one patch.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Looks again after this long without an event, in case that one was lost.
@@ -105,18 +107,11 @@ impl Annotator {
         if change.is_empty() {
             return Ok(());
         }
-        let nodes: Api<Node> = Api::all(self.connection.client().clone());
         let patch = Patch::Merge(json!({"metadata": {"annotations": change}}));
-        let params = PatchParams::default();
-        match timeout(DEADLINE, nodes.patch_status(&self.node, &params, &patch)).await {
-            Ok(Ok(_)) => {
-                let text = change.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
-                tracing::info!(node = self.node, annotations = text, "wrote the node's annotations");
-                Ok(())
-            }
-            Ok(Err(error)) => Err(self.connection.trouble(&error).text),
-            Err(_) => Err(format!("the API server {} did not answer within {DEADLINE:?}", self.connection.url())),
-        }
+        patch::status(&self.connection, DEADLINE, NODES, &self.node, patch).await.map_err(|trouble| trouble.text)?;
+        let text = change.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
+        tracing::info!(node = self.node, annotations = text, "wrote the node's annotations");
+        Ok(())
     }
 }
 
@@ -137,7 +132,7 @@ pub(super) async fn remove(connection: &Connection, node: &str) -> Result<Vec<&'
     if !there.is_empty() {
         let gone: BTreeMap<&str, Option<String>> = there.iter().map(|key| (*key, None)).collect();
         let patch = Patch::Merge(json!({"metadata": {"annotations": gone}}));
-        nodes.patch_status(node, &PatchParams::default(), &patch).await.map_err(trouble)?;
+        patch::status(connection, DEADLINE, NODES, node, patch).await.map_err(|trouble| trouble.text)?;
     }
     Ok(there)
 }

@@ -1,4 +1,4 @@
-# Thin names for the commands of this project. `make` alone lists them.
+# Short names for the commands of this project. `make` alone lists them.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -8,16 +8,16 @@ SHELL := /bin/bash
 DESTDIR ?=
 # The plugin is copied to hosts of any distribution, so both executables are static.
 STATIC ?= $(shell uname -m)-unknown-linux-musl
-# ring, the cryptography below TLS, has parts in C; they need no libc, so the machine's own compiler does for them.
+# ring, the cryptography below TLS, has parts in C; they need no libc, so the machine's own compiler suffices.
 export CC_$(subst -,_,$(STATIC)) ?= gcc
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/bin
 DOCUMENTS := $(TARGET_DIR)/documents
 SBOM := $(TARGET_DIR)/sbom
-# Tests stop and kill the plugin at any stage; an installed one has no such thing.
-TEST_FEATURES := cni/failpoints,server/failpoints
+# Tests stop and kill the plugin at any stage; an installed plugin has no such failpoints.
+TEST_FEATURES := cni/failpoints,ovnkube/failpoints
 
-# None of them is a file.
+# No target is a file.
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## List these commands
@@ -25,20 +25,20 @@ help: ## List these commands
 
 build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
 	@integration/prerequisites.sh build
-	# At the same time: the plugin's link-time optimisation keeps one processor busy for long.
-	@$(MAKE) --no-print-directory -j2 plugin server
+	# In parallel: the plugin's link-time optimisation keeps one processor busy for long.
+	@$(MAKE) --no-print-directory -j2 plugin ovnkube
 	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/plugin/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/release/ovnkube
 
-plugin: # A profile of its own, in a directory of its own: cargo locks no other.
+plugin: # A profile of its own has a directory of its own, so cargo's locks do not block the other build.
 	cargo rustc --locked --profile plugin --target $(STATIC) -p cni --bin ovn-k8s-cni-overlay -- -C relocation-model=static
 
-server: # The executable ovnkube.
-	cargo build --locked --release --target $(STATIC) -p server --bin ovnkube
+ovnkube: # Built beside the plugin.
+	cargo build --locked --release --target $(STATIC) -p ovnkube --bin ovnkube
 
 install: build sbom ## Install them with their configuration (DESTDIR=… for a package)
 	install -D -m 755 $(BIN)/ovn-k8s-cni-overlay $(DESTDIR)/opt/cni/bin/ovn-k8s-cni-overlay
 	install -D -m 755 $(BIN)/ovnkube $(DESTDIR)/usr/bin/ovnkube
-	# The names under which scripts know nics-to-bridge and bridges-to-nic.
+	# Scripts call nics-to-bridge and bridges-to-nic under these names.
 	ln -sf ovnkube $(DESTDIR)/usr/bin/ovn-kube-util
 	ln -sf ovnkube $(DESTDIR)/usr/bin/ovn-k8s-util
 	install -D -m 644 -t $(DESTDIR)/usr/share/doc/ovn-kubernetes/sbom $(SBOM)/*.cdx.json
@@ -54,12 +54,12 @@ install: build sbom ## Install them with their configuration (DESTDIR=… for a 
 	install -d $(DESTDIR)/usr/share/ovn-kubernetes/helm
 	cp -R conf/helm/ovn-kubernetes-node $(DESTDIR)/usr/share/ovn-kubernetes/helm/
 	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/monitoring conf/grafana-dashboard.json conf/prometheus-rules.yaml
-	# An administrator's own settings stay.
+	# Keep an administrator's own settings.
 	test -e $(DESTDIR)/etc/logrotate.d/ovn-kubernetes || install -D -m 644 conf/logrotate.d/ovn-kubernetes $(DESTDIR)/etc/logrotate.d/ovn-kubernetes
 	test -e $(DESTDIR)/etc/openvswitch/ovn_k8s.conf || install -D -m 644 conf/ovn_k8s.conf $(DESTDIR)/etc/openvswitch/ovn_k8s.conf
 
 docs: ## Write manual pages, shell completion and the options file into target/documents, and the reference pages of docs/
-	cargo build --locked -p server --bin ovnkube
+	cargo build --locked -p ovnkube --bin ovnkube
 	$(TARGET_DIR)/debug/ovnkube --generate-documents $(DOCUMENTS)
 	install -m 644 -t docs $(DOCUMENTS)/reference/*.md
 
@@ -69,28 +69,28 @@ sbom: ## Write a bill of materials (CycloneDX) of each executable into target/sb
 
 demo: ## See it work: two nodes, pods, packets between them (KEEP=1 leaves them until Ctrl-D)
 	@integration/prerequisites.sh demo
-	cargo build --locked -p cni -p server -p integration
+	cargo build --locked -p cni -p ovnkube -p integration
 	@$(TARGET_DIR)/debug/integration demo $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 cluster: kubernetes ## Start a whole Kubernetes with two nodes, and a shell with kubectl; it ends with the shell
-	cargo build --locked -p cni -p server -p integration
+	cargo build --locked -p cni -p ovnkube -p integration
 	@$(TARGET_DIR)/debug/integration cluster
 
-kubernetes: # What a cluster consists of: built once for this machine, kept in ~/.cache.
+kubernetes: # The programs of a cluster: built once for this machine, kept in ~/.cache.
 	@integration/prerequisites.sh cluster
 	@mkdir -p $(TARGET_DIR)
 	@integration/cluster/programs.sh $(TARGET_DIR)/kubernetes >/dev/null
 
 test: ## Run every test (as root: the lab makes namespaces)
 	@integration/prerequisites.sh test
-	# The tests start these; a test that had to build them would run out of its time.
-	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
+	# The tests start these executables; a test that had to build them would time out.
+	cargo build --locked -p cni -p ovnkube -p integration --features $(TEST_FEATURES)
 	cargo test --locked --quiet --workspace --features $(TEST_FEATURES) --doc
 	cargo nextest run --locked --workspace --features $(TEST_FEATURES)
 
 test-compat: ## Run the tests with Open vSwitch and OVN of other Debian releases (SUITES="trixie sid")
 	@integration/prerequisites.sh test compat
-	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
+	cargo build --locked -p cni -p ovnkube -p integration --features $(TEST_FEATURES)
 	@TEST_FEATURES=$(TEST_FEATURES) integration/compat.sh test $(SUITES)
 
 test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelets, containerd and what `make build` builds (CONTAINERD=2 for version 2 in all of them)
@@ -100,11 +100,11 @@ test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelet
 
 faults: kubernetes ## Inject every fault of the matrix, and print which of its rows hold (ROWS="16 17" for some, QUICK=1 for the short forms)
 	@integration/prerequisites.sh test
-	cargo build --locked -p cni -p server -p integration --features $(TEST_FEATURES)
+	cargo build --locked -p cni -p ovnkube -p integration --features $(TEST_FEATURES)
 	@$(TARGET_DIR)/debug/integration faults $(if $(filter-out 0 no,$(QUICK)),--quick) $(ROWS)
 
 scale: kubernetes ## Measure the control plane with many nodes and pods (NODES=500 PODS=10000 RATES=10,50,200 COMPARE=1000,50000 SCALE=--northd)
-	cargo build --locked --release -p server -p integration
+	cargo build --locked --release -p ovnkube -p integration
 	@$(TARGET_DIR)/release/integration scale $(if $(NODES),--nodes $(NODES)) $(if $(PODS),--pods $(PODS)) $(if $(RATES),--rates $(RATES)) $(if $(COMPARE),--compare $(COMPARE)) $(SCALE)
 
 bench: build ## Measure every verb against the floor and other plugins, with gates (UPSTREAM=FILE BENCH="--at-once 1,100 --realtime")
@@ -113,14 +113,14 @@ bench: build ## Measure every verb against the floor and other plugins, with gat
 	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration bench $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(QUICK) $(BENCH)
 
 bench-quick: QUICK := --quick
-bench-quick: bench ## The same in less than two minutes: what the gates need
+bench-quick: bench ## Measure only what the gates need, in less than two minutes
 
 bench-cluster: build kubernetes ## Measure bursts of pods on a whole Kubernetes, ours and bridge in turn (ROUNDS=3 BURSTS=1,20,50,100)
 	@integration/prerequisites.sh cluster
 	cargo build --locked --release -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration cluster --nodes 1 --compare $(or $(ROUNDS),3) $(if $(BURSTS),--bursts $(BURSTS))
 
-bench-record: build # For continuous integration: what `make bench-quick` measures, with a driver that need not be built; a slow machine is no failure.
+bench-record: build # For continuous integration: bench-quick with a debug driver; a slow machine is not a failure.
 	@integration/prerequisites.sh bench
 	cargo build --locked -p integration
 	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/debug/integration bench --quick --no-time-gates $(BENCH)

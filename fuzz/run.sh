@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Fuzzes the parsers of outside input, as many targets at a time as there are processors, and tells what each has done.
+# Fuzzes the parsers of outside input, as many targets at a time as there are processors, and prints a line
+# for each.
 #
 #   fuzz/run.sh SECONDS [TARGET…]      (no target: all of them)
 #
-# What a run has learnt stays in fuzz/corpus for the next one, what broke a target in fuzz/artifacts. Exit status 1: something broke.
+# Inputs that a run has found stay in fuzz/corpus for the next one, inputs that broke a target in
+# fuzz/artifacts. The exit status is 1 if a target broke.
 #
-# Without a sanitizer: what is fuzzed is safe Rust, where a wrong index is a panic already; without one everything builds twice as fast, with
-# the project's own compiler instead of a nightly one.
+# Without a sanitizer: the fuzzed code is safe Rust, in which a wrong index panics. So everything builds twice
+# as fast, with the project's own compiler instead of a nightly one.
 set -euo pipefail
 cd "$(dirname "$0")"
 seconds=${1:?for how many seconds}
@@ -25,7 +27,7 @@ else
     for name; do cargo fuzz build --sanitizer none --target-dir "$target_dir" "$name"; done
 fi
 
-# One target, to its end; one line if all is well.
+# Runs one target to its end. Prints one line, or the end of its log if it broke.
 fuzz() {
     local name=$1 log=$target_dir/$1.log dictionary=dictionaries/$1.dict status=0
     mkdir -p "corpus/$name" "artifacts/$name"

@@ -154,7 +154,7 @@ run_suite() {
     fi
     echo "=== $suite: $versions"
     # Tests that start no daemons have nothing to do with their version.
-    with "$suite" cargo nextest run --locked --workspace --features "${TEST_FEATURES:-cni/failpoints,server/failpoints}" -E 'kind(test)' 2>&1 | tee "$log" ||
+    with "$suite" cargo nextest run --locked --workspace --features "${TEST_FEATURES:-cni/failpoints,ovnkube/failpoints}" -E 'kind(test)' 2>&1 | tee "$log" ||
         result=FAILED
     counts=$(sed -n 's/^ *Summary \[[^]]*\] *//p' "$log" | tail -n 1)
     summary+=("$suite: $versions: $result: ${counts:-no tests ran}, $((SECONDS - began)) s")

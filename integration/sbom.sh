@@ -48,4 +48,4 @@ names_all_linked() {
 }
 
 describe ovn-k8s-cni-overlay cni contract ovsdb ovslog podnet cni
-describe ovnkube server contract ovsdb ovslog podnet uplink kubeapi controller server
+describe ovnkube ovnkube contract ovsdb ovslog podnet uplink kubeapi controller server ovnkube

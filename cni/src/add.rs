@@ -1,7 +1,7 @@
-//! ADD: one interface for one pod, or nothing at all.
+//! ADD: attaches one interface of one pod, or leaves nothing behind.
 //!
-//! Validate, then act. Steps that do not depend on each other run at the same time. From the moment the veth exists, any failure
-//! runs the code of DEL for this sandbox and interface.
+//! Validates first, then acts. Steps that do not depend on each other run at the same time. Once the veth
+//! exists, any failure runs the code of DEL for this sandbox and interface.
 
 use std::{io::Write, net::IpAddr, pin::pin, time::Duration};
 
@@ -9,13 +9,13 @@ use contract::{
     cni_args::PodArgs,
     net_conf::NetConf,
     stage::Stage,
-    wire::{BridgeFacts, Request, WatchRequest},
+    wire::{Request, WatchRequest},
 };
 use podnet::{
-    bridge::{BridgeError, Datapath},
+    bridge::{ArmedMonitor, Bridge, BridgeError, Datapath},
     detach::{Connections, Detacher},
-    fence::Fence,
     installed::Goal,
+    interface_lock::InterfaceLock,
     link::{self, HostEnd},
     netlink::Netlink,
     netns::{Inside, Netns},
@@ -31,17 +31,21 @@ use crate::{
     error::{AddError, Cause, StageError},
     failpoint,
     invocation::Subject,
-    port::Port,
+    port::{Port, watch_interface},
     result::{CniResult, convert},
     timeline::Timeline,
 };
 
-/// How long the server's answer may take before Open vSwitch's database is looked at.
+/// How long the server's answer may take before the plugin connects to OVSDB itself. An ADD on a node without
+/// Open vSwitch then fails at once, and not when its pod gets an annotation. Much shorter, and ordinary ADDs
+/// connect too, and write their port alone instead of in the server's common transaction.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
-/// How long a port is waited for before the server is asked to say when the pod changes.
+/// How long the wait for a port lasts before the plugin asks the server to watch the pod. With 50 ms every
+/// ADD under load asked (docs/performance.md). The ADD of a pod that is deleted meanwhile ends this much
+/// later.
 const WATCH_AFTER: Duration = Duration::from_secs(1);
 
-/// Everything that an ADD works with.
+/// The inputs of one ADD.
 #[derive(Debug)]
 pub struct Add<'a> {
     pub subject: &'a Subject,
@@ -52,36 +56,67 @@ pub struct Add<'a> {
     pub timeline: &'a Timeline,
 }
 
-/// What stands before the veth is made.
-struct Ready<'a> {
+/// The state that attaching needs, and that rollback needs if attaching fails. It exists before the veth
+/// does.
+struct Begun<'a> {
+    attachment: Attachment,
     port: Port<'a>,
     datapath: Datapath,
     sockets: Sockets,
 }
 
-/// What speaks with the kernel.
+/// The kernel's side of an ADD: the pod's namespace, and a socket on either side of it.
 struct Sockets {
     netns: Netns,
     host: Netlink,
     inside: Inside,
 }
 
-impl Add<'_> {
+impl<'a> Add<'a> {
     /// Attaches the pod and writes the result to `stdout`.
+    ///
+    /// # Errors
+    /// The call names no pod or no usable namespace, another call works on the interface, a stage fails or
+    /// passes the deadline, or a DEL of the interface arrives. [`AddError`] tells whether a rollback ran.
     pub async fn run(&self, stdout: &mut impl Write) -> Result<(), AddError> {
         let pod = self.subject.pod.as_ref().ok_or(Cause::NoPod)?;
         let path = self.subject.netns.as_deref().ok_or(Cause::NoNetns)?;
         let netns = Netns::open(path).map_err(Cause::from)?;
         let identity = self.identity();
-        let fence = Fence::take_in_turn(&self.settings.calls, &identity).await.map_err(Cause::from)?;
+        // The lock comes before the first question: a DEL that arrives from now on cancels this ADD. Without
+        // it, DEL could find nothing and succeed, and the ADD would attach the pod afterwards.
+        let interface_lock =
+            InterfaceLock::take_in_turn(&self.settings.calls, &identity).await.map_err(Cause::from)?;
 
-        let mut port = Port::of_server(self.server, &self.settings.ovsdb, self.timeline.remaining());
-
-        let begin = async { try_join!(self.ask(&mut port), self.open(netns)) };
-        let ((answer, datapath), sockets) = tokio::select! {
-            begun = begin => begun?,
-            () = fence.challenged() => return Err(Cause::Cancelled.into()),
+        // Outside of the cancellable future, so that rollback still has it after a DEL has cancelled the
+        // work.
+        let mut begun = None;
+        let outcome = tokio::select! {
+            outcome = self.work(identity, pod, netns, &mut begun, stdout) => outcome,
+            () = interface_lock.challenged() => Err(match begun {
+                None => Cause::Cancelled.into(),
+                Some(_) => self.timeline.interrupted(Cause::Cancelled).into(),
+            }),
         };
+        // Rollback runs outside of the `select!`: the DEL waits for the lock, and must not cancel it too.
+        match (outcome, begun) {
+            (Err(AddError::Stage(stage)), Some(begun)) if !made_nothing(&stage) => {
+                Err(self.roll_back(begun, stage).await)
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// The whole ADD except its rollback. The caller may drop this future at any `await`.
+    async fn work(
+        &self,
+        identity: Identity,
+        pod: &PodArgs,
+        netns: Netns,
+        begun: &mut Option<Begun<'a>>,
+        stdout: &mut impl Write,
+    ) -> Result<(), AddError> {
+        let ((answer, own), sockets) = try_join!(self.ask(&identity), self.open(netns))?;
         let (interface, bridge) = match answer {
             Answer::Interface(interface, bridge) => (interface, bridge),
             Answer::Finished(result) => {
@@ -90,101 +125,73 @@ impl Add<'_> {
             }
             Answer::Nothing => return Err(Cause::NoAnswer.into()),
         };
-        let datapath = tokio::select! {
-            datapath = self.prepare(&mut port, &identity, &sockets.host, bridge, datapath) => datapath?,
-            () = fence.challenged() => return Err(Cause::Cancelled.into()),
-        };
-        let mut ready = Ready { port, datapath, sockets };
+        let decide = Port::decide(self.server, self.settings, &identity, &sockets.host, bridge, own);
+        let (port, datapath) = self.stage(Stage::Ovsdb, decide).await?;
         let attachment = Attachment::plan(identity, &pod.pod, pod.uid.as_deref(), *interface);
-        let outcome = tokio::select! {
-            outcome = self.attach(&mut ready, &attachment, pod, stdout) => outcome,
-            () = fence.challenged() => Err(self.timeline.interrupted(Cause::Cancelled)),
-        };
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(stage) if made_nothing(&stage) => Err(stage.into()),
-            Err(stage) => Err(self.roll_back(ready, &attachment, stage).await),
-        }
+        Ok(self.attach(begun.insert(Begun { attachment, port, datapath, sockets }), pod, stdout).await?)
     }
 
-    /// One stage of this ADD.
-    async fn stage<T, E: Into<Cause>>(&self, stage: Stage, work: impl Future<Output = Result<T, E>>) -> Result<T, StageError> {
+    /// Runs one stage of this ADD.
+    async fn stage<T, E: Into<Cause>>(
+        &self,
+        stage: Stage,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, StageError> {
         self.timeline.stage(stage, work).await
     }
 
     fn identity(&self) -> Identity {
-        Identity { sandbox: self.subject.sandbox.clone(), if_name: self.subject.if_name.clone(), network: self.conf.network.clone() }
-    }
-
-    /// Opens the kernel's sockets, once the server's request is on its way; makes nothing.
-    async fn open(&self, netns: Netns) -> Result<Sockets, StageError> {
-        yield_now().await;
-        let open = || Ok((Netlink::open().map_err(Cause::Netlink)?, netns.inside()?));
-        match open() {
-            Ok((host, inside)) => Ok(Sockets { netns, host, inside }),
-            Err(cause) => self.stage(Stage::Ovsdb, async { Err::<_, Cause>(cause) }).await,
+        Identity {
+            sandbox: self.subject.sandbox.clone(),
+            if_name: self.subject.if_name.clone(),
+            network: self.conf.network.clone(),
         }
     }
 
-    /// Asks the server. If that takes a while, looks at Open vSwitch's database meanwhile: an ADD that lacks it fails now and not when its pod
-    /// has its annotation.
-    async fn ask(&self, port: &mut Port<'_>) -> Result<(Answer, Option<Datapath>), StageError> {
+    /// Opens the kernel's sockets while the server works on the request. Creates nothing.
+    async fn open(&self, netns: Netns) -> Result<Sockets, StageError> {
+        // Lets `ask` send the request first: opening the sockets blocks the only thread.
+        yield_now().await;
+        let open = async { Ok::<_, Cause>((Netlink::open().map_err(Cause::Netlink)?, netns.inside()?)) };
+        let (host, inside) = self.stage(Stage::Netns, open).await?;
+        Ok(Sockets { netns, host, inside })
+    }
+
+    /// Asks the server. If the answer takes longer than `LOOK_AFTER`, connects to OVSDB meanwhile; the
+    /// session and the monitor of the port are returned with the answer.
+    async fn ask(&self, identity: &Identity) -> Result<(Answer, Option<(Bridge, ArmedMonitor)>), StageError> {
         let mut ask = pin!(self.stage(Stage::Annotation, self.server.ask(self.request)));
         let meanwhile = async {
             sleep(failpoint::patience(LOOK_AFTER)).await;
-            self.stage(Stage::Ovsdb, self.look_out(port)).await
+            self.stage(Stage::Ovsdb, watch_interface(self.settings, identity)).await
         };
         tokio::select! {
+            // The session first: one that is open when the answer comes is used.
             biased;
+            own = meanwhile => {
+                let own = own?;
+                Ok((ask.await?, Some(own)))
+            }
             answer = &mut ask => Ok((answer?, None)),
-            datapath = meanwhile => {
-                let datapath = datapath?;
-                Ok((ask.await?, Some(datapath)))
-            }
         }
-    }
-
-    /// Gets ready for the veth: with what the server says of the bridge, if it can write the port and the link's name is free; else in Open
-    /// vSwitch's database. `known`: what was seen there already.
-    async fn prepare(
-        &self,
-        port: &mut Port<'_>,
-        identity: &Identity,
-        host: &Netlink,
-        of_server: Option<BridgeFacts>,
-        known: Option<Datapath>,
-    ) -> Result<Datapath, StageError> {
-        let prepare = async {
-            let datapath = match (known, &of_server) {
-                (Some(datapath), _) => datapath,
-                (None, Some(BridgeFacts { datapath_type })) => Datapath::of(datapath_type),
-                (None, None) => self.look_out(port).await?,
-            };
-            if of_server.is_none() {
-                port.vacate(identity, host).await?;
-            }
-            Ok::<_, Cause>(datapath)
-        };
-        self.stage(Stage::Ovsdb, prepare).await
-    }
-
-    /// Connects to Open vSwitch's database, and looks at the bridge.
-    async fn look_out(&self, port: &mut Port<'_>) -> Result<Datapath, BridgeError> {
-        port.look_out(self.subject.sandbox.host_if_name_beforehand(&self.conf.network)).await
     }
 
     async fn attach(
         &self,
-        ready: &mut Ready<'_>,
-        attachment: &Attachment,
+        begun: &mut Begun<'_>,
         pod: &PodArgs,
         stdout: &mut impl Write,
     ) -> Result<(), StageError> {
-        let Ready { port, datapath, sockets: Sockets { netns, host, inside } } = ready;
-        let end = self.stage(Stage::Veth, async { link::create(host, &inside.netlink, netns, attachment) }).await?;
+        let Begun { attachment, port, datapath, sockets: Sockets { netns, host, inside } } = begun;
+        // The link before the port: ovs-vswitchd opens the device as soon as the port is in the database, and
+        // reports an error if there is no such device.
+        let end =
+            self.stage(Stage::Veth, async { link::create(host, &inside.netlink, netns, attachment) }).await?;
         self.stage(Stage::Port, port.write(attachment, &end.name)).await?;
 
-        let configure = self.stage(Stage::Pod, async { pod_end::configure(inside, attachment, &end, *datapath) });
+        // ovs-vswitchd and ovn-controller take up the port while the pod's end is configured.
+        let configure =
+            self.stage(Stage::Pod, async { pod_end::configure(inside, attachment, &end, *datapath) });
         let wait = async {
             self.stage(Stage::Ofport, port.reach(Goal::Ofport, attachment, &end.name)).await?;
             let installed = port.reach(Goal::OvnInstalled, attachment, &end.name);
@@ -196,7 +203,7 @@ impl Add<'_> {
         self.stage(Stage::Result, self.print(&result, stdout)).await
     }
 
-    /// Gives a wait up as soon as the pod is no longer the one that is waited for.
+    /// Ends a wait as soon as the pod is deleted or replaced, or its annotation is gone or different.
     async fn unless_changed<E: Into<Cause>>(
         &self,
         wait: impl Future<Output = Result<(), E>>,
@@ -210,7 +217,8 @@ impl Add<'_> {
             mac: attachment.mac.to_string(),
             nad: attachment.network.annotation_key().to_owned(),
         };
-        // Most ports work sooner than this, and the server is spared a question. What changed meanwhile it answers at once.
+        // Most ports work sooner than this, which spares the server a request. The server answers a late
+        // request at once if the pod has changed meanwhile.
         let changed = async {
             sleep(WATCH_AFTER).await;
             self.server.watch(&request).await
@@ -227,21 +235,23 @@ impl Add<'_> {
         CniResult::of(attachment, end, &netns.to_string_lossy()).render(self.conf.version)
     }
 
-    /// A result that the runtime cannot read is no result: then the pod is detached again.
+    /// Prints the result. If the runtime cannot read it, the stage fails and the pod is detached again.
     async fn print(&self, result: &Value, stdout: &mut impl Write) -> Result<(), Cause> {
         serde_json::to_writer(&mut *stdout, result).map_err(|error| Cause::Stdout(error.into()))?;
         writeln!(stdout).and_then(|()| stdout.flush()).map_err(Cause::Stdout)
     }
 
-    async fn roll_back(&self, ready: Ready<'_>, attachment: &Attachment, stage: StageError) -> AddError {
+    async fn roll_back(&self, begun: Begun<'_>, stage: StageError) -> AddError {
+        let Begun { attachment, port, datapath: _, sockets } = begun;
+        // An outstanding write comes to its end first, so that the removal below finds its rows.
         let addresses: Vec<IpAddr> = attachment.addresses.iter().map(ipnet::IpNet::addr).collect();
-        let bridge = ready.port.give_up().await;
-        // Refused because another pod works with an address: its connections are not this one's to flush.
+        let bridge = port.give_up().await;
+        // Another pod uses one of the addresses: the tracked connections are that pod's.
         let connections = match &*stage.source {
             Cause::Bridge(BridgeError::AddressTaken { .. }) => Connections::Stay,
             _ => Connections::Of(&addresses),
         };
-        let detacher = Detacher::go_on(bridge, ready.sockets.host, self.settings, ROLLBACK_TIMEOUT).await;
+        let detacher = Detacher::go_on(bridge, sockets.host, self.settings, ROLLBACK_TIMEOUT).await;
         match detacher.detach(&attachment.identity, connections).await {
             Ok(_) => AddError::RolledBack(stage),
             Err(leftover) => AddError::NotRolledBack { stage, leftover },
@@ -249,7 +259,7 @@ impl Add<'_> {
     }
 }
 
-/// Whether a stage failed before anything was made that is ours to remove.
+/// Whether the stage failed before it created anything that a rollback would remove.
 fn made_nothing(error: &StageError) -> bool {
     match (error.stage, &*error.source) {
         (Stage::Veth, Cause::Link(error)) => error.made_nothing(),

@@ -12,8 +12,8 @@ use contract::{
     annotation::Role,
     error::CniError,
     wire::{
-        BridgeFacts, METRICS_PATH, Metrics, PORT_PATH, PodChange, PodInterface, PortNews, PortRequest, REQUEST_PATH, Refused, Request,
-        Response, Retry, StatusAnswer, WATCH_PATH, WatchAnswer, WatchRequest,
+        BridgeFacts, METRICS_PATH, Metrics, PORT_PATH, PodChange, PodInterface, PortNews, PortRequest,
+        REQUEST_PATH, Refused, Request, Response, Retry, StatusAnswer, WATCH_PATH, WatchAnswer, WatchRequest,
     },
 };
 use http_body_util::{BodyExt, Full, Limited};
@@ -32,145 +32,177 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-/// How long a server that is not there may take to come (back): an upgrade replaces it in less.
+/// How long a server may be away. An upgrade replaces it in less. Much longer, and an ADD on a node without a
+/// server takes as long to fail; much shorter, and ADDs fail during each upgrade.
 const RESTART_GRACE: Duration = Duration::from_secs(1);
-/// How long one may take to come that was announced by the server before it: a DaemonSet starts the next container in less where the image is
-/// there. An ADD of 55 s that is sent away at once, by a server that then needs all of its 20 s to end, has some left.
+/// How long the successor of a server that announced its end may take to start. A DaemonSet starts the next
+/// container in less if the image is on the node. An ADD of 55 s that is refused at once, by a server that
+/// then needs its full 20 s to end, still has some time left afterwards.
 const NEXT_SERVER_GRACE: Duration = Duration::from_secs(30);
-/// How many restarts one request outlives; a server that breaks off more often does so because of the request.
+/// How many broken connections one request survives. A server that breaks more often does so because of the
+/// request.
 const MOST_RESTARTS: usize = 3;
-/// Between two tries to reach it: a socket that does not exist cannot be waited on. It is the most that an ADD loses once the server is back, and 40
-/// tries a second cost next to nothing.
+/// The interval between two attempts to connect: a socket that does not exist cannot be waited for. An ADD
+/// loses at most this much once the server is back, and 40 attempts a second cost next to nothing.
 const RETRY_AFTER: Duration = Duration::from_millis(25);
-/// What it may cost to get back the connection of a request that is answered: nothing, unless the server is still writing. The runtime waits for the
-/// end of this process, and a lost report is a figure less.
+/// How long the plugin waits for the connection of an answered request, to send the report on it. It is free
+/// at once, unless the server is still writing. The runtime waits for the end of this process, so a longer
+/// wait would cost each pod more than the report is worth.
 const REPORT_PATIENCE: Duration = Duration::from_millis(20);
-/// An answer is smaller by far.
+/// Limit of an answer in bytes. Real ones are far smaller; the limit bounds the memory of the plugin.
 const MAX_ANSWER: usize = 1024 * 1024;
 
-/// So is a line of news.
+/// Limit of a line of progress in bytes. Real ones are far shorter.
 const MAX_LINE: usize = 1024;
 
-/// The server behind a socket.
+/// The node-local server behind a socket.
 #[derive(Debug)]
 pub struct Server {
     socket: PathBuf,
-    /// The connection of the last request, for the next one.
+    /// The connection of the last request, kept for the next one.
     line: RefCell<Option<Line>>,
-    /// A request has been made and not been answered.
+    /// A request was made and has no answer yet.
     is_owing: Cell<bool>,
 }
 
-/// A connection to it.
+/// A connection to the server.
 #[derive(Debug)]
 struct Line {
     sender: SendRequest<Full<Bytes>>,
-    /// Ends when the sender is dropped, with what it was made from.
+    /// Ends when the sender is dropped, and returns the stream that the connection was made from.
     connection: JoinHandle<hyper::Result<Parts<TokioIo<UnixStream>>>>,
 }
 
-/// What the server says to a request.
+/// The server's answer to a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// Upstream's server in privileged mode has done the work itself; this is the result, to be printed.
+    /// The result, to be printed: upstream's server in privileged mode has done the whole work itself.
     Finished(serde_json::Value),
-    /// What to configure; and, if the server can write the port, where it will be.
+    /// The interface to configure and, if the server can write the port, the facts of its bridge.
     Interface(Box<PodInterface>, Option<BridgeFacts>),
-    /// Nothing: it has no objection.
+    /// An empty answer: no objection.
     Nothing,
 }
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    #[error("the node-local server is not running: nobody listens on {socket}")]
+    #[error("the node-local server is not running: nothing listens on {socket}")]
     Absent { socket: PathBuf, source: io::Error },
     #[error("the node-local server is busy or hangs: {socket} takes no more connections")]
     Full { socket: PathBuf },
     #[error("the node-local server is busy or hangs: no answer for {} s", .0.as_secs_f32())]
     Silent(Duration),
-    #[error("the node-local server broke off")]
+    #[error("the connection to the node-local server broke")]
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Its own words, with its own code.
+    /// The server's own error, with its message and code.
     #[error("{}", .0.msg)]
     Refused(CniError),
-    /// The same, of a server that ends and whose place another one takes.
+    /// The same from a server that is shutting down and has a successor.
     #[error("{}", .0.msg)]
     Leaving(CniError),
     #[error("the node-local server answers {status}: {body}")]
     Unexpected { status: StatusCode, body: String },
-    /// An older server of ours, or upstream's, has no objection.
+    /// Older servers of this project, and upstream's, do not refuse it themselves.
     #[error("the pod's primary network is a user-defined one, which is not supported")]
     PrimaryNetwork,
-    #[error("an answer that cannot be understood")]
+    #[error("the node-local server's answer cannot be parsed")]
     Answer(#[from] serde_json::Error),
 }
 
 impl Server {
-    /// The server behind this socket; nothing is connected yet.
+    /// The server behind this socket. Does not connect yet.
     pub fn at(socket: &Path) -> Self {
         Self { socket: socket.to_owned(), line: RefCell::default(), is_owing: Cell::new(false) }
     }
 
-    /// Passes the runtime's request on. The server answers an ADD once the pod's annotation is there.
+    /// Passes the runtime's request on. The server answers an ADD once the pod has its annotation. Repeats
+    /// the request if the server is replaced meanwhile.
+    ///
+    /// # Errors
+    /// The server is not running, and none starts in time; it refuses the request, breaks the connection
+    /// again and again, or sends an answer that cannot be parsed; or the pod's primary network is a
+    /// user-defined one.
     pub async fn ask(&self, request: &Request) -> Result<Answer, AskError> {
         let started = Instant::now();
         let mut patience = started + RESTART_GRACE;
         let end = request.timeout_ms.and_then(|ms| started.checked_add(Duration::from_millis(ms)));
-        // Whoever is waited for until the very end has its words lost.
-        let for_the_next = || end.map_or_else(|| Instant::now() + NEXT_SERVER_GRACE, |end| end.min(Instant::now() + NEXT_SERVER_GRACE));
+        // Not later than the end of the request's time: the server's refusal would be lost to the plugin's
+        // deadline.
+        let for_the_next = || {
+            end.map_or_else(
+                || Instant::now() + NEXT_SERVER_GRACE,
+                |end| end.min(Instant::now() + NEXT_SERVER_GRACE),
+            )
+        };
         let mut leaves = None;
         let mut broken_off = 0;
+        let mut again = None;
         let body = loop {
-            match self.post(REQUEST_PATH, &left(request, started)).await {
+            match self.post(REQUEST_PATH, again.as_ref().unwrap_or(request)).await {
+                // While a server is replaced there is no socket, or one that nothing listens on.
                 Err(AskError::Absent { .. }) if Instant::now() < patience => sleep(RETRY_AFTER).await,
-                // It finishes what it has begun, and is gone when it hangs up. From then on it is one that is not there.
+                // The server finishes its requests, and is gone when it closes the connection. From then on
+                // it counts as absent, and its successor has the longer grace.
                 Err(AskError::Leaving(_)) if Instant::now() < *leaves.get_or_insert_with(for_the_next) => {
                     let _ = timeout_at(for_the_next(), self.hangs_up()).await;
                     patience = for_the_next();
                     sleep(RETRY_AFTER).await;
                 }
-                // It is there, and the caller knows how long it may take.
+                // The server is running; the caller limits the wait.
                 Err(AskError::Full { .. }) => sleep(RETRY_AFTER).await,
-                // It was replaced while it waited for the annotation. Asking changes nothing, so it may be asked again.
+                // The server was replaced while the request waited for the annotation. The request changes
+                // nothing, so it can be repeated.
                 Err(AskError::Broken(_)) if broken_off < MOST_RESTARTS => {
                     broken_off += 1;
                     patience = patience.max(Instant::now() + RESTART_GRACE);
                 }
                 other => break other?,
             }
+            again = Some(left(request, started));
         };
         if body.is_empty() {
             return Ok(Answer::Nothing);
         }
-        let Response { result, pod_if_info, kube_auth: _, primary_network, bridge } = serde_json::from_slice(&body)?;
+        let Response { result, pod_if_info, kube_auth: _, primary_network, bridge } =
+            serde_json::from_slice(&body)?;
         let is_locked = |pod: &PodInterface| pod.addressing.role == Role::InfrastructureLocked;
         if primary_network.is_some() || pod_if_info.as_ref().is_some_and(is_locked) {
             return Err(AskError::PrimaryNetwork);
         }
         Ok(match (result, pod_if_info) {
             (Some(result), _) if result.is_object() => Answer::Finished(result),
-            (Some(_), _) => return Err(AskError::Answer(serde::de::Error::custom("the CNI result in it is no object"))),
+            (Some(_), _) => {
+                return Err(AskError::Answer(serde::de::Error::custom("its CNI result is not an object")));
+            }
             (None, Some(pod)) => Answer::Interface(Box::new(pod), bridge),
             (None, None) => Answer::Nothing,
         })
     }
 
-    /// The same, of a server that has this long.
+    /// [`Self::ask`] with a limit for everything together.
+    ///
+    /// # Errors
+    /// As [`Self::ask`]; [`AskError::Silent`] if there is no answer within `patience`.
     pub async fn ask_within(&self, patience: Duration, request: &Request) -> Result<Answer, AskError> {
         timeout(patience, self.ask(request)).await.unwrap_or(Err(AskError::Silent(patience)))
     }
 
-    /// Whether an ADD could succeed, as far as the server knows. Does not wait for one that restarts. A server that says no more than yes
-    /// knows nothing of others.
+    /// Whether an ADD could succeed, as far as the server knows. Does not wait for a server that restarts.
+    /// The answer is empty if the server knows nothing of the other daemons.
+    ///
+    /// # Errors
+    /// The server is not running, is too busy to accept, refuses, breaks the connection, or sends an answer
+    /// that cannot be parsed.
     pub async fn status(&self, request: &Request) -> Result<StatusAnswer, AskError> {
         let body = self.post(REQUEST_PATH, request).await?;
         Ok(if body.is_empty() { StatusAnswer::default() } else { serde_json::from_slice(&body)? })
     }
 
-    /// Returns once the pod is no longer what the request says; never, if the server cannot tell (upstream's cannot).
+    /// Returns once the pod differs from the request. Never returns if the server cannot tell; upstream's
+    /// cannot.
     pub async fn watch(&self, request: &WatchRequest) -> PodChange {
-        // The other connection may be busy with a port.
+        // A connection of its own: the other one may carry the progress of a port.
         let body = Self::at(&self.socket).post(WATCH_PATH, request).await.ok();
         match body.and_then(|body| serde_json::from_slice::<WatchAnswer>(&body).ok()) {
             Some(WatchAnswer { change }) => change,
@@ -178,19 +210,24 @@ impl Server {
         }
     }
 
-    /// Asks for a port; none if the server cannot write any (upstream's cannot), or not now.
+    /// Asks the server to write a port. `None` if it cannot write any (upstream's cannot), or not now.
     pub async fn write_port(&self, request: &PortRequest) -> Option<News> {
         self.is_owing.set(true);
         let response = self.send(PORT_PATH, request).await;
         self.is_owing.set(false);
         let response = response.ok()?;
-        (response.status() == StatusCode::OK).then(|| News { lines: response.into_body(), rest: Vec::new(), last: None })
+        (response.status() == StatusCode::OK).then(|| News {
+            lines: response.into_body(),
+            rest: Vec::new(),
+            last: None,
+        })
     }
 
     async fn post(&self, path: &str, message: &impl Serialize) -> Result<Bytes, AskError> {
         self.is_owing.set(true);
         let answer = self.exchange(path, message).await;
-        // Not where the caller has given up meanwhile: then the server still owes its answer.
+        // Not reached if the caller drops this future: then the server still owes an answer. A server with a
+        // full backlog counts as owing one, because it would not receive a report either.
         self.is_owing.set(matches!(answer, Err(AskError::Full { .. })));
         answer
     }
@@ -198,18 +235,32 @@ impl Server {
     async fn exchange(&self, path: &str, message: &impl Serialize) -> Result<Bytes, AskError> {
         let response = self.send(path, message).await?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await.map_err(AskError::Broken)?.to_bytes();
+        let body = Limited::new(response.into_body(), MAX_ANSWER)
+            .collect()
+            .await
+            .map_err(AskError::Broken)?
+            .to_bytes();
         if status == StatusCode::OK {
             return Ok(body);
         }
         Err(match serde_json::from_slice::<Refused>(&body) {
-            Ok(Refused { error, retry: Some(Retry::NextServer) }) if error.code != 0 => AskError::Leaving(error),
+            Ok(Refused { error, retry: Some(Retry::NextServer) }) if error.code != 0 => {
+                AskError::Leaving(error)
+            }
             Ok(Refused { error, retry: None }) if error.code != 0 => AskError::Refused(error),
-            _ => AskError::Unexpected { status, body: String::from_utf8_lossy(&body).trim().chars().take(1024).collect() },
+            // Not a server of this project, or not its answer: the start of the body helps to tell.
+            _ => AskError::Unexpected {
+                status,
+                body: String::from_utf8_lossy(&body).trim().chars().take(1024).collect(),
+            },
         })
     }
 
-    async fn send(&self, path: &str, message: &impl Serialize) -> Result<hyper::Response<Incoming>, AskError> {
+    async fn send(
+        &self,
+        path: &str,
+        message: &impl Serialize,
+    ) -> Result<hyper::Response<Incoming>, AskError> {
         let body = Full::new(Bytes::from(serde_json::to_vec(message)?));
         let request = hyper::Request::builder()
             .method(Method::POST)
@@ -223,22 +274,24 @@ impl Server {
             None => self.connect().await?,
         };
         let response = line.sender.send_request(request).await.map_err(broken)?;
+        // Only now: a request that fails, or is dropped before its answer begins, takes its connection along.
         self.line.replace(Some(line));
         Ok(response)
     }
 
-    /// The connection of the request before; none if there was none, or if the server has closed it.
+    /// The connection of the last request; `None` if there was none, or if the server has closed it.
     async fn line_left(&self) -> Option<Line> {
         let mut line = self.line.take()?;
         line.sender.ready().await.ok()?;
         Some(line)
     }
 
-    /// Waits for the server to close the connection of the last request, if there is one: a server that ends does, and one that has heard nothing
-    /// on it for a while.
+    /// Waits until the server closes the connection of the last request, if there is one. A server closes it
+    /// when it ends, or after a while without a request.
     async fn hangs_up(&self) {
         if let Some(Line { sender, connection }) = self.line.take() {
-            // How it ended does not matter. The sender stays: without one, this side would hang up.
+            // How the connection ended does not matter. The sender has to live until then: dropping it closes
+            // this side of the connection.
             let _ = connection.await;
             drop(sender);
         }
@@ -247,15 +300,16 @@ impl Server {
     async fn connect(&self) -> Result<Line, AskError> {
         let socket = || self.socket.clone();
         let stream = UnixStream::connect(&self.socket).await.map_err(|source| match source.kind() {
-            // The kernel has no room for more connections that wait to be accepted (connect(2), EAGAIN).
+            // The backlog of the socket is full (connect(2), EAGAIN).
             io::ErrorKind::WouldBlock => AskError::Full { socket: socket() },
             _ => AskError::Absent { socket: socket(), source },
         })?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        // `without_shutdown` hands the stream back when the sender is dropped: the report goes out on it.
         Ok(Line { sender, connection: tokio::spawn(connection.without_shutdown()) })
     }
 
-    /// The way to report on what was asked: the connection, if one is left that nothing is under way on.
+    /// The transport for the report: the open connection, if no request is outstanding on it.
     pub async fn into_way(self) -> Way {
         if self.is_owing.get() {
             return Way::None;
@@ -271,28 +325,29 @@ impl Server {
     }
 }
 
-/// How the server hears a report.
+/// The transport of a report.
 #[derive(Debug)]
 pub enum Way {
-    /// A connection that is left of the call.
+    /// The connection of the call.
     Left(StdStream),
+    /// A new connection.
     New,
-    /// Not at all: it was asked something and has not answered.
+    /// No report: the server owes an answer.
     None,
 }
 
-/// What the server says of a port that it was asked for.
+/// The server's status messages on a port that it was asked to write.
 #[derive(Debug)]
 pub struct News {
     lines: Incoming,
-    /// The beginning of a line.
+    /// The beginning of the next line.
     rest: Vec<u8>,
-    /// What it said last.
+    /// The last message.
     pub last: Option<PortNews>,
 }
 
 impl News {
-    /// The next line; none at the end, or if it cannot be understood. Cancellation-safe.
+    /// The next message; `None` at the end, or after one that cannot be parsed. Cancellation-safe.
     pub async fn next(&mut self) -> Option<PortNews> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -303,13 +358,15 @@ impl News {
             if self.rest.len() > MAX_LINE {
                 return None;
             }
+            // `rest` has all earlier bytes: dropping this future at the `await` loses nothing.
             let frame = self.lines.frame().await?.ok()?;
             self.rest.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
         }
     }
 }
 
-/// The request with what is left of its time since it was `started`: a server answers in its own words before the caller gives up.
+/// The request with the time that is left since it was `started`, so that a server can still answer in its
+/// own words before the caller gives up.
 fn left(request: &Request, started: Instant) -> Request {
     let elapsed = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     Request { timeout_ms: request.timeout_ms.map(|all| all.saturating_sub(elapsed)), ..request.clone() }
@@ -319,20 +376,27 @@ fn broken(error: hyper::Error) -> AskError {
     AskError::Broken(error.into())
 }
 
-/// Tells the server how a request went. Nobody minds if nobody listens, and nothing is waited for: neither for the answer nor for a server
-/// that is behind with accepting or reading.
+/// Tells the server how a call went. Best effort: does not wait for the answer, nor for a server that is slow
+/// to accept or to read.
+///
+/// # Errors
+/// The server is not running, does not accept at once or owes an answer, or the socket's buffer is full.
 pub fn report(way: Way, socket: &Path, metrics: &Metrics) -> io::Result<()> {
     let body = serde_json::to_vec(metrics)?;
     let length = body.len();
     let mut message = format!(
-        "POST {METRICS_PATH} HTTP/1.1\r\nHost: ovnkube\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        "POST {METRICS_PATH} HTTP/1.1\r\nHost: ovnkube\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n"
     )
     .into_bytes();
     message.extend(body);
     match way {
         Way::Left(mut stream) => match stream.write_all(&message) {
-            // The server has closed it meanwhile.
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => connect_at_once(socket)?.write_all(&message),
+            // The server has closed the connection meanwhile. A full buffer (`WouldBlock`) is no reason to
+            // try again: the server does not read.
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                connect_at_once(socket)?.write_all(&message)
+            }
             written => written,
         },
         Way::New => connect_at_once(socket)?.write_all(&message),
@@ -340,7 +404,7 @@ pub fn report(way: Way, socket: &Path, metrics: &Metrics) -> io::Result<()> {
     }
 }
 
-/// A connection that is there at once or not at all, and does not block: an ordinary one waits without limit for a server to accept.
+/// Connects without blocking, or fails. A blocking connect(2) waits without limit for a server to accept.
 fn connect_at_once(path: &Path) -> io::Result<StdStream> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;

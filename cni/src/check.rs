@@ -1,5 +1,6 @@
-//! CHECK: is everything still as ADD left it? Compares the pod's end, the host's end and the port with the result that the runtime
-//! remembers and with what the server says now, and names the first difference. What chained plugins added is not our business.
+//! CHECK: verifies that everything is as ADD left it. Compares the pod's end, the host's end and the port
+//! with the result that the runtime stored and with what the server says now, and names the first difference.
+//! Additions by chained plugins are ignored.
 
 use std::{fmt::Display, net::IpAddr, time::Duration};
 
@@ -33,7 +34,8 @@ use crate::{
     result::{PrevInterface, PrevResult},
 };
 
-/// How long the server may take. It answers from memory; and a runtime asks CHECK of one pod after the other.
+/// How long the server may take. It answers from memory. A runtime checks one pod after the other, so the
+/// waits for a server that hangs add up.
 const SERVER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why CHECK does not pass.
@@ -63,22 +65,42 @@ pub enum CheckError {
 }
 
 /// Looks for the first difference.
-pub async fn check(subject: &Subject, conf: &NetConf, settings: &Settings, server: &Server, request: &Request) -> Result<(), CheckError> {
+///
+/// # Errors
+/// [`CheckError::Mismatch`] for a difference; the other errors if something that is compared cannot be read.
+pub async fn check(
+    subject: &Subject,
+    conf: &NetConf,
+    settings: &Settings,
+    server: &Server,
+    request: &Request,
+) -> Result<(), CheckError> {
     let prev = conf.prev_result.clone().ok_or(CheckError::NoPrevResult)?;
     let prev: PrevResult = serde_json::from_value(prev).map_err(CheckError::PrevResult)?;
     let (Some(path), Some(pod)) = (&subject.netns, &subject.pod) else { return Err(CheckError::NoSubject) };
     let if_name = subject.if_name.as_str();
-    let ours = prev.interfaces.iter().find(|interface| interface.name == if_name && !interface.sandbox.is_empty());
+    let ours =
+        prev.interfaces.iter().find(|interface| interface.name == if_name && !interface.sandbox.is_empty());
     let ours = ours.ok_or_else(|| CheckError::NotInResult(if_name.to_owned()))?;
-    let identity = Identity { sandbox: subject.sandbox.clone(), if_name: subject.if_name.clone(), network: conf.network.clone() };
-    let (now, bridge) = tokio::join!(ask_server(server, request), Bridge::connect(&settings.ovsdb, SHORT_TIMEOUT));
+    let identity = Identity {
+        sandbox: subject.sandbox.clone(),
+        if_name: subject.if_name.clone(),
+        network: conf.network.clone(),
+    };
+    let (now, bridge) =
+        tokio::join!(ask_server(server, request), Bridge::connect(&settings.ovsdb, SHORT_TIMEOUT));
     let now = now?;
 
     let netns = Netns::open(path)?;
     let pod_mtu = check_pod_end(&netns.inside()?.netlink, ours, &prev, now.as_ref())?;
 
     let bridge = bridge?;
-    let rows: Vec<_> = bridge.of_sandbox(&identity.sandbox).await?.into_iter().filter(|row| row.belongs_to(&identity)).collect();
+    let rows: Vec<_> = bridge
+        .of_sandbox(&identity.sandbox)
+        .await?
+        .into_iter()
+        .filter(|row| row.belongs_to(&identity))
+        .collect();
     let [row] = rows.as_slice() else {
         return differ(format!("ports of interface {if_name} in Open vSwitch"), 1, rows.len());
     };
@@ -87,29 +109,42 @@ pub async fn check(subject: &Subject, conf: &NetConf, settings: &Settings, serve
     if !host_link.up {
         return differ(format!("link {} on the host", row.name), "up", "down");
     }
-    // Older results do not say it. Both ends were made with the same, and what the server would say now may have changed since.
+    // Results of older plugins have no MTU. ADD gave both ends the same one, while the server's MTU may have
+    // changed since.
     if ours.mtu.is_none() && pod_mtu != host_link.mtu {
         return differ(format!("MTU of {if_name} in the pod"), host_link.mtu, pod_mtu);
     }
-    check_row(row, &IfaceId::new(&pod.pod, &network_of(row, &identity.network)), pod.uid.as_deref(), ours, now.as_ref())?;
+    check_row(
+        row,
+        &IfaceId::new(&pod.pod, &network_of(row, &identity.network)),
+        pod.uid.as_deref(),
+        ours,
+        now.as_ref(),
+    )?;
     check_port(&bridge, row, now.as_ref()).await
 }
 
-/// What the server would tell an ADD now. A server that is down or has no opinion is no difference; one that hangs is no answer.
+/// What the server would answer to an ADD now. `None` if it is down or does not answer with an interface,
+/// which is no difference. A server that hangs is an error.
 async fn ask_server(server: &Server, request: &Request) -> Result<Option<PodInterface>, AskError> {
     match server.ask_within(SERVER_PATIENCE, request).await {
         Ok(Answer::Interface(pod, _)) => Ok(Some(*pod)),
         Ok(Answer::Finished(_) | Answer::Nothing) => Ok(None),
         Err(error @ (AskError::Silent(_) | AskError::Full { .. })) => Err(error),
         Err(error) => {
-            tracing::debug!(%error, "the server has no opinion");
+            tracing::debug!(%error, "CHECK goes on without the server");
             Ok(None)
         }
     }
 }
 
-/// The MTU of the pod's end.
-fn check_pod_end(pod: &Netlink, ours: &PrevInterface, prev: &PrevResult, now: Option<&PodInterface>) -> Result<u32, CheckError> {
+/// Compares the pod's end of the veth, and returns its MTU.
+fn check_pod_end(
+    pod: &Netlink,
+    ours: &PrevInterface,
+    prev: &PrevResult,
+    now: Option<&PodInterface>,
+) -> Result<u32, CheckError> {
     let if_name = &ours.name;
     let what = |property: &str| format!("{property} of {if_name} in the pod");
     let link = existing(pod, if_name, "in the pod")?;
@@ -125,7 +160,7 @@ fn check_pod_end(pod: &Netlink, ours: &PrevInterface, prev: &PrevResult, now: Op
     }
 
     if now.is_some_and(|pod| pod.skip_ip_config) {
-        // ADD left them to the guest, and so does CHECK.
+        // ADD left addresses and routes to the guest of the virtual machine, and so does CHECK.
         return Ok(link.mtu);
     }
     let addresses = addresses(pod, link.index)?;
@@ -135,8 +170,14 @@ fn check_pod_end(pod: &Netlink, ours: &PrevInterface, prev: &PrevResult, now: Op
     }
     let routes = routes(pod, link.index)?;
     let defaults = expected.iter().filter_map(|ip| Some((default_of(ip.gateway?), ip.gateway)));
+    // Routes in a result name no interface. Those whose gateway is on a subnet of this link are ADD's; others
+    // belong to chained plugins.
     let on_this_link = |gateway: IpAddr| expected.iter().any(|ip| ip.address.contains(&gateway));
-    let others = prev.routes.iter().map(|route| (route.dst.trunc(), route.gw)).filter(|(_, gateway)| gateway.is_some_and(on_this_link));
+    let others = prev
+        .routes
+        .iter()
+        .map(|route| (route.dst.trunc(), route.gw))
+        .filter(|(_, gateway)| gateway.is_some_and(on_this_link));
     for (destination, gateway) in defaults.chain(others) {
         if !routes.contains(&(destination, gateway)) {
             let via = gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
@@ -147,6 +188,8 @@ fn check_pod_end(pod: &Netlink, ours: &PrevInterface, prev: &PrevResult, now: Op
     Ok(link.mtu)
 }
 
+/// Compares the `external_ids` that ADD wrote. What the server says now takes precedence over the result and
+/// over `CNI_ARGS`.
 fn check_row(
     row: &InterfaceRow,
     iface_id: &IfaceId,
@@ -171,18 +214,26 @@ fn check_row(
     Ok(())
 }
 
-/// The network as the server knew it at ADD: a pod that has one network twice has two keys for it, `NAD` and `NAD/1`, which the configuration does not say.
+/// The network as the server knew it at ADD. A pod that has one network twice has two keys for it, `NAD` and
+/// `NAD/1`, and the configuration does not say which.
 fn network_of(row: &InterfaceRow, asked: &Network) -> Network {
     let known = row.id(external_ids::NAD).zip(row.id(external_ids::NETWORK));
     match (asked, known) {
-        (Network::Attachment { nad, .. }, Some((key, name))) if key.strip_prefix(nad).is_some_and(|rest| rest.starts_with('/')) => {
+        (Network::Attachment { nad, .. }, Some((key, name)))
+            if key.strip_prefix(nad).is_some_and(|rest| rest.starts_with('/')) =>
+        {
             Network::Attachment { name: name.to_owned(), nad: key.to_owned() }
         }
         (asked, _) => asked.clone(),
     }
 }
 
-async fn check_port(bridge: &Bridge, row: &InterfaceRow, now: Option<&PodInterface>) -> Result<(), CheckError> {
+/// Compares the state of the port: its bridge, OpenFlow number, flows and rate limits.
+async fn check_port(
+    bridge: &Bridge,
+    row: &InterfaceRow,
+    now: Option<&PodInterface>,
+) -> Result<(), CheckError> {
     let port = bridge.inspect(row.uuid).await?;
     let name = &row.name;
     if !port.on_bridge {
@@ -192,19 +243,36 @@ async fn check_port(bridge: &Bridge, row: &InterfaceRow, now: Option<&PodInterfa
         return differ(format!("port {name}"), "no error", error);
     }
     if port.ofport.is_none_or(|number| number <= 0) {
-        return differ(format!("OpenFlow number of port {name}"), "a positive one", format!("{:?}", port.ofport));
+        return differ(
+            format!("OpenFlow number of port {name}"),
+            "a positive one",
+            format!("{:?}", port.ofport),
+        );
     }
     if row.id(external_ids::OVN_INSTALLED) != Some("true") {
-        return differ(format!("ovn-installed of port {name}"), "true", format!("{:?}", row.id(external_ids::OVN_INSTALLED)));
+        return differ(
+            format!("ovn-installed of port {name}"),
+            "true",
+            format!("{:?}", row.id(external_ids::OVN_INSTALLED)),
+        );
     }
-    // A pod without limits has nothing to say so. An annotation that came later has no effect, and is no difference.
+    // A port without limits has no record of them, so it is compared only if the pod asks for none now. An
+    // annotation that was added after ADD has no effect on the port, and is no difference.
     let asks_for_none = now.is_some_and(|pod| pod.bandwidth == Bandwidth::default());
     if let Some((ingress, egress)) = port.made_with.or(asks_for_none.then_some((None, None))) {
         if port.ingress_limit != ingress {
-            return differ(format!("rate limit to the pod on port {name}"), rate(ingress), rate(port.ingress_limit));
+            return differ(
+                format!("rate limit to the pod on port {name}"),
+                rate(ingress),
+                rate(port.ingress_limit),
+            );
         }
         if port.egress_limit != egress {
-            return differ(format!("rate limit (kbit/s) from the pod on port {name}"), rate(egress), rate(port.egress_limit));
+            return differ(
+                format!("rate limit (kbit/s) from the pod on port {name}"),
+                rate(egress),
+                rate(port.egress_limit),
+            );
         }
     }
     Ok(())
@@ -224,6 +292,7 @@ fn addresses(pod: &Netlink, index: u32) -> Result<Vec<IpNet>, CheckError> {
             AddressAttribute::Address(address) => Some(*address),
             _ => None,
         });
+        // The list has the addresses of all links.
         IpNet::new(address.filter(|_| message.header.index == index)?, message.header.prefix_len).ok()
     };
     let listed = pod.dump(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), address);
@@ -235,7 +304,13 @@ fn routes(pod: &Netlink, index: u32) -> Result<Vec<(IpNet, Option<IpAddr>)>, Che
     let v6 = RouteMessageBuilder::<std::net::Ipv6Addr>::new().build();
     let mut routes = Vec::new();
     for family in [v4, v6] {
-        let route = |answer| if let RouteNetlinkMessage::NewRoute(message) = answer { read_route(&message, index) } else { None };
+        let route = |answer| {
+            if let RouteNetlinkMessage::NewRoute(message) = answer {
+                read_route(&message, index)
+            } else {
+                None
+            }
+        };
         let listed = pod.dump(&RouteNetlinkMessage::GetRoute(family), route);
         routes.extend(listed.map_err(|source| CheckError::Netlink { what: "list routes", source })?);
     }
@@ -260,6 +335,7 @@ fn read_route(message: &RouteMessage, index: u32) -> Option<(IpNet, Option<IpAdd
     }
     let destination = match destination {
         Some(address) => IpNet::new(address, message.header.destination_prefix_length).ok()?,
+        // The kernel leaves the destination out of a default route.
         None => default_of(gateway?),
     };
     (over == Some(index)).then_some((destination, gateway))

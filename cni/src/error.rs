@@ -1,16 +1,16 @@
-//! Failures: the one place that chooses a failure's code, its words and the hint what to look at next.
+//! Failures: the only place that chooses a failure's code, its message and its hint.
 
 use std::{io, time::Duration};
 
 use contract::{
-    error::{CniError, Code},
+    error::{CniError, Code, chain},
     net_conf::NetConfError,
     stage::Stage,
     wire::{PodChange, Rollback},
 };
 use podnet::{
-    bridge::BridgeError, chain::chain, detach::Leftover, fence::Busy, installed::NotInstalled, link::LinkError, netns::NetnsError,
-    pod_end::PodEndError, settings::BadSettings,
+    bridge::BridgeError, detach::PartialCleanup, installed::NotInstalled, interface_lock::Busy,
+    link::LinkError, netns::NetnsError, pod_end::PodEndError, settings::BadSettings,
 };
 
 use crate::{
@@ -64,13 +64,13 @@ pub enum Cause {
     Cancelled,
     #[error(transparent)]
     Deadline(#[from] DeadlinePassed),
-    /// A call other than ADD.
+    /// The time limit of a call other than ADD has passed.
     #[error("not done within {} s", .0.as_secs())]
     OutOfTime(Duration),
     #[error("print the result")]
     Stdout(#[source] io::Error),
     #[error("something could not be removed")]
-    Leftover(#[from] Leftover),
+    PartialCleanup(#[from] PartialCleanup),
     #[error(transparent)]
     Check(#[from] CheckError),
     #[error("remove stale interfaces")]
@@ -97,21 +97,21 @@ pub type StageError = timeline::StageError<Cause>;
 /// Why an ADD failed, and what its rollback could not remove.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
-    /// Nothing was touched.
+    /// The call was refused before its first stage, or its answer cannot be used. Nothing was created.
     #[error(transparent)]
     Refused(#[from] Cause),
-    /// Nothing had been made.
+    /// A stage failed before anything was created.
     #[error(transparent)]
     Stage(#[from] StageError),
-    /// What had been made is gone again.
+    /// A stage failed. The rollback has removed everything.
     #[error(transparent)]
     RolledBack(StageError),
-    /// Something was made and could not be removed again; DEL will try.
+    /// A stage failed, and the rollback could not remove everything. DEL will try again.
     #[error("{stage}; and the rollback left something behind")]
     NotRolledBack {
         stage: StageError,
         #[source]
-        leftover: Leftover,
+        leftover: PartialCleanup,
     },
 }
 
@@ -128,11 +128,13 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The CNI error object. `context` says which call, sandbox and pod; `milliseconds` how long it took.
+    /// The CNI error object. `context` names verb, pod and sandbox; `milliseconds` is how long the call took.
     pub fn report(&self, context: &str, milliseconds: f64) -> CniError {
-        // The server words its own refusals, with hints that only it can give.
+        // The server's refusals have hints of their own, which know more than this table.
         let hint = match self.cause() {
-            Some(Cause::Ask(AskError::Refused(refused) | AskError::Leaving(refused))) if !refused.details.is_empty() => {
+            Some(Cause::Ask(AskError::Refused(refused) | AskError::Leaving(refused)))
+                if !refused.details.is_empty() =>
+            {
                 refused.details.clone()
             }
             Some(cause) => cause.hint().to_owned(),
@@ -144,6 +146,7 @@ impl Failure {
     /// The code of the CNI error.
     pub fn code(&self) -> Code {
         match self {
+            // The larger code is the worse one: 51 says that running pods may be affected, too.
             Self::Status(missing) => missing.iter().map(Missing::code).max().unwrap_or(Code::NotAvailable),
             Self::Cause(_) | Self::Add(_) => self.cause().map_or(Code::Internal, Cause::code),
         }
@@ -152,12 +155,14 @@ impl Failure {
     /// The stage of an ADD that failed, if it failed in one.
     pub fn stage(&self) -> Option<Stage> {
         match self {
-            Self::Add(AddError::Stage(stage) | AddError::RolledBack(stage) | AddError::NotRolledBack { stage, .. }) => Some(stage.stage),
+            Self::Add(
+                AddError::Stage(stage) | AddError::RolledBack(stage) | AddError::NotRolledBack { stage, .. },
+            ) => Some(stage.stage),
             Self::Cause(_) | Self::Add(AddError::Refused(_)) | Self::Status(_) => None,
         }
     }
 
-    /// How the rollback ended, if there was something to roll back.
+    /// Outcome of the rollback; `None` if there was nothing to roll back.
     pub fn rollback(&self) -> Option<Rollback> {
         match self {
             Self::Add(AddError::RolledBack(_)) => Some(Rollback::Clean),
@@ -169,18 +174,22 @@ impl Failure {
     fn cause(&self) -> Option<&Cause> {
         match self {
             Self::Cause(cause) | Self::Add(AddError::Refused(cause)) => Some(cause),
-            Self::Add(AddError::Stage(stage) | AddError::RolledBack(stage) | AddError::NotRolledBack { stage, .. }) => Some(&stage.source),
+            Self::Add(
+                AddError::Stage(stage) | AddError::RolledBack(stage) | AddError::NotRolledBack { stage, .. },
+            ) => Some(&stage.source),
             Self::Status(_) => None,
         }
     }
 }
 
 impl Cause {
-    /// The one table from failures to codes.
+    /// The only table from failures to codes.
     pub fn code(&self) -> Code {
         match self {
             Self::Call(BadCall::VersionForbids { .. }) => Code::IncompatibleVersion,
-            Self::Call(BadCall::Missing(_) | BadCall::UnknownVerb(_) | BadCall::Name(_) | BadCall::Args(_)) => Code::InvalidEnvironment,
+            Self::Call(
+                BadCall::Missing(_) | BadCall::UnknownVerb(_) | BadCall::Name(_) | BadCall::Args(_),
+            ) => Code::InvalidEnvironment,
             Self::NoPod | Self::NoNetns => Code::InvalidEnvironment,
             Self::Stdin(StdinError::Read(_) | StdinError::Open { .. }) | Self::Stdout(_) => Code::Io,
             Self::Stdin(StdinError::TooLong) => Code::Decode,
@@ -200,42 +209,60 @@ impl Cause {
             )
             | Self::Netlink(_) => Code::Kernel,
             Self::NotInstalled(NotInstalled::Device(_)) => Code::OpenVSwitch,
-            Self::NotInstalled(NotInstalled::Removed(_) | NotInstalled::Reassigned { .. }) => Code::Superseded,
+            Self::NotInstalled(NotInstalled::Removed(_) | NotInstalled::Reassigned { .. }) => {
+                Code::Superseded
+            }
             Self::Busy(_) => Code::AlreadyAttached,
             Self::Cancelled => Code::UnknownContainer,
-            Self::NotInstalled(NotInstalled::Lost(_)) | Self::Deadline(_) | Self::OutOfTime(_) => Code::TryAgain,
+            Self::NotInstalled(NotInstalled::Lost(_)) | Self::Deadline(_) | Self::OutOfTime(_) => {
+                Code::TryAgain
+            }
             Self::PodChanged(PodChange::Deleted | PodChange::Replaced) => Code::UnknownContainer,
             Self::PodChanged(PodChange::AnnotationGone | PodChange::AnnotationChanged) => Code::TryAgain,
-            Self::Leftover(leftover) => leftover_code(leftover),
+            Self::PartialCleanup(leftover) => leftover_code(leftover),
             Self::Check(error) => check_code(error),
             Self::Gc(GcError::Look(_)) => Code::TryAgain,
-            Self::Gc(GcError::Leftover(_, leftover)) => leftover_code(leftover),
+            Self::Gc(GcError::PartialCleanup(_, leftover)) => leftover_code(leftover),
             Self::Failpoint(_) | Self::Runtime(_) => Code::Internal,
         }
     }
 
-    /// What to look at next.
+    /// Where to look next.
     fn hint(&self) -> &'static str {
         match self.code() {
-            Code::InvalidEnvironment => "the runtime, or whoever calls the plugin by hand, has to set the CNI_* variables (SPEC.md)",
-            Code::IncompatibleVersion => "change cniVersion in /etc/cni/net.d to a version that both runtime and plugin speak",
+            Code::InvalidEnvironment => {
+                "the caller, as a rule the runtime, has to set the CNI_* variables (SPEC.md)"
+            }
+            Code::IncompatibleVersion => {
+                "change cniVersion in /etc/cni/net.d to a version that both runtime and plugin speak"
+            }
             Code::UnsupportedField => {
-                "what is asked for is not part of this version: look at the pod's networks, and at the configuration in /etc/cni/net.d"
+                "what is asked for is not part of this version: look at the pod's networks, \
+                 and at the configuration in /etc/cni/net.d"
             }
             Code::Decode | Code::InvalidConfig => "look at the configuration in /etc/cni/net.d",
-            Code::InvalidNetns => "CNI_NETNS must name a live network namespace of the sandbox; see `lsns -t net`",
-            Code::UnknownContainer => "nothing to do: the runtime starts a new sandbox if the pod is still wanted",
+            Code::InvalidNetns => {
+                "CNI_NETNS must name a live network namespace of the sandbox; see `lsns -t net`"
+            }
+            Code::UnknownContainer => {
+                "nothing to do: the runtime starts a new sandbox if the pod is still wanted"
+            }
             Code::TryAgain => self.hint_of_waiting(),
-            Code::BadAnnotation => "look at the pod's annotation k8s.ovn.org/pod-networks and at who wrote it",
+            Code::BadAnnotation => {
+                "look at the pod's annotation k8s.ovn.org/pod-networks and at the program that wrote it"
+            }
             Code::AlreadyAttached => "the sandbox must be deleted (DEL) before it can be added again",
-            Code::NameTaken => "look at `ip -d link` and `ovs-vsctl find Interface` on the node for who owns the name",
+            Code::NameTaken => {
+                "look at `ip -d link` and `ovs-vsctl find Interface` on the node for the owner of the name"
+            }
             Code::Kernel => "look at `dmesg` and at what else changes links and routes in this pod",
             Code::OpenVSwitch => "look at `ovs-vsctl show` and /var/log/openvswitch/ovs-vswitchd.log",
-            Code::CheckMismatch => "somebody changed the pod's network after ADD; a new sandbox puts it right",
+            Code::CheckMismatch => "the pod's network was changed after ADD; a new sandbox puts it right",
             Code::Superseded => "nothing to do: a newer sandbox of the pod owns the port",
             Code::Leftover => "call DEL again; look at `ovs-vsctl show` and `ip link` on the node",
             Code::Io if matches!(self, Self::Stdin(StdinError::Open { .. })) => {
-                "the runtime, or whoever calls the plugin by hand, has to write the network configuration and close standard input"
+                "the caller, as a rule the runtime, has to write the network configuration \
+                 and close standard input"
             }
             Code::Io => "the runtime closed its end too early, or a disk is full",
             Code::NotAvailable | Code::NotAvailableLimited => "start or repair what is missing",
@@ -243,22 +270,32 @@ impl Cause {
         }
     }
 
-    /// Waiting can be in vain for many reasons; each has its own place to look.
+    /// The hint for `TryAgain`: each cause has its own place to look.
     fn hint_of_waiting(&self) -> &'static str {
         match self {
             Self::Ask(_) | Self::NoAnswer | Self::Check(CheckError::Server(_)) => {
-                "is ovnkube running on this node? see `systemctl status ovnkube-node` and /var/log/openvswitch/ovnkube.log"
+                "is ovnkube running on this node? see `systemctl status ovnkube-node` \
+                 and /var/log/openvswitch/ovnkube.log"
             }
-            Self::Bridge(BridgeError::NoBridge) => "ovn-controller makes br-int: see `systemctl status ovn-controller` and its log",
-            Self::Bridge(_) | Self::NotInstalled(_) | Self::Leftover(_) | Self::Gc(_) | Self::Check(_) | Self::OutOfTime(_) => {
+            Self::Bridge(BridgeError::NoBridge) => {
+                "ovn-controller makes br-int: see `systemctl status ovn-controller` and its log"
+            }
+            Self::Bridge(_)
+            | Self::NotInstalled(_)
+            | Self::PartialCleanup(_)
+            | Self::Gc(_)
+            | Self::Check(_)
+            | Self::OutOfTime(_) => {
                 "is Open vSwitch running? see `systemctl status openvswitch-switch` and `ovs-vsctl show`"
             }
             Self::Deadline(_) => {
-                "stage ovsdb or ofport: ovs-vswitchd is not keeping up; stage ovn_installed: ovn-controller is, or the logical port is missing \
-                 (`ovn-nbctl show`), bound elsewhere or of another pod (requested-chassis, iface-id-ver)"
+                "stage ovsdb or ofport: ovs-vswitchd is not keeping up; stage ovn_installed: ovn-controller \
+                 is not keeping up, or the logical port is missing (`ovn-nbctl show`), bound elsewhere or of \
+                 another pod (requested-chassis, iface-id-ver)"
             }
             Self::Netns(_) | Self::PodEnd(PodEndError::Netns(_)) => {
-                "no thread could be started: see the limits of processes of the runtime's unit (TasksMax, LimitNPROC) and of the machine"
+                "no thread could be started: see the limits of processes of the runtime's unit \
+                 (TasksMax, LimitNPROC) and of the machine"
             }
             _ => "the runtime will try again",
         }
@@ -268,9 +305,11 @@ impl Cause {
 fn ask_code(error: &AskError) -> Code {
     match error {
         AskError::Refused(refused) | AskError::Leaving(refused) => Code::from_number(refused.code),
-        AskError::Absent { .. } | AskError::Full { .. } | AskError::Silent(_) | AskError::Broken(_) | AskError::Unexpected { .. } => {
-            Code::TryAgain
-        }
+        AskError::Absent { .. }
+        | AskError::Full { .. }
+        | AskError::Silent(_)
+        | AskError::Broken(_)
+        | AskError::Unexpected { .. } => Code::TryAgain,
         AskError::Answer(_) => Code::Decode,
         AskError::PrimaryNetwork => Code::UnsupportedField,
     }
@@ -292,11 +331,15 @@ fn bridge_code(error: &BridgeError) -> Code {
     }
 }
 
-/// A namespace is entered by a thread of its own, which a machine may have none of for a moment.
+/// Entering a namespace may need a new thread, which clone(2) refuses with EAGAIN if the machine has no room
+/// for one at the moment.
 fn netns_code(error: &NetnsError) -> Code {
     match error {
         NetnsError::Enter { source, .. } if source.kind() == io::ErrorKind::WouldBlock => Code::TryAgain,
-        NetnsError::Open { .. } | NetnsError::NotANamespace(_) | NetnsError::Own(_) | NetnsError::Enter { .. } => Code::InvalidNetns,
+        NetnsError::Open { .. }
+        | NetnsError::NotANamespace(_)
+        | NetnsError::Own(_)
+        | NetnsError::Enter { .. } => Code::InvalidNetns,
     }
 }
 
@@ -324,6 +367,6 @@ fn check_code(error: &CheckError) -> Code {
     }
 }
 
-fn leftover_code(leftover: &Leftover) -> Code {
+fn leftover_code(leftover: &PartialCleanup) -> Code {
     if leftover.is_passing() { Code::TryAgain } else { Code::Leftover }
 }

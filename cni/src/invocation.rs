@@ -1,7 +1,8 @@
-//! What the runtime asks for: the `CNI_*` variables, checked before anything is touched.
+//! The runtime's request: the `CNI_*` variables, checked before anything is changed.
 //!
-//! Where the specification leaves room, this does what the Go library's `skel` does: which variables a verb needs, what a name may
-//! look like, and that a call without `CNI_COMMAND` explains itself and succeeds.
+//! Where the specification leaves room, the plugin does what the Go library's `skel` does: which variables a
+//! verb needs, which names are valid, and that a call without `CNI_COMMAND` describes the plugin and
+//! succeeds.
 
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
@@ -17,10 +18,10 @@ use contract::{
 #[derive(Debug, Clone, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
-/// What the runtime asks for.
+/// The runtime's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
-    /// Started without a verb, by a curious human.
+    /// No verb: a person has started the plugin by hand.
     About,
     Version,
     Add(Subject),
@@ -35,13 +36,13 @@ pub enum Call {
 pub struct Subject {
     pub sandbox: SandboxId,
     pub if_name: IfName,
-    /// Path of the pod's network namespace. DEL may come without one.
+    /// Path of the pod's network namespace. DEL may lack it.
     pub netns: Option<PathBuf>,
-    /// None where `CNI_ARGS` does not name a pod; DEL needs none.
+    /// `None` if `CNI_ARGS` does not name a pod, which DEL does not need.
     pub pod: Option<PodArgs>,
 }
 
-/// Why a call cannot be understood.
+/// Why a call is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum BadCall {
     #[error("required env variables [{}] missing", .0.join(","))]
@@ -56,7 +57,7 @@ pub enum BadCall {
     VersionForbids { version: SpecVersion, verb: &'static str },
 }
 
-/// A verb: those that cni-plugin knows, and those that came after it.
+/// A verb: those that `cni-plugin` knows, and those that came after it.
 #[derive(Clone, Copy)]
 enum Verb {
     Base(Command),
@@ -65,7 +66,8 @@ enum Verb {
 }
 
 impl Environment {
-    /// The variables of this process.
+    /// The variables of this process. Other variables of the runtime's environment are not kept, and never
+    /// reach the server.
     pub fn of_process() -> Self {
         std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -73,12 +75,12 @@ impl Environment {
             .collect()
     }
 
-    /// The value of a variable; none if it is missing or empty.
+    /// The value of a variable; `None` if it is missing or empty.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// All of them, as they go to the server.
+    /// All `CNI_*` variables, as they go to the server.
     pub fn variables(&self) -> &BTreeMap<String, String> {
         &self.0
     }
@@ -91,13 +93,19 @@ impl FromIterator<(String, String)> for Environment {
 }
 
 impl Call {
-    /// Reads the verb and all that belongs to it.
+    /// Reads the verb and everything that it needs.
+    ///
+    /// # Errors
+    /// An unknown verb, a missing variable, or a container id, interface name or `CNI_ARGS` that is not
+    /// valid.
     pub fn parse(environment: &Environment) -> Result<Self, BadCall> {
         let Some(command) = environment.value("CNI_COMMAND") else {
             return Ok(Self::About);
         };
         let verb: Verb = command.parse()?;
-        let missing: Vec<_> = verb.required().iter().copied().filter(|name| environment.value(name).is_none()).collect();
+        // All missing variables in one message, as `skel` reports them.
+        let missing: Vec<_> =
+            verb.required().iter().copied().filter(|name| environment.value(name).is_none()).collect();
         if !missing.is_empty() {
             return Err(BadCall::Missing(missing));
         }
@@ -106,14 +114,14 @@ impl Call {
             Verb::Base(Command::Version) => Self::Version,
             Verb::Base(Command::Add) => Self::Add(Subject::parse(environment, pod()?)?),
             Verb::Base(Command::Check) => Self::Check(Subject::parse(environment, pod()?)?),
-            // What is deleted is found by its sandbox; a name that cannot be read is no reason to leave it behind.
+            // DEL finds everything by the sandbox's id: malformed `CNI_ARGS` must not leave anything behind.
             Verb::Base(Command::Del) => Self::Del(Subject::parse(environment, pod().unwrap_or_default())?),
             Verb::Gc => Self::Gc,
             Verb::Status => Self::Status,
         })
     }
 
-    /// The verb's name; none for a call without one.
+    /// The verb's name; empty for a call without one.
     pub fn verb(&self) -> &'static str {
         match self {
             Self::About => "",
@@ -134,14 +142,22 @@ impl Call {
         }
     }
 
-    /// Whether a configuration of this version may ask for this verb (SPEC.md, the versions that introduced CHECK, GC and STATUS).
+    /// Checks that a configuration of this version may use this verb (SPEC.md, the versions that introduced
+    /// CHECK, GC and STATUS).
+    ///
+    /// # Errors
+    /// [`BadCall::VersionForbids`] if it may not.
     pub fn allowed_by(&self, conf: &NetConf) -> Result<(), BadCall> {
         let since = match self {
             Self::About | Self::Version | Self::Add(_) | Self::Del(_) => SpecVersion::V0_1_0,
             Self::Check(_) => SpecVersion::V0_4_0,
             Self::Gc | Self::Status => SpecVersion::V1_1_0,
         };
-        if conf.version < since { Err(BadCall::VersionForbids { version: conf.version, verb: self.verb() }) } else { Ok(()) }
+        if conf.version < since {
+            Err(BadCall::VersionForbids { version: conf.version, verb: self.verb() })
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -152,16 +168,22 @@ impl FromStr for Verb {
         match command {
             "GC" => Ok(Self::Gc),
             "STATUS" => Ok(Self::Status),
-            base => base.parse().map(Self::Base).map_err(|_| BadCall::UnknownVerb(base.chars().take(64).collect())),
+            base => base
+                .parse()
+                .map(Self::Base)
+                // Cut, because the value may be anything.
+                .map_err(|_| BadCall::UnknownVerb(base.chars().take(64).collect())),
         }
     }
 }
 
 impl Verb {
-    /// The variables without which the verb cannot be carried out.
+    /// The variables that the verb requires.
     fn required(self) -> &'static [&'static str] {
         match self {
-            Self::Base(Command::Add | Command::Check) => &["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH"],
+            Self::Base(Command::Add | Command::Check) => {
+                &["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH"]
+            }
             Self::Base(Command::Del) => &["CNI_CONTAINERID", "CNI_IFNAME", "CNI_PATH"],
             Self::Gc | Self::Status => &["CNI_PATH"],
             Self::Base(Command::Version) => &[],

@@ -1,4 +1,5 @@
-//! The executable: hands the process' environment and streams to [`cni::run`], and its outcome to the runtime.
+//! The executable: passes the environment and the streams of the process to [`cni::run`], and its exit status
+//! to the runtime.
 
 mod arena;
 
@@ -12,6 +13,7 @@ static ARENA: Arena = Arena::new();
 
 fn main() -> ExitCode {
     if std::env::args_os().skip(1).any(|argument| argument == "--version") {
+        // Standard error: standard output belongs to the CNI protocol.
         eprintln!("ovn-k8s-cni-overlay {}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }

@@ -1,18 +1,22 @@
-//! The port of an ADD: written by the server, which writes those of several pods at once, or by the plugin itself; and how far it is.
+//! The port of an ADD, and its progress. The server writes it, together with those of other pods that start
+//! at the same time; if the server cannot, the plugin writes it itself.
 //!
-//! The server is believed in what it says, and is not waited for: whatever it leaves unsaid the plugin finds out in Open vSwitch's database.
+//! Status messages from the server are optional. If one is missing, the plugin reads OVSDB itself.
 
 use std::{fmt, pin::Pin, time::Duration};
 
-use contract::{names::IfName, wire::PortNews};
-use ovsdb::Endpoints;
+use contract::{
+    names::IfName,
+    wire::{BridgeFacts, PortNews},
+};
 use podnet::{
-    bridge::{Bridge, BridgeError, Datapath, Lookout, Plugged},
+    bridge::{ArmedMonitor, Bridge, BridgeError, Datapath, Plugged},
     installed::{self, Goal, NotInstalled},
     link::{self, LinkError},
     netlink::Netlink,
     plan::{Attachment, Identity},
     rows,
+    settings::Settings,
 };
 use tokio::time::timeout;
 
@@ -21,12 +25,15 @@ use crate::{
     failpoint,
 };
 
-/// How long a server that says nothing new is believed in.
+/// How long the plugin waits for the next status message before it turns to OVSDB itself. Much shorter, and
+/// each ADD on a busy node opens a session that it does not need; much longer, and a server that hangs delays
+/// every ADD.
 const TRUST: Duration = Duration::from_secs(2);
-/// How long a rollback waits for a write that is under way.
+/// How long a rollback waits for an outstanding write. Without the wait, the rows could appear after the
+/// rollback has looked for them. A server that hangs delays the rollback by this much.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Why a port is not there, or does not work.
+/// Why a port is missing, or does not work.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
     #[error(transparent)]
@@ -37,123 +44,205 @@ pub enum PortError {
     NotInstalled(#[from] NotInstalled),
 }
 
-/// Whoever writes the port, and what is known of it.
-pub struct Port<'a> {
+/// A port, by the program that writes it, which [`Port::decide`] chooses. The state only changes to one
+/// further down this list.
+#[derive(Debug)]
+pub enum Port<'a> {
+    /// The server writes the port, and reports its progress.
+    ByServer(ByServer<'a>),
+    /// The plugin does what is still to be done, in this session with OVSDB.
+    ByPlugin(Bridge, Option<ArmedMonitor>),
+    /// The port exists, and the plugin monitors its Interface row.
+    Seen(Bridge, Plugged),
+}
+
+/// The server as the writer of a port, and what the plugin needs to take its place.
+pub struct ByServer<'a> {
     server: &'a Server,
-    endpoints: &'a Endpoints,
-    patience: Duration,
-    /// The session with Open vSwitch, once there has to be one.
-    bridge: Option<Bridge>,
-    lookout: Option<Lookout>,
-    /// A request to the server that has not been answered. Kept here, so that who gives up can wait for its end.
-    asking: Option<Asking<'a>>,
-    news: Option<News>,
-    plugged: Option<Plugged>,
+    settings: &'a Settings,
+    said: Said<'a>,
 }
 
-impl fmt::Debug for Port<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bridge, news, plugged, .. } = self;
-        formatter.debug_struct("Port").field("bridge", bridge).field("news", news).field("plugged", plugged).finish_non_exhaustive()
+/// The server's status messages on the port.
+enum Said<'a> {
+    /// None yet, or no more.
+    Nothing,
+    /// The outstanding request, so that rollback can await it.
+    Asked(Pin<Box<dyn Future<Output = Option<News>> + 'a>>),
+    Some(News),
+}
+
+/// Connects to OVSDB, reads the bridge, and starts to monitor the interface's port if its name is known in
+/// advance.
+///
+/// # Errors
+/// OVSDB is out of reach or too slow, or there is no integration bridge.
+pub async fn watch_interface(
+    settings: &Settings,
+    identity: &Identity,
+) -> Result<(Bridge, ArmedMonitor), BridgeError> {
+    let bridge = connect(settings).await?;
+    let armed = bridge.watch_interface(identity.sandbox.host_if_name_beforehand(&identity.network)).await?;
+    Ok((bridge, armed))
+}
+
+/// Connects to OVSDB. Each answer may take as long as the whole ADD.
+async fn connect(settings: &Settings) -> Result<Bridge, BridgeError> {
+    Bridge::connect(&settings.ovsdb, settings.timeout).await
+}
+
+/// Waits until ovs-vswitchd has let go of the interface's name, which an earlier link of the sandbox may have
+/// had. Otherwise ovs-vswitchd could take that link's port for the new one, with the socket of the link that
+/// is gone. And when it closes the old port it sets the device of that *name* down, which by then is the new
+/// link. A port whose link exists stays as it is.
+async fn vacate(bridge: &Bridge, identity: &Identity, host: &Netlink) -> Result<(), PortError> {
+    let Some(name) = identity.sandbox.host_if_name_beforehand(&identity.network) else { return Ok(()) };
+    let left = bridge.named(name.as_str()).await?.filter(|row| row.belongs_to(identity));
+    if let (Some(row), None) = (left, link::find(host, name.as_str())?) {
+        bridge.unplug(identity, vec![row]).await?;
     }
+    // Even if no row was left: ovs-vswitchd may still have to process the removal of one.
+    Ok(bridge.settle().await?)
 }
-
-type Asking<'a> = Pin<Box<dyn Future<Output = Option<News>> + 'a>>;
 
 impl<'a> Port<'a> {
-    /// One that the server will write; nothing is connected.
-    pub fn of_server(server: &'a Server, endpoints: &'a Endpoints, patience: Duration) -> Self {
-        Self { server, endpoints, patience, bridge: None, lookout: None, asking: None, news: None, plugged: None }
-    }
-
-    /// Makes it one that the plugin will write: connects, and looks at the bridge and out for the port, if its name is known.
-    pub async fn look_out(&mut self, host: Option<IfName>) -> Result<Datapath, BridgeError> {
-        let lookout = self.bridge().await?.look_out(host).await?;
-        let datapath = lookout.datapath;
-        self.lookout = Some(lookout);
-        Ok(datapath)
-    }
-
-    /// Makes sure that ovs-vswitchd has let go of the interface's name, on which the sandbox may have had a link before: its port would be
-    /// taken for the new one, with the socket of the link that is gone; and with its last breath it would take the new link down, which it
-    /// knows by name only. Does nothing to a port whose link is there.
-    pub async fn vacate(&mut self, identity: &Identity, host: &Netlink) -> Result<(), PortError> {
-        let Some(name) = identity.sandbox.host_if_name_beforehand(&identity.network) else { return Ok(()) };
-        let bridge = self.bridge().await?;
-        let left = bridge.named(name.as_str()).await?.filter(|row| row.belongs_to(identity));
-        if let (Some(row), None) = (left, link::find(host, name.as_str())?) {
-            bridge.unplug(identity, vec![row]).await?;
-        }
-        Ok(bridge.settle().await?)
-    }
-
-    /// Writes the rows, or has them written.
-    pub async fn write(&mut self, attachment: &Attachment, host: &IfName) -> Result<(), BridgeError> {
-        if self.bridge.is_none() {
-            let (server, request) = (self.server, rows::request(attachment, host));
-            self.asking = Some(Box::pin(async move { server.write_port(&request).await }));
-            if self.has_heard(PortNews::Written).await {
-                return Ok(());
+    /// Decides which program writes the port: the server, if it can (`of_server`), which also means that the
+    /// interface's name is free; the plugin, if the server cannot, or if the plugin has a session already
+    /// (`own`).
+    ///
+    /// # Errors
+    /// OVSDB is out of reach, too slow or refuses; or the kernel cannot tell whether the interface's link
+    /// exists.
+    pub async fn decide(
+        server: &'a Server,
+        settings: &'a Settings,
+        identity: &Identity,
+        host: &Netlink,
+        of_server: Option<BridgeFacts>,
+        own: Option<(Bridge, ArmedMonitor)>,
+    ) -> Result<(Self, Datapath), PortError> {
+        let (bridge, armed) = match (of_server, own) {
+            (Some(BridgeFacts { datapath_type }), None) => {
+                let by_server = ByServer { server, settings, said: Said::Nothing };
+                return Ok((Self::ByServer(by_server), Datapath::of(&datapath_type)));
             }
-        }
-        let lookout = self.lookout.take();
-        self.plugged = Some(self.bridge().await?.plug(attachment, host, lookout).await?);
-        Ok(())
-    }
-
-    /// Waits until the port has reached the goal, or cannot reach it any more.
-    pub async fn reach(&mut self, goal: Goal, attachment: &Attachment, host: &IfName) -> Result<(), PortError> {
-        if self.plugged.is_none() && self.has_heard(goal.news()).await {
-            return Ok(());
-        }
-        let plugged = match self.plugged.take() {
-            Some(plugged) => plugged,
-            // It was there: the server has said so.
-            None => self.bridge().await?.find(attachment, host).await?.ok_or_else(|| NotInstalled::Removed(host.clone()))?,
+            // The server's answer says that the name is free, so nothing has to be vacated.
+            (Some(_), Some(own)) => own,
+            (None, own) => {
+                let (bridge, armed) = match own {
+                    Some(own) => own,
+                    None => watch_interface(settings, identity).await?,
+                };
+                vacate(&bridge, identity, host).await?;
+                (bridge, armed)
+            }
         };
-        let plugged = self.plugged.insert(plugged);
-        Ok(installed::wait_for(goal, plugged, &attachment.iface_id).await?)
+        let datapath = armed.datapath;
+        Ok((Self::ByPlugin(bridge, Some(armed)), datapath))
     }
 
-    /// Gives up: once a write that is under way has come to its end, so that what it wrote can be found.
-    pub async fn give_up(mut self) -> Option<Bridge> {
-        if self.plugged.is_none() {
-            // Neither silence nor the server's end tells more.
-            let _ = timeout(SETTLE, self.next_until(PortNews::Written)).await;
+    /// Writes the rows, or has the server write them.
+    ///
+    /// # Errors
+    /// OVSDB is out of reach, too slow or refuses; or another sandbox or pod has the port's name or address.
+    pub async fn write(&mut self, attachment: &Attachment, host: &IfName) -> Result<(), BridgeError> {
+        loop {
+            *self = match self {
+                Self::ByServer(server) => {
+                    if server.writes(attachment, host).await {
+                        return Ok(());
+                    }
+                    // If the server has written the port all the same, `plug` finds the row and replaces it.
+                    Self::ByPlugin(connect(server.settings).await?, None)
+                }
+                Self::ByPlugin(bridge, armed) => {
+                    let plugged = bridge.plug(attachment, host, armed.take()).await?;
+                    Self::Seen(bridge.clone(), plugged)
+                }
+                Self::Seen(..) => return Ok(()),
+            };
         }
-        self.bridge
     }
 
-    /// Whether the server says so; false when it has nothing more to say, for a while.
-    async fn has_heard(&mut self, wanted: PortNews) -> bool {
-        let heard = self.next_until(wanted).await;
-        if !heard {
-            (self.asking, self.news) = (None, None);
+    /// Waits until the port has reached the goal, or can no longer reach it.
+    ///
+    /// # Errors
+    /// [`PortError::NotInstalled`] if it cannot reach the goal any more; OVSDB is out of reach or too slow.
+    pub async fn reach(
+        &mut self,
+        goal: Goal,
+        attachment: &Attachment,
+        host: &IfName,
+    ) -> Result<(), PortError> {
+        loop {
+            *self = match self {
+                Self::ByServer(server) => {
+                    if server.says(goal.news()).await {
+                        return Ok(());
+                    }
+                    Self::ByPlugin(connect(server.settings).await?, None)
+                }
+                Self::ByPlugin(bridge, _) => {
+                    // The server has reported the port as written, so a port that is missing was removed.
+                    let plugged = bridge
+                        .find(attachment, host)
+                        .await?
+                        .ok_or_else(|| NotInstalled::Removed(host.clone()))?;
+                    Self::Seen(bridge.clone(), plugged)
+                }
+                Self::Seen(_, plugged) => {
+                    return Ok(installed::wait_for(goal, plugged, &attachment.iface_id).await?);
+                }
+            };
         }
-        heard
     }
 
-    /// Listens until the server says so; false when it has nothing more to say, for a while. Cancellation-safe.
-    async fn next_until(&mut self, wanted: PortNews) -> bool {
+    /// Gives the port up. Waits for an outstanding write first, so that the rollback finds what it wrote.
+    /// Returns the session, if there is one.
+    pub async fn give_up(self) -> Option<Bridge> {
+        match self {
+            Self::ByServer(mut server) => {
+                // The outcome does not matter: the rollback looks for rows in any case.
+                let _ = timeout(SETTLE, server.says(PortNews::Written)).await;
+                None
+            }
+            Self::ByPlugin(bridge, _) | Self::Seen(bridge, _) => Some(bridge),
+        }
+    }
+}
+
+impl ByServer<'_> {
+    /// Asks the server for the port, and returns whether it has written it.
+    async fn writes(&mut self, attachment: &Attachment, host: &IfName) -> bool {
+        let (server, request) = (self.server, rows::request(attachment, host));
+        self.said = Said::Asked(Box::pin(async move { server.write_port(&request).await }));
+        self.says(PortNews::Written).await
+    }
+
+    /// Waits for the message `wanted` or a later one. `false` if no more messages come, or none for a while.
+    /// Cancellation-safe.
+    async fn says(&mut self, wanted: PortNews) -> bool {
         let trust = failpoint::patience(TRUST);
-        if let Some(asking) = &mut self.asking {
-            let Ok(answer) = timeout(trust, asking).await else { return false };
-            (self.asking, self.news) = (None, answer);
-        }
-        let Some(news) = &mut self.news else { return false };
-        while news.last.is_none_or(|last| last < wanted) {
-            match timeout(trust, news.next()).await {
-                Ok(Some(PortNews::Written | PortNews::Numbered | PortNews::Installed)) => {}
-                Ok(Some(PortNews::Unknown) | None) | Err(_) => return false,
+        loop {
+            match &mut self.said {
+                Said::Nothing => return false,
+                Said::Asked(answer) => {
+                    // Polled in place: dropping this future does not drop the request.
+                    self.said = timeout(trust, answer).await.ok().flatten().map_or(Said::Nothing, Said::Some)
+                }
+                Said::Some(news) if news.last.is_some_and(|last| last >= wanted) => return true,
+                Said::Some(news) => match timeout(trust, news.next()).await {
+                    Ok(Some(PortNews::Written | PortNews::Numbered | PortNews::Installed)) => {}
+                    Ok(Some(PortNews::Unknown) | None) | Err(_) => self.said = Said::Nothing,
+                },
             }
         }
-        true
     }
+}
 
-    async fn bridge(&mut self) -> Result<&Bridge, BridgeError> {
-        match &mut self.bridge {
-            Some(bridge) => Ok(bridge),
-            empty @ None => Ok(empty.insert(Bridge::connect(self.endpoints, self.patience).await?)),
-        }
+impl fmt::Debug for ByServer<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let news = if let Said::Some(news) = &self.said { Some(news) } else { None };
+        formatter.debug_struct("ByServer").field("news", &news).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The CNI result, and what it looks like to runtimes of every version (SPEC.md, "Success"; conversions as in the Go library).
+//! The CNI result, in the form of each CNI version (SPEC.md, "Success"; conversions as in the Go library).
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use podnet::{link::HostEnd, plan::Attachment};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What an ADD has made. Addresses belong to the interface in the pod, which is the second one.
+/// The result of an ADD. Addresses belong to the interface in the pod, which is the second one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CniResult {
     /// The host's end and the pod's end of the veth.
@@ -17,21 +17,24 @@ pub struct CniResult {
     pub routes: Vec<Route>,
 }
 
+/// An interface of the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
     pub name: String,
     pub mac: Mac,
     pub mtu: Mtu,
-    /// Path of the namespace; none on the host.
+    /// Path of the network namespace; `None` on the host.
     pub sandbox: Option<String>,
 }
 
+/// An address of the pod, with its prefix length, and the gateway of its family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IpConfig {
     pub address: IpNet,
     pub gateway: Option<IpAddr>,
 }
 
+/// A route in the pod. Without a next hop, the destination is on the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     pub destination: IpNet,
@@ -39,9 +42,10 @@ pub struct Route {
 }
 
 impl CniResult {
-    /// What the runtime is told of an attachment, of which `host` is the host's end and `netns` the path of the pod's namespace.
+    /// The result of an attachment. `host` is the host's end, `netns` the path of the pod's namespace.
     pub fn of(attachment: &Attachment, host: &HostEnd, netns: &str) -> Self {
         let Attachment { identity, mac, mtu, addresses, routes, .. } = attachment;
+        // The next hop of the default route of the address's family.
         let gateway_of = |address: &IpNet| {
             routes
                 .iter()
@@ -49,27 +53,45 @@ impl CniResult {
                 .filter_map(|route| route.next_hop)
                 .find(|gateway| gateway.is_ipv4() == address.addr().is_ipv4())
         };
-        let interface = |name: &IfName, mac, sandbox| Interface { name: name.to_string(), mac, mtu: *mtu, sandbox };
+        let interface =
+            |name: &IfName, mac, sandbox| Interface { name: name.to_string(), mac, mtu: *mtu, sandbox };
         Self {
-            interfaces: [interface(&host.name, host.mac, None), interface(&identity.if_name, *mac, Some(netns.to_owned()))],
-            ips: addresses.iter().map(|address| IpConfig { address: *address, gateway: gateway_of(address) }).collect(),
-            routes: routes.iter().map(|route| Route { destination: route.destination, next_hop: route.next_hop }).collect(),
+            interfaces: [
+                interface(&host.name, host.mac, None),
+                interface(&identity.if_name, *mac, Some(netns.to_owned())),
+            ],
+            ips: addresses
+                .iter()
+                .map(|address| IpConfig { address: *address, gateway: gateway_of(address) })
+                .collect(),
+            routes: routes
+                .iter()
+                .map(|route| Route { destination: route.destination, next_hop: route.next_hop })
+                .collect(),
         }
     }
 
-    /// The result as a runtime that speaks `version` expects it.
+    /// The result in the form of `version`.
     pub fn render(&self, version: SpecVersion) -> Value {
         let interfaces = self.interfaces.iter().map(|interface| {
             let Interface { name, mac, mtu, sandbox } = interface;
-            with_optional(json!({"name": name, "mac": mac.to_string(), "mtu": mtu.bytes()}), "sandbox", sandbox.as_ref())
+            with_optional(
+                json!({"name": name, "mac": mac.to_string(), "mtu": mtu.bytes()}),
+                "sandbox",
+                sandbox.as_ref(),
+            )
         });
         let ips = self.ips.iter().map(|IpConfig { address, gateway }| {
-            with_optional(json!({"interface": 1, "address": address.to_string()}), "gateway", gateway.as_ref())
+            with_optional(
+                // The index of the pod's end in `interfaces`.
+                json!({"interface": 1, "address": address.to_string()}),
+                "gateway",
+                gateway.as_ref(),
+            )
         });
-        let routes = self
-            .routes
-            .iter()
-            .map(|Route { destination, next_hop }| with_optional(json!({"dst": destination.to_string()}), "gw", next_hop.as_ref()));
+        let routes = self.routes.iter().map(|Route { destination, next_hop }| {
+            with_optional(json!({"dst": destination.to_string()}), "gw", next_hop.as_ref())
+        });
         let newest = json!({
             "interfaces": interfaces.collect::<Vec<_>>(),
             "ips": ips.collect::<Vec<_>>(),
@@ -80,17 +102,21 @@ impl CniResult {
     }
 }
 
-/// A result of version 1.0.0 or later, ours or upstream's, as a runtime that speaks `version` expects it. What is no result stays as it is.
+/// Converts a result of version 1.0.0 or later, this plugin's or upstream's, to the form of `version`. A
+/// value that is not an object stays as it is.
 pub fn convert(mut result: Value, version: SpecVersion) -> Value {
     if !result.is_object() {
         return result;
     }
     result["cniVersion"] = json!(version.as_str());
+    // 1.1.0 added `mtu`; up to 0.4.0 each address names its family; up to 0.2.0 there is one of each family.
     if version < SpecVersion::V1_1_0 {
-        items(&mut result, "interfaces").for_each(|interface| drop(interface.as_object_mut().map(|fields| fields.remove("mtu"))));
+        items(&mut result, "interfaces")
+            .for_each(|interface| drop(interface.as_object_mut().map(|fields| fields.remove("mtu"))));
     }
     if version < SpecVersion::V1_0_0 {
-        items(&mut result, "ips").for_each(|ip| ip["version"] = json!(if is_v4(&ip["address"]) { "4" } else { "6" }));
+        items(&mut result, "ips")
+            .for_each(|ip| ip["version"] = json!(if is_v4(&ip["address"]) { "4" } else { "6" }));
     }
     if version < SpecVersion::V0_3_0 {
         by_family(&mut result);
@@ -98,7 +124,8 @@ pub fn convert(mut result: Value, version: SpecVersion) -> Value {
     result
 }
 
-/// 0.1.0 and 0.2.0: one address of each family, with that family's routes; interfaces cannot be expressed.
+/// 0.1.0 and 0.2.0: one address of each family, with the routes of that family. Interfaces cannot be
+/// expressed.
 fn by_family(result: &mut Value) {
     let routes: Vec<Value> = items(result, "routes").map(|route| route.clone()).collect();
     let ips: Vec<Value> = items(result, "ips").map(|ip| ip.clone()).collect();
@@ -113,12 +140,12 @@ fn by_family(result: &mut Value) {
     }
 }
 
-/// The objects of a list; whatever else another program has put into it is passed over.
+/// The objects of a list. Other elements, from another program's result, are skipped.
 fn items<'a>(result: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
     result.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten().filter(|item| item.is_object())
 }
 
-/// Whether an address with its prefix length is of IPv4.
+/// Whether an address with a prefix length is an IPv4 address.
 fn is_v4(address: &Value) -> bool {
     address.as_str().is_some_and(|text| !text.contains(':'))
 }
@@ -130,7 +157,8 @@ fn with_optional(mut value: Value, key: &str, optional: Option<&impl Serialize>)
     value
 }
 
-/// A result that a runtime hands back, in any version: only what CHECK and DEL look at, and everything optional.
+/// A stored result that a runtime passes back, in any version. Has only the fields that CHECK and DEL read,
+/// and all lists are optional.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct PrevResult {
@@ -139,23 +167,28 @@ pub struct PrevResult {
     pub routes: Vec<PrevRoute>,
 }
 
+/// An interface of a stored result.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct PrevInterface {
     pub name: String,
     pub mac: String,
+    /// Bytes; `None` before 1.1.0.
     pub mtu: Option<u32>,
+    /// Path of the network namespace; empty on the host.
     pub sandbox: String,
 }
 
+/// An address of a stored result.
 #[derive(Debug, Clone, Deserialize)]
 pub struct PrevIp {
     pub address: IpNet,
     pub gateway: Option<IpAddr>,
-    /// Index into the interfaces.
+    /// Index into [`PrevResult::interfaces`].
     pub interface: Option<usize>,
 }
 
+/// A route of a stored result.
 #[derive(Debug, Clone, Deserialize)]
 pub struct PrevRoute {
     pub dst: IpNet,

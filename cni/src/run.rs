@@ -36,43 +36,46 @@ use crate::{
     timeline::Timeline,
 };
 
-/// The most that there is; Open vSwitch's and OVN's scripts give their daemons -10 (ovs-ctl(8), `--ovs-vswitchd-priority`).
+/// The highest priority. The scripts of Open vSwitch and OVN give their daemons -10 (ovs-ctl(8),
+/// `--ovs-vswitchd-priority`).
 const NICENESS: i32 = -20;
-/// The server has to answer this much before the plugin's own deadline: its answer names what is missing, the deadline does not. The server subtracts
-/// 200 ms more for the way; the rest is for a node where each process waits for its turn.
+/// The server has to answer this much before the plugin's own deadline: its answer names what is missing, the
+/// deadline does not. The server subtracts 200 ms more for the transport. The rest is for a node where each
+/// process waits for its turn.
 const ANSWER_MARGIN_MS: u64 = 500;
 
-/// How long a DEL may take, whatever hangs: 15 s for an ADD that is to give up, 8 s for Open vSwitch's database, and some for the kernel; less
-/// than any runtime waits.
+/// How long a DEL may take, whatever hangs: 15 s for an ADD that has to give up, 8 s for an answer of OVSDB,
+/// and the rest for the kernel. Less than any runtime waits.
 const DEL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a CHECK may take: 3 s for the server, 8 s for Open vSwitch's database, and some for the kernel.
+/// How long a CHECK may take: 3 s for the server, 8 s for an answer of OVSDB, and the rest for the kernel.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a GC may take, which deletes as many interfaces as it finds: 3,000 at 20 ms each, which is what the kernel takes for one. What it does not
-/// reach, the next one does.
+/// How long a GC may take. It is enough for 3,000 interfaces at 20 ms each, the kernel's time for one. The
+/// next GC removes the others.
 const GC_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a STATUS may take: runtimes ask every five seconds.
+/// How long a STATUS may take: less than the five seconds between two calls of a runtime.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long the configuration may take to come, of a call that may take longer: a runtime has it before it starts the plugin.
+/// How long a call other than STATUS waits for its configuration. A runtime has it before it starts the
+/// plugin, so a longer wait would only delay the error for a caller that leaves standard input open.
 const STDIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What goes to standard output when it is not an ADD's result.
+/// A reply other than the result of an ADD.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Reply(Value);
 
 impl ReplyPayload<'_> for Reply {
-    /// As the Go library does: 1 for every error, whatever its code.
+    /// 1 for every error, whatever its code, as in the Go library.
     fn code(&self) -> i32 {
         i32::from(self.0.get("code").is_some())
     }
 }
 
-/// Carries out the call that `environment` and `stdin` make, and answers it on `stdout`.
+/// Carries out the call that `environment` and `stdin` describe, and answers on `stdout`.
 pub fn run(environment: &Environment, stdin: impl AsFd, stdout: &mut impl Write) -> ExitCode {
     let started = Instant::now();
     let call = match Call::parse(environment) {
         Ok(call) => call,
-        // The answer to a call that makes no sense is still in the caller's version.
+        // The answer to an invalid call still has the caller's version.
         Err(error) => {
             let config = read_to_end(stdin, STATUS_TIMEOUT).unwrap_or_default();
             return refuse(Cause::from(error), asked_version(&config), stdout);
@@ -87,7 +90,10 @@ pub fn run(environment: &Environment, stdin: impl AsFd, stdout: &mut impl Write)
         }
         Call::Version => {
             let versions = SpecVersion::ALL.map(SpecVersion::as_str);
-            reply(Reply(json!({"cniVersion": SpecVersion::NEWEST.as_str(), "supportedVersions": versions})), stdout)
+            reply(
+                Reply(json!({"cniVersion": SpecVersion::NEWEST.as_str(), "supportedVersions": versions})),
+                stdout,
+            )
         }
         call @ (Call::Add(_) | Call::Del(_) | Call::Check(_) | Call::Gc | Call::Status) => {
             let limit = if matches!(call, Call::Status) { STATUS_TIMEOUT } else { STDIN_TIMEOUT };
@@ -95,9 +101,15 @@ pub fn run(environment: &Environment, stdin: impl AsFd, stdout: &mut impl Write)
                 Ok(config) => config,
                 Err(error) => return refuse(Cause::from(error), SpecVersion::NEWEST, stdout),
             };
-            let conf = if matches!(call, Call::Del(_)) { NetConf::parse_for_del(&config) } else { NetConf::parse(&config) };
+            // DEL has to succeed with a configuration that was damaged after ADD.
+            let conf = if matches!(call, Call::Del(_)) {
+                NetConf::parse_for_del(&config)
+            } else {
+                NetConf::parse(&config)
+            };
             match conf.map_err(Cause::from).and_then(|conf| Ok((Settings::of(&conf)?, conf))) {
                 Ok((settings, conf)) => {
+                    // The runtime's clock started before the configuration was there.
                     let spent = started.elapsed();
                     let settings = Settings { timeout: settings.timeout.saturating_sub(spent), ..settings };
                     Session { call, conf, settings, environment, config, spent }.run(stdout)
@@ -108,19 +120,20 @@ pub fn run(environment: &Environment, stdin: impl AsFd, stdout: &mut impl Write)
     }
 }
 
-/// A call with everything that it brought.
+/// A valid call with its inputs.
 struct Session<'a> {
     call: Call,
     conf: NetConf,
     settings: Settings,
     environment: &'a Environment,
     config: Vec<u8>,
-    /// Of its time, until the configuration was there.
+    /// The time that had passed when the configuration was read.
     spent: Duration,
 }
 
 impl Session<'_> {
     fn run(&self, stdout: &mut impl Write) -> ExitCode {
+        // A pod waits for ADD and DEL. The other verbs must not delay the daemons.
         if matches!(self.call, Call::Add(_) | Call::Del(_)) {
             come_first();
         }
@@ -134,7 +147,7 @@ impl Session<'_> {
         let failure = outcome.err();
         let error = failure.as_ref().map(|failure| failure.report(&self.context(), milliseconds));
         match &error {
-            // Runtimes ask for STATUS every few seconds.
+            // Runtimes call STATUS every few seconds: a line for each would fill the log.
             None if matches!(self.call, Call::Status) => tracing::debug!(ms = round(milliseconds), "done"),
             None => tracing::info!(ms = round(milliseconds), stages = %stages(&timeline.times()), "done"),
             Some(error) => {
@@ -146,12 +159,19 @@ impl Session<'_> {
             None => ExitCode::SUCCESS,
             Some(error) => print_error(error.clone(), self.conf.version, stdout),
         };
+        // The report comes last: the runtime must not wait for it.
         self.report(way, &timeline, failure.as_ref(), error);
         exit
     }
 
-    /// The runtime of the plugin is a single thread: it has one pod to care for. Also returns the way to report to the server.
-    fn carry_out(&self, timeline: &Timeline, stdout: &mut impl Write, span: &tracing::Span) -> (Result<(), Failure>, Way) {
+    /// Carries the call out on one thread: the plugin serves one pod. Also returns the transport for the
+    /// report.
+    fn carry_out(
+        &self,
+        timeline: &Timeline,
+        stdout: &mut impl Write,
+        span: &tracing::Span,
+    ) -> (Result<(), Failure>, Way) {
         if let Err(error) = self.call.allowed_by(&self.conf) {
             return (Err(Cause::from(error).into()), Way::New);
         }
@@ -162,28 +182,41 @@ impl Session<'_> {
         let server = Server::at(&self.settings.server_socket);
         runtime.block_on(async {
             let outcome = self.dispatch(&server, timeline, stdout).instrument(span.clone()).await;
+            // Inside the runtime, because the task that holds the connection runs on it.
             (outcome, server.into_way().await)
         })
     }
 
-    async fn dispatch(&self, server: &Server, timeline: &Timeline, stdout: &mut impl Write) -> Result<(), Failure> {
+    async fn dispatch(
+        &self,
+        server: &Server,
+        timeline: &Timeline,
+        stdout: &mut impl Write,
+    ) -> Result<(), Failure> {
         let Self { conf, settings, .. } = self;
         let request = self.request();
         tracing::debug!(config = %String::from_utf8_lossy(&self.config), "called");
         match &self.call {
-            Call::Add(subject) => Ok(Add { subject, conf, settings, request: &request, server, timeline }.run(stdout).await?),
+            Call::Add(subject) => {
+                Ok(Add { subject, conf, settings, request: &request, server, timeline }.run(stdout).await?)
+            }
             Call::Del(subject) => {
                 let removed = self.within(DEL_TIMEOUT, del(subject, conf, settings)).await?;
                 tracing::info!(ports = %removed.ports.join(","), links = %removed.links.join(","), "removed");
                 Ok(())
             }
-            Call::Check(subject) => Ok(self.within(CHECK_TIMEOUT, check(subject, conf, settings, server, &request)).await?),
+            Call::Check(subject) => {
+                Ok(self.within(CHECK_TIMEOUT, check(subject, conf, settings, server, &request)).await?)
+            }
             Call::Gc => {
                 let removed = self.within(GC_TIMEOUT, gc(conf, settings)).await?;
                 tracing::info!(interfaces = removed.len(), "removed stale interfaces");
                 Ok(())
             }
-            Call::Status => match self.within(STATUS_TIMEOUT, async { Ok::<_, Cause>(status(&request, settings).await) }).await? {
+            Call::Status => match self
+                .within(STATUS_TIMEOUT, async { Ok::<_, Cause>(status(&request, settings).await) })
+                .await?
+            {
                 missing if missing.is_empty() => Ok(()),
                 missing => Err(Failure::Status(missing)),
             },
@@ -191,9 +224,17 @@ impl Session<'_> {
         }
     }
 
-    /// Gives up once the call has taken `limit`: a runtime that waits for its call cannot do anything else for the pod.
-    async fn within<T, E: Into<Cause>>(&self, limit: Duration, work: impl Future<Output = Result<T, E>>) -> Result<T, Cause> {
-        timeout(limit.saturating_sub(self.spent), work).await.map_err(|_| Cause::OutOfTime(limit))?.map_err(Into::into)
+    /// Gives up once the call has taken `limit`. A runtime that waits for a call cannot do anything else for
+    /// the pod.
+    async fn within<T, E: Into<Cause>>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Cause> {
+        timeout(limit.saturating_sub(self.spent), work)
+            .await
+            .map_err(|_| Cause::OutOfTime(limit))?
+            .map_err(Into::into)
     }
 
     fn request(&self) -> Request {
@@ -205,7 +246,7 @@ impl Session<'_> {
         }
     }
 
-    /// `ADD shop/cart-0 (sandbox 0123456789ab…, eth0)`.
+    /// The call, for messages: `ADD shop/cart-0 (sandbox 0123456789ab…, eth0)`.
     fn context(&self) -> String {
         let verb = self.call.verb();
         let Some(subject) = self.call.subject() else { return format!("{verb} {}", self.conf.name) };
@@ -226,7 +267,7 @@ impl Session<'_> {
         )
     }
 
-    /// STATUS is asked every few seconds and reports nothing.
+    /// Reports the call to the server, except for STATUS, which runtimes call every few seconds.
     fn report(&self, way: Way, timeline: &Timeline, failure: Option<&Failure>, error: Option<CniError>) {
         if matches!(self.call, Call::Status) {
             return;
@@ -245,24 +286,27 @@ impl Session<'_> {
             rollback: failure.and_then(Failure::rollback),
         };
         if let Err(error) = ask::report(way, &self.settings.server_socket, &metrics) {
-            tracing::debug!(%error, "the server does not hear the report");
+            tracing::debug!(%error, "cannot report to the server");
         }
     }
 }
 
-/// Has this process scheduled before Open vSwitch's and OVN's daemons, unless that is not allowed. Then the ports of pods that start at the
-/// same time are written at the same time, and the daemons, which go through all they know for each change, have fewer changes to go through.
+/// Gives this process priority over the daemons of Open vSwitch and OVN, if that is allowed. Ports of pods
+/// that start together are then written together, and the daemons, which go through everything that they know
+/// for each change, have fewer changes to process.
 fn come_first() {
     let _ = rustix::process::setpriority_process(None, NICENESS);
 }
 
-/// The version that a configuration asks for, even if the rest of it makes no sense.
+/// The version that a configuration asks for, even if the rest of it is invalid.
 fn asked_version(config: &[u8]) -> SpecVersion {
-    let asked = serde_json::from_slice::<Value>(config).ok().and_then(|value| value.get("cniVersion")?.as_str()?.parse().ok());
+    let asked = serde_json::from_slice::<Value>(config)
+        .ok()
+        .and_then(|value| value.get("cniVersion")?.as_str()?.parse().ok());
     asked.unwrap_or(SpecVersion::NEWEST)
 }
 
-/// Answers a call that cannot be understood. There is no log yet: the answer is all there is.
+/// Answers an invalid call. There is no log yet: the answer is the only output.
 fn refuse(cause: Cause, version: SpecVersion, stdout: &mut impl Write) -> ExitCode {
     let failure = Failure::from(cause);
     print_error(failure.report("ovn-k8s-cni-overlay", 0.0), version, stdout)
@@ -273,18 +317,24 @@ fn print_error(error: CniError, version: SpecVersion, stdout: &mut impl Write) -
     reply(Reply(json!(stamped)), stdout)
 }
 
-/// Prints a reply; a runtime that does not listen gets the exit status all the same.
+/// Prints a reply. If standard output is closed, the exit status is still an error.
 fn reply(reply: Reply, stdout: &mut impl Write) -> ExitCode {
-    let printed = serde_json::to_writer(&mut *stdout, &reply).map_err(std::io::Error::from).and_then(|()| writeln!(stdout));
+    let printed = serde_json::to_writer(&mut *stdout, &reply)
+        .map_err(std::io::Error::from)
+        .and_then(|()| writeln!(stdout));
     match (printed, reply.code()) {
         (Ok(()), 0) => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
 }
 
-/// `ovsdb 1.2, annotation 0.8, …`: milliseconds that each stage took.
+/// The milliseconds that each stage took: `ovsdb 1.2, annotation 0.8, …`.
 fn stages(times: &[StageTime]) -> String {
-    times.iter().map(|time| format!("{} {:.1}", time.stage, time.end - time.start)).collect::<Vec<_>>().join(", ")
+    times
+        .iter()
+        .map(|time| format!("{} {:.1}", time.stage, time.end - time.start))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn round(milliseconds: f64) -> f64 {

@@ -1,8 +1,10 @@
-//! STATUS: whether this node can do its part of an ADD, and if not, what is missing. Asks everybody that an ADD needs on this node, at the same time.
+//! STATUS: whether this node can do its part of an ADD, and if not, what is missing. Asks everything that an
+//! ADD needs on this node, at the same time.
 //!
-//! A runtime asks every few seconds and waits, so a partner that says nothing may not keep it waiting; but a busy ovn-controller is not a
-//! broken one, and a runtime takes the whole node out of service for it. The plugin lives too short to tell them apart. The server does
-//! not: it asks the same partners all the time ([`PATIENCE`]), and its verdict decides about one that is silent for a moment.
+//! A runtime calls STATUS every few seconds and waits, so a daemon that does not answer must not delay the
+//! plugin. But a busy ovn-controller is not a broken one, and a runtime takes the whole node out of service
+//! for it. The plugin lives too short to tell them apart. The server asks the same daemons all the time
+//! ([`PATIENCE`]), and its verdict decides about a daemon that is silent for a moment.
 
 use std::time::Duration;
 
@@ -19,13 +21,14 @@ use tokio::time::timeout;
 
 use crate::ask::{AskError, Server};
 
-/// How long a partner is waited for where somebody else knows better, or where it makes no difference any more.
+/// How long a daemon may take if the server's verdict decides about it, or if the answer is bad already.
+/// STATUS answers within 200 ms because of it; a daemon that answers later is silent and not missing.
 const A_MOMENT: Duration = Duration::from_millis(100);
 
-/// How long the server is waited for, which answers from memory: STATUS is to end within two seconds.
+/// How long the server may take, which answers from memory: STATUS has to end within two seconds.
 const SERVER_PATIENCE: Duration = Duration::from_millis(1500);
 
-/// What an ADD would miss.
+/// Something that an ADD needs and that is missing.
 #[derive(Debug, thiserror::Error)]
 pub enum Missing {
     #[error(transparent)]
@@ -37,19 +40,24 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// 51 where the pods that are already there may be affected too: without ovs-vswitchd, or its database, or the bridge.
+    /// 51 if running pods may be affected, too: without ovs-vswitchd, its database or the bridge. 50
+    /// otherwise.
     pub fn code(&self) -> Code {
         match self {
             Self::Server(_)
             | Self::SilentServer
-            | Self::Partner(PartnerError::Controller(_) | PartnerError::NoController(_) | PartnerError::ControllerNotConnected(_)) => {
-                Code::NotAvailable
+            | Self::Partner(
+                PartnerError::Controller(_)
+                | PartnerError::NoController(_)
+                | PartnerError::ControllerNotConnected(_),
+            ) => Code::NotAvailable,
+            Self::Partner(PartnerError::Database(_) | PartnerError::Bridge | PartnerError::Vswitchd(_)) => {
+                Code::NotAvailableLimited
             }
-            Self::Partner(PartnerError::Database(_) | PartnerError::Bridge | PartnerError::Vswitchd(_)) => Code::NotAvailableLimited,
         }
     }
 
-    /// Whether it is nothing of this node's ([`PartnerError::is_central`]).
+    /// Whether the cause is outside of this node ([`PartnerError::is_central`]).
     fn is_central(&self) -> bool {
         match self {
             Self::Partner(error) => error.is_central(),
@@ -57,23 +65,28 @@ impl Missing {
         }
     }
 
-    /// Whether it is what a server looks like that is being replaced.
+    /// Whether a server that is being replaced looks like this.
     fn is_a_restart(&self) -> bool {
         match self {
             Self::Server(AskError::Refused(error)) => Code::from_number(error.code) == Code::TryAgain,
             Self::Server(
-                AskError::Leaving(_) | AskError::Absent { .. } | AskError::Broken(_) | AskError::Full { .. } | AskError::Silent(_),
+                AskError::Leaving(_)
+                | AskError::Absent { .. }
+                | AskError::Broken(_)
+                | AskError::Full { .. }
+                | AskError::Silent(_),
             )
             | Self::SilentServer => true,
-            Self::Server(AskError::Unexpected { .. } | AskError::Answer(_) | AskError::PrimaryNetwork) | Self::Partner(_) => false,
+            Self::Server(AskError::Unexpected { .. } | AskError::Answer(_) | AskError::PrimaryNetwork)
+            | Self::Partner(_) => false,
         }
     }
 }
 
-/// What is known of the server.
+/// The outcome of asking the server.
 enum ServerSays {
     Answer(StatusAnswer),
-    /// Nothing, but it could answer a moment ago.
+    /// No answer, but the server could answer ADDs a moment ago.
     Forgiven,
     Missing(Missing),
 }
@@ -94,45 +107,63 @@ impl ServerSays {
     }
 }
 
-/// What was seen of a partner in a moment, with what the server knows: asks once more if it has said nothing and nobody knows better.
-async fn judge(partner: Partner, seen: Result<(), PartnerError>, server: &ServerSays, settings: &Settings) -> Result<(), PartnerError> {
+/// The verdict on a daemon, from a short look of the plugin's own and the server's view. Asks again, with
+/// more time, if the daemon was silent and the server does not know it.
+async fn judge(
+    partner: Partner,
+    seen: Result<(), PartnerError>,
+    server: &ServerSays,
+    settings: &Settings,
+) -> Result<(), PartnerError> {
     let pulse = server.pulse(&partner.place(settings));
     match (seen, server) {
         (Err(missing), ServerSays::Missing(_)) if missing.is_silence() => {
-            // The answer is bad anyhow; a moment is not enough to call somebody else missing, too.
+            // The answer is bad already, because of the server. A moment of silence is not enough to name a
+            // busy daemon beside it.
             Ok(())
         }
         (Err(missing), _) if missing.is_silence() => match pulse {
             Pulse::Answers => Ok(()),
             Pulse::Silent => Err(missing),
-            // An older server, or upstream's, or one that cannot see it.
+            // An older server, upstream's, or one that does not see the daemon.
             Pulse::Unknown => partner.ask(settings, PATIENCE).await,
         },
-        // What is not in sight from here may be so from where the server is, or work out of everybody's sight.
+        // The plugin finds no pid file of ovn-controller. The server may find one; or installed ports show
+        // that ovn-controller runs where neither looks; or a server that restarts cannot tell.
         (Err(PartnerError::NoController(_)), ServerSays::Forgiven) => Ok(()),
         (Err(PartnerError::NoController(_)), ServerSays::Answer(_)) if pulse == Pulse::Answers => Ok(()),
-        (Err(PartnerError::NoController(_)), ServerSays::Answer(answer)) if answer.controller_elsewhere => Ok(()),
+        (Err(PartnerError::NoController(_)), ServerSays::Answer(answer)) if answer.controller_elsewhere => {
+            Ok(())
+        }
         (seen, _) => seen,
     }
 }
 
-/// Everything that is missing on this node, worst first; nothing if an ADD could succeed as far as the node is concerned.
+/// Everything that is missing on this node, worst first. Empty if an ADD could succeed as far as the node is
+/// concerned.
 pub async fn status(request: &Request, settings: &Settings) -> Vec<Missing> {
     let [database, vswitchd, controller] = Partner::ALL.map(|partner| partner.ask(settings, A_MOMENT));
-    let (database, vswitchd, controller, server) = tokio::join!(database, vswitchd, controller, check_server(request, settings));
+    let (database, vswitchd, controller, server) =
+        tokio::join!(database, vswitchd, controller, check_server(request, settings));
     let (database, vswitchd, controller) = tokio::join!(
         judge(Partner::Database, database, &server, settings),
         judge(Partner::Vswitchd, vswitchd, &server, settings),
         judge(Partner::Controller, controller, &server, settings),
     );
-    let missing = [database, vswitchd, controller].into_iter().filter_map(Result::err).map(Missing::from).chain(server.missing());
+    let missing = [database, vswitchd, controller]
+        .into_iter()
+        .filter_map(Result::err)
+        .map(Missing::from)
+        .chain(server.missing());
+    // One southbound database that restarts would otherwise take every node of the cluster out of service.
     let (central, local): (Vec<_>, Vec<_>) = missing.partition(Missing::is_central);
     for missing in central {
-        tracing::info!(%missing, "is nothing of this node: running pods go on, new ones wait");
+        tracing::info!(%missing, "missing outside of this node: running pods go on, new ones wait");
     }
     local
 }
 
+/// Asks the server. A server that is being replaced is forgiven while its stamp is young.
 async fn check_server(request: &Request, settings: &Settings) -> ServerSays {
     let server = Server::at(&settings.server_socket);
     let missing = match timeout(SERVER_PATIENCE, server.status(request)).await {
@@ -142,7 +173,7 @@ async fn check_server(request: &Request, settings: &Settings) -> ServerSays {
     };
     match stamp::age(&settings.server_socket).filter(|age| *age < FORGIVEN && missing.is_a_restart()) {
         Some(age) => {
-            tracing::warn!(%missing, last_s = age.as_secs(), forgiven_s = FORGIVEN.as_secs(), "the server is taken for one that restarts");
+            tracing::warn!(%missing, last_s = age.as_secs(), forgiven_s = FORGIVEN.as_secs(), "no answer from the server, which may be restarting");
             ServerSays::Forgiven
         }
         None => ServerSays::Missing(missing),

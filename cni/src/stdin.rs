@@ -1,5 +1,6 @@
-//! Standard input: the bytes of the network configuration, within limits of time and size. A runtime writes them and closes its end; one that
-//! does not would keep the pod waiting for ever. What the bytes say is for others to know.
+//! Standard input: the bytes of the network configuration, limited in time and size. A runtime writes them
+//! and closes its end; a caller that does not would keep the pod waiting forever. Must not know what the
+//! bytes mean.
 
 use std::{
     io,
@@ -12,7 +13,8 @@ use rustix::{
     io::{Errno, read},
 };
 
-/// A configuration is smaller by far.
+/// Limit of a configuration in bytes. Real ones are far smaller; an input without end must not fill the
+/// memory.
 const MOST: usize = 1024 * 1024;
 
 /// Why there is no configuration.
@@ -20,22 +22,28 @@ const MOST: usize = 1024 * 1024;
 pub enum StdinError {
     #[error("read standard input")]
     Read(#[source] io::Error),
-    #[error("standard input is still open after {} s: {came} bytes of a network configuration came, and not its end", .limit.as_secs_f32())]
+    #[error(
+        "standard input is still open after {} s: {came} bytes of a network configuration came, \
+         and not its end",
+        .limit.as_secs_f32()
+    )]
     Open { limit: Duration, came: usize },
     #[error("standard input has more than {MOST} bytes, which is no network configuration")]
     TooLong,
 }
 
-/// Everything until the end of `input`, which has to come before `limit` is over.
+/// Reads everything up to the end of `input`, which has to come before `limit` is over.
 ///
 /// # Errors
-/// The end does not come, or comes too late.
+/// The input cannot be read, its end does not come in time, or it is too long.
 pub fn read_to_end(input: impl AsFd, limit: Duration) -> Result<Vec<u8>, StdinError> {
     let (input, deadline) = (input.as_fd(), Instant::now() + limit);
     let mut all = Vec::new();
     let mut some = [0; 16 * 1024];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
+        // The limit ends the wait, not the reading: bytes that are there already are read, whatever the
+        // limit.
         if !is_readable(input, left).map_err(StdinError::Read)? {
             if left.is_zero() {
                 return Err(StdinError::Open { limit, came: all.len() });
@@ -45,7 +53,7 @@ pub fn read_to_end(input: impl AsFd, limit: Duration) -> Result<Vec<u8>, StdinEr
         match read(input, &mut some) {
             Ok(0) => return Ok(all),
             Ok(length) => all.extend_from_slice(&some[..length]),
-            // Somebody else has read it, or a signal came.
+            // Another process has read the bytes first, or a signal came.
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(errno) => return Err(StdinError::Read(errno.into())),
         }
@@ -55,7 +63,7 @@ pub fn read_to_end(input: impl AsFd, limit: Duration) -> Result<Vec<u8>, StdinEr
     }
 }
 
-/// Waits until something, or the end, can be read. The end of a pipe is an event as well as a byte is, and so is an error.
+/// Waits until bytes, or the end, can be read. poll(2) reports the end of a pipe, and an error, like bytes.
 fn is_readable(input: BorrowedFd<'_>, at_most: Duration) -> io::Result<bool> {
     let timeout = Timespec::try_from(at_most).map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&timeout)) {
@@ -92,7 +100,8 @@ mod tests {
         let error = read_to_end(&reader, NO_TIME).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "standard input is still open after 0.05 s: 2 bytes of a network configuration came, and not its end"
+            "standard input is still open after 0.05 s: 2 bytes of a network configuration came, \
+             and not its end"
         );
     }
 

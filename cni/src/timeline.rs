@@ -7,13 +7,13 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::failpoint::{self, Hit, Side};
 
-/// The clock of one request.
+/// The clock of one call.
 #[derive(Debug)]
 pub struct Timeline {
     started: Instant,
     deadline: Instant,
     times: RefCell<Vec<StageTime>>,
-    /// Stages that have begun and not ended.
+    /// Stages that have begun and not ended. A stage that was dropped stays here.
     open: RefCell<Vec<Stage>>,
 }
 
@@ -25,7 +25,7 @@ pub struct StageError<C: Error + 'static> {
     pub source: Box<C>,
 }
 
-/// The deadline came before the end of a stage.
+/// The deadline passed before a stage ended.
 #[derive(Debug, thiserror::Error)]
 #[error("no time left")]
 pub struct DeadlinePassed;
@@ -38,7 +38,14 @@ impl Timeline {
     }
 
     /// Runs one stage to its end or to the deadline. Stages may overlap.
-    pub async fn stage<T, E, C>(&self, stage: Stage, work: impl Future<Output = Result<T, E>>) -> Result<T, StageError<C>>
+    ///
+    /// # Errors
+    /// The error of `work`; [`DeadlinePassed`]; [`Hit`] if a test asked for it.
+    pub async fn stage<T, E, C>(
+        &self,
+        stage: Stage,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, StageError<C>>
     where
         E: Into<C>,
         C: Error + From<Hit> + From<DeadlinePassed> + 'static,
@@ -52,13 +59,16 @@ impl Timeline {
             failpoint::pass(Side::After, stage).await?;
             Ok(done)
         };
+        // At the deadline `work` is dropped at its current `await`. What it has created is left to the
+        // rollback.
         let outcome = timeout_at(self.deadline, guarded).await.unwrap_or_else(|_| Err(DeadlinePassed.into()));
+        // By name: overlapping stages end in any order.
         self.open.borrow_mut().retain(|open| *open != stage);
         self.times.borrow_mut().push(StageTime { stage, start, end: self.milliseconds() });
         outcome.map_err(failed)
     }
 
-    /// The stages were abandoned for this cause; names the last one that had begun.
+    /// The error of stages that were dropped for this cause. Names the one that began last.
     pub fn interrupted<C: Error + 'static>(&self, cause: C) -> StageError<C> {
         let stage = self.open.borrow().last().copied().unwrap_or(Stage::Result);
         StageError { stage, source: Box::new(cause) }
@@ -74,7 +84,7 @@ impl Timeline {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// The stages that have ended, failed ones too, in the order of their ends.
+    /// The stages that have ended, failed ones included, in the order in which they ended.
     pub fn times(&self) -> Vec<StageTime> {
         self.times.borrow().clone()
     }

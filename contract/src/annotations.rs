@@ -1,11 +1,11 @@
-//! Every annotation of pods and nodes: `docs/annotations.md` is made of this table.
+//! All annotations of pods and nodes. `docs/annotations.md` is generated from this table.
 
 use crate::{
     annotation::{LEGACY, POD_NETWORKS},
     bandwidth::{EGRESS_ANNOTATION, INGRESS_ANNOTATION},
     node_annotation::{
-        CHASSIS_ID, HOST_CIDRS, JOIN_ADDRESS, JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MAC, MANAGEMENT_MACS, NETWORK_IDS, NODE_ID,
-        NODE_SUBNETS, PRIMARY_ADDRESSES, TRANSIT_ADDRESSES, ZONE,
+        CHASSIS_ID, HOST_CIDRS, JOIN_ADDRESS, JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MAC, MANAGEMENT_MACS,
+        NETWORK_IDS, NODE_ID, NODE_SUBNETS, PRIMARY_ADDRESSES, TRANSIT_ADDRESSES, ZONE,
     },
 };
 
@@ -17,7 +17,7 @@ pub struct Annotation {
     pub meaning: &'static str,
     pub written_by: &'static str,
     pub read_by: &'static str,
-    /// As it stands on an object.
+    /// A value as an object has it.
     pub example: &'static str,
 }
 
@@ -40,7 +40,13 @@ pub const OF_PODS: [Annotation; 4] = [
         "node, controller",
         r#"{"default":{"ip_addresses":["10.128.1.5/23"],"mac_address":"0a:58:0a:80:01:05","gateway_ips":["10.128.0.1"]}}"#,
     ),
-    annotation(LEGACY, "The same for the cluster's network alone, in clusters before 2020", "older control planes", "node", ""),
+    annotation(
+        LEGACY,
+        "The same for the cluster's network alone, in clusters before 2020",
+        "older control planes",
+        "node",
+        "",
+    ),
     annotation(INGRESS_ANNOTATION, "Rate limit towards the pod, in bits per second", "user", "node", "10M"),
     annotation(EGRESS_ANNOTATION, "Rate limit from the pod, in bits per second", "user", "node", "10M"),
 ];
@@ -54,7 +60,13 @@ pub const OF_NODES: [Annotation; 13] = [
         "controller, node",
         r#"{"default":["10.128.0.0/23"]}"#,
     ),
-    annotation(LEGACY_SUBNET, "The same, in clusters of 2018 and 2019", "older control planes", "cluster manager, node", ""),
+    annotation(
+        LEGACY_SUBNET,
+        "The same, in clusters of 2018 and 2019",
+        "older control planes",
+        "cluster manager, node",
+        "",
+    ),
     annotation(NODE_ID, "A number of the node's own, from 2 on", "cluster manager", "controller", "2"),
     annotation(NETWORK_IDS, "Numbers of networks", "cluster manager", "controller", r#"{"default":"0"}"#),
     annotation(
@@ -64,7 +76,13 @@ pub const OF_NODES: [Annotation; 13] = [
         "controller",
         r#"{"default":{"ipv4":"100.64.0.2/16"}}"#,
     ),
-    annotation(JOIN_ADDRESS, "The same for the cluster's network alone", "older control planes", "controller", ""),
+    annotation(
+        JOIN_ADDRESS,
+        "The same for the cluster's network alone",
+        "older control planes",
+        "controller",
+        "",
+    ),
     annotation(
         TRANSIT_ADDRESSES,
         "Addresses of the node on the switch between zones",
@@ -72,7 +90,13 @@ pub const OF_NODES: [Annotation; 13] = [
         "controller",
         r#"{"ipv4":"100.88.0.2/16"}"#,
     ),
-    annotation(CHASSIS_ID, "Name of the node in OVN: `external_ids:system-id` of its Open vSwitch", "node", "controller", ""),
+    annotation(
+        CHASSIS_ID,
+        "Name of the node in OVN: `external_ids:system-id` of its Open vSwitch",
+        "node",
+        "controller",
+        "",
+    ),
     annotation(
         PRIMARY_ADDRESSES,
         "Addresses that other nodes reach the node at",
@@ -81,9 +105,27 @@ pub const OF_NODES: [Annotation; 13] = [
         r#"{"ipv4":"192.0.2.7/24"}"#,
     ),
     annotation(HOST_CIDRS, "All addresses of the host", "node", "controller", r#"["192.0.2.7/24"]"#),
-    annotation(MANAGEMENT_MACS, "MAC of the management port, by network", "older nodes", "controller, node", ""),
-    annotation(MANAGEMENT_MAC, "The same for the cluster's network alone", "older nodes", "controller, node", ""),
-    annotation(ZONE, "Zone whose database has the node's rows", "node", "cluster manager, controller, node", "global"),
+    annotation(
+        MANAGEMENT_MACS,
+        "MAC of the management port, by network",
+        "older nodes",
+        "controller, node",
+        "",
+    ),
+    annotation(
+        MANAGEMENT_MAC,
+        "The same for the cluster's network alone",
+        "older nodes",
+        "controller, node",
+        "",
+    ),
+    annotation(
+        ZONE,
+        "Zone whose database has the node's rows",
+        "node",
+        "cluster manager, controller, node",
+        "global",
+    ),
 ];
 
 #[cfg(test)]

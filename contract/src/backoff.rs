@@ -1,41 +1,48 @@
-//! When to try again: at once, then after longer and longer, never at the same moment as everybody else.
+//! The pauses between attempts: short at first, then longer, and random, so that programs that fail together
+//! do not retry together.
 
 use std::{
     hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
+/// The first pause. Long enough for a server that restarts not to be asked in a tight loop, short enough that
+/// one lost connection is not noticed.
 const FIRST: Duration = Duration::from_millis(200);
+/// The longest pause, before the random part: how late a program may notice that the server is back (7.5 s at
+/// most). Ten times as much would keep pods waiting for more than a minute after an outage; with a tenth, the
+/// nodes of a cluster of 1,000 would send 2,000 requests per second to an API server that is starting.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The waits between attempts: 0.2 s, doubled until 5 s.
+/// The pauses between attempts: 0.2 s, doubled up to 5 s, each times a random factor of 0.5 to 1.5.
 #[derive(Debug, Default)]
 pub struct Backoff {
     last: Option<Duration>,
 }
 
 impl Backoff {
-    /// The last attempt succeeded, and for long enough.
+    /// Starts again with the shortest pause. Call it after a success that lasted.
     pub fn reset(&mut self) {
         self.last = None;
     }
 
-    /// How long to wait now, but at least `asked` if somebody asked for that.
+    /// The pause before the next attempt; at least `asked`, the wish of the server.
     pub fn next(&mut self, asked: Option<Duration>) -> Duration {
         let next = self.last.map_or(FIRST, |last| (last * 2).min(LONGEST));
         self.last = Some(next);
         let wait = next.max(asked.unwrap_or_default());
-        // A random half more or less: 0.5 to 1.5 of what was computed, but no less than was asked for.
+        // 0.5 to 1.5 times the computed pause, but never less than the server asked for.
         (wait / 2 + part(wait)).max(asked.unwrap_or_default())
     }
 }
 
-/// `wait` and up to a fifth of it, so that those who began together do not go on together.
+/// `wait` plus up to a fifth of it, at random, so that programs that began together drift apart.
 pub fn a_fifth_more(wait: Duration) -> Duration {
     wait + part(wait / 5)
 }
 
-/// A random part of it.
+/// A random part of `whole`. `RandomState` draws its keys at random, which is good enough here and needs no
+/// crate.
 fn part(whole: Duration) -> Duration {
     whole * u32::try_from(RandomState::new().hash_one(()) % 1000).unwrap_or_default() / 1000
 }

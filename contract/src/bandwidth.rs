@@ -1,10 +1,10 @@
-//! Rate limits of a pod, as its annotations say.
+//! Rate limits of a pod, from its annotations.
 
 use std::collections::BTreeMap;
 
-/// Annotation with the limit of what the pod receives.
+/// Annotation with the rate limit of traffic to the pod.
 pub const INGRESS_ANNOTATION: &str = "kubernetes.io/ingress-bandwidth";
-/// Annotation with the limit of what the pod sends.
+/// Annotation with the rate limit of traffic from the pod.
 pub const EGRESS_ANNOTATION: &str = "kubernetes.io/egress-bandwidth";
 
 /// Bits per second that the Kubernetes API accepts for these annotations: 1k to 1P
@@ -14,11 +14,13 @@ const RANGE: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000_000_000;
 /// Limits in bits per second, seen from the pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bandwidth {
+    /// To the pod; `None` without a limit.
     pub ingress: Option<u64>,
+    /// From the pod; `None` without a limit.
     pub egress: Option<u64>,
 }
 
-/// A limit that cannot be used.
+/// A rate limit that is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {annotation} has {value:?}, not a rate from 1k to 1P bits per second")]
 pub struct BadBandwidth {
@@ -27,10 +29,10 @@ pub struct BadBandwidth {
 }
 
 impl Bandwidth {
-    /// The limits that a pod's annotations ask for.
+    /// The rate limits in a pod's annotations.
     ///
     /// # Errors
-    /// An annotation whose value is no quantity, or one outside of 1k to 1P.
+    /// The value of an annotation is not a quantity, or is outside of 1k to 1P.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, BadBandwidth> {
         let limit = |annotation| match annotations.get(annotation) {
             None => Ok(None),
@@ -43,22 +45,24 @@ impl Bandwidth {
     }
 }
 
-/// A Kubernetes quantity, rounded up to a whole number: decimal digits with an optional fraction, then `k M G T P E`, `Ki Mi … Ei`,
-/// `m`, `e3` or nothing (apimachinery, `resource.Quantity`).
+/// Parses a Kubernetes quantity and rounds it up to a whole number: decimal digits with an optional fraction,
+/// then `k M G T P E`, `Ki Mi … Ei`, `m`, `e3` or nothing (apimachinery, `resource.Quantity`).
 fn parse_quantity(text: &str) -> Option<u64> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '+').unwrap_or(text.len());
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(split);
-    let (whole, fraction) = number.strip_prefix('+').unwrap_or(number).split_once('.').unwrap_or((number.trim_start_matches('+'), ""));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.len() > 18 || fraction.contains('.') {
         return None;
     }
+    // Integers throughout: a fraction such as 1.1G must not be subject to floating-point error.
     let (multiplier, divisor) = scale(suffix)?;
     let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
     let divisor = divisor.checked_mul(10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?)?;
     u64::try_from(digits.checked_mul(multiplier)?.div_ceil(divisor)).ok()
 }
 
-/// Multiplier and divisor of a quantity's suffix.
+/// Multiplier and divisor for a suffix.
 fn scale(suffix: &str) -> Option<(u128, u128)> {
     let decimal = |power: u32| Some((10u128.pow(power), 1));
     let binary = |power: u32| Some((1024u128.pow(power), 1));
@@ -115,7 +119,9 @@ mod tests {
 
     #[test]
     fn a_refused_limit_is_named_with_its_annotation() {
-        for text in ["", "fast", "-1M", "999", "2P", "1.2.3M", "10Q", "1e99", &"9".repeat(60)] {
+        for text in
+            ["", "fast", "-1M", "999", "2P", "1.2.3M", "++10M", "1+M", ".+5M", "10Q", "1e99", &"9".repeat(60)]
+        {
             let error = ingress(text).expect_err(text);
             assert_eq!((error.annotation, error.value.as_str()), (INGRESS_ANNOTATION, text));
         }

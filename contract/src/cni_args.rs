@@ -1,19 +1,19 @@
-//! Which pod a runtime means: the value of `CNI_ARGS`. Knows nothing of the other `CNI_*` variables.
+//! The pod that a runtime names: the value of `CNI_ARGS`. Knows nothing of the other `CNI_*` variables.
 
 use crate::names::{BadName, PodKey};
 
-/// What the container runtimes of Kubernetes say of a pod in `CNI_ARGS`.
+/// What Kubernetes' container runtimes say about a pod in `CNI_ARGS`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodArgs {
     /// `K8S_POD_NAMESPACE` and `K8S_POD_NAME`.
     pub pod: PodKey,
-    /// `K8S_POD_UID`; older runtimes do not say.
+    /// `K8S_POD_UID`; older runtimes do not send it.
     pub uid: Option<String>,
     /// `K8S_POD_INFRA_CONTAINER_ID`: the sandbox, once more.
     pub infra_container_id: Option<String>,
 }
 
-/// Why `CNI_ARGS` names no pod.
+/// Why `CNI_ARGS` does not name a pod.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PodArgsError {
     #[error("CNI_ARGS has {0:?} where KEY=VALUE is expected")]
@@ -26,19 +26,23 @@ pub enum PodArgsError {
     Pod(#[from] BadName),
 }
 
-/// A UID or a container id is shorter by far; this much is kept of what a caller sends.
+/// Bytes of the longest id that is accepted. Real ones have 36 (UID) or 64 (container id); this bounds what a
+/// caller can put into the database and the logs.
 const LONGEST_ID: usize = 255;
 
 impl PodArgs {
-    /// Reads `KEY=VALUE;KEY=VALUE`. A value may contain `=`; of a key that comes twice, the last counts; other keys are not ours
-    /// (`IgnoreUnknown=1` and what else a runtime adds).
+    /// Reads `KEY=VALUE;KEY=VALUE`. A value may contain `=`. The last one of several equal keys counts. Other
+    /// keys are ignored (`IgnoreUnknown=1`, and whatever a runtime adds).
     ///
     /// # Errors
-    /// A part without `=`, no namespace or name, one that Kubernetes would not take, or an id of more than 255 bytes.
+    /// A part has no `=`; the namespace or name is missing, or Kubernetes would not accept it; an id has more
+    /// than 255 bytes.
     pub fn parse(text: &str) -> Result<Self, PodArgsError> {
         let [mut namespace, mut name, mut uid, mut infra_container_id] = [None; 4];
         for pair in text.split(';').filter(|pair| !pair.trim().is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| PodArgsError::NotAPair(pair.chars().take(64).collect()))?;
+            let (key, value) = pair
+                .split_once('=')
+                .ok_or_else(|| PodArgsError::NotAPair(pair.chars().take(64).collect()))?;
             match key.trim() {
                 "K8S_POD_NAMESPACE" => namespace = Some(value),
                 "K8S_POD_NAME" => name = Some(value),
@@ -57,7 +61,7 @@ impl PodArgs {
     }
 }
 
-/// An empty value means the same as none.
+/// Reads an optional id. An empty value means the same as none.
 fn optional(key: &'static str, value: Option<&str>) -> Result<Option<String>, PodArgsError> {
     match value {
         None | Some("") => Ok(None),
@@ -72,7 +76,8 @@ mod tests {
 
     #[test]
     fn what_containerd_sends_names_the_pod() {
-        let text = "K8S_POD_INFRA_CONTAINER_ID=c0ffee;K8S_POD_UID=4-2;IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0";
+        let text = "K8S_POD_INFRA_CONTAINER_ID=c0ffee;K8S_POD_UID=4-2;IgnoreUnknown=1;\
+                    K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0";
         assert_eq!(
             PodArgs::parse(text),
             Ok(PodArgs {
@@ -85,7 +90,8 @@ mod tests {
 
     #[test]
     fn only_namespace_and_name_are_needed_and_a_value_may_contain_an_equals_sign() {
-        let args = PodArgs::parse("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_UID=;LABEL=a=b;").unwrap();
+        let args =
+            PodArgs::parse("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_UID=;LABEL=a=b;").unwrap();
         assert_eq!((args.uid, args.infra_container_id), (None, None));
     }
 
@@ -100,6 +106,9 @@ mod tests {
             assert_eq!(PodArgs::parse(text).expect_err(text).to_string(), message);
         }
         let long = format!("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_UID={}", "f".repeat(256));
-        assert_eq!(PodArgs::parse(&long).unwrap_err(), PodArgsError::TooLong { key: "K8S_POD_UID", length: 256 });
+        assert_eq!(
+            PodArgs::parse(&long).unwrap_err(),
+            PodArgsError::TooLong { key: "K8S_POD_UID", length: 256 }
+        );
     }
 }

@@ -1,19 +1,20 @@
-//! What every failure becomes: a CNI error object with a code.
+//! The form of every failure: a CNI error object with a code.
 
 use std::error::Error;
 
 use serde::{Deserialize, Serialize};
 
-/// The code of a CNI error: 1–99 belong to the specification and its Go library, 100 and more are this project's.
+/// The code of a CNI error. The specification and its Go library define 1 to 99; 100 and above are this
+/// project's.
 ///
-/// `docs/errors.md` is the same table, for administrators.
+/// `docs/errors.md` has the same table, for administrators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
-    /// The CNI version of the configuration is not spoken.
+    /// The CNI version of the configuration is not supported.
     IncompatibleVersion,
     /// The configuration asks for something that is not supported.
     UnsupportedField,
-    /// The sandbox or pod is gone; trying the same again cannot help.
+    /// The sandbox or pod does not exist any more; a retry cannot succeed.
     UnknownContainer,
     /// A `CNI_*` variable is missing or malformed.
     InvalidEnvironment,
@@ -23,9 +24,9 @@ pub enum Code {
     Decode,
     /// The configuration is invalid.
     InvalidConfig,
-    /// The network namespace is missing, no namespace, or the caller's own.
+    /// The network namespace is missing, is not a network namespace, or is the caller's own.
     InvalidNetns,
-    /// Something that is expected is not there yet; trying again later may help.
+    /// Something is not there yet; a later retry may succeed.
     TryAgain,
     /// STATUS: an ADD could not succeed now.
     NotAvailable,
@@ -35,7 +36,7 @@ pub enum Code {
     BadAnnotation,
     /// The sandbox already has this interface.
     AlreadyAttached,
-    /// The name of the host's interface or of the port belongs to somebody else.
+    /// The name of the host's interface or of the port is in use for something else.
     NameTaken,
     /// The kernel refused a link, an address or a route.
     Kernel,
@@ -43,9 +44,9 @@ pub enum Code {
     OpenVSwitch,
     /// CHECK found a difference.
     CheckMismatch,
-    /// A newer sandbox of the same pod has taken the port over.
+    /// A newer sandbox of the same pod has taken over the port.
     Superseded,
-    /// Something of a sandbox could not be removed.
+    /// Some resources of a sandbox could not be removed.
     Leftover,
     /// A defect of this program.
     Internal,
@@ -90,57 +91,77 @@ impl Code {
         CODES.iter().find(|(code, ..)| *code == self).map_or("internal error", |(.., name)| name)
     }
 
-    /// What the code means, and what an administrator does about it: two cells of a table in Markdown.
+    /// What the code means, and what an administrator should do: two cells of a Markdown table.
     pub fn explanation(self) -> (&'static str, &'static str) {
         match self {
-            Self::IncompatibleVersion => {
-                ("the configuration's `cniVersion` is not spoken, or too old for the verb", "change `/etc/cni/net.d`")
-            }
+            Self::IncompatibleVersion => (
+                "the configuration's `cniVersion` is not supported, or too old for the verb",
+                "change `/etc/cni/net.d`",
+            ),
             Self::UnsupportedField => (
-                "something is asked for that is not there: a device (`deviceID`, SR-IOV), a primary user-defined network, one network twice in a pod",
+                "the configuration asks for something that is not supported: a device (`deviceID`, SR-IOV), \
+                 a primary user-defined network, one network twice in a pod",
                 "change the configuration, or the pod's networks",
             ),
-            Self::UnknownContainer => {
-                ("the pod was deleted or replaced, or a DEL overtook the ADD", "nothing; the runtime starts a new sandbox if it wants one")
-            }
+            Self::UnknownContainer => (
+                "the pod was deleted or replaced, or a DEL overtook the ADD",
+                "nothing; the runtime starts a new sandbox if it wants one",
+            ),
             Self::InvalidEnvironment => ("a `CNI_*` variable is missing or malformed", "look at the caller"),
             Self::Io => ("standard input or output could not be used", "look at the caller"),
-            Self::Decode => ("the configuration, or the server's answer, is no JSON of the expected shape", "look at `/etc/cni/net.d`"),
+            Self::Decode => (
+                "the configuration, or the server's answer, is not JSON of the expected shape",
+                "look at `/etc/cni/net.d`",
+            ),
             Self::InvalidConfig => ("a key has a value that cannot be used", "look at `/etc/cni/net.d`"),
             Self::InvalidNetns => ("missing, no namespace, or the host's own", "see `lsns -t net`"),
-            Self::TryAgain => {
-                ("server, database, bridge, annotation or flows are not there yet", "the message names which; the runtime tries again")
-            }
+            Self::TryAgain => (
+                "server, database, bridge, annotation or flows are not there yet",
+                "the message names which; the runtime tries again",
+            ),
             Self::NotAvailable => (
-                "STATUS: this node cannot do its part of an ADD now ([what counts](decisions/status-in-a-moment.md))",
+                "STATUS: this node cannot do its part of an ADD now \
+                 ([what counts](decisions/status-in-a-moment.md))",
                 "the message names each missing part",
             ),
             Self::NotAvailableLimited => ("STATUS: Open vSwitch itself is missing", "the same"),
-            Self::BadAnnotation => ("the pod's annotation cannot be used; the value is named", "look at who wrote it"),
-            Self::AlreadyAttached => ("the sandbox has this interface, or another call for it is under way", "DEL first"),
-            Self::NameTaken => ("the host's link or the port belongs to somebody else", "`ip -d link`, `ovs-vsctl find Interface`"),
-            Self::Kernel => ("a link, an address or a route", "the message has the kernel's reason"),
-            Self::OpenVSwitch => {
-                ("ovs-vswitchd cannot use the device, or the database refused the rows", "`ovs-vsctl show`, ovs-vswitchd's log")
+            Self::BadAnnotation => {
+                ("the pod's annotation cannot be used; the value is named", "find the program that wrote it")
             }
-            Self::CheckMismatch => ("CHECK found a difference; the first is named", "somebody changed the pod's network"),
+            Self::AlreadyAttached => {
+                ("the sandbox has this interface, or another call for it is under way", "DEL first")
+            }
+            Self::NameTaken => (
+                "the name of the host's link or of the port is in use for something else",
+                "`ip -d link`, `ovs-vsctl find Interface`",
+            ),
+            Self::Kernel => ("a link, an address or a route", "the message has the kernel's reason"),
+            Self::OpenVSwitch => (
+                "ovs-vswitchd cannot use the device, or the database refused the rows",
+                "`ovs-vsctl show`, ovs-vswitchd's log",
+            ),
+            Self::CheckMismatch => (
+                "CHECK found a difference; the first is named",
+                "find the program that changed the pod's network",
+            ),
             Self::Superseded => ("a newer sandbox of the pod has the port", "nothing"),
             Self::Leftover => ("something could not be removed", "DEL again; the message says what is left"),
             Self::Internal => ("a defect of this program", "report it, with the log"),
         }
     }
 
-    /// The code of a number; a number that is not in the table is somebody else's internal error.
+    /// The code for a number. A number that is not in the table is [`Code::Internal`].
     pub fn from_number(number: u32) -> Self {
         CODES.iter().find(|(_, n, _)| *n == number).map_or(Self::Internal, |(code, ..)| *code)
     }
 }
 
-/// A CNI error object (SPEC.md, "Error"), as it goes over the server's socket and to the runtime.
+/// A CNI error object (SPEC.md, "Error"), as it is sent over the server's socket and to the runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniError {
     #[serde(rename = "cniVersion", default, skip_serializing_if = "String::is_empty")]
     pub cni_version: String,
+    /// [`Code::number`].
     pub code: u32,
     /// What failed, for which pod, at which stage, after how long.
     pub msg: String,
@@ -150,21 +171,39 @@ pub struct CniError {
 }
 
 impl CniError {
-    /// An error that is not yet stamped with the caller's version.
+    /// An error without a version; the plugin fills in the caller's.
     pub fn new(code: Code, msg: impl Into<String>, details: impl Into<String>) -> Self {
         Self { cni_version: String::new(), code: code.number(), msg: msg.into(), details: details.into() }
     }
 }
 
-/// An error with its causes, as one line.
+/// An error with its causes, as one line. A cause that the error above it quotes already is left out: some
+/// libraries repeat it in their own text.
 pub fn chain(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source()).map(ToString::to_string);
+    causes.fold(
+        error.to_string(),
+        |text, cause| if text.ends_with(&cause) { text } else { format!("{text}: {cause}") },
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Link(&'static str, #[source] Option<Box<Link>>);
+
+    #[test]
+    fn a_chain_has_every_cause_once() {
+        let inner = Link("no such file", None);
+        let quoting = Link("open the socket: no such file", Some(inner.into()));
+        assert_eq!(
+            chain(&Link("no connection", Some(quoting.into()))),
+            "no connection: open the socket: no such file"
+        );
+    }
 
     #[test]
     fn codes_and_numbers_are_one_to_one() {

@@ -1,11 +1,12 @@
 //! Keys of `external_ids` in rows of Open vSwitch.
 //!
-//! On Interface rows they are the only journal of what is attached; there is no second state file. `iface-id`, `iface-id-ver` and
-//! `ovn-installed` are OVN's (ovn-controller(8), "Open vSwitch Database Usage"); the others are OVN-Kubernetes'.
+//! On Interface rows they are the only record of what is attached; there is no second state file. OVN defines
+//! `iface-id`, `iface-id-ver` and `ovn-installed` (ovn-controller(8), "Open vSwitch Database Usage");
+//! OVN-Kubernetes defines the others.
 
 /// Name of the logical port that the interface belongs to.
 pub const IFACE_ID: &str = "iface-id";
-/// UID of the pod; ovn-controller binds the port only if the logical port names the same one.
+/// UID of the pod. ovn-controller binds the port only if the logical port has the same one.
 pub const IFACE_ID_VER: &str = "iface-id-ver";
 /// MAC address of the pod's end, in lower case.
 pub const ATTACHED_MAC: &str = "attached_mac";
@@ -23,5 +24,6 @@ pub const NETWORK: &str = "k8s.ovn.org/network";
 pub const NAD: &str = "k8s.ovn.org/nad";
 /// `true` once ovn-controller has installed the port's flows.
 pub const OVN_INSTALLED: &str = "ovn-installed";
-/// On Port rows: the rate limits that the port was made with, `BITS_PER_SECOND_TO_THE_POD/KILOBITS_PER_SECOND_FROM_IT`. Absent where there are none.
+/// On Port rows: the rate limits with which the port was created,
+/// `BITS_PER_SECOND_TO_THE_POD/KILOBITS_PER_SECOND_FROM_IT`. Absent without limits.
 pub const LIMITS: &str = "k8s.ovn.org/limits";

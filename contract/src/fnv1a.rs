@@ -1,16 +1,17 @@
-//! FNV-1a of 64 bits (draft-eastlake-fnv): short names for long ones, the same in every version of every program and tool chain.
+//! 64-bit FNV-1a (draft-eastlake-fnv): short names for long ones, the same in each version of each program,
+//! with each tool chain.
 //!
-//! No protection from somebody who looks for two inputs with the same value.
+//! Not a cryptographic hash: an attacker can find two inputs with the same value.
 
 const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0100_0000_01b3;
 
-/// The value of these bytes.
+/// The hash of these bytes.
 pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     fnv1a_after(OFFSET_BASIS, bytes)
 }
 
-/// The value of these bytes behind others whose value is `before`.
+/// The value of bytes whose value is `before`, followed by these bytes.
 pub fn fnv1a_after(before: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes.into_iter().fold(before, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
@@ -19,10 +20,12 @@ pub fn fnv1a_after(before: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
 mod tests {
     use super::*;
 
-    /// Values of the draft, appendix C.
+    /// Values from the draft, appendix C.
     #[test]
     fn values_are_those_of_the_specification() {
-        for (text, value) in [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)] {
+        for (text, value) in
+            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
+        {
             assert_eq!(fnv1a(text.bytes()), value, "{text:?}");
         }
         assert_eq!(fnv1a_after(fnv1a(*b"foo"), *b"bar"), fnv1a(*b"foobar"));

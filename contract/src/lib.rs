@@ -1,25 +1,25 @@
-//! What separate programs agree on: the plugin, the node-local server, the control plane, and the Go programs that this project
-//! replaces one node at a time. No I/O, no clock, no opinion of what to do.
+//! The contracts between separate programs: the plugin, the node-local server, the control plane, and the Go
+//! programs that this project replaces one node at a time. No I/O, no clock, no policy.
 //!
 //! | module | noun | agreed between |
 //! |---|---|---|
-//! | [`annotation`] | [`annotation::PodNetwork`]: a pod's addresses, as its annotation says | control plane → server |
-//! | [`node_annotation`] | [`node_annotation::NodeAnnotations`]: a node's subnets, addresses and numbers | cluster manager, controller, node |
+//! | [`annotation`] | [`annotation::PodNetwork`]: a pod's addresses | control plane → server |
+//! | [`node_annotation`] | a node's subnets, addresses and numbers | cluster manager, controller, node |
 //! | [`annotations`] | both, as a table for the documentation | code → documentation |
-//! | [`ovn`] | names of OVN objects, ids of those without names, addresses that follow from a subnet | control plane, node, tools |
-//! | [`bandwidth`] | [`bandwidth::Bandwidth`]: a pod's rate limits, as its annotations say | user → server |
-//! | [`cni_args`] | [`cni_args::PodArgs`]: the pod that a runtime means | runtime → plugin → server |
-//! | [`wire`] | what travels over the server's socket | plugin ↔ server |
-//! | [`net_conf`] | [`net_conf::NetConf`]: the CNI configuration on the plugin's standard input | runtime → plugin → server |
-//! | [`spec_version`] | [`spec_version::SpecVersion`]: the CNI specification versions | runtime ↔ plugin |
-//! | [`error`] | [`error::CniError`] and its [`error::Code`]: what every failure becomes | server → plugin → runtime |
-//! | [`names`] | sandbox, interface, pod and port names, and the rules they follow | everybody |
-//! | [`mac`], [`mtu`] | [`mac::Mac`], [`mtu::Mtu`] | everybody |
+//! | [`ovn`] | names and ids of OVN objects, addresses in a subnet | control plane, node, tools |
+//! | [`bandwidth`] | [`bandwidth::Bandwidth`]: a pod's rate limits, from its annotations | user → server |
+//! | [`cni_args`] | [`cni_args::PodArgs`]: the pod that a runtime names | runtime → plugin → server |
+//! | [`wire`] | the protocol of the server's socket | plugin ↔ server |
+//! | [`net_conf`] | [`net_conf::NetConf`]: the CNI configuration on stdin | runtime → plugin → server |
+//! | [`spec_version`] | [`spec_version::SpecVersion`]: versions of CNI | runtime ↔ plugin |
+//! | [`error`] | [`error::CniError`], [`error::Code`]: every failure | server → plugin → runtime |
+//! | [`names`] | names of sandboxes, interfaces, pods and ports, and their rules | all programs |
+//! | [`mac`], [`mtu`] | [`mac::Mac`], [`mtu::Mtu`] | all programs |
 //! | [`stage`] | [`stage::Stage`]: the steps of one ADD | plugin → server → logs, metrics |
-//! | [`external_ids`] | keys that mark rows of Open vSwitch as ours | plugin, server, ovn-controller |
+//! | [`external_ids`] | keys that mark our rows of Open vSwitch | plugin, server, ovn-controller |
 //! | [`mod@fnv1a`] | [`fnv1a::fnv1a`]: short names for long ones | control plane, plugin |
-//! | [`mod@backoff`] | [`backoff::Backoff`]: when to try again | server, control plane |
-//! | [`paths`] | where sockets, logs and configurations are | everybody |
+//! | [`mod@backoff`] | [`backoff::Backoff`]: the pauses between attempts | server, control plane |
+//! | [`paths`] | paths of sockets, logs and configurations | all programs |
 
 pub mod annotation;
 pub mod annotations;

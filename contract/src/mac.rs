@@ -1,4 +1,4 @@
-//! An Ethernet address. Knows its spelling, not whom it belongs to.
+//! An Ethernet address. Knows how it is spelled, not which port has it.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -14,10 +14,12 @@ pub struct Mac([u8; 6]);
 pub struct NotAMac;
 
 impl Mac {
-    /// The address of the port that has this IP address; nobody has to be asked for it.
+    /// The MAC address of the port with this IP address. Every program can compute it.
     ///
-    /// `0a:58:` and the four octets of an IPv4 address, or the first four of the SHA-256 of an IPv6 address as RFC 5952 spells it.
+    /// `0a:58:`, then the four octets of an IPv4 address, or the first four octets of the SHA-256 of an IPv6
+    /// address in the spelling of RFC 5952.
     pub fn from_ip(ip: IpAddr) -> Self {
+        // An IPv4-mapped address counts as IPv4, as in Go's `net.IP`.
         let [a, b, c, d] = match ip.to_canonical() {
             IpAddr::V4(v4) => v4.octets(),
             IpAddr::V6(v6) => {
@@ -28,7 +30,7 @@ impl Mac {
         Self([0x0a, 0x58, a, b, c, d])
     }
 
-    /// The six octets, first on the wire first.
+    /// The six octets, in the order of transmission.
     pub fn octets(self) -> [u8; 6] {
         self.0
     }
@@ -38,6 +40,7 @@ impl TryFrom<[u8; 6]> for Mac {
     type Error = NotAMac;
 
     fn try_from(octets: [u8; 6]) -> Result<Self, NotAMac> {
+        // The lowest bit of the first octet marks group addresses (IEEE 802).
         let unicast = octets[0] & 1 == 0 && octets != [0; 6];
         unicast.then_some(Self(octets)).ok_or(NotAMac)
     }
@@ -50,7 +53,10 @@ impl FromStr for Mac {
         let mut octets = [0; 6];
         let mut parts = text.split(':');
         for octet in &mut octets {
-            let digits = parts.next().filter(|part| part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit())).ok_or(NotAMac)?;
+            let digits = parts
+                .next()
+                .filter(|part| part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit()))
+                .ok_or(NotAMac)?;
             *octet = u8::from_str_radix(digits, 16).map_err(|_| NotAMac)?;
         }
         if parts.next().is_some() {
@@ -78,9 +84,15 @@ mod tests {
 
     #[test]
     fn what_is_not_a_unicast_address_is_refused() {
-        for text in
-            ["", "0a:58:0a:f4:01", "0a:58:0a:f4:01:05:06", "01:00:5e:00:00:01", "00:00:00:00:00:00", "+a:58:0a:f4:01:05", "a:58:0a:f4:1:5"]
-        {
+        for text in [
+            "",
+            "0a:58:0a:f4:01",
+            "0a:58:0a:f4:01:05:06",
+            "01:00:5e:00:00:01",
+            "00:00:00:00:00:00",
+            "+a:58:0a:f4:01:05",
+            "a:58:0a:f4:1:5",
+        ] {
             assert_eq!(text.parse::<Mac>(), Err(NotAMac), "{text}");
         }
     }

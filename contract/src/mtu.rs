@@ -1,4 +1,4 @@
-//! The size of a pod's largest packet.
+//! The MTU of a pod's interface.
 
 use std::{fmt, str::FromStr};
 
@@ -6,15 +6,16 @@ use std::{fmt, str::FromStr};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mtu(u32);
 
-/// A number of bytes outside of what a link can carry.
+/// A number of bytes that is not a valid MTU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("MTU {0} is not between 576 and 65535")]
 pub struct BadMtu(pub u64);
 
 impl Mtu {
-    /// What pods get unless somebody says otherwise: 1500 less what geneve adds.
+    /// The MTU of pods unless configured: 1500 bytes, less 100 for what Geneve adds.
     pub const DEFAULT: Self = Self(1400);
 
+    /// Bytes, 576 to 65535.
     pub fn bytes(self) -> u32 {
         self.0
     }

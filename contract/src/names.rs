@@ -1,22 +1,26 @@
-//! The names that identify a pod's network: who gave them, and what they may look like.
+//! The names that identify a pod's network, and their rules.
 //!
-//! Each is checked once, here, when it enters a program. Rules of the CNI names are those of the Go library's `skel` and `utils`;
-//! rules of Kubernetes names are those of DNS-1123.
+//! Each name is checked once, here, when it enters a program. The rules of CNI names are those of the Go
+//! library's `skel` and `utils`; the rules of Kubernetes names are those of DNS-1123.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
 /// Longest name of a network interface in the kernel, in bytes (`IFNAMSIZ` less the final zero).
 const MAX_IFNAME: usize = 15;
 
-/// `all` and `default` are directories beside the interfaces in /proc/sys/net; `lo` is every namespace's own.
+/// Names that no pod's interface may have: `all` and `default` are directories beside the interfaces in
+/// /proc/sys/net, and each namespace has its own `lo`.
 const RESERVED: [&str; 5] = [".", "..", "lo", "all", "default"];
 
 /// Why a name is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {value:?} {rule}")]
 pub struct BadName {
+    /// What the name is for: `container id`, `pod name` and so on.
     pub what: &'static str,
+    /// The first 64 characters of the refused name.
     pub value: String,
+    /// The broken rule, to be read after the value.
     pub rule: &'static str,
 }
 
@@ -31,25 +35,28 @@ impl BadName {
 pub struct SandboxId(String);
 
 impl SandboxId {
+    /// The id as the runtime spells it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Host end of the veth of the cluster's own network: the first 15 characters of the id; shorter ids work too. An id that no
-    /// interface may be called by (`lo`, `all`, `default`) gets a `_` behind it.
+    /// The host end of the veth of the cluster's own network: the first 15 characters of the id, or fewer if
+    /// the id is shorter. An id that is no valid interface name (`lo`, `all`, `default`) gets a `_` appended.
     pub fn host_if_name(&self) -> IfName {
         let name: String = self.0.chars().take(MAX_IFNAME).collect();
         IfName(if RESERVED.contains(&name.as_str()) { name + "_" } else { name })
     }
 
-    /// Host end of the veth of another network: as much of the id as leaves room for `_` and the index of the pod's end.
+    /// The host end of the veth of another network: as much of the id as leaves room for `_` and the index of
+    /// the pod's end.
     pub fn host_if_name_with(&self, pod_if_index: u32) -> IfName {
         let suffix = format!("_{pod_if_index}");
         let id: String = self.0.chars().take(MAX_IFNAME - suffix.len()).collect();
         IfName(id + &suffix)
     }
 
-    /// Host end of the veth, if its name is known before there is one: that of another network says an index, and no two have the same.
+    /// The host end of the veth, if its name is known before the veth exists. On another network the name
+    /// contains an interface index that the kernel assigns.
     pub fn host_if_name_beforehand(&self, network: &Network) -> Option<IfName> {
         match network {
             Network::Default => Some(self.host_if_name()),
@@ -104,31 +111,35 @@ impl FromStr for IfName {
     }
 }
 
-/// A pod: its namespace and name. A copy costs a counter, not a text.
+/// A pod: its namespace and name. A clone shares the text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodKey {
     /// `namespace/name`.
     text: Arc<str>,
-    /// Where the '/' is; no namespace is longer than 63 bytes.
+    /// The position of the '/'. No namespace is longer than 63 bytes.
     separator: u8,
 }
 
 impl PodKey {
-    /// Both must be names of Kubernetes objects; `_`, which separates them in [`IfaceId`], is in neither.
+    /// Both must be names of Kubernetes objects. These never contain `_`, which separates the two in
+    /// [`IfaceId`].
     ///
     /// # Errors
-    /// Which of the two Kubernetes would not take, and why.
+    /// Kubernetes would not accept one of the two; the error says which one and why.
     pub fn new(namespace: &str, name: &str) -> Result<Self, BadName> {
         check_dns_name("pod namespace", namespace, 63)?;
         check_dns_name("pod name", name, 253)?;
-        let separator = u8::try_from(namespace.len()).map_err(|_| BadName::new("pod namespace", namespace, "is too long"))?;
+        let separator = u8::try_from(namespace.len())
+            .map_err(|_| BadName::new("pod namespace", namespace, "is too long"))?;
         Ok(Self { text: format!("{namespace}/{name}").into(), separator })
     }
 
+    /// The namespace, without the name.
     pub fn namespace(&self) -> &str {
         &self.text[..self.separator.into()]
     }
 
+    /// The name, without the namespace.
     pub fn name(&self) -> &str {
         &self.text[usize::from(self.separator) + 1..]
     }
@@ -142,10 +153,16 @@ fn check_dns_name(what: &'static str, text: &str, longest: usize) -> Result<(), 
         return Err(BadName::new(what, text, "is too long"));
     }
     if !text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.') {
-        return Err(BadName::new(what, text, "has characters other than lower-case letters, digits, '-' and '.'"));
+        return Err(BadName::new(
+            what,
+            text,
+            "has characters other than lower-case letters, digits, '-' and '.'",
+        ));
     }
-    // Not `..` either, which a path or an address in the API would take for something else.
-    if !(text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.ends_with(|c: char| c.is_ascii_alphanumeric())) {
+    // This also refuses `..`, which a path or a URL of the API would take for the parent directory.
+    if !(text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric()))
+    {
         return Err(BadName::new(what, text, "does not begin and end with a letter or digit"));
     }
     Ok(())
@@ -156,9 +173,9 @@ fn check_dns_name(what: &'static str, text: &str, longest: usize) -> Result<(), 
 pub enum Network {
     /// The cluster's own.
     Default,
-    /// One of a network attachment definition.
+    /// The network of a network attachment definition.
     Attachment {
-        /// Its name in the configuration.
+        /// The network's name in the configuration.
         name: String,
         /// `<namespace>/<name>` of the definition: its key in the pod's annotation.
         nad: String,
@@ -180,7 +197,8 @@ impl Network {
 pub struct IfaceId(String);
 
 impl IfaceId {
-    /// `<namespace>_<pod>`, behind `<nad with '-' and '/' as '.'>_` for networks other than the cluster's own.
+    /// `<namespace>_<pod>`. For networks other than the cluster's own, prefixed with
+    /// `<nad with '-' and '/' as '.'>_`.
     pub fn new(pod: &PodKey, network: &Network) -> Self {
         let (namespace, name) = (pod.namespace(), pod.name());
         Self(match network {

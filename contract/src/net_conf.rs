@@ -1,6 +1,6 @@
 //! The CNI configuration on the plugin's standard input.
 //!
-//! Tolerant where the world writes it (unknown keys, a list of one plugin, numbers as text), strict in what it means.
+//! Tolerant in form (unknown keys, a list of one plugin, numbers as text), strict in meaning.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,35 +20,37 @@ pub struct NetConf {
     /// Name of the network as the runtime knows it. GC removes only what belongs to it.
     pub name: String,
     pub network: Network,
-    /// None leaves it to the server.
+    /// `None`: the server decides.
     pub mtu: Option<Mtu>,
     pub log: LogConf,
     pub places: Places,
-    /// How long an ADD may take; none for the default.
+    /// How long an ADD may take, in seconds; `None` for the default.
     pub timeout_seconds: Option<u64>,
-    /// The result of the plugin before this one, or of the ADD that is checked or deleted; not yet interpreted.
+    /// The result of the previous plugin, or of the ADD to check or delete; not parsed yet.
     pub prev_result: Option<Value>,
-    /// What GC must keep; none if the runtime did not say.
+    /// The attachments that GC must keep; `None` if the runtime did not send any list.
     pub valid_attachments: Option<Vec<ValidAttachment>>,
 }
 
 /// Where the plugin logs, as the configuration says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogConf {
-    /// None for the default file.
+    /// `None` for the default file.
     pub file: Option<String>,
-    /// A level's name or klog's number; none for the default.
+    /// The name of a level, or klog's number; `None` for the default.
     pub level: Option<String>,
 }
 
-/// Where the plugin finds its partners; none for the places of [`paths`](crate::paths). For tests and unusual hosts.
+/// Where the plugin finds the server, OVSDB and ovn-controller; `None` for the defaults of
+/// [`paths`](crate::paths). For tests and unusual hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Places {
     /// `serverSocket`: path of the node-local server's socket.
     pub server_socket: Option<String>,
-    /// `ovsdbEndpoint`: `unix:PATH` or `tcp:HOST:PORT`. Open vSwitch's process ids are looked for beside a socket.
+    /// `ovsdbEndpoint`: `unix:PATH` or `tcp:HOST:PORT`. Open vSwitch's pid files are expected beside a
+    /// socket.
     pub ovsdb_endpoint: Option<String>,
-    /// `ovnRunDir`: directory of ovn-controller's process id and control socket.
+    /// `ovnRunDir`: directory of ovn-controller's pid file and control socket.
     pub ovn_run_dir: Option<String>,
 }
 
@@ -66,7 +68,10 @@ pub enum NetConfError {
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     Version(#[from] UnknownVersion),
-    #[error("network name {0:?} does not start with a letter or digit, or has characters other than letters, digits, '_', '.' and '-'")]
+    #[error(
+        "network name {0:?} does not start with a letter or digit, \
+         or has characters other than letters, digits, '_', '.' and '-'"
+    )]
     Name(String),
     #[error("a list of {0} plugins where one is expected")]
     Chain(usize),
@@ -83,37 +88,51 @@ pub enum NetConfError {
 }
 
 impl NetConfError {
-    /// The code that both programs report it with.
+    /// The error code. Plugin and server both use it.
     pub fn code(&self) -> Code {
         match self {
             Self::Json(_) => Code::Decode,
             Self::Version(_) => Code::IncompatibleVersion,
             Self::Device(_) => Code::UnsupportedField,
-            Self::Name(_) | Self::Chain(_) | Self::NoType | Self::NoAttachmentName(_) | Self::Mtu(_) | Self::Attachment(_) => {
-                Code::InvalidConfig
-            }
+            Self::Name(_)
+            | Self::Chain(_)
+            | Self::NoType
+            | Self::NoAttachmentName(_)
+            | Self::Mtu(_)
+            | Self::Attachment(_) => Code::InvalidConfig,
         }
     }
 }
 
-/// What a DEL needs to know: whose interface it is, and where everything is.
-const FOR_DEL: [&str; 10] =
-    ["cniVersion", "name", "type", "topology", "netAttachDefName", "logFile", "logLevel", "serverSocket", "ovsdbEndpoint", "ovnRunDir"];
+/// The keys that a DEL needs: which interface it is, and where everything is.
+const FOR_DEL: [&str; 10] = [
+    "cniVersion",
+    "name",
+    "type",
+    "topology",
+    "netAttachDefName",
+    "logFile",
+    "logLevel",
+    "serverSocket",
+    "ovsdbEndpoint",
+    "ovnRunDir",
+];
 
 impl NetConf {
     /// Reads a configuration, or a list with a single plugin.
     ///
     /// # Errors
-    /// The first key that cannot be used.
+    /// The text is not a JSON object, or a key has a value that cannot be used; the first one is named.
     pub fn parse(bytes: &[u8]) -> Result<Self, NetConfError> {
         Self::read(serde_json::from_slice(bytes)?)
     }
 
-    /// The same for a DEL, which has to succeed with a configuration that was spoilt after the ADD: keys that say how to attach a pod are
-    /// not looked at, and a version that cannot be read is the oldest.
+    /// Reads a configuration for a DEL, which has to succeed even if the configuration was damaged after the
+    /// ADD. Keys that say how to attach a pod are ignored, and an unknown version counts as the oldest one.
     ///
     /// # Errors
-    /// The first key that cannot be used, of those that say which interface it is and where Open vSwitch is.
+    /// The text is not a JSON object, or a key that says which interface it is, or where Open vSwitch is,
+    /// cannot be used.
     pub fn parse_for_del(bytes: &[u8]) -> Result<Self, NetConfError> {
         let mut object = serde_json::from_slice(bytes)?;
         keep_for_del(&mut object);
@@ -121,20 +140,23 @@ impl NetConf {
     }
 
     fn read(object: serde_json::Map<String, Value>) -> Result<Self, NetConfError> {
-        // An object, not a list: that would be read as the fields in their order.
+        // `object` is a JSON object by its type: serde would read a JSON array as the fields in their order.
         let mut wire: Wire = serde_json::from_value(object.into())?;
         if let Some(plugins) = wire.plugins.take() {
-            let [plugin]: [Value; 1] = plugins.try_into().map_err(|list: Vec<_>| NetConfError::Chain(list.len()))?;
+            let [plugin]: [Value; 1] =
+                plugins.try_into().map_err(|list: Vec<_>| NetConfError::Chain(list.len()))?;
             let plugin: Wire = serde_json::from_value(plugin)?;
+            // Version and name belong to the list, all other keys to the plugin (SPEC.md, "Configuration
+            // format").
             wire = Wire { cni_version: wire.cni_version, name: wire.name, ..plugin };
         }
         wire.try_into()
     }
 }
 
-/// Leaves in a configuration, or in the plugins of a list, what [`FOR_DEL`] names.
+/// Removes all keys but those of [`FOR_DEL`] from a configuration, or from the plugins of a list.
 fn keep_for_del(object: &mut serde_json::Map<String, Value>) {
-    // What is no text at all is no configuration, and is refused as such.
+    // A version that is not a string is kept, so that parsing refuses it.
     let is_known = |version: &Value| version.as_str().is_none_or(|text| text.parse::<SpecVersion>().is_ok());
     object.retain(|key, value| match key.as_str() {
         "cniVersion" => is_known(value),
@@ -148,7 +170,7 @@ fn keep_for_del(object: &mut serde_json::Map<String, Value>) {
     }
 }
 
-/// The configuration as it is spelled (SPEC.md, "Configuration format", and the keys of OVN-Kubernetes).
+/// The configuration as spelled in JSON (SPEC.md, "Configuration format", and the keys of OVN-Kubernetes).
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Wire {
@@ -170,7 +192,7 @@ struct Wire {
     prev_result: Option<Value>,
     #[serde(rename = "cni.dev/valid-attachments")]
     valid_attachments: Option<Vec<WireAttachment>>,
-    /// What the Go library calls it, beside the specification's name.
+    /// The Go library's name for the same list.
     #[serde(rename = "cni.dev/attachments")]
     attachments: Option<Vec<WireAttachment>>,
 }
@@ -226,6 +248,7 @@ impl TryFrom<Wire> for NetConf {
             version,
             name,
             network,
+            // Upstream's configurations have 0 for "not set".
             mtu: mtu.filter(|mtu| *mtu != 0).map(Mtu::try_from).transpose()?,
             log: LogConf {
                 file: Some(log_file).filter(|file| !file.is_empty()),
@@ -238,15 +261,18 @@ impl TryFrom<Wire> for NetConf {
             places: Places { server_socket, ovsdb_endpoint, ovn_run_dir },
             timeout_seconds,
             prev_result: prev_result.filter(|value| !value.is_null()),
-            valid_attachments: valid_attachments.or(attachments).map(|list| list.into_iter().map(attachment).collect()).transpose()?,
+            valid_attachments: valid_attachments
+                .or(attachments)
+                .map(|list| list.into_iter().map(attachment).collect())
+                .transpose()?,
         })
     }
 }
 
 /// The rule of the Go library's `utils.ValidateNetworkName`.
 fn check_network_name(name: &str) -> Result<(), NetConfError> {
-    let good =
-        name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
+    let good = name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
     if good { Ok(()) } else { Err(NetConfError::Name(shorten(name))) }
 }
 
@@ -271,8 +297,14 @@ mod tests {
 
     #[test]
     fn a_list_of_one_plugin_means_that_plugin() {
-        let conf = parse(r#"{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ovn-k8s-cni-overlay","mtu":1300}]}"#).unwrap();
-        assert_eq!((conf.version, conf.name.as_str(), conf.mtu), (SpecVersion::V1_0_0, "n", Some(Mtu::try_from(1300).unwrap())));
+        let conf = parse(
+            r#"{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ovn-k8s-cni-overlay","mtu":1300}]}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            (conf.version, conf.name.as_str(), conf.mtu),
+            (SpecVersion::V1_0_0, "n", Some(Mtu::try_from(1300).unwrap()))
+        );
     }
 
     #[test]
@@ -283,8 +315,12 @@ mod tests {
 
     #[test]
     fn another_network_is_one_of_an_attachment_definition() {
-        let conf = parse(r#"{"name":"blue","type":"t","topology":"layer2","netAttachDefName":"shop/blue"}"#).unwrap();
-        assert_eq!(conf.network, Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() });
+        let conf = parse(r#"{"name":"blue","type":"t","topology":"layer2","netAttachDefName":"shop/blue"}"#)
+            .unwrap();
+        assert_eq!(
+            conf.network,
+            Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() }
+        );
     }
 
     #[test]
@@ -294,10 +330,16 @@ mod tests {
             "cni.dev/valid-attachments":[{}]}]}"#;
         assert!(parse(spoilt).is_err());
         let conf = NetConf::parse_for_del(spoilt.as_bytes()).unwrap();
-        assert_eq!(conf.network, Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() });
-        assert_eq!((conf.version, conf.places.ovsdb_endpoint.as_deref()), (SpecVersion::V0_1_0, Some("tcp:127.0.0.1:1")));
+        assert_eq!(
+            conf.network,
+            Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() }
+        );
+        assert_eq!(
+            (conf.version, conf.places.ovsdb_endpoint.as_deref()),
+            (SpecVersion::V0_1_0, Some("tcp:127.0.0.1:1"))
+        );
         assert_eq!((conf.mtu, conf.timeout_seconds, conf.prev_result), (None, None, None));
-        // Which network it is cannot be guessed: the interface could be another's.
+        // The network cannot be guessed: the interface could belong to another one.
         let unnamed = br#"{"name":"blue","type":"t","topology":"layer2"}"#;
         assert!(matches!(NetConf::parse_for_del(unnamed), Err(NetConfError::NoAttachmentName(_))));
         assert!(matches!(NetConf::parse_for_del(b"7"), Err(NetConfError::Json(_))));
@@ -313,8 +355,14 @@ mod tests {
                 "CNI version \"2.0.0\" is not one of 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0",
             ),
             (r#"{"name":"n","type":"t","mtu":9}"#, "MTU 9 is not between 576 and 65535"),
-            (r#"{"name":"n","type":"t","topology":"layer2"}"#, "topology \"layer2\" without netAttachDefName"),
-            (r#"{"name":"n","plugins":[{"type":"a"},{"type":"b"}]}"#, "a list of 2 plugins where one is expected"),
+            (
+                r#"{"name":"n","type":"t","topology":"layer2"}"#,
+                "topology \"layer2\" without netAttachDefName",
+            ),
+            (
+                r#"{"name":"n","plugins":[{"type":"a"},{"type":"b"}]}"#,
+                "a list of 2 plugins where one is expected",
+            ),
             (
                 r#"{"name":"n","type":"t","deviceID":"0000:03:02.3"}"#,
                 "deviceID \"0000:03:02.3\": devices passed to pods (SR-IOV) are not supported",

@@ -1,21 +1,23 @@
-//! What a node's annotations say: the contract between cluster manager, controller and node.
+//! A node's annotations: the contract between cluster manager, controller and node.
 //!
-//! Reads and spells values; knows nothing of who may write which, nor of the API. Nodes write some of these themselves, so they are as
-//! hostile as a pod's: everything is checked here, once.
+//! Reads and writes values; knows nothing of the API, nor of which program may write which value. Nodes write
+//! some of these themselves, so they are as hostile as a pod's. Everything is checked once, here.
 //!
-//! | annotation | means | written by | read by |
+//! | annotation | meaning | written by | read by |
 //! |---|---|---|---|
-//! | [`NODE_SUBNETS`] | addresses of the node's pods | cluster manager | controller, node |
-//! | [`LEGACY_SUBNET`] | the same, in clusters of 2018 and 2019 | cluster manager | node |
-//! | [`NODE_ID`] | a small number of its own | cluster manager | controller |
+//! | [`NODE_SUBNETS`] | subnets of the node's pods | cluster manager | controller, node |
+//! | [`LEGACY_SUBNET`] | the same, in clusters of 2018 and 2019 | cluster manager | as above |
+//! | [`NODE_ID`] | the node's number | cluster manager | controller |
 //! | [`NETWORK_IDS`] | the numbers of networks | cluster manager | controller |
-//! | [`JOIN_ADDRESSES`], before [`JOIN_ADDRESS`] | the node's gateway router on the join switch | cluster manager | controller |
+//! | [`JOIN_ADDRESSES`], [`JOIN_ADDRESS`] | gateway router on join switch | cluster manager | controller |
 //! | [`TRANSIT_ADDRESSES`] | the node on the switch between zones | cluster manager | controller |
-//! | [`CHASSIS_ID`] | OVN's name of the node | node | controller |
-//! | [`PRIMARY_ADDRESSES`] | the addresses that other nodes reach it at | node | controller, cluster manager |
+//! | [`CHASSIS_ID`] | the node's name in OVN | node | controller |
+//! | [`PRIMARY_ADDRESSES`] | addresses for other nodes | node | controller, cluster manager |
 //! | [`HOST_CIDRS`] | all addresses of the host | node | controller |
-//! | [`MANAGEMENT_MACS`], before [`MANAGEMENT_MAC`] | MAC of the management port | older nodes | controller, node |
-//! | [`ZONE`] | whose database has its rows | node | everybody |
+//! | [`MANAGEMENT_MACS`], [`MANAGEMENT_MAC`] | MAC of management port | older nodes | controller, node |
+//! | [`ZONE`] | the zone whose database has the node's rows | node | all |
+//!
+//! Where a row has two names, the second one is the older spelling, for the cluster's own network alone.
 
 mod per_network;
 mod value;
@@ -27,21 +29,34 @@ use ipnet::IpNet;
 use crate::{annotation::AnnotationError, mac::Mac};
 pub use per_network::PerNetwork;
 
+/// `{"default":["10.128.0.0/23"]}`
 pub const NODE_SUBNETS: &str = "k8s.ovn.org/node-subnets";
+/// `10.128.0.0/23`
 pub const LEGACY_SUBNET: &str = "ovn_host_subnet";
+/// `2`
 pub const NODE_ID: &str = "k8s.ovn.org/node-id";
+/// `{"default":"0"}`
 pub const NETWORK_IDS: &str = "k8s.ovn.org/network-ids";
+/// `{"default":{"ipv4":"100.64.0.2/16"}}`
 pub const JOIN_ADDRESSES: &str = "k8s.ovn.org/node-gateway-router-lrp-ifaddrs";
+/// `{"ipv4":"100.64.0.2/16"}`
 pub const JOIN_ADDRESS: &str = "k8s.ovn.org/node-gateway-router-lrp-ifaddr";
+/// `{"ipv4":"100.88.0.2/16"}`
 pub const TRANSIT_ADDRESSES: &str = "k8s.ovn.org/node-transit-switch-port-ifaddr";
+/// `2d4b1b6e-2f0a-4a39-9a0f-0a6b4e7c1f01`
 pub const CHASSIS_ID: &str = "k8s.ovn.org/node-chassis-id";
+/// `{"ipv4":"192.0.2.7/24"}`
 pub const PRIMARY_ADDRESSES: &str = "k8s.ovn.org/node-primary-ifaddr";
+/// `["192.0.2.7/24"]`
 pub const HOST_CIDRS: &str = "k8s.ovn.org/host-cidrs";
+/// `{"default":"96:8f:e8:25:a2:e5"}`
 pub const MANAGEMENT_MACS: &str = "k8s.ovn.org/node-mgmt-port-mac-addresses";
+/// `96:8f:e8:25:a2:e5`
 pub const MANAGEMENT_MAC: &str = "k8s.ovn.org/node-mgmt-port-mac-address";
+/// `global`
 pub const ZONE: &str = "k8s.ovn.org/zone-name";
 
-/// All that [`NodeAnnotations`] reads.
+/// All annotations that [`NodeAnnotations`] reads.
 pub const ALL: [&str; 13] = [
     NODE_SUBNETS,
     LEGACY_SUBNET,
@@ -58,13 +73,13 @@ pub const ALL: [&str; 13] = [
     ZONE,
 ];
 
-/// The cluster's own network, among the networks of an annotation.
+/// The key of the cluster's own network in annotations that hold one entry for each network.
 pub const DEFAULT_NETWORK: &str = "default";
 
-/// More addresses than a host has.
+/// The largest number of addresses of a host. It bounds the work for a hostile annotation.
 const MAX_HOST_CIDRS: usize = 1024;
 
-/// An annotation of a node cannot be used, and which.
+/// An annotation of a node that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{annotation}")]
 pub struct NodeAnnotationError {
@@ -72,20 +87,23 @@ pub struct NodeAnnotationError {
     pub source: AnnotationError,
 }
 
-/// A node's annotations, for reading what they say of the cluster's own network.
+/// A node's annotations, to read the values of the cluster's own network.
 ///
-/// Each method gives what one annotation says, and nothing (`None`, no elements) as long as it is not there.
+/// Each method returns the value of one annotation; `None`, or an empty list, if there is none.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeAnnotations<'a>(pub &'a BTreeMap<String, String>);
 
 impl NodeAnnotations<'_> {
-    /// At most one of each family, IPv4 or IPv6 first as they are written.
+    /// The subnets of the node's pods. At most one of each family, in the order of the annotation.
     ///
     /// # Errors
-    /// The annotation has no JSON of the expected shape, a subnet without room for pods, or two of one family.
+    /// The annotation is not JSON of the expected shape, a subnet has no room for pods, or two subnets are of
+    /// one family.
     pub fn subnets(self) -> Result<Vec<IpNet>, NodeAnnotationError> {
         if self.0.contains_key(NODE_SUBNETS) {
-            return self.read(NODE_SUBNETS, |text| PerNetwork::parse(text)?.subnets(DEFAULT_NETWORK)).map(Option::unwrap_or_default);
+            return self
+                .read(NODE_SUBNETS, |text| PerNetwork::parse(text)?.subnets(DEFAULT_NETWORK))
+                .map(Option::unwrap_or_default);
         }
         self.read(LEGACY_SUBNET, value::subnet).map(|subnet| subnet.into_iter().collect())
     }
@@ -93,32 +111,35 @@ impl NodeAnnotations<'_> {
     /// The node's number.
     ///
     /// # Errors
-    /// The annotation is no number of 16 bits.
+    /// The annotation is not a 16-bit number.
     pub fn id(self) -> Result<Option<u16>, NodeAnnotationError> {
         self.read(NODE_ID, value::number)
     }
 
-    /// The number of the cluster's own network; always 0 where upstream's programs write it.
+    /// The number of the cluster's own network; always 0 if upstream's programs wrote it.
     ///
     /// # Errors
-    /// The annotation has no JSON of the expected shape, or an entry that is no number.
+    /// The annotation is not JSON of the expected shape, or the entry is not a number.
     pub fn network_id(self) -> Result<Option<u32>, NodeAnnotationError> {
         Ok(self.read(NETWORK_IDS, |text| PerNetwork::parse(text)?.number(DEFAULT_NETWORK))?.flatten())
     }
 
-    /// With the prefix of the join subnet; at most one of each family, IPv4 first.
+    /// The addresses of the node's gateway router, with the prefix length of the join subnet. At most one of
+    /// each family, IPv4 first.
     ///
     /// # Errors
-    /// The annotation has no JSON of the expected shape, or an address that is none.
+    /// The annotation is not JSON of the expected shape, or an address is not valid.
     pub fn join_addresses(self) -> Result<Vec<IpNet>, NodeAnnotationError> {
         if self.0.contains_key(JOIN_ADDRESSES) {
-            let read = self.read(JOIN_ADDRESSES, |text| PerNetwork::parse(text)?.interface_addresses(DEFAULT_NETWORK));
+            let read = self
+                .read(JOIN_ADDRESSES, |text| PerNetwork::parse(text)?.interface_addresses(DEFAULT_NETWORK));
             return read.map(Option::unwrap_or_default);
         }
         self.read(JOIN_ADDRESS, value::interface_addresses).map(Option::unwrap_or_default)
     }
 
-    /// With the prefix of the transit subnet; at most one of each family, IPv4 first.
+    /// The node's addresses on the transit switch, with the prefix length of its subnet. At most one of each
+    /// family, IPv4 first.
     ///
     /// # Errors
     /// As for [`join_addresses`](Self::join_addresses).
@@ -126,15 +147,16 @@ impl NodeAnnotations<'_> {
         self.read(TRANSIT_ADDRESSES, value::interface_addresses).map(Option::unwrap_or_default)
     }
 
-    /// The name of the node in OVN.
+    /// The node's chassis name in OVN.
     ///
     /// # Errors
-    /// The annotation is empty, longer than a name, or has characters that no chassis has.
+    /// The annotation is empty, has more than 253 bytes, or has characters that no chassis name has.
     pub fn chassis_id(self) -> Result<Option<String>, NodeAnnotationError> {
         self.read(CHASSIS_ID, |text| value::plain("chassis id", text))
     }
 
-    /// With the prefix of the host's network; at most one of each family, IPv4 first.
+    /// The addresses at which other nodes reach the node, with the prefix length of its network. At most one
+    /// of each family, IPv4 first.
     ///
     /// # Errors
     /// As for [`join_addresses`](Self::join_addresses).
@@ -142,10 +164,10 @@ impl NodeAnnotations<'_> {
         self.read(PRIMARY_ADDRESSES, value::interface_addresses).map(Option::unwrap_or_default)
     }
 
-    /// The addresses of the host, with their prefixes.
+    /// All addresses of the host, with their prefix lengths.
     ///
     /// # Errors
-    /// The annotation is no list of addresses with prefixes, or a longer one than any host has.
+    /// The annotation is not a list of addresses with prefix lengths, or has more than 1024 of them.
     pub fn host_cidrs(self) -> Result<Vec<IpNet>, NodeAnnotationError> {
         self.read(HOST_CIDRS, value::host_cidrs).map(Option::unwrap_or_default)
     }
@@ -153,10 +175,12 @@ impl NodeAnnotations<'_> {
     /// The MAC address of the management port.
     ///
     /// # Errors
-    /// The annotation has no JSON of the expected shape, or a MAC address that is none.
+    /// The annotation is not JSON of the expected shape, or the MAC address is not valid.
     pub fn management_mac(self) -> Result<Option<Mac>, NodeAnnotationError> {
         if self.0.contains_key(MANAGEMENT_MACS) {
-            return Ok(self.read(MANAGEMENT_MACS, |text| PerNetwork::parse(text)?.mac(DEFAULT_NETWORK))?.flatten());
+            return Ok(self
+                .read(MANAGEMENT_MACS, |text| PerNetwork::parse(text)?.mac(DEFAULT_NETWORK))?
+                .flatten());
         }
         self.read(MANAGEMENT_MAC, value::mac)
     }
@@ -179,14 +203,16 @@ impl NodeAnnotations<'_> {
     }
 }
 
-/// The text of [`TRANSIT_ADDRESSES`], [`PRIMARY_ADDRESSES`] and [`JOIN_ADDRESS`]: the first address of each family with its prefix.
+/// The text of [`TRANSIT_ADDRESSES`], [`PRIMARY_ADDRESSES`] and [`JOIN_ADDRESS`]: the first address of each
+/// family, with its prefix length.
 pub fn interface_addresses_text(addresses: &[IpNet]) -> String {
     value::interface_addresses_json(addresses).to_string()
 }
 
-/// The text of [`HOST_CIDRS`], in an order that does not depend on the order in which the host named them.
+/// The text of [`HOST_CIDRS`]. The order does not depend on that of `addresses`.
 pub fn host_cidrs_text(addresses: &[IpNet]) -> String {
     let mut texts: Vec<String> = addresses.iter().map(IpNet::to_string).collect();
+    // Sorted, or each start of the node would change the annotation and wake up its readers.
     texts.sort_unstable();
     texts.dedup();
     serde_json::Value::from(texts).to_string()

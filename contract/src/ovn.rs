@@ -1,6 +1,7 @@
-//! Names of OVN objects, ids of those that have no names, and the addresses that follow from a node's subnet.
+//! Names of OVN objects, ids of those without names, and the addresses that follow from a node's subnet.
 //!
-//! Tools, manuals and ovn-controller's patch ports rely on these names; an existing cluster is recognised by them. Knows no database.
+//! Tools, manuals and ovn-controller's patch ports rely on these names, and an existing cluster is recognised
+//! by them. Knows no database.
 
 mod addresses;
 mod ids;

@@ -1,10 +1,10 @@
-//! Where things are on a node. Every path can be overridden; these are the places an administrator expects.
+//! Default paths on a node, where an administrator expects them. Each one can be overridden.
 
 /// Directory of the server's socket: mode 0700, owned by root.
 pub const SERVER_RUN_DIR: &str = "/var/run/ovn-kubernetes/cni";
 /// The server's socket: mode 0600.
 pub const SERVER_SOCKET: &str = "/var/run/ovn-kubernetes/cni/ovn-cni-server.sock";
-/// Directory of the locks that show which processes of the control plane live on this host: mode 0700.
+/// Directory of the lock files that show which control plane processes are alive on this host: mode 0700.
 pub const ELECTION_DIR: &str = "/var/run/ovn-kubernetes/election";
 /// The endpoint of the node's Open vSwitch database.
 pub const OVSDB_ENDPOINT: &str = "unix:/var/run/openvswitch/db.sock";

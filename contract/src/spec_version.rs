@@ -1,4 +1,4 @@
-//! Versions of the CNI specification that are spoken: those of the Go library's `version.All`.
+//! The supported versions of the CNI specification: those of the Go library's `version.All`.
 
 use std::{fmt, str::FromStr};
 
@@ -14,18 +14,19 @@ pub enum SpecVersion {
     V1_1_0,
 }
 
-/// A version that is none of [`SpecVersion::ALL`].
+/// A version that is not one of [`SpecVersion::ALL`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("CNI version {0:?} is not one of {known}", known = SpecVersion::ALL.map(SpecVersion::as_str).join(", "))]
 pub struct UnknownVersion(pub String);
 
 impl SpecVersion {
     /// Oldest first.
-    pub const ALL: [Self; 7] = [Self::V0_1_0, Self::V0_2_0, Self::V0_3_0, Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
-    /// What a VERSION answer and an error without a request are stamped with.
+    pub const ALL: [Self; 7] =
+        [Self::V0_1_0, Self::V0_2_0, Self::V0_3_0, Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
+    /// The version in the answer to VERSION, and in an error for which the request is unknown.
     pub const NEWEST: Self = Self::V1_1_0;
 
-    /// The spelling of the specification.
+    /// The version as the specification spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V0_1_0 => "0.1.0",
@@ -47,7 +48,10 @@ impl FromStr for SpecVersion {
         if text.is_empty() {
             return Ok(Self::V0_1_0);
         }
-        Self::ALL.into_iter().find(|version| version.as_str() == text).ok_or_else(|| UnknownVersion(text.chars().take(64).collect()))
+        Self::ALL
+            .into_iter()
+            .find(|version| version.as_str() == text)
+            .ok_or_else(|| UnknownVersion(text.chars().take(64).collect()))
     }
 }
 

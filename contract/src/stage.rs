@@ -1,6 +1,6 @@
 //! The steps of one ADD, in the order in which they end.
 //!
-//! One vocabulary for error messages, log lines, metrics and failpoints.
+//! Error messages, log lines, metrics and failpoints all use these names.
 
 use std::fmt;
 
@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
+    /// Open the kernel's sockets, on the host and inside the pod's network namespace.
+    Netns,
     /// Connect to OVSDB and read its schema.
     Ovsdb,
     /// Ask the server, which waits for the pod's annotation.
@@ -30,12 +32,22 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in order.
-    pub const ALL: [Self; 8] =
-        [Self::Ovsdb, Self::Annotation, Self::Veth, Self::Port, Self::Pod, Self::Ofport, Self::OvnInstalled, Self::Result];
+    pub const ALL: [Self; 9] = [
+        Self::Netns,
+        Self::Ovsdb,
+        Self::Annotation,
+        Self::Veth,
+        Self::Port,
+        Self::Pod,
+        Self::Ofport,
+        Self::OvnInstalled,
+        Self::Result,
+    ];
 
     /// The name used in messages, logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Netns => "netns",
             Self::Ovsdb => "ovsdb",
             Self::Annotation => "annotation",
             Self::Veth => "veth",

@@ -1,11 +1,11 @@
-//! What travels over the server's socket: HTTP/1.1, JSON bodies, in the field names and encodings of upstream's programs, so that
-//! either side can be upstream's.
+//! The protocol of the server's socket: HTTP/1.1 with JSON bodies, in the field names and encodings of
+//! upstream's programs, so that either side can be upstream's.
 //!
 //! | request | answer |
 //! |---|---|
 //! | `POST /` [`Request`] | 200 [`Response`], or a fitting status and a [`Refused`] |
-//! | `POST /watch` [`WatchRequest`] | 200 [`WatchAnswer`] once the pod is no longer what the request says; upstream's server: 404 |
-//! | `POST /port` [`PortRequest`] | 200 and a line for each [`PortNews`], as it comes; upstream's server: 404 |
+//! | `POST /watch` [`WatchRequest`] | 200 [`WatchAnswer`] once the pod has changed; upstream's server: 404 |
+//! | `POST /port` [`PortRequest`] | 200, and a line for each [`PortNews`]; upstream's server: 404 |
 //! | `POST /metrics` [`Metrics`] | 200 |
 //!
 //! Unknown fields are ignored in both directions; additions are optional fields.
@@ -25,18 +25,20 @@ mod pod_if_info;
 
 pub use pod_if_info::{PodInterface, PodInterfaceError};
 
-/// Path of a plugin's request.
+/// Path of a runtime's request that the plugin passes on.
 pub const REQUEST_PATH: &str = "/";
-/// Path of a wait for the end of a pod as it is now.
+/// Path of the wait until a pod is deleted, replaced or changed.
 pub const WATCH_PATH: &str = "/watch";
-/// Path of a port that the server writes.
+/// Path of a request to write a port.
 pub const PORT_PATH: &str = "/port";
-/// Path of a plugin's report on itself.
+/// Path of a plugin's report on one call.
 pub const METRICS_PATH: &str = "/metrics";
-/// The most bytes a body may have.
+/// The largest body of a request, in bytes. Usual ones have a few KiB: the CNI configuration in base64, and
+/// from upstream's plugin its whole environment. The limit keeps a client from filling the server's memory; a
+/// tenth of it could refuse a large environment.
 pub const MAX_BODY: usize = 1024 * 1024;
 
-/// What the runtime asked of the plugin.
+/// The runtime's request, as the plugin got it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Request {
     /// The `CNI_*` variables. Upstream's plugin sends its whole environment.
@@ -44,53 +46,58 @@ pub struct Request {
     /// Standard input, in base64.
     #[serde(with = "base64_bytes", default)]
     pub config: Vec<u8>,
-    /// How long the caller waits for an answer, in milliseconds; the server answers before. Upstream's plugin does not say.
+    /// How long the plugin waits for the answer, in milliseconds; the server answers earlier. Upstream's
+    /// plugin does not send it.
     #[serde(rename = "timeoutMs", default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
 
-/// The server's answer: what to configure, or (upstream's server in privileged mode) the finished result.
+/// The server's answer: the settings to configure, or (upstream's server in privileged mode) the finished
+/// result.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Response {
     /// A CNI result to print as it is.
     pub result: Option<serde_json::Value>,
-    /// What the plugin has to configure.
+    /// The settings that the plugin has to configure.
     #[serde(rename = "PodIFInfo")]
     pub pod_if_info: Option<PodInterface>,
     /// Upstream's plugin fails on `null` here; this project sends no credentials.
     pub kube_auth: Option<KubeAuth>,
-    /// A second interface of the pod, on the user-defined network that is its primary one: upstream's server asks its plugin to attach that, too.
+    /// A second interface of the pod, on the user-defined network that is its primary one: upstream's server
+    /// asks its plugin to attach it, too.
     #[serde(rename = "PrimaryUDNPodInfo", skip_serializing_if = "Option::is_none")]
     pub primary_network: Option<serde_json::Value>,
-    /// If the server can write ports at this moment: the bridge that they go to.
+    /// The bridge for the port, if the server can write ports at this moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bridge: Option<BridgeFacts>,
 }
 
-/// What a plugin needs to know of the integration bridge that it does not look at itself.
+/// Facts about the integration bridge that a plugin needs and does not read itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct BridgeFacts {
-    /// As in the Bridge row; empty for the kernel's.
+    /// As in the Bridge row; empty for the kernel datapath.
     pub datapath_type: String,
 }
 
-/// A port of a pod, to be written into Open vSwitch's database. The server writes what comes at the same moment in one transaction, which costs
-/// ovs-vswitchd and ovn-controller once what they would do for each.
+/// A pod's port that the server should write into Open vSwitch's database. The server writes all ports that
+/// arrive at the same moment in one transaction, so that ovs-vswitchd and ovn-controller handle them in one
+/// iteration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortRequest {
-    /// Of port, interface and the host's link.
+    /// Name of the port, of the interface and of the host's link.
     pub name: String,
     /// First address of the pod on the network; empty for none.
     #[serde(default)]
     pub address: String,
-    /// Of the Interface row.
+    /// `external_ids` of the Interface row.
     pub external_ids: BTreeMap<String, String>,
-    /// Of the Interface row: kilobits per second and kilobits; 0 for no limit.
+    /// `ingress_policing_rate` and `ingress_policing_burst` of the Interface row, in kilobits per second and
+    /// kilobits; 0 for no limit.
     #[serde(default)]
     pub ingress_policing: (i64, i64),
-    /// Its QoS row.
+    /// The QoS row of the port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos: Option<QosRow>,
 }
@@ -99,79 +106,87 @@ pub struct PortRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QosRow {
     #[serde(rename = "type")]
+    /// `type` of the row.
     pub kind: String,
     pub other_config: BTreeMap<String, String>,
     pub external_ids: BTreeMap<String, String>,
 }
 
-/// What became of a port, in this order. The server says good news only: whoever hears anything else, or nothing for a while, looks itself.
+/// The progress of a port, in this order. The server reports progress only. After any other line, or after
+/// some time without a line, the plugin reads the database itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortNews {
-    /// It is in the database.
+    /// The port is in the database.
     Written,
-    /// ovs-vswitchd has given it a number.
+    /// ovs-vswitchd has assigned the OpenFlow port number.
     Numbered,
-    /// ovn-controller has installed its flows. The last line.
+    /// ovn-controller has installed the port's flows. The last line.
     Installed,
-    /// The server has nothing more to say, and has written nothing if it has not said so.
+    /// The server reports nothing more. Without an earlier line, it has written nothing.
     #[serde(other)]
     Unknown,
 }
 
-/// The body of a refusal: the CNI error that the runtime gets, and what only a plugin acts on. An older plugin, and upstream's, see the error alone.
+/// The body of a refusal: the CNI error for the runtime, and fields for the plugin alone. An older plugin,
+/// and upstream's, read only the error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     #[serde(flatten)]
+    /// For the runtime.
     pub error: CniError,
-    /// Whether the same request has an answer elsewhere. What a later server may say is not read.
+    /// Where the same request gets an answer. A value of a newer server that is unknown here is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "if_it_is_known")]
     pub retry: Option<Retry>,
 }
 
-/// Who answers a request that this server does not.
+/// The server that answers a request which this one refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retry {
-    /// The server that takes this one's place on the socket. This one ends, and closes its connections then.
+    /// The server that takes over the socket. This one is shutting down, and closes its connections when it
+    /// ends.
     NextServer,
 }
 
-/// What the server answers to STATUS besides success: how those are whom an ADD needs, too, as it has seen them in the last seconds.
-/// Nothing from an older server, or upstream's.
+/// The server's answer to STATUS if it succeeds: the health of the other programs that an ADD needs, as seen
+/// in the last seconds. Empty from an older server, or from upstream's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct StatusAnswer {
-    /// By the place at which each is asked: an endpoint of OVSDB, or the file with a daemon's process id.
+    /// Health by address: an endpoint of OVSDB, or the pid file of a daemon.
     pub partners: BTreeMap<String, Pulse>,
-    /// The server has never seen ovn-controller's process id, and OVN has installed ports of this node's pods: it works, out of sight.
+    /// The server has never found ovn-controller's pid file, but OVN has installed ports of this node's pods:
+    /// ovn-controller runs out of the server's sight.
     pub controller_elsewhere: bool,
 }
 
-/// Whether somebody who is there says something.
+/// Whether a program that runs also answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pulse {
-    /// Good or bad, but in time.
+    /// It answers in time, with success or an error.
     Answers,
-    /// Not within the time in which an ADD needs an answer.
+    /// It does not answer within the time in which an ADD needs an answer.
     Silent,
-    /// Neither is known; also what a later server may say.
+    /// Not known; also any value of a newer server.
     #[serde(other)]
     Unknown,
 }
 
-/// The way to the API server that upstream's server sends, with credentials. Never read; credentials are never sent.
+/// The API server's address, with which upstream's server also sends credentials. Never read, and this
+/// project never sends credentials.
 ///
-/// Upstream's plugin asks there whether the pod is still the same, each time it finds that OVN has not installed the port yet. Without any server it
-/// crashes then; of one that it cannot reach it only writes a warning.
+/// Upstream's plugin asks that API server whether the pod is still the same, each time it finds that OVN has
+/// not installed the port yet. Without an address it crashes; if the address is not reachable, it only logs a
+/// warning.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct KubeAuth {
     #[serde(rename = "kube-api-server", skip_deserializing, default = "nowhere")]
     server: &'static str,
 }
 
-/// Port 0 is nobody's: connecting to it fails at once.
+/// No program listens on port 0: a connection to it fails at once.
 fn nowhere() -> &'static str {
     "http://127.0.0.1:0"
 }
@@ -183,21 +198,21 @@ impl Default for KubeAuth {
 }
 
 impl Response {
-    /// The answer to an ADD that the plugin carries out.
+    /// The answer to an ADD whose work the plugin does.
     pub fn to_plugin(pod: PodInterface) -> Self {
         Self { pod_if_info: Some(pod), kube_auth: Some(KubeAuth::default()), ..Self::default() }
     }
 }
 
-/// A wait for the moment when a pod is deleted or replaced, or its port changes its address.
+/// A wait until a pod is deleted or replaced, or the address of its port changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchRequest {
     pub namespace: String,
     pub name: String,
-    /// Empty if it is not known.
+    /// Empty if not known.
     #[serde(default)]
     pub uid: String,
-    /// MAC address on the network `nad`.
+    /// The pod's MAC address on the network `nad`.
     pub mac: String,
     /// Key of the network in the annotation.
     pub nad: String,
@@ -209,7 +224,7 @@ pub struct WatchAnswer {
     pub change: PodChange,
 }
 
-/// What happened to a pod while its port was waited for.
+/// How a pod changed while the plugin waited for its port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum PodChange {
@@ -223,33 +238,35 @@ pub enum PodChange {
     AnnotationChanged,
 }
 
-/// A plugin's report on itself, sent without waiting for an answer.
+/// A plugin's report on one call. The plugin does not wait for the answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metrics {
-    /// The verb.
+    /// The CNI verb: `ADD`, `DEL` and so on.
     pub command: String,
-    /// Seconds.
+    /// Duration of the call, in seconds.
     pub elapsed_time: f64,
+    /// Whether the call failed.
     pub has_err: bool,
-    /// Of a failure: the code of the CNI error.
+    /// The code of the CNI error, after a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u32>,
-    /// Of a failure: the message of the CNI error.
+    /// The message of the CNI error, after a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// `namespace/name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// `CNI_CONTAINERID`.
     pub sandbox: Option<String>,
-    /// Only of an ADD. A plugin of another version may have other stages: those are not read.
+    /// The stages of an ADD. Stages that only another version of the plugin has are ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "what_is_known")]
     pub stages: Vec<StageTime>,
-    /// Of an ADD that failed in a stage.
+    /// The stage in which an ADD failed.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "if_it_is_known")]
     pub failed_stage: Option<Stage>,
-    /// Of an ADD that failed after it had made something.
+    /// How the rollback ended, if an ADD failed after it had created something.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "if_it_is_known")]
     pub rollback: Option<Rollback>,
 }
@@ -258,9 +275,9 @@ pub struct Metrics {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rollback {
-    /// Everything that was made is gone.
+    /// Everything that the ADD created is removed.
     Clean,
-    /// Something is left, for DEL.
+    /// Something is left for DEL to remove.
     Leftover,
 }
 
@@ -275,25 +292,32 @@ impl Rollback {
 }
 
 impl WatchRequest {
-    /// The pod that is waited for, if its name can be one.
+    /// The pod to wait for.
     ///
     /// # Errors
-    /// Namespace or name could not be that of a pod.
+    /// The namespace or the name is not valid for a pod.
     pub fn pod(&self) -> Result<PodKey, crate::names::BadName> {
         PodKey::new(&self.namespace, &self.name)
     }
 }
 
-fn what_is_known<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
+/// The elements that this version can read.
+fn what_is_known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
     let values = Vec::<serde_json::Value>::deserialize(deserializer)?;
     Ok(values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect())
 }
 
-fn if_it_is_known<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+/// The value, if this version can read it. `default` covers a missing field only, so an unknown value would
+/// fail the whole message.
+fn if_it_is_known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     Ok(serde_json::from_value(serde_json::Value::deserialize(deserializer)?).ok())
 }
 
-/// Bytes as Go's `encoding/json` writes a `[]byte`: base64 with padding; null for none.
+/// Bytes as Go's `encoding/json` writes a `[]byte`: base64 with padding; `null` for none.
 mod base64_bytes {
     use serde::{Deserializer, Serializer, de::Error};
 

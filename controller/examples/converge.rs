@@ -1,7 +1,9 @@
-//! How long the controller takes from a known cluster to a northbound database that shows it, and how much it computes for that.
+//! Benchmark: time and CPU that the controller takes from a known cluster to a northbound database that shows
+//! it.
 //!
-//! Starts a private `ovsdb-server` with an empty database; tells a controller of 500 nodes and 10,000 pods that have their annotations;
-//! then starts another one, which finds everything as it should be; then lets pods come one by one. Fails if the limits are exceeded.
+//! Starts a private `ovsdb-server` with an empty database, and a controller that observes 500 nodes and
+//! 10,000 pods with annotations. Then starts another controller, which finds everything right, and adds pods
+//! one by one. Fails if a limit is exceeded.
 //!
 //! ```text
 //! cargo run --release -p controller --example converge [NODES PODS]
@@ -28,15 +30,17 @@ use running::Running;
 use tests::{Database, Scratch};
 
 const SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
-/// Of this process, while an empty database is filled.
+/// CPU limit of this process while it fills an empty database: the goal for 500 nodes and 10,000 pods.
 const MOST_CPU: Duration = Duration::from_secs(2);
+/// Enough for a 99th percentile that is not the maximum.
 const SINGLE_PODS: u32 = 200;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let numbers: Vec<u32> = std::env::args().skip(1).map(|number| number.parse().expect("numbers of nodes and pods")).collect();
+    let numbers: Vec<u32> =
+        std::env::args().skip(1).map(|number| number.parse().expect("numbers of nodes and pods")).collect();
     let (nodes, pods) = if let [nodes, pods] = numbers[..] { (nodes, pods) } else { (500, 10_000) };
-    // A hundred at most, or their addresses would meet.
+    // At most a hundred: `pod` gives distinct addresses to a hundred pods of a node.
     let per_node = (pods / nodes).clamp(1, 100);
     let scratch = Scratch::new();
     let _server = Database::of_schema(scratch.path(), "nb", SCHEMA);
@@ -60,10 +64,16 @@ async fn main() -> ExitCode {
     }
     latencies.sort();
     let (half, most) = (latencies[latencies.len() / 2], latencies[latencies.len() * 99 / 100]);
-    println!("one pod after the other: {half:.1?} (p50), {most:.1?} (p99) until its rows are committed and compared");
+    println!(
+        "one pod after the other: {half:.1?} (p50), {most:.1?} (p99) \
+         until its rows are committed and compared"
+    );
 
     let good = filled.cpu < MOST_CPU && restarted.transactions == 0;
-    println!("{}: limits are {MOST_CPU:?} of CPU for the first, no transaction for the second", if good { "ok" } else { "FAILED" });
+    println!(
+        "{}: limits are {MOST_CPU:?} of CPU for the first, no transaction for the second",
+        if good { "ok" } else { "FAILED" }
+    );
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -74,9 +84,9 @@ struct Measured {
     rows: f64,
 }
 
-/// From what the watches say to the database as it should be.
+/// Observes the cluster and waits until the database shows it.
 async fn converge(controller: &mut Running, per_node: u32, pods: u32) -> Measured {
-    // Pods that come later find their nodes there.
+    // Including the nodes of the pods that come later.
     let all_nodes = all_nodes((0..=(pods + SINGLE_PODS) / per_node).map(|number| node(1 + number)));
     let all_pods = all_pods((0..pods).map(|number| pod(number, 1 + number / per_node, 0)));
     let (begun, cpu) = (Instant::now(), cpu_time());
@@ -98,7 +108,7 @@ impl std::fmt::Display for Measured {
     }
 }
 
-/// What this thread, which is the only one, has computed (first field of /proc/thread-self/schedstat, in nanoseconds).
+/// CPU time of this thread, the only one (first field of /proc/thread-self/schedstat, in nanoseconds).
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())

@@ -1,18 +1,22 @@
-//! Annotations of nodes and pods, written as fast as the API server takes them. Knows nothing of what they mean.
+//! The patcher: writes annotations of nodes and pods as fast as the API server accepts them. Does not know
+//! what they mean.
 //!
 //! ```text
-//! channel of wishes ─▶ Queue (the newest wish of each object; how many at once; when again) ─▶ patch ─▶ API server
+//! channel of wishes ─▶ Queue (newest wish per object, retries) ─▶ patch ─▶ API server
 //! ```
 //!
-//! A patch of the status subresource with the object's UID: it never reaches an object of the same name that came later, nor annotations
-//! other than those that were decided on, as a late one of a former leader would. Each object has
-//! at most one request under way, and its newest wish is tried until the API server has it or has the object no more. One that is refused, by
-//! an admission webhook for example, waits alone. How many requests are under way follows from the API server's answers alone. What was
-//! written is not remembered: the watch tells.
+//! A wish is the desired annotations of one object. It becomes a patch of the status subresource with the
+//! object's UID, so it cannot reach a later object of the same name. It also names the state that the
+//! decision was based on ([`Only`]), so a late patch of a former leader cannot replace a newer decision.
+//!
+//! Each object has at most one request in flight. Its newest wish is retried until the API server accepts it
+//! or the object is gone. An object that is refused, by an admission webhook for example, backs off alone.
+//! The number of requests in flight follows from the API server's answers alone. The patcher does not
+//! remember what it wrote: the watch shows it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kubeapi::{Connection, election::Leadership, events::Teller, object::Object};
+use kubeapi::{Connection, election::Leadership, events::Recorder, object::Object};
 use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle};
 
 use crate::{
@@ -28,78 +32,117 @@ mod write;
 
 pub use metrics::Metrics;
 
-/// What some annotations of an object should be. Others stay as they are.
+/// The desired values of some annotations of an object. Its other annotations stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Annotations {
     pub object: Object,
-    /// Of the object that is meant: another one of the same name is left alone.
+    /// UID of the object that is meant. Another object of the same name is left alone.
     pub uid: Arc<str>,
     pub values: BTreeMap<&'static str, String>,
     pub only: Only,
 }
 
-/// What the object has to be like for this to be written on it: what was decided on something else is out of date. The watch tells of what
-/// there is, and that decides anew.
+/// The precondition of a patch: the state of the object that the decision was based on. If the object has
+/// changed, the patch is dropped. The watch delivers the new state, which leads to a new decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Only {
+    /// No precondition but the UID.
     Always,
-    /// This version of the object. For objects that seldom change.
+    /// This `resourceVersion`. For kinds of objects that seldom change.
     Version(Arc<str>),
-    /// These annotations, whatever else has changed: the status of a pod changes while it starts.
+    /// These annotations; other fields may have changed. For pods, whose status changes while they start.
     Over(Texts),
 }
 
-/// Annotations of one kind of object, as whoever decides on them says it.
-pub trait Wish: Into<Annotations> + Send + 'static {
-    /// For log and metrics.
+/// Desired annotations of one kind of object, in the form of the module that decides on them. Thousands may
+/// be queued, so a wish is small and is spelled out only when it is sent.
+pub trait DesiredAnnotation: Send + Sync + 'static {
+    /// The kind of object, for log and metrics.
     const KIND: &'static str;
+
+    /// The object that is meant.
+    fn object(&self) -> Object;
+
+    /// UID of the object that is meant.
+    fn uid(&self) -> &Arc<str>;
+
+    /// The annotations to write. Called when the request is sent.
+    fn spell(&self) -> Annotations;
 }
 
 /// The task that writes; it ends when this is dropped.
 #[derive(Debug)]
-pub struct Writing {
+pub struct AnnotationWriter {
     task: JoinHandle<()>,
 }
 
-impl Writing {
-    /// Writes what is wished from now on, as long as `leadership` lasts. A wish replaces what is still to be written of the same object.
-    /// Owners of objects that are refused hear of it by `teller`. Needs a tokio runtime.
-    pub fn start<W: Wish>(api: Connection, leadership: Leadership, teller: Teller, metrics: Metrics, wishes: UnboundedReceiver<W>) -> Self {
-        Self { task: tokio::spawn(write::write(api, leadership, teller, metrics, wishes)) }
+impl AnnotationWriter {
+    /// Starts the task, which writes while `leadership` lasts. A wish replaces a queued wish of the same
+    /// object. Objects that the API server refuses get an event through `recorder`. Needs a tokio runtime.
+    pub fn start<W: DesiredAnnotation>(
+        api: Connection,
+        leadership: Leadership,
+        recorder: Recorder,
+        metrics: Metrics,
+        wishes: UnboundedReceiver<W>,
+    ) -> Self {
+        Self { task: tokio::spawn(write::write(api, leadership, recorder, metrics, wishes)) }
     }
 }
 
-impl Writing {
-    /// Waits until the last request is answered, once the leadership has been resigned or lost. Cancellation-safe.
+impl AnnotationWriter {
+    /// Waits for the end of the task: after a loss of the leadership it ends at once, after a resignation
+    /// when the last request is answered. Cancellation-safe.
     pub async fn ended(&mut self) {
+        // A `JoinHandle` that has returned its result must not be polled again; this may be called twice.
         if !self.task.is_finished() {
             let _ = (&mut self.task).await;
         }
     }
 }
 
-impl Wish for PodAnnotation {
+impl DesiredAnnotation for PodAnnotation {
     const KIND: &'static str = "pod";
+
+    fn object(&self) -> Object {
+        Object::Pod(self.pod.clone())
+    }
+
+    fn uid(&self) -> &Arc<str> {
+        &self.uid
+    }
+
+    fn spell(&self) -> Annotations {
+        let only = Only::Over(self.over.clone());
+        Annotations { object: self.object(), uid: Arc::clone(&self.uid), values: self.annotations(), only }
+    }
 }
 
-impl Wish for NodeAnnotation {
+impl DesiredAnnotation for NodeAnnotation {
     const KIND: &'static str = "node";
-}
 
-impl From<PodAnnotation> for Annotations {
-    fn from(PodAnnotation { pod, uid, annotations, over }: PodAnnotation) -> Self {
-        Self { object: Object::Pod(pod), uid, values: annotations, only: Only::Over(over) }
+    fn object(&self) -> Object {
+        Object::Node(Arc::clone(&self.node))
+    }
+
+    fn uid(&self) -> &Arc<str> {
+        &self.uid
+    }
+
+    fn spell(&self) -> Annotations {
+        // An object without a `resourceVersion` offers no state to name.
+        let only =
+            if self.version.is_empty() { Only::Always } else { Only::Version(Arc::clone(&self.version)) };
+        Annotations {
+            object: self.object(),
+            uid: Arc::clone(&self.uid),
+            values: self.annotations.clone(),
+            only,
+        }
     }
 }
 
-impl From<NodeAnnotation> for Annotations {
-    fn from(NodeAnnotation { node, uid, version, annotations }: NodeAnnotation) -> Self {
-        let only = if version.is_empty() { Only::Always } else { Only::Version(version) };
-        Self { object: Object::Node(node), uid, values: annotations, only }
-    }
-}
-
-impl Drop for Writing {
+impl Drop for AnnotationWriter {
     fn drop(&mut self) {
         self.task.abort();
     }

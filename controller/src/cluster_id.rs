@@ -1,5 +1,6 @@
-//! Which cluster an API server is: the uid of its namespace `kube-system`, which every cluster has and none shares. And the second look at
-//! lists that are doubted.
+//! The identity of a cluster: the uid of the namespace `kube-system`, which every cluster has and no two
+//! share. Also the second look: the task that reads it again, and has everything listed again, while a list
+//! is doubted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,27 +16,34 @@ use tokio::{
 
 use crate::doubt::Doubted;
 
-/// The namespace that is asked for. Needs `get` on it; without that, two lists have to agree, and that is all.
+/// The namespace whose uid is the identity. Reading it needs the right `get` on it. Without that right, two
+/// lists that agree are the only evidence.
 const NAMESPACE: &str = "kube-system";
-/// How long the API server may take.
+/// Deadline of one request: longer than a busy API server takes for one small object. With ten times as much,
+/// one lost answer would use up [`FIRST`].
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the first question is repeated, when nothing else is known; the lists themselves are asked for as long as it takes.
+/// How long [`first`] retries: three requests that time out. The first lists wait for it, so an API server
+/// that lists objects but does not answer this request delays them by this much at most.
 const FIRST: Duration = Duration::from_secs(30);
-/// Between a list that is doubted and the next: longer than an API server takes to start, and its caches to fill; short enough for a mass
-/// deletion that is true.
+/// Time from a doubted list to the second look. Longer than an API server takes to start and to fill its
+/// caches: with a tenth of it, the same wrong list would come twice and be believed. A real mass deletion
+/// waits this long.
 pub const SECOND_LOOK: Duration = Duration::from_secs(10);
 
-/// The identity; none where it may not be asked for.
+/// The uid of `kube-system`; none if the API server does not tell it.
 pub type ClusterId = Option<Arc<str>>;
 
-/// Asks at the start, for as long as the API server does not answer, but not for ever.
+/// Reads the identity at the start. Retries for 30 s if the API server does not answer; then none.
 pub async fn first(api: &Connection) -> ClusterId {
     let (begun, mut backoff) = (Instant::now(), Backoff::default());
     loop {
         match ask(api).await {
             Ok(id) => return id,
             Err(trouble) if begun.elapsed() > FIRST => {
-                tracing::warn!(problem = %trouble, "it is not known which cluster the API server is");
+                tracing::warn!(
+                    problem = %trouble,
+                    "cannot determine the identity of the cluster: the uid of the namespace kube-system"
+                );
                 return None;
             }
             Err(_) => sleep(backoff.next(None)).await,
@@ -47,15 +55,20 @@ async fn ask(api: &Connection) -> Result<ClusterId, Trouble> {
     let namespaces = Api::<Namespace>::all(api.client().clone());
     match api.ask(PATIENCE, namespaces.get_metadata(NAMESPACE)).await {
         Ok(namespace) => Ok(namespace.metadata.uid.map(Arc::from)),
+        // No right to read it, or no such namespace: a retry gets the same answer.
         Err(Trouble { code: Some(403 | 404), text, .. }) => {
-            tracing::info!(reason = text, "which cluster the API server is cannot be asked: the uid of the namespace kube-system");
+            tracing::info!(
+                reason = text,
+                "cannot read the identity of the cluster: the uid of the namespace kube-system"
+            );
             Ok(None)
         }
         Err(trouble) => Err(trouble),
     }
 }
 
-/// As long as somebody doubts something, asks which cluster it is from time to time, tells, and has everything listed anew.
+/// While a party doubts a list: every [`SECOND_LOOK`], reads the identity, passes it to `tell` and has all
+/// watches list everything again.
 pub(crate) async fn look_again(
     api: Connection,
     mut doubts: Vec<watch::Receiver<Option<Doubted>>>,
@@ -64,11 +77,12 @@ pub(crate) async fn look_again(
 ) {
     while is_any_doubted(&mut doubts).await {
         sleep(SECOND_LOOK).await;
-        // Meanwhile everything may have been listed for another reason.
+        // A watch may have listed everything for another reason meanwhile, and ended the doubt.
         if doubts.iter().all(|doubted| doubted.borrow().is_none()) {
             continue;
         }
-        // An API server that does not answer says nothing, and lists nothing.
+        // The identity comes before the lists, so that a list of another cluster never counts as the second
+        // one. Without an answer nothing is listed; the next round tries again.
         if let Ok(id) = ask(&api).await {
             tell(id);
             watches.iter().for_each(Prompt::everything);
@@ -76,7 +90,7 @@ pub(crate) async fn look_again(
     }
 }
 
-/// Waits until somebody doubts something; false if nobody can any more.
+/// Waits until a party doubts a list; false once all parties have ended.
 async fn is_any_doubted(doubts: &mut Vec<watch::Receiver<Option<Doubted>>>) -> bool {
     loop {
         let waiting = doubts.iter_mut().map(|doubted| doubted.wait_for(Option::is_some).map_ok(drop).boxed());
@@ -87,7 +101,7 @@ async fn is_any_doubted(doubts: &mut Vec<watch::Receiver<Option<Doubted>>>) -> b
         if found.is_ok() {
             return true;
         }
-        // That one has ended.
+        // The sender is gone: this party has ended.
         drop(doubts.swap_remove(place));
     }
 }

@@ -1,16 +1,18 @@
-//! The role that gives nodes their subnets, numbers and addresses. It writes to the API server only, and knows nothing of OVN.
+//! The cluster manager: assigns subnets, node ids and addresses to nodes. It writes to the API server only,
+//! and knows nothing of OVN.
 //!
 //! ```text
 //! nodes ─▶ NodeAssignments ─annotations─▶ Writing ─▶ API server
 //!                └─ troubles ─▶ events on the node, gauges
 //! ```
 //!
-//! Who gets what is decided in [`allocate::node_assignments`](crate::allocate::node_assignments); here is only the way there and back.
+//! [`allocate::node_assignments`](crate::allocate::node_assignments) decides; this module only brings
+//! observations there and annotations back.
 
 use kubeapi::{
     Connection,
     election::Leadership,
-    events::{About, Notice, Teller},
+    events::{EventReason, Notice, Recorder},
     object::Object,
 };
 use tokio::sync::{
@@ -20,7 +22,7 @@ use tokio::sync::{
 
 use crate::{
     allocate::node_assignments::{NodeAnnotation, NodeAssignments},
-    annotate::{self, Writing},
+    annotate::{self, AnnotationWriter},
     doubt::Doubted,
     key::NodeName,
     observation::Observation,
@@ -31,22 +33,23 @@ mod metrics;
 
 pub use metrics::Metrics;
 
-/// What was being done, in events.
+/// `action` of the events.
 const ACTION: &str = "AssignSubnet";
 
 /// The running role; it ends when this is dropped.
 #[derive(Debug)]
 pub struct ClusterManager {
     doubted: watch::Receiver<Option<Doubted>>,
-    writing: Writing,
+    writing: AnnotationWriter,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl ClusterManager {
-    /// Serves the nodes that it hears of as soon as this process leads, for as long as it does. `believed`: when it is known that they are of
-    /// the right cluster, as far as anything but the API server can tell. Returns at once. Needs a tokio runtime.
+    /// Starts the role, which works while this process leads. It decides nothing before `believed` completes:
+    /// the API server is known to be the right cluster's by other evidence, such as the northbound database.
+    /// Returns at once. Needs a tokio runtime.
     pub fn start(
-        Told { api, leadership, teller, observations }: Told,
+        Told { api, leadership, recorder, observations }: Told,
         assignments: NodeAssignments,
         believed: impl Future<Output = ()> + Send + 'static,
         annotation_metrics: annotate::Metrics,
@@ -54,14 +57,16 @@ impl ClusterManager {
     ) -> Self {
         let (annotations, wishes) = unbounded_channel();
         let (doubts, doubted) = watch::channel(None);
-        let writing = Writing::start(api, leadership.clone(), teller.clone(), annotation_metrics, wishes);
-        let role = Role { assignments, annotations, doubts, teller, metrics };
+        let writing =
+            AnnotationWriter::start(api, leadership.clone(), recorder.clone(), annotation_metrics, wishes);
+        let role = Role { assignments, annotations, doubts, recorder, metrics };
         let task = tokio::spawn(async move {
             leadership.won().await;
             let work = async {
                 believed.await;
                 role.run(observations).await;
             };
+            // `biased`: a lost leadership ends the work before the next observation is handled.
             tokio::select! {
                 biased;
                 () = leadership.lost() => {}
@@ -71,12 +76,12 @@ impl ClusterManager {
         Self { doubted, writing, task }
     }
 
-    /// What the API server lists and is not believed.
+    /// The list of nodes that the role doubts; none if it believes it.
     pub fn doubted(&self) -> watch::Receiver<Option<Doubted>> {
         self.doubted.clone()
     }
 
-    /// Waits until nothing that it has begun to write is under way, once the leadership has been resigned or lost. Cancellation-safe.
+    /// Waits for the end of the patcher: see [`AnnotationWriter::ended`]. Cancellation-safe.
     pub async fn ended(&mut self) {
         self.writing.ended().await;
     }
@@ -88,13 +93,13 @@ impl Drop for ClusterManager {
     }
 }
 
-/// What the role hears, whom it tells, and whether it may.
+/// The dependencies of the role.
 #[derive(Debug)]
 pub struct Told {
     pub api: Connection,
     pub leadership: Leadership,
-    pub teller: Teller,
-    /// Of nodes, and of which cluster they are.
+    pub recorder: Recorder,
+    /// Nodes, and the identity of their cluster.
     pub observations: UnboundedReceiver<Observation>,
 }
 
@@ -102,7 +107,7 @@ struct Role {
     assignments: NodeAssignments,
     annotations: UnboundedSender<NodeAnnotation>,
     doubts: watch::Sender<Option<Doubted>>,
-    teller: Teller,
+    recorder: Recorder,
     metrics: Metrics,
 }
 
@@ -110,19 +115,27 @@ impl Role {
     async fn run(mut self, mut observations: UnboundedReceiver<Observation>) {
         while let Some(observation) = observations.recv().await {
             self.observe(observation);
-            // What came meanwhile is decided together.
+            // Decide once for all queued observations: a later one may free what an earlier node needs.
             while let Ok(observation) = observations.try_recv() {
                 self.observe(observation);
             }
             self.tell_doubt();
             for annotation in self.assignments.take_annotations() {
-                tracing::info!(node = %annotation.node, annotations = ?annotation.annotations, "a node is given what it lacks");
-                // The writer has ended, and so will this.
+                tracing::info!(
+                    node = %annotation.node,
+                    annotations = ?annotation.annotations,
+                    "assigning annotations to a node"
+                );
+                // Fails only if the patcher has ended; then this task ends, too.
                 let _ = self.annotations.send(annotation);
             }
             for trouble in self.assignments.take_troubles() {
-                tracing::warn!(node = %trouble.subject, problem = %trouble.why, "a node does not get all that it needs");
-                self.teller.tell(notice(&trouble));
+                tracing::warn!(
+                    node = %trouble.subject,
+                    problem = %trouble.why,
+                    "cannot assign all that a node needs"
+                );
+                self.recorder.tell(notice(&trouble));
             }
             self.metrics.show(&self.assignments);
         }
@@ -134,20 +147,21 @@ impl Role {
         match observation {
             Observation::Nodes(seen) => self.assignments.observe(seen),
             Observation::Cluster(id) => self.assignments.cluster(id),
-            // Nobody watches them here.
+            // This role subscribes to nodes only.
             Observation::Pods(_) => {}
         }
     }
 
     fn tell_doubt(&self) {
         let now = self.assignments.doubted();
+        // Only a change is logged and sent: a receiver that is woken begins a second look.
         self.doubts.send_if_modified(|before| {
             if *before == now {
                 return false;
             }
             match &now {
                 Some(doubted) => tracing::warn!(nodes = doubted.nodes, "{doubted}"),
-                None => tracing::info!("the nodes that the API server lists are believed again"),
+                None => tracing::info!("the list of nodes is accepted again"),
             }
             *before = now;
             true
@@ -156,7 +170,7 @@ impl Role {
 }
 
 fn notice(Trouble { subject, uid, why }: &Trouble<NodeName, NodeTrouble>) -> Notice {
-    Notice::new(Object::Node(subject.clone()), uid, About::new(ACTION, why.reason()), why.to_string())
+    Notice::new(Object::Node(subject.clone()), uid, EventReason::new(ACTION, why.reason()), why.to_string())
 }
 
 #[cfg(test)]

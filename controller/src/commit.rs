@@ -1,23 +1,26 @@
-//! From edits of many keys to one transaction, and from its refusal to the keys at fault.
+//! Builds one transaction from the edits of many keys, and finds the keys of an operation that was refused.
 //!
-//! Knows how OVSDB wants things said (RFC 7047 §5.2); nothing of what they mean.
+//! Knows the operations of RFC 7047 §5.2; does not know what the rows mean.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
-use ovsdb::{Atom, Condition, Datum, Mutation, NamedUuid, OperationIndex, Row, Schema, Transaction, Until, Uuid};
+use ovsdb::{
+    Atom, Condition, Datum, Mutation, NamedUuid, OperationIndex, Row, Schema, Transaction, Until, Uuid,
+};
 
-pub(crate) mod backlog;
 pub(crate) mod blame;
+pub(crate) mod work_queue;
 
 use crate::{
     diff::edit::{Cell, Edit, Existing, Target},
     rows::{RowName, Table},
 };
 
-/// A transaction, and for each of its operations the keys it is for, by their places in what it was made from.
+/// A transaction, and for each of its operations the keys that it serves, as indexes into the edits that
+/// [`assemble`] was given.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) transaction: Transaction,
@@ -26,11 +29,18 @@ pub(crate) struct Batch {
     pub(crate) written: BTreeMap<Table, u64>,
 }
 
-/// Makes one transaction of the edits of several keys. With a `lock`, it fails unless its connection holds that.
+/// Builds one transaction from the edits of several keys. With a `lock`, it begins with `assert` (RFC 7047
+/// §5.2.10) and fails unless its connection holds that lock.
 pub(crate) fn assemble(edits: Vec<Vec<Edit>>, schema: &Schema, lock: Option<&str>) -> Batch {
-    let mut builder =
-        Builder { schema, transaction: Transaction::new(), operations: Vec::new(), written: BTreeMap::new(), inserted: HashMap::new() };
+    let mut builder = Builder {
+        schema,
+        transaction: Transaction::new(),
+        operations: Vec::new(),
+        written: BTreeMap::new(),
+        inserted: HashMap::new(),
+    };
     if let Some(lock) = lock {
+        // It serves no key, but counts among the operations.
         builder.transaction.assert(lock);
         builder.operations.push(Vec::new());
     }
@@ -38,10 +48,12 @@ pub(crate) fn assemble(edits: Vec<Vec<Edit>>, schema: &Schema, lock: Option<&str
     for (key, edits) in edits.into_iter().enumerate() {
         edits.into_iter().for_each(|edit| sorted.take(key, edit));
     }
-    // What a row refers to has to be named before it; deletes come last, when nothing refers to the row any more.
+    // Inserts go in the order of the tables, so that a row comes after those that it refers to: `references`
+    // only knows what was inserted before.
     let Sorted { mut inserts, updates, sets, deletes } = sorted;
-    inserts.sort_by_key(|insert| insert.id.table.rank());
+    inserts.sort_by_key(|insert| insert.id.table);
     let mut sets = sets;
+    // Guards precede all changes: a `wait` sees what earlier operations of its own transaction did.
     for (row, (key, holds)) in &deletes {
         builder.guard_delete(*row, *key, holds);
     }
@@ -54,6 +66,7 @@ pub(crate) fn assemble(edits: Vec<Vec<Edit>>, schema: &Schema, lock: Option<&str
     for (of, sets) in sets {
         builder.mutate_sets(of, sets);
     }
+    // Deletes come last, when the sets above no longer refer to the rows.
     for (row, (key, _)) in deletes {
         let operation = builder.transaction.delete(row.table.name(), row.row);
         builder.note(operation, row.table, vec![key]);
@@ -68,12 +81,13 @@ struct Insert {
     columns: Vec<(&'static str, Cell)>,
 }
 
-/// What comes and goes of one set, and for whom.
+/// The changes of one set of references, and the keys that they serve.
 #[derive(Default)]
 struct Moves {
     keys: Vec<usize>,
     add: Vec<Target>,
-    /// Two keys may take out the same: a node that goes, and a pod of that node.
+    /// Without duplicates: two keys may remove the same element, such as a node that leaves and a pod of that
+    /// node.
     remove: BTreeSet<Uuid>,
 }
 
@@ -100,6 +114,8 @@ impl Sorted {
             Edit::Pairs { row, column, remove, add } => {
                 let (keys, _, mutations) = self.updates.entry(row).or_default();
                 keys.push(key);
+                // Delete first: `insert` into a map does not change the value of a key that is there (RFC
+                // 7047 §5.1).
                 mutations.extend((!remove.is_empty()).then(|| Mutation::delete_keys(column, remove)));
                 mutations.extend((!add.is_empty()).then(|| Mutation::insert(column, add)));
             }
@@ -131,14 +147,14 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Remembers whom the operation is for, which has just been added.
+    /// Records the keys of the operation that was just added.
     fn note(&mut self, _: OperationIndex, table: Table, keys: Vec<usize>) {
         self.operations.push(keys);
         *self.written.entry(table).or_default() += 1;
     }
 
     fn insert(&mut self, Insert { key, id, columns }: Insert, sets: &mut Sets) {
-        // Two keys that want one row: the second finds it there next time.
+        // Two keys want the same row: the second key finds it at the next comparison.
         if self.inserted.contains_key(&id) {
             return;
         }
@@ -148,6 +164,7 @@ impl Builder<'_> {
             let value = self.value(cell, key);
             row.set(column, value);
         }
+        // A new row gets its sets with its insert; `mutate` is for rows that exist.
         if let Some((_, sets)) = sets.remove(&Target::Inserted(id.clone())) {
             for (column, Moves { keys: also, add, remove: _ }) in sets {
                 keys.extend(also);
@@ -163,24 +180,31 @@ impl Builder<'_> {
         self.inserted.insert(id, inserted);
     }
 
-    /// Where no index of the database forbids two rows of one name, the transaction is made to fail if another writer was faster.
+    /// Adds an operation that fails if another writer was faster: tables without a unique index on `name`,
+    /// such as `Logical_Switch`, would accept a second row of the same name.
     fn guard(&mut self, key: usize, id: &RowName) {
-        let indexed = |table: &ovsdb::TableSchema| table.indexes.iter().any(|columns| columns.len() == 1 && columns[0] == "name");
+        let indexed = |table: &ovsdb::TableSchema| {
+            table.indexes.iter().any(|columns| columns.len() == 1 && columns[0] == "name")
+        };
         let table = id.table.name();
         if id.table.has_names() && !self.schema.table(table).is_some_and(indexed) {
-            let of_the_name = Condition::equal("name", id.name.as_str());
+            // With timeout zero, `wait` checks once: no row of this name may be there.
+            let of_the_name = Condition::equal("name", &*id.name);
             self.transaction.wait(table, of_the_name, &["name"], Until::Equal, Vec::new(), Duration::ZERO);
             self.operations.push(vec![key]);
         }
     }
 
-    /// A row is deleted only as it was seen, or what somebody else has put into it meanwhile would be gone with it.
+    /// Adds an operation that fails if the row's sets are not as they were seen: what another writer has put
+    /// into them meanwhile would be deleted with the row.
     fn guard_delete(&mut self, row: Existing, key: usize, holds: &Columns) {
         if holds.is_empty() {
             return;
         }
         let columns: Vec<&str> = holds.iter().map(|(column, _)| *column).collect();
-        let seen = holds.iter().fold(Row::new(), |seen, (column, cell)| seen.with(*column, self.value(cell.clone(), key)));
+        let seen = holds
+            .iter()
+            .fold(Row::new(), |seen, (column, cell)| seen.with(*column, self.value(cell.clone(), key)));
         self.transaction.wait(row.table.name(), row.row, &columns, Until::Equal, vec![seen], Duration::ZERO);
         self.operations.push(vec![key]);
     }
@@ -188,8 +212,11 @@ impl Builder<'_> {
     fn update(&mut self, row: Existing, keys: Vec<usize>, columns: Columns, mutations: Vec<Mutation>) {
         let table = row.table.name();
         if !columns.is_empty() {
+            // The key of rows that `value` inserts as parts, such as meter bands.
             let key = keys.first().copied().unwrap_or_default();
-            let wire = columns.into_iter().fold(Row::new(), |wire, (column, cell)| wire.with(column, self.value(cell, key)));
+            let wire = columns
+                .into_iter()
+                .fold(Row::new(), |wire, (column, cell)| wire.with(column, self.value(cell, key)));
             let operation = self.transaction.update(table, row.row, wire);
             self.note(operation, row.table, keys.clone());
         }
@@ -200,11 +227,12 @@ impl Builder<'_> {
     }
 
     fn mutate_sets(&mut self, of: Target, (table, sets): (Table, BTreeMap<&'static str, Moves>)) {
-        // A row that was to be inserted but that another key's insert stood for: next time.
+        // The set of a row that is not inserted by this transaction: the next comparison finds it.
         let Target::Existing(row) = of else { return };
         let (mut keys, mut mutations) = (Vec::new(), Vec::new());
         for (column, moves) in sets {
             keys.extend(moves.keys);
+            // Remove first: an element that one key removes and another adds stays.
             if !moves.remove.is_empty() {
                 mutations.push(Mutation::delete(column, Datum::set(moves.remove)));
             }
@@ -224,7 +252,8 @@ impl Builder<'_> {
             Cell::Parts { table, kept, new } => {
                 let mut rows: Vec<Atom> = kept.into_iter().map(Atom::Uuid).collect();
                 for columns in new {
-                    let row = columns.into_iter().fold(Row::new(), |row, (column, value)| row.with(column, value));
+                    let row =
+                        columns.into_iter().fold(Row::new(), |row, (column, value)| row.with(column, value));
                     rows.push(self.transaction.insert(table.name(), row).into());
                     self.operations.push(vec![key]);
                     *self.written.entry(table).or_default() += 1;
@@ -235,6 +264,7 @@ impl Builder<'_> {
     }
 
     fn references(&self, targets: &[Target]) -> Datum {
+        // A reference to a row that is not inserted is left out; the next comparison adds it.
         let atom = |target: &Target| match target {
             Target::Existing(row) => Some(Atom::Uuid(*row)),
             Target::Inserted(id) => self.inserted.get(id).map(Atom::from),

@@ -1,36 +1,40 @@
-//! What the options say about the cluster. Knows nothing of where they came from.
+//! Settings of the cluster, as the options give them. Does not know where the options came from.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// Settings that all nodes of a cluster share. Lists hold at most one network of each family unless they say otherwise.
+/// Settings that all nodes of a cluster share. Lists hold at most one network of each family unless they say
+/// otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterConfig {
     /// The zone whose northbound database this controller writes; nodes of other zones get transit rows only.
     pub zone: Zone,
-    /// Addresses of pods, several of a family if need be, in the order in which they are used up.
+    /// Address ranges of pods: one or more per family, used up in this order.
     pub cluster_subnets: Vec<ClusterSubnet>,
-    /// Addresses of services.
+    /// Address ranges of services.
     pub service_cidrs: Vec<IpNet>,
-    /// Addresses between the cluster's router and the nodes' gateway routers.
+    /// Address ranges between the cluster router and the nodes' gateway routers.
     pub join_subnets: Vec<IpNet>,
-    /// Addresses between zones.
+    /// Address ranges between zones.
     pub transit_subnets: Vec<IpNet>,
-    /// The address that OVN gives to a pod that talks to itself by a service: base of the masquerade subnet + 5.
+    /// The source addresses that OVN gives to a pod that reaches itself through a service, one per family:
+    /// base of the masquerade subnet + 5.
     pub hairpin_addresses: Vec<IpAddr>,
-    /// `requested-chassis` on pods' ports; off with `--disable-requestedchassis`.
+    /// Whether pods' ports get `requested-chassis`; off with `--disable-requestedchassis`.
     pub requested_chassis: bool,
-    /// The annotation `ovn` of 2018 beside `k8s.ovn.org/pod-networks`, for programs that read only that.
+    /// Whether pods get the annotation `ovn` of 2018 beside `k8s.ovn.org/pod-networks`, for programs that
+    /// read only the older one.
     pub legacy_annotations: bool,
-    /// Lines of the ACLs' log a second, for each chassis.
+    /// ACL log lines per second, on each chassis.
     pub acl_logging_rate_limit: u32,
 }
 
-/// Upstream's defaults, with pods that have IPv4 addresses: what the options mean that nobody gives.
+/// Upstream's defaults, for a cluster with IPv4 pods.
 impl Default for ClusterConfig {
     fn default() -> Self {
-        let net = |[a, b, c, d]: [u8; 4], length| Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length).into();
+        let net =
+            |[a, b, c, d]: [u8; 4], length| Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length).into();
         Self {
             zone: Zone::default(),
             cluster_subnets: vec![ClusterSubnet { cidr: net([10, 128, 0, 0], 14), host_length: 23 }],
@@ -46,11 +50,12 @@ impl Default for ClusterConfig {
 }
 
 impl ClusterConfig {
-    /// Whether the address is OVN's or the cluster's own, and never a pod's.
+    /// Whether the address belongs to OVN or to the cluster itself, so that no pod may have it.
     pub fn is_infrastructure(&self, address: IpAddr) -> bool {
         let ranges = [&self.join_subnets, &self.transit_subnets, &self.service_cidrs];
         let in_range = ranges.into_iter().flatten().any(|range| range.contains(&address));
-        // Upstream's masquerade subnets are link-local where they are IPv4; the hairpin address is one of theirs.
+        // The hairpin address is in the masquerade subnet, by upstream's default a /29 (IPv4, link-local) or
+        // a /125.
         let masquerade = |hairpin: &IpAddr| {
             let length = if hairpin.is_ipv4() { 29 } else { 125 };
             IpNet::new(*hairpin, length).is_ok_and(|range| range.contains(&address))
@@ -68,15 +73,16 @@ impl ClusterConfig {
     }
 }
 
-/// A range that nodes get their subnets from.
+/// A range from which nodes get their subnets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClusterSubnet {
     pub cidr: IpNet,
-    /// Prefix length of a node's part of it.
+    /// Prefix length of one node's subnet, in bits.
     pub host_length: u8,
 }
 
-/// Nodes that share one pair of OVN databases. `global` is the name where the cluster has one pair only.
+/// The name of a set of nodes that share one pair of OVN databases (northbound and southbound). It is
+/// `global` where the cluster has one pair.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Zone(pub String);
 

@@ -1,6 +1,6 @@
 //! What rows a key should have: one pure function per feature.
 //!
-//! No I/O, no clock, no chance, no knowledge of what was there before. This is where the product's meaning is.
+//! No I/O, no clock, no randomness, no knowledge of earlier rows. The meaning of the product is here.
 //!
 //! | key | rows | where it is decided |
 //! |---|---|---|
@@ -17,7 +17,7 @@ pub mod cluster;
 pub mod node;
 pub mod pod;
 
-/// The rows that `key` should have now; none where there is no reason for any.
+/// The rows that `key` should have now; empty if it should have none.
 pub fn desired(store: &Store, key: &Key) -> RowSet {
     match key {
         Key::Cluster => cluster::cluster(store),

@@ -1,8 +1,13 @@
-//! A list of the API server that lacks much of what was there: is it true? Pure: knows neither the API nor the clock.
+//! The safety brake for lists of the API server that lack much of what was known. Pure: knows neither the API
+//! nor the clock.
 //!
-//! An API server that was restored, lost its database, or is another cluster's gives complete lists that name little or nothing of what is
-//! known. What they lack would lose its network at once. Such a list is not taken. It is asked for again some time later, after the question
-//! which cluster this is ([`cluster_id`](crate::cluster_id)); what neither list has is gone. A list of another cluster is never taken.
+//! An API server that was restored, has lost its database or belongs to another cluster sends complete lists
+//! with little or nothing of what is known. Applied, such a list would remove the network of all that it
+//! lacks. So it is doubted and not applied. Some time later the identity of the cluster is read
+//! ([`cluster_id`](crate::cluster_id)) and everything is listed again: objects that both lists lack are gone.
+//! A list of another cluster is never applied.
+//!
+//! The reasons for the limits are in `docs/decisions/lists-that-are-doubted.md`.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,37 +17,39 @@ use std::{
 
 use crate::{cluster_id::ClusterId, key::NodeName};
 
-/// How much of a list may be missing at once.
+/// How many objects may disappear at once before a list is doubted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     Nodes,
     Pods,
 }
 
-/// Whether lists of one kind of object are believed.
+/// The doubt about lists of one kind of object.
 #[derive(Debug)]
 pub(crate) struct Doubt<K> {
     rule: Rule,
     held: Option<Held<K>>,
 }
 
-/// What the list that is not believed lacks, and which objects these were.
+/// A doubted list: the objects that it lacks, by key and uid.
 #[derive(Debug)]
 struct Held<K> {
     missing: BTreeSet<(K, Option<Arc<str>>)>,
-    /// Time has passed since, and it is the right cluster as far as is known: the next list is a second look.
+    /// Enough time has passed, and the cluster is the right one as far as is known: the next list is the
+    /// second look.
     time_passed: bool,
 }
 
-/// What is doubted, in words for the log, `/readyz` and events.
+/// What is doubted. Its `Display` is for the log, `/readyz` and events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Doubted {
-    /// That the API server does not list, though they were there a moment ago.
+    /// Number of known nodes that the API server suddenly does not list.
     pub nodes: usize,
+    /// Number of known pods that the API server suddenly does not list.
     pub pods: usize,
-    /// The identity of this cluster and that of the API server, if they differ.
+    /// The identities of this cluster and of the API server, if they differ.
     pub other_cluster: Option<OtherCluster>,
-    /// A node that is known, to tell it of.
+    /// A known node: an event needs an object.
     pub example: Option<NodeName>,
 }
 
@@ -53,11 +60,12 @@ pub struct OtherCluster {
     pub seen: Arc<str>,
 }
 
-/// Whose API server it is, and whether it still is.
+/// The identity of this cluster, and whether the API server still has it.
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
-    /// The cluster that this process works for, as soon as it is known.
+    /// The cluster that this process works for; none before it is known.
     own: ClusterId,
+    /// The API server's identity, if it is another one.
     other: Option<Arc<str>>,
 }
 
@@ -66,17 +74,18 @@ impl Identity {
         Self { own: Some(own), other: None }
     }
 
-    /// What the API server says it is; the first that is known counts, if it was not known from elsewhere.
+    /// Takes the identity that the API server tells. Unless the northbound database told one before, the
+    /// first is this cluster's.
     pub(crate) fn see(&mut self, id: ClusterId) {
         match (&self.own, id) {
             (Some(own), Some(id)) => self.other = (*own != id).then_some(id),
-            // Nothing new is known.
+            // Without an answer the last comparison stands.
             (Some(_), None) => {}
             (None, id) => self.own = id,
         }
     }
 
-    /// None if it is not known, or not the API server's.
+    /// This cluster's identity; none while it is unknown or the API server has another one.
     pub(crate) fn own(&self) -> Option<&Arc<str>> {
         self.own.as_ref().filter(|_| self.other.is_none())
     }
@@ -87,14 +96,20 @@ impl Identity {
 }
 
 impl Rule {
-    /// Whether so many of those that are known are too many to be believed at once.
+    /// Whether `missing` of `known` objects are too many to disappear at once.
     fn doubts(self, missing: usize, known: usize) -> bool {
         let all = missing == known;
         match self {
-            // A node goes alone, or with few others; that all go never happens.
+            // Nodes leave alone or with a few others, never all. Doubted: all, or more than two and more than
+            // 20 %.
             Self::Nodes => all && missing > 0 || missing > 2 && missing * 5 > known,
-            // A namespace goes with its pods, and a drained node loses its own.
-            Self::Pods => all && missing > 1 || missing > 4 && missing * 2 > known || missing > 50 && missing * 5 > known,
+            // A deleted namespace or a drained node takes many pods at once. Doubted: all of at least two,
+            // more than four and more than half, or more than 50 and more than 20 %.
+            Self::Pods => {
+                all && missing > 1
+                    || missing > 4 && missing * 2 > known
+                    || missing > 50 && missing * 5 > known
+            }
         }
     }
 }
@@ -104,19 +119,24 @@ impl<K: Ord + std::hash::Hash> Doubt<K> {
         Self { rule, held: None }
     }
 
-    /// How many objects a list lacked that was not believed.
+    /// Number of objects that the doubted list lacks; 0 without a doubt.
     pub(crate) fn missing(&self) -> usize {
         self.held.as_ref().map_or(0, |held| held.missing.len())
     }
 
-    /// Whether what is seen says nothing, until a list is believed.
+    /// Whether observations are ignored until a list is believed.
     pub(crate) fn is_held(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Whether a list is to be believed: `known` are the objects that something would be taken from if they were gone, `listed` those that
-    /// are there. One of another uid is another object; without a uid the name decides.
-    pub(crate) fn believes(&mut self, known: impl IntoIterator<Item = (K, Option<Arc<str>>)>, listed: &HashMap<&K, &Arc<str>>) -> bool {
+    /// Whether a list is believed. `known`: the objects that would lose something if they were gone.
+    /// `listed`: the objects of the list. An object of another uid is another object; where no uid is known,
+    /// the name decides.
+    pub(crate) fn believes(
+        &mut self,
+        known: impl IntoIterator<Item = (K, Option<Arc<str>>)>,
+        listed: &HashMap<&K, &Arc<str>>,
+    ) -> bool {
         let mut all = 0;
         let is_missing = |(key, uid): &(K, Option<Arc<str>>)| match (listed.get(key), uid) {
             (None, _) => true,
@@ -124,6 +144,7 @@ impl<K: Ord + std::hash::Hash> Doubt<K> {
             (Some(now), Some(uid)) => *now != uid,
         };
         let missing: BTreeSet<_> = known.into_iter().inspect(|_| all += 1).filter(is_missing).collect();
+        // In a second look, objects that the first list lacked as well are gone: only others count.
         let new = match &self.held {
             Some(Held { missing: before, time_passed: true }) => missing.difference(before).count(),
             Some(Held { time_passed: false, .. }) | None => missing.len(),
@@ -133,14 +154,14 @@ impl<K: Ord + std::hash::Hash> Doubt<K> {
         believed
     }
 
-    /// The next list is a second look.
+    /// Makes the next list the second look.
     pub(crate) fn time_passed(&mut self) {
         if let Some(held) = &mut self.held {
             held.time_passed = true;
         }
     }
 
-    /// Nothing is believed before the next list.
+    /// Ignores observations until the next list.
     pub(crate) fn hold(&mut self) {
         self.held.get_or_insert(Held { missing: BTreeSet::new(), time_passed: false });
     }
@@ -152,14 +173,15 @@ impl fmt::Display for Doubted {
         if let Some(OtherCluster { own, seen }) = other_cluster {
             return write!(
                 f,
-                "the API server is another cluster's (the uid of its namespace kube-system is {seen} and not {own}): what it says is not \
-                 believed, and nothing is removed; see the kubeconfig"
+                "the API server belongs to another cluster (the uid of its namespace kube-system is {seen}, \
+                 expected {own}); its lists are ignored and nothing is removed; check the kubeconfig"
             );
         }
         write!(
             f,
-            "the API server suddenly lists {nodes} nodes and {pods} pods fewer than were there: nothing is removed before a second list \
-             says the same; is this the right API server, with its data?"
+            "the API server suddenly lists {nodes} nodes and {pods} pods fewer than before; \
+             nothing is removed until a second list says the same; \
+             check that this is the right API server and that it has its data"
         )
     }
 }

@@ -1,4 +1,4 @@
-//! What owns rows of the northbound database, and which change makes whose rows worth a second look.
+//! Owners of rows of the northbound database, and which change makes which of them dirty.
 
 use std::{fmt, sync::Arc};
 
@@ -7,10 +7,10 @@ use contract::names::PodKey;
 /// Name of a Node object.
 pub type NodeName = Arc<str>;
 
-/// An owner of rows. Each row of ours has exactly one.
+/// An owner of rows. Each row of this controller has exactly one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
-    /// What the cluster has once: its router, the join switch, groups and meters.
+    /// Rows that exist once in a cluster: its router, the join switch, groups and meters.
     Cluster,
     /// A node's switch, its router port, its management port.
     Node(NodeName),
@@ -18,17 +18,17 @@ pub enum Key {
     Pod(PodKey),
 }
 
-/// What became different in the store. The only place that knows what follows from it is [`dirtied`](Change::dirtied).
+/// A change of the store. Only [`dirtied`](Change::dirtied) knows which keys it affects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A node came, went, or is not as it was: `pods` if its pods' rows may be concerned.
+    /// A node was added, changed or removed. `pods`: the rows of its pods may be affected, too.
     Node { name: NodeName, pods: bool },
-    /// A pod came, went, ended, moved, or has other addresses.
+    /// A pod was added, ended, moved or removed, or its addresses have changed.
     Pod(PodKey),
 }
 
 impl Change {
-    /// The keys whose rows may have to follow. `pods_of` names the pods of a node.
+    /// The keys whose desired rows may have changed. `pods_of` lists the pods of a node.
     ///
     /// | change | dirty |
     /// |---|---|

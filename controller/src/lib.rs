@@ -1,35 +1,37 @@
 //! The control plane: Kubernetes objects in, rows of the OVN northbound database out. OVN distributes them.
 //!
 //! ```text
-//! watches ─▶ Store ─▶ dirty keys ─▶ desired(key, &Store) ─▶ diff with Northbound ─▶ one transaction ─▶ outcome
-//!              ▲                                                   │                                  ok: done
-//!              └─ annotations written ◀─ allocations               └─ drift: the row's key is dirty   refused: that key alone is retried
+//! watches ─▶ Store ─▶ dirty keys ─▶ desired(key, &Store) ─▶ diff with Northbound ─▶ one transaction ─▶ done
+//!              ▲         ▲                                           │                     │
+//!              │         ├─ drift: a row has changed ────────────────┘                     │
+//!              │         └─ refused: only the key at fault is retried ─────────────────────┘
+//!              └─ annotations written ◀─ allocations
 //! ```
 //!
 //! | module | noun | reads | writes |
 //! |---|---|---|---|
-//! | [`config`] | [`config::ClusterConfig`]: what the options say about the cluster | – | – |
-//! | [`observation`] | [`observation::Observation`]: what a watch saw | – | – |
-//! | [`store`] | [`store::Store`]: what the API server said, indexed | observations | itself |
-//! | [`allocate`] | what the cluster manager gives to nodes, and how addresses are given to pods | [`store`]'s nodes | itself |
-//! | [`doubt`] | whether a list that lacks much is believed | – | itself |
-//! | [`cluster_id`] | which cluster an API server is; the second look at what is doubted | API server | – |
-//! | [`cluster_watch`] | [`cluster_watch::ClusterWatch`]: one watch of each kind, for one party or for two | API server | observations |
+//! | [`config`] | [`config::ClusterConfig`]: settings that all nodes share | – | – |
+//! | [`observation`] | [`observation::Observation`]: a watch event | – | – |
+//! | [`store`] | [`store::Store`]: the API server's objects, indexed | observations | itself |
+//! | [`allocate`] | subnets and ids of nodes, addresses of pods | [`store`]'s nodes | itself |
+//! | [`doubt`] | safety brake: holds back a list that lacks many known objects | – | itself |
+//! | [`cluster_id`] | the API server's cluster; the second look at a held list | API server | – |
+//! | [`cluster_watch`] | [`cluster_watch::ClusterWatch`]: one watch per kind | API server | observations |
 //! | [`trouble`] | why a pod has no address, or a node no subnet | – | – |
-//! | [`key`] | [`key::Key`]: what owns rows; which change dirties which keys | – | – |
-//! | [`desired`](mod@desired) | one pure function per feature: what rows a key should have | [`store`] | – |
-//! | [`northbound`] | the copy of the database, found by name, holder and owner | database | – |
-//! | `diff` | from the rows there should be and those there are to edits | [`rows`], [`northbound`] | – |
-//! | `commit` | edits of many keys as one transaction; which keys are next; whose fault a refusal is | – | – |
+//! | [`key`] | [`key::Key`]: an owner of rows; which change makes which keys dirty | – | – |
+//! | [`desired`](mod@desired) | one pure function per feature: a key's desired rows | [`store`] | – |
+//! | [`northbound`] | the replica of the database, indexed by name, holder and owner | database | – |
+//! | `diff` | the edits that turn the existing rows into the desired ones | [`rows`], [`northbound`] | – |
+//! | `commit` | edits of many keys as one transaction; the work queue; the key at fault | – | – |
 //! | [`reconcile`] | [`Controller`]: the loop | all of the above | database |
-//! | [`remove_node`] | one node's rows leave, once | [`northbound`], southbound database | the same |
-//! | [`metrics`] | [`metrics::Metrics`]: what is counted and timed | – | – |
-//! | [`annotate`] | [`annotate::Writing`]: annotations of nodes and pods | wishes | API server |
-//! | [`cluster_manager`] | the role that gives nodes what they need | nodes | their annotations |
-//! | [`rows`] | [`rows::DesiredRow`]: a row as it should be, its columns and whose set it belongs to | – | – |
+//! | [`remove_node`] | removes one node's rows, once | [`northbound`], southbound database | the same |
+//! | [`metrics`] | [`metrics::Metrics`]: counters and histograms | – | – |
+//! | [`annotate`] | [`annotate::AnnotationWriter`]: writes annotations of nodes and pods | desired ones | API server |
+//! | [`cluster_manager`] | the role that assigns subnets and ids to nodes | nodes | their annotations |
+//! | [`rows`] | [`rows::DesiredRow`]: a desired row, its columns and the sets it is in | – | – |
 //!
-//! Start, restart, reconnection, drift and steady state are one path: keys are dirty, their desired rows are compared with what the
-//! database holds, and the difference goes out in one transaction.
+//! Start, restart, reconnection, drift and steady state take one path: keys are dirty, their desired rows are
+//! compared with the rows in the database, and the difference goes out in one transaction.
 
 pub mod allocate;
 pub mod annotate;
@@ -41,6 +43,7 @@ pub mod config;
 pub mod desired;
 mod diff;
 pub mod doubt;
+mod few;
 pub mod key;
 pub mod metrics;
 pub mod northbound;

@@ -1,60 +1,63 @@
-//! The northbound database as it is: a copy of the rows that matter, found by name, holder and owner.
+//! The replica of the northbound database: the monitored rows, indexed by name, holder and owner.
 //!
-//! Knows what is there and whose it is; nothing of what should be there.
+//! Knows the rows that exist and their owners; nothing of the desired rows.
 
 use std::{fmt, sync::Arc};
 
 use contract::{names::PodKey, ovn};
-use ovsdb::{Atom, Client, Connection, Datum, Endpoints, Options, Updates, Uuid};
+use ovsdb::{Client, Connection, Endpoints, Field, Options, Replica, Updates, Uuid};
 
 pub(crate) mod foreign;
 pub(crate) mod index;
 pub(crate) mod owner;
-pub(crate) mod tables;
 
 use self::{
     index::{Index, Touched},
     owner::Owners,
-    tables::NbGlobal,
 };
 use crate::{
     config::Zone,
     key::{Key, NodeName},
-    rows::{RowName, Table},
+    rows::{
+        RowName, Table,
+        table::{self, LogicalRouter, LogicalSwitchPort, NbGlobal, Set},
+    },
     store::FoundPort,
 };
 
-/// As its schema names it.
+/// The name of the database in its schema.
 pub const DATABASE: &str = "OVN_Northbound";
 
-/// Among the `external_ids` of the cluster's router: the uid of the namespace `kube-system` of the cluster that the database was written
-/// for.
+/// A key in the `external_ids` of the cluster's router: the UID of the namespace `kube-system` of the cluster
+/// that the database was written for.
 pub(crate) const CLUSTER_ID: &str = "k8s-cluster-uid";
 
-/// Begins to connect, for ever, and to copy what [`Controller`](crate::Controller) has to know.
+/// Starts a client that connects, and reconnects for ever, and monitors what
+/// [`Controller`](crate::Controller) needs. Returns at once.
 pub fn connect(endpoints: Endpoints, options: Options) -> (Client, Updates) {
-    Client::start(endpoints, DATABASE, tables::monitor(), options)
+    Client::start(endpoints, DATABASE, table::monitor(), options)
 }
 
-/// The copy.
+/// The replica and its indexes.
 pub(crate) struct Northbound {
     updates: Updates,
     owners: Owners,
     pub(crate) index: Index,
 }
 
-/// What happened to it.
+/// An event of the replica.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// There is a connection; what differs from before comes as the next [`Changed`](Self::Changed), at once.
+    /// There is a connection. The next [`Changed`](Self::Changed) follows at once, with all that differs from
+    /// before.
     Connected,
-    /// What is there now is not known until there is a connection again.
+    /// The content of the database is not known until there is a connection again.
     Disconnected(Arc<ovsdb::Closed>),
     Changed(Touched),
 }
 
 impl Northbound {
-    /// `fixed`: the rows that the cluster has once.
+    /// `fixed`: the rows that exist once in a cluster.
     pub(crate) fn new(updates: Updates, fixed: impl IntoIterator<Item = RowName>) -> Self {
         Self { updates, owners: Owners::new(fixed), index: Index::default() }
     }
@@ -64,54 +67,59 @@ impl Northbound {
         match self.updates.next().await {
             ovsdb::Event::Connected => Event::Connected,
             ovsdb::Event::Disconnected(closed) => Event::Disconnected(Arc::new(closed)),
-            ovsdb::Event::Changed(changes) => Event::Changed(self.index.apply(self.updates.replica(), &self.owners, &changes)),
+            ovsdb::Event::Changed(changes) => {
+                Event::Changed(self.index.apply(self.updates.replica(), &self.owners, &changes))
+            }
         }
     }
 
-    /// The connection that the copy follows; transactions belong on the same one, where their effects are seen before their answers.
+    /// The connection that feeds the replica. Transactions use the same one: there the server sends the
+    /// update with their effects before their reply.
     pub(crate) fn connection(&self) -> Option<&Connection> {
         self.updates.connection()
     }
 
-    /// Whose the database says it is: `name` of its one row of `NB_Global`, where nothing means zone `global`.
+    /// The zone that the database belongs to: `name` in `NB_Global`, where nothing means `global`.
     pub(crate) fn zone(&self) -> Zone {
-        let name = self.updates.rows::<NbGlobal>().map(|(_, row)| row.name.as_str()).find(|name| !name.is_empty());
+        let name =
+            self.updates.rows::<NbGlobal>().map(|(_, row)| row.name.as_str()).find(|name| !name.is_empty());
         name.map_or_else(Zone::default, |name| Zone(name.to_owned()))
     }
 
-    /// Whether the database has the column, which may be older than this program.
+    /// Whether the database has the column. Its schema may be older than this program.
     pub(crate) fn has_column(&self, table: Table, column: &str) -> bool {
         self.connection().is_some_and(|connection| connection.schema().has_column(table.name(), column))
     }
 
-    /// The ports that pods have.
+    /// The ports of pods.
     pub(crate) fn pod_ports(&self) -> impl Iterator<Item = (&PodKey, FoundPort)> {
-        let pods = self.index.owners().filter_map(|key| if let Key::Pod(pod) = key { Some((key, pod)) } else { None });
-        pods.flat_map(|(key, pod)| self.index.owned(key).map(move |row| (pod, row))).map(|(pod, row)| {
-            let addresses = self.column(Table::LogicalSwitchPort, row, "addresses");
-            // `MAC IP [IP]` each.
-            let words = || addresses.iter().flat_map(Datum::atoms).filter_map(Atom::as_str).flat_map(str::split_whitespace);
-            let options = self.column(Table::LogicalSwitchPort, row, "options");
-            let mut options = options.iter().flat_map(Datum::pairs);
-            let uid = options.find_map(|(key, value)| value.as_str().filter(|_| key.as_str() == Some("iface-id-ver")));
-            let port = FoundPort {
-                uid: uid.map(Arc::from),
-                mac: words().find_map(|word| word.parse().ok()),
-                addresses: words().filter_map(|word| word.parse().ok()).collect(),
-            };
-            (pod, port)
-        })
+        let pods = self
+            .index
+            .owners()
+            .filter_map(|key| if let Key::Pod(pod) = key { Some((key, pod)) } else { None });
+        pods.flat_map(|(key, pod)| self.index.owned(key).map(move |row| (pod, row))).filter_map(
+            |(pod, row)| {
+                let row: &LogicalSwitchPort = self.updates.row(row)?;
+                // Each element is `MAC IP [IP]`.
+                let words = || row.addresses.iter().flat_map(|text| text.split_whitespace());
+                let port = FoundPort {
+                    uid: row.options.get("iface-id-ver").map(Arc::from),
+                    mac: words().find_map(|word| word.parse().ok()),
+                    addresses: words().filter_map(|word| word.parse().ok()).collect(),
+                };
+                Some((pod, port))
+            },
+        )
     }
 
-    /// The router of all nodes.
+    /// The router that connects all nodes.
     pub(crate) fn cluster_router(&self) -> Option<Uuid> {
         self.index.find(&Table::LogicalRouter.row(ovn::CLUSTER_ROUTER))
     }
 
-    /// The cluster that the database was written for, as that router says.
+    /// The cluster that the database was written for, from the `external_ids` of that router.
     pub(crate) fn cluster_id(&self, router: Uuid) -> Option<Arc<str>> {
-        let ids = self.column(Table::LogicalRouter, router, "external_ids")?;
-        ids.pairs().iter().find_map(|(key, value)| value.as_str().filter(|_| key.as_str() == Some(CLUSTER_ID)).map(Arc::from))
+        self.updates.row::<LogicalRouter>(router)?.external_ids.get(CLUSTER_ID).map(Arc::from)
     }
 
     /// Nodes that have a switch.
@@ -123,19 +131,29 @@ impl Northbound {
         })
     }
 
-    /// A row in words, such as `Logical_Switch_Port shop_cart-0`.
+    /// A row as text for messages, such as `Logical_Switch_Port shop_cart-0`.
     pub(crate) fn describe(&self, row: Uuid) -> String {
         let table = self.index.table(row).map_or("row", Table::name);
         match self.index.name(row) {
-            Some(name) if !name.is_empty() => format!("{table} {name}"),
+            // NUL separates the holder's name (`RowName::path`).
+            Some(name) if !name.is_empty() => format!("{table} {}", name.replace('\0', ":")),
             _ => format!("{table} {row}"),
         }
     }
 
-    /// What a column holds; none where it is not copied.
-    pub(crate) fn column(&self, table: Table, row: Uuid, column: &str) -> Option<Datum> {
-        tables::row(self.updates.replica(), table, row)?.column(column)
+    /// The value of a column; none if it is not monitored.
+    pub(crate) fn column(&self, table: Table, row: Uuid, column: &str) -> Option<&dyn Field> {
+        self.updates.replica().find(table.name(), row)?.column(column)
     }
+
+    /// The rows that a set refers to, sorted.
+    pub(crate) fn elements(&self, row: Uuid, set: &Set) -> &[Uuid] {
+        elements(self.updates.replica(), row, set)
+    }
+}
+
+fn elements<'a>(replica: &'a Replica, row: Uuid, set: &Set) -> &'a [Uuid] {
+    replica.find(set.of.name(), row).and_then(|row| row.column(set.column)).map_or(&[], Field::references)
 }
 
 impl fmt::Debug for Northbound {

@@ -1,4 +1,4 @@
-//! What a watch of the API server saw. Knows nothing of who asks, nor of what follows from it.
+//! Events from the watches of the API server. Knows neither their receivers nor their effects.
 
 use contract::names::PodKey;
 pub use kubeapi::watch::Seen;
@@ -9,11 +9,12 @@ use crate::{
     store::{Node, Pod},
 };
 
-/// Something seen in the API server.
+/// A watch event, or the identity of the API server's cluster.
 #[derive(Debug, Clone)]
 pub enum Observation {
     Nodes(Seen<NodeName, Node>),
     Pods(Seen<PodKey, (PodKey, Pod)>),
-    /// The API server is this cluster's; asked before the first lists, and after some time while a list is doubted.
+    /// The cluster of the API server. It is read before the first lists, and again before each second look
+    /// while a list is held back.
     Cluster(ClusterId),
 }

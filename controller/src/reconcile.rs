@@ -1,8 +1,9 @@
-//! The loop: what was observed and what changed in the database makes keys dirty; what is dirty goes into the next transaction.
+//! The reconciler: observations and changes of the database make keys dirty; dirty keys go into the next
+//! transaction.
 //!
-//! One task owns the store and the copy of the database. Nothing waits for a timer but what failed. A key is done only when the copy of
-//! the database shows its rows as they should be, so after each transaction its keys are compared once more: whatever else happened
-//! meanwhile, nothing is forgotten.
+//! One task owns the store and the replica of the database. Only failed keys wait for a timer. A key is done
+//! when the replica shows its desired rows. So the keys of a transaction are compared once more after it: a
+//! change that came meanwhile is not lost.
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc};
 
@@ -17,19 +18,19 @@ use tokio::{
 
 mod absence;
 mod attempt;
-mod fence;
+mod database_lock;
 mod flap;
 mod report;
 
 pub use self::report::{Progress, Report, Stopped};
 use self::{
     absence::Absences,
-    fence::{Fence, Right},
+    database_lock::{DatabaseLock, Right},
     flap::Flaps,
 };
 use crate::{
     cluster_id::ClusterId,
-    commit::backlog::{Backlog, Cause},
+    commit::work_queue::{Cause, WorkQueue},
     desired::desired,
     doubt::Doubted,
     key::{Change, Key},
@@ -40,31 +41,33 @@ use crate::{
     store::{PodAnnotation, Store},
 };
 
-/// Everything that the loop reads and writes.
+/// The inputs and outputs of the reconciler.
 #[derive(Debug)]
 pub struct Controller {
     pub store: Store,
     pub observations: mpsc::UnboundedReceiver<Observation>,
-    /// Annotations that the store decided, to be written on pods.
+    /// Annotations that the store has decided on, for the patcher of pods.
     pub annotations: mpsc::UnboundedSender<PodAnnotation>,
-    /// Of [`connect`](crate::northbound::connect).
+    /// From [`connect`](crate::northbound::connect).
     pub northbound: Updates,
     pub leadership: Leadership,
     pub reports: mpsc::UnboundedSender<Report>,
-    /// How far the loop is, for readiness and for whoever measures.
+    /// The state of the reconciler, for readiness and measurements.
     pub progress: watch::Sender<Progress>,
     pub metrics: Metrics,
 }
 
 impl Controller {
-    /// Keeps the database as it should be until the leadership is lost or nobody observes any more.
+    /// Reconciles until the leadership is lost, another process takes the lock of the database, or the
+    /// channel of observations is closed.
     pub async fn run(self) -> Stopped {
         let (reconciler, observations) = self.begin();
         reconciler.run(observations).await
     }
 
     fn begin(self) -> (Reconciler, mpsc::UnboundedReceiver<Observation>) {
-        let Self { store, observations, annotations, northbound, leadership, reports, progress, metrics } = self;
+        let Self { store, observations, annotations, northbound, leadership, reports, progress, metrics } =
+            self;
         let fixed = desired(&store, &Key::Cluster).into_iter().map(|row| row.id);
         let northbound = Northbound::new(northbound, fixed);
         let reconciler = Reconciler {
@@ -75,9 +78,9 @@ impl Controller {
             reports,
             progress,
             metrics,
-            backlog: Backlog::default(),
+            work_queue: WorkQueue::default(),
             flaps: Flaps::default(),
-            fence: Fence::default(),
+            database_lock: DatabaseLock::default(),
             blocked: None,
             in_flight: None,
             unfinished: false,
@@ -102,26 +105,27 @@ struct Reconciler {
     reports: mpsc::UnboundedSender<Report>,
     progress: watch::Sender<Progress>,
     metrics: Metrics,
-    backlog: Backlog,
+    work_queue: WorkQueue,
     flaps: Flaps,
-    fence: Fence,
-    /// Why nothing is written, whatever there is to write.
+    database_lock: DatabaseLock,
+    /// Why this process may write nothing at all; none if it may write.
     blocked: Option<Arc<str>>,
     in_flight: Option<InFlight>,
-    /// There is more to compare, and nothing else that it has to wait for than its turn.
+    /// A turn ended with dirty keys left. They are compared as soon as the other events are handled.
     unfinished: bool,
-    /// What was observed before this process might write for the first time.
+    /// Observations from before this process could write for the first time; none since then.
     early: Option<Vec<Observation>>,
-    /// Which cluster the API server says it is, once it was asked.
+    /// The identity that the API server tells; none before it was asked.
     api_cluster: Option<ClusterId>,
-    /// The copy of the database is complete and followed.
+    /// The replica is complete and up to date.
     loaded: bool,
-    /// Since then all keys were marked.
+    /// All keys were marked since the replica was loaded.
     primed: bool,
-    /// How often in a row the server served nobody, and until when it is left alone.
+    /// Number of transactions in a row that failed because the server accepts none.
     refusals: u32,
-    /// What was last said to be doubted.
+    /// The doubt that was published last.
     doubted: Option<Doubted>,
+    /// Until when the server is left alone after such a failure.
     paused: Option<Instant>,
     absences: Absences,
 }
@@ -129,7 +133,7 @@ struct Reconciler {
 /// A transaction that is not answered yet.
 struct InFlight {
     keys: Vec<(Key, Cause)>,
-    /// By operation, the places of its keys.
+    /// For each operation, indexes into `keys`.
     operations: Vec<Vec<usize>>,
     written: BTreeMap<Table, u64>,
     outcome: Pin<Box<dyn Future<Output = Result<Outcome, TransactError>> + Send>>,
@@ -148,7 +152,8 @@ impl Reconciler {
         let mut led = false;
         let leadership = self.leadership.clone();
         loop {
-            // What a transaction did is told before its answer: with everything read, the copy shows it.
+            // ovsdb-server sends what a transaction did before its answer: with all events read, the replica
+            // shows it. `unconstrained`: tokio's budget must not make the queue look empty.
             while let Some(event) = unconstrained(self.northbound.next()).now_or_never() {
                 self.changed(event);
             }
@@ -166,6 +171,8 @@ impl Reconciler {
             if self.is_overtaken() {
                 return Stopped::LockTaken;
             }
+            // In this order: `begin` completes the store, `prime` needs it complete, `write` needs all keys
+            // marked.
             self.begin();
             self.give_up_absent();
             self.prime();
@@ -174,12 +181,14 @@ impl Reconciler {
 
             let next = self.next_deadline();
             let woken = tokio::select! {
+                // The answer first: it makes room for the next transaction. The database comes before
+                // observations, so that these are compared with rows that are up to date.
                 biased;
                 outcome = answer(&mut self.in_flight) => Woken::Outcome(outcome),
                 event = self.northbound.next() => Woken::Northbound(event),
                 observation = observations.recv() => Woken::Observed(observation),
-                () = self.fence.changed() => Woken::Due,
-                // After whatever else there is.
+                () = self.database_lock.changed() => Woken::Due,
+                // Always ready, so it comes after all events. Comparing goes on when none is left.
                 () = yield_now(), if self.unfinished => Woken::Due,
                 () = leadership.lost(), if led => Woken::Due,
                 () = leadership.won(), if !led => Woken::Due,
@@ -195,38 +204,44 @@ impl Reconciler {
         }
     }
 
-    /// Told to end while it leads: what is under way is answered, and nothing else is begun. Whoever waits for it is patient or not.
+    /// Ends after a resignation: waits for the answer to the transaction in flight and sends no other. The
+    /// caller decides how long to wait.
     async fn finish(&mut self) {
         if self.leadership.has_resigned()
             && let Some(InFlight { outcome, .. }) = self.in_flight.take()
         {
-            // What came of it the next leader sees in the database.
+            // Whatever it is: the next leader reads the database.
             drop(outcome.await);
         }
     }
 
-    /// Asks for the lock that every transaction asserts, and says what stands in the way of writing. Whether another process has taken
-    /// over what this one believes to lead.
+    /// Asks for the lock that every transaction asserts, and updates `blocked`. Returns whether another
+    /// process has taken the lock from this one, which believes that it leads.
     fn is_overtaken(&mut self) -> bool {
         let mut why = None;
         if let Some(connection) = self.northbound.connection().cloned().filter(|_| self.loaded) {
             let (theirs, ours) = (self.northbound.zone(), &self.store.config.zone);
+            // Before the lock is asked for: to take it would stop the controller of the other zone.
             if theirs != *ours {
                 why = Some(format!(
-                    "the northbound database is of zone {:?} (NB_Global.name), this controller of zone {:?}: nothing in it is changed",
+                    "the northbound database is of zone {:?} (NB_Global.name), this controller of zone {:?}: \
+                     nothing in it is changed",
                     theirs.0, ours.0
                 ));
             } else if self.leadership.is_leader() {
+                // The Lease has decided between elected controllers. Without an election, controllers that
+                // steal would do so from each other without end.
                 let claim = if self.leadership.is_elected() { Claim::Steal } else { Claim::Queue };
-                self.fence.ask(&connection, claim);
-                match self.fence.right() {
+                self.database_lock.ask(&connection, claim);
+                match self.database_lock.right() {
                     Right::Held | Right::Asked => {}
                     Right::Waits(what) => why = Some(what),
                     Right::Taken if self.leadership.is_elected() => return true,
-                    // It waits for its turn.
+                    // A stolen lock never comes back by itself (RFC 7047 §4.1.10): return it, and queue
+                    // again.
                     Right::Taken => {
-                        self.fence.give_up();
-                        self.fence.ask(&connection, claim);
+                        self.database_lock.give_up();
+                        self.database_lock.ask(&connection, claim);
                         why = Some("another process has taken the lock of the database".to_owned());
                     }
                 }
@@ -246,6 +261,7 @@ impl Reconciler {
         if let Observation::Cluster(id) = &observation {
             self.api_cluster = Some(id.clone());
         }
+        // Until `begin`, the store must not decide on anything: it does not know the addresses in use.
         if let Some(early) = &mut self.early {
             early.push(observation);
             return;
@@ -255,7 +271,7 @@ impl Reconciler {
         self.absences.are(self.store.absent(), Instant::now());
     }
 
-    /// Static pods whose mirrors have not come back are gone.
+    /// Treats static pods as gone whose mirror pods have not come back in time.
     fn give_up_absent(&mut self) {
         for pod in self.absences.take_over(Instant::now()) {
             let changes = self.store.is_gone(&pod);
@@ -263,12 +279,12 @@ impl Reconciler {
         }
     }
 
-    /// Marks what follows from changes of the store.
+    /// Marks the keys that changes of the store concern.
     fn follow(&mut self, changes: Vec<Change>) {
         let now = Instant::now();
         for change in changes {
             for key in change.dirtied(|node| self.store.pods_of(node).cloned().collect()) {
-                self.backlog.mark(key, Cause::Store, now);
+                self.work_queue.mark(key, Cause::Store, now);
             }
         }
     }
@@ -279,42 +295,47 @@ impl Reconciler {
             Event::Connected => (self.loaded, self.primed) = (true, false),
             Event::Disconnected(reason) => {
                 self.loaded = false;
-                tracing::debug!(%reason, "the northbound database is out of sight");
+                tracing::debug!(%reason, "disconnected from the northbound database");
             }
             Event::Changed(touched) => {
                 for key in touched.keys {
-                    self.backlog.mark(key, Cause::Rows, now);
+                    self.work_queue.mark(key, Cause::Rows, now);
                 }
                 let changes = self.store.foreign_addresses(touched.addresses.left, touched.addresses.came);
                 self.follow(changes);
                 for (table, name) in touched.appeared {
-                    if self.backlog.is_waited_for() {
-                        self.backlog.appeared(&table.row(&*name), now);
+                    if self.work_queue.is_waited_for() {
+                        self.work_queue.appeared(&table.row(&*name), now);
                     }
                 }
             }
         }
     }
 
-    /// The first time that this process may write: the store learns which addresses are in use in the database before it gives any away.
+    /// When this process may write for the first time: tells the store which addresses are in use in the
+    /// database, before it assigns any, and then the early observations.
     ///
-    /// Not before: until the lock of the database is this process', the leader before goes on to write ports, some of which it never comes
-    /// to annotate the pods of. What it wrote is told before the lock is given.
+    /// Not before this process holds the lock. Until then the former leader writes ports, and may end before
+    /// it annotates their pods. The server sends these ports before it grants the lock.
     fn begin(&mut self) {
-        if self.early.is_none() || self.fence.right() != Right::Held {
+        if self.early.is_none() || self.database_lock.right() != Right::Held {
             return;
         }
         while let Some(event) = unconstrained(self.northbound.next()).now_or_never() {
             self.changed(event);
         }
+        // What came before the lock may have been the end of the connection, or another name of the database.
         if !self.loaded || self.northbound.zone() != self.store.config.zone {
             return;
         }
         let Some(early) = self.early.take() else { return };
+        // Ports before observations: the first complete list makes the store assign addresses.
         for (pod, port) in self.northbound.pod_ports() {
             self.store.found_port(pod, port);
         }
-        if let Some(id) = self.northbound.cluster_router().and_then(|router| self.northbound.cluster_id(router)) {
+        if let Some(id) =
+            self.northbound.cluster_router().and_then(|router| self.northbound.cluster_id(router))
+        {
             self.store.found_cluster(id);
         }
         for node in self.northbound.nodes() {
@@ -323,41 +344,51 @@ impl Reconciler {
         early.into_iter().for_each(|observation| self.observed(observation));
     }
 
-    /// Marks everything, once all that could justify a row has been read, and again after each reconnection.
+    /// Marks all keys once everything that could justify a row has been read, and again after each
+    /// reconnection.
     fn prime(&mut self) {
         if !self.loaded || self.primed || !self.store.is_complete() {
             return;
         }
         let now = Instant::now();
+        // Owners of rows, too: a row whose object is gone has no other key that would remove it.
         let owners: Vec<Key> = self.northbound.index.owners().cloned().collect();
         for key in self.store.keys().chain(owners) {
-            self.backlog.mark(key, Cause::Everything, now);
+            self.work_queue.mark(key, Cause::Everything, now);
         }
         self.primed = true;
     }
 
     fn next_deadline(&self) -> Option<Instant> {
+        // While nothing can be sent, a retry would only wake the loop.
         let waits = self.in_flight.is_some() || !self.may_write();
-        let retry = if waits { None } else { self.backlog.next_retry() };
+        let retry = if waits { None } else { self.work_queue.next_retry() };
         let paused = self.paused.filter(|_| !waits);
         paused.or(retry).into_iter().chain(self.absences.next()).min()
     }
 
-    /// Whether everything is known that a write depends on, and this process is the one to write.
+    /// Whether everything that a write depends on is known, and this process has the right to write.
     fn may_write(&self) -> bool {
-        self.primed && self.loaded && self.leadership.is_leader() && self.blocked.is_none() && self.fence.right() == Right::Held
+        self.primed
+            && self.loaded
+            && self.leadership.is_leader()
+            && self.blocked.is_none()
+            && self.database_lock.right() == Right::Held
     }
 
-    /// Whether the database was written for the cluster of the API server, as far as both say; false before both were asked.
+    /// Whether the database belongs to the API server's cluster. True if one of the two does not tell its
+    /// identity; false before both were read.
     fn is_own_cluster(&self) -> bool {
         let Some(api_cluster) = self.api_cluster.as_ref().filter(|_| self.loaded) else { return false };
-        let written_for = self.northbound.cluster_router().and_then(|router| self.northbound.cluster_id(router));
+        let written_for =
+            self.northbound.cluster_router().and_then(|router| self.northbound.cluster_id(router));
         written_for.zip(api_cluster.as_ref()).is_none_or(|(database, api_server)| database == *api_server)
     }
 
     fn publish(&mut self) {
         self.publish_doubt();
-        let (dirty, waiting, failing) = (self.backlog.dirty(), self.backlog.waiting(), self.backlog.failing());
+        let (dirty, waiting, failing) =
+            (self.work_queue.dirty(), self.work_queue.waiting(), self.work_queue.failing());
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.metrics.dirty.set(gauge(dirty));
         self.metrics.waiting.set(gauge(waiting));
@@ -366,6 +397,7 @@ impl Reconciler {
             let converged = self.primed && self.loaded && self.in_flight.is_none() && dirty == 0;
             let now = Progress {
                 loaded: self.loaded,
+                // Like `ever_converged`, it stays true: a lost connection says nothing about the cluster.
                 own_cluster: progress.own_cluster || self.is_own_cluster(),
                 blocked: self.blocked.clone(),
                 converged,
@@ -389,17 +421,17 @@ impl Reconciler {
         }
         match &now {
             Some(doubted) => tracing::warn!(nodes = doubted.nodes, pods = doubted.pods, "{doubted}"),
-            None => tracing::info!("what the API server lists is believed again"),
+            None => tracing::info!("the lists of the API server are accepted again"),
         }
         let missing = now.as_ref().map_or(0, |doubted| doubted.nodes + doubted.pods);
         self.metrics.doubted.set(i64::try_from(missing).unwrap_or(i64::MAX));
-        // Nobody listens: it is in the log.
+        // Without a receiver, the log has it.
         let _ = self.reports.send(Report::Doubt(now.clone()));
         self.doubted = now;
     }
 }
 
-/// The outcome of the transaction under way; for ever, if there is none.
+/// Waits for the outcome of the transaction in flight; for ever if there is none.
 async fn answer(in_flight: &mut Option<InFlight>) -> Result<Outcome, TransactError> {
     match in_flight {
         Some(transaction) => transaction.outcome.as_mut().await,

@@ -1,7 +1,9 @@
-//! One node's rows leave OVN's databases, once, at an administrator's word. What is the node's, the same index and the same comparison say
-//! that the loop uses: the node, and the pods on its switch, are compared with no rows at all.
+//! `--remove-node`: removes the rows of one node from OVN's databases, once. The reconciler's index and diff
+//! decide which rows those are: the node, and the pods on its switch, are compared with no desired rows at
+//! all.
 //!
-//! Knows nothing of the API server: if the node is still there, the controller and ovn-controller write its rows anew.
+//! Does not ask the API server: if the node still exists, the controller and ovn-controller write its rows
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -25,34 +27,43 @@ use crate::{
     store::{Kept, Store},
 };
 
-/// As its schema names it.
+/// The southbound database's name in its schema.
 pub const SOUTHBOUND: &str = "OVN_Southbound";
 
 /// Tables of the southbound database.
 const CHASSIS: &str = "Chassis";
 const CHASSIS_PRIVATE: &str = "Chassis_Private";
 
-/// What became of a node's rows in one database, in words such as `Logical_Switch_Port shop_cart-0`.
+/// What happened to a node's rows in one database. Rows in words, such as `Logical_Switch_Port shop_cart-0`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removed {
     pub removed: Vec<String>,
-    /// Left, because rows are in them that are nobody's here.
+    /// Rows that stay because they hold rows of other programs.
     pub kept: Vec<String>,
 }
 
-/// Removes the rows of `node` and of the pods on its switch from the northbound database, all in one transaction. `northbound`: of
-/// [`connect`](crate::northbound::connect). Waits for a connection for as long as it takes; cancelled, it has removed all or nothing.
+/// Removes the rows of `node` and of the pods on its switch from the northbound database, all in one
+/// transaction. `northbound`: from [`connect`](crate::northbound::connect). Waits for a connection for as
+/// long as it takes. If it is cancelled, all of the rows are removed or none.
 ///
-/// An error is a refusal by the database; a connection that is lost, or another writer that was faster, is none.
-pub async fn from_northbound(northbound: Updates, config: &ClusterConfig, node: &str) -> Result<Removed, TransactError> {
+/// # Errors
+///
+/// The database refuses the transaction. After a lost connection, or a race that another writer won, it tries
+/// again.
+pub async fn from_northbound(
+    northbound: Updates,
+    config: &ClusterConfig,
+    node: &str,
+) -> Result<Removed, TransactError> {
     let store = Store::new(config.clone());
     let fixed = desired(&store, &Key::Cluster).into_iter().map(|row| row.id);
     let mut northbound = Northbound::new(northbound, fixed);
     let mut removed = Vec::new();
-    // Once what is in it is gone, nothing tells any more that a row was the node's.
+    // Rows of the node that are not removed. Remembered, because an empty switch no longer shows whose it is.
     let mut left = BTreeSet::new();
     loop {
-        // Everything that is there comes with the connection; what a transaction did comes before its answer.
+        // The first changes after a connection hold all rows, and those of a transaction come before its
+        // answer. So with all events read, the replica is up to date.
         while northbound.connection().is_none() {
             northbound.next().await;
         }
@@ -62,18 +73,23 @@ pub async fn from_northbound(northbound: Updates, config: &ClusterConfig, node: 
         let edits = edits(&northbound, node);
         let rows = subjects(&edits);
         if rows.is_empty() {
-            let kept = left.into_iter().filter(|row| northbound.index.table(*row).is_some()).map(|row| northbound.describe(row)).collect();
+            let kept = left
+                .into_iter()
+                .filter(|row| northbound.index.table(*row).is_some())
+                .map(|row| northbound.describe(row))
+                .collect();
             return Ok(Removed { removed, kept });
         }
         left.extend(northbound.index.owned(&Key::Node(node.into())).filter(|row| !rows.contains(row)));
         let mut names: Vec<String> = rows.into_iter().map(|row| northbound.describe(row)).collect();
         names.sort();
-        // Without the lock: the controller that has it keeps it.
+        // Without the lock: to take it would stop the controller that holds it.
         match connection.transact(assemble(edits, connection.schema(), None).transaction).await {
             Ok(_) => removed.extend(names),
             Err(error) => match blame(&error) {
+                // Until the replica has noticed, it would offer the same connection.
                 Blame::Connection => while !matches!(northbound.next().await, Event::Disconnected(_)) {},
-                // It was said why: a row is not as it was any more. What it is now follows.
+                // A row has changed since it was read. The change is among the next events.
                 Blame::Race(_) => {}
                 Blame::Operation(_) | Blame::Somebody | Blame::Server | Blame::Lock => return Err(error),
             },
@@ -81,13 +97,18 @@ pub async fn from_northbound(northbound: Updates, config: &ClusterConfig, node: 
     }
 }
 
-/// The keys whose rows go: the node's, and those of the pods whose ports its switch holds.
+/// The keys whose rows are removed: the node's, and those of the pods with ports on its switch.
 fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
     let index = &northbound.index;
     let key = Key::Node(node.into());
     let switches = index.owned(&key).filter(|row| index.table(*row) == Some(Table::LogicalSwitch));
-    let ports = switches.flat_map(|switch| index.elements(switch, "ports"));
-    let pods = ports.filter_map(|port| index.claim(*port).owner()).filter(|owner| matches!(owner, Key::Pod(_))).cloned();
+    let ports = switches.flat_map(|switch| {
+        Table::LogicalSwitch.sets().iter().flat_map(move |set| northbound.elements(switch, set))
+    });
+    let pods = ports
+        .filter_map(|port| index.claim(*port).owner())
+        .filter(|owner| matches!(owner, Key::Pod(_)))
+        .cloned();
     let mut keys: BTreeSet<Key> = pods.collect();
     keys.insert(key);
     keys
@@ -102,16 +123,22 @@ fn edits(northbound: &Northbound, node: &str) -> Vec<Vec<Edit>> {
     keys(northbound, node).iter().map(edits).collect()
 }
 
-/// The rows concerned, each once.
+/// The rows that the edits concern, each once.
 fn subjects(edits: &[Vec<Edit>]) -> BTreeSet<Uuid> {
     let existing = |edit: &Edit| if let Target::Existing(row) = edit.subject() { Some(row) } else { None };
     edits.iter().flatten().filter_map(existing).collect()
 }
 
-/// Removes the chassis whose host is `node` from the southbound database, with what ovn-controller keeps beside them. Waits for a
-/// connection for as long as it takes.
+/// Removes the rows of `Chassis` whose `hostname` is `node` from the southbound database, and those of
+/// `Chassis_Private` with the same names. Waits for a connection for as long as it takes.
+///
+/// # Errors
+///
+/// The database refuses a transaction, or the connection is lost. Another call is safe: it removes what is
+/// left.
 pub async fn from_southbound(southbound: &Client, node: &str) -> Result<Removed, TransactError> {
     let connection = southbound.connected().await;
+    // Older databases have no `Chassis_Private`. Its rows have no host, only the name of their chassis.
     let has_private = connection.schema().table(CHASSIS_PRIVATE).is_some();
     let mut query = Transaction::new();
     let chassis = query.select(CHASSIS, Condition::equal("hostname", node), &["_uuid", "name"]);
@@ -135,7 +162,8 @@ pub async fn from_southbound(southbound: &Client, node: &str) -> Result<Removed,
     if !found.is_empty() {
         connection.transact(removal).await?;
     }
-    let mut removed: Vec<String> = found.into_values().map(|(table, name)| format!("{table} {name}")).collect();
+    let mut removed: Vec<String> =
+        found.into_values().map(|(table, name)| format!("{table} {name}")).collect();
     removed.sort();
     Ok(Removed { removed, kept: Vec::new() })
 }

@@ -1,13 +1,15 @@
-//! Rows of the northbound database as they should be. Knows nothing of what the database holds.
+//! Desired rows of the northbound database. Knows nothing of the rows that exist.
 //!
-//! The typed rows of `rows/` say what a feature wants; [`DesiredRow`] is the one form that the diff compares.
+//! `rows/table.rs` declares the tables. The typed rows in `rows/` say what a feature wants; [`DesiredRow`] is
+//! the one form that the diff compares.
 
 pub mod acl;
 mod meter;
 mod router_port;
 pub mod switch_port;
+pub(crate) mod table;
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use ovsdb::Datum;
 
@@ -15,66 +17,55 @@ pub use acl::Acl;
 pub use meter::Meter;
 pub use router_port::{GatewayChassis, RouterPort};
 pub use switch_port::SwitchPort;
+pub use table::Table;
 
-/// The tables that hold rows of ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Table {
-    LoadBalancerGroup,
-    Copp,
-    Meter,
-    MeterBand,
-    LogicalRouter,
-    LogicalSwitch,
-    LogicalRouterPort,
-    LogicalSwitchPort,
-    GatewayChassis,
-    Acl,
-    PortGroup,
-    AddressSet,
-}
-
-/// By what a row is recognised: its name, or for tables without names `external_ids:k8s.ovn.org/id`.
+/// The identity of a row: its name; in a table without names its id; in a table without ids its content,
+/// within the row that holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RowName {
     pub table: Table,
-    pub name: String,
+    /// The name of the row that holds it, in tables where that is part of the identity.
+    pub within: Option<Arc<str>>,
+    pub name: Arc<str>,
 }
 
-/// A row as it should be: all columns that are ours. Columns that are not named are somebody else's.
+/// A desired row, with all columns that this controller writes. Other columns belong to other programs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredRow {
     pub id: RowName,
     pub columns: Vec<(&'static str, Value)>,
-    /// The sets that refer to this row: the ports of a switch, of a port group. A row of a table that is no root has at least one.
+    /// The sets that refer to this row, such as the ports of a switch or of a port group. A row of a non-root
+    /// table is in at least one.
     pub member_of: Vec<Membership>,
 }
 
-/// What a column should hold.
+/// The desired value of a column.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// Exactly this.
     Datum(Datum),
-    /// Some pairs of a map; other keys are somebody else's.
+    /// Some pairs of a map; other keys belong to other programs.
     Pairs(Pairs),
-    /// Exactly references to these rows.
+    /// References to exactly these rows.
     References(Vec<RowName>),
-    /// At least references to these rows; others are somebody else's.
+    /// References to at least these rows; further ones belong to other programs.
     Including(Vec<RowName>),
-    /// Exactly references to rows with these contents, which nobody else refers to and which have no name: bands of a meter.
+    /// References to exactly these nameless rows, each given by its columns. No other row refers to them.
+    /// Example: the bands of a meter.
     Parts { table: Table, rows: Vec<Vec<(&'static str, Datum)>> },
 }
 
-/// What a map should hold.
+/// The desired pairs of a map.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pairs {
     pub with: BTreeMap<&'static str, String>,
-    /// Keys that must not be there, but with a value in `alike`.
+    /// Keys to remove, unless they have their value in `alike`.
     pub without: &'static [&'static str],
-    /// Of keys in `with` or `without`: another value that means the same. One that is there stays; none is written.
+    /// For keys in `with` or `without`: an equivalent value. It stays where it exists, and is never written.
     pub alike: BTreeMap<&'static str, String>,
 }
 
-/// An element of a set of references of another row, which another key may own.
+/// The set of references, in the column `column` of the row `of`, that a row is in. Another key may own `of`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Membership {
     pub of: RowName,
@@ -85,7 +76,7 @@ pub struct Membership {
 pub type RowSet = Vec<DesiredRow>;
 
 impl Pairs {
-    /// Whether this value of the key is as it should be.
+    /// Whether this value of the key may stay.
     pub fn accepts(&self, key: &str, value: &str) -> bool {
         [self.with.get(key), self.alike.get(key)].into_iter().flatten().any(|wanted| wanted == value)
     }
@@ -103,27 +94,17 @@ impl From<BTreeMap<&'static str, String>> for Pairs {
     }
 }
 
-impl Table {
-    /// As the schema spells it (ovn-nb(5)).
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::LoadBalancerGroup => "Load_Balancer_Group",
-            Self::Copp => "Copp",
-            Self::Meter => "Meter",
-            Self::MeterBand => "Meter_Band",
-            Self::LogicalRouter => "Logical_Router",
-            Self::LogicalSwitch => "Logical_Switch",
-            Self::LogicalRouterPort => "Logical_Router_Port",
-            Self::LogicalSwitchPort => "Logical_Switch_Port",
-            Self::GatewayChassis => "Gateway_Chassis",
-            Self::Acl => "ACL",
-            Self::PortGroup => "Port_Group",
-            Self::AddressSet => "Address_Set",
+impl RowName {
+    /// Both names as one text, separated by NUL, which no name contains.
+    pub(crate) fn path(&self) -> Cow<'_, str> {
+        match &self.within {
+            Some(holder) => path(holder, &self.name).into(),
+            None => (&*self.name).into(),
         }
     }
+}
 
-    /// The row of that name.
-    pub fn row(self, name: impl Into<String>) -> RowName {
-        RowName { table: self, name: name.into() }
-    }
+/// See [`RowName::path`].
+pub(crate) fn path(holder: &str, name: &str) -> String {
+    format!("{holder}\0{name}")
 }

@@ -1,4 +1,4 @@
-//! A connection to an API server that a test plays.
+//! A connection to a scripted API server, for tests.
 
 use kubeapi::{ApiServer, Cluster, Connection};
 use tests::ScriptedApi;

@@ -1,16 +1,17 @@
-//! What the API server said, as far as it matters, with the indexes that features need, and the networks that pods have.
+//! The API server's objects, reduced to the fields in use and indexed, and the networks assigned to pods.
 //!
-//! One task owns it; nobody locks it. It does no I/O: observations go in, changes and annotations to write come out.
+//! One task owns the store, so it needs no lock. It does no I/O: observations go in; changes, annotations to
+//! write and problems to report come out.
 //!
-//! | module | what it is about |
+//! | module | task |
 //! |---|---|
-//! | [`wire`] | objects of the API, reduced while they are read |
-//! | `node`, `pod` | what is kept of them |
-//! | `observe` | an observation becomes a change |
-//! | `doubts` | lists that lack much are not believed at first |
-//! | `assign` | pods get addresses, keep them, wait for them, give them back |
-//! | `foreign` | addresses of ports that are not ours |
-//! | `announce` | annotations to write, troubles to tell |
+//! | [`wire`] | API objects, reduced while they are parsed |
+//! | `node`, `pod` | the fields that are kept |
+//! | `observe` | turns an observation into changes |
+//! | `doubts` | holds back lists that lack many known objects |
+//! | `assign` | assigns addresses to pods and releases them |
+//! | `foreign` | addresses of ports that are not this controller's |
+//! | `announce` | annotations to write, problems to report as events |
 
 mod announce;
 mod assign;
@@ -27,7 +28,7 @@ use std::{
     sync::Arc,
 };
 
-use contract::{annotation::PodNetwork, names::PodKey, node_annotation::ZONE};
+use contract::{names::PodKey, node_annotation::ZONE};
 use ipnet::IpNet;
 
 pub use announce::PodAnnotation;
@@ -37,26 +38,26 @@ pub use node::{Node, Unreadable};
 pub use pod::{Annotated, Phase, Pod, Spelled, Texts};
 
 use crate::{
-    allocate::addresses::Addresses,
+    allocate::{addresses::Addresses, pod_network::Assigned},
     config::{ClusterConfig, Zone},
     key::{Key, NodeName},
 };
 
-/// What is known of the cluster.
+/// The known state of the cluster.
 #[derive(Debug)]
 pub struct Store {
-    pub config: ClusterConfig,
+    pub config: Arc<ClusterConfig>,
     nodes: BTreeMap<NodeName, Node>,
-    /// The nodes' subnets, by their first address.
+    /// The nodes' subnets, by network address.
     subnets: BTreeMap<IpAddr, (IpNet, NodeName)>,
-    /// What nodes claim that others have.
+    /// Claims of nodes whose annotations overlap another node's subnet.
     contested: BTreeMap<NodeName, Vec<IpNet>>,
     pods: HashMap<PodKey, Known>,
     pods_of: HashMap<NodeName, BTreeSet<PodKey>>,
-    /// Static pods without a mirror at the moment.
+    /// Static pods whose mirror is missing at the moment.
     absent: BTreeSet<PodKey>,
     addresses: Addresses,
-    /// Addresses that pods no longer use, while their ports may still be there.
+    /// Addresses that pods no longer use, while their ports may still exist.
     leaving: assign::Leaving,
     found: assign::Found,
     foreign: foreign::ForeignAddresses,
@@ -66,7 +67,7 @@ pub struct Store {
     doubts: doubts::Doubts,
 }
 
-/// Whose database has a node's rows.
+/// The zone whose database has a node's rows: this one, another one, or not known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Here,
@@ -74,7 +75,7 @@ enum Place {
     Unknown,
 }
 
-/// Rows that stay as they are.
+/// Existing rows of a key that stay as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     Nothing,
@@ -83,27 +84,27 @@ pub enum Kept {
     All,
 }
 
-/// Which kinds were listed once, and whether all were.
+/// Which kinds of objects have been listed once.
 #[derive(Debug, Default)]
 struct Listed {
     nodes: bool,
     pods: bool,
-    /// Both were, and what was listed is taken in.
+    /// Both kinds have been listed, and both lists are in the store.
     all: bool,
 }
 
-/// A pod, and what was decided for it.
+/// A pod, and the network assigned to it.
 #[derive(Debug)]
 struct Known {
     pod: Pod,
-    network: Option<Arc<PodNetwork>>,
+    network: Option<Arc<Assigned>>,
     announced: announce::Announced,
 }
 
 impl Store {
     pub fn new(config: ClusterConfig) -> Self {
         Self {
-            config,
+            config: Arc::new(config),
             nodes: BTreeMap::new(),
             subnets: BTreeMap::new(),
             contested: BTreeMap::new(),
@@ -121,12 +122,13 @@ impl Store {
         }
     }
 
-    /// Whether every kind was listed once. Before that nothing may be removed, and nothing is given.
+    /// Whether every kind of object has been listed once. Until then no row may be removed, and no address is
+    /// assigned.
     pub fn is_complete(&self) -> bool {
         self.listed.all
     }
 
-    /// All owners of rows, at this moment.
+    /// All current owners of rows.
     pub fn keys(&self) -> impl Iterator<Item = Key> + '_ {
         let nodes = self.nodes.keys().cloned().map(Key::Node);
         std::iter::once(Key::Cluster).chain(nodes).chain(self.pods.keys().cloned().map(Key::Pod))
@@ -140,12 +142,12 @@ impl Store {
         self.nodes.get(name)
     }
 
-    /// The network that a pod has: from its annotation, or given to it here.
-    pub fn assigned(&self, key: &PodKey) -> Option<&PodNetwork> {
+    /// The network of a pod: from its annotation, from its existing port, or newly assigned.
+    pub fn assigned(&self, key: &PodKey) -> Option<&Assigned> {
         self.pods.get(key)?.network.as_deref()
     }
 
-    /// Whether the node's full rows belong into this zone's database.
+    /// Whether the node's full rows belong in this zone's database.
     pub fn is_local(&self, node: &str) -> bool {
         self.node(node).is_some_and(|node| self.place(node) == Place::Here)
     }
@@ -154,25 +156,32 @@ impl Store {
         match &node.zone {
             Some(zone) if *zone == self.config.zone => Place::Here,
             Some(_) => Place::Elsewhere,
-            // Without zones nobody speaks of them. Where there are some, the node will say it in a moment.
+            // Nodes of a cluster with the one zone `global` may lack the annotation. A zone of another name
+            // waits until the node has written it.
             None if self.config.zone == Zone::default() && !node.is_unreadable(&[ZONE]) => Place::Here,
             None => Place::Unknown,
         }
     }
 
-    /// What of a key's rows stays as it is, because something that decides on them is not known: its annotation got lost or cannot be read
-    /// (and was not read before, by this process). Only that an object is gone, or is readably otherwise, takes rows away.
+    /// Which existing rows of a key stay as they are, because an annotation that decides on them is missing
+    /// or unreadable, and this process has not read it before. Rows are removed only if the object is gone,
+    /// or if its annotations can be read and call for no such rows.
     pub fn kept(&self, key: &Key) -> Kept {
         match key {
             Key::Cluster => Kept::Nothing,
             Key::Node(name) => match self.node(name) {
                 Some(node) if self.place(node) == Place::Elsewhere => Kept::Nothing,
                 Some(node) if !self.is_decided(node) => Kept::All,
+                // The router port cannot be computed without the chassis. Removing the existing one would cut
+                // off a node whose annotation is missing for a moment.
                 Some(Node { chassis: None, .. }) => Kept::RouterPort,
                 Some(_) | None => Kept::Nothing,
             },
             Key::Pod(key) => {
-                let node = self.pod(key).filter(|pod| pod.needs_network()).and_then(|pod| self.node(pod.node.as_ref()?));
+                let node = self
+                    .pod(key)
+                    .filter(|pod| pod.needs_network())
+                    .and_then(|pod| self.node(pod.node.as_ref()?));
                 match node {
                     Some(node) if self.place(node) != Place::Elsewhere && !self.is_decided(node) => Kept::All,
                     Some(_) | None => Kept::Nothing,
@@ -181,12 +190,12 @@ impl Store {
         }
     }
 
-    /// Whether it is known what the node's rows are made of.
+    /// Whether the annotations that the node's rows derive from are known: its zone and its subnets.
     fn is_decided(&self, node: &Node) -> bool {
         self.place(node) == Place::Here && !node.subnets.is_empty()
     }
 
-    /// Of the object that the key is about, for events on it.
+    /// UID of the key's object, for events on it.
     pub fn uid(&self, key: &Key) -> Option<Arc<str>> {
         match key {
             Key::Cluster => None,
@@ -195,6 +204,7 @@ impl Store {
         }
     }
 
+    /// The pods that are scheduled to the node.
     pub fn pods_of<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a PodKey> + use<'a> {
         self.pods_of.get(node).into_iter().flatten()
     }

@@ -1,4 +1,4 @@
-//! What keeps a pod from its addresses or a node from its subnet, in words for an event on that object.
+//! Why a pod has no addresses or a node no subnet, worded for an event on that object.
 //!
 //! Knows neither events nor the API server.
 
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use crate::key::NodeName;
 
-/// A trouble, and the object that has it.
+/// A failure reason, and the object that it concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble<Subject, Why> {
     pub subject: Subject,
@@ -17,32 +17,43 @@ pub struct Trouble<Subject, Why> {
     pub why: Why,
 }
 
-/// Why a pod has no addresses. It gets them as soon as the reason is gone; nothing has to be asked again.
+/// Why a pod has no addresses. It gets them as soon as the reason is gone, without a retry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PodTrouble {
     #[error("node {0} has no subnet yet; the cluster manager gives it one")]
     NodeWithoutSubnet(NodeName),
-    #[error("no free address in {subnet} of node {node}; pods of this node have to end first, or nodes need larger subnets")]
+    #[error(
+        "no free address in {subnet} of node {node}; pods of this node have to end first, \
+         or nodes need larger subnets"
+    )]
     NoFreeAddress { node: NodeName, subnet: IpNet },
-    #[error("its annotation claims {address}, which pod {by} has; delete one of both pods, or the annotation")]
+    #[error(
+        "its annotation claims {address}, which pod {by} has; delete one of both pods, or the annotation"
+    )]
     AddressTaken { address: IpAddr, by: PodKey },
-    #[error("its annotation claims {address}, which the logical switch port {port} of node {node} has; delete the annotation or that port")]
+    #[error(
+        "its annotation claims {address}, which the logical switch port {port} of node {node} has; \
+         delete the annotation or that port"
+    )]
     AddressOfPort { address: IpAddr, port: Arc<str>, node: NodeName },
     #[error("its annotation claims {address}, which OVN itself uses on node {node}; delete the annotation")]
     AddressReserved { address: IpAddr, node: NodeName },
-    #[error("its annotation claims {address}, which is no address of pods; delete the annotation")]
+    #[error("its annotation claims {address}, which is not a pod address; delete the annotation")]
     AddressNotForPods { address: IpAddr },
-    #[error("its annotation claims the MAC {mac}, which belongs to another port of node {node}; delete the annotation")]
+    #[error(
+        "its annotation claims the MAC {mac}, which belongs to another port of node {node}; \
+         delete the annotation"
+    )]
     MacTaken { mac: Mac, node: NodeName },
     #[error("its annotation cannot be used: {0}")]
     UnusableAnnotation(String),
 }
 
-/// A pod shares its address with a port that is not ours, and came later.
+/// A port that is not the controller's has come later and has a pod's address, too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the logical switch port {port} of node {node} has this pod's address {address}, too; delete that port or give it another address, or \
-     delete this pod, and its successor gets another one"
+    "the logical switch port {port} of node {node} has this pod's address {address}, too; \
+     delete that port or give it another address, or delete this pod, and its successor gets another one"
 )]
 pub struct SharedAddress {
     pub address: IpAddr,
@@ -50,22 +61,33 @@ pub struct SharedAddress {
     pub node: NodeName,
 }
 
-/// Why a node has not all that the cluster manager gives.
+/// Why a node does not get all that the cluster manager assigns.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NodeTrouble {
-    #[error("no free {family} subnet is left in the cluster subnets; add one to --cluster-subnets or remove nodes")]
+    #[error(
+        "no free {family} subnet is left in the cluster subnets; add one to --cluster-subnets or remove nodes"
+    )]
     NoFreeSubnet { family: Family },
     #[error("no node id is left: {most} nodes have one")]
     NoFreeId { most: u16 },
-    #[error("its annotation {annotation} claims {subnet}, which overlaps {other} of node {by}; delete the annotation of one of both")]
+    #[error(
+        "its annotation {annotation} claims {subnet}, which overlaps {other} of node {by}; \
+         delete the annotation of one of both"
+    )]
     SubnetTaken { annotation: &'static str, subnet: IpNet, other: IpNet, by: NodeName },
-    #[error("its annotation k8s.ovn.org/node-id claims {id}, which node {by} has; delete the annotation of one of both")]
+    #[error(
+        "its annotation k8s.ovn.org/node-id claims {id}, which node {by} has; \
+         delete the annotation of one of both"
+    )]
     IdTaken { id: u16, by: NodeName },
-    #[error("its annotation k8s.ovn.org/node-id claims {id}, which is the cluster router's or nobody's; delete the annotation")]
+    #[error(
+        "its annotation k8s.ovn.org/node-id claims {id}, which no node can have \
+         (0 is unused, 1 is the cluster router's); delete the annotation"
+    )]
     IdReserved { id: u16 },
     #[error(
-        "its subnet {subnet} is outside of --cluster-subnets; it stays as long as the node does: add the range again, or drain the node, \
-         delete it and let it join anew"
+        "its subnet {subnet} is outside of --cluster-subnets; it stays as long as the node does: \
+         add the range again, or drain the node, delete it and let it join anew"
     )]
     OutsideOfRanges { subnet: IpNet },
     #[error("id {id} has no address in {subnet}; a larger subnet is needed")]
@@ -74,7 +96,7 @@ pub enum NodeTrouble {
     UnreadableAnnotation { annotation: &'static str, why: String },
 }
 
-/// Of an address.
+/// The family of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
     V4,
@@ -82,6 +104,7 @@ pub enum Family {
 }
 
 impl Family {
+    /// The family of `address`, as it is written: an IPv4-mapped IPv6 address is IPv6.
     pub fn of(address: &IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
@@ -113,7 +136,7 @@ impl PodTrouble {
 }
 
 impl NodeTrouble {
-    /// Whether the number is at fault that the node's annotation claims.
+    /// Whether the node id in the node's annotation is at fault.
     pub(crate) fn is_of_id(&self) -> bool {
         match self {
             Self::IdTaken { .. } | Self::IdReserved { .. } => true,

@@ -1,11 +1,15 @@
-//! What a pod costs in memory, from its object to the store. Measured in a process of its own, from what the kernel says.
+//! Memory of 10,000 pods: the bytes that this program allocates, counted exactly, so that neither the
+//! allocator nor the machine matters.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+#![expect(unsafe_code, reason = "`GlobalAlloc` is an unsafe trait")]
+#![expect(clippy::unwrap_used, reason = "the shared parts of tests fail by panicking")]
 
-use std::fs;
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
 
 use controller::{
-    config::{ClusterConfig, ClusterSubnet},
     observation::{Observation, Seen},
     store::{
         Store,
@@ -14,60 +18,175 @@ use controller::{
 };
 use serde_json::{Value, json};
 
-const NODES: usize = 250;
-const PODS_OF_NODE: usize = 56;
-/// Bytes, with everything that is found by it: indexes, addresses, allocator.
-const MOST: usize = 1024;
+use crate::{cluster::config, database::Northbound, running::Running};
 
-#[test]
-fn a_pod_with_its_annotation_costs_less_than_a_kilobyte() {
-    let mut store = Store::new(config());
-    let nodes = (0..NODES).map(|number| {
-        let subnets = json!({"default": [format!("10.{}.{}.0/24", 128 + number / 256, number % 256)]}).to_string();
-        let node: NodeObject = object(&json!({"metadata": {"name": format!("node-{number}"), "annotations": {
-            "k8s.ovn.org/node-subnets": subnets}}}));
-        node.into_node()
-    });
-    store.observe(Observation::Nodes(Seen::All(nodes.collect())));
-    store.observe(Observation::Pods(Seen::All(Vec::new())));
+#[expect(dead_code, reason = "the laws use more of it")]
+#[path = "laws/cluster.rs"]
+mod cluster;
+#[expect(dead_code, reason = "the laws use more of it")]
+#[path = "laws/database.rs"]
+mod database;
+#[expect(dead_code, reason = "the laws use more of it")]
+#[path = "laws/running.rs"]
+mod running;
 
-    let before = resident();
-    for number in 0..NODES * PODS_OF_NODE {
-        apply(&mut store, number, json!({}));
-        let [annotation] = &store.take_annotations()[..] else { panic!("one annotation") };
-        apply(&mut store, number, json!(annotation.annotations));
-    }
-    let each = resident().saturating_sub(before) / (NODES * PODS_OF_NODE);
-    println!("{each} bytes for each pod");
-    assert!(each > 100, "{each} bytes: this measures nothing");
-    assert!(each < MOST, "{each} bytes for each pod");
+const NODES: usize = 500;
+const PODS: usize = 10_000;
+
+/// Limit in bytes per pod: the store with its indexes.
+const STORE: usize = 720;
+/// Limit in bytes per pod: the replica and its index, including the pod's share of its node's rows.
+const COPY: usize = 1600;
+/// Limits in bytes per pod: the whole controller once converged, and its peak while it fills an empty
+/// database.
+const WHOLE: usize = 2600;
+const PEAK: usize = 2800;
+
+/// The system's allocator, with a count of what each thread has: each test is one thread.
+struct Counted;
+
+thread_local! {
+    static NOW: Cell<usize> = const { Cell::new(0) };
+    static MOST: Cell<usize> = const { Cell::new(0) };
 }
 
-fn apply(store: &mut Store, number: usize, annotations: Value) {
+#[global_allocator]
+static COUNTED: Counted = Counted;
+
+// SAFETY: each call goes to the system's allocator. Beside that, only thread-local cells of integers are
+// touched, which do not allocate.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(cost(layout.size()), 0);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(0, cost(layout.size()));
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(cost(size), cost(layout.size()));
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+/// What malloc of the GNU C library takes for `size` bytes: a word of its own beside them, in steps of 16, 32
+/// at least.
+fn cost(size: usize) -> usize {
+    (size + 8).next_multiple_of(16).max(32)
+}
+
+fn count(more: usize, less: usize) {
+    // Fails in a thread that ends: its cells are gone.
+    let _ = NOW.try_with(|now| {
+        // Memory that another thread has allocated was not counted here.
+        now.set((now.get() + more).saturating_sub(less));
+        MOST.with(|most| most.set(most.get().max(now.get())));
+    });
+}
+
+/// Counts the bytes allocated since a moment.
+struct Since(usize);
+
+impl Since {
+    fn now() -> Self {
+        let now = NOW.get();
+        MOST.set(now);
+        Self(now)
+    }
+
+    /// Bytes per pod: now, and at the peak.
+    fn each(&self) -> (usize, usize) {
+        let each = |bytes: usize| bytes.saturating_sub(self.0) / PODS;
+        (each(NOW.get()), each(MOST.get()))
+    }
+}
+
+#[test]
+fn a_pod_with_its_annotation_is_small_in_the_store() {
+    let mut store = Store::new(config());
+    store.observe(nodes());
+    store.observe(Observation::Pods(Seen::All(Vec::new())));
+    let before = Since::now();
+    for number in 0..PODS {
+        store.observe(applied(number, json!({})));
+        let [annotation] = &store.take_annotations()[..] else { panic!("one annotation") };
+        store.observe(applied(number, json!(annotation.annotations())));
+    }
+    let (each, _) = before.each();
+    println!("store: {each} bytes for each pod");
+    assert!(each > 100, "{each} bytes: this measures nothing");
+    assert!(each < STORE, "{each} bytes for each pod");
+}
+
+/// From an empty database, and then a controller that only reads what the first one wrote.
+#[tokio::test]
+async fn ten_thousand_pods_are_small_in_the_controller_and_in_the_copy_of_their_rows() {
+    let northbound = Northbound::start();
+    let before = Since::now();
+    let mut controller = Running::start(northbound.endpoint(), config());
+    controller.observe(nodes());
+    controller
+        .observe(Observation::Pods(Seen::All((0..PODS).map(|number| pod(number, json!({}))).collect())));
+    for _ in 0..PODS {
+        let annotation = controller.annotations.recv().await.unwrap();
+        let number = annotation.pod.name().rsplit('-').next().unwrap().parse().unwrap();
+        controller.observe(applied(number, json!(annotation.annotations())));
+    }
+    controller.converged().await;
+    let (whole, peak) = before.each();
+    println!("controller: {whole} bytes for each pod, {peak} at the most");
+    controller.kill().await;
+
+    let before = Since::now();
+    let mut controller = Running::start(northbound.endpoint(), config());
+    controller.reaches("the copy", |progress| progress.loaded).await;
+    let (copy, loading) = before.each();
+    println!("copy and index: {copy} bytes for each pod, {loading} at the most");
+    controller.kill().await;
+
+    assert!(copy > 300, "{copy} bytes: this measures nothing");
+    assert!(copy < COPY, "{copy} bytes for each pod");
+    assert!(whole < WHOLE && peak < PEAK, "{whole} bytes for each pod, {peak} at the most");
+}
+
+fn nodes() -> Observation {
+    let node = |number: usize| {
+        let annotations = json!({
+            "k8s.ovn.org/node-subnets": json!({"default": [subnet(number)]}).to_string(),
+            "k8s.ovn.org/node-chassis-id": format!("7aa1c0d2-0000-4000-8000-{number:012}"),
+        });
+        object::<NodeObject>(
+            &json!({"metadata": {"name": format!("node-{number}"), "annotations": annotations}}),
+        )
+        .into_node()
+    };
+    Observation::Nodes(Seen::All((0..NODES).map(node).collect()))
+}
+
+fn subnet(node: usize) -> String {
+    format!("10.{}.{}.0/24", 128 + node / 256, node % 256)
+}
+
+fn applied(number: usize, annotations: Value) -> Observation {
+    Observation::Pods(Seen::Applied(pod(number, annotations)))
+}
+
+fn pod(number: usize, annotations: Value) -> (contract::names::PodKey, controller::store::Pod) {
     let pod: PodObject = object(&json!({
         "metadata": {"name": format!("deployment-5f6d8c7b9-{number:05}"), "namespace": "benchmark",
             "uid": format!("4b5f1c2e-0000-4000-8000-{number:012}"), "annotations": annotations},
         "spec": {"nodeName": format!("node-{}", number % NODES), "containers": [{"name": "a", "image": "b"}]},
         "status": {"phase": "Running"},
     }));
-    store.observe(Observation::Pods(Seen::Applied(pod.into_pod().unwrap())));
+    pod.into_pod().unwrap()
 }
 
 fn object<T: serde::de::DeserializeOwned>(object: &Value) -> T {
     serde_json::from_str(&object.to_string()).unwrap()
-}
-
-/// Bytes of this process that are in memory and not of files.
-fn resident() -> usize {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line RssAnon in /proc/self/status");
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
-}
-
-fn config() -> ClusterConfig {
-    ClusterConfig {
-        cluster_subnets: vec![ClusterSubnet { cidr: "10.128.0.0/14".parse().unwrap(), host_length: 24 }],
-        service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
-        ..ClusterConfig::default()
-    }
 }

@@ -1,4 +1,4 @@
-//! One node's rows leave real databases, and no other's.
+//! `--remove-node` on real databases: one node's rows are removed, and no others.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use controller::{
@@ -6,7 +6,9 @@ use controller::{
     northbound,
     remove_node::{Removed, SOUTHBOUND, from_northbound, from_southbound},
 };
-use ovsdb::{Client, Connection, Datum, Endpoint, Endpoints, Monitor, NamedUuid, Options, Row, Transaction, Where};
+use ovsdb::{
+    Client, Connection, Datum, Endpoint, Endpoints, Monitor, NamedUuid, Options, Row, Transaction, Where,
+};
 use tests::{Database, Scratch};
 
 const NORTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
@@ -46,7 +48,8 @@ impl Server {
         let mut query = Transaction::new();
         let rows = query.select(table, Where::all(), &["name"]);
         let outcome = self.connection.transact(query).await.unwrap();
-        let mut names: Vec<String> = outcome.rows(rows).iter().map(|row| row.string("name").unwrap().to_owned()).collect();
+        let mut names: Vec<String> =
+            outcome.rows(rows).iter().map(|row| row.string("name").unwrap().to_owned()).collect();
         names.sort();
         names
     }
@@ -65,17 +68,29 @@ fn port(transaction: &mut Transaction, name: &str, columns: Row) -> NamedUuid {
     transaction.insert("Logical_Switch_Port", columns.with("name", name))
 }
 
-/// As the controller writes them: a switch, its ports, a pod's port, the router's port.
+/// A node's rows as the controller writes them: a switch, its ports, a pod's port, the router's port.
 fn node(transaction: &mut Transaction, node: &str, pod: &str, foreign: Option<&str>) -> NamedUuid {
     let rtos = format!("rtos-{node}");
     let ports = [
-        port(transaction, &format!("stor-{node}"), Row::new().with("type", "router").with("options", map([("router-port", &rtos)]))),
+        port(
+            transaction,
+            &format!("stor-{node}"),
+            Row::new().with("type", "router").with("options", map([("router-port", &rtos)])),
+        ),
         port(transaction, &format!("k8s-{node}"), Row::new()),
-        port(transaction, &format!("shop_{pod}"), Row::new().with("external_ids", map([("pod", "true"), ("namespace", "shop")]))),
+        port(
+            transaction,
+            &format!("shop_{pod}"),
+            Row::new().with("external_ids", map([("pod", "true"), ("namespace", "shop")])),
+        ),
     ];
     let foreign = foreign.map(|name| port(transaction, name, Row::new()));
     let id = format!("default-network-controller:NetpolNode:{node}:10.0.0.2");
-    let columns = Row::new().with("action", "allow-related").with("direction", "to-lport").with("match", "1").with("priority", 1001);
+    let columns = Row::new()
+        .with("action", "allow-related")
+        .with("direction", "to-lport")
+        .with("match", "1")
+        .with("priority", 1001);
     let acl = transaction.insert("ACL", columns.with("external_ids", map([("k8s.ovn.org/id", &id)])));
     let switch = Row::new().with("name", node).with("ports", Datum::set(ports.into_iter().chain(foreign)));
     transaction.insert("Logical_Switch", switch.with("acls", Datum::set([acl])));
@@ -87,7 +102,10 @@ async fn rows_of_one_node_and_of_its_pods_go_and_others_stay() {
     let server = Server::start("OVN_Northbound", NORTHBOUND_SCHEMA).await;
     let mut transaction = Transaction::new();
     let ports = [node(&mut transaction, "n1", "cart-0", None), node(&mut transaction, "n2", "cart-1", None)];
-    transaction.insert("Logical_Router", Row::new().with("name", "ovn_cluster_router").with("ports", Datum::set(ports)));
+    transaction.insert(
+        "Logical_Router",
+        Row::new().with("name", "ovn_cluster_router").with("ports", Datum::set(ports)),
+    );
     server.connection.transact(transaction).await.unwrap();
 
     let removed = server.remove("n1").await;
@@ -111,12 +129,18 @@ async fn a_switch_with_somebody_elses_port_stays_and_is_named() {
     let server = Server::start("OVN_Northbound", NORTHBOUND_SCHEMA).await;
     let mut transaction = Transaction::new();
     let ports = [node(&mut transaction, "n1", "cart-0", Some("probe"))];
-    transaction.insert("Logical_Router", Row::new().with("name", "ovn_cluster_router").with("ports", Datum::set(ports)));
+    transaction.insert(
+        "Logical_Router",
+        Row::new().with("name", "ovn_cluster_router").with("ports", Datum::set(ports)),
+    );
     server.connection.transact(transaction).await.unwrap();
 
     let removed = server.remove("n1").await;
     assert_eq!(removed.kept, ["Logical_Switch n1"]);
-    assert!(!removed.removed.iter().any(|row| row == "Logical_Switch n1" || row.contains("probe")), "{removed:?}");
+    assert!(
+        !removed.removed.iter().any(|row| row == "Logical_Switch n1" || row.contains("probe")),
+        "{removed:?}"
+    );
     assert_eq!(server.names("Logical_Switch_Port").await, ["probe"]);
 }
 
@@ -125,17 +149,28 @@ async fn chassis_are_found_by_their_host() {
     let server = Server::start(SOUTHBOUND, SOUTHBOUND_SCHEMA).await;
     let mut transaction = Transaction::new();
     for (name, host) in [("c1", "n1"), ("c2", "n2")] {
-        let encap = Row::new().with("type", "geneve").with("ip", format!("192.0.2.{}", &name[1..])).with("chassis_name", name);
+        let encap = Row::new()
+            .with("type", "geneve")
+            .with("ip", format!("192.0.2.{}", &name[1..]))
+            .with("chassis_name", name);
         let encap = transaction.insert("Encap", encap);
-        let chassis = Row::new().with("name", name).with("hostname", host).with("encaps", Datum::set([encap]));
+        let chassis =
+            Row::new().with("name", name).with("hostname", host).with("encaps", Datum::set([encap]));
         transaction.insert("Chassis", chassis);
         transaction.insert("Chassis_Private", Row::new().with("name", name));
     }
     server.connection.transact(transaction).await.unwrap();
 
-    let (client, _updates) = Client::start(server.endpoints(), SOUTHBOUND, Monitor::new(), Options::default());
+    let (client, _updates) =
+        Client::start(server.endpoints(), SOUTHBOUND, Monitor::new(), Options::default());
     let removed = from_southbound(&client, "n1").await.unwrap();
-    assert_eq!(removed, Removed { removed: vec!["Chassis c1".to_owned(), "Chassis_Private c1".to_owned()], kept: Vec::new() });
-    assert_eq!((server.names("Chassis").await, server.names("Chassis_Private").await), (vec!["c2".to_owned()], vec!["c2".to_owned()]));
+    assert_eq!(
+        removed,
+        Removed { removed: vec!["Chassis c1".to_owned(), "Chassis_Private c1".to_owned()], kept: Vec::new() }
+    );
+    assert_eq!(
+        (server.names("Chassis").await, server.names("Chassis_Private").await),
+        (vec!["c2".to_owned()], vec!["c2".to_owned()])
+    );
     assert_eq!(from_southbound(&client, "n1").await.unwrap(), Removed::default(), "once more");
 }

@@ -20,32 +20,45 @@ fn without_annotation(site: &Site<'_>, count: usize) -> Result<Vec<Pod>> {
     (0..count).map(|_| site.new_pod_without_annotation()).collect()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the annotation comes at a moment that nothing announces: that is the fault")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the annotation comes at a moment that nothing announces: that is the fault"
+)]
 fn let_pass(time: Duration) {
     thread::sleep(time);
 }
 
-// --- 29 ------------------------------------------------------------------------------------------------------------------------
+// --- 29 ----------------------------------------------------------------------------------------------------
 
-/// What an ADD took besides Open vSwitch and OVN, from the annotation's arrival on: both as the plugin's own log line of the call says it.
+/// The time of an ADD from the annotation's arrival on, without the stages of Open vSwitch and OVN, which are
+/// read from the plugin's own log line.
 fn own_time(node: &Node, pod: &Pod, since_annotation: Duration) -> Result<Duration> {
     let log = fs::read_to_string(node.path("/var/log/openvswitch/ovn-k8s-cni-overlay.log"))?;
-    let line = log.lines().find(|line| line.contains(&pod.name) && line.contains("done")).context("the plugin's log says `done`")?;
+    let line = log
+        .lines()
+        .find(|line| line.contains(&pod.name) && line.contains("done"))
+        .context("the plugin's log says `done`")?;
     let stage = |name: &str| -> Result<f64> {
-        let (_, rest) = line.split_once(&format!("{name} ")).with_context(|| format!("no stage {name} in {line}"))?;
-        rest.split([',', '"', ' ']).next().unwrap_or_default().parse().with_context(|| format!("stage {name} in {line}"))
+        let (_, rest) =
+            line.split_once(&format!("{name} ")).with_context(|| format!("no stage {name} in {line}"))?;
+        rest.split([',', '"', ' '])
+            .next()
+            .unwrap_or_default()
+            .parse()
+            .with_context(|| format!("stage {name} in {line}"))
     };
-    Ok(since_annotation.saturating_sub(Duration::from_secs_f64((stage("ofport")? + stage("ovn_installed")?) / 1e3)))
+    Ok(since_annotation
+        .saturating_sub(Duration::from_secs_f64((stage("ofport")? + stage("ovn_installed")?) / 1e3)))
 }
 
-/// ADDs begin, the annotations come after `delay`; each ADD's own time from then on.
+/// Starts ADDs and writes their annotations after `delay`; returns each ADD's own time from then on.
 fn late_by(site: &Site<'_>, pods: &[Pod], delay: Duration) -> Result<Vec<Duration>> {
     let node = site.node;
     let waiting = site.start_adds(pods)?;
     site.are_waited_for(pods)?;
     let_pass(delay);
     let mut times = Vec::new();
-    // One after the other: what is measured is the way of one annotation.
+    // One after the other: the time measured is that of a single annotation.
     for (mut add, pod) in waiting.into_iter().zip(pods) {
         ensure!(!add.has_ended()?, "an ADD ended before its annotation was there");
         node.write_manifest(pod)?;
@@ -60,15 +73,23 @@ fn arrives_after(site: &Site<'_>, delays: &[Duration]) -> Result<()> {
     let groups = delays.iter().map(|_| without_annotation(site, 5)).collect::<Result<Vec<_>>>()?;
     thread::scope(|scope| {
         let late = |pods, delay: &Duration| late_by(site, pods, *delay);
-        let started: Vec<_> = groups.iter().zip(delays).map(|(pods, delay)| (delay, scope.spawn(move || late(pods, delay)))).collect();
+        let started: Vec<_> = groups
+            .iter()
+            .zip(delays)
+            .map(|(pods, delay)| (delay, scope.spawn(move || late(pods, delay))))
+            .collect();
         for (delay, thread) in started {
             let mut times = thread.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked")))?;
             times.sort();
             eprintln!("annotation after {delay:?}: ADD's own time from then on {times:?}");
-            // Others are at work on the machine that runs this: the best is the plugin's and the server's, the worst is theirs.
+            // Other processes load the test machine: the best time shows the plugin and the server, the worst
+            // also shows the load.
             let (best, worst) = (times[0], times[times.len() - 1]);
             let in_time = best <= Duration::from_millis(50) && worst <= AT_ONCE;
-            ensure!(in_time, "the annotation came after {delay:?}; from then on {times:?} besides OVN's time");
+            ensure!(
+                in_time,
+                "the annotation came after {delay:?}; from then on {times:?} besides OVN's time"
+            );
         }
         anyhow::Ok(())
     })?;
@@ -85,18 +106,23 @@ fn row_29_an_annotation_after_29_seconds_is_used_within_50_ms() {
     row(29).within(Duration::from_secs(50)).test(|site| arrives_after(site, &[Duration::from_secs(29)]));
 }
 
-// --- 30 ------------------------------------------------------------------------------------------------------------------------
+// --- 30 ----------------------------------------------------------------------------------------------------
 
-/// Every link that the kernel tells of, in one namespace, from the start of this on.
+/// Every link message of the kernel in one namespace, from the start of the monitor on.
 struct LinkMonitor(Child);
 
 impl LinkMonitor {
     fn start(mut ip: Command) -> Result<Self> {
-        let child = ip.args(["-o", "monitor", "link"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("start ip monitor")?;
+        let child = ip
+            .args(["-o", "monitor", "link"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("start ip monitor")?;
         Ok(Self(child))
     }
 
-    /// Ends it; what it has seen.
+    /// Ends the monitor and returns what it has seen.
     fn stop(mut self) -> Result<String> {
         self.0.kill()?;
         let mut seen = String::new();
@@ -112,8 +138,9 @@ fn row_30_an_annotation_that_never_comes_ends_the_add_at_its_deadline_and_nothin
         let node = site.node;
         let pod = &site.new_pod_without_annotation()?;
         let before = node.census()?;
-        let monitors = [LinkMonitor::start(node.command("ip"))?, LinkMonitor::start(node.pod_command(pod, "ip"))?];
-        // A monitor that sees nothing proves nothing: this one is seen.
+        let monitors =
+            [LinkMonitor::start(node.command("ip"))?, LinkMonitor::start(node.pod_command(pod, "ip"))?];
+        // A monitor that sees nothing proves nothing, so each monitor has to see this bridge.
         node.shell("ip link add seen type bridge; ip link del seen")?;
         node.run_in_pod(pod, ["sh", "-euc", "ip link add seen type bridge; ip link del seen"])?;
 
@@ -122,10 +149,17 @@ fn row_30_an_annotation_that_never_comes_ends_the_add_at_its_deadline_and_nothin
         before.must_equal(&node.census()?).context("while the annotation is waited for")?;
         let outcome = add.wait()?;
         let error = outcome.failure()?;
-        ensure!(error.code == 11 && error.msg.contains("pod-networks") && error.msg.contains(&pod.name), "{error:?}");
+        ensure!(
+            error.code == 11 && error.msg.contains("pod-networks") && error.msg.contains(&pod.name),
+            "{error:?}"
+        );
         ensure!(error.details.contains("control plane"), "no hint at who writes annotations: {error:?}");
         let (least, most) = (Duration::from_secs(2), Duration::from_secs(3) + AT_ONCE);
-        ensure!((least..most).contains(&outcome.duration), "it took {:?} of the 3 s that it has", outcome.duration);
+        ensure!(
+            (least..most).contains(&outcome.duration),
+            "it took {:?} of the 3 s that it has",
+            outcome.duration
+        );
         before.must_equal(&node.census()?)?;
         for (monitor, place) in monitors.into_iter().zip(["the node", "the pod"]) {
             let seen = monitor.stop()?;
@@ -137,9 +171,9 @@ fn row_30_an_annotation_that_never_comes_ends_the_add_at_its_deadline_and_nothin
     });
 }
 
-// --- 31 ------------------------------------------------------------------------------------------------------------------------
+// --- 31 ----------------------------------------------------------------------------------------------------
 
-/// An annotation that nobody can use.
+/// An annotation that cannot be used.
 struct Bad {
     what: &'static str,
     /// Instead of the pod's own.
@@ -157,29 +191,60 @@ fn with(pod: &Pod, key: &str, value: Value) -> Value {
 const BAD: &[Bad] = &[
     Bad { what: "a text where an object should be", network: |_| json!("garbage"), says: "annotation" },
     Bad { what: "a list", network: |_| json!([1, 2, 3]), says: "annotation" },
-    Bad { what: "a multicast MAC", network: |pod| with(pod, "mac_address", json!("01:00:5e:00:00:01")), says: "01:00:5e:00:00:01" },
-    Bad { what: "a MAC of three bytes", network: |pod| with(pod, "mac_address", json!("0a:58:0a")), says: "mac_address" },
-    Bad { what: "an address without prefix", network: |pod| with(pod, "ip_addresses", json!(["10.244.1.300"])), says: "10.244.1.300" },
-    Bad { what: "a number where addresses should be", network: |pod| with(pod, "ip_addresses", json!(7)), says: "annotation" },
+    Bad {
+        what: "a multicast MAC",
+        network: |pod| with(pod, "mac_address", json!("01:00:5e:00:00:01")),
+        says: "01:00:5e:00:00:01",
+    },
+    Bad {
+        what: "a MAC of three bytes",
+        network: |pod| with(pod, "mac_address", json!("0a:58:0a")),
+        says: "mac_address",
+    },
+    Bad {
+        what: "an address without prefix",
+        network: |pod| with(pod, "ip_addresses", json!(["10.244.1.300"])),
+        says: "10.244.1.300",
+    },
+    Bad {
+        what: "a number where addresses should be",
+        network: |pod| with(pod, "ip_addresses", json!(7)),
+        says: "annotation",
+    },
     Bad {
         what: "two addresses of a family",
         network: |pod| with(pod, "ip_addresses", json!(["10.244.1.7/24", "10.244.1.8/24"])),
         says: "",
     },
-    Bad { what: "the network's own address", network: |pod| with(pod, "ip_addresses", json!(["0.0.0.0/24"])), says: "0.0.0.0" },
-    Bad { what: "a gateway that is text", network: |pod| with(pod, "gateway_ips", json!(["; reboot"])), says: "reboot" },
-    Bad { what: "1 MiB", network: |pod| with(pod, "padding", json!("x".repeat(1 << 20))), says: "annotation" },
+    Bad {
+        what: "the network's own address",
+        network: |pod| with(pod, "ip_addresses", json!(["0.0.0.0/24"])),
+        says: "0.0.0.0",
+    },
+    Bad {
+        what: "a gateway that is text",
+        network: |pod| with(pod, "gateway_ips", json!(["; reboot"])),
+        says: "reboot",
+    },
+    Bad {
+        what: "1 MiB",
+        network: |pod| with(pod, "padding", json!("x".repeat(1 << 20))),
+        says: "annotation",
+    },
     Bad {
         what: "2,000 routes",
-        network: |pod| with(pod, "routes", json!(vec![json!({"dest": "10.0.0.0/8", "nextHop": "10.244.1.1"}); 2000])),
+        network: |pod| {
+            with(pod, "routes", json!(vec![json!({"dest": "10.0.0.0/8", "nextHop": "10.244.1.1"}); 2000]))
+        },
         says: "routes",
     },
 ];
 
-/// The server says a refusal once, however often it was asked meanwhile.
+/// The server logs a refusal once, even if the plugin asked several times.
 fn is_said_once(node: &Node, pod: &Pod, what: &str) -> Result<()> {
     let log = fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
-    let said: Vec<&str> = log.lines().filter(|line| line.contains(&pod.name) && line.contains("refused")).collect();
+    let said: Vec<&str> =
+        log.lines().filter(|line| line.contains(&pod.name) && line.contains("refused")).collect();
     ensure!(said.len() == 1, "the annotation is {what}; of one ADD the server says: {said:#?}");
     Ok(())
 }
@@ -190,18 +255,24 @@ fn row_31_an_annotation_that_makes_no_sense_fails_at_once_and_leaves_nothing() {
         let node = site.node;
         let pods = without_annotation(site, BAD.len())?;
         for (pod, Bad { what, network, says }) in pods.iter().zip(BAD) {
-            // The ADD waits already when it comes: the server has surely read it then.
+            // The ADD waits before the annotation comes, so the server has certainly read it by then.
             let add = node.runtime().call("ADD", Some(pod)).start()?;
             site.are_waited_for(std::slice::from_ref(pod))?;
             let written = Instant::now();
             node.write_manifest_text(pod, &pod.manifest(Some(&network(pod))))?;
             let outcome = add.wait()?;
-            ensure!(written.elapsed() < AT_ONCE, "the annotation is {what}, and the ADD went on for {:?}", written.elapsed());
-            let error = site.failed(pod, &outcome, 100, &[says, &pod.name]).with_context(|| format!("the annotation is {what}"))?;
+            ensure!(
+                written.elapsed() < AT_ONCE,
+                "the annotation is {what}, and the ADD went on for {:?}",
+                written.elapsed()
+            );
+            let error = site
+                .failed(pod, &outcome, 100, &[says, &pod.name])
+                .with_context(|| format!("the annotation is {what}"))?;
             ensure!(error.msg.len() < 2048, "the annotation is {what}, and the error repeats it: {error:?}");
             is_said_once(node, pod, what)?;
         }
-        // The server knows a pod's annotation, however long, as long as there is the pod.
+        // The server keeps a pod's annotation in memory, however long, while the pod exists.
         pods.iter().try_for_each(|pod| node.remove_manifest(pod))
     });
 }
@@ -225,7 +296,8 @@ fn row_31_an_annotation_of_another_subnet_fails_and_leaves_nothing() {
     });
 }
 
-/// Two pods with one address. OVN's port security lets a pod send only from the addresses that its logical port has.
+/// Two pods with one address. OVN's port security lets a pod send only from the addresses of its logical
+/// port.
 #[test]
 fn row_31_an_annotation_with_the_address_of_another_pod_takes_nothing_from_that_pod() {
     row(31).test(|site| {
@@ -243,7 +315,8 @@ fn row_31_an_annotation_with_the_address_of_another_pod_takes_nothing_from_that_
         for from in [first, second] {
             site.lab.ping(from, owner.address())?;
         }
-        // A pod that has ended gives its address back a moment before its sandbox goes: then it may be somebody else's.
+        // A pod that has ended releases its address a moment before its sandbox goes, and the control plane
+        // may then give the address to another pod.
         site.lab.remove_ports(std::slice::from_ref(&owner))?;
         site.lab.central.sync()?;
         eventually("the address can be had", AT_ONCE, || site.add(&thief)?.success())?;
@@ -266,7 +339,7 @@ fn row_31_an_address_of_another_pod_is_noticed_whichever_family_it_is_of() {
     });
 }
 
-// --- 32 ------------------------------------------------------------------------------------------------------------------------
+// --- 32 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_32_a_pod_that_was_created_anew_is_waited_for_and_the_old_one_is_never_attached() {
@@ -274,10 +347,15 @@ fn row_32_a_pod_that_was_created_anew_is_waited_for_and_the_old_one_is_never_att
         let node = site.node;
         let old = site.new_pod()?;
         let new = site.adopt(old.recreated())?;
-        site.lab.central.nbctl(["set", "Logical_Switch_Port", &new.port(), &format!("options:iface-id-ver={}", new.uid)])?;
+        site.lab.central.nbctl([
+            "set",
+            "Logical_Switch_Port",
+            &new.port(),
+            &format!("options:iface-id-ver={}", new.uid),
+        ])?;
         let before = node.census()?;
 
-        // The runtime knows of the new one before the server does.
+        // The runtime calls for the new pod before the server has seen it.
         let add = node.runtime().call("ADD", Some(&new)).start()?;
         eventually("the server waits for the pod that is meant", AT_ONCE, || {
             let log = fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
@@ -288,8 +366,14 @@ fn row_32_a_pod_that_was_created_anew_is_waited_for_and_the_old_one_is_never_att
         node.write_manifest(&new)?;
         add.wait()?.success()?;
         let rows = node.census()?;
-        ensure!(rows.lines_with(&format!("iface-id-ver={}", new.uid)).len() == 1, "the new pod's UID is not in Open vSwitch:\n{rows}");
-        ensure!(rows.lines_with(&format!("iface-id-ver={}", old.uid)).is_empty(), "the old pod's UID is in Open vSwitch:\n{rows}");
+        ensure!(
+            rows.lines_with(&format!("iface-id-ver={}", new.uid)).len() == 1,
+            "the new pod's UID is not in Open vSwitch:\n{rows}"
+        );
+        ensure!(
+            rows.lines_with(&format!("iface-id-ver={}", old.uid)).is_empty(),
+            "the old pod's UID is in Open vSwitch:\n{rows}"
+        );
         site.has_network(&new)?;
         site.del(&new)?.success()?;
 
@@ -306,8 +390,13 @@ fn row_32_the_port_of_an_attached_pod_goes_to_the_one_that_was_created_anew() {
     row(32).test(|site| {
         let old = site.attached_pod()?;
         let new = site.adopt(old.recreated())?;
-        // As the control plane does it: the port and the manifest are the new pod's from now on.
-        site.lab.central.nbctl(["set", "Logical_Switch_Port", &new.port(), &format!("options:iface-id-ver={}", new.uid)])?;
+        // As the control plane does it: port and manifest now belong to the new pod.
+        site.lab.central.nbctl([
+            "set",
+            "Logical_Switch_Port",
+            &new.port(),
+            &format!("options:iface-id-ver={}", new.uid),
+        ])?;
         site.node.write_manifest(&new)?;
         site.add(&new)?.success()?;
         site.has_network(&new)?;

@@ -1,4 +1,5 @@
-//! The API server is away, refuses, or breaks off. A real one, behind a proxy that does to it what a network and an overload do.
+//! The API server is away, refuses, or breaks off. It is a real one, behind a proxy that behaves as a faulty
+//! network or an overloaded server.
 
 use std::{
     fs,
@@ -20,14 +21,14 @@ mod all_databases;
 mod status;
 mod unreadable;
 
-/// What a machine that does other things as well may need for what is done at once elsewhere.
+/// The limit for what takes a moment on an idle machine: the test machine has other work, too.
 const SOON: Duration = Duration::from_secs(15);
 
 fn server_log(site: &Site<'_>) -> Result<String> {
     fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log")).context("the server's log")
 }
 
-// --- 25 ------------------------------------------------------------------------------------------------------------------------
+// --- 25 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_25_without_an_api_server_at_its_start_del_check_and_status_are_answered_and_add_tells_to_try_again() {
@@ -57,12 +58,12 @@ fn row_25_without_an_api_server_at_its_start_del_check_and_status_are_answered_a
             site.failed(&new, &outcome, 11, &["is not known on this node", "Connection refused", &new.name])?;
             ensure!(outcome.duration < SOON, "it went on for {:?}", outcome.duration);
 
-            // One that still waits when the API server comes.
+            // This ADD still waits when the API server comes back.
             let waiting = site.start_add_within(40, &new)?;
             kubernetes.proxy.come_back()?;
             site.until_healthy()?;
             if let Err(early) = waiting.wait()?.success() {
-                // It had given up before the server tried again.
+                // The ADD ended before the server retried the API server.
                 ensure!(early.to_string().contains("\"code\":11"), "{early}");
                 site.add(&new)?.success()?;
             }
@@ -72,7 +73,7 @@ fn row_25_without_an_api_server_at_its_start_del_check_and_status_are_answered_a
     });
 }
 
-// --- 26 ------------------------------------------------------------------------------------------------------------------------
+// --- 26 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_26_an_api_server_that_goes_away_later_is_missed_only_by_pods_that_nobody_knows() {
@@ -80,7 +81,8 @@ fn row_26_an_api_server_that_goes_away_later_is_missed_only_by_pods_that_nobody_
         let kubernetes = Kubernetes::start(lab)?;
         row(26).within(Duration::from_secs(120)).hold_in(lab, |site| {
             let [known, waited_for] = [site.new_pod()?, site.new_pod_without_annotation()?];
-            // Until the server knows them, too: the events of a watch come in order.
+            // Once the ADD of the last pod is answered, the server knows the others, too: the events of a
+            // watch come in order.
             let last = site.new_pod()?;
             site.add(&last)?.success()?;
             let waiting = site.start_add_within(40, &waited_for)?;
@@ -93,7 +95,7 @@ fn row_26_an_api_server_that_goes_away_later_is_missed_only_by_pods_that_nobody_
             site.has_network(&known)?;
             site.del(&last)?.success()?;
 
-            // Both are news that the server cannot hear of.
+            // The server can learn of neither change.
             let unknown = site.new_pod()?;
             site.node.write_manifest(&waited_for)?;
             let outcome = site.add_within(20, &unknown)?;
@@ -106,23 +108,27 @@ fn row_26_an_api_server_that_goes_away_later_is_missed_only_by_pods_that_nobody_
             site.has_network(&waited_for)?;
             site.add(&unknown)?.success()?;
             site.has_network(&unknown)?;
-            let (lists, watches) = (kubernetes.proxy.count(&Of::Lists, back), kubernetes.proxy.count(&Of::Watches, back));
-            ensure!(lists == 0 && watches >= 1, "the watch should go on where it was: {lists} lists, {watches} watches");
+            let (lists, watches) =
+                (kubernetes.proxy.count(&Of::Lists, back), kubernetes.proxy.count(&Of::Watches, back));
+            ensure!(
+                lists == 0 && watches >= 1,
+                "the watch should go on where it was: {lists} lists, {watches} watches"
+            );
             site.until_healthy()
         })
     });
 }
 
-// --- 27 ------------------------------------------------------------------------------------------------------------------------
+// --- 27 ----------------------------------------------------------------------------------------------------
 
-/// A watch that fails in one way, while an ADD waits for its annotation.
+/// A way in which a watch fails while an ADD waits for its annotation.
 struct Failure {
     what: &'static str,
-    /// How many of the requests to come it meets.
+    /// The faults, each with the number of requests that it meets.
     faults: fn() -> Vec<(usize, Of, Fault)>,
     /// The least time between a refused request and the next one.
     pause: Duration,
-    /// Whether everything has to be listed again.
+    /// Whether the server has to list everything again.
     lists: bool,
 }
 
@@ -154,7 +160,12 @@ const FAILURES: &[Failure] = &[
     Failure {
         what: "429 with Retry-After",
         faults: || {
-            let busy = Answer::failure(429, "TooManyRequests", "the server has received too many requests", "Retry-After: 1\r\n");
+            let busy = Answer::failure(
+                429,
+                "TooManyRequests",
+                "the server has received too many requests",
+                "Retry-After: 1\r\n",
+            );
             vec![(2, Of::Watches, Fault::Answer(busy))]
         },
         pause: Duration::from_millis(900),
@@ -162,7 +173,13 @@ const FAILURES: &[Failure] = &[
     },
     Failure {
         what: "500",
-        faults: || vec![(3, Of::Watches, Fault::Answer(Answer::failure(500, "InternalError", "etcdserver: leader changed", "")))],
+        faults: || {
+            vec![(
+                3,
+                Of::Watches,
+                Fault::Answer(Answer::failure(500, "InternalError", "etcdserver: leader changed", "")),
+            )]
+        },
         pause: Duration::from_millis(20),
         lists: false,
     },
@@ -174,8 +191,13 @@ const FAILURES: &[Failure] = &[
     },
 ];
 
-/// The ADD of a pod waits, the watch ends and fails, and the annotation comes meanwhile: it is heard of.
-fn nothing_is_lost(site: &Site<'_>, kubernetes: &Kubernetes, Failure { what: _, faults, pause, lists }: &Failure) -> Result<()> {
+/// While an ADD waits, the watch ends and fails, and the annotation is written meanwhile: the server must see
+/// it.
+fn nothing_is_lost(
+    site: &Site<'_>,
+    kubernetes: &Kubernetes,
+    Failure { what: _, faults, pause, lists }: &Failure,
+) -> Result<()> {
     let proxy = &kubernetes.proxy;
     let pod = site.new_pod_without_annotation()?;
     let waiting = site.start_add_within(40, &pod)?;
@@ -190,9 +212,14 @@ fn nothing_is_lost(site: &Site<'_>, kubernetes: &Kubernetes, Failure { what: _, 
     let (listed, watched) = (proxy.count(&Of::Lists, began), proxy.count(&Of::Watches, began));
     ensure!((listed > 0) == *lists, "{listed} lists");
     ensure!(listed + watched <= 10, "a storm of requests: {listed} lists, {watched} watches");
-    let refused = faults().iter().filter(|(_, of, _)| *of == Of::Watches).map(|(times, ..)| times).sum::<usize>();
-    let watches: Vec<Instant> =
-        proxy.asked().iter().filter(|asked| asked.at >= began && asked.is(&Of::Watches)).map(|asked| asked.at).collect();
+    let refused =
+        faults().iter().filter(|(_, of, _)| *of == Of::Watches).map(|(times, ..)| times).sum::<usize>();
+    let watches: Vec<Instant> = proxy
+        .asked()
+        .iter()
+        .filter(|asked| asked.at >= began && asked.is(&Of::Watches))
+        .map(|asked| asked.at)
+        .collect();
     for pair in watches.windows(2).take(refused) {
         let waited = pair[1] - pair[0];
         ensure!(waited >= *pause, "asked again after {waited:?}");
@@ -206,9 +233,11 @@ fn nothing_is_lost(site: &Site<'_>, kubernetes: &Kubernetes, Failure { what: _, 
 fn row_27_a_watch_that_fails_loses_no_change_and_is_begun_again_after_a_pause() {
     Lab::of_nodes(1).test(|lab| {
         let kubernetes = Kubernetes::start(lab)?;
-        row(27)
-            .within(Duration::from_secs(120))
-            .hold_in(lab, |site| FAILURES.iter().try_for_each(|failure| nothing_is_lost(site, &kubernetes, failure).context(failure.what)))
+        row(27).within(Duration::from_secs(120)).hold_in(lab, |site| {
+            FAILURES
+                .iter()
+                .try_for_each(|failure| nothing_is_lost(site, &kubernetes, failure).context(failure.what))
+        })
     });
 }
 
@@ -227,7 +256,10 @@ fn row_27_an_event_that_is_cut_in_its_middle_is_told_again() {
                 waiting.wait()?.success().with_context(|| format!("round {round}"))?;
                 site.has_network(&pod)?;
                 let watches = kubernetes.proxy.count(&Of::Watches, began);
-                ensure!((1..=5).contains(&watches), "round {round}: the watch was begun again {watches} times");
+                ensure!(
+                    (1..=5).contains(&watches),
+                    "round {round}: the watch was begun again {watches} times"
+                );
                 kubernetes.proxy.heal();
             }
             Ok(())
@@ -235,7 +267,7 @@ fn row_27_an_event_that_is_cut_in_its_middle_is_told_again() {
     });
 }
 
-// --- 28 ------------------------------------------------------------------------------------------------------------------------
+// --- 28 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_28_a_token_that_is_refused_is_read_again_and_the_request_repeated_at_once() {
@@ -245,8 +277,14 @@ fn row_28_a_token_that_is_refused_is_read_again_and_the_request_repeated_at_once
             let proxy = &kubernetes.proxy;
             let old = kubernetes.token()?;
             let new = kubernetes.rotate_token()?;
-            ensure!(proxy.count(&Of::Token(old.clone()), Instant::now() - SOON) > 0, "the server does not use the token");
-            proxy.inject(Of::Token(old.clone()), Fault::Answer(Answer::failure(401, "Unauthorized", "Unauthorized", "")));
+            ensure!(
+                proxy.count(&Of::Token(old.clone()), Instant::now() - SOON) > 0,
+                "the server does not use the token"
+            );
+            proxy.inject(
+                Of::Token(old.clone()),
+                Fault::Answer(Answer::failure(401, "Unauthorized", "Unauthorized", "")),
+            );
             let began = Instant::now();
             proxy.cut();
             let pod = site.new_pod()?;
@@ -257,22 +295,26 @@ fn row_28_a_token_that_is_refused_is_read_again_and_the_request_repeated_at_once
             let asked = proxy.asked();
             let since = || asked.iter().filter(|asked| asked.at >= began);
             let refused: Vec<_> = since().filter(|asked| asked.token == old).collect();
-            let first = refused.first().context("nobody came with the old token: the new one was found before it was refused")?;
-            let next = since().find(|asked| asked.token == new && asked.path == first.path).context("what was refused was not repeated")?;
+            let first = refused
+                .first()
+                .context("no request carried the old token: the new one was read before it was refused")?;
+            let next = since()
+                .find(|asked| asked.token == new && asked.path == first.path)
+                .context("what was refused was not repeated")?;
             ensure!(next.at - first.at < Duration::from_secs(1), "repeated after {:?}", next.at - first.at);
-            // Each kind of request that was under way may have met the refusal once.
+            // Each kind of request under way may be refused once.
             ensure!(refused.len() <= 8, "asked {} times with a token that is refused", refused.len());
             let log = server_log(site)?;
-            ensure!(log.contains("the way to the API server was read again"), "{log}");
+            ensure!(log.contains("reloaded API server credentials"), "{log}");
             ensure!(!log.contains(&old) && !log.contains(&new), "a token is in the log");
             site.until_healthy()
         })
     });
 }
 
-// --- 31 ------------------------------------------------------------------------------------------------------------------------
+// --- 31 ----------------------------------------------------------------------------------------------------
 
-/// Events about a pod, as `kubectl events` shows them.
+/// The events about a pod, as `kubectl events` shows them.
 fn events(kubernetes: &Kubernetes, pod: &Pod) -> Result<Vec<Value>> {
     let list = kubernetes.api.read("/apis/events.k8s.io/v1/namespaces/lab/events")?;
     let events = list["items"].as_array().cloned().unwrap_or_default();
@@ -291,25 +333,30 @@ fn row_31_the_owner_of_a_pod_with_a_bad_annotation_is_told_once() {
             site.are_waited_for(std::slice::from_ref(&pod))?;
             site.node.write_manifest_text(&pod, &pod.manifest(Some(&annotation)))?;
             site.failed(&pod, &waiting.wait()?, 100, &["01:00:5e:00:00:01"])?;
-            // As often as a kubelet would try again within some seconds.
+            // A kubelet would retry as often within some seconds.
             for _ in 0..4 {
                 site.failed(&pod, &site.add(&pod)?, 100, &["01:00:5e:00:00:01"])?;
             }
             let told = eventually("the pod has an event", SOON, || {
                 let events = events(&kubernetes, &pod)?;
-                let failed: Vec<&Value> = events.iter().filter(|event| event["reason"] == "NetworkFailed").collect();
+                let failed: Vec<&Value> =
+                    events.iter().filter(|event| event["reason"] == "NetworkFailed").collect();
                 ensure!(!failed.is_empty(), "{events:#?}");
                 Ok(format!("{failed:#?}"))
             })?;
-            ensure!(told.contains("01:00:5e:00:00:01") && told.contains("\"type\": String(\"Warning\")"), "{told}");
-            let count = events(&kubernetes, &pod)?.iter().filter(|event| event["reason"] == "NetworkFailed").count();
+            ensure!(
+                told.contains("01:00:5e:00:00:01") && told.contains("\"type\": String(\"Warning\")"),
+                "{told}"
+            );
+            let count =
+                events(&kubernetes, &pod)?.iter().filter(|event| event["reason"] == "NetworkFailed").count();
             ensure!(count == 1, "{count} events for one cause");
             Ok(())
         })
     });
 }
 
-// --- 46 ------------------------------------------------------------------------------------------------------------------------
+// --- 46 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_46_with_40_mb_for_500_pods_of_an_api_server_the_server_attaches_detaches_and_puts_back() {
@@ -319,9 +366,9 @@ fn row_46_with_40_mb_for_500_pods_of_an_api_server_the_server_attaches_detaches_
     });
 }
 
-// --- 75 ------------------------------------------------------------------------------------------------------------------------
+// --- 75 ----------------------------------------------------------------------------------------------------
 
-/// Has the kubelet say that the node has this address.
+/// Writes this address into the Node's status, as the kubelet does.
 fn node_has_address(kubernetes: &Kubernetes, node: &str, address: &str) -> Result<()> {
     let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
     kubernetes.api.patch(&format!("/api/v1/nodes/{node}/status"), &status).map(drop)
@@ -339,13 +386,14 @@ fn row_75_pods_of_another_nodes_name_or_cluster_are_not_believed_to_be_gone_and_
             let usual = node.server.arguments();
             let restart_as = |name: &str| -> Result<()> {
                 let others = usual.iter().filter(|argument| !argument.starts_with("--init-node=")).cloned();
-                let own = [format!("--init-node={name}"), "--stale-after=1".to_owned(), keeper::healthz_option()];
+                let own =
+                    [format!("--init-node={name}"), "--stale-after=1".to_owned(), keeper::healthz_option()];
                 node.server.stop()?;
                 node.server.set_arguments(others.chain(own));
                 node.start_server()
             };
 
-            // A node that does not exist; then one that does, and is another host.
+            // First the name of a node that does not exist, then that of another host.
             for name in ["no-such-node", "another-node"] {
                 restart_as(name)?;
                 eventually("/readyz says what is suspected", SOON, || {
@@ -355,7 +403,8 @@ fn row_75_pods_of_another_nodes_name_or_cluster_are_not_believed_to_be_gone_and_
                 })?;
                 keeper::nothing_is_removed(site, &pods)?;
                 if name == "no-such-node" {
-                    let other = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "another-node"}});
+                    let other =
+                        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "another-node"}});
                     kubernetes.api.create("/api/v1/nodes", &other)?;
                     node_has_address(&kubernetes, "another-node", "203.0.113.9")?;
                 }
@@ -364,7 +413,11 @@ fn row_75_pods_of_another_nodes_name_or_cluster_are_not_believed_to_be_gone_and_
             ensure!(events.to_string().contains("PodsDoubtful"), "{events:#}");
 
             let address = node.run(["ip", "-br", "-4", "address", "show", "scope", "global"])?;
-            let address = address.split_whitespace().find_map(|word| word.split_once('/')).context("the node has an address")?.0;
+            let address = address
+                .split_whitespace()
+                .find_map(|word| word.split_once('/'))
+                .context("the node has an address")?
+                .0;
             node_has_address(&kubernetes, &node.name, address)?;
             restart_as(&node.name)?;
             keeper::nothing_is_removed(site, &pods)?;
@@ -380,7 +433,8 @@ fn row_75_pods_of_another_nodes_name_or_cluster_are_not_believed_to_be_gone_and_
         node.server.set_arguments(node.server.arguments().into_iter().chain(["--stale-after=1".to_owned()]));
         node.start_server()?;
         last.iter().try_for_each(|pod| node.remove_manifest(pod))?;
-        // The look for what is left comes with the next event, or half a minute later.
+        // The server looks for leftovers at the next event of a row or link, or half a minute later: cause an
+        // event.
         node.vsctl(["--no-wait", "del-port", "br-int", &last[0].host_interface()])?;
         eventually("what is left of the last pods is removed", SOON, || {
             let census = node.census()?;

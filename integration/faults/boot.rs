@@ -1,4 +1,4 @@
-//! A node boots: the units of `conf/` under a real systemd, whatever is missing.
+//! A node boots: the units of `conf/` run under a real systemd, with some of what they need missing.
 
 use std::{fs, time::Duration};
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{Lab, Node, eventually, systemd::Booted};
 use serde_json::json;
 
-/// A busy machine boots within this time.
+/// Even a busy machine boots within this time; a smaller limit would measure the machine.
 const BOOT: Duration = Duration::from_secs(30);
 
 const PIDFILE: &str = "/run/openvswitch/ovnkube-master.pid";
@@ -18,19 +18,24 @@ fn configure(node: &Node, further: &str) -> Result<()> {
     Ok(fs::write(node.path("/etc/openvswitch/ovn_k8s.conf"), text)?)
 }
 
-/// The node's daemons are systemd's from now on; what the lab told Open vSwitch is forgotten, but for how its bridges forward.
+/// Hands the node's daemons over to systemd. Open vSwitch forgets the lab's settings, except the datapath
+/// type of its bridges.
 fn hand_over(node: &Node) -> Result<()> {
-    node.vsctl("remove Open_vSwitch . external_ids ovn-encap-ip -- remove Open_vSwitch . external_ids ovn-remote".split(' '))?;
+    node.vsctl(
+        "remove Open_vSwitch . external_ids ovn-encap-ip -- remove Open_vSwitch . external_ids ovn-remote"
+            .split(' '),
+    )?;
     node.ovn_controller.stop()?;
     node.vswitchd.stop()?;
     node.ovsdb_server.stop()
 }
 
-/// As DHCP does, for the first time or again.
+/// Gives the node an address and a default route, as DHCP does, for the first time or again.
 fn give_address(node: &Node, address: &str) -> Result<()> {
     let script = format!(
         "ip link show uplink >/dev/null 2>&1 || ip link add uplink type veth peer name beyond
-        ip addr flush dev uplink; ip link set beyond up; ip link set uplink up; ip addr add {address}/24 dev uplink; ip route add default via 192.0.2.1"
+        ip addr flush dev uplink; ip link set beyond up; ip link set uplink up; \
+        ip addr add {address}/24 dev uplink; ip route add default via 192.0.2.1"
     );
     node.shell(&script).map(drop)
 }
@@ -46,7 +51,7 @@ fn kubelet_runs(booted: &Booted<'_>) -> Result<()> {
     })
 }
 
-/// The unit counts as started, and systemd had to start it once only.
+/// The unit counts as started, and systemd had to start it only once.
 fn is_up(booted: &Booted<'_>, unit: &str) -> Result<()> {
     eventually(&format!("{unit} is started"), BOOT, || {
         let state = booted.property(unit, "ActiveState")?;
@@ -66,7 +71,7 @@ fn status(booted: &Booted<'_>, unit: &str, wanted: &str) -> Result<()> {
     })
 }
 
-/// The API server is a static pod of this very kubelet: whatever waits for the one must not hold up the other.
+/// The API server may be a static pod of this kubelet: units that wait for it must not delay the kubelet.
 #[test]
 fn row_71_no_unit_of_ours_holds_up_the_kubelet_while_the_api_server_is_away() {
     Lab::of_nodes(1).test(|lab| {
@@ -74,8 +79,8 @@ fn row_71_no_unit_of_ours_holds_up_the_kubelet_while_the_api_server_is_away() {
         configure(node, "[kubernetes]\napiserver=http://127.0.0.1:9\ntoken=t")?;
         hand_over(node)?;
         node.shell(
-            "ip route add default dev breth0 2>/dev/null || { ip link add uplink type veth peer name beyond; ip link set uplink up; \
-            ip addr add 192.0.2.10/24 dev uplink; ip route add default via 192.0.2.1; }",
+            "ip route add default dev breth0 2>/dev/null || { ip link add uplink type veth peer name beyond; \
+            ip link set uplink up; ip addr add 192.0.2.10/24 dev uplink; ip route add default via 192.0.2.1; }",
         )?;
         let options = format!("[Service]\nEnvironment=OVNKUBE_OPTIONS='--pidfile {PIDFILE}'\n");
         Booted::install(node, &[("ovnkube-master.service.d/options.conf", &options)])?;
@@ -90,14 +95,14 @@ fn row_71_no_unit_of_ours_holds_up_the_kubelet_while_the_api_server_is_away() {
             ensure!(state.is_ok(), "{state:?} {:?}", booted.systemctl(["list-jobs"]));
             Ok(())
         })?;
-        // Where OVN's own scripts look for it.
+        // OVN's own scripts look for the pidfile there.
         let pid = fs::read_to_string(booted.path(PIDFILE)?).context("the control plane's pidfile")?;
         ensure!(pid.trim() == booted.property("ovnkube-master.service", "MainPID")?, "{pid}");
         booted.power_off()
     });
 }
 
-/// DHCP is slow, and `kubeadm join` has still to write the kubelet's kubeconfig.
+/// DHCP is slow, and `kubeadm join` has not written the kubelet's kubeconfig yet.
 #[test]
 fn row_72_without_a_route_and_a_kubeconfig_nothing_ends_and_each_is_used_as_soon_as_it_is_there() {
     Lab::of_nodes(1).test(|lab| {
@@ -109,11 +114,22 @@ fn row_72_without_a_route_and_a_kubeconfig_nothing_ends_and_each_is_used_as_soon
         let booted = Booted::start(node)?;
         kubelet_runs(&booted)?;
         is_up(&booted, "ovnkube-node.service").with_context(|| log(node))?;
-        status(&booted, "ovnkube-node.service", "waiting for tunnel-address: no interface of this node has a default route")?;
+        status(
+            &booted,
+            "ovnkube-node.service",
+            "waiting for tunnel-address: no interface of this node has a default route",
+        )?;
 
         give_address(node, "192.0.2.10")?;
         eventually("tunnels end at the address", BOOT, || {
-            let address = booted.run(["ovs-vsctl", "--timeout=5", "get", "Open_vSwitch", ".", "external_ids:ovn-encap-ip"])?;
+            let address = booted.run([
+                "ovs-vsctl",
+                "--timeout=5",
+                "get",
+                "Open_vSwitch",
+                ".",
+                "external_ids:ovn-encap-ip",
+            ])?;
             ensure!(address.trim() == "\"192.0.2.10\"", "{address}");
             Ok(())
         })?;
@@ -143,7 +159,8 @@ fn row_73_after_a_reboot_and_after_a_power_cut_the_node_is_ready_again() {
         configure(node, &cluster)?;
         hand_over(node)?;
         give_address(node, "192.0.2.10")?;
-        let manifests = "[Service]\nEnvironment=OVNKUBE_OPTIONS='--pod-manifests /var/lib/openvswitch/pods'\n";
+        let manifests =
+            "[Service]\nEnvironment=OVNKUBE_OPTIONS='--pod-manifests /var/lib/openvswitch/pods'\n";
         fs::create_dir_all(node.path("/var/lib/openvswitch/pods"))?;
         Booted::install(node, &[("ovnkube-node.service.d/options.conf", manifests)])?;
         for end in [Booted::power_off, Booted::cut_power, Booted::power_off] {
@@ -166,7 +183,7 @@ fn tunnels_end_at(node: &Node, wanted: &str) -> Result<()> {
     })
 }
 
-/// DHCP gives another one, a cloud's machine is stopped and started, a disk is cloned.
+/// DHCP gives another address, a cloud's machine is stopped and started, a disk is cloned.
 #[test]
 fn row_74_tunnels_end_at_the_address_that_the_node_has_now_unless_an_administrator_said_another() {
     Lab::of_nodes(1).test(|lab| {
@@ -189,13 +206,17 @@ fn row_74_tunnels_end_at_the_address_that_the_node_has_now_unless_an_administrat
         node.start_server()?;
         tunnels_end_at(node, "192.0.2.12")?;
 
-        // Somebody's intention stays, at the next start, too.
+        // An administrator's value stays, also at the next start.
         node.vsctl("set Open_vSwitch . external_ids:ovn-encap-ip=192.0.2.99".split(' '))?;
         node.server.stop()?;
         give_address(node, "192.0.2.13")?;
         node.start_server()?;
         eventually("the server has looked", BOOT, || {
-            ensure!(log(node).matches("Open vSwitch's database has what ovn-controller needs").count() >= 1, "{}", log(node));
+            ensure!(
+                log(node).matches("Open vSwitch's database has what ovn-controller needs").count() >= 1,
+                "{}",
+                log(node)
+            );
             Ok(())
         })?;
         tunnels_end_at(node, "192.0.2.99")

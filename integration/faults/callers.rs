@@ -1,4 +1,4 @@
-//! Callers of the server's socket that ask for too much, too slowly, too often, or who should not be there.
+//! Callers of the server's socket that ask for too much, too slowly, too often, or without the right to.
 
 use std::{
     fs,
@@ -28,15 +28,15 @@ fn connect(site: &Site<'_>) -> Result<UnixStream> {
     Ok(stream)
 }
 
-/// What the server answers, to the end of the connection.
+/// The server's answer, to the end of the connection.
 fn answer(mut stream: &UnixStream) -> String {
     let mut text = Vec::new();
-    // A server that has heard enough resets the connection.
+    // A server that refuses the rest of a request resets the connection.
     let _ = stream.read_to_end(&mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// A real pod comes and goes meanwhile, and neither takes long.
+/// A real pod comes and goes at the same time, and neither call takes long.
 fn a_pod_comes_and_goes(site: &Site<'_>) -> Result<()> {
     let pod = site.new_pod()?;
     for outcome in [site.add(&pod)?, site.del(&pod)?] {
@@ -50,7 +50,7 @@ fn head(length: usize) -> String {
     format!("POST / HTTP/1.1\r\nHost: ovnkube\r\nContent-Length: {length}\r\n\r\n")
 }
 
-// --- 48 ------------------------------------------------------------------------------------------------------------------------
+// --- 48 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_48_requests_of_ten_megabytes_are_refused_after_one() {
@@ -72,7 +72,7 @@ fn row_48_requests_of_ten_megabytes_are_refused_after_one() {
             let said = answer(&stream);
             ensure!(said.is_empty() || said.starts_with("HTTP/1.1 413"), "chunked={chunked}: {said}");
         }
-        // Seen in full where nothing more is sent than the head: the refusal does not get lost in a reset.
+        // Here the client sends little more than the head, so that no reset loses the refusal.
         let mut stream = connect(site)?;
         stream.write_all(head(10 << 20).as_bytes())?;
         stream.write_all(&block)?;
@@ -84,7 +84,12 @@ fn row_48_requests_of_ten_megabytes_are_refused_after_one() {
 fn row_48_a_hundred_slow_callers_are_cut_off_after_five_seconds_and_hinder_nobody() {
     row(48).test(|site| {
         let began = Instant::now();
-        let beginnings = ["", "P", "POST / HTTP/1.1\r\nHost: o", "POST / HTTP/1.1\r\nHost: o\r\nContent-Length: 100\r\n\r\n{"];
+        let beginnings = [
+            "",
+            "P",
+            "POST / HTTP/1.1\r\nHost: o",
+            "POST / HTTP/1.1\r\nHost: o\r\nContent-Length: 100\r\n\r\n{",
+        ];
         let slow = (0..100)
             .map(|number| {
                 let mut stream = connect(site)?;
@@ -92,22 +97,27 @@ fn row_48_a_hundred_slow_callers_are_cut_off_after_five_seconds_and_hinder_nobod
                 Ok(stream)
             })
             .collect::<Result<Vec<UnixStream>>>()?;
-        // One byte now and then keeps nobody alive.
+        // A byte now and then must not extend the deadline.
         let drip = thread::spawn({
             let mut stream = slow[2].try_clone()?;
             move || {
                 let end = Instant::now() + 3 * DEADLINE;
-                let dripped = eventually("the server hangs up", 3 * DEADLINE, || match stream.write_all(b"x") {
-                    Ok(()) => Err(anyhow!("it listens")),
-                    Err(_) => Ok(()),
-                });
+                let dripped =
+                    eventually("the server hangs up", 3 * DEADLINE, || match stream.write_all(b"x") {
+                        Ok(()) => Err(anyhow!("it listens")),
+                        Err(_) => Ok(()),
+                    });
                 (dripped, end)
             }
         });
         a_pod_comes_and_goes(site)?;
         for (number, stream) in slow.iter().enumerate() {
             let said = answer(stream);
-            ensure!(said.is_empty() || said.starts_with("HTTP/1.1 408"), "to {:?}: {said}", beginnings[number % beginnings.len()]);
+            ensure!(
+                said.is_empty() || said.starts_with("HTTP/1.1 408"),
+                "to {:?}: {said}",
+                beginnings[number % beginnings.len()]
+            );
         }
         let took = began.elapsed();
         ensure!(took >= DEADLINE - Duration::from_millis(200), "they were cut off after {took:?}");
@@ -127,7 +137,7 @@ fn row_48_a_caller_that_closes_its_side_leaves_nothing_behind() {
             stream.shutdown(Shutdown::Write)?;
             let said = answer(&stream);
             ensure!(said.is_empty() || said.starts_with("HTTP/1.1 "), "{said}");
-            // In the middle of a body: there is nothing to answer.
+            // In the middle of a body: there is no request to answer.
             let mut stream = connect(site)?;
             stream.write_all(head(100).as_bytes())?;
             stream.shutdown(Shutdown::Write)?;
@@ -142,8 +152,9 @@ fn row_48_a_caller_that_closes_its_side_leaves_nothing_behind() {
 fn row_48_a_thousand_idle_connections_hinder_nobody() {
     row(48).test(|site| {
         let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        // This process holds the other ends of the connections.
         setrlimit(Resource::RLIMIT_NOFILE, hard.min(8192).max(soft), hard)?;
-        // What the unit of the server gives it.
+        // `LimitNOFILE` of the server's unit.
         site.node.server.limit(Limit::Descriptors(8192))?;
         let idle = (0..1000).map(|_| connect(site)).collect::<Result<Vec<UnixStream>>>()?;
         for _ in 0..3 {
@@ -155,9 +166,9 @@ fn row_48_a_thousand_idle_connections_hinder_nobody() {
     });
 }
 
-// --- 49 ------------------------------------------------------------------------------------------------------------------------
+// --- 49 ----------------------------------------------------------------------------------------------------
 
-/// Asks for STATUS and prints what comes back. Perl is on every Debian, and everybody may run it.
+/// Asks for STATUS and prints the answer. Perl is on every Debian, and every user may run it.
 const ASK: &str = r#"$SIG{PIPE} = "IGNORE";
 my $stream = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die "connect: $!";
 print $stream "POST / HTTP/1.1\r\nHost: o\r\nConnection: close\r\nContent-Length: 32\r\n\r\n{\"env\":{\"CNI_COMMAND\":\"STATUS\"}}";
@@ -173,15 +184,26 @@ fn row_49_a_caller_that_is_not_root_is_refused_and_that_is_said_once() {
         let socket = node.path(SERVER_SOCKET);
         let directory = socket.parent().context("a socket has a directory")?.to_owned();
         let set = |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        // Open socket and directory to other users: otherwise the kernel refuses connect(2), and the server
+        // never sees the caller's credentials (unix(7), SO_PEERCRED).
         set(&socket, 0o666)?;
         set(&directory, 0o755)?;
-        let as_nobody =
-            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", PERL, "-MIO::Socket::UNIX", "-e", ASK, SERVER_SOCKET];
+        let as_nobody = [
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            PERL,
+            "-MIO::Socket::UNIX",
+            "-e",
+            ASK,
+            SERVER_SOCKET,
+        ];
         let as_root = [PERL, "-MIO::Socket::UNIX", "-e", ASK, SERVER_SOCKET];
         for _ in 0..5 {
             let said = node.run(as_nobody)?;
             ensure!(said.is_empty(), "a stranger was answered: {said}");
-            // Who may ask is answered, in the same words.
+            // Root sends the same request and is answered.
             let said = node.run(as_root)?;
             ensure!(said.starts_with("HTTP/1.1 200"), "root was answered: {said:?}");
         }
@@ -190,7 +212,8 @@ fn row_49_a_caller_that_is_not_root_is_refused_and_that_is_said_once() {
         set(&socket, 0o600)?;
         eventually("the server says so, once", AT_ONCE, || {
             let log = fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
-            let said: Vec<&str> = log.lines().filter(|line| line.contains("refused a caller that is neither root")).collect();
+            let said: Vec<&str> =
+                log.lines().filter(|line| line.contains("refused a caller that is neither root")).collect();
             ensure!(said.len() == 1 && said[0].contains("uid=65534"), "{said:#?}");
             Ok(())
         })

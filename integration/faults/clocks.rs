@@ -1,4 +1,5 @@
-//! The wall clock jumps. Only that of the plugin and of the server: the machine's own is everybody's.
+//! The wall clock jumps, for the plugin and the server only: the machine's clock is shared with other
+//! processes.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use serde_json::json;
 
 const HOUR: i64 = 3600;
 
-/// Plugin and server with clocks of their own; the server is started again with its.
+/// Plugin and server with clocks of their own; the server is restarted with its clock.
 struct Clocks {
     plugin: Shim,
     server: Shim,
@@ -20,7 +21,10 @@ struct Clocks {
 
 impl Clocks {
     fn set_up(site: &Site<'_>) -> Result<Self> {
-        let clocks = Self { plugin: Shim::for_program(executable::PLUGIN)?, server: Shim::for_program(executable::SERVER)? };
+        let clocks = Self {
+            plugin: Shim::for_program(executable::PLUGIN)?,
+            server: Shim::for_program(executable::SERVER)?,
+        };
         site.node.server.stop()?;
         site.node.server.set_environment(clocks.server.environment());
         site.node.start_server()?;
@@ -34,11 +38,13 @@ impl Clocks {
     }
 
     fn start_add(&self, site: &Site<'_>, pod: &integration::Pod, seconds: u64) -> Result<Running> {
-        self.plugin.around(site.node.runtime().with("timeoutSeconds", json!(seconds)).call("ADD", Some(pod))).start()
+        self.plugin
+            .around(site.node.runtime().with("timeoutSeconds", json!(seconds)).call("ADD", Some(pod)))
+            .start()
     }
 }
 
-/// The clock that the server shows in its log, for a fault that would otherwise be none.
+/// The hour in the server's last log line: shows that the fault took effect.
 fn log_has_year_of(site: &Site<'_>) -> Result<String> {
     let log = std::fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log"))?;
     let last = log.lines().last().context("a line in the server's log")?;
@@ -57,15 +63,21 @@ fn row_47_a_jump_of_the_wall_clock_ends_no_wait_early_and_none_late() {
             site.are_waited_for(&[late.clone(), never.clone()])?;
             let hour_before = log_has_year_of(site)?;
             clocks.set_ahead(ahead)?;
-            // Work of all kinds goes on meanwhile, and its lines have the other hour.
+            // Other calls go on at the same time, and their log lines show the new hour.
             let pod = site.new_pod()?;
             clocks.start_add(site, &pod, 30)?.wait()?.success()?;
             site.has_network(&pod)?;
             site.node.runtime().status()?.success()?;
             let hour_after = log_has_year_of(site)?;
-            ensure!(hour_before != hour_after, "the server's clock has not jumped: {hour_before}, {hour_after}");
+            ensure!(
+                hour_before != hour_after,
+                "the server's clock has not jumped: {hour_before}, {hour_after}"
+            );
             ensure!(!served.has_ended()?, "an ADD with 30 s has ended after {:?}", began.elapsed());
-            ensure!(began.elapsed() > Duration::from_secs(3) || !forgotten.has_ended()?, "an ADD with 4 s ended early");
+            ensure!(
+                began.elapsed() > Duration::from_secs(3) || !forgotten.has_ended()?,
+                "an ADD with 4 s ended early"
+            );
 
             site.node.write_manifest(&late)?;
             served.wait()?.success()?;

@@ -1,4 +1,4 @@
-//! kill -9 at every place of an ADD that there is: they are enumerated, not chosen.
+//! kill -9 at every place of an ADD: the places are enumerated, not chosen.
 
 use anyhow::{Context as _, Result, ensure};
 use contract::stage::Stage;
@@ -7,10 +7,11 @@ use integration::{
     faults::{Site, failpoint, row},
 };
 
-/// A pod for each place at which the plugin is to be killed, whose stage is one of `stages`.
+/// Every place of a wanted stage at which the plugin can be killed, each with a pod.
 fn pods_to_kill(site: &Site<'_>, wanted: impl Fn(Stage, &str) -> bool) -> Result<Vec<(String, Pod)>> {
     failpoint::install(site.node)?;
-    let places: Vec<String> = failpoint::places().filter(|(stage, place)| wanted(*stage, place)).map(|(_, place)| place).collect();
+    let places: Vec<String> =
+        failpoint::places().filter(|(stage, place)| wanted(*stage, place)).map(|(_, place)| place).collect();
     ensure!(!places.is_empty(), "no place is enumerated");
     let pods = site.new_pods(places.len())?;
     Ok(places.into_iter().zip(pods).collect())
@@ -22,8 +23,12 @@ fn killed_at(site: &Site<'_>, place: &str, pod: &Pod) -> Result<()> {
     Ok(())
 }
 
-/// Kills a plugin at each of these places, looks what it has left, and lets the runtime go on.
-fn each_killed(site: &Site<'_>, wanted: impl Fn(Stage, &str) -> bool, left: impl Fn(&Pod) -> Result<()>) -> Result<()> {
+/// Kills a plugin at each of these places, checks what it has left, and continues as the runtime does.
+fn each_killed(
+    site: &Site<'_>,
+    wanted: impl Fn(Stage, &str) -> bool,
+    left: impl Fn(&Pod) -> Result<()>,
+) -> Result<()> {
     for (place, pod) in &pods_to_kill(site, wanted)? {
         let check = || -> Result<()> {
             killed_at(site, place, pod)?;
@@ -45,7 +50,8 @@ fn del_and_the_next_sandbox_work(site: &Site<'_>, pod: &Pod) -> Result<()> {
     site.has_network(&next)
 }
 
-/// Whether something is made when an ADD arrives at this place: the veth is first.
+/// Whether an ADD has made nothing yet when it arrives at this place: the veth is the first thing that it
+/// makes.
 fn before_the_link(stage: Stage, place: &str) -> bool {
     stage < Stage::Veth || place == "before:veth"
 }
@@ -59,6 +65,7 @@ fn row_05_a_plugin_that_is_killed_before_it_made_anything_leaves_nothing() {
 fn row_05_a_server_that_is_killed_before_it_answered_leaves_nothing() {
     row(5).test(|site| {
         let pod = site.new_pod_without_annotation()?;
+        // Without an annotation the ADD waits for the server's answer, which never comes.
         let add = site.start_add_within(20, &pod)?;
         site.are_waited_for(std::slice::from_ref(&pod))?;
         site.node.server.kill()?;
@@ -69,7 +76,7 @@ fn row_05_a_server_that_is_killed_before_it_answered_leaves_nothing() {
     });
 }
 
-/// Whoever is killed at one of these places has left something, and the runtime's DEL removes it.
+/// A plugin that is killed at one of these places has left something, and the runtime's DEL removes it.
 fn each_killed_leaves_what_del_removes(site: &Site<'_>, wanted: impl Fn(Stage, &str) -> bool) -> Result<()> {
     each_killed(site, wanted, |pod| {
         ensure!(site.nothing_of(pod).is_err(), "nothing is left: it was killed before it did anything");
@@ -80,7 +87,9 @@ fn each_killed_leaves_what_del_removes(site: &Site<'_>, wanted: impl Fn(Stage, &
 #[test]
 fn row_06_a_plugin_that_is_killed_between_link_and_port_leaves_what_del_removes() {
     row(6).test(|site| {
-        let between = |stage: Stage, place: &str| !before_the_link(stage, place) && (stage < Stage::Port || place == "before:port");
+        let between = |stage: Stage, place: &str| {
+            !before_the_link(stage, place) && (stage < Stage::Port || place == "before:port")
+        };
         each_killed_leaves_what_del_removes(site, between)
     });
 }

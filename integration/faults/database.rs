@@ -1,6 +1,6 @@
-//! Open vSwitch's database server dies, is slow, loses replies, refuses, or talks nonsense.
+//! Open vSwitch's database server dies, is slow, loses replies, refuses, or sends garbage.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, ensure};
 use integration::{
@@ -27,13 +27,20 @@ fn through_a_proxy<'lab>(site: &Site<'lab>) -> Result<(Proxy, Runtime<'lab>)> {
     Ok((proxy, runtime))
 }
 
-/// Begins ADDs whose plugins will write the ports themselves, as they do when the pods' annotations are late.
-fn start_adds_by_plugin(site: &Site<'_>, runtime: &Runtime<'_>, proxy: &Proxy, pods: &[Pod]) -> Result<Vec<Running>> {
-    let before = proxy.connections();
+/// Starts ADDs whose plugins write the ports themselves, as they do when the pods' annotations are late.
+fn start_adds_by_plugin(
+    site: &Site<'_>,
+    runtime: &Runtime<'_>,
+    proxy: &Proxy,
+    pods: &[Pod],
+) -> Result<Vec<Running>> {
+    let before = proxy.answered();
     let adding = pods.iter().map(|pod| runtime.call("ADD", Some(pod)).start()).collect::<Result<Vec<_>>>()?;
     site.are_waited_for(pods)?;
-    eventually("the plugins have connected", AT_ONCE, || {
-        ensure!(proxy.connections() == before + pods.len(), "{} connections", proxy.connections() - before);
+    // A plugin whose annotation comes before the database's first answer closes that connection, and the
+    // server writes the port.
+    eventually("the plugins have seen the bridge", AT_ONCE, || {
+        ensure!(proxy.answered() == before + pods.len(), "{} answers", proxy.answered() - before);
         Ok(())
     })?;
     Ok(adding)
@@ -66,6 +73,7 @@ fn row_10_adds_that_wait_when_the_database_dies_succeed_or_are_told_to_try_again
     row(10).within(Duration::from_secs(60)).test(|site| {
         let pods = site.new_pods(10)?;
         site.node.ovn_controller.pause()?;
+        // ovn-controller is paused, so each ADD has its port and still waits when the database dies.
         let waiting = site.start_adds(&pods)?;
         pods.iter().try_for_each(|pod| site.has_ofport(pod))?;
         site.node.ovsdb_server.kill()?;
@@ -110,7 +118,7 @@ fn row_12_a_commit_of_add_whose_reply_is_lost_is_found_again() {
         let (pod, outcome) = add(Tampering::LoseReplyTo("attached_mac".to_owned()))?;
         ensure!(proxy.struck() == 1, "no reply was lost");
         ended_well(site, &pod, &outcome).with_context(|| outcome.stdout.clone())?;
-        // And again, with a database that never says yes to it.
+        // Again, with a database whose reply to the commit never arrives.
         let (pod, outcome) = add(Tampering::LoseEveryReplyTo("attached_mac".to_owned()))?;
         ensure!(proxy.struck() > 1, "no reply was lost");
         site.failed(&pod, &outcome, 11, &["stage port"]).map(drop)
@@ -164,13 +172,8 @@ fn row_13_a_slow_database_costs_a_round_trip_its_time_and_nobody_else() {
         proxy.set(Tampering::Delay(delay));
         let slow: Vec<Pod> = (0..3).map(|_| site.new_pod_without_annotation()).collect::<Result<_>>()?;
         let adding = start_adds_by_plugin(site, &runtime, &proxy, &slow)?;
-        let begun = Instant::now();
-        eventually("the plugins have seen the bridge", delay + AT_ONCE, || {
-            ensure!(proxy.struck() >= slow.len() && begun.elapsed() >= delay, "{} answers were held up", proxy.struck());
-            Ok(())
-        })?;
         annotate(site, &slow)?;
-        // Whoever reaches the database directly is not held up.
+        // A plugin that reaches the database directly is not delayed.
         let other = site.new_pod()?;
         let outcome = site.add(&other)?;
         outcome.success()?;
@@ -178,12 +181,17 @@ fn row_13_a_slow_database_costs_a_round_trip_its_time_and_nobody_else() {
         for (add, pod) in adding.into_iter().zip(&slow) {
             let outcome = add.wait()?;
             outcome.success()?;
-            // Look, plug, number, flows, and what arrives in between.
+            // Look, plug, number, flows, and updates in between: two round trips at least, eight at most.
             ensure!(outcome.duration >= delay * 2, "the delay was not felt: {:?}", outcome.duration);
             ensure!(outcome.duration < delay * 8 + Duration::from_secs(5), "it took {:?}", outcome.duration);
             site.one_port_of(pod)?;
         }
-        ensure!(proxy.connections() == slow.len(), "{} connections of {} ADDs", proxy.connections(), slow.len());
+        ensure!(
+            proxy.connections() == slow.len(),
+            "{} connections of {} ADDs",
+            proxy.connections(),
+            slow.len()
+        );
         proxy.set(Tampering::None);
         slow.iter().chain([&other]).try_for_each(|pod| site.has_network(pod))
     });
@@ -194,8 +202,18 @@ fn row_14_a_port_of_somebody_else_with_the_same_name_is_named_and_left_alone() {
     row(14).test(|site| {
         let pod = site.new_pod()?;
         let link = pod.host_interface();
-        // No such device: Open vSwitch keeps the row and its error.
-        site.node.vsctl(["--no-wait", "add-port", "br-int", &link, "--", "set", "Interface", &link, "external_ids:sandbox=another"])?;
+        // There is no such device: Open vSwitch keeps the row, with its error.
+        site.node.vsctl([
+            "--no-wait",
+            "add-port",
+            "br-int",
+            &link,
+            "--",
+            "set",
+            "Interface",
+            &link,
+            "external_ids:sandbox=another",
+        ])?;
         let before = site.node.census()?;
         let outcome = site.add(&pod)?;
         integration::faults::failed_with(&outcome, 102, &[&link, "another"])?;
@@ -212,14 +230,24 @@ fn row_14_a_port_of_the_same_sandbox_is_taken_over() {
     row(14).test(|site| {
         let pod = site.new_pod()?;
         let (link, sandbox) = (pod.host_interface(), format!("external_ids:sandbox={}", pod.sandbox));
-        site.node.vsctl(["--no-wait", "add-port", "br-int", &link, "--", "set", "Interface", &link, &sandbox])?;
+        site.node.vsctl([
+            "--no-wait",
+            "add-port",
+            "br-int",
+            &link,
+            "--",
+            "set",
+            "Interface",
+            &link,
+            &sandbox,
+        ])?;
         site.add(&pod)?.success()?;
         site.one_port_of(&pod)?;
         site.has_network(&pod)
     });
 }
 
-/// Things that a database never says.
+/// Answers that no correct database gives.
 fn nonsense() -> [Tampering; 8] {
     let say = |text: &str| Tampering::Say(text.to_owned());
     [
@@ -234,7 +262,7 @@ fn nonsense() -> [Tampering; 8] {
     ]
 }
 
-/// What a process may have of its own, in kilobytes.
+/// The limit of a process's own memory, in kilobytes (row 15: 64 MB).
 const MOST_MEMORY: u64 = 64 * 1024;
 
 #[test]
@@ -243,7 +271,7 @@ fn row_15_a_plugin_survives_a_database_that_talks_nonsense() {
         let (proxy, runtime) = through_a_proxy(site)?;
         let runtime = runtime.with("timeoutSeconds", json!(3));
         for tampering in nonsense() {
-            // The plugin looks there itself if the annotation is late.
+            // The plugin connects to the database itself if the annotation is late.
             let pod = site.new_pod_without_annotation()?;
             let (struck, what) = (proxy.struck(), format!("{tampering:?}"));
             proxy.set(tampering);
@@ -251,14 +279,18 @@ fn row_15_a_plugin_survives_a_database_that_talks_nonsense() {
                 let mut running = runtime.call("ADD", Some(&pod)).start()?;
                 let mut most = 0;
                 while !running.has_ended()? {
-                    // Fails once it has ended.
+                    // Reading /proc fails once the process has ended.
                     most = Held::by(running.pid()).map_or(most, |held| most.max(held.memory));
                 }
                 ensure!(most < MOST_MEMORY, "it had {most} kB");
                 let outcome = running.wait()?;
                 ensure!(proxy.struck() > struck, "nothing was said");
                 let error = site.failed(&pod, &outcome, 11, &["stage ovsdb"])?;
-                ensure!(outcome.duration < Duration::from_secs(6), "it took {:?}: {error:?}", outcome.duration);
+                ensure!(
+                    outcome.duration < Duration::from_secs(6),
+                    "it took {:?}: {error:?}",
+                    outcome.duration
+                );
                 let outcome = runtime.del(&pod)?;
                 outcome.failure().map(drop)
             };
@@ -272,7 +304,7 @@ fn row_15_a_plugin_survives_a_database_that_talks_nonsense() {
 fn row_15_a_server_survives_a_database_that_talks_nonsense() {
     row(15).within(Duration::from_secs(90)).test(|site| {
         let proxy = Proxy::in_place_of(site.node, SOCKET)?;
-        // Its session goes through the proxy, too.
+        // The server's session goes through the proxy, too.
         site.node.server.kill()?;
         site.node.start_server()?;
         let server = site.node.server.pid().context("the server runs")?;

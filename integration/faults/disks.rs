@@ -11,9 +11,10 @@ use integration::{
 
 const LOGS: &str = "/var/log/openvswitch";
 
-// --- 41 ------------------------------------------------------------------------------------------------------------------------
+// --- 41 ----------------------------------------------------------------------------------------------------
 
-/// A pod comes and goes, at once, while `what` is wrong with the directory of logs; nothing is said that belongs into a log.
+/// A pod comes and goes without delay while `what` is wrong with the log directory; no log line appears on
+/// standard error.
 fn a_pod_comes_and_goes(site: &Site<'_>, what: &str) -> Result<()> {
     let works = || {
         let pod = site.new_pod()?;
@@ -36,7 +37,8 @@ fn row_41_pods_come_and_go_while_the_log_directory_is_full() {
     row(41).test(|site| {
         site.node.mount_full_disk(LOGS, 64)?;
         a_pod_comes_and_goes(site, "full disk")?;
-        // The server opens the file again when it sees that its path is another file, and then writes nothing.
+        // The server reopens its log when the path leads to another file; on the full disk it then cannot
+        // write.
         site.node.unmount(LOGS)?;
         log_grows(site)
     });
@@ -56,7 +58,7 @@ fn row_41_pods_come_and_go_while_the_log_directory_is_read_only() {
 fn row_41_a_log_file_that_is_full_loses_lines_and_no_pods() {
     row(41).test(|site| {
         let node = site.node;
-        // Every write to it fails with ENOSPC.
+        // Every write to /dev/full fails with ENOSPC.
         for log in ["ovn-k8s-cni-overlay.log", "ovnkube.log"] {
             node.shell(&format!("mv {LOGS}/{log} {LOGS}/{log}.kept; ln -s /dev/full {LOGS}/{log}"))?;
         }
@@ -68,11 +70,11 @@ fn row_41_a_log_file_that_is_full_loses_lines_and_no_pods() {
     });
 }
 
-/// What a missing directory is replaced by is the plugin's and the server's own.
+/// Plugin and server create a missing log directory themselves.
 #[test]
 fn row_41_pods_come_and_go_while_the_log_directory_is_missing() {
     row(41).test(|site| {
-        // The directory is a mount of the lab's: another path is one that can be missing.
+        // The default directory is a mount of the lab and cannot be missing, so this test uses another path.
         let log = "/run/no-such-directory/plugin.log";
         let pod = site.new_pod()?;
         let runtime = site.node.runtime().with("logFile", serde_json::json!(log));
@@ -80,8 +82,9 @@ fn row_41_pods_come_and_go_while_the_log_directory_is_missing() {
         site.has_network(&pod)?;
         ensure!(site.node.path(log).is_file(), "the plugin's log was not made, with its directory");
         runtime.del(&pod)?.success()?;
-        // Where it cannot be made, either.
-        let runtime = site.node.runtime().with("logFile", serde_json::json!("/proc/no-such-directory/plugin.log"));
+        // Nor does an ADD need a directory that cannot be created.
+        let runtime =
+            site.node.runtime().with("logFile", serde_json::json!("/proc/no-such-directory/plugin.log"));
         runtime.add(&pod)?.success()?;
         site.has_network(&pod)?;
         runtime.del(&pod)?.success()?;
@@ -90,30 +93,25 @@ fn row_41_pods_come_and_go_while_the_log_directory_is_missing() {
     });
 }
 
-/// When there is room again, both logs tell of the next pod.
+/// Once there is room again, both logs contain the next pod.
 fn log_grows(site: &Site<'_>) -> Result<()> {
-    let pod = site.new_pod()?;
-    site.add(&pod)?.success()?;
-    site.del(&pod)?.success()?;
     for log in ["ovn-k8s-cni-overlay.log", "ovnkube.log"] {
         eventually(&format!("{log} tells of the next pod"), AT_ONCE, || {
-            // The server looks at the path once a second.
+            let pod = site.new_pod()?;
+            site.add(&pod)?.success()?;
+            site.del(&pod)?.success()?;
+            // The server looks at the path once a second: the next attempt has a pod of its own.
             let text = fs::read_to_string(site.node.path(LOGS).join(log))?;
-            if !text.contains(&pod.name) {
-                site.del(&pod)?.success()?;
-                let again = site.new_pod()?;
-                site.add(&again)?.success()?;
-                ensure!(text.contains(&again.name) || text.contains(&pod.name), "{log} does not");
-            }
+            ensure!(text.contains(&pod.name), "{log} does not");
             Ok(())
         })?;
     }
     Ok(())
 }
 
-// --- 42 ------------------------------------------------------------------------------------------------------------------------
+// --- 42 ----------------------------------------------------------------------------------------------------
 
-/// libcni writes what an ADD has returned into this directory.
+/// libcni writes the result of an ADD into this directory.
 const CACHE: &str = "/var/lib/cni";
 
 #[test]
@@ -121,16 +119,18 @@ fn row_42_a_runtime_that_cannot_keep_the_result_of_add_is_helped_by_del() {
     row(42).test(|site| {
         let node = site.node;
         let configuration = node.path("/etc/cni/net.d/10-ovn-kubernetes.conflist");
-        eventually("the server has written the configuration", AT_ONCE, || Ok(fs::metadata(&configuration).map(drop)?))?;
+        eventually("the server has written the configuration", AT_ONCE, || {
+            Ok(fs::metadata(&configuration).map(drop)?)
+        })?;
         let pod = site.new_pod()?;
         let before = node.census()?;
         node.mount_full_disk(CACHE, 16)?;
         let added = node.runtime().cnitool("add", &pod)?.run()?;
         ensure!(!added.status.success(), "the runtime kept the result on a full disk: {added:?}");
         ensure!(format!("{added:?}").contains("no space left"), "it failed for another reason: {added:?}");
-        // The plugin did not fail: what it made is there.
+        // The plugin did not fail: its link and port are there.
         ensure!(before != node.census()?, "ADD has made nothing");
-        // Without the result of the ADD, which nobody has.
+        // DEL without the result of the ADD, which could not be stored.
         node.runtime().cnitool("del", &pod)?.run()?.success()?;
         before.must_equal(&node.census()?)?;
         node.unmount(CACHE)?;
@@ -141,14 +141,16 @@ fn row_42_a_runtime_that_cannot_keep_the_result_of_add_is_helped_by_del() {
     });
 }
 
-// --- 43 ------------------------------------------------------------------------------------------------------------------------
+// --- 43 ----------------------------------------------------------------------------------------------------
 
-/// The server is started on a node where it cannot make its socket; what it says, and the status that it ends with.
+/// Starts the server on a node where it cannot make its socket; returns what it says on standard error before
+/// it exits with status 1.
 fn refuses_to_start(site: &Site<'_>) -> Result<String> {
     let node = site.node;
     let before = fs::read_to_string(node.server.log()).unwrap_or_default().len();
     node.server.spawn()?;
-    let status = eventually("the server ends", Duration::from_secs(10), || node.server.end()?.context("it runs"))?;
+    let status =
+        eventually("the server ends", Duration::from_secs(10), || node.server.end()?.context("it runs"))?;
     ensure!(status.code() == Some(1), "{status}");
     let said = fs::read_to_string(node.server.log())?.split_off(before);
     ensure!(said.contains("ovnkube: "), "it says nothing on standard error: {said:?}");
@@ -168,9 +170,10 @@ fn row_43_a_server_that_cannot_make_its_socket_on_a_full_disk_says_so() {
     row(43).test(|site| {
         let node = site.node;
         node.server.stop()?;
-        // No byte and no inode is left where its directory is to be.
+        // The disk for the server's directory has no free byte and no free inode.
         node.shell(
-            "rm -rf /run/ovn-kubernetes; mkdir /run/ovn-kubernetes; mount -t tmpfs -o size=4k,nr_inodes=1 full /run/ovn-kubernetes",
+            "rm -rf /run/ovn-kubernetes; mkdir /run/ovn-kubernetes; \
+             mount -t tmpfs -o size=4k,nr_inodes=1 full /run/ovn-kubernetes",
         )?;
         let said = refuses_to_start(site)?;
         ensure!(said.contains("/ovn-kubernetes/cni") && said.contains("No space left on device"), "{said}");

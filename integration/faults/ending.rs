@@ -15,13 +15,14 @@ use integration::{
 };
 use serde_json::json;
 
-/// Where runtimes look for their configuration, and the server's file there.
+/// The directory of CNI configurations, and the server's file there.
 const CONF_DIR: &str = "/etc/cni/net.d";
 const CONF: &str = "10-ovn-kubernetes.conflist";
-/// How long the server lets ADDs finish once it is told to end.
+/// How long the server lets ADDs finish after SIGTERM. The row demands it, and the unit's `TimeoutStopSec` is
+/// longer.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// Pods whose annotation is not there, with an ADD of each that the server knows of.
+/// Pods without an annotation, each with an ADD that the server has received.
 fn waiting_adds(site: &Site<'_>, count: usize) -> Result<Vec<(Pod, Running)>> {
     let pods: Vec<Pod> = (0..count).map(|_| site.new_pod_without_annotation()).collect::<Result<_>>()?;
     let adding = site.start_adds(&pods)?;
@@ -29,7 +30,7 @@ fn waiting_adds(site: &Site<'_>, count: usize) -> Result<Vec<(Pod, Running)>> {
     Ok(pods.into_iter().zip(adding).collect())
 }
 
-/// The runtime has this network and no other to choose from.
+/// A runtime finds this network and no other.
 fn no_other_network(node: &Node) -> Result<()> {
     let files = node.run(["ls", CONF_DIR])?;
     ensure!(files.trim() == CONF, "a runtime would choose from {files:?}");
@@ -43,10 +44,10 @@ fn has_ended(site: &Site<'_>, within: Duration) -> Result<()> {
     })
 }
 
-/// STATUS is 50 as soon as nothing says that the server can answer; until then it is one that restarts.
+/// STATUS is 50 once the server's stamp is gone. Until then a server that ends counts as one that restarts.
 fn says_that_it_ends(site: &Site<'_>) -> Result<()> {
     eventually("STATUS says that it ends", AT_ONCE, || {
-        // It may be written once more meanwhile.
+        // The server may write the stamp once more meanwhile.
         let _ = site.node.forget_server();
         site.status_is(50, &["shutting down"])
     })
@@ -62,7 +63,7 @@ fn row_60_adds_in_flight_are_finished_after_sigterm_and_runtimes_hear_that_no_mo
         says_that_it_ends(site)?;
         ensure!(node.server.is_running(), "it has not waited for the ADDs");
         no_other_network(node)?;
-        // A new one is told to come back later, and has left nothing.
+        // A new ADD has to be retried later, and leaves nothing.
         let late = site.new_pod()?;
         let outcome = site.add_within(1, &late)?;
         site.failed(&late, &outcome, 11, &[])?;
@@ -81,16 +82,18 @@ fn row_60_adds_in_flight_are_finished_after_sigterm_and_runtimes_hear_that_no_mo
     });
 }
 
-/// How long there is no server between two: a container that starts takes more than the second that one may be away that says nothing.
+/// The gap between two servers. A container needs more to start than the second for which an ADD waits for a
+/// server that did not announce its end.
 const GAP: Duration = Duration::from_secs(3);
 
-/// As a DaemonSet that is rolled out while pods come and go.
+/// As during the roll-out of a DaemonSet while pods come and go.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "there is nothing to wait for while nothing runs")]
 fn row_60_adds_that_meet_a_server_which_ends_are_answered_by_the_next_one() {
     row(60).within(Duration::from_secs(60)).test(|site| {
         let node = site.node;
         let in_flight = waiting_adds(site, 1)?;
+        // `early` ADDs meet the server before SIGTERM, `late` ones while it shuts down.
         let (late, early) = (site.new_pods(16)?, site.new_pods(8)?);
         let mut adds: Vec<_> = early.iter().zip(site.start_adds(&early)?).collect();
         node.server.signal(nix::sys::signal::Signal::SIGTERM)?;
@@ -98,7 +101,9 @@ fn row_60_adds_that_meet_a_server_which_ends_are_answered_by_the_next_one() {
         adds.extend(late.iter().zip(site.start_adds(&late)?));
         eventually("each of the late ones was sent away", AT_ONCE, || {
             let log = node.shell("cat /var/log/openvswitch/ovnkube.log")?;
-            let sent_away = |pod: &&Pod| log.lines().any(|line| line.contains(&pod.name) && line.contains("shutting down"));
+            let sent_away = |pod: &&Pod| {
+                log.lines().any(|line| line.contains(&pod.name) && line.contains("shutting down"))
+            };
             let count = late.iter().filter(sent_away).count();
             ensure!(count == late.len(), "{count} of {}", late.len());
             Ok(())
@@ -119,7 +124,7 @@ fn row_60_adds_that_meet_a_server_which_ends_are_answered_by_the_next_one() {
     });
 }
 
-/// The long form is the whole time that an ADD has to be finished.
+/// The long form waits for the whole time in which an ADD may finish.
 #[test]
 fn row_60_adds_that_cannot_be_finished_are_told_to_try_again_within_twenty_seconds() {
     row(60).within(Duration::from_secs(60)).test(|site| {
@@ -128,7 +133,7 @@ fn row_60_adds_that_cannot_be_finished_are_told_to_try_again_within_twenty_secon
         site.node.server.signal(nix::sys::signal::Signal::SIGTERM)?;
         says_that_it_ends(site)?;
         if !long_forms() {
-            // Who is told twice does not wait.
+            // A second SIGTERM ends the wait.
             site.node.server.signal(nix::sys::signal::Signal::SIGTERM)?;
         }
         has_ended(site, DRAIN + AT_ONCE)?;
@@ -137,7 +142,7 @@ fn row_60_adds_that_cannot_be_finished_are_told_to_try_again_within_twenty_secon
             ensure!(ended >= DRAIN, "it waited for {ended:?} only");
         }
         for (pod, add) in waiting {
-            // It looks for a server that restarts, and gives up after a second.
+            // The plugin looks for a restarted server, and gives up after a second.
             let outcome = add.wait()?;
             site.failed(&pod, &outcome, 11, &["stage annotation"])?;
         }
@@ -148,9 +153,9 @@ fn row_60_adds_that_cannot_be_finished_are_told_to_try_again_within_twenty_secon
     });
 }
 
-/// How often the server is killed in a storm.
+/// The period of the kills in a storm (row 61).
 const PERIOD: Duration = Duration::from_millis(500);
-/// How many runtimes call, each for one pod at a time.
+/// The number of runtimes that call at once, each for one pod at a time (row 61).
 const CALLERS: usize = 8;
 
 /// What one runtime did during a storm.
@@ -158,11 +163,11 @@ const CALLERS: usize = 8;
 struct Done {
     succeeded: usize,
     told_to_try_again: usize,
-    /// Its pod in the last sandbox, and whether that ADD succeeded.
+    /// The pod in its last sandbox, and whether that ADD succeeded.
     last: Option<(Pod, bool)>,
 }
 
-/// The pod comes and goes in one sandbox after the other until it is over.
+/// The pod comes and goes, in one sandbox after the other, until `over` is set.
 fn churn(site: &Site<'_>, runtime: &Runtime<'_>, pod: &Pod, over: &AtomicBool) -> Result<Done> {
     let (mut done, mut pod) = (Done::default(), pod.clone());
     loop {
@@ -183,13 +188,13 @@ fn churn(site: &Site<'_>, runtime: &Runtime<'_>, pod: &Pod, over: &AtomicBool) -
     }
 }
 
-/// DEL needs no server.
+/// DEL succeeds also while no server runs.
 fn take_away(site: &Site<'_>, pod: &Pod) -> Result<()> {
     site.del(pod)?.success()?;
     site.node.remove_namespaces(slice::from_ref(pod))
 }
 
-/// Kills the server every half second, or as often as one has come up again; how often that was.
+/// Kills the server every half second, or as often as it has started again; returns the number of kills.
 #[expect(clippy::disallowed_methods, reason = "the storm has a rhythm")]
 fn storm(node: &Node, length: Duration) -> Result<u32> {
     let end = Instant::now() + length;
@@ -199,7 +204,7 @@ fn storm(node: &Node, length: Duration) -> Result<u32> {
         node.server.kill()?;
         kills += 1;
         node.start_server()?;
-        // However slow the machine: whoever waits for a server meets it.
+        // Even on a slow machine, leave the server enough time that waiting ADDs reach it.
         thread::sleep(next.saturating_duration_since(Instant::now()).max(PERIOD / 4));
     }
     Ok(kills)
@@ -214,16 +219,22 @@ fn row_61_a_storm_of_restarts_leaves_a_consistent_node() {
         let over = AtomicBool::new(false);
         let (kills, done) = thread::scope(|scope| {
             let (runtime, over) = (&runtime, &over);
-            let callers: Vec<_> = pods.iter().map(|pod| scope.spawn(move || churn(site, runtime, pod, over))).collect();
+            let callers: Vec<_> =
+                pods.iter().map(|pod| scope.spawn(move || churn(site, runtime, pod, over))).collect();
             let kills = storm(site.node, length);
             over.store(true, Ordering::Relaxed);
-            let done = callers.into_iter().map(|caller| caller.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
+            let done = callers
+                .into_iter()
+                .map(|caller| caller.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
             Ok::<_, anyhow::Error>((kills?, done.collect::<Result<Vec<Done>>>()?))
         })?;
         let succeeded: usize = done.iter().map(|done| done.succeeded).sum();
         let failed: usize = done.iter().map(|done| done.told_to_try_again).sum();
-        // Otherwise there was no storm, or nobody in it.
-        ensure!(kills >= 4 && succeeded >= CALLERS, "{kills} kills, {succeeded} ADDs succeeded, {failed} were told to try again");
+        // Otherwise there was no storm, or no ADD during it.
+        ensure!(
+            kills >= 4 && succeeded >= CALLERS,
+            "{kills} kills, {succeeded} ADDs succeeded, {failed} were told to try again"
+        );
         for (pod, attached) in done.iter().filter_map(|done| done.last.as_ref()) {
             if *attached {
                 site.one_port_of(pod)?;
@@ -237,7 +248,7 @@ fn row_61_a_storm_of_restarts_leaves_a_consistent_node() {
     });
 }
 
-/// `make soak` is the long form with a table; this one has the same demands.
+/// `make soak` is the long form with a table, and has the same demands.
 #[test]
 fn row_62_nothing_grows_while_pods_come_and_go() {
     let soak = match long_forms() {

@@ -1,4 +1,5 @@
-//! GC: what the runtime no longer knows goes, of one network only, whatever fails with one of it; what is on its way stays.
+//! GC removes what the runtime no longer knows, of one network only, also if one removal fails; ADDs under
+//! way are protected.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::{
 
 /// The variable that a plugin with failpoints reads.
 const FAILPOINT: &str = "OVN_CNI_FAILPOINT";
-/// How many ADDs at a time: enough to be quick, few enough to say nothing about bursts.
+/// How many ADDs run at once: enough to be quick, too few to be a burst.
 const AT_A_TIME: usize = 8;
 
 #[test]
@@ -30,25 +31,33 @@ fn row_55_exactly_what_is_not_valid_goes_and_a_failure_with_one_does_not_keep_th
         let others = [site.new_pod_without_annotation()?, site.new_pod_without_annotation()?];
         others.iter().try_for_each(|pod| blue.join(site.lab, node, pod))?;
         let refused = site.new_pod_without_annotation()?;
-        node.write_manifest_text(&refused, &manifest_with(&refused, &[("kubernetes.io/ingress-bandwidth", "100M")]))?;
+        node.write_manifest_text(
+            &refused,
+            &manifest_with(&refused, &[("kubernetes.io/ingress-bandwidth", "100M")]),
+        )?;
         let killed = site.new_pod()?;
         let (mut valid, mut invalid) = (site.new_pods(47)?, site.new_pods(7)?);
         valid.push(others[0].clone());
         invalid.extend([others[1].clone(), refused.clone()]);
         attach(site, &[&valid[..], &invalid].concat())?;
-        // An invalid sandbox and a valid one have an interface of another network, which is not asked about.
+        // An invalid sandbox and a valid one also have an interface of another network, which this GC does
+        // not concern.
         others.iter().try_for_each(|pod| blue.runtime(node).add(pod)?.success().map(drop))?;
-        // The tenth: its plugin died as soon as it had made the link.
+        // The tenth: its plugin was killed as soon as it had made the link.
         let outcome = node.runtime().call("ADD", Some(&killed)).env(FAILPOINT, "after:veth=kill").run()?;
         ensure!(
             outcome.stdout.is_empty() && !outcome.status.success(),
             "no failpoints; build them with: cargo build -p cni --features failpoints: {outcome:?}"
         );
-        ensure!(is_on_node(node, &killed.host_interface()) && ports_of(node, &killed.sandbox)?.is_empty(), "it left something else");
+        ensure!(
+            is_on_node(node, &killed.host_interface()) && ports_of(node, &killed.sandbox)?.is_empty(),
+            "it left something else"
+        );
         invalid.push(killed);
         valid.extend(site.bystanders.clone());
         ensure!((valid.len(), invalid.len()) == (50, 10), "{} valid, {} not", valid.len(), invalid.len());
-        // Somebody else's, with no mark of ours. Its port has the rate limit of one that is not valid, which the database will not let go.
+        // A foreign port without our mark. It shares the QoS row of an invalid attachment, so the database
+        // refuses to delete that row.
         node.shell(&format!(
             "ip link add stranger type veth peer name stranger-peer
              ovs-vsctl add-port br-int stranger -- set Interface stranger external_ids:iface-id=stranger \
@@ -60,27 +69,40 @@ fn row_55_exactly_what_is_not_valid_goes_and_a_failure_with_one_does_not_keep_th
         let outcome = node.runtime().gc(&valid.iter().collect::<Vec<_>>())?;
 
         let error = outcome.failure()?;
-        ensure!(error.msg.contains("1 of the stale interfaces"), "it does not say that one is left: {error:?}");
+        ensure!(
+            error.msg.contains("1 of the stale interfaces"),
+            "it does not say that one is left: {error:?}"
+        );
         ensure!(!ports_of(node, &refused.sandbox)?.is_empty(), "nothing was refused: {error:?}");
         for pod in invalid.iter().filter(|pod| pod.sandbox != refused.sandbox) {
             ensure!(!is_on_node(node, &pod.host_interface()), "the link of {} is still there", pod.name);
             let ports = ports_of(node, &pod.sandbox)?;
             ensure!(!ports.contains(&pod.host_interface()), "the port of {} is still there", pod.name);
         }
-        valid.iter().filter(|pod| pod.name != site.bystanders[0].name).try_for_each(|pod| site.has_network(pod))?;
-        ensure!(ports_of(node, &others[1].sandbox)?.len() == 1, "the other network's interface of an invalid sandbox is gone");
+        valid
+            .iter()
+            .filter(|pod| pod.name != site.bystanders[0].name)
+            .try_for_each(|pod| site.has_network(pod))?;
+        ensure!(
+            ports_of(node, &others[1].sandbox)?.len() == 1,
+            "the other network's interface of an invalid sandbox is gone"
+        );
         site.lab.ping(&others[0], blue.address(&others[1]))?;
         ensure!(node.census()?.lines_with("stranger").len() == theirs, "what is not ours is gone");
 
-        // Nothing is in the way of the last one any more.
+        // Now the last one can be removed.
         node.shell("ovs-vsctl clear Port stranger qos")?;
         node.runtime().gc(&valid.iter().collect::<Vec<_>>())?.success()?;
         site.nothing_of(&refused)?;
 
-        // The other network's own, of which none is valid any more.
+        // A GC of the other network, of which no attachment is valid any more.
         blue.runtime(node).gc(&[])?.success()?;
         for pod in &others {
-            ensure!(blue.host_interface(node, pod).is_err(), "{} still has its interface of the other network", pod.name);
+            ensure!(
+                blue.host_interface(node, pod).is_err(),
+                "{} still has its interface of the other network",
+                pod.name
+            );
         }
         site.has_network(&others[0])?;
         node.shell("ovs-vsctl del-port br-int stranger; ip link del stranger").map(drop)
@@ -96,7 +118,7 @@ fn attach(site: &Site<'_>, pods: &[Pod]) -> Result<()> {
     Ok(())
 }
 
-/// The runtime asks for GC and knows nothing of a sandbox whose ADD is under way.
+/// GC while an ADD is under way whose sandbox is not in the runtime's list.
 #[test]
 fn row_56_an_add_under_way_is_protected_at_every_stage_and_what_it_leaves_when_it_dies_is_not() {
     row(56).within(Duration::from_secs(60)).test(|site| {
@@ -110,7 +132,11 @@ fn row_56_an_add_under_way_is_protected_at_every_stage_and_what_it_leaves_when_i
                 }
                 let place = format!("{side}:{stage}");
                 let pod = site.new_pod()?;
-                let mut adding = site.patient_for(20).call("ADD", Some(&pod)).env(FAILPOINT, format!("{place}=hang")).start()?;
+                let mut adding = site
+                    .patient_for(20)
+                    .call("ADD", Some(&pod))
+                    .env(FAILPOINT, format!("{place}=hang"))
+                    .start()?;
                 eventually(&format!("{place} has a link"), AT_ONCE, || {
                     ensure!(is_on_node(node, &pod.host_interface()), "it has none");
                     Ok(())
@@ -140,7 +166,10 @@ fn row_56_with_an_empty_list_all_that_is_attached_goes_and_an_add_that_waits_for
         let node = site.node;
         let pod = site.new_pod()?;
         let links: Vec<String> = site.bystanders.iter().map(Pod::host_interface).collect();
-        let addresses = links.iter().map(|link| Ok(link_on_node(node, link)?["address"].clone())).collect::<Result<Vec<_>>>()?;
+        let addresses = links
+            .iter()
+            .map(|link| Ok(link_on_node(node, link)?["address"].clone()))
+            .collect::<Result<Vec<_>>>()?;
         hold_back(site.lab, &pod)?;
         let adding = start_waiting_add(node, &pod)?;
 
@@ -148,7 +177,7 @@ fn row_56_with_an_empty_list_all_that_is_attached_goes_and_an_add_that_waits_for
 
         site.bystanders.iter().try_for_each(|pod| site.nothing_of(pod))?;
         site.bystanders.iter().try_for_each(|pod| site.add(pod)?.success().map(drop))?;
-        // The host's end of a veth has a MAC address by chance; all else must be as it was.
+        // The host's end of a veth gets a random MAC address: restore it, since all else must be as before.
         for (link, address) in links.iter().zip(&addresses) {
             node.run(["ip", "link", "set", link, "address", address.as_str().unwrap_or_default()])?;
         }

@@ -1,4 +1,4 @@
-//! STATUS while something is broken: a runtime asks every few seconds, and waits.
+//! STATUS while a daemon is broken: a runtime asks every few seconds, and waits for the answer.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use integration::{
     faults::{Site, failed_with, row},
 };
 
-/// All that a runtime waits.
+/// The longest that STATUS may take (row 57).
 const LIMIT: Duration = Duration::from_millis(200);
-/// How long a daemon that is there and says nothing may be taken for a busy one.
+/// How long STATUS may take a silent daemon for a busy one: 4 s by design, doubled for a busy test machine.
 const DOUBT: Duration = Duration::from_secs(8);
 
-/// STATUS has this code and names `words`, within the limit; a busy machine gets more than one try.
+/// STATUS has this code and contains `words`, within the limit; several tries allow for a busy machine.
 fn says(site: &Site<'_>, code: u32, words: &str) -> Result<()> {
     eventually(&format!("STATUS is {code} within {LIMIT:?}"), Duration::from_secs(5), || {
         let outcome = site.node.runtime().status()?;
@@ -54,10 +54,11 @@ fn row_57_status_tells_at_once_what_is_gone() {
 fn row_57_status_tells_at_once_that_the_api_server_is_not_there() {
     row(57).test(|site| {
         let node = site.node;
-        let usual = ["--init-node", &node.name, "--pod-manifests", integration::node::MANIFESTS].map(str::to_owned);
+        let usual =
+            ["--init-node", &node.name, "--pod-manifests", integration::node::MANIFESTS].map(str::to_owned);
         node.server.stop()?;
         node.forget_server()?;
-        // Nobody listens on port 9 of a namespace that is the lab's own.
+        // No process listens on port 9 of the lab's own namespace.
         node.server.set_arguments(["--init-node", &node.name, "--k8s-apiserver", "http://127.0.0.1:9"]);
         node.start_server()?;
         says(site, 50, "API server").context("row 25, without the API server")?;
@@ -68,9 +69,11 @@ fn row_57_status_tells_at_once_that_the_api_server_is_not_there() {
 }
 
 #[test]
-fn row_57_status_never_waits_for_one_that_hangs_and_takes_the_node_out_of_service_only_when_it_hangs_for_long() {
+fn row_57_status_never_waits_for_one_that_hangs_and_takes_the_node_out_of_service_only_when_it_hangs_for_long()
+ {
     row(57).traffic_may_stop().within(Duration::from_secs(90)).test(|site| {
         let node = site.node;
+        // SIGSTOP: the socket still accepts connections into its backlog, but the daemon says nothing.
         let hangs = [
             (&node.ovn_controller, 50, "ovn-controller does not answer"),
             (&node.vswitchd, 51, "ovs-vswitchd does not answer"),
@@ -78,7 +81,7 @@ fn row_57_status_never_waits_for_one_that_hangs_and_takes_the_node_out_of_servic
         ];
         for (daemon, code, words) in hangs {
             daemon.pause()?;
-            // For a moment, it may be busy.
+            // At first the daemon may just be busy.
             let first = node.runtime().status()?;
             let told = eventually("STATUS tells", DOUBT, || {
                 let outcome = node.runtime().status()?;

@@ -1,4 +1,4 @@
-//! The keeper of attachments is told wrong things, or has very much to do.
+//! The task that keeps attachments gets wrong data, or has very much to do.
 
 use std::{
     fs,
@@ -12,20 +12,29 @@ use integration::{
     node::MANIFESTS,
 };
 
-/// Twice as long as the server of these tests waits before it removes anything, and some.
+/// More than twice the time that the server of these tests needs before it removes anything.
 const REMOVED: Duration = Duration::from_secs(10);
-/// More than that server needs for two looks and the removal.
+/// More than a server with `--stale-after=1` needs for two looks and the removal.
 const LATER: Duration = Duration::from_secs(4);
-/// Where `/readyz` is, on the node.
+/// The address of `/readyz` on the node.
 const HEALTHZ: &str = "127.0.0.1:10256";
-/// Where `/metrics` is, on the node.
+/// The address of `/metrics` on the node.
 const METRICS: &str = "127.0.0.1:9410";
 
-/// The server again, with the manifests of this directory; it removes what should not be there after a second.
+/// Restarts the server with this directory of manifests and a `--stale-after` of a second.
 fn restart_with(site: &Site<'_>, manifests: &str) -> Result<()> {
     let node = site.node;
     node.server.stop()?;
-    let options = ["--init-node", &node.name, "--pod-manifests", manifests, "--stale-after", "1", "--healthz-bind-address", HEALTHZ];
+    let options = [
+        "--init-node",
+        &node.name,
+        "--pod-manifests",
+        manifests,
+        "--stale-after",
+        "1",
+        "--healthz-bind-address",
+        HEALTHZ,
+    ];
     node.server.set_arguments(options);
     node.start_server()
 }
@@ -34,23 +43,25 @@ pub(crate) fn healthz_option() -> String {
     format!("--healthz-bind-address={HEALTHZ}")
 }
 
-/// What `/readyz?verbose` says.
+/// Returns `/readyz?verbose`.
 pub(crate) fn readyz(site: &Site<'_>) -> Result<String> {
     page(site, HEALTHZ, "/readyz?verbose")
 }
 
 fn page(site: &Site<'_>, address: &str, path: &str) -> Result<String> {
     let (host, port) = address.split_once(':').context("an address with a port")?;
-    let ask = format!("exec 3<>/dev/tcp/{host}/{port}; printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3");
+    let ask =
+        format!("exec 3<>/dev/tcp/{host}/{port}; printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3");
     site.node.run(["bash", "-euc", &ask])
 }
 
-/// As long as a server with a patience of a second would need to remove them, all ports and links stay.
+/// All ports and links stay for as long as a server with `--stale-after=1` would need to remove them.
 pub(crate) fn nothing_is_removed(site: &Site<'_>, pods: &[Pod]) -> Result<()> {
     let gone = eventually("something is removed", LATER, || {
         let names = site.node.vsctl(["list-ports", "br-int"])?;
         let links = site.node.run(["ip", "-br", "link"])?;
-        let is_there = |pod: &&Pod| names.contains(&pod.host_interface()) && links.contains(&pod.host_interface());
+        let is_there =
+            |pod: &&Pod| names.contains(&pod.host_interface()) && links.contains(&pod.host_interface());
         ensure!(!pods.iter().all(|pod| is_there(&pod)), "all of it is there");
         Ok(())
     });
@@ -58,7 +69,7 @@ pub(crate) fn nothing_is_removed(site: &Site<'_>, pods: &[Pod]) -> Result<()> {
     Ok(())
 }
 
-// --- 75 ------------------------------------------------------------------------------------------------------------------------
+// --- 75 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_75_a_directory_of_manifests_that_is_empty_costs_no_pod_its_network() {
@@ -76,7 +87,7 @@ fn row_75_a_directory_of_manifests_that_is_empty_costs_no_pod_its_network() {
         let log = fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log"))?;
         ensure!(log.contains("nothing is removed until that is confirmed"), "{log}");
 
-        // With the right ones one pod is really gone.
+        // With the right manifests, one pod is really gone.
         restart_with(site, MANIFESTS)?;
         site.node.remove_manifest(&pods[0])?;
         eventually("what is left of the pod is removed", REMOVED, || site.nothing_of(&pods[0]))?;
@@ -89,22 +100,26 @@ fn row_75_a_directory_of_manifests_that_is_empty_costs_no_pod_its_network() {
     });
 }
 
-// --- 76 ------------------------------------------------------------------------------------------------------------------------
+// --- 76 ----------------------------------------------------------------------------------------------------
 
-/// Rows of pods that a reboot has ended: their links are gone, and Open vSwitch's database is as it was.
+/// Rows of pods from before a reboot: their links are gone, and Open vSwitch's database is unchanged.
 const LEFTOVERS: usize = 500;
-/// From the moment when a port could be there to the moment when it is.
+/// From the moment when a port could be there to the moment when it is (row 76).
 const BACK: Duration = Duration::from_secs(2);
-/// How long a plugin waits for a server that says nothing of its port.
+/// How long a plugin waits for a server that sends no status of its port.
 const DEAF: Duration = Duration::from_secs(2);
-/// How many ADDs are measured before the leftovers, and at least with them.
+/// The number of ADDs without leftovers, and the least number with them.
 const ADDS: usize = 20;
 
-/// Writes the rows, as if the pods had had their network before the reboot.
+/// Writes rows as if the pods had had their network before the reboot.
 fn leave(site: &Site<'_>) -> Result<()> {
     let rows = (0..LEFTOVERS).flat_map(|number| {
         let (name, sandbox) = (format!("left{number}"), format!("left{number:060}"));
-        let ids = [("sandbox", sandbox), ("iface-id", format!("lab_left{number}")), ("pod-if-name", "eth0".to_owned())];
+        let ids = [
+            ("sandbox", sandbox),
+            ("iface-id", format!("lab_left{number}")),
+            ("pod-if-name", "eth0".to_owned()),
+        ];
         let ids = ids.map(|(key, value)| format!("external_ids:{key}={value}"));
         let words = ["--", "add-port", "br-int", &name, "--", "set", "Interface", &name].map(str::to_owned);
         words.into_iter().chain(ids)
@@ -116,7 +131,7 @@ fn leftovers(site: &Site<'_>) -> Result<usize> {
     Ok(site.node.vsctl(["list-ports", "br-int"])?.lines().filter(|name| name.starts_with("left")).count())
 }
 
-/// ADD and DEL of a new pod; how long the ADD took.
+/// ADD and DEL of a new pod; returns how long the ADD took.
 fn come_and_go(site: &Site<'_>) -> Result<Duration> {
     let pod = site.new_pod()?;
     let outcome = site.add(&pod)?;
@@ -131,7 +146,7 @@ fn half_and_most(times: &mut [Duration]) -> String {
     format!("p50 {:?}, p99 {:?} of {}", at(50), at(99), times.len())
 }
 
-/// How many ports the server has written for plugins.
+/// The number of ports that the server has written for plugins.
 fn written(site: &Site<'_>) -> Result<usize> {
     let page = page(site, METRICS, "/metrics")?;
     let line = page.lines().find_map(|line| line.strip_prefix("ovnkube_node_ports_written_total "));
@@ -144,7 +159,13 @@ fn row_76_while_500_leftovers_of_a_reboot_are_removed_every_port_is_the_servers_
         let node = site.node;
         let usual = node.server.arguments();
         let metrics = format!("--metrics-bind-address={METRICS}");
-        let with = |patience: &str| usual.iter().cloned().chain([metrics.clone(), format!("--stale-after={patience}")]).collect::<Vec<_>>();
+        let with = |patience: &str| {
+            usual
+                .iter()
+                .cloned()
+                .chain([metrics.clone(), format!("--stale-after={patience}")])
+                .collect::<Vec<_>>()
+        };
         let living = site.attached_pod()?;
         node.server.stop()?;
         node.server.set_arguments(with("0"));
@@ -153,7 +174,7 @@ fn row_76_while_500_leftovers_of_a_reboot_are_removed_every_port_is_the_servers_
 
         node.server.stop()?;
         leave(site)?;
-        // What Open vSwitch alone makes of so many ports without devices.
+        // The baseline: what so many ports without devices cost in Open vSwitch alone.
         node.server.set_arguments(with("0"));
         node.start_server()?;
         let mut full = (0..ADDS).map(|_| come_and_go(site)).collect::<Result<Vec<_>>>()?;
@@ -172,7 +193,10 @@ fn row_76_while_500_leftovers_of_a_reboot_are_removed_every_port_is_the_servers_
                 node.vsctl(["--no-wait", "del-port", "br-int", &living.host_interface()])?;
                 node.vsctl(["wait-until", "Interface", &living.host_interface(), "name!=x"])?;
                 let away = vanished.elapsed();
-                ensure!(away <= BACK, "the port of a living pod was away for {away:?} while {left} leftovers were to be removed");
+                ensure!(
+                    away <= BACK,
+                    "the port of a living pod was away for {away:?} while {left} leftovers were to be removed"
+                );
             }
             if left == 0 {
                 gone.get_or_insert_with(|| began.elapsed());
@@ -183,10 +207,18 @@ fn row_76_while_500_leftovers_of_a_reboot_are_removed_every_port_is_the_servers_
         println!("with {LEFTOVERS} that stay: {}", half_and_most(&mut full));
         println!("while they are removed: {}; within {removed:?} of the first", half_and_most(&mut busy));
         let written = written(site)?;
-        // A plugin that has to wait for its annotation for a moment writes its port itself, and so does one whose server is deaf.
-        ensure!(written * 2 > busy.len(), "of {} ports the server has written {written}: it was deaf to the others", busy.len());
+        // A plugin writes its port itself if its annotation is late, or if the server sends no status. So not
+        // all, but most of the ports are the server's.
+        ensure!(
+            written * 2 > busy.len(),
+            "of {} ports the server has written {written}: it was deaf to the others",
+            busy.len()
+        );
         let slowest = busy.last().copied().unwrap_or_default();
-        ensure!(slowest < DEAF, "an ADD took {slowest:?}: as long as a plugin believes in a server that says nothing");
+        ensure!(
+            slowest < DEAF,
+            "an ADD took {slowest:?}: as long as a plugin believes in a server that says nothing"
+        );
         site.has_network(&living)?;
 
         node.server.stop()?;
@@ -195,7 +227,7 @@ fn row_76_while_500_leftovers_of_a_reboot_are_removed_every_port_is_the_servers_
     });
 }
 
-/// What the server and ovs-vswitchd need to agree that devices are gone, and the removal.
+/// Time for the server and ovs-vswitchd to agree that the devices are gone, and for the removal.
 const SWEPT: Duration = Duration::from_secs(15);
 
 /// With the default of `--stale-after`.
@@ -215,7 +247,11 @@ fn row_76_leftovers_of_a_reboot_slowed_every_add_for_half_a_minute() {
             if left == 0 {
                 break;
             }
-            ensure!(began.elapsed() < SWEPT, "{left} of {LEFTOVERS} leftovers are there after {:?}", began.elapsed());
+            ensure!(
+                began.elapsed() < SWEPT,
+                "{left} of {LEFTOVERS} leftovers are there after {:?}",
+                began.elapsed()
+            );
             busy.push(come_and_go(site)?);
         }
         println!("{LEFTOVERS} leftovers were gone after {:?}", began.elapsed());

@@ -1,4 +1,4 @@
-//! The kernel is busy with links of others, or refuses.
+//! The kernel is busy with other links, or refuses requests.
 
 use std::{
     process::{Child, Stdio},
@@ -17,20 +17,26 @@ use integration::{
 };
 use nix::libc::{EBUSY, EEXIST, EINTR, ENOBUFS};
 
-// --- 50 ------------------------------------------------------------------------------------------------------------------------
+// --- 50 ----------------------------------------------------------------------------------------------------
 
-/// Pods at once.
+/// Pods at once in a round.
 const AT_A_TIME: usize = 8;
-/// How often.
+/// Rounds in each of the two measurements.
 const ROUNDS: usize = 3;
 
-/// A program that does something again and again until this is dropped.
+/// A program that runs a script in a loop until this is dropped.
 struct Loop(Child);
 
 impl Loop {
     fn start(node: &Node, script: &str) -> Result<Self> {
         let text = format!("while :; do {script}; done");
-        let child = node.command("sh").args(["-c", &text]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let child = node
+            .command("sh")
+            .args(["-c", &text])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
         Ok(Self(child))
     }
 }
@@ -42,13 +48,16 @@ impl Drop for Loop {
     }
 }
 
-/// Pods come and go, eight at a time, while these programs run; the times of all ADDs, and they have all succeeded.
+/// Pods come and go, eight at a time, while these programs run; all ADDs must succeed. Returns their times,
+/// sorted.
 fn rounds(site: &Site<'_>, scripts: &[&str]) -> Result<Vec<Duration>> {
-    let _loops = scripts.iter().map(|script| Loop::start(site.node, script)).collect::<Result<Vec<Loop>>>()?;
+    let _loops =
+        scripts.iter().map(|script| Loop::start(site.node, script)).collect::<Result<Vec<Loop>>>()?;
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
         let pods: Vec<Pod> = site.new_pods(AT_A_TIME)?;
-        let outcomes = site.start_adds(&pods)?.into_iter().map(Running::wait).collect::<Result<Vec<Outcome>>>()?;
+        let outcomes =
+            site.start_adds(&pods)?.into_iter().map(Running::wait).collect::<Result<Vec<Outcome>>>()?;
         for outcome in &outcomes {
             outcome.success()?;
             times.push(outcome.duration);
@@ -63,13 +72,14 @@ fn rounds(site: &Site<'_>, scripts: &[&str]) -> Result<Vec<Duration>> {
 fn row_50_a_storm_of_link_changes_slows_adds_down_by_less_than_three_times() {
     row(50).within(Duration::from_secs(90)).test(|site| {
         site.node.shell("ip netns add storm")?;
-        // The same programs at the same pace, of which the kernel's link lock knows nothing: on a small machine they cost as much.
+        // The baseline runs the same programs at the same pace, without using the kernel's link lock (RTNL):
+        // on a small machine the programs alone slow down ADDs.
         let idle = ["ip -V; ip -V; ip -V", "ip -V"];
         let storm =
             ["ip link add storm0 type veth peer name storm1; ip link set storm1 netns storm; ip link del storm0", "ip -details link show"];
         let calm = rounds(site, &idle)?;
         let busy = rounds(site, &storm)?;
-        // A loop that was ended in its middle leaves a pair.
+        // A loop that is killed in the middle leaves a pair.
         site.node.shell("ip link del storm0 2>/dev/null || true; ip netns del storm")?;
         let p99 = |times: &[Duration]| times[times.len() - 1];
         println!("ADD at {AT_A_TIME} at once: calm {calm:?}, in the storm {busy:?}");
@@ -79,16 +89,19 @@ fn row_50_a_storm_of_link_changes_slows_adds_down_by_less_than_three_times() {
     });
 }
 
-// --- 51 ------------------------------------------------------------------------------------------------------------------------
+// --- 51 ----------------------------------------------------------------------------------------------------
 
-/// Messages of `linux/rtnetlink.h` that an ADD sends, and how many of each.
-const MESSAGES: &[(&str, u16, u32)] = &[("RTM_NEWLINK", 16, 1), ("RTM_SETLINK", 19, 2), ("RTM_NEWADDR", 20, 1), ("RTM_NEWROUTE", 24, 2)];
-/// How many answers it reads: the new link, and the kernel's consent to each message.
+/// Messages of `linux/rtnetlink.h` that an ADD sends, with their numbers and how many of each.
+const MESSAGES: &[(&str, u16, u32)] =
+    &[("RTM_NEWLINK", 16, 1), ("RTM_SETLINK", 19, 2), ("RTM_NEWADDR", 20, 1), ("RTM_NEWROUTE", 24, 2)];
+/// How many answers an ADD reads: the new link, and the kernel's acknowledgement of each message.
 const ANSWERS: u32 = 7;
 const DELLINK: u16 = 17;
-const ERRORS: &[(&str, i32)] = &[("ENOBUFS", ENOBUFS), ("EINTR", EINTR), ("EBUSY", EBUSY), ("EEXIST", EEXIST)];
+const ERRORS: &[(&str, i32)] =
+    &[("ENOBUFS", ENOBUFS), ("EINTR", EINTR), ("EBUSY", EBUSY), ("EEXIST", EEXIST)];
 
-/// One ADD with one fault: it succeeds, or says which error the kernel gave and leaves nothing. Whether the fault was met.
+/// One ADD with one fault: it succeeds, or reports the kernel's error and leaves nothing. Returns whether the
+/// fault was hit.
 fn add_with(site: &Site<'_>, shim: &Shim, pod: &Pod, fault: Netlink) -> Result<bool> {
     let (key, value) = fault.variable();
     let outcome = shim.around(site.node.runtime().call("ADD", Some(pod))).env(key, value).run()?;
@@ -105,7 +118,7 @@ fn add_with(site: &Site<'_>, shim: &Shim, pod: &Pod, fault: Netlink) -> Result<b
     Ok(true)
 }
 
-/// Every message that an ADD sends, refused with every error, four pods at a time.
+/// Every message that an ADD sends is refused with every error, four pods at a time.
 #[test]
 fn row_51_a_kernel_that_refuses_any_message_of_an_add_fails_it_and_nothing_is_left() {
     row(51).within(Duration::from_secs(90)).test(|site| {
@@ -114,7 +127,9 @@ fn row_51_a_kernel_that_refuses_any_message_of_an_add_fails_it_and_nothing_is_le
             .iter()
             .flat_map(|(name, message, most)| (1..=*most).map(move |nth| (*name, *message, nth)))
             .flat_map(|(name, message, nth)| {
-                ERRORS.iter().map(move |(error, errno)| (format!("{name} {nth}: {error}"), Netlink::Refuse { message, nth, errno: *errno }))
+                ERRORS.iter().map(move |(error, errno)| {
+                    (format!("{name} {nth}: {error}"), Netlink::Refuse { message, nth, errno: *errno })
+                })
             })
             .collect();
         let pods = site.new_pods(cases.len())?;
@@ -127,7 +142,9 @@ fn row_51_a_kernel_that_refuses_any_message_of_an_add_fails_it_and_nothing_is_le
                         cases
                             .iter()
                             .zip(pods)
-                            .map(|((what, fault), pod)| add_with(site, shim, pod, *fault).with_context(|| what.clone()))
+                            .map(|((what, fault), pod)| {
+                                add_with(site, shim, pod, *fault).with_context(|| what.clone())
+                            })
                             .collect()
                     })
                 })
@@ -143,7 +160,7 @@ fn row_51_a_kernel_that_refuses_any_message_of_an_add_fails_it_and_nothing_is_le
     });
 }
 
-/// Nobody knows what the kernel has done whose answer is lost, and nobody waits for another.
+/// What the kernel has done is unknown if its answer is lost; the plugin does not wait for another answer.
 #[test]
 fn row_51_an_answer_that_is_lost_ends_the_add_and_nothing_is_left() {
     row(51).within(Duration::from_secs(60)).test(|site| {
@@ -164,7 +181,10 @@ fn row_51_an_answer_that_is_lost_ends_the_add_and_nothing_is_left() {
         for ((outcome, pod), (what, _)) in outcomes.iter().zip(&pods).zip(&cases) {
             at_once(outcome).with_context(|| what.clone())?;
             let error = outcome.failure().with_context(|| what.clone())?;
-            ensure!([3, 11, 103].contains(&error.code) && error.msg.contains("no answer of the kernel"), "{what}: {error:?}");
+            ensure!(
+                [3, 11, 103].contains(&error.code) && error.msg.contains("no answer of the kernel"),
+                "{what}: {error:?}"
+            );
             site.nothing_of(pod).with_context(|| format!("{what}: {error:?}"))?;
         }
         Ok(())
@@ -182,7 +202,10 @@ fn row_51_a_link_that_the_kernel_does_not_delete_is_said_to_be_left_and_goes_wit
             at_once(&outcome)?;
             if !outcome.status.success() {
                 let error = outcome.failure()?;
-                ensure!(error.msg.contains(&pod.host_interface()) && !error.details.is_empty(), "{name}: {error:?}");
+                ensure!(
+                    error.msg.contains(&pod.host_interface()) && !error.details.is_empty(),
+                    "{name}: {error:?}"
+                );
                 site.del(&pod)?.success()?;
             }
             site.nothing_of(&pod).context(*name)?;

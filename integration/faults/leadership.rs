@@ -1,5 +1,5 @@
-//! The control plane's leader dies, stops, ends or is at the wrong database, while 200 pods a second come and go. Real API server, real
-//! databases; most pods are on nodes that nobody runs, some on a real one.
+//! The control plane's leader dies, stops, ends or has the wrong database, while 200 pods a second come and
+//! go. API server and databases are real; most pods are on nodes without a kubelet, some on a real one.
 
 mod burst;
 
@@ -12,15 +12,17 @@ use burst::Burst;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/ovn-kubernetes/leases/ovn-kubernetes-master";
-/// Behind it, that of the controller, without which a process of both roles does not lead.
+/// Appended to `LEASE`: the controller's Lease, without which a process of both roles does not lead.
 const OF_CONTROLLER: &str = "-global";
-/// Duration, deadline and retry of the Leases.
-const SHORT: [&str; 3] = ["--ha-election-lease-duration=15", "--ha-election-renew-deadline=10", "--ha-election-retry-period=2"];
-/// What other work on the machine may add to any time.
+/// Duration, deadline and retry period of the Leases: client-go's defaults, so that a takeover fits into a
+/// test.
+const SHORT: [&str; 3] =
+    ["--ha-election-lease-duration=15", "--ha-election-renew-deadline=10", "--ha-election-retry-period=2"];
+/// What other work on the machine may add to a time.
 const BUSY: Duration = Duration::from_secs(8);
 const SETTLED: Duration = Duration::from_secs(90);
 
-// --- 82 ------------------------------------------------------------------------------------------------------------------------
+// --- 82 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_82_a_leader_that_is_killed_and_started_again_leads_at_once() {
@@ -32,7 +34,8 @@ fn row_82_a_leader_that_is_killed_and_started_again_leads_at_once() {
         cluster.master.spawn()?;
         eventually("it leads again", Duration::from_secs(2) + BUSY, || {
             let now = leases(cluster)?;
-            let is_new = |(now, before): (&Lease, &Lease)| now.holder == "master-1" && now.acquired != before.acquired;
+            let is_new =
+                |(now, before): (&Lease, &Lease)| now.holder == "master-1" && now.acquired != before.acquired;
             ensure!(now.iter().zip(&before).all(is_new), "a Lease is as it was: {now:?}");
             Ok(())
         })?;
@@ -41,7 +44,7 @@ fn row_82_a_leader_that_is_killed_and_started_again_leads_at_once() {
     });
 }
 
-// --- 83 ------------------------------------------------------------------------------------------------------------------------
+// --- 83 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_83_a_leader_that_is_killed_is_followed_by_another_as_soon_as_its_lease_allows() {
@@ -57,7 +60,7 @@ fn row_83_a_leader_that_is_killed_is_followed_by_another_as_soon_as_its_lease_al
     });
 }
 
-// --- 84 ------------------------------------------------------------------------------------------------------------------------
+// --- 84 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_84_a_leader_that_was_stopped_past_its_lease_changes_nothing_any_more() {
@@ -78,7 +81,7 @@ fn row_84_a_leader_that_was_stopped_past_its_lease_changes_nothing_any_more() {
     });
 }
 
-// --- 85 ------------------------------------------------------------------------------------------------------------------------
+// --- 85 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_85_a_leader_that_is_told_to_end_finishes_what_is_under_way_and_lets_another_lead() {
@@ -89,7 +92,7 @@ fn row_85_a_leader_that_is_told_to_end_finishes_what_is_under_way_and_lets_anoth
         cluster.master.stop()?;
         eventually("the other leads", BUSY, || is_held_by(cluster, "master-2"))?;
         eprintln!("row 85: the other leads after {:?}", told.elapsed());
-        // And back, in the middle of what the new one does.
+        // Then back to the first, while the second is busy.
         cluster.master.spawn()?;
         burst.in_the_middle(cluster)?;
         second.stop()?;
@@ -98,13 +101,19 @@ fn row_85_a_leader_that_is_told_to_end_finishes_what_is_under_way_and_lets_anoth
     });
 }
 
-// --- 86 ------------------------------------------------------------------------------------------------------------------------
+// --- 86 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_86_nothing_is_changed_in_the_database_of_another_zone() {
     Cluster::of_nodes(1).test(|cluster| {
-        let of_zone =
-            |zone: &str| cluster.lab.central.nbctl(["set".to_owned(), "NB_Global".to_owned(), ".".to_owned(), format!("name={zone}")]);
+        let of_zone = |zone: &str| {
+            cluster.lab.central.nbctl([
+                "set".to_owned(),
+                "NB_Global".to_owned(),
+                ".".to_owned(),
+                format!("name={zone}"),
+            ])
+        };
         cluster.api.create(PODS, &burst::real_pod(0))?;
         cluster.pods.wait("the pod runs", SETTLED, |known| {
             ensure!(known.get("default/real-0").is_some_and(is_ready), "it does not");
@@ -112,18 +121,21 @@ fn row_86_nothing_is_changed_in_the_database_of_another_zone() {
         })?;
         cluster.master.kill()?;
         of_zone("zone-7")?;
-        // Whose pods it has is not known here: to this controller, none of them is there.
+        // The database belongs to another zone: to this controller, none of its pods exists.
         cluster.api.delete(&format!("{PODS}/real-0?gracePeriodSeconds=0"))?;
         let transactions = Central::northbound_transactions()?;
         cluster.master.spawn()?;
-        let says = eventually("/readyz says whose database it is", SETTLED, || match cluster.master_is_ready(1) {
-            Ok(()) => Err(anyhow!("it is ready")),
-            Err(error) if error.to_string().contains("zone-7") => Ok(error.to_string()),
-            Err(error) => Err(error),
-        })?;
+        let says =
+            eventually("/readyz says whose database it is", SETTLED, || match cluster.master_is_ready(1) {
+                Ok(()) => Err(anyhow!("it is ready")),
+                Err(error) if error.to_string().contains("zone-7") => Ok(error.to_string()),
+                Err(error) => Err(error),
+            })?;
         ensure!(says.contains("NB_Global.name"), "{says}");
         cluster.api.create("/api/v1/nodes", &burst::node(0))?;
-        eventually("the new node has its subnet: the API server's half goes on", SETTLED, || cluster.subnet_of(&burst::node_name(0)))?;
+        eventually("the new node has its subnet: the API server's half goes on", SETTLED, || {
+            cluster.subnet_of(&burst::node_name(0))
+        })?;
         let written = Central::northbound_transactions()? - transactions;
         ensure!(written == 0, "{written} transactions changed it");
         of_zone("global")?;
@@ -132,9 +144,9 @@ fn row_86_nothing_is_changed_in_the_database_of_another_zone() {
     });
 }
 
-// --- what they have in common --------------------------------------------------------------------------------------------------
+// --- what they have in common ------------------------------------------------------------------------------
 
-/// The Lease as it is now.
+/// A Lease as it is now.
 #[derive(Debug)]
 struct Lease {
     holder: String,
@@ -147,7 +159,7 @@ fn lease(cluster: &Cluster, path: &str) -> Result<Lease> {
     Ok(Lease { holder: text("holderIdentity"), acquired: text("acquireTime") })
 }
 
-/// Those of the roles.
+/// The Leases of both roles.
 fn leases(cluster: &Cluster) -> Result<[Lease; 2]> {
     Ok([lease(cluster, LEASE)?, lease(cluster, &format!("{LEASE}{OF_CONTROLLER}"))?])
 }
@@ -158,7 +170,7 @@ fn is_held_by(cluster: &Cluster, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A second control plane that waits for its turn.
+/// A second control plane, which stands by.
 fn stand_by(cluster: &Cluster) -> Result<Daemon> {
     let second = cluster.another_master(2);
     second.spawn()?;

@@ -1,4 +1,4 @@
-//! Names that are taken, and a namespace that goes away under an ADD.
+//! Names that are taken, and a namespace that vanishes during an ADD.
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
@@ -6,12 +6,12 @@ use integration::{
     faults::{AT_ONCE, Site, at_once, row},
 };
 
-/// The links of the pod's namespace, their flags and addresses.
+/// The links of the pod's namespace, with flags and addresses.
 fn links_of(node: &Node, pod: &Pod) -> Result<String> {
     node.run_in_pod(pod, ["sh", "-euc", "ip -brief link show; ip -brief address show scope global"])
 }
 
-/// A census in which a link that has just come up is up.
+/// A census that is stable: a link that has just come up is up in it.
 fn settled_census(node: &Node) -> Result<Census> {
     eventually("the census stays the same", AT_ONCE, || {
         let (first, second) = (node.census()?, node.census()?);
@@ -20,7 +20,7 @@ fn settled_census(node: &Node) -> Result<Census> {
     })
 }
 
-/// The same pod comes and goes in its next sandbox, as if nothing had happened.
+/// The same pod comes and goes in its next sandbox without trouble.
 fn next_sandbox_works(site: &Site<'_>, pod: &Pod) -> Result<()> {
     let next = site.adopt(pod.next_sandbox())?;
     site.add(&next)?.success()?;
@@ -28,7 +28,7 @@ fn next_sandbox_works(site: &Site<'_>, pod: &Pod) -> Result<()> {
     site.del(&next)?.success().map(drop)
 }
 
-// --- 36 ------------------------------------------------------------------------------------------------------------------------
+// --- 36 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_36_an_interface_that_the_pod_has_already_is_not_touched() {
@@ -36,7 +36,9 @@ fn row_36_an_interface_that_the_pod_has_already_is_not_touched() {
         let node = site.node;
         for kind in ["bridge", "veth peer name eth1"] {
             let pod = site.new_pod()?;
-            let make = format!("ip link add eth0 type {kind}; ip address add 192.0.2.7/24 dev eth0; ip link set eth0 up");
+            let make = format!(
+                "ip link add eth0 type {kind}; ip address add 192.0.2.7/24 dev eth0; ip link set eth0 up"
+            );
             node.run_in_pod(&pod, ["sh", "-euc", &make])?;
             let (before, inside) = (node.census()?, links_of(node, &pod)?);
             let outcome = site.add(&pod)?;
@@ -54,7 +56,7 @@ fn row_36_an_interface_that_the_pod_has_already_is_not_touched() {
     });
 }
 
-// --- 37 ------------------------------------------------------------------------------------------------------------------------
+// --- 37 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_37_a_link_of_somebody_else_with_the_same_name_is_not_touched() {
@@ -63,14 +65,19 @@ fn row_37_a_link_of_somebody_else_with_the_same_name_is_not_touched() {
         for (kind, words) in [("bridge", "type bridge"), ("veth", "type veth peer name foreign")] {
             let pod = site.new_pod()?;
             let link = pod.host_interface();
-            node.shell(&format!("ip link add {link} {words}; ip link set {link} alias somebody-elses; ip link set {link} up"))?;
+            node.shell(&format!(
+                "ip link add {link} {words}; ip link set {link} alias somebody-elses; ip link set {link} up"
+            ))?;
             let before = settled_census(node)?;
             let outcome = site.add(&pod)?;
             let error = outcome.failure().context(kind)?;
-            ensure!(error.code == 102 && error.msg.contains(&link) && !error.details.is_empty(), "{kind}: {error:?}");
+            ensure!(
+                error.code == 102 && error.msg.contains(&link) && !error.details.is_empty(),
+                "{kind}: {error:?}"
+            );
             at_once(&outcome)?;
             before.must_equal(&node.census()?).context(kind)?;
-            // What a runtime does after a failed ADD.
+            // A runtime calls DEL after a failed ADD.
             site.del(&pod)?.success()?;
             before.must_equal(&node.census()?).with_context(|| format!("{kind}, after DEL"))?;
             node.run(["ip", "link", "del", &link])?;
@@ -86,8 +93,18 @@ fn row_37_a_port_of_somebody_else_with_the_same_name_is_not_touched() {
         let node = site.node;
         let pod = site.new_pod()?;
         let link = pod.host_interface();
-        // No such device: Open vSwitch keeps the row and its error.
-        node.vsctl(["--no-wait", "add-port", "br-int", &link, "--", "set", "Interface", &link, "external_ids:sandbox=another"])?;
+        // There is no such device: Open vSwitch keeps the row, with its error.
+        node.vsctl([
+            "--no-wait",
+            "add-port",
+            "br-int",
+            &link,
+            "--",
+            "set",
+            "Interface",
+            &link,
+            "external_ids:sandbox=another",
+        ])?;
         let before = node.census()?;
         let outcome = site.add(&pod)?;
         let error = outcome.failure()?;
@@ -115,14 +132,15 @@ fn row_37_a_sandbox_whose_id_begins_like_anothers_does_not_take_its_link() {
         site.del(&second)?.success()?;
         before.must_equal(&site.node.census()?)?;
         site.has_network(&first)?;
-        // Not even if the first one's link lost its mark, as the Go plugin's have none.
+        // Nor does DEL take it if the first one's link has no ownership tag (alias), as the Go plugin's
+        // links.
         site.node.run(["ip", "link", "set", &first.host_interface(), "alias", ""])?;
         site.del(&second)?.success()?;
         site.has_network(&first)
     });
 }
 
-// --- 52 ------------------------------------------------------------------------------------------------------------------------
+// --- 52 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_52_a_namespace_that_is_deleted_while_the_flows_are_waited_for_leaves_nothing() {
@@ -139,11 +157,14 @@ fn row_52_a_namespace_that_is_deleted_while_the_flows_are_waited_for_leaves_noth
     });
 }
 
-/// The plugin holds on to a namespace that has lost its name, so it may succeed; then DEL has something to do.
+/// The plugin holds the namespace open after it has lost its name, so ADD may succeed; DEL then removes the
+/// result.
 #[test]
 fn row_52_a_namespace_that_is_deleted_before_the_annotation_comes_leaves_nothing() {
     row(52).test(|site| {
         let pod = site.new_pod_without_annotation()?;
+        // The annotation is written after the namespace has lost its name, so the plugin goes on with its
+        // open descriptor.
         let waiting = site.start_add_within(10, &pod)?;
         site.are_waited_for(std::slice::from_ref(&pod))?;
         site.node.remove_namespaces(std::slice::from_ref(&pod))?;
@@ -160,7 +181,8 @@ fn row_52_a_namespace_that_is_deleted_before_the_annotation_comes_leaves_nothing
     });
 }
 
-/// What a pod's own processes keep alive nobody can delete; when the last of them ends, the kernel takes the pod's end and with it the host's.
+/// A namespace lives as long as a process in it. When the last one ends, the kernel deletes the pod's end of
+/// the veth, and with it the host's.
 #[test]
 fn row_52_a_namespace_that_is_gone_before_the_add_is_said_to_be_gone() {
     row(52).test(|site| {

@@ -9,17 +9,18 @@ use integration::{
     runtime::Running,
 };
 
-/// Whatever the executable was built for: code is read from its file, page by page, and can be forgotten again.
+/// The limit of row 46. It holds for debug builds, too: code is read from its file page by page, and the
+/// kernel can drop those pages.
 const MEMORY: u64 = 40 << 20;
 const PODS: usize = 500;
-/// Time for all of it.
+/// Time for the whole test.
 pub(super) const LIMIT: Duration = Duration::from_secs(100);
-/// The namespace of their other ends.
+/// The namespace of the other ends of the links.
 const NETNS: &str = "crowd";
 /// How long the server may take until so many ports are back.
 const BACK: Duration = Duration::from_secs(20);
 
-/// Pods that are attached as far as the server can see: links with their aliases, ports, pods that are known. Nobody sends a packet there.
+/// Pods that the server takes for attached: links with aliases, ports, known pods. No packet is sent there.
 struct Crowd<'a> {
     site: &'a Site<'a>,
     pods: Vec<Pod>,
@@ -35,7 +36,10 @@ impl<'a> Crowd<'a> {
             let Pod { namespace, name, uid, sandbox, .. } = pod;
             let link = pod.host_interface();
             writeln!(links, "link add {link} type veth peer name {link} netns {NETNS}")?;
-            writeln!(links, "link set {link} up alias ovn-k8s:default:eth0:{sandbox}:{namespace}/{name}:{uid}")?;
+            writeln!(
+                links,
+                "link set {link} up alias ovn-k8s:default:eth0:{sandbox}:{namespace}/{name}:{uid}"
+            )?;
             writeln!(ends, "link set {link} up")?;
         }
         site.node.run(["ip", "netns", "add", NETNS])?;
@@ -45,8 +49,9 @@ impl<'a> Crowd<'a> {
             let Pod { uid, sandbox, .. } = pod;
             let (link, port, address) = (pod.host_interface(), pod.port(), pod.addresses[0]);
             format!(
-                "add-port br-int {link} -- set Interface {link} external_ids:sandbox={sandbox} external_ids:iface-id={port} \
-                 external_ids:iface-id-ver={uid} external_ids:pod-if-name=eth0 external_ids:ip_addresses={address}"
+                "add-port br-int {link} -- set Interface {link} external_ids:sandbox={sandbox} \
+                 external_ids:iface-id={port} external_ids:iface-id-ver={uid} \
+                 external_ids:pod-if-name=eth0 external_ids:ip_addresses={address}"
             )
         })?;
         Ok(crowd)
@@ -58,38 +63,42 @@ impl<'a> Crowd<'a> {
 
     fn has_ports(&self) -> Result<()> {
         let names = self.site.node.vsctl(["list-ports", "br-int"])?;
-        let there = self.pods.iter().filter(|pod| names.lines().any(|name| name == pod.host_interface())).count();
+        let there =
+            self.pods.iter().filter(|pod| names.lines().any(|name| name == pod.host_interface())).count();
         ensure!(there == PODS, "{there} of {PODS} have a port");
         Ok(())
     }
 
     fn leave(self) -> Result<()> {
         self.pods.iter().try_for_each(|pod| self.site.node.remove_manifest(pod))?;
-        // All links at once, which one by one takes ten seconds.
+        // Deleting the namespace deletes all links at once; one by one takes ten seconds.
         self.site.node.run(["ip", "netns", "del", NETNS])?;
         self.lose_ports()
     }
 
-    /// A command of `ovs-vsctl` for each pod, in one transaction.
+    /// Runs a command of `ovs-vsctl` for each pod, in one transaction.
     fn of_each(&self, command: impl Fn(&Pod) -> String) -> Result<()> {
         let commands: String = self.pods.iter().map(|pod| format!(" -- {}", command(pod))).collect();
         self.site.node.vsctl(format!("--no-wait{commands}").split_whitespace()).map(drop)
     }
 }
 
-/// For whoever runs this test to know (`--no-capture`).
+/// Prints the server's memory (`--no-capture` shows it).
 fn say(pid: u32) -> Result<()> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let lines = status.lines().filter(|line| ["VmHWM", "VmRSS", "RssAnon", "RssFile"].iter().any(|name| line.starts_with(name)));
+    let lines = status
+        .lines()
+        .filter(|line| ["VmHWM", "VmRSS", "RssAnon", "RssFile"].iter().any(|name| line.starts_with(name)));
     eprintln!("the server with {PODS} pods: {}", lines.collect::<Vec<_>>().join(", ").replace('\t', " "));
     Ok(())
 }
 
-/// The server puts back, attaches and detaches as ever, with so little memory for so many pods, wherever it knows them from.
+/// The server puts back, attaches and detaches as usual with this little memory, whichever source its pods
+/// come from.
 pub(super) fn is_enough(site: &Site<'_>) -> Result<()> {
     let node = site.node;
     node.server.stop()?;
-    // Whatever happens to so many ports at once keeps it busy for seconds, and the machine with it.
+    // Changes of so many ports would keep ovs-vswitchd and the machine busy for seconds.
     node.vswitchd.stop()?;
     let crowd = Crowd::gather(site)?;
     let memory = LittleMemory::of(MEMORY)?;
@@ -97,7 +106,8 @@ pub(super) fn is_enough(site: &Site<'_>) -> Result<()> {
     let pid = node.server.pid().context("the server runs")?;
     for round in 1..=3 {
         crowd.lose_ports()?;
-        eventually("all ports are back", BACK, || crowd.has_ports()).with_context(|| format!("round {round}"))?;
+        eventually("all ports are back", BACK, || crowd.has_ports())
+            .with_context(|| format!("round {round}"))?;
     }
     node.start_vswitchd()?;
     site.until_healthy()?;
@@ -107,7 +117,10 @@ pub(super) fn is_enough(site: &Site<'_>) -> Result<()> {
         add.wait()?.success()?;
     }
     pods.iter().step_by(8).try_for_each(|pod| site.has_network(pod))?;
-    let dels = pods.iter().map(|pod| node.runtime().call("DEL", Some(pod)).start()).collect::<Result<Vec<Running>>>()?;
+    let dels = pods
+        .iter()
+        .map(|pod| node.runtime().call("DEL", Some(pod)).start())
+        .collect::<Result<Vec<Running>>>()?;
     dels.into_iter().try_for_each(|del| del.wait()?.success().map(drop))?;
     say(pid)?;
     node.vswitchd.stop()?;

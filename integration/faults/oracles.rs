@@ -1,4 +1,4 @@
-//! What is asked of every row can fail: each test here breaks one thing and nothing else.
+//! The checks that every row must pass can fail: each test here breaks one thing and nothing else.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use integration::{
     node::SERVER_SOCKET,
 };
 
-/// A row whose test does this is found wanting, for this reason.
+/// A row with this body must fail, for this reason.
 fn is_noticed(lab: &Lab, reason: &str, body: impl FnOnce(&Site<'_>) -> Result<()>) -> Result<()> {
     let verdict = row(16).calm_within(Duration::from_secs(2)).hold_in(lab, body);
     let text = verdict.err().map(|error| format!("{error:#}")).unwrap_or_default();
@@ -26,8 +26,11 @@ fn a_quiet_row_holds() {
 
 #[test]
 fn a_link_that_is_left_is_noticed() {
-    Lab::of_nodes(1)
-        .test(|lab| is_noticed(lab, "a leak: ", |site| site.node.run(["ip", "link", "add", "left", "type", "bridge"]).map(drop)));
+    Lab::of_nodes(1).test(|lab| {
+        is_noticed(lab, "a leak: ", |site| {
+            site.node.run(["ip", "link", "add", "left", "type", "bridge"]).map(drop)
+        })
+    });
 }
 
 #[test]
@@ -48,10 +51,17 @@ fn a_descriptor_that_the_server_keeps_is_noticed() {
     Lab::of_nodes(1).test(|lab| {
         let mut kept = Vec::new();
         is_noticed(lab, "the server: ", |site| {
-            // Answered when the pod changes.
+            // The server answers a watch request when the pod changes.
             let [pod, _] = &site.bystanders;
-            let (namespace, name, uid, mac) = (pod.namespace.clone(), pod.name.clone(), pod.uid.clone(), pod.mac.clone());
-            let body = serde_json::to_string(&WatchRequest { namespace, name, uid, mac, nad: "default".to_owned() })?;
+            let (namespace, name, uid, mac) =
+                (pod.namespace.clone(), pod.name.clone(), pod.uid.clone(), pod.mac.clone());
+            let body = serde_json::to_string(&WatchRequest {
+                namespace,
+                name,
+                uid,
+                mac,
+                nad: "default".to_owned(),
+            })?;
             for _ in 0..3 {
                 let mut stream = http::connect(&site.node.path(SERVER_SOCKET))?;
                 http::send(&mut stream, WATCH_PATH, &body)?;

@@ -1,4 +1,4 @@
-//! ovn-controller, ovn-northd, the southbound database, and a logical port that is not there.
+//! ovn-controller, ovn-northd, the southbound database, and a missing logical port.
 
 use std::{
     slice,
@@ -20,14 +20,14 @@ fn row_20_without_ovn_controller_add_ends_at_its_deadline_and_names_it() {
         let error = site.failed(&pod, &outcome, 11, &["stage ovn_installed"])?;
         ensure!(error.details.contains("ovn-controller"), "the hint does not name it: {error:?}");
         site.status_is(50, &["ovn-controller does not answer"])?;
-        // The bystanders are those of whom no packet may be lost until here.
+        // Until here the bystanders may not lose a packet.
         site.bystanders_reach_each_other()?;
         keeps_flows(site)?;
         site.node.start_ovn_controller()
     });
 }
 
-/// ovn-controller shall not remove the flows that it finds before it knows what should be there.
+/// Makes ovn-controller keep the flows that it finds at its start, until it has computed the new ones.
 fn keeps_flows(site: &Site<'_>) -> Result<()> {
     site.node.vsctl(["set", "Open_vSwitch", ".", "external_ids:ovn-ofctrl-wait-before-clear=3000"]).map(drop)
 }
@@ -52,7 +52,7 @@ fn row_21_a_burst_of_adds_outlasts_a_restart_of_ovn_controller_and_nobody_else_n
 #[test]
 fn row_22_a_logical_port_that_comes_late_is_waited_for_and_one_that_never_comes_until_the_deadline() {
     row(22).test(|site| {
-        // OVN knows nothing of this one, and an earlier incarnation of that one.
+        // OVN has no port of the first pod, and a port of an earlier incarnation of the second.
         let (unknown, earlier) = (site.lab.plan_pod(site.node), site.lab.plan_pod(site.node));
         site.lab.add_ports(slice::from_ref(&earlier))?;
         let pods = [site.adopt(unknown)?, site.adopt(earlier.recreated())?];
@@ -85,7 +85,7 @@ fn row_23_without_ovn_northd_the_node_is_well_and_adds_wait() {
     row(23).test(|site| {
         site.lab.central.northd.kill()?;
         site.node.runtime().status()?.success().context("everything that this node can see is there")?;
-        // Its logical port is in the northbound database alone.
+        // Without ovn-northd, the logical port is only in the northbound database.
         let pod = site.new_pod()?;
         site.failed(&pod, &site.add_within(2, &pod)?, 11, &["stage ovn_installed"])?;
         let late = site.start_add_within(20, &pod)?;
@@ -100,7 +100,8 @@ fn row_23_without_ovn_northd_the_node_is_well_and_adds_wait() {
 fn row_23_without_the_southbound_database_status_stays_0_a_metric_says_so_and_adds_wait() {
     row(23).within(Duration::from_secs(60)).test(|site| {
         let node = site.node;
-        let usual = ["--init-node", &node.name, "--pod-manifests", integration::node::MANIFESTS].map(str::to_owned);
+        let usual =
+            ["--init-node", &node.name, "--pod-manifests", integration::node::MANIFESTS].map(str::to_owned);
         node.server.stop()?;
         let measured = ["--metrics-bind-address".to_owned(), METRICS.to_owned()];
         node.server.set_arguments(usual.iter().chain(&measured).cloned());
@@ -126,17 +127,23 @@ fn row_23_without_the_southbound_database_status_stays_0_a_metric_says_so_and_ad
     });
 }
 
-/// Where row 23's server tells what it measures.
+/// The address of `/metrics` of row 23's server.
 const METRICS: &str = "127.0.0.1:9410";
 
-/// One of the server's pages.
+/// Returns one of the server's pages.
 fn page_of(site: &Site<'_>, path: &str) -> Result<String> {
     let (host, port) = METRICS.split_once(':').context("an address and a port")?;
     let request = format!("GET {path} HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n");
-    site.node.run(["timeout", "5", "bash", "-euc", &format!("exec 3<>/dev/tcp/{host}/{port}; printf '{request}' >&3; cat <&3")])
+    site.node.run([
+        "timeout",
+        "5",
+        "bash",
+        "-euc",
+        &format!("exec 3<>/dev/tcp/{host}/{port}; printf '{request}' >&3; cat <&3"),
+    ])
 }
 
-/// The metric says so before long, and meanwhile STATUS is 0 whenever a runtime asks.
+/// The metric gets this value before long, and meanwhile STATUS is 0 at each call.
 fn is_degraded(site: &Site<'_>, expected: bool) -> Result<()> {
     eventually("the metric tells", Duration::from_secs(20), || {
         site.node.runtime().status()?.success().context("STATUS")?;
@@ -150,14 +157,16 @@ fn is_degraded(site: &Site<'_>, expected: bool) -> Result<()> {
 #[test]
 fn row_24_ovn_installed_of_an_older_row_is_not_believed() {
     row(24).test(|site| {
-        // Of the same logical port, and of the very same name.
+        // An older row of the same logical port, and one of the same name.
         let (pod, again) = (site.attached_pod()?, site.attached_pod()?);
+        // With ovn-controller paused no new mark can come: an ADD that succeeds believed an old one.
         let next = site.adopt(pod.next_sandbox())?;
         site.node.ovn_controller.pause()?;
         site.failed(&next, &site.add_within(2, &next)?, 11, &["stage ovn_installed"])?;
-        // The link goes, the row stays, as after a restart of the node.
+        // The link is deleted and the row stays, as after a restart of the node.
         site.node.run(["ip", "link", "del", &again.host_interface()])?;
-        let row = site.node.vsctl(["get", "Interface", &again.host_interface(), "external_ids:ovn-installed"])?;
+        let row =
+            site.node.vsctl(["get", "Interface", &again.host_interface(), "external_ids:ovn-installed"])?;
         ensure!(row.contains("true"), "the row of before is not marked: {row}");
         site.failed(&again, &site.add_within(2, &again)?, 11, &["stage ovn_installed"])?;
         site.node.ovn_controller.resume()?;

@@ -1,4 +1,5 @@
-//! What a container runtime makes of a node: it asks for STATUS every few seconds, and takes a node out of service that has a bad answer.
+//! How a container runtime judges a node: it asks for STATUS every few seconds, and takes a node with a bad
+//! answer out of service.
 
 use std::{
     fs,
@@ -17,15 +18,15 @@ use serde_json::{Value, json};
 
 use crate::second::Second;
 
-/// How often the runtime asks; a real one has five seconds, and may come at any of these moments.
+/// The interval of STATUS calls. A real runtime has five seconds, and may call at any of these moments.
 const OFTEN: Duration = Duration::from_millis(100);
-/// What a busy machine may need until somebody has noticed that another one is away.
+/// The limit until one daemon notices that another one is away, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// What the server writes for runtimes.
+/// The configuration that the server writes for runtimes.
 pub(crate) const CONF: &str = "/etc/cni/net.d/10-ovn-kubernetes.conflist";
 
-/// A runtime of this node, with the configuration that the server has written for it.
+/// A runtime of this node, with the configuration that the server has written.
 fn as_configured<'node>(site: &Site<'node>) -> Result<Runtime<'node>> {
     let text = fs::read(site.node.path(CONF)).context("the server has written a configuration")?;
     let list: Value = serde_json::from_slice(&text)?;
@@ -36,14 +37,17 @@ fn as_configured<'node>(site: &Site<'node>) -> Result<Runtime<'node>> {
     Ok(runtime)
 }
 
-/// Does something while a runtime asks for STATUS all the time: each answer has to be good. How many there were.
+/// Runs `body` while a runtime asks for STATUS: each answer has to be good. Returns the number of answers.
 pub(crate) fn ready_all_the_time(site: &Site<'_>, body: impl FnOnce() -> Result<()>) -> Result<usize> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let asking = scope.spawn(|| -> Result<usize> {
             let mut answers = 0;
             while !over.load(Ordering::Relaxed) {
-                as_configured(site)?.status()?.success().with_context(|| format!("after {answers} good answers"))?;
+                as_configured(site)?
+                    .status()?
+                    .success()
+                    .with_context(|| format!("after {answers} good answers"))?;
                 answers += 1;
                 thread::park_timeout(OFTEN);
             }
@@ -57,7 +61,7 @@ pub(crate) fn ready_all_the_time(site: &Site<'_>, body: impl FnOnce() -> Result<
     })
 }
 
-/// What ovn-controller says of the southbound database.
+/// Waits until ovn-controller reports this state of its connection to the southbound database.
 pub(crate) fn connection_is(site: &Site<'_>, expected: &str) -> Result<()> {
     eventually("ovn-controller has noticed", SOON, || {
         let said = site.node.run(["ovn-appctl", "-t", "ovn-controller", "connection-status"])?;
@@ -87,16 +91,21 @@ fn row_67_no_node_is_taken_out_of_service_while_the_southbound_database_and_the_
 #[test]
 fn row_68_a_run_time_directory_that_is_elsewhere_is_told_to_the_plugin() {
     row(68).within(Duration::from_secs(60)).test(|site| {
-        let (node, usual) = (site.node, ["--init-node", &site.node.name, "--pod-manifests", MANIFESTS].map(str::to_owned));
+        let (node, usual) =
+            (site.node, ["--init-node", &site.node.name, "--pod-manifests", MANIFESTS].map(str::to_owned));
         controller_in(site, "/var/run/ovn-ic")?;
         node.server.stop()?;
         node.server.set_arguments(usual.iter().cloned().chain(["--ovn-run-dir=/var/run/ovn-ic".to_owned()]));
         node.start_server()?;
         eventually("the configuration names it", SOON, || {
-            ensure!(as_configured(site)?.config["ovnRunDir"] == "/var/run/ovn-ic", "{}", as_configured(site)?.config);
+            ensure!(
+                as_configured(site)?.config["ovnRunDir"] == "/var/run/ovn-ic",
+                "{}",
+                as_configured(site)?.config
+            );
             as_configured(site)?.status()?.success().map(drop)
         })?;
-        // It is really looked for there.
+        // The plugin really looks for ovn-controller there.
         node.ovn_controller.kill()?;
         let error = as_configured(site)?.status()?.failure()?;
         ensure!(error.code == 50 && error.msg.contains("ovn-controller does not answer"), "{error:?}");
@@ -113,12 +122,12 @@ fn row_68_an_ovn_controller_out_of_sight_is_not_missing_as_long_as_ports_are_ins
     row(68).within(Duration::from_secs(60)).test(|site| {
         let node = site.node;
         controller_in(site, "/var/run/ovn-ic")?;
-        // The server has seen it, so it was not out of sight.
+        // The server has seen ovn-controller's process id, so its absence is a failure.
         eventually("it is missed", SOON, || site.status_is(50, &["ovn-controller does not answer"]))?;
         node.server.stop()?;
         node.forget_server()?;
         node.start_server()?;
-        // Bystanders have ports.
+        // The bystanders have ports that OVN has installed, so an unseen ovn-controller counts as running.
         site.until_healthy()?;
 
         controller_in(site, "/var/run/ovn")?;
@@ -127,13 +136,15 @@ fn row_68_an_ovn_controller_out_of_sight_is_not_missing_as_long_as_ports_are_ins
     });
 }
 
-/// Starts ovn-controller again, with its process id and control socket in this directory, and nowhere else.
+/// Restarts ovn-controller with its process id and control socket in this directory, and nowhere else.
 fn controller_in(site: &Site<'_>, directory: &str) -> Result<()> {
     let controller = &site.node.ovn_controller;
     if controller.is_running() {
         controller.stop()?;
     }
-    site.node.shell(&format!("mkdir -p {directory}; rm -f /var/run/ovn/ovn-controller.* /var/run/ovn-ic/ovn-controller.*"))?;
+    site.node.shell(&format!(
+        "mkdir -p {directory}; rm -f /var/run/ovn/ovn-controller.* /var/run/ovn-ic/ovn-controller.*"
+    ))?;
     controller.set_environment(vec![("OVN_RUNDIR".to_owned(), directory.to_owned())]);
     controller.set_arguments([
         "unix:/var/run/openvswitch/db.sock".to_owned(),
@@ -143,7 +154,9 @@ fn controller_in(site: &Site<'_>, directory: &str) -> Result<()> {
     ]);
     site.node.start_ovn_controller()?;
     eventually("ovn-controller is there", SOON, || {
-        let said = site.node.shell(&format!("OVN_RUNDIR={directory} ovn-appctl -t ovn-controller connection-status"))?;
+        let said = site
+            .node
+            .shell(&format!("OVN_RUNDIR={directory} ovn-appctl -t ovn-controller connection-status"))?;
         ensure!(said.trim() == "connected", "{said}");
         Ok(())
     })
@@ -177,8 +190,11 @@ fn row_70_a_network_twice_in_one_pod_is_refused_and_the_first_interface_goes_on(
         let mut again = blue.runtime(site.node);
         again.ifname = "net2".to_owned();
         let error = again.add(one)?.failure()?;
-        ensure!(error.code == 2 && error.msg.contains("twice in one pod") && error.msg.contains("net1"), "{error:?}");
-        // DEL of what was refused takes nothing of the first along.
+        ensure!(
+            error.code == 2 && error.msg.contains("twice in one pod") && error.msg.contains("net1"),
+            "{error:?}"
+        );
+        // DEL of the refused interface removes nothing of the first one.
         again.del(one)?.success()?;
         site.lab.ping(other, blue.address(one))?;
         site.has_network(one)?;
@@ -194,7 +210,8 @@ fn row_70_a_second_network_may_have_two_subnets_of_a_family() {
         blue.join(site.lab, site.node, &pod)?;
         let mut annotation = pod.annotation();
         let addresses = [format!("{}/24", blue.address(&pod)), "172.30.0.5/16".to_owned()];
-        annotation[blue.nad()] = json!({"ip_addresses": addresses, "mac_address": blue.mac(&pod), "role": "secondary"});
+        annotation[blue.nad()] =
+            json!({"ip_addresses": addresses, "mac_address": blue.mac(&pod), "role": "secondary"});
         site.node.write_manifest_text(&pod, &pod.manifest(Some(&annotation)))?;
         site.add(&pod)?.success()?;
         let result = blue.runtime(site.node).add(&pod)?.success()?;
@@ -217,15 +234,19 @@ fn row_69_a_cni_configuration_that_somebody_takes_away_or_changes_is_put_back() 
                 Ok(())
             })
         };
-        // Another network's uninstaller; an editor that replaces the file in one step; one that writes into it.
+        // Another network's uninstaller; an editor that replaces the file by rename; a program that truncates
+        // it.
         for damage in ["rm -f FILE", "echo {} > FILE.new; mv FILE.new FILE", ": > FILE"] {
             site.node.shell(&damage.replace("FILE", CONF))?;
             is_back().context(damage)?;
         }
-        // Whoever goes on gets the last word most of the time, and the server does not write itself to death.
+        // A program that keeps writing wins most of the time: the server backs off instead of writing
+        // endlessly.
         let began = site.node.shell("cat /var/log/openvswitch/ovnkube.log")?.matches("is put back").count();
-        site.node.shell(&format!("for i in $(seq 200); do echo {{}} > {CONF}.new; mv {CONF}.new {CONF}; done"))?;
-        let written = site.node.shell("cat /var/log/openvswitch/ovnkube.log")?.matches("is put back").count() - began;
+        site.node
+            .shell(&format!("for i in $(seq 200); do echo {{}} > {CONF}.new; mv {CONF}.new {CONF}; done"))?;
+        let written =
+            site.node.shell("cat /var/log/openvswitch/ovnkube.log")?.matches("is put back").count() - began;
         ensure!(written <= 3, "it was put back {written} times");
         is_back()
     });

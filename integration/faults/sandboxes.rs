@@ -1,4 +1,5 @@
-//! Several calls for one pod or one sandbox: the newest sandbox has the port, one call at a time is at work on an interface, DEL wins.
+//! Several calls for one pod or one sandbox: the newest sandbox has the port, one call at a time works on an
+//! interface, DEL wins.
 
 use std::{
     collections::BTreeMap,
@@ -12,20 +13,20 @@ use integration::{
     runtime::Running,
 };
 
-/// Starts an ADD that does everything but wait for OVN.
+/// Starts an ADD and returns once it only waits for OVN.
 fn start_add_until_it_has_its_port(site: &Site<'_>, pod: &Pod) -> Result<Running> {
     let add = site.node.runtime().call("ADD", Some(pod)).start()?;
     site.has_ofport(pod)?;
     Ok(add)
 }
 
-/// OVN may install this pod's flows on this chassis only.
+/// Lets OVN install this pod's flows on this chassis only.
 fn request_chassis(site: &Site<'_>, pod: &Pod, chassis: &str) -> Result<()> {
     let option = format!("options:requested-chassis={chassis}");
     site.lab.central.nbctl(["--wait=hv", "set", "Logical_Switch_Port", &pod.port(), &option]).map(drop)
 }
 
-// --- 33 ------------------------------------------------------------------------------------------------------------------------
+// --- 33 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_33_an_add_that_waits_for_its_annotation_gives_way_to_a_newer_sandbox() {
@@ -37,7 +38,8 @@ fn row_33_an_add_that_waits_for_its_annotation_gives_way_to_a_newer_sandbox() {
         let second = site.node.runtime().call("ADD", Some(&new)).start()?;
         site.node.write_manifest(&old)?;
         let outcomes = [first.wait()?, second.wait()?];
-        // Which of two that begin at the same moment has the port is theirs to settle: it has to be one, and the other says so.
+        // Two ADDs that begin at the same moment race for the port: one at least succeeds, and one that fails
+        // says why.
         let [first_won, second_won] = outcomes.each_ref().map(|outcome| outcome.status.success());
         ensure!(first_won || second_won, "neither succeeded: {outcomes:?}");
         for outcome in outcomes.iter().filter(|outcome| !outcome.status.success()) {
@@ -45,13 +47,18 @@ fn row_33_an_add_that_waits_for_its_annotation_gives_way_to_a_newer_sandbox() {
             ensure!([11, 106].contains(&error.code), "{error:?}");
         }
         site.one_port_of(&old)?;
-        // The end of the old sandbox takes nothing of the new one's with it.
+        // DEL of the old sandbox removes nothing of the new one.
         site.del(&old)?.success()?;
         if !second_won {
             site.add(&new)?.success().context("the newer sandbox, asked again")?;
         } else if site.nothing_of(&new).is_ok() {
-            // The old one was the last to write the port and took it over, then went: what a runtime sees is a pod without a network.
-            site.node.runtime().check(&new, &outcomes[1].success()?)?.failure().context("CHECK has to notice that the port is gone")?;
+            // The old sandbox wrote the port last, took it over, and was deleted: to the runtime, the pod has
+            // no network.
+            site.node
+                .runtime()
+                .check(&new, &outcomes[1].success()?)?
+                .failure()
+                .context("CHECK has to notice that the port is gone")?;
             site.del(&new)?.success()?;
             site.add(&new)?.success()?;
         }
@@ -59,7 +66,7 @@ fn row_33_an_add_that_waits_for_its_annotation_gives_way_to_a_newer_sandbox() {
     });
 }
 
-/// The two ways in which flows do not come: OVN wants the port elsewhere, or its agent does nothing.
+/// Flows can be missing in two ways: OVN wants the port elsewhere, or ovn-controller does nothing.
 #[test]
 fn row_33_an_add_that_waits_for_its_flows_gives_way_to_a_newer_sandbox_at_once() {
     row(33).traffic_may_stop().test(|site| {
@@ -115,7 +122,7 @@ fn row_33_a_newer_sandbox_takes_the_port_of_an_attached_one_and_the_end_of_that_
     });
 }
 
-// --- 34 ------------------------------------------------------------------------------------------------------------------------
+// --- 34 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_34_del_ends_an_add_that_waits_for_its_flows_and_leaves_nothing() {
@@ -131,7 +138,7 @@ fn row_34_del_ends_an_add_that_waits_for_its_flows_and_leaves_nothing() {
         let error = waiting.wait()?.failure()?;
         ensure!(error.code == 3, "{error:?}");
         site.node.ovn_controller.resume()?;
-        // Even if OVN would be ready now.
+        // Even when OVN is ready, nothing appears.
         site.lab.central.sync()?;
         before.must_equal(&site.node.census()?).context("when OVN has caught up")
     });
@@ -150,7 +157,7 @@ fn row_34_del_ends_an_add_that_waits_for_its_annotation_and_nothing_comes_afterw
         let ended = waiting.wait()?;
         let error = ended.failure()?;
         ensure!(error.code == 3 && ended.duration < AT_ONCE, "after {:?}: {error:?}", ended.duration);
-        // Now that nobody wants it, the annotation comes.
+        // The annotation comes after the ADD has ended.
         site.node.write_manifest(&pod)?;
         site.lab.central.sync()?;
         before.must_equal(&site.node.census()?)
@@ -167,7 +174,7 @@ fn row_34_add_and_del_of_one_sandbox_may_overlap_in_any_way() {
             pod = site.adopt(pod.next_sandbox())?;
             let with_namespace = node.census()?;
             let adding = node.runtime().call("ADD", Some(&pod)).start()?;
-            // Some milliseconds each: DEL meets every stage of the ADD.
+            // Each process takes some milliseconds, so over the rounds DEL meets every stage of the ADD.
             (0..round % 10).try_for_each(|_| node.run(["true"]).map(drop))?;
             let deleting = node.runtime().call("DEL", Some(&pod)).start()?;
             deleting.wait()?.success().with_context(|| format!("round {round}"))?;
@@ -179,36 +186,40 @@ fn row_34_add_and_del_of_one_sandbox_may_overlap_in_any_way() {
                 *outcomes.entry("DEL has ended the ADD").or_default() += 1;
                 added.failure()?;
             }
-            with_namespace.must_equal(&node.census()?).with_context(|| format!("round {round}, {added:?}"))?;
+            with_namespace
+                .must_equal(&node.census()?)
+                .with_context(|| format!("round {round}, {added:?}"))?;
         }
         println!("{outcomes:?}");
         Ok(())
     });
 }
 
-// --- 35 ------------------------------------------------------------------------------------------------------------------------
+// --- 35 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_35_of_a_hundred_adds_of_one_interface_at_once_exactly_one_succeeds() {
     row(35).within(Duration::from_secs(60)).test(|site| {
         let pod = site.new_pod()?;
         let runtime = site.node.runtime();
-        let running = (0..100).map(|_| runtime.call("ADD", Some(&pod)).start()).collect::<Result<Vec<_>>>()?;
+        let running =
+            (0..100).map(|_| runtime.call("ADD", Some(&pod)).start()).collect::<Result<Vec<_>>>()?;
         let outcomes = running.into_iter().map(Running::wait).collect::<Result<Vec<Outcome>>>()?;
-        let (winners, losers): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| outcome.status.success());
+        let (winners, losers): (Vec<_>, Vec<_>) =
+            outcomes.iter().partition(|outcome| outcome.status.success());
         ensure!(winners.len() == 1, "{} of {} succeeded", winners.len(), outcomes.len());
         for outcome in losers {
             let error = outcome.failure()?;
             ensure!(error.code == 101, "{error:?}");
         }
-        // None of the losers has taken the winner's work back.
+        // The rollback of the losing ADDs must not undo the winner's work.
         site.one_port_of(&pod)?;
         site.has_network(&pod)?;
         runtime.check(&pod, &winners[0].success()?)?.success().map(drop)
     });
 }
 
-/// Several sandboxes of one pod at once: one of them has the port in the end.
+/// The sandboxes of one pod race; exactly one of them has the port in the end.
 #[test]
 fn row_35_of_several_sandboxes_of_one_pod_at_once_one_has_the_port_in_the_end() {
     row(35).test(|site| {
@@ -224,7 +235,8 @@ fn row_35_of_several_sandboxes_of_one_pod_at_once_one_has_the_port_in_the_end() 
             ensure!([11, 106].contains(&error.code), "{error:?}");
         }
         let census = site.node.census()?;
-        let owners: Vec<&Pod> = sandboxes.iter().filter(|pod| !census.lines_with(&pod.sandbox).is_empty()).collect();
+        let owners: Vec<&Pod> =
+            sandboxes.iter().filter(|pod| !census.lines_with(&pod.sandbox).is_empty()).collect();
         ensure!(owners.len() == 1, "{} sandboxes have a port of the same name:\n{census}", owners.len());
         site.has_network(owners[0])?;
         for other in sandboxes.iter().filter(|pod| pod.sandbox != owners[0].sandbox) {

@@ -1,4 +1,4 @@
-//! The node-local server: not there, stopped, killed, started again.
+//! The node-local server: missing, stopped, killed, restarted.
 
 use std::{
     fs,
@@ -13,10 +13,10 @@ use integration::{
     node::SERVER_SOCKET,
 };
 
-/// The second that a server may take to come back, and what a busy machine adds.
+/// The second for which an ADD waits for a restarting server, and what a busy machine adds.
 const GRACE: Duration = Duration::from_secs(4);
 
-/// ADD says that nobody is there, in time, and STATUS says so, too.
+/// ADD reports the missing server in time, and so does STATUS once the server's stamp is gone.
 fn nobody_is_there(site: &Site<'_>, pod: &Pod) -> Result<()> {
     let outcome = site.add(pod)?;
     site.failed(pod, &outcome, 11, &["/ovn-cni-server.sock", "stage annotation"])?;
@@ -31,10 +31,13 @@ fn row_01_without_a_server_add_says_so_and_names_the_socket() {
     row(1).test(|site| {
         let pod = site.new_pod()?;
         site.node.server.stop()?;
-        ensure!(!site.node.path(SERVER_SOCKET).exists(), "a server that is told to stop takes its socket along");
+        ensure!(
+            !site.node.path(SERVER_SOCKET).exists(),
+            "a server that is told to stop takes its socket along"
+        );
         nobody_is_there(site, &pod)?;
         site.node.start_server()?;
-        // The same sandbox, as a runtime may call again.
+        // A runtime may call again with the same sandbox.
         site.add(&pod)?.success()?;
         site.has_network(&pod)
     });
@@ -74,7 +77,10 @@ fn row_03_a_socket_that_nobody_listens_on_is_as_none_and_the_next_server_takes_i
         let pod = site.new_pod()?;
         site.node.server.kill()?;
         let socket = site.node.path(SERVER_SOCKET);
-        ensure!(fs::symlink_metadata(&socket)?.file_type().is_socket(), "a server that is killed leaves its socket");
+        ensure!(
+            fs::symlink_metadata(&socket)?.file_type().is_socket(),
+            "a server that is killed leaves its socket"
+        );
         nobody_is_there(site, &pod)?;
         site.node.start_server()?;
         site.add(&pod)?.success().map(drop)
@@ -86,12 +92,12 @@ fn row_03_a_server_takes_the_place_of_nothing_but_a_dead_socket() {
     row(3).test(|site| {
         let socket = site.node.path(SERVER_SOCKET);
         site.node.server.stop()?;
-        // Somebody listens.
+        // Another process listens on the socket: a server must not take a socket that is in use.
         let listener = UnixListener::bind(&socket)?;
         refuses_to_start(site, "another server answers")?;
         drop(listener);
         fs::remove_file(&socket)?;
-        // It is a file.
+        // A regular file has the socket's name.
         fs::write(&socket, "precious")?;
         refuses_to_start(site, "is no socket")?;
         ensure!(fs::read_to_string(&socket)? == "precious", "the file has changed");
@@ -106,7 +112,8 @@ fn refuses_to_start(site: &Site<'_>, reason: &str) -> Result<()> {
         ensure!(!site.node.server.is_running(), "it runs");
         Ok(())
     })?;
-    let said = fs::read_to_string(site.node.server.log())? + &site.node.shell("cat /var/log/openvswitch/ovnkube.log")?;
+    let said = fs::read_to_string(site.node.server.log())?
+        + &site.node.shell("cat /var/log/openvswitch/ovnkube.log")?;
     ensure!(said.contains(reason), "{reason:?} is not what it says:\n{said}");
     Ok(())
 }
@@ -125,7 +132,7 @@ fn row_04_a_stopped_server_costs_an_add_its_deadline_and_nothing_else() {
         for outcome in [outcome, waited] {
             ensure!(outcome.duration < Duration::from_secs(3) + GRACE, "it took {:?}", outcome.duration);
         }
-        // DEL does not notice.
+        // DEL does not need the server.
         let outcome = site.del(&late)?;
         outcome.success()?;
         at_once(&outcome)?;
@@ -151,7 +158,7 @@ fn row_08_a_restart_with_100_pods_loses_no_packet_writes_nothing_and_takes_no_se
             } else {
                 site.node.server.kill()?
             }
-            // Runtimes do not notice.
+            // A restarting server is tolerated.
             site.node.runtime().status()?.success()?;
             let began = Instant::now();
             site.node.server.spawn()?;
@@ -161,30 +168,42 @@ fn row_08_a_restart_with_100_pods_loses_no_packet_writes_nothing_and_takes_no_se
             ensure!(took < Duration::from_secs(1), "STATUS succeeded {took:?} after the start");
         }
         let after = written(site)?;
-        ensure!(before == after, "written to Open vSwitch's database: {:#?}", &after[before.len().min(after.len())..]);
+        ensure!(
+            before == after,
+            "written to Open vSwitch's database: {:#?}",
+            &after[before.len().min(after.len())..]
+        );
         flow.stop()?.none_is_lost(0)?;
         let plugs = pods.iter().step_by(33).try_for_each(|pod| site.has_network(pod));
-        // Before the site does it, one after the other.
+        // Ten at a time, because the site would delete the pods one by one.
         for some in pods.chunks(10) {
-            let removing: Vec<_> = some.iter().map(|pod| site.node.runtime().call("DEL", Some(pod)).start()).collect::<Result<_>>()?;
+            let removing: Vec<_> = some
+                .iter()
+                .map(|pod| site.node.runtime().call("DEL", Some(pod)).start())
+                .collect::<Result<_>>()?;
             removing.into_iter().try_for_each(|del| del.wait()?.success().map(drop))?;
         }
         plugs
     });
 }
 
-/// All transactions of the node's database but ovn-controller's, which notes when it has followed the northbound database: its log (ovsdb(5)) is
-/// rewritten ten minutes after the start, at the earliest.
+/// All transactions of the node's database, except ovn-controller's, which records how far it has followed
+/// the northbound database. The file is a log (ovsdb(5)) and is compacted ten minutes after the start, at the
+/// earliest.
 fn written(site: &Site<'_>) -> Result<Vec<String>> {
-    let log = fs::read_to_string(site.node.path("/etc/openvswitch/conf.db")).context("read the database's log")?;
-    let records = log.lines().filter(|line| !line.starts_with("OVSDB JSON ") && !line.contains("\"_comment\":\"ovn-controller\\n"));
+    let log =
+        fs::read_to_string(site.node.path("/etc/openvswitch/conf.db")).context("read the database's log")?;
+    let records = log.lines().filter(|line| {
+        !line.starts_with("OVSDB JSON ") && !line.contains("\"_comment\":\"ovn-controller\\n")
+    });
     Ok(records.map(str::to_owned).collect())
 }
 
 #[test]
 fn row_09_32_adds_that_meet_a_restart_succeed_or_are_told_to_try_again() {
     row(9).within(Duration::from_secs(60)).test(|site| {
-        let waiting_for_annotation = (0..16).map(|_| site.new_pod_without_annotation()).collect::<Result<Vec<_>>>()?;
+        let waiting_for_annotation =
+            (0..16).map(|_| site.new_pod_without_annotation()).collect::<Result<Vec<_>>>()?;
         let ready = site.new_pods(16)?;
         let mut adds = site.start_adds(&waiting_for_annotation)?;
         site.are_waited_for(&waiting_for_annotation)?;
@@ -196,7 +215,7 @@ fn row_09_32_adds_that_meet_a_restart_succeed_or_are_told_to_try_again() {
             let outcome = add.wait()?;
             ensure!(outcome.duration < Duration::from_secs(30), "{outcome:?}");
             if !ended_well(site, pod, &outcome)? {
-                // Whoever was told to try again may do so in the same sandbox.
+                // A failed ADD may be retried in the same sandbox.
                 site.add(pod)?.success()?;
                 site.one_port_of(pod)?;
                 site.has_network(pod)?;
@@ -206,7 +225,8 @@ fn row_09_32_adds_that_meet_a_restart_succeed_or_are_told_to_try_again() {
     });
 }
 
-/// An ADD that a restart met: it succeeded, with one port and a network, or it says "try again" and has left nothing. Which of both.
+/// Checks an ADD that met a restart: it succeeded, with one port and a network, or failed with code 11 ("try
+/// again") and left nothing. Returns whether it succeeded.
 pub(crate) fn ended_well(site: &Site<'_>, pod: &Pod, outcome: &Outcome) -> Result<bool> {
     if outcome.status.success() {
         site.one_port_of(pod)?;

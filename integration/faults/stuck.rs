@@ -1,4 +1,4 @@
-//! What the plugin talks to is there and says nothing: no call of it may hang.
+//! The programs that the plugin talks to are running but silent: no call may hang.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -22,17 +22,18 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 
 const DATABASE: &str = "/run/openvswitch/db.sock";
-/// Where calls for one interface are kept apart.
+/// The directory of the locks that keep calls for one interface apart.
 const CALLS: &str = "/run/ovn-kubernetes/cni/calls";
 const PERL: &str = "/usr/bin/perl";
-/// What DEL and STATUS may take where the server hangs, and CHECK.
+/// Limits of row 63 with a hanging server: `SOON` for DEL and STATUS, `CHECKED` for CHECK.
 const SOON: Duration = Duration::from_secs(2);
 const CHECKED: Duration = Duration::from_secs(5);
-/// What the plugin grants the database for an answer, and what a busy machine adds.
+/// How long the plugin waits for the database's answer, and what a busy machine adds.
 const DATABASE_GRACE: Duration = Duration::from_secs(16);
 
-/// Connects until the kernel has no room for more; they wait to be accepted as long as they live.
+/// Connects until the kernel's backlog is full; the connections stay unaccepted as long as they live.
 fn fill_backlog(socket: &Path) -> Result<Vec<UnixStream>> {
+    // Each unaccepted connection costs this process a descriptor.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -53,14 +54,14 @@ fn within(limit: Duration, outcome: &Outcome) -> Result<()> {
     Ok(())
 }
 
-/// A pod that is attached, with the result of its ADD.
+/// An attached pod, with the result of its ADD.
 fn attached(site: &Site<'_>) -> Result<(Pod, Value)> {
     let pod = site.new_pod()?;
     let result = site.add(&pod)?.success()?;
     Ok((pod, result))
 }
 
-// --- 63: the server hangs ------------------------------------------------------------------------------------------------------
+// --- 63: the server hangs ----------------------------------------------------------------------------------
 
 #[test]
 fn row_63_no_call_hangs_with_a_server_that_is_stopped_and_whose_backlog_is_full() {
@@ -79,7 +80,7 @@ fn row_63_no_call_hangs_with_a_server_that_is_stopped_and_whose_backlog_is_full(
         let outcome = runtime.check(&checked, &result)?;
         failed_with(&outcome, 11, &["node-local server", "hangs"])?;
         within(CHECKED, &outcome)?;
-        // For a minute, it may be one that ends and is started again.
+        // For a minute a silent server counts as one that restarts.
         runtime.status()?.success()?;
         site.node.forget_server()?;
         let outcome = runtime.status()?;
@@ -92,7 +93,7 @@ fn row_63_no_call_hangs_with_a_server_that_is_stopped_and_whose_backlog_is_full(
         site.failed(&waiting, &outcome, 11, &["stage annotation"])?;
         within(AT_ONCE, &outcome)?;
 
-        // With room for connections that nobody accepts.
+        // Now the backlog has room, but no process accepts.
         drop(backlog);
         site.node.server.resume()?;
         site.until_healthy()?;
@@ -100,7 +101,7 @@ fn row_63_no_call_hangs_with_a_server_that_is_stopped_and_whose_backlog_is_full(
         let outcome = runtime.check(&checked, &result)?;
         failed_with(&outcome, 11, &["node-local server", "hangs"])?;
         within(CHECKED, &outcome)?;
-        // It may or may not have said again that it is there.
+        // The server may have written its stamp again.
         let _ = site.node.forget_server();
         let outcome = runtime.status()?;
         failed_with(&outcome, 50, &["node-local server"])?;
@@ -112,7 +113,7 @@ fn row_63_no_call_hangs_with_a_server_that_is_stopped_and_whose_backlog_is_full(
     });
 }
 
-// --- 64: the database hangs ----------------------------------------------------------------------------------------------------
+// --- 64: the database hangs --------------------------------------------------------------------------------
 
 #[test]
 fn row_64_no_call_hangs_with_a_database_that_is_stopped_and_whose_backlog_is_full() {
@@ -122,12 +123,13 @@ fn row_64_no_call_hangs_with_a_database_that_is_stopped_and_whose_backlog_is_ful
             let waiting = site.new_pod()?;
             site.node.ovsdb_server.pause()?;
             let backlog = if is_full { fill_backlog(&site.node.path(DATABASE))? } else { Vec::new() };
-            // At the same time: each of them waits.
+            // At the same time, because each of them waits.
             let adding = site.start_add_within(3, &waiting)?;
             let deleting = runtime.call("DEL", Some(&gone)).start()?;
             let collecting = {
                 let valid = serde_json::json!([]);
-                let runtime = runtime.with("cniVersion", "1.1.0".into()).with("cni.dev/valid-attachments", valid);
+                let runtime =
+                    runtime.with("cniVersion", "1.1.0".into()).with("cni.dev/valid-attachments", valid);
                 runtime.call("GC", None).start()?
             };
             let outcome = runtime.check(&checked, &result)?;
@@ -155,9 +157,9 @@ fn row_64_no_call_hangs_with_a_database_that_is_stopped_and_whose_backlog_is_ful
     });
 }
 
-// --- 65: strangers -------------------------------------------------------------------------------------------------------------
+// --- 65: strangers -----------------------------------------------------------------------------------------
 
-/// Listens on an abstract name, fills its own backlog, says so, and stays.
+/// Listens on an abstract name, fills its own backlog, prints "ready", and stays.
 const HOLD: &str = r#"
     use Socket; use Fcntl;
     my $name = pack_sockaddr_un("\0$ARGV[0]");
@@ -174,8 +176,8 @@ const HOLD: &str = r#"
     $| = 1; print "ready\n"; sleep 3600;
 "#;
 
-/// A process of the host's network namespace that is not root's and has taken the abstract name by which earlier versions kept calls
-/// for `eth0` of this pod apart.
+/// An unprivileged process of the host's network namespace that holds the abstract name by which earlier
+/// versions kept calls for `eth0` of this pod apart.
 fn stranger(site: &Site<'_>, pod: &Pod) -> Result<Child> {
     let mut hasher = DefaultHasher::new();
     (pod.sandbox.as_str(), "eth0").hash(&mut hasher);
@@ -219,10 +221,14 @@ fn row_65_a_stranger_cannot_reach_where_calls_are_kept_apart_and_nothing_stays_t
         let metadata = fs::metadata(&directory)?;
         ensure!((metadata.uid(), metadata.mode() & 0o7777) == (0, 0o700), "{metadata:?}");
         let file = held[0].file_name().into_string().map_err(|name| anyhow::anyhow!("{name:?}"))?;
-        for attempt in
-            [format!("echo D >{CALLS}/{file}"), format!("mkfifo {CALLS}/x"), format!("ls {CALLS}"), format!("flock {CALLS} true")]
-        {
-            let script = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &attempt];
+        for attempt in [
+            format!("echo D >{CALLS}/{file}"),
+            format!("mkfifo {CALLS}/x"),
+            format!("ls {CALLS}"),
+            format!("flock {CALLS} true"),
+        ] {
+            let script =
+                ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &attempt];
             ensure!(site.node.run(script).is_err(), "a stranger may {attempt}");
         }
         site.del(&pod)?.success()?;
@@ -247,7 +253,10 @@ fn row_65_a_directory_that_is_not_roots_alone_is_not_used() {
             ensure!(fs::read_dir(&directory)?.next().is_none(), "files were made there");
         }
         let log = fs::read_to_string(site.node.path("/var/log/openvswitch/ovn-k8s-cni-overlay.log"))?;
-        ensure!(log.contains("has owner 65534 and mode 0700, not 0 and 0700"), "the log does not say why:\n{log}");
+        ensure!(
+            log.contains("has owner 65534 and mode 0700, not 0 and 0700"),
+            "the log does not say why:\n{log}"
+        );
         chown(&directory, Some(0), None)?;
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).map_err(Into::into)
     });

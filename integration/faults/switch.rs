@@ -36,12 +36,13 @@ fn row_16_adds_that_wait_for_ovs_vswitchd_succeed_when_it_is_back() {
 
 #[test]
 fn row_17_adds_that_meet_a_stopped_ovs_vswitchd_succeed_late() {
-    // In the long form for 10 s.
+    // 10 s in the long form.
     let pause = Duration::from_secs(if long_forms() { 10 } else { 2 });
     row(17).traffic_may_stop().test(|site| {
         let pods = site.new_pods(3)?;
         let began = Instant::now();
         site.node.vswitchd.pause()?;
+        // The database takes the ports, but only ovs-vswitchd can give them a number.
         let mut waiting = site.start_adds(&pods)?;
         pods.iter().try_for_each(|pod| site.is_plugged(pod))?;
         eventually("it was stopped for long enough", pause * 2, || {
@@ -49,7 +50,7 @@ fn row_17_adds_that_meet_a_stopped_ovs_vswitchd_succeed_late() {
             Ok(())
         })?;
         for add in &mut waiting {
-            ensure!(!add.has_ended()?, "an ADD has ended although nobody could give its port a number");
+            ensure!(!add.has_ended()?, "an ADD has ended while ovs-vswitchd was stopped");
         }
         site.node.vswitchd.resume()?;
         waiting.into_iter().try_for_each(|add| add.wait()?.success().map(drop))?;
@@ -63,13 +64,13 @@ fn row_18_a_link_that_vanishes_beneath_its_port_ends_the_add_at_once() {
         failpoint::install(site.node)?;
         let pod = site.new_pod()?;
         site.node.vswitchd.pause()?;
-        // Whoever configures the pod's end would notice, too.
+        // The plugin must not configure the pod's end, where it would notice, too.
         let waiting = site.add_with("before:pod=hang", &pod).start()?;
         site.is_plugged(&pod)?;
         site.node.run(["ip", "link", "del", &pod.host_interface()])?;
         site.node.vswitchd.resume()?;
         let outcome = waiting.wait()?;
-        // In the words of Open vSwitch.
+        // The message contains Open vSwitch's own text.
         site.failed(&pod, &outcome, 104, &["stage ofport", &pod.host_interface(), "No such device"])?;
         at_once(&outcome)
     });
@@ -83,17 +84,24 @@ fn row_19_without_br_int_add_says_so_at_once_and_works_when_it_is_back() {
         let mac = node.vsctl(["get", "Interface", "br-int", "mac_in_use"])?;
         let ids = |pod: &Pod| node.vsctl(["get", "Interface", &pod.host_interface(), "external_ids"]);
         let [first, second] = [ids(&site.bystanders[0])?, ids(&site.bystanders[1])?];
-        // It would make another one.
+        // ovn-controller would create another bridge.
         node.ovn_controller.kill()?;
         node.vsctl(["del-br", "br-int"])?;
         let outcome = site.add(&pod)?;
         site.failed(&pod, &outcome, 11, &["br-int"])?;
         at_once(&outcome)?;
         site.status_is(51, &["br-int"])?;
-        // As it was, for the comparison of the node before and after.
+        // Restored exactly, for the comparison of the node before and after.
         let (mtu, mac) = (format!("mtu_request={}", node.mtu), format!("other_config:hwaddr={}", mac.trim()));
         let bridge = "add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure";
-        node.vsctl(bridge.split_whitespace().chain([mac.as_str(), "--", "set", "Interface", "br-int", mtu.as_str()]))?;
+        node.vsctl(bridge.split_whitespace().chain([
+            mac.as_str(),
+            "--",
+            "set",
+            "Interface",
+            "br-int",
+            mtu.as_str(),
+        ]))?;
         node.start_ovn_controller()?;
         site.until_healthy()?;
         site.add(&pod)?.success()?;

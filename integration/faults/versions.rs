@@ -1,6 +1,8 @@
-//! Plugin and server of different versions, as they meet while a node is upgraded; and the plugin's file replaced under its callers.
+//! Plugin and server of different versions, as during the upgrade of a node; and the plugin's file is
+//! replaced while runtimes call it.
 //!
-//! What another version says is written down here as bytes and field names, not taken from the types that both sides share.
+//! Messages of other versions are written here as bytes and field names, not with the types that both sides
+//! share.
 
 use std::{
     fs,
@@ -28,14 +30,15 @@ use serde_json::{Value, json};
 
 use crate::attached::{hold_back, let_go};
 
-/// Where a server of another version is said to listen, on the node.
+/// The socket of the server of another version, on the node.
 const OTHER_SOCKET: &str = "/run/other-version.sock";
-/// How many runtimes call while the plugin is replaced.
+/// The number of runtimes that call while the plugin is replaced.
 const CALLERS: usize = 4;
 
-// --- A plugin of another version ---------------------------------------------------------------------------------------------------
+// --- A plugin of another version ---------------------------------------------------------------------------
 
-/// What upstream's plugin sends, and this project's first versions: no deadline; the whole environment.
+/// The request of upstream's plugin, and of this project's first versions: no deadline; the whole
+/// environment.
 fn old_request(verb: &str, pod: &Pod) -> Value {
     let config = r#"{"cniVersion":"0.4.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay","logLevel":"5","ipam":{},"dns":{}}"#;
     json!({
@@ -51,24 +54,40 @@ fn old_request(verb: &str, pod: &Pod) -> Value {
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let quad = |three: &[u8]| {
-        let group = (0..3).fold(0_usize, |group, index| group << 8 | usize::from(three.get(index).copied().unwrap_or(0)));
-        let digit = |place: usize| if place > three.len() { '=' } else { char::from(ALPHABET[group >> (18 - 6 * place) & 63]) };
+        let group = (0..3)
+            .fold(0_usize, |group, index| group << 8 | usize::from(three.get(index).copied().unwrap_or(0)));
+        let digit = |place: usize| {
+            if place > three.len() { '=' } else { char::from(ALPHABET[group >> (18 - 6 * place) & 63]) }
+        };
         (0..4).map(digit).collect::<String>()
     };
     bytes.chunks(3).map(quad).collect()
 }
 
-/// What such a plugin cannot do without: it fails if `KubeAuth` is null, and configures the pod from these.
+/// The fields that such a plugin requires: it fails if `KubeAuth` is null, and configures the pod from the
+/// others.
 fn has_what_an_old_plugin_reads(answer: &str, pod: &Pod) -> Result<()> {
     let answer: Value = serde_json::from_str(answer).context("the answer")?;
     ensure!(answer["Result"].is_null() && answer["KubeAuth"].is_object(), "{answer}");
     let info = &answer["PodIFInfo"];
     let address = pod.address().to_string();
-    ensure!(info["IPs"][0]["IP"] == address && info["IPs"][0]["Mask"] == base64(&[255, 255, 255, 0]), "{info}");
-    let mac: Vec<u8> = pod.mac.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>()?;
+    ensure!(
+        info["IPs"][0]["IP"] == address && info["IPs"][0]["Mask"] == base64(&[255, 255, 255, 0]),
+        "{info}"
+    );
+    let mac: Vec<u8> =
+        pod.mac.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>()?;
     ensure!(info["MAC"] == base64(&mac) && info["Gateways"][0] == pod.gateways[0].to_string(), "{info}");
-    ensure!(info["mtu"].as_u64() == Some(1400) && info["is-dpu-host-mode"] == false && info["pod-uid"] == pod.uid, "{info}");
-    ensure!(info["Routes"][0]["Dest"]["IP"] == "10.244.0.0" && info["netName"] == "default" && info["nadName"] == "default", "{info}");
+    ensure!(
+        info["mtu"].as_u64() == Some(1400) && info["is-dpu-host-mode"] == false && info["pod-uid"] == pod.uid,
+        "{info}"
+    );
+    ensure!(
+        info["Routes"][0]["Dest"]["IP"] == "10.244.0.0"
+            && info["netName"] == "default"
+            && info["nadName"] == "default",
+        "{info}"
+    );
     Ok(())
 }
 
@@ -86,7 +105,8 @@ fn row_59_the_server_understands_plugins_that_are_older_and_newer() {
         let (status, answer) = post(connect(&socket)?, "/metrics", r#"{"command":"ADD","elapsedTime":0.25,"hasErr":false}"#)?;
         ensure!(status == 200, "its report: {status}: {answer}");
 
-        // One that says more than this server knows, and asks for what it does not have.
+        // A newer plugin sends fields that this server does not know, and requests a path that it does not
+        // have.
         let mut request = old_request("ADD", &pod);
         request["timeoutMs"] = json!(5000);
         request["batch"] = json!({"of": [1, 2, 3]});
@@ -107,43 +127,55 @@ fn row_59_the_server_understands_plugins_that_are_older_and_newer() {
     });
 }
 
-// --- A server of another version -----------------------------------------------------------------------------------------------------
+// --- A server of another version ---------------------------------------------------------------------------
 
-/// Stands between the plugin and the node's server, and speaks as another version would.
+/// A proxy between the plugin and the node's server that speaks as another version would.
 struct OtherVersion {
     seen: Arc<Mutex<Seen>>,
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Every path that was asked for.
+    /// Every requested path.
     asked: Vec<String>,
-    /// To the node's server, for what a plugin that has gone has asked.
+    /// Connections to the node's server, some for requests of plugins that have ended.
     connections: Vec<UnixStream>,
 }
 
-/// How it differs.
+/// How another version differs.
 #[derive(Debug, Clone, Copy)]
 struct Dialect {
-    /// Whether it knows anything but `POST /`.
+    /// Whether it knows a path.
     knows: fn(&str) -> bool,
-    /// What it makes of the request of this plugin, and of the answer of this server.
+    /// Its changes to the plugin's request and to the server's answer.
     request: fn(&mut Value),
     answer: fn(&mut Value),
 }
 
-/// The first versions: what came later is not understood, and not said.
+/// The first versions: they neither understand nor send what was added later.
 const OLDER: Dialect = Dialect {
     knows: |path| path == "/",
     request: |request| keep(request, &["env", "config"]),
     answer: |answer| {
         keep(answer, &["Result", "PodIFInfo", "KubeAuth"]);
-        let known = ["IPs", "MAC", "Gateways", "Routes", "mtu", "ingress", "egress", "is-dpu-host-mode", "pod-uid", "netName", "nadName"];
+        let known = [
+            "IPs",
+            "MAC",
+            "Gateways",
+            "Routes",
+            "mtu",
+            "ingress",
+            "egress",
+            "is-dpu-host-mode",
+            "pod-uid",
+            "netName",
+            "nadName",
+        ];
         keep(&mut answer["PodIFInfo"], &known);
     },
 };
 
-/// Says more than this plugin knows.
+/// Sends more than this plugin knows.
 const NEWER: Dialect = Dialect {
     knows: |_| true,
     request: |_| (),
@@ -168,7 +200,7 @@ impl OtherVersion {
         let listener = UnixListener::bind(&path).with_context(|| format!("listen on {}", path.display()))?;
         let all = Arc::new(Mutex::new(Seen::default()));
         let seen = Arc::clone(&all);
-        // Ends with the test's process.
+        // The thread ends with the test's process.
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (seen, server) = (Arc::clone(&seen), server.clone());
@@ -182,10 +214,10 @@ impl OtherVersion {
         lock(&self.seen).asked.clone()
     }
 
-    /// Leaves, as the plugins have.
+    /// Closes the connections of plugins that have ended.
     fn hang_up(&self) {
         for connection in &lock(&self.seen).connections {
-            // One whose answer has come is closed already.
+            // A connection whose answer has come is closed already.
             let _ = connection.shutdown(Shutdown::Both);
         }
         lock(&self.seen).connections.clear();
@@ -196,7 +228,7 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One connection, request after request.
+/// Serves one connection, request after request.
 fn serve(mut stream: UnixStream, server: &Path, dialect: Dialect, seen: &Mutex<Seen>) -> Result<()> {
     while let Some((path, body)) = read_request(&mut stream)? {
         lock(seen).asked.push(path.clone());
@@ -217,12 +249,16 @@ fn serve(mut stream: UnixStream, server: &Path, dialect: Dialect, seen: &Mutex<S
         } else {
             (404, "404 page not found\n".to_owned())
         };
-        write!(stream, "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+        write!(
+            stream,
+            "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
     }
     Ok(())
 }
 
-/// Path and body of the next request; nothing at the end of the connection.
+/// Path and body of the next request, or `None` at the end of the connection.
 fn read_request(stream: &mut UnixStream) -> Result<Option<(String, Vec<u8>)>> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -234,14 +270,17 @@ fn read_request(stream: &mut UnixStream) -> Result<Option<(String, Vec<u8>)>> {
     }
     let head = String::from_utf8(head)?;
     let path = head.split(' ').nth(1).context("a request line has a path")?.to_owned();
-    let length = head.lines().filter_map(|line| line.split_once(':')).find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let length = head
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     let length = length.map_or(Ok(0), |(_, length)| length.trim().parse())?;
     let mut body = vec![0; length];
     stream.read_exact(&mut body)?;
     Ok(Some((path, body)))
 }
 
-/// ADD, CHECK, STATUS and DEL of a pod by way of a server of another version.
+/// ADD, CHECK, STATUS and DEL of a pod, through a server of another version.
 fn all_verbs_work(site: &Site<'_>, dialect: Dialect) -> Result<()> {
     let other = OtherVersion::start(site, dialect)?;
     let runtime = site.node.runtime().with("serverSocket", json!(OTHER_SOCKET));
@@ -264,7 +303,7 @@ fn all_verbs_work(site: &Site<'_>, dialect: Dialect) -> Result<()> {
     runtime.status()?.success()?;
     runtime.del(&pod)?.success()?;
     site.nothing_of(&pod)?;
-    // Refused calls keep their code and words, too.
+    // Refused calls keep their code and message, too.
     let late = site.new_pod_without_annotation()?;
     let outcome = runtime.with("timeoutSeconds", json!(2)).add(&late)?;
     site.failed(&late, &outcome, 11, &["stage annotation"])?;
@@ -282,16 +321,18 @@ fn row_59_the_plugin_works_with_a_newer_server() {
     row(59).test(|site| all_verbs_work(site, NEWER));
 }
 
-// --- A plugin that is replaced -------------------------------------------------------------------------------------------------------
+// --- A plugin that is replaced -----------------------------------------------------------------------------
 
-/// Calls ADD and DEL of one pod until it is over; how many ADDs there were. Each must succeed: a file that is busy, half there or missing
-/// cannot be started.
+/// Calls ADD and DEL of one pod until `over` is set; returns the number of ADDs. Each must succeed: an
+/// executable that is busy, incomplete or missing cannot be started.
 fn calls(site: &Site<'_>, server: Server, pod: &Pod, over: &AtomicBool) -> Result<usize> {
     let mut adds = 0;
     while !over.load(Ordering::Relaxed) {
         let outcome = site.add(pod)?;
         match server {
-            Server::Restarts if !outcome.status.success() => drop(failed_with(&outcome, 11, &["stage annotation"])?),
+            Server::Restarts if !outcome.status.success() => {
+                drop(failed_with(&outcome, 11, &["stage annotation"])?)
+            }
             Server::Stays | Server::Restarts => {
                 outcome.success()?;
                 adds += 1;
@@ -302,11 +343,11 @@ fn calls(site: &Site<'_>, server: Server, pod: &Pod, over: &AtomicBool) -> Resul
     Ok(adds)
 }
 
-/// What else happens to an ADD meanwhile.
+/// What happens to the server meanwhile.
 #[derive(Debug, Clone, Copy)]
 enum Server {
     Stays,
-    /// It may be told to try again later.
+    /// An ADD may fail with code 11 ("try again").
     Restarts,
 }
 
@@ -314,10 +355,13 @@ fn during_calls(site: &Site<'_>, server: Server, replace: impl FnOnce() -> Resul
     let pods = site.new_pods(CALLERS)?;
     let over = AtomicBool::new(false);
     let adds: Vec<usize> = thread::scope(|scope| {
-        let callers: Vec<_> = pods.iter().map(|pod| scope.spawn(|| calls(site, server, pod, &over))).collect();
+        let callers: Vec<_> =
+            pods.iter().map(|pod| scope.spawn(|| calls(site, server, pod, &over))).collect();
         let replaced = replace();
         over.store(true, Ordering::Relaxed);
-        let adds = callers.into_iter().map(|caller| caller.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
+        let adds = callers
+            .into_iter()
+            .map(|caller| caller.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
         let adds = adds.collect::<Result<_>>()?;
         replaced.map(|()| adds)
     })?;
@@ -325,11 +369,13 @@ fn during_calls(site: &Site<'_>, server: Server, replace: impl FnOnce() -> Resul
     Ok(())
 }
 
-/// A directory of the node with a plugin that is the installed one with some bytes more, which the kernel does not read.
+/// Copies the installed plugin to a directory of the node, with some bytes appended, which the kernel does
+/// not read.
 fn another_build(site: &Site<'_>, number: usize) -> Result<String> {
     let file = format!("/run/build-{number}/{}", executable::PLUGIN);
     let own = executable::under_test(executable::PLUGIN)?;
-    let script = format!("mkdir -p /run/build-{number}; cp {} {file}; echo build {number} >>{file}", own.display());
+    let script =
+        format!("mkdir -p /run/build-{number}; cp {} {file}; echo build {number} >>{file}", own.display());
     site.node.shell(&script)?;
     Ok(file)
 }
@@ -340,9 +386,13 @@ fn row_59_a_plugin_replaced_by_rename_during_adds_fails_none() {
         let builds = [another_build(site, 1)?, another_build(site, 2)?];
         let place = format!("/opt/cni/bin/{}", executable::PLUGIN);
         during_calls(site, Server::Stays, || {
-            // As packages and images do it: a copy beside it, then its name.
+            // As packages and images do it: a copy beside it, then a rename.
             builds.iter().cycle().take(20).try_for_each(|build| {
-                site.node.shell(&format!("cp {build} {place}.new; mv {place}.new {place}; cmp {build} {place}; sleep 0.1")).map(drop)
+                site.node
+                    .shell(&format!(
+                        "cp {build} {place}.new; mv {place}.new {place}; cmp {build} {place}; sleep 0.1"
+                    ))
+                    .map(drop)
             })
         })?;
         site.node.shell("rm -r /run/build-1 /run/build-2").map(drop)
@@ -356,8 +406,14 @@ fn row_59_a_plugin_that_the_server_replaces_when_it_starts_can_always_be_started
         let builds = [another_build(site, 1)?, another_build(site, 2)?];
         during_calls(site, Server::Restarts, || {
             for build in builds.iter().cycle().take(4) {
-                let arguments =
-                    ["--init-node", &site.node.name, "--pod-manifests", integration::node::MANIFESTS, "--cni-plugin-source", build];
+                let arguments = [
+                    "--init-node",
+                    &site.node.name,
+                    "--pod-manifests",
+                    integration::node::MANIFESTS,
+                    "--cni-plugin-source",
+                    build,
+                ];
                 server.set_arguments(arguments);
                 server.stop()?;
                 site.node.start_server()?;

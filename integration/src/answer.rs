@@ -1,6 +1,8 @@
-//! What the plugin owes its caller, whatever happens: one answer that the CNI specification allows, with a fitting exit status, in time.
+//! Checks every answer of the plugin: one JSON value that the CNI specification allows, with a fitting exit
+//! status, in time.
 //!
-//! Each [`crate::Node`] keeps the answers of all calls of the plugin on it. Must not know what a call should have answered.
+//! Each [`crate::Node`] keeps the answers of all plugin calls on it. Must not know what a call should have
+//! answered.
 
 use std::{
     fmt,
@@ -13,11 +15,13 @@ use serde_json::Value;
 
 use crate::Outcome;
 
-/// An ADD without `timeoutSeconds`.
+/// Deadline of an ADD without `timeoutSeconds`: the plugin's own default.
 const ADD_PATIENCE: Duration = Duration::from_secs(55);
-/// Every other verb.
+/// Deadline of every other verb. The plugin allows itself more (30 s for a DEL, 60 s for a GC); the lab does
+/// not.
 const SHORT_PATIENCE: Duration = Duration::from_secs(10);
-/// A rollback has as long again as a DEL, and a busy machine a little more.
+/// Added to each deadline: [`SHORT_PATIENCE`] for the rollback, which is a DEL, and some seconds for a busy
+/// machine. Ten times more would accept a call that hangs.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// One call of the plugin that has ended.
@@ -25,7 +29,7 @@ const GRACE: Duration = Duration::from_secs(15);
 pub struct Answer {
     /// `CNI_COMMAND`.
     pub verb: String,
-    /// Its deadline.
+    /// How long it may take.
     pub patience: Duration,
     /// How it ended.
     pub outcome: Outcome,
@@ -40,10 +44,19 @@ impl Answer {
         Self { verb: verb.to_owned(), patience, outcome: outcome.clone() }
     }
 
-    /// An error unless the specification allows this answer (SPEC.md, "Section 2" and "Section 5"). A plugin that was killed owes nothing.
+    /// Checks the answer against SPEC.md, "Section 2" and "Section 5". A plugin that was killed need not
+    /// answer.
+    ///
+    /// # Errors
+    /// If the specification does not allow this answer, or it came too late, or the plugin panicked.
     pub fn verify(&self) -> Result<()> {
         let Outcome { status, stdout, stderr, duration } = &self.outcome;
-        ensure!(*duration <= self.patience + GRACE, "it took {duration:?}, its deadline was {:?}", self.patience);
+        ensure!(
+            *duration <= self.patience + GRACE,
+            "it took {duration:?}, its deadline was {:?}",
+            self.patience
+        );
+        // Ended by a signal: only the time counts.
         let Some(status) = status.code() else { return Ok(()) };
         let has_no_panic = !stderr.contains("panicked at") && !stdout.contains("panicked at");
         ensure!(has_no_panic, "it panicked\nstdout: {stdout}\nstderr: {stderr}");
@@ -59,7 +72,13 @@ impl Answer {
 impl fmt::Display for Answer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { verb, outcome, .. } = self;
-        write!(formatter, "{verb} after {:?}, {}: {}", outcome.duration, outcome.status, outcome.stdout.trim())
+        write!(
+            formatter,
+            "{verb} after {:?}, {}: {}",
+            outcome.duration,
+            outcome.status,
+            outcome.stdout.trim()
+        )
     }
 }
 
@@ -67,6 +86,7 @@ fn success(verb: &str, stdout: &str) -> Result<()> {
     let keys: &[&str] = match verb {
         "ADD" => &["cniVersion", "interfaces", "ips"],
         "VERSION" => &["cniVersion", "supportedVersions"],
+        // The other verbs have no result.
         _ if stdout.trim().is_empty() => return Ok(()),
         _ => bail!("{verb} has nothing to print"),
     };
@@ -79,13 +99,16 @@ fn success(verb: &str, stdout: &str) -> Result<()> {
 
 fn failure(stdout: &str) -> Result<()> {
     let error: Value = serde_json::from_str(stdout).context("standard output is not one JSON value")?;
-    ensure!(error["cniVersion"].as_str().is_some_and(|version| !version.is_empty()), "an error without cniVersion");
+    ensure!(
+        error["cniVersion"].as_str().is_some_and(|version| !version.is_empty()),
+        "an error without cniVersion"
+    );
     ensure!(error["code"].as_u64().is_some_and(|code| code > 0), "an error without a code");
     ensure!(error["msg"].as_str().is_some_and(|text| !text.is_empty()), "an error without a message");
     Ok(())
 }
 
-/// The answers of all calls, in the order of their ends. Clones share them.
+/// The answers of all calls, in the order in which the calls ended. Clones share one list.
 #[derive(Debug, Clone, Default)]
 pub struct Answers(Arc<Mutex<Vec<Answer>>>);
 

@@ -1,8 +1,10 @@
-//! A proxy in front of the API server, for what a healthy one never does: it delays, says nothing, hangs up in the middle of a chunk, or
-//! answers in the API server's place. Everything else it passes on to a real one.
+//! A proxy in front of the API server that injects what a healthy API server never does: it delays, stays
+//! silent, hangs up in the middle of a chunk, or answers in the API server's place. Every other request goes
+//! to a real API server.
 //!
-//! It ends TLS with the API server's own certificate, so a client cannot tell the two apart; every connection carries one request. Must not
-//! know: what the requests are for. A test says which of them a [`Fault`] meets.
+//! It terminates TLS with the API server's own certificate, so a client cannot tell the two apart. Every
+//! connection carries one request. Must not know: what the requests are for. A test says which of them a
+//! [`Fault`] meets.
 
 use std::{
     net::SocketAddr,
@@ -29,16 +31,16 @@ pub use request::Asked;
 /// Where the API server itself listens.
 const API_SERVER: (&str, u16) = (fabric::LAB_ADDRESS, 6443);
 
-/// What happens to a request instead of being passed on at once.
+/// What happens to a request that is not passed on at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The connection ends without a word.
+    /// The connection ends without an answer.
     HangUp,
-    /// Nothing is answered for as long as the client waits.
+    /// No answer comes for as long as the client waits.
     Silence,
-    /// It is passed on this much later.
+    /// It is passed on after this time.
     Delay(Duration),
-    /// This is the answer.
+    /// The proxy answers this.
     Answer(Answer),
     /// The answer ends in the middle of the first chunk of its body.
     Truncate,
@@ -47,10 +49,11 @@ pub enum Fault {
 /// An answer in the API server's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// `429 Too Many Requests`
+    /// Status code and reason: `429 Too Many Requests`.
     pub status: String,
-    /// Whole lines, each with its end.
+    /// Whole lines, each with its CRLF; `Content-Length` is added.
     pub headers: String,
+    /// The body.
     pub body: String,
 }
 
@@ -63,9 +66,9 @@ pub enum Of {
     Lists,
     /// Watches of the pods of a node.
     Watches,
-    /// Those that patch a pod.
+    /// Patches of pods.
     Patches,
-    /// Those with this bearer token.
+    /// Requests with this bearer token.
     Token(String),
 }
 
@@ -84,31 +87,39 @@ struct Shared {
     connector: TlsConnector,
     plans: Mutex<Vec<Plan>>,
     asked: Mutex<Vec<Asked>>,
-    /// Its value changes when every open connection has to end.
+    /// Changes when every open connection has to end.
     cut: watch::Sender<u64>,
-    /// Watches whose next event is cut in the middle.
+    /// How many events of watches are still to be cut in the middle.
     truncations: Mutex<usize>,
 }
 
-/// A fault for the requests to come.
+/// A fault for future requests.
 struct Plan {
     of: Of,
     fault: Fault,
-    /// How many more it meets; none: every one.
+    /// How many more requests it meets; `None`: every one.
     times: Option<usize>,
 }
 
 impl Answer {
-    /// A failure in the words of the API server, with further headers.
+    /// A failure as the API server reports it (a `Status` object), with additional headers.
     pub fn failure(code: u16, reason: &str, message: &str, headers: &str) -> Self {
         let body = status(code, reason, message).to_string();
-        Self { status: format!("{code} {reason}"), headers: format!("Content-Type: application/json\r\n{headers}"), body }
+        Self {
+            status: format!("{code} {reason}"),
+            headers: format!("Content-Type: application/json\r\n{headers}"),
+            body,
+        }
     }
 
-    /// A watch that begins well and whose first event is a failure.
+    /// A watch that starts with status 200 and whose first event is an error.
     pub fn failing_watch(code: u16, reason: &str, message: &str) -> Self {
         let event = json!({"type": "ERROR", "object": status(code, reason, message)});
-        Self { status: "200 OK".to_owned(), headers: "Content-Type: application/json\r\n".to_owned(), body: format!("{event}\n") }
+        Self {
+            status: "200 OK".to_owned(),
+            headers: "Content-Type: application/json\r\n".to_owned(),
+            body: format!("{event}\n"),
+        }
     }
 }
 
@@ -117,7 +128,7 @@ fn status(code: u16, reason: &str, message: &str) -> Value {
 }
 
 impl ApiProxy {
-    /// Starts it in front of the API server, which need not be there yet.
+    /// Starts the proxy in front of the API server, which need not run yet.
     pub fn start(api: &Api, credentials: &Credentials) -> Result<Self> {
         let shared = Arc::new(Shared {
             acceptor: tls::acceptor(credentials)?,
@@ -128,18 +139,21 @@ impl ApiProxy {
             truncations: Mutex::default(),
         });
         let runtime = Arc::clone(&api.runtime);
-        let listener = runtime.block_on(TcpListener::bind((fabric::LAB_ADDRESS, 0))).context("listen in front of the API server")?;
+        let listener = runtime
+            .block_on(TcpListener::bind((fabric::LAB_ADDRESS, 0)))
+            .context("listen in front of the API server")?;
         let address = listener.local_addr()?;
         let listening = Mutex::new(Some(runtime.spawn(accept(listener, Arc::clone(&shared)))));
         Ok(Self { address, runtime, shared, listening })
     }
 
-    /// Where clients find it.
+    /// URL of the proxy, for clients.
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// Every request of this kind meets this fault, until [`ApiProxy::heal`].
+    /// Every request of this kind meets this fault, until [`ApiProxy::heal`]. An earlier fault for the same
+    /// request comes first.
     pub fn inject(&self, of: Of, fault: Fault) {
         lock(&self.shared.plans).push(Plan { of, fault, times: None });
     }
@@ -149,35 +163,40 @@ impl ApiProxy {
         lock(&self.shared.plans).push(Plan { of, fault, times: Some(times) });
     }
 
-    /// The next event of a watch that is open ends in its middle, and the connection with it.
+    /// Cuts the next event of an open watch in the middle, and ends the connection.
     pub fn truncate_next_event(&self) {
         *lock(&self.shared.truncations) += 1;
     }
 
-    /// Requests are passed on again.
+    /// Removes all faults: requests are passed on again.
     pub fn heal(&self) {
         lock(&self.shared.plans).clear();
         *lock(&self.shared.truncations) = 0;
     }
 
-    /// Ends every open connection in its tracks.
+    /// Ends every open connection at once.
     pub fn cut(&self) {
         self.shared.cut.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Nobody listens any more, and every open connection ends: what a client sees of a machine whose API server was killed.
+    /// Stops listening and ends every open connection, as if the API server had been killed: its machine
+    /// still refuses connections.
     pub fn go_away(&self) {
         if let Some(listening) = lock(&self.listening).take() {
             listening.abort();
-            // The kernel refuses connections once the listener is dropped.
+            // The kernel refuses connections only once the listener is dropped, so wait for the end of its
+            // task.
             let _ = self.runtime.block_on(listening);
         }
         self.cut();
     }
 
-    /// Listens again at the same place.
+    /// Listens again on the same address.
     pub fn come_back(&self) -> Result<()> {
-        let listener = self.runtime.block_on(TcpListener::bind(self.address)).context("listen in front of the API server again")?;
+        let listener = self
+            .runtime
+            .block_on(TcpListener::bind(self.address))
+            .context("listen in front of the API server again")?;
         *lock(&self.listening) = Some(self.runtime.spawn(accept(listener, Arc::clone(&self.shared))));
         Ok(())
     }
@@ -200,7 +219,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// Notes a request and says what happens to it.
+    /// Records a request and returns the fault that it meets.
     fn meet(&self, asked: Asked) -> Option<Fault> {
         let mut plans = lock(&self.plans);
         let position = plans.iter().position(|plan| asked.is(&plan.of));
@@ -227,8 +246,9 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((stream, _)) = listener.accept().await {
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
+            // Subscribe before the exchange, so that every later cut ends it.
             let mut cut = shared.cut.subscribe();
-            // How a connection ends is the client's to judge.
+            // The error is ignored: the client under test reports how its connection ended.
             tokio::select! {
                 _ = exchange::exchange(stream, &shared) => {}
                 _ = cut.changed() => {}
@@ -237,7 +257,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// A panic in one thread must not hide what the others find.
+/// Ignores poisoning: a panic in one thread must not hide what the others find.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,32 +1,34 @@
-//! `integration bench`: measures the plugin against the floor, in one run on one node, and says whether it is near enough.
+//! `integration bench`: measures the plugin against the floor, in one run on one node, and fails if the
+//! plugin is too slow.
 //!
-//! The floor is what an ADD cannot do without: the netlink messages, one transaction, and the wait for ovs-vswitchd and
-//! ovn-controller; in one process whose connections are open. How far above it the plugin may be is a gate. Contestants take turns in
-//! small portions, so that whatever else the machine does meets all of them alike.
+//! The floor is the work that no ADD can avoid: the netlink messages, one OVSDB transaction, and the wait for
+//! ovs-vswitchd and ovn-controller, done by one process whose connections are already open. Gates limit how
+//! far above the floor the plugin may be. Contestants take turns in small portions, so that other load on the
+//! machine affects all of them alike.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`plan`] | what is to be measured, on which pods |
+//! | [`plan`] | what the run measures, and on which pods |
 //! | [`driver`] | the measuring process, inside the node's namespaces: rounds, turns, phases |
 //! | [`closed_loop`] | many callers at once |
-//! | [`contestants`] | the way of each contestant |
+//! | [`contestants`] | how each contestant attaches and detaches a pod |
 //! | [`floor`], [`netlink`] | the floor as a contestant: in-process, no exec; and its netlink messages |
-//! | [`plugin`], [`exec`] | a plugin as a contestant; one program, from its start to its end |
+//! | [`plugin`], [`exec`] | a plugin as a contestant; running one program, from start to exit |
 //! | [`bridge`] | the plugins `bridge` and `host-local` as a contestant |
 //! | [`emulated`] | what upstream's plugin does to Open vSwitch, as a contestant |
-//! | [`settle`] | waits until ovs-vswitchd and ovn-controller have nothing left to do |
+//! | [`settle`] | waits until ovs-vswitchd and ovn-controller are idle |
 //! | [`cpu`] | CPU time of the daemons and of the contestants |
 //! | [`processes`] | memory, descriptors and threads of the daemons |
-//! | [`stage_log`] | what the plugin's log says of the stages of each ADD |
-//! | [`measurements`] | what was measured, raw; goes from the driver to the report |
+//! | [`stage_log`] | the stage times of each ADD, read from the plugin's log |
+//! | [`measurements`] | the raw measurements, which the driver hands to the report |
 //! | [`statistics`] | percentiles, rates, medians of stages; pure |
-//! | [`histogram`] | how times are spread; pure |
-//! | [`gates`] | what must hold; pure |
-//! | [`environment`] | on what machine, with which versions |
+//! | [`histogram`] | the distribution of times; pure |
+//! | [`gates`] | the pass and fail criteria; pure |
+//! | [`environment`] | the machine and the versions of the programs on it |
 //! | [`report`], [`chart`] | the table on the terminal and `bench.json`; `bench.svg` |
 //!
-//! A new contestant is a variant of [`measurements::Contestant`] and an arm in [`contestants::Way`]; a new kind of call is a
-//! [`measurements::Verb`]; a new demand is an entry of [`gates::Gate::all`].
+//! A new contestant is a variant of [`measurements::Contestant`] and an arm in [`contestants::Way`]; a new
+//! kind of call is a [`measurements::Verb`]; a new criterion is an entry of [`gates::Gate::all`].
 
 mod bridge;
 mod chart;
@@ -70,7 +72,8 @@ use report::Report;
 
 /// Measure ADD, DEL and the other verbs against the floor. Exit status 1 if a gate is missed.
 ///
-/// All figures go to bench/bench.json in cargo's target directory (docs/bench.md has its fields), and a chart to bench/bench.svg.
+/// All figures go to bench/bench.json in cargo's target directory (docs/bench.md lists its fields), and a
+/// chart to bench/bench.svg.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// Less than two minutes: what the gates need, in fewer rounds.
@@ -88,16 +91,17 @@ pub(crate) struct Bench {
     /// How many pods are attached already while others come and go; 0 is always among them.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     ports: Option<Vec<usize>>,
-    /// Who attaches pods.
+    /// Contestants to measure.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     contestants: Option<Vec<Contestant>>,
-    /// Upstream's plugin, called beside ours with this project's server; without it, an emulation of it is.
+    /// Path of upstream's plugin, to measure it with this project's server; without it, an emulation is
+    /// measured.
     #[arg(long, value_name = "FILE")]
     upstream: Option<PathBuf>,
-    /// Print the gates on times, and succeed whether they hold or not; calls that fail and whatever is left behind still count.
+    /// Report the gates on times without failing for them; failed calls and leftovers still fail the run.
     #[arg(long)]
     no_time_gates: bool,
-    /// Run ahead of everything else on the machine (SCHED_RR), for one that others use at the same time.
+    /// Give the benchmark real-time priority (SCHED_RR), for a machine that has other work.
     #[arg(long)]
     realtime: bool,
 }
@@ -105,12 +109,14 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         if !inside::is_inside() {
-            // Everything that this process starts inherits what follows: all contestants and all daemons.
+            // Priorities are inherited by child processes: set them before any contestant or daemon starts.
             let own = std::process::id().to_string();
-            // That is how ovs-ctl(8) and ovn-ctl(8) start daemons.
-            command::output(Command::new("renice").args(["-n", "-10", "-p", &own])).context("run as the daemons of a node do")?;
+            // -10 is the niceness that ovs-ctl(8) and ovn-ctl(8) give daemons.
+            command::output(Command::new("renice").args(["-n", "-10", "-p", &own]))
+                .context("run as the daemons of a node do")?;
             if self.realtime {
-                command::output(Command::new("chrt").args(["--rr", "--pid", "1", &own])).context("run ahead of other work")?;
+                command::output(Command::new("chrt").args(["--rr", "--pid", "1", &own]))
+                    .context("run ahead of other work")?;
             }
             let status = inside::run_again("bench", env::args_os().skip(1))?;
             return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
@@ -120,16 +126,28 @@ impl Bench {
         print!("{report}");
         let file = executable::target_dir()?.join("bench/bench.json");
         fs::create_dir_all(file.parent().context("a file has a directory")?)?;
-        fs::write(&file, serde_json::to_string_pretty(&report)?).with_context(|| format!("write {}", file.display()))?;
+        fs::write(&file, serde_json::to_string_pretty(&report)?)
+            .with_context(|| format!("write {}", file.display()))?;
         let chart_file = file.with_extension("svg");
-        fs::write(&chart_file, chart::svg(&report)?).with_context(|| format!("write {}", chart_file.display()))?;
+        fs::write(&chart_file, chart::svg(&report)?)
+            .with_context(|| format!("write {}", chart_file.display()))?;
         println!("\nall figures: {}\nchart: {}", file.display(), chart_file.display());
         let demanded = |kind| if self.no_time_gates { kind != Kind::Time } else { true };
         Ok(if report.holds(demanded) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn wanted(&self) -> Wanted {
-        let Self { quick, pods, rounds, at_once, ports, contestants, upstream, no_time_gates: _, realtime: _ } = self;
+        let Self {
+            quick,
+            pods,
+            rounds,
+            at_once,
+            ports,
+            contestants,
+            upstream,
+            no_time_gates: _,
+            realtime: _,
+        } = self;
         Wanted {
             quick: *quick,
             pods: *pods,
@@ -143,12 +161,13 @@ impl Bench {
 
     fn measure(&self) -> Result<Report> {
         let began = Instant::now();
-        let upstream =
-            self.upstream.as_ref().map(|file| file.canonicalize().with_context(|| format!("upstream's plugin, {}", file.display())));
+        let upstream = self.upstream.as_ref().map(|file| {
+            file.canonicalize().with_context(|| format!("upstream's plugin, {}", file.display()))
+        });
         let upstream = upstream.transpose()?;
         let size = Size::new(self.wanted())?;
         eprintln!("bench: starting a node with {} pods", size.all_pods());
-        // A prefix length that has room for thousands of pods.
+        // 4,094 addresses: more than the 2,000 pods that a plan may have.
         let lab = Lab::of_nodes(1).v4_prefix_len(20).build()?;
         let node = &lab.nodes[0];
         node.start_server()?;
@@ -159,6 +178,7 @@ impl Bench {
 
         let scheduling = if self.realtime { Scheduling::Realtime } else { Scheduling::Normal };
         let environment = Environment::of_this_machine(plugin_bytes, scheduling)?;
+        // The census comes after `sync`, so that the rows of the planned pods are in it.
         let before = node.census()?;
         let measurements = run_driver(node, &Plan::new(size.clone(), &pods, node, upstream)?)?;
         let leftovers = match before.must_equal(&node.census()?) {
@@ -171,11 +191,13 @@ impl Bench {
     }
 }
 
-/// Lets ovn-northd, which works elsewhere in a cluster and which no ADD waits for, leave the processors to the node: it goes through its whole
-/// database for each port that comes up, whoever's it is.
+/// Gives ovn-northd the lowest priority. It scans its whole database for each port that comes up; in a
+/// cluster it runs on another machine, and no ADD waits for it.
 fn yield_to_the_node(northd: &Daemon) -> Result<()> {
     let pid = northd.pid().with_context(|| format!("{} is not running", northd.name()))?.to_string();
-    command::output(Command::new("renice").args(["-n", "19", "-p", &pid])).map(drop).context("give ovn-northd the least priority")
+    command::output(Command::new("renice").args(["-n", "19", "-p", &pid]))
+        .map(drop)
+        .context("give ovn-northd the least priority")
 }
 
 /// Runs the driver on the node: one `nsenter` for all calls.

@@ -1,4 +1,5 @@
-//! Attaches a pod with `ip`, `ethtool` and `ovs-vsctl`, as an administrator would: proof that the lab works without our plugin.
+//! Attaches a pod with `ip`, `ethtool` and `ovs-vsctl`, as an administrator would: proof that the lab works
+//! without our plugin.
 
 use anyhow::Result;
 
@@ -12,17 +13,20 @@ pub fn attach(node: &Node, pod: &Pod) -> Result<()> {
         "ip link add {link} mtu {mtu} type veth peer name eth0 mtu {mtu} address {mac} netns {netns}
          ip link set {link} up"
     ))?;
+    // tx off: the userspace datapath does not complete the checksums that the kernel leaves to the NIC.
     let mut inside = "ip link set lo up; ip link set eth0 up; ethtool -K eth0 tx off >/dev/null".to_owned();
     for (address, gateway) in pod.addresses.iter().zip(&pod.gateways) {
+        // nodad: without it an IPv6 address is unusable for about a second.
         inside += &format!("; ip addr add {address} dev eth0 nodad; ip route add default via {gateway}");
     }
     node.run_in_pod(pod, ["sh", "-euc", &inside])?;
     let rows = format!(
-        "add-port br-int {link} -- set Interface {link} external_ids:iface-id={port} external_ids:iface-id-ver={uid} \
-         external_ids:attached_mac=\"{mac}\" external_ids:sandbox={}",
+        "add-port br-int {link} -- set Interface {link} external_ids:iface-id={port} \
+         external_ids:iface-id-ver={uid} external_ids:attached_mac=\"{mac}\" external_ids:sandbox={}",
         pod.sandbox
     );
     node.vsctl(rows.split_whitespace())?;
+    // ovn-controller sets it once the flows of the port are installed.
     node.vsctl(["wait-until", "Interface", &link, "external_ids:ovn-installed=true"]).map(drop)
 }
 

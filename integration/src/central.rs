@@ -17,9 +17,9 @@ use crate::{Daemon, command, eventually, mounts, subnet};
 /// Logical router that joins the nodes' switches, under upstream's name.
 pub const ROUTER: &str = "ovn_cluster_router";
 
-/// Reached by every node under this address.
+/// Address of the southbound database, the same on every node.
 pub const SOUTHBOUND: &str = "unix:/run/lab/central/sb.sock";
-/// The address of the northbound database, for whatever plays the control plane.
+/// Address of the northbound database, for the control plane or the test in its place.
 pub const NORTHBOUND: &str = "unix:/run/lab/central/nb.sock";
 
 const NORTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
@@ -32,7 +32,7 @@ pub struct Central {
     pub northbound: Daemon,
     /// Southbound database server.
     pub southbound: Daemon,
-    /// Translates one into the other.
+    /// Translates the northbound database into the southbound one.
     pub northd: Daemon,
 }
 
@@ -46,7 +46,7 @@ impl Central {
         Ok(central)
     }
 
-    /// Empty databases; nothing runs yet.
+    /// Creates empty databases; nothing runs yet.
     pub fn create() -> Result<Self> {
         fs::create_dir_all(dir())?;
         let northbound = database("nb", NORTHBOUND_SCHEMA)?;
@@ -59,7 +59,11 @@ impl Central {
             "-vconsole:err".to_owned(),
             format!("--log-file={}", log.with_extension("log").display()),
         ];
-        Ok(Self { northbound, southbound, northd: Daemon::new("ovn-northd", log, || Ok(Command::new("ovn-northd")), arguments) })
+        Ok(Self {
+            northbound,
+            southbound,
+            northd: Daemon::new("ovn-northd", log, || Ok(Command::new("ovn-northd")), arguments),
+        })
     }
 
     /// Starts the northbound database (again).
@@ -67,7 +71,8 @@ impl Central {
         self.northbound.start(|| accepts(&dir().join("nb.sock")))
     }
 
-    /// Ends the northbound database's server and starts one with an empty database, as after the loss of its disk.
+    /// Kills the server of the northbound database and starts it with an empty one, as after the loss of its
+    /// disk.
     pub fn replace_northbound(&self) -> Result<()> {
         self.northbound.kill()?;
         create_anew(&Self::northbound_file(), NORTHBOUND_SCHEMA)?;
@@ -81,8 +86,9 @@ impl Central {
         self.start_southbound()
     }
 
-    /// Both at once: all files of OVN's databases are gone.
+    /// Replaces both at once, as after the loss of all database files of OVN.
     pub fn replace_all(&self) -> Result<()> {
+        // Both end before either starts: no client sees one old and one new database.
         self.northbound.kill()?;
         self.southbound.kill()?;
         create_anew(&Self::northbound_file(), NORTHBOUND_SCHEMA)?;
@@ -96,14 +102,16 @@ impl Central {
         dir().join("nb.db")
     }
 
-    /// Transactions that have changed the northbound database since it was created: records of its log, of which the first is the schema.
+    /// Number of transactions that have changed the northbound database since it was created: the records of
+    /// its log without the first, which is the schema.
     ///
-    /// The server rewrites the log at the earliest ten minutes after its start.
+    /// Valid for ten minutes: ovsdb-server compacts the log ten minutes after its start, at the earliest.
     pub fn northbound_transactions() -> Result<u64> {
         let path = Self::northbound_file();
         let file = File::open(&path).with_context(|| format!("open {}", path.display()))?;
         let mut records = 0_u64;
         for line in BufReader::new(file).split(b'\n') {
+            // The header of a record, ovsdb(5).
             if line?.starts_with(b"OVSDB JSON ") {
                 records += 1;
             }
@@ -128,32 +136,42 @@ impl Central {
         command::output(Command::new("ovn-sbctl").args(["--timeout=30", "--db", SOUTHBOUND]).args(arguments))
     }
 
-    /// Waits until every chassis has done what the northbound database says now.
+    /// Waits until every chassis has applied what the northbound database says now.
     ///
-    /// Asks again now and then: when ovn-northd's commit fails, it sleeps until the northbound database changes, and asking changes it.
+    /// Repeats the request with a short time limit: after a failed commit ovn-northd sleeps until the
+    /// northbound database changes, and each request changes it (`nb_cfg`).
     pub fn sync(&self) -> Result<()> {
         let ask = || self.nbctl(["--timeout=5", "--wait=hv", "sync"]).map(drop);
         eventually("every chassis has caught up", Duration::from_secs(30), ask)
     }
 
-    /// One switch per node, named as the node, joined by [`ROUTER`], which is the gateway of each; on it, the node's management port.
-    pub(crate) fn create_topology<'a>(&self, nodes: impl IntoIterator<Item = (&'a str, &'a [IpNet])>) -> Result<()> {
-        // With a fixed prefix, the addresses that OVN makes up look alike in every run.
+    /// Creates one switch per node, named as the node, with the node's management port. [`ROUTER`] joins the
+    /// switches and is the gateway of each.
+    pub(crate) fn create_topology<'a>(
+        &self,
+        nodes: impl IntoIterator<Item = (&'a str, &'a [IpNet])>,
+    ) -> Result<()> {
+        // With a fixed prefix, the addresses that OVN generates look alike in every run.
         let mut command = words("set NB_Global . options:mac_prefix=0a:00:00");
         command.extend(words(&format!("-- lr-add {ROUTER}")));
         for (node, subnets) in nodes {
             let gateways: Vec<IpNet> = subnets.iter().map(subnet::gateway).collect();
             let mac = subnet::mac(gateways[0].addr());
             let addresses = gateways.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-            command.extend(words(&format!("-- ls-add {node} -- lrp-add {ROUTER} rtos-{node} {mac} {addresses}")));
-            command.extend(words(&format!("-- lsp-add {node} stor-{node} -- lsp-set-type stor-{node} router")));
+            command.extend(words(&format!(
+                "-- ls-add {node} -- lrp-add {ROUTER} rtos-{node} {mac} {addresses}"
+            )));
+            command
+                .extend(words(&format!("-- lsp-add {node} stor-{node} -- lsp-set-type stor-{node} router")));
             let management: Vec<_> = subnets.iter().map(|subnet| subnet::host(subnet, 2).addr()).collect();
             let mac = subnet::mac(management[0]);
             let addresses = management.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
             command.extend(words(&format!("-- lsp-add {node} k8s-{node} -- lsp-set-addresses k8s-{node}")));
             command.push(format!("{mac} {addresses}"));
-            command
-                .extend(words(&format!("-- lsp-set-addresses stor-{node} router -- lsp-set-options stor-{node} router-port=rtos-{node}")));
+            command.extend(words(&format!(
+                "-- lsp-set-addresses stor-{node} router \
+                 -- lsp-set-options stor-{node} router-port=rtos-{node}"
+            )));
         }
         self.nbctl(command).map(drop)
     }
@@ -178,6 +196,7 @@ fn database(name: &str, schema: &str) -> Result<Daemon> {
     let arguments = [
         file.display().to_string(),
         format!("--remote=punix:{}", dir().join(format!("{name}.sock")).display()),
+        // Files named after the database: the default names of two servers would collide.
         format!("--unixctl={}", dir().join(format!("{name}.ctl")).display()),
         format!("--pidfile={}", dir().join(format!("{name}.pid")).display()),
         "-vconsole:err".to_owned(),
@@ -199,7 +218,7 @@ fn create_database(file: &Path, schema: &str) -> Result<()> {
     command::output(Command::new("ovsdb-tool").arg("create").arg(file).arg(schema)).map(drop)
 }
 
-/// Whether something listens on the socket.
+/// Succeeds if a server accepts connections on the socket.
 pub(crate) fn accepts(socket: &Path) -> Result<()> {
     UnixStream::connect(socket).map(drop).with_context(|| format!("connect to {}", socket.display()))
 }

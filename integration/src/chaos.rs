@@ -1,15 +1,17 @@
-//! Chaos: pods come and go while the plugin, the server and the daemons are killed at random moments. Afterwards nothing may be left
-//! that a DEL does not remove, and the pods that were attached must have their network.
+//! Chaos: pods come and go while the plugin, the server and the daemons are killed at random moments.
+//! Afterwards DEL has to remove everything that is left, and the pods that are attached need to have their
+//! network.
 //!
-//! Behaves as a runtime does: a sandbox is owed a DEL from the moment its ADD is started until a DEL of it succeeds. A seed makes the
-//! same decisions again; what they meet differs from run to run.
+//! The lab calls the plugin as a container runtime does: a sandbox is owed a DEL from the moment its ADD
+//! starts until a DEL of it succeeds. The same seed makes the same decisions; their effects differ from run
+//! to run.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`Chaos`] | how long, which seed; begins and judges |
+//! | [`Chaos`] | how long, which seed; starts the threads and judges the result |
 //! | `worker` | one runtime's thread: ADD and DEL of its pods |
 //! | `destroyer` | the thread that kills daemons and starts them again |
-//! | `dice` | random numbers of a seed |
+//! | `dice` | random numbers from a seed |
 //! | [`Tally`] | what was done |
 
 use std::{
@@ -33,13 +35,15 @@ use dice::Dice;
 pub use tally::{Calls, Tally};
 use worker::{Remains, Worker};
 
-/// How many runtimes call at once, and how many pods each of them has.
+/// Runtime threads, and the pods of each: several calls are under way whenever a daemon is killed.
 const WORKERS: usize = 4;
 const PODS: usize = 5;
-/// How long the daemons may take to find each other again when nobody disturbs them any more.
+/// How long the daemons may take to reconnect to each other once nothing kills them any more. It bounds a
+/// hang and measures no speed.
 const RECOVERY: Duration = Duration::from_secs(60);
 
-/// Kill the plugin, the server and the daemons at random moments while pods come and go; fail if a DEL leaves anything behind.
+/// Kill the plugin, the server and the daemons at random moments while pods come and go; fail if a DEL leaves
+/// anything behind.
 #[derive(Debug, Clone, Args)]
 pub struct Chaos {
     /// For how long.
@@ -50,17 +54,24 @@ pub struct Chaos {
     pub seed: Option<u64>,
 }
 
-/// When it is over: at a time, or as soon as something went wrong that nobody did on purpose.
+/// When the run ends: at a fixed time, or at the first failure that no injected fault explains.
 struct Course {
     end: Instant,
     failed: AtomicBool,
 }
 
 impl Chaos {
-    /// Brings chaos to the first node of `lab`, tells `say` what it does, and returns what was done.
+    /// Brings chaos to the first node of `lab`, reports progress to `say`, and returns what was done.
+    ///
+    /// # Errors
+    /// If a call or a daemon fails for another reason than the injected faults, a pod lacks its network
+    /// afterwards, or a DEL leaves something behind.
     pub fn run(&self, lab: &Lab, say: &mut dyn FnMut(&str)) -> Result<Tally> {
         let seed = self.seed.unwrap_or_else(dice::seed_of_the_clock);
-        say(&format!("chaos for {} s; again with: integration chaos --seconds {} --seed {seed}", self.seconds, self.seconds));
+        say(&format!(
+            "chaos for {} s; again with: integration chaos --seconds {} --seed {seed}",
+            self.seconds, self.seconds
+        ));
         self.run_with(lab, seed, say).with_context(|| format!("chaos with seed {seed}"))
     }
 
@@ -69,6 +80,7 @@ impl Chaos {
         if !node.server.is_running() {
             node.start_server()?;
         }
+        // Two pods that no thread touches: their network has to survive all of it.
         let witnesses = lab.new_pods(node, 2)?;
         witnesses.iter().try_for_each(|pod| node.runtime().add(pod)?.success().map(drop))?;
         lab.ping(&witnesses[0], witnesses[1].address())?;
@@ -79,8 +91,13 @@ impl Chaos {
 
         let (mut tally, remains) = self.storm(node, &pods, seed)?;
         say(&format!("{tally}"));
-        say(&format!("{} pods are attached, {} sandboxes are owed a DEL", remains.attached.len(), remains.owed.len()));
+        say(&format!(
+            "{} pods are attached, {} sandboxes are owed a DEL",
+            remains.attached.len(),
+            remains.owed.len()
+        ));
 
+        // Before the DELs, which detach these pods.
         self.network_is_back(lab, &witnesses, &remains.attached)?;
         for pod in &remains.owed {
             eventually(&format!("DEL of {}", pod.sandbox), RECOVERY, || node.runtime().del(pod)?.success())?;
@@ -92,18 +109,24 @@ impl Chaos {
         Ok(tally)
     }
 
-    /// Everything at once, until the time is over.
+    /// Runs the workers and the destroyer at once, until the time is over.
     fn storm(&self, node: &Node, pods: &[Pod], seed: u64) -> Result<(Tally, Remains)> {
-        let course = Course { end: Instant::now() + Duration::from_secs(self.seconds), failed: AtomicBool::new(false) };
+        let course = Course {
+            end: Instant::now() + Duration::from_secs(self.seconds),
+            failed: AtomicBool::new(false),
+        };
         let mut seeds = Dice::new(seed);
         let (mut tally, mut remains) = (Tally::default(), Remains::default());
         thread::scope(|scope| {
+            // Forks in a fixed order: each thread repeats its decisions with the same seed.
             let (course, dice) = (&course, seeds.fork());
             let destroyer = scope.spawn(move || course.follow(|| destroyer::run(node, dice, course)));
             let workers: Vec<_> = pods
                 .chunks(PODS)
                 .map(|pods| (pods, seeds.fork()))
-                .map(|(pods, dice)| scope.spawn(move || course.follow(|| Worker::new(node, pods, dice).run(course))))
+                .map(|(pods, dice)| {
+                    scope.spawn(move || course.follow(|| Worker::new(node, pods, dice).run(course)))
+                })
                 .collect();
             for worker in workers {
                 let (done, left) = join(worker.join())?;
@@ -115,24 +138,29 @@ impl Chaos {
         })
     }
 
-    /// Pods that were attached before, and those whose last ADD succeeded, reach each other without another call of the plugin.
+    /// Waits until the witnesses and the pods whose last ADD succeeded reach each other, without another call
+    /// of the plugin.
     fn network_is_back(&self, lab: &Lab, witnesses: &[Pod], attached: &[Pod]) -> Result<()> {
         let (first, second) = (&witnesses[0], &witnesses[1]);
-        eventually("pods that were there before have their network", RECOVERY, || lab.ping(first, second.address()))?;
+        eventually("pods that were there before have their network", RECOVERY, || {
+            lab.ping(first, second.address())
+        })?;
         for pod in attached {
-            eventually(&format!("{}, whose ADD succeeded, has its network", pod.sandbox), RECOVERY, || lab.ping(pod, first.address()))?;
+            eventually(&format!("{}, whose ADD succeeded, has its network", pod.sandbox), RECOVERY, || {
+                lab.ping(pod, first.address())
+            })?;
         }
         Ok(())
     }
 }
 
 impl Course {
-    /// Whether there is still something to do.
+    /// Whether the run continues.
     fn goes_on(&self) -> bool {
         Instant::now() < self.end && !self.failed.load(Ordering::Relaxed)
     }
 
-    /// Runs one thread's part; where it fails, the others end soon.
+    /// Runs the part of one thread; if it fails, the other threads end soon.
     fn follow<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<T> {
         let result = part();
         if result.is_err() {
@@ -146,13 +174,13 @@ fn join<T>(result: thread::Result<Result<T>>) -> Result<T> {
     result.unwrap_or_else(|_| Err(anyhow!("a thread panicked (see above)")))
 }
 
-/// Lets some random time pass, less than `longest`.
-#[expect(clippy::disallowed_methods, reason = "chaos comes at moments that nothing announces")]
+/// Waits for a random time, `longest` at most.
+#[expect(clippy::disallowed_methods, reason = "a random pause is the purpose")]
 fn pause(dice: &mut Dice, longest: Duration) {
     thread::sleep(longest.mul_f64(dice.fraction()));
 }
 
-/// The call ended within what its deadline and its rollback allow.
+/// Checks that the call ended within its deadline and the time for its rollback.
 fn in_time(what: &str, took: Duration, limit: Duration) -> Result<()> {
     ensure!(took <= limit, "{what} took {took:?}");
     Ok(())

@@ -1,5 +1,5 @@
-//! A whole Kubernetes on the nodes of a lab: real API server, scheduler, controllers, kubelets and containerd; its network is what is under
-//! test, the control plane, the server on each node and the plugin.
+//! A whole Kubernetes on the nodes of a lab: real API server, scheduler, controllers, kubelets and
+//! containerd. Its network is under test: the control plane, the server on each node and the plugin.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -9,13 +9,13 @@
 //! | [`control_plane`] | etcd, API server, controller manager, scheduler |
 //! | [`master`] | the project's own control plane |
 //! | [`worker`] | containerd, kubelet and the project's server of a node |
-//! | [`containerd`] | which containerd that is |
+//! | [`containerd`] | which version of containerd the nodes have |
 //! | `cgroups` | control groups, which outlive namespaces |
 //! | [`api`] | the API server, for tests |
-//! | [`pods`] | all pods, as a watch tells them |
-//! | [`attached`] | a running pod as the lab knows pods: for packets |
+//! | [`pods`] | all pods, from a watch |
+//! | [`attached`] | a running pod as a pod of the lab: packets can be sent from it |
 //! | [`in_service`] | nodes and endpoints that must not leave service |
-//! | [`northbound`] | what the control plane has written for the pods of now |
+//! | [`northbound`] | what the northbound database should hold for the current nodes and pods |
 //! | [`leftovers`] | what is on the nodes and in OVN before and after pods |
 
 use std::{process::Command, thread, time::Duration};
@@ -51,14 +51,14 @@ pub use worker::Worker;
 
 use master::Network;
 
-/// How long the nodes may take to be ready; an idle machine needs some seconds.
+/// How long the nodes may take to be ready. An idle machine needs some seconds; the rest is for a busy one.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Addresses of pods, and the prefix length of a node's part of them.
+/// Addresses of pods, and the prefix length of the part that each node gets.
 const CLUSTER_SUBNETS: &str = "10.244.0.0/16/24";
-/// Where the first instance of the control plane answers.
+/// Port on which `master-1` serves `/readyz` and `/metrics`; `master-N` has the port `N - 1` above.
 const MASTER_PORT: u16 = 9410;
 
-/// What a cluster should be like. [`Cluster::of_nodes`] begins one.
+/// Configuration of a cluster. [`Cluster::of_nodes`] begins one.
 #[derive(Debug, Clone)]
 pub struct Blueprint {
     nodes: u32,
@@ -68,14 +68,14 @@ pub struct Blueprint {
 }
 
 impl Blueprint {
-    /// Other addresses of pods than usual, with the prefix length of a node's part of them.
+    /// Other addresses of pods than the default, with the prefix length of a node's part of them.
     #[must_use]
     pub fn cluster_subnets(mut self, subnets: &str) -> Self {
         subnets.clone_into(&mut self.cluster_subnets);
         self
     }
 
-    /// The nodes' container runtime.
+    /// The container runtime of the nodes.
     #[must_use]
     pub fn containerd(mut self, containerd: Containerd) -> Self {
         self.containerd = Some(containerd);
@@ -89,7 +89,8 @@ impl Blueprint {
         self
     }
 
-    /// Runs a test in such a cluster, in namespaces of its own; see [`inside::inside`] for how it finds the test.
+    /// Runs a test in such a cluster, in namespaces of its own; see [`inside::inside`] for how it finds the
+    /// test.
     ///
     /// # Panics
     /// If the cluster cannot be built or `body` fails.
@@ -98,7 +99,8 @@ impl Blueprint {
         inside::in_namespaces(inside::test_path::<F>(), || body(&self.build(&|_| ())?));
     }
 
-    /// Builds the cluster here and tells `progress` what is under way; the process must be inside already.
+    /// Builds the cluster here and reports its steps to `progress`. The process must be in the namespaces
+    /// already.
     pub fn build(self, progress: &(dyn Fn(&str) + Sync)) -> Result<Cluster> {
         programs::verify()?;
         let names: Vec<String> = (1..=self.nodes).map(|index| format!("node{index}")).collect();
@@ -114,12 +116,13 @@ impl Blueprint {
         let (lab, workers) = nodes;
         progress("starting controllers, ovnkube and the kubelets");
         control_plane.start_controllers()?;
+        // Before the programs under test start: this writes the tokens that they read.
         access::grant(&api, &credentials)?;
         let pods = Pods::watch(&api);
         let network = Network { cluster_subnets: self.cluster_subnets, options: self.master_options };
         let master = master::instance(master::BOTH, "master-1", MASTER_PORT, &credentials, &network);
         let cluster = Cluster { lab, workers, control_plane, credentials, api, pods, master, network };
-        // In no order: each waits for what it needs of the others.
+        // In any order: each program waits for what it needs of the others.
         cluster.master.spawn()?;
         cluster.each_node(|node, worker| cluster.start_node(node, worker))?;
         progress("waiting until the nodes are ready for pods");
@@ -133,7 +136,7 @@ impl Blueprint {
 pub struct Cluster {
     /// Open vSwitch and OVN, and the nodes.
     pub lab: Lab,
-    /// Of each node of the lab, in that order.
+    /// The Kubernetes daemons of each node, in the order of `lab.nodes`.
     pub workers: Vec<Worker>,
     /// The central programs of Kubernetes.
     pub control_plane: ControlPlane,
@@ -141,7 +144,7 @@ pub struct Cluster {
     pub credentials: Credentials,
     /// The API server, as its administrator.
     pub api: Api,
-    /// All pods of now.
+    /// The current pods.
     pub pods: Pods,
     /// `ovnkube --init-master`, under the name `master-1`.
     pub master: Daemon,
@@ -151,10 +154,15 @@ pub struct Cluster {
 impl Cluster {
     /// Begins a cluster with that many nodes.
     pub fn of_nodes(nodes: u32) -> Blueprint {
-        Blueprint { nodes, master_options: Vec::new(), cluster_subnets: CLUSTER_SUBNETS.to_owned(), containerd: None }
+        Blueprint {
+            nodes,
+            master_options: Vec::new(),
+            cluster_subnets: CLUSTER_SUBNETS.to_owned(),
+            containerd: None,
+        }
     }
 
-    /// The nodes with their daemons of Kubernetes.
+    /// The nodes, each with its Kubernetes daemons.
     pub fn nodes(&self) -> impl Iterator<Item = (&Node, &Worker)> {
         self.lab.nodes.iter().zip(&self.workers)
     }
@@ -169,34 +177,49 @@ impl Cluster {
         self.instance(master::BOTH, number)
     }
 
-    /// The same, whose way to the API server is `url`.
+    /// The same, which reaches the API server at `url`.
     pub fn another_master_over(&self, number: u16, url: &str) -> Daemon {
         let mut network = self.network.clone();
         network.options.push(format!("--k8s-apiserver={url}"));
-        master::instance(master::BOTH, &format!("master-{number}"), MASTER_PORT + number - 1, &self.credentials, &network)
+        master::instance(
+            master::BOTH,
+            &format!("master-{number}"),
+            MASTER_PORT + number - 1,
+            &self.credentials,
+            &network,
+        )
     }
 
-    /// The same of the controller alone, without a cluster manager.
+    /// The same with the controller alone, without a cluster manager.
     pub fn controller_alone(&self, number: u16) -> Daemon {
         self.instance(master::CONTROLLER, number)
     }
 
     fn instance(&self, roles: &str, number: u16) -> Daemon {
-        master::instance(roles, &format!("master-{number}"), MASTER_PORT + number - 1, &self.credentials, &self.network)
+        master::instance(
+            roles,
+            &format!("master-{number}"),
+            MASTER_PORT + number - 1,
+            &self.credentials,
+            &self.network,
+        )
     }
 
-    /// Whether the instance `master-NUMBER` counts itself as the leader.
+    /// Whether the instance `master-NUMBER` is the leader, by its own metric.
     pub fn master_leads(&self, number: u16) -> Result<bool> {
         master::leads(MASTER_PORT + number - 1)
     }
 
-    /// Whether the instance `master-NUMBER` says that it is ready; an error says what it lacks.
+    /// Succeeds if the instance `master-NUMBER` is ready; the error says what it lacks.
     pub fn master_is_ready(&self, number: u16) -> Result<()> {
         master::ready(MASTER_PORT + number - 1)
     }
 
-    /// `kubectl` as the administrator; its standard output.
-    pub fn kubectl(&self, arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>) -> Result<String> {
+    /// Runs `kubectl` as the administrator; its standard output.
+    pub fn kubectl(
+        &self,
+        arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>,
+    ) -> Result<String> {
         let mut kubectl = Command::new(programs::kubernetes("kubectl")?);
         kubectl.arg("--kubeconfig").arg(self.credentials.kubeconfig(credentials::ADMIN));
         command::output(kubectl.args(arguments))
@@ -208,12 +231,17 @@ impl Cluster {
         node.start_server()
     }
 
-    /// Waits for nodes that take pods, and the service account that every pod needs.
+    /// Waits until every node takes pods, and until the service account exists that every pod needs.
     pub fn wait_until_ready(&self) -> Result<()> {
         eventually("every node is ready for pods", PATIENCE, || {
             let nodes = self.api.read("/api/v1/nodes")?;
             let nodes = nodes["items"].as_array().context("a list of nodes")?;
-            ensure!(nodes.len() == self.workers.len(), "{} of {} nodes are known", nodes.len(), self.workers.len());
+            ensure!(
+                nodes.len() == self.workers.len(),
+                "{} of {} nodes are known",
+                nodes.len(),
+                self.workers.len()
+            );
             nodes.iter().try_for_each(node_is_ready)?;
             self.api.read("/api/v1/namespaces/default/serviceaccounts/default").map(drop)
         })
@@ -224,14 +252,16 @@ impl Cluster {
             let act = &act;
             let threads: Vec<_> = self
                 .nodes()
-                .map(|(node, worker)| scope.spawn(move || act(node, worker).with_context(|| format!("on {}", node.name))))
+                .map(|(node, worker)| {
+                    scope.spawn(move || act(node, worker).with_context(|| format!("on {}", node.name)))
+                })
                 .collect();
             threads.into_iter().try_for_each(|thread| join(thread.join()))
         })
     }
 }
 
-/// The lab, and containerd with the images on each of its nodes.
+/// Builds the lab, and starts containerd with the images on each of its nodes.
 fn start_nodes(count: u32, containerd: Containerd, credentials: &Credentials) -> Result<(Lab, Vec<Worker>)> {
     let lab = Lab::of_nodes(count).empty().build()?;
     let images = programs::images()?;
@@ -243,8 +273,11 @@ fn start_nodes(count: u32, containerd: Containerd, credentials: &Credentials) ->
     };
     let workers = thread::scope(|scope| {
         let start = &start;
-        let threads: Vec<_> =
-            lab.nodes.iter().map(|node| scope.spawn(move || start(node).with_context(|| format!("start {}", node.name)))).collect();
+        let threads: Vec<_> = lab
+            .nodes
+            .iter()
+            .map(|node| scope.spawn(move || start(node).with_context(|| format!("start {}", node.name))))
+            .collect();
         threads.into_iter().map(|thread| join(thread.join())).collect::<Result<Vec<Worker>>>()
     })?;
     Ok((lab, workers))
@@ -259,6 +292,7 @@ fn node_is_ready(node: &Value) -> Result<()> {
         "{name} is not ready: {}",
         ready.map_or(&Value::Null, |ready| &ready["message"])
     );
+    // The taint of a node that was not ready goes a moment after its condition.
     ensure!(node["spec"]["taints"].is_null(), "{name} takes no pods: {}", node["spec"]["taints"]);
     Ok(())
 }

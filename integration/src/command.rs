@@ -1,4 +1,4 @@
-//! Runs a program to its end and keeps what it said; a failure carries the command line and its output.
+//! Runs a program to its end and keeps its output. An error carries the command line and the output.
 
 use std::{
     io::Write as _,
@@ -7,7 +7,10 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-/// Runs `command`; its standard output, or an error with the command line, the status and both outputs.
+/// Runs `command` and returns its standard output.
+///
+/// # Errors
+/// If it does not start, or ends with another status than 0: the command line, the status and both outputs.
 pub fn output(command: &mut Command) -> Result<String> {
     finish(command.stdin(Stdio::null()), "")
 }
@@ -19,9 +22,14 @@ pub fn output_with_input(command: &mut Command, input: &str) -> Result<String> {
 
 fn finish(command: &mut Command, input: &str) -> Result<String> {
     let line = line(command);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().with_context(|| format!("start `{line}`"))?;
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("start `{line}`"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends early explains itself on standard error: that text is worth more than this "broken pipe".
+        // Ignored: a program that ends early explains itself on standard error, and that text says more than
+        // "broken pipe".
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().with_context(|| format!("wait for `{line}`"))?;
@@ -32,9 +40,12 @@ fn finish(command: &mut Command, input: &str) -> Result<String> {
     Ok(stdout)
 }
 
-/// The command line, for people; a long one is cut.
+/// The command line, for people; cut after 400 characters.
 pub fn line(command: &Command) -> String {
-    let words: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).map(|word| word.to_string_lossy()).collect();
+    let words: Vec<_> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy())
+        .collect();
     let line = words.join(" ");
     match line.char_indices().nth(400) {
         Some((end, _)) => format!("{}…", &line[..end]),

@@ -17,23 +17,36 @@ use nix::{
 
 use crate::{command, eventually};
 
-/// How long a daemon may take to start or to stop.
+/// How long a daemon may take to start or to stop. Generous for a busy machine; a daemon that hangs fails the
+/// test before the runner ends it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A program that runs until it is told to end; it may be started again, with the same command line.
+/// A program that runs until it is told to end. It can be started again, with the same command line.
 pub struct Daemon {
     name: String,
     log: PathBuf,
     arguments: Mutex<Vec<String>>,
     environment: Mutex<Vec<(String, String)>>,
-    /// Makes the command without its arguments, in the namespaces of its node.
+    /// Builds the command without its arguments, in the namespaces of its node.
     program: Box<dyn Fn() -> Result<Command> + Send + Sync>,
-    child: Mutex<Option<Child>>,
+    started: Mutex<Option<Started>>,
+}
+
+/// The latest process.
+#[derive(Debug)]
+struct Started {
+    child: Child,
+    /// The lab told it to end, or has seen its end.
+    end_is_known: bool,
 }
 
 impl fmt::Debug for Daemon {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Daemon").field("name", &self.name).field("pid", &self.pid()).finish_non_exhaustive()
+        formatter
+            .debug_struct("Daemon")
+            .field("name", &self.name)
+            .field("pid", &self.pid())
+            .finish_non_exhaustive()
     }
 }
 
@@ -46,56 +59,76 @@ impl Daemon {
         arguments: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
         let arguments = Mutex::new(arguments.into_iter().map(Into::into).collect());
-        Self { name: name.into(), log, arguments, environment: Mutex::default(), program: Box::new(program), child: Mutex::new(None) }
+        Self {
+            name: name.into(),
+            log,
+            arguments,
+            environment: Mutex::default(),
+            program: Box::new(program),
+            started: Mutex::new(None),
+        }
     }
 
-    /// Name, as in messages.
+    /// Name, as messages show it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// File with what it wrote to standard output and error. Open vSwitch and OVN also keep their own log beside it.
+    /// File with its standard output and error. Open vSwitch and OVN also write a log of their own beside it.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// What it is started with.
+    /// The arguments of the next start.
     pub fn arguments(&self) -> Vec<String> {
         lock(&self.arguments).clone()
     }
 
-    /// Replaces the arguments; counts from the next start.
+    /// Replaces the arguments, from the next start on.
     pub fn set_arguments(&self, arguments: impl IntoIterator<Item = impl Into<String>>) {
         *lock(&self.arguments) = arguments.into_iter().map(Into::into).collect();
     }
 
-    /// Replaces what is added to its environment; counts from the next start.
+    /// Replaces the variables that are added to its environment, from the next start on.
     pub fn set_environment(&self, variables: Vec<(String, String)>) {
         *lock(&self.environment) = variables;
     }
 
-    /// Starts it, and does not wait until it is ready.
+    /// Starts it without waiting until it is ready.
+    ///
+    /// # Errors
+    /// If it runs already, or cannot be started.
     pub fn spawn(&self) -> Result<()> {
-        let mut child = lock(&self.child);
-        if let Some(running) = child.as_mut() {
-            ensure!(running.try_wait()?.is_some(), "{} is running already", self.name);
+        let mut started = lock(&self.started);
+        if let Some(Started { child, .. }) = started.as_mut() {
+            ensure!(child.try_wait()?.is_some(), "{} is running already", self.name);
         }
         let parent = self.log.parent().context("a log file has a directory")?;
         fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
-        let log = File::options().create(true).append(true).open(&self.log).with_context(|| format!("open {}", self.log.display()))?;
+        // Appended: the output of earlier processes stays for the reader of a failed test.
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.log)
+            .with_context(|| format!("open {}", self.log.display()))?;
         let mut command = (self.program)()?;
         command.args(lock(&self.arguments).iter()).envs(lock(&self.environment).iter().cloned());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        *child = Some(command.spawn().with_context(|| format!("start `{}`", command::line(&command)))?);
+        let child = command.spawn().with_context(|| format!("start `{}`", command::line(&command)))?;
+        *started = Some(Started { child, end_is_known: false });
         Ok(())
     }
 
-    /// Starts it and waits until `ready` succeeds; fails at once when it ends instead.
+    /// Starts it and waits until `ready` succeeds.
+    ///
+    /// # Errors
+    /// If `ready` does not succeed within 10 s, or, at once, if the process ends instead; with the end of its
+    /// log.
     pub fn start(&self, ready: impl FnMut() -> Result<()>) -> Result<()> {
         self.start_within(PATIENCE, ready)
     }
 
-    /// The same for a program that may take longer.
+    /// The same with another time limit.
     pub fn start_within(&self, patience: Duration, mut ready: impl FnMut() -> Result<()>) -> Result<()> {
         self.spawn()?;
         let ended = eventually(&format!("{} is ready", self.name), patience, || match self.end()? {
@@ -109,11 +142,11 @@ impl Daemon {
         }
     }
 
-    /// Process id, if it was started and has not ended.
+    /// Process id, if it runs (or is paused).
     pub fn pid(&self) -> Option<u32> {
-        let mut child = lock(&self.child);
-        let running = child.as_mut()?;
-        matches!(running.try_wait(), Ok(None)).then(|| running.id())
+        let mut started = lock(&self.started);
+        let Started { child, .. } = started.as_mut()?;
+        matches!(child.try_wait(), Ok(None)).then(|| child.id())
     }
 
     /// Whether it runs (or is paused).
@@ -127,25 +160,32 @@ impl Daemon {
         self.wait()
     }
 
-    /// Ends it without giving it a chance (SIGKILL).
+    /// Kills it without a chance to clean up (SIGKILL), and waits until it has ended.
     pub fn kill(&self) -> Result<()> {
         self.signal(Signal::SIGKILL)?;
         self.wait()
     }
 
-    /// Stops it in its tracks (SIGSTOP); it keeps its sockets and answers nothing.
+    /// Pauses it (SIGSTOP): its sockets stay open, and it answers nothing.
     pub fn pause(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// Lets a paused one go on (SIGCONT).
+    /// Resumes it after a pause (SIGCONT).
     pub fn resume(&self) -> Result<()> {
         self.signal(Signal::SIGCONT)
     }
 
     /// Sends any signal.
+    ///
+    /// # Errors
+    /// If it does not run.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = self.pid().with_context(|| format!("{} is not running", self.name))?;
+        // Before the signal: from then on the end is no surprise.
+        if let Some(started) = lock(&self.started).as_mut() {
+            started.end_is_known |= matches!(signal, Signal::SIGTERM | Signal::SIGKILL | Signal::SIGINT);
+        }
         kill(Pid::from_raw(pid.try_into()?), signal).with_context(|| format!("{signal} to {}", self.name))
     }
 
@@ -157,14 +197,21 @@ impl Daemon {
     }
 
     /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// If it was never started.
     pub fn end(&self) -> Result<Option<std::process::ExitStatus>> {
-        match lock(&self.child).as_mut() {
-            Some(child) => Ok(child.try_wait()?),
+        match lock(&self.started).as_mut() {
+            Some(started) => {
+                let end = started.child.try_wait()?;
+                started.end_is_known |= end.is_some();
+                Ok(end)
+            }
             None => bail!("{} was not started", self.name),
         }
     }
 
-    /// The last lines it wrote, for messages.
+    /// The last 15 lines of its output, for messages.
     fn log_end(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(15).collect();
@@ -173,7 +220,19 @@ impl Daemon {
     }
 }
 
-/// A panic in one test thread must not hide what the others find.
+/// Reports a process that ended by itself and whose end no test has looked at: the reader of a failed test
+/// looks for the cause here first.
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(Started { child, end_is_known: false }) = lock(&self.started).as_mut()
+            && let Ok(Some(end)) = child.try_wait()
+        {
+            eprintln!("{} ended by itself: {end}\n{}", self.name, self.log_end());
+        }
+    }
+}
+
+/// Ignores poisoning: a panic in one test thread must not hide what the others find.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

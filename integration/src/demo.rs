@@ -1,21 +1,21 @@
-//! `integration demo`: three pods on two nodes get their network and lose it again, shown to somebody who sees this for the first time.
+//! `integration demo`: shows to a newcomer how three pods on two nodes get their network and lose it again.
 //!
-//! Everything shown is measured or asked for; nothing is known in advance but the pods' names.
+//! Everything shown is measured or read from the programs; only the pods' names are known in advance.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `control` | the process with the terminal, the process with the lab, and what one tells the other |
+//! | `control` | the process with the terminal, the process with the lab, and the pipe between them |
 //! | `story` | the sections in their order |
 //! | `screen`, `line`, `canvas` | sections and steps on standard output; a line in colours; boxes |
-//! | `cast` | the pods, before the runtime calls the plugin |
-//! | `calls` | the plugin's calls and answers |
+//! | `cast` | the pods, as they are before the runtime calls the plugin |
+//! | `calls` | the plugin's calls and results |
 //! | `timeline` | where the time of an ADD went |
 //! | `rows` | OVSDB's JSON, for the two views |
 //! | `logical` | the logical view, a tree |
-//! | `switch`, `picture` | the Open vSwitch view: asked for, and drawn |
+//! | `switch`, `picture` | the Open vSwitch view: reading it, and drawing it |
 //! | `traffic` | ping and TCP between the pods |
-//! | `leftovers` | what is on the nodes before and after |
-//! | `keep` | how to look around |
+//! | `leftovers` | the node's links, namespaces and rows before and after |
+//! | `keep` | commands to look around with |
 
 mod calls;
 mod canvas;
@@ -58,7 +58,9 @@ impl Demo {
         }
         let orders = Orders::enter()?;
         let mut screen = Screen::open();
-        let Err(error) = story::tell(&mut screen, self.keep.then_some(&orders)) else { return Ok(ExitCode::SUCCESS) };
+        let Err(error) = story::tell(&mut screen, self.keep.then_some(&orders)) else {
+            return Ok(ExitCode::SUCCESS);
+        };
         if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
             return Ok(ExitCode::from(control::NOBODY_READS));
         }
@@ -68,7 +70,7 @@ impl Demo {
     }
 }
 
-/// A word that stands for something that worked.
+/// The mark of a step that worked.
 fn tick() -> Line {
     Line::default().to(2).add(Paint::Good, "✓ ")
 }

@@ -1,4 +1,5 @@
-//! Where the executables are: beside the running one, as cargo builds them, unless `OVN_CNI_BIN_DIR` says otherwise.
+//! Where the executables are: beside the running one, as cargo builds them, unless `OVN_CNI_BIN_DIR` says
+//! otherwise.
 
 use std::{
     env,
@@ -11,21 +12,31 @@ use anyhow::{Context as _, Result, ensure};
 pub const PLUGIN: &str = "ovn-k8s-cni-overlay";
 /// Name of the server's executable.
 pub const SERVER: &str = "ovnkube";
-/// A directory with the executables under test, instead of cargo's.
+/// Environment variable: a directory with the executables under test, instead of cargo's.
 pub const BIN_DIR: &str = "OVN_CNI_BIN_DIR";
 
 /// Path of the executable under test called `name`.
+///
+/// # Errors
+/// If it is not there, with the command that builds it.
 pub fn under_test(name: &str) -> Result<PathBuf> {
     let dir = match env::var_os(BIN_DIR) {
         Some(dir) => PathBuf::from(dir).canonicalize().with_context(|| format!("directory in {BIN_DIR}"))?,
         None => build_dir()?,
     };
     let path = dir.join(name);
-    ensure!(path.is_file(), "{} is missing; build it with: cargo build -p cni -p server (or set {BIN_DIR})", path.display());
+    ensure!(
+        path.is_file(),
+        "{} is missing; build it with: cargo build -p cni -p ovnkube (or set {BIN_DIR})",
+        path.display()
+    );
     Ok(path)
 }
 
-/// Path of this package's own command, which nodes and pods run pieces of.
+/// Path of this package's own command: its hidden subcommands run on nodes and in pods.
+///
+/// # Errors
+/// If it is not there, with the command that builds it.
 pub fn own() -> Result<PathBuf> {
     let path = build_dir()?.join("integration");
     ensure!(path.is_file(), "{} is missing; build it with: cargo build -p integration", path.display());
@@ -33,6 +44,9 @@ pub fn own() -> Result<PathBuf> {
 }
 
 /// A tool that `prerequisites.sh` installs into `target/tools`, or one in `PATH`.
+///
+/// # Errors
+/// If neither has it, with the command that installs it.
 pub fn tool(name: &str) -> Result<PathBuf> {
     let installed = target_dir()?.join("tools").join(name);
     let path = env::var_os("PATH").unwrap_or_default();
@@ -42,13 +56,13 @@ pub fn tool(name: &str) -> Result<PathBuf> {
         .with_context(|| format!("{name} is missing; install it with: integration/prerequisites.sh test"))
 }
 
-/// Cargo's target directory, of which the running executable is part.
+/// Cargo's target directory, which contains the running executable.
 pub fn target_dir() -> Result<PathBuf> {
     let build_dir = build_dir()?;
     build_dir.parent().map(Path::to_path_buf).context("the executable is not in a target directory")
 }
 
-/// `target/debug`: where the running executable is, or the directory above its `deps`.
+/// `target/debug`: the directory of the running executable, or the one above it if that is `deps`.
 fn build_dir() -> Result<PathBuf> {
     let exe = env::current_exe().context("path of the running executable")?;
     let dir = exe.parent().context("the running executable has no directory")?;

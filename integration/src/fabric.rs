@@ -1,7 +1,8 @@
 //! The wire between the nodes: a Linux bridge in the lab's root and a veth to each node.
 //!
-//! The node's end is a port of an Open vSwitch bridge of the userspace datapath, which carries the address of the node's tunnels:
-//! geneve from that datapath does not reach an address that is on an ordinary interface.
+//! The node's end is a port of an Open vSwitch bridge with the userspace datapath. The bridge carries the
+//! address of the node's tunnels: Geneve packets from that datapath do not reach an address on an ordinary
+//! interface.
 
 use std::process::Command;
 
@@ -11,22 +12,28 @@ use crate::command;
 
 const BRIDGE: &str = "fabric";
 
-/// The lab's own address on the wire, for whatever nodes should reach outside of them.
+/// The lab's own address on the wire, for servers outside of the nodes, such as the API server.
 pub const LAB_ADDRESS: &str = "172.30.0.1";
 
-/// Tunnel address of node `index` (from 1).
+/// Tunnel address of node `index` (from 1), in 172.30.0.0/24.
 pub fn address(index: u32) -> String {
     format!("172.30.0.{}", 10 + index)
 }
 
 /// Creates the wire and connects `eth0` of the nodes, given as `(index, process that holds its namespace)`.
 pub fn create(nodes: &[(u32, u32)]) -> Result<()> {
-    let mut batch = format!("link add {BRIDGE} type bridge\naddr add {LAB_ADDRESS}/24 dev {BRIDGE}\nlink set {BRIDGE} up\n");
+    let mut batch = format!(
+        "link add {BRIDGE} type bridge\naddr add {LAB_ADDRESS}/24 dev {BRIDGE}\nlink set {BRIDGE} up\n"
+    );
     for (index, pid) in nodes {
-        batch += &format!("link add fabric{index} type veth peer name eth0 netns {pid}\nlink set fabric{index} master {BRIDGE} up\n");
+        batch += &format!(
+            "link add fabric{index} type veth peer name eth0 netns {pid}\n\
+             link set fabric{index} master {BRIDGE} up\n"
+        );
     }
     command::output_with_input(Command::new("ip").args(["-batch", "-"]), &batch)?;
-    // Packets of the userspace datapath never get the checksum that the kernel left to the NIC: there is none.
+    // The kernel leaves checksums to the NIC, but packets through the userspace datapath meet no NIC: compute
+    // them in software.
     command::output(Command::new("ethtool").args(["-K", BRIDGE, "tx", "off"]))?;
     for (index, _) in nodes {
         command::output(Command::new("ethtool").args(["-K", &format!("fabric{index}"), "tx", "off"]))?;
@@ -34,7 +41,7 @@ pub fn create(nodes: &[(u32, u32)]) -> Result<()> {
     Ok(())
 }
 
-/// Unplugs node `index`, or plugs it in again: the node keeps its interface.
+/// Unplugs node `index`, or plugs it in again. The node keeps its interface, without a carrier.
 pub fn set_link(index: u32, up: Link) -> Result<()> {
     let state = match up {
         Link::Up => "up",
@@ -43,7 +50,7 @@ pub fn set_link(index: u32, up: Link) -> Result<()> {
     command::output(Command::new("ip").args(["link", "set", &format!("fabric{index}"), state])).map(drop)
 }
 
-/// State of a node's cable.
+/// State of a node's link to the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
     /// Plugged in.

@@ -1,8 +1,8 @@
 //! Runs a test, or the command, again in namespaces of its own.
 //!
-//! The outer process starts its own executable under `unshare` and waits; the inner one is process 1 of its namespaces, so that the
-//! kernel ends everything it started, however it ends. The inner one ends when the outer one does: it reads a FIFO that the outer
-//! process holds open.
+//! The outer process starts its own executable under `unshare` and waits. The inner one is process 1 of its
+//! PID namespace, so the kernel kills everything that it started, however it ends. It ends when the outer
+//! process does: it reads a FIFO that the outer process holds open.
 
 use std::{
     any::type_name,
@@ -26,13 +26,14 @@ use nix::{
 
 use crate::{Versions, cluster::cgroups, command, executable, mounts, prerequisites};
 
-/// Marks the inner process; the value is the directory of its logs on the host.
+/// Environment variable that marks the inner process; its value is the directory of the logs on the host.
 const INSIDE: &str = "OVN_LAB_INSIDE";
-/// In that directory, open for writing in the outer process as long as it lives.
+/// FIFO in that directory, open for writing in the outer process as long as it lives.
 const ALIVE: &str = "alive";
-/// In that directory: the body ran to its end. Without it, a filter that matches no test would pass.
+/// File in that directory: the body ran to its end. Without it, a filter that matches no test would pass.
 const PASSED: &str = "passed";
-/// Name of a control group, unique on this machine: what is below it is removed at the end. The kernel has no namespace for that.
+/// Environment variable with the name of a control group, unique on this machine. The kernel has no namespace
+/// that ends control groups, so everything below it is removed at the end.
 const CGROUP: &str = "OVN_LAB_CGROUP";
 
 /// Runs `body` in private namespaces; call it from a test, with the closure written in that test.
@@ -51,11 +52,13 @@ pub(crate) fn test_path<F>() -> &'static str {
     type_name::<F>().split("::{{closure}}").next().unwrap_or_default()
 }
 
-/// The same for a test whose path is known.
+/// The same for a test with a known path.
 #[track_caller]
 pub(crate) fn in_namespaces(test: &str, body: impl FnOnce() -> Result<()>) {
     let result = match env::var_os(INSIDE) {
-        Some(logs) => enter(Path::new(&logs)).and_then(|()| body()).and_then(|()| Ok(fs::write(Path::new(mounts::LOGS).join(PASSED), "")?)),
+        Some(logs) => enter(Path::new(&logs))
+            .and_then(|()| body())
+            .and_then(|()| Ok(fs::write(Path::new(mounts::LOGS).join(PASSED), "")?)),
         None => run_test(test),
     };
     if let Err(error) = result {
@@ -69,12 +72,13 @@ pub fn is_inside() -> bool {
     env::var_os(INSIDE).is_some()
 }
 
-/// Control group under which this lab makes its own; nothing is there until somebody makes it.
+/// Control group under which this lab creates its own; it does not exist until `cgroups::create` is called.
 pub(crate) fn cgroup() -> Result<String> {
     env::var(CGROUP).context("not inside the lab's namespaces")
 }
 
-/// For the command: runs this executable again inside, with `arguments` and the caller's terminal.
+/// For the command: runs this executable again in namespaces, with `arguments` and the terminal of the
+/// caller.
 pub fn run_again(name: &str, arguments: impl IntoIterator<Item = OsString>) -> Result<ExitStatus> {
     let outside = Outside::prepare(name)?;
     let status = outside.command()?.args(arguments).status().context("start unshare")?;
@@ -82,9 +86,14 @@ pub fn run_again(name: &str, arguments: impl IntoIterator<Item = OsString>) -> R
     Ok(status)
 }
 
-/// The same, out of reach of SIGINT, SIGTERM and SIGHUP, which end the inner process and all it started; the signal is returned, too.
-pub fn run_again_until_signal(name: &str, arguments: impl IntoIterator<Item = OsString>) -> Result<(ExitStatus, Option<Signal>)> {
+/// The same, but SIGINT, SIGTERM and SIGHUP do not end this process: they end the inner process and
+/// everything it started. Returns the signal, too.
+pub fn run_again_until_signal(
+    name: &str,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<(ExitStatus, Option<Signal>)> {
     let signals = ending_signals();
+    // Before the thread starts, which inherits the mask: only its `wait` takes the signals.
     signals.thread_block()?;
     let mut outside = Outside::prepare(name)?;
     let caught = Arc::new(OnceLock::new());
@@ -92,6 +101,7 @@ pub fn run_again_until_signal(name: &str, arguments: impl IntoIterator<Item = Os
     std::thread::spawn(move || {
         if let Ok(signal) = signals.wait() {
             let _ = catch.set(signal);
+            // Closes the FIFO, which ends the inner process.
             drop(alive);
         }
     });
@@ -101,14 +111,15 @@ pub fn run_again_until_signal(name: &str, arguments: impl IntoIterator<Item = Os
     Ok((status, signal))
 }
 
-/// What a person, a closed terminal and `kill` send.
+/// The signals of Ctrl-C, of `kill` and of a closed terminal.
 fn ending_signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
 }
 
-/// For the command: the inner side of [`run_again`], before anything else.
+/// For the command: the inner side of [`run_again`], to be called first.
 pub fn enter_again() -> Result<()> {
-    // Inherited from an outer side that catches them; what the lab starts should end when it is told to.
+    // An outer process that waits for the signals has blocked them, and children inherit that: what the lab
+    // starts has to end on SIGTERM.
     ending_signals().thread_unblock()?;
     enter(Path::new(&env::var_os(INSIDE).context("not inside the lab's namespaces")?))
 }
@@ -117,26 +128,39 @@ fn run_test(path: &str) -> Result<()> {
     let outside = Outside::prepare(path)?;
     // `--exact` wants the path without the crate.
     let test = path.split_once("::").map_or(path, |(_crate, test)| test);
-    // One pipe for both streams, passed on through `print!`, which the test harness keeps to the failing test.
+    // One pipe keeps the order of both streams. `println!` passes them on, so that the test harness shows
+    // them with a failed test only.
     let (reader, writer) = std::io::pipe()?;
     let mut command = outside.command()?;
     command.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
     command.stdin(std::process::Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().with_context(|| format!("start `{}`", command::line(&command)))?;
+    // Closes this process' ends for writing; otherwise the reader would never see the end.
     drop(command);
     pass_on(reader);
     let status = child.wait()?;
     let ran = outside.logs.join(PASSED).exists();
     let logs = outside.logs.clone();
     outside.finish(status.success() && ran);
-    ensure!(status.success(), "{test}: {status} inside the lab (see above), with {}; logs: {}", versions(), logs.display());
-    ensure!(ran, "there is no test `{test}`: write the closure in the test itself, because its type names the test");
+    ensure!(
+        status.success(),
+        "{test}: {status} inside the lab (see above), with {}; logs: {}",
+        versions(),
+        logs.display()
+    );
+    ensure!(
+        ran,
+        "there is no test `{test}`: write the closure in the test itself, because its type names the test"
+    );
     Ok(())
 }
 
-/// For the message of a failure, which it must not hide.
+/// For the message of a failure, which an error here must not hide.
 fn versions() -> String {
-    Versions::installed().map_or_else(|error| format!("an unknown Open vSwitch and OVN ({error:#})"), |versions| versions.to_string())
+    Versions::installed().map_or_else(
+        |error| format!("an unknown Open vSwitch and OVN ({error:#})"),
+        |versions| versions.to_string(),
+    )
 }
 
 #[expect(clippy::print_stdout, reason = "what a test prints belongs to the harness")]
@@ -146,7 +170,7 @@ fn pass_on(reader: impl std::io::Read) {
     }
 }
 
-/// What the outer process keeps while the inner one runs.
+/// What the outer process holds while the inner one runs.
 struct Outside {
     logs: PathBuf,
     cgroup: String,
@@ -162,19 +186,35 @@ impl Outside {
         }
         fs::create_dir_all(&logs).with_context(|| format!("create {}", logs.display()))?;
         let alive = logs.join(ALIVE);
-        mkfifo(&alive, Mode::S_IRUSR | Mode::S_IWUSR).with_context(|| format!("create {}", alive.display()))?;
+        mkfifo(&alive, Mode::S_IRUSR | Mode::S_IWUSR)
+            .with_context(|| format!("create {}", alive.display()))?;
+        // For reading, too: an open for writing alone waits for a reader (fifo(7)).
         let alive = OpenOptions::new().read(true).write(true).open(&alive)?;
         Ok(Self { logs, cgroup: format!("ovn-lab-{}", std::process::id()), alive: Some(alive) })
     }
 
     fn command(&self) -> Result<Command> {
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "--"]);
-        command.arg(env::current_exe()?).env(INSIDE, &self.logs).env(CGROUP, &self.cgroup).env("PATH", prerequisites::search_path());
+        command.args([
+            "--mount",
+            "--net",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "--propagation",
+            "private",
+            "--",
+        ]);
+        command
+            .arg(env::current_exe()?)
+            .env(INSIDE, &self.logs)
+            .env(CGROUP, &self.cgroup)
+            .env("PATH", prerequisites::search_path());
         Ok(command)
     }
 
-    /// Logs are for failures.
+    /// Removes the FIFO and the control groups, and the logs unless something failed.
     fn finish(self, passed: bool) {
         let _ = fs::remove_file(self.logs.join(ALIVE));
         if let Err(error) = cgroups::remove(&self.cgroup) {
@@ -195,7 +235,7 @@ fn enter(logs: &Path) -> Result<()> {
 }
 
 /// Ends this process, and with it the namespaces, when the outer process has gone.
-#[expect(clippy::exit, reason = "nobody is left to return to")]
+#[expect(clippy::exit, reason = "the outer process is gone: there is no caller to return to")]
 fn end_with(mut alive: File) {
     let _ = alive.read_to_end(&mut Vec::new());
     std::process::exit(1);

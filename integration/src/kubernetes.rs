@@ -22,21 +22,29 @@ mod reach;
 
 /// Start a whole Kubernetes with two nodes, and give a shell with kubectl; the cluster ends with the shell.
 ///
-/// Without a terminal, standard input is a script that is run in the cluster; its exit status is the command's.
+/// Without a terminal, standard input is a script that is run in the cluster; its exit status is the
+/// command's.
 #[derive(Debug, Args)]
 pub(crate) struct Cluster {
     /// How many nodes.
     #[arg(long, default_value_t = 2)]
     nodes: u32,
-    /// Measure instead: how long pods take to be ready, with this network and with the plugins `bridge` and `host-local`, in turn.
+    /// Measure instead: how long pods take to be ready, with this network and with the plugins `bridge` and
+    /// `host-local`, in turn.
     #[arg(long, value_name = "ROUNDS")]
     compare: Option<usize>,
     /// How many pods come at once, in turn.
-    #[arg(long, value_name = "PODS,…", value_delimiter = ',', default_value = "1,20,50,100", requires = "compare")]
+    #[arg(
+        long,
+        value_name = "PODS,…",
+        value_delimiter = ',',
+        default_value = "1,20,50,100",
+        requires = "compare"
+    )]
     bursts: Vec<usize>,
 }
 
-/// Exit status after a signal, as shells have it: this and the signal's number.
+/// Exit status after a signal, as in shells: this plus the signal's number.
 const BY_SIGNAL: i32 = 128;
 
 impl Cluster {
@@ -52,14 +60,17 @@ impl Cluster {
             return Ok(exit_code(BY_SIGNAL + signal as i32));
         }
         if !status.success() {
-            eprintln!("What each program said is in {}", executable::target_dir()?.join("lab-logs").join(name).display());
+            eprintln!(
+                "What each program said is in {}",
+                executable::target_dir()?.join("lab-logs").join(name).display()
+            );
         }
         Ok(exit_code(status.code().unwrap_or(BY_SIGNAL + status.signal().unwrap_or(0))))
     }
 
     fn run_inside(&self) -> Result<ExitCode> {
         let began = Instant::now();
-        // For a script, standard output is the script's.
+        // Standard error: standard output belongs to the script.
         let say = |text: &str| {
             let _ = writeln!(io::stderr(), "{:5.1} s  {text}", began.elapsed().as_secs_f64());
         };
@@ -70,7 +81,9 @@ impl Cluster {
         }
         let tools = write_tools(&cluster)?;
         let path = env::join_paths(
-            [tools.clone(), programs::bin_dir()?].into_iter().chain(env::split_paths(&env::var_os("PATH").unwrap_or_default())),
+            [tools.clone(), programs::bin_dir()?]
+                .into_iter()
+                .chain(env::split_paths(&env::var_os("PATH").unwrap_or_default())),
         )?;
         let mut shell = Command::new("bash");
         shell.env("PATH", path).env("KUBECONFIG", cluster.credentials.kubeconfig(ADMIN));
@@ -78,7 +91,8 @@ impl Cluster {
         if io::stdin().is_terminal() {
             say("creating a Deployment over all nodes");
             eprintln!("\n{}\n{}", reach::show(&cluster)?, hints(&cluster));
-            // What a person's last command returned says nothing about the cluster.
+            // The status of an interactive shell is that of its last command, and says nothing about the
+            // cluster.
             shell.arg("--rcfile").arg(tools.join("bashrc")).arg("-i").status().context("start a shell")?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -87,18 +101,21 @@ impl Cluster {
     }
 }
 
-/// A command for each node, named as the node, and what makes the shell recognisable.
+/// Writes a command for each node, named as the node, and the settings of the shell.
 fn write_tools(cluster: &Running) -> Result<PathBuf> {
     let directory = Path::new(mounts::LAB).join("bin");
     fs::create_dir_all(&directory)?;
     for (node, _) in cluster.nodes() {
         let file = directory.join(&node.name);
         let enter = format!("exec nsenter -t {} -m -n -- \"${{@:-bash}}\"", node.pid());
-        fs::write(&file, format!("#!/bin/bash\n# Runs a command on {}; without one, a shell.\n{enter}\n", node.name))?;
+        fs::write(
+            &file,
+            format!("#!/bin/bash\n# Runs a command on {}; without one, a shell.\n{enter}\n", node.name),
+        )?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
     }
-    let bashrc =
-        "[ ! -r ~/.bashrc ] || . ~/.bashrc\nPS1='(cluster) \\w \\$ '\nsource <(kubectl completion bash) 2>/dev/null\nalias k=kubectl\n";
+    let bashrc = "[ ! -r ~/.bashrc ] || . ~/.bashrc\nPS1='(cluster) \\w \\$ '\n\
+                  source <(kubectl completion bash) 2>/dev/null\nalias k=kubectl\n";
     fs::write(directory.join("bashrc"), bashrc)?;
     Ok(directory)
 }
@@ -114,7 +131,10 @@ fn hints(cluster: &Running) -> String {
         ("kubectl exec deploy/web -- wget -qO- http://$ip:8080/hostname".to_owned(), ""),
         ("kubectl scale deployment web --replicas=20".to_owned(), ""),
         ("kubectl rollout status deployment web".to_owned(), ""),
-        ("kubectl get pods -o yaml | grep pod-networks".to_owned(), "what the control plane tells the plugin"),
+        (
+            "kubectl get pods -o yaml | grep pod-networks".to_owned(),
+            "what the control plane tells the plugin",
+        ),
         ("kubectl get nodes -o yaml | grep k8s.ovn.org".to_owned(), "a node's part of the network"),
         ("ovn-nbctl show".to_owned(), "the logical network, all of it written by the control plane"),
         (format!("tail {}/kubernetes/ovnkube-master-1.log", mounts::LOGS), "the control plane's log"),
@@ -123,7 +143,10 @@ fn hints(cluster: &Running) -> String {
         (format!("{node} tail {logs}/ovnkube.log"), "the server's"),
         (format!("kubectl delete deployment {}", reach::NAME), ""),
     ];
-    let lines: String = lines.iter().map(|(command, meaning)| format!("  {command:<62} {meaning}").trim_end().to_owned() + "\n").collect();
+    let lines: String = lines
+        .iter()
+        .map(|(command, meaning)| format!("  {command:<62} {meaning}").trim_end().to_owned() + "\n")
+        .collect();
     format!(
         "\nThis shell talks to the cluster. Try, in this order:\n\n{lines}\n\
          Images on the nodes: {image} (busybox and agnhost); nothing is downloaded. `exit` ends the cluster.\n"

@@ -1,4 +1,4 @@
-//! The lab as a whole: a blueprint, and what is built from it.
+//! The lab as a whole: its configuration, and what is built from it.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 use crate::{Families, Node, Pod, central::Central, fabric, inside, subnet};
 
-/// What a lab should be like. [`Lab::of_nodes`] begins one.
+/// Configuration of a lab. [`Lab::of_nodes`] begins one.
 #[derive(Debug, Clone)]
 pub struct Blueprint {
     nodes: u32,
@@ -19,7 +19,7 @@ pub struct Blueprint {
     topology: Topology,
 }
 
-/// Who writes the logical network of the nodes.
+/// What writes the logical network of the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Topology {
     /// The lab, once.
@@ -36,7 +36,7 @@ impl Blueprint {
         self
     }
 
-    /// MTU of the pods that the lab attaches by hand; 1400 unless said otherwise.
+    /// MTU of the pods that the lab attaches by hand, in bytes; 1400 unless said otherwise.
     #[must_use]
     pub fn mtu(mut self, mtu: u32) -> Self {
         self.mtu = mtu;
@@ -66,21 +66,30 @@ impl Blueprint {
         inside::in_namespaces(inside::test_path::<F>(), || body(&self.build()?));
     }
 
-    /// Builds the lab here; the process must be inside already.
+    /// Builds the lab here; the process must be in the namespaces already.
     pub fn build(self) -> Result<Lab> {
         let Self { nodes, families, mtu, v4_len, topology } = self;
         thread::scope(|scope| {
             let central = scope.spawn(Central::start);
-            let holders: Vec<_> =
-                (1..=nodes).map(|index| scope.spawn(move || Node::create(index, subnet::of_node(index, families, v4_len), mtu))).collect();
-            let nodes = holders.into_iter().map(|holder| join(holder.join())).collect::<Result<Vec<Node>>>()?;
+            let holders: Vec<_> = (1..=nodes)
+                .map(|index| {
+                    scope.spawn(move || Node::create(index, subnet::of_node(index, families, v4_len), mtu))
+                })
+                .collect();
+            let nodes =
+                holders.into_iter().map(|holder| join(holder.join())).collect::<Result<Vec<Node>>>()?;
+            // The wire needs the namespaces of all nodes.
             fabric::create(&nodes.iter().map(|node| (node.index, node.pid())).collect::<Vec<_>>())?;
+            // The nodes need the southbound database: ovn-controller connects to it.
             let central = join(central.join()).context("start the central part")?;
             thread::scope(|scope| {
-                let started: Vec<_> =
-                    nodes.iter().map(|node| scope.spawn(|| node.start().with_context(|| format!("start {}", node.name)))).collect();
+                let started: Vec<_> = nodes
+                    .iter()
+                    .map(|node| scope.spawn(|| node.start().with_context(|| format!("start {}", node.name))))
+                    .collect();
                 if topology == Topology::Lab {
-                    central.create_topology(nodes.iter().map(|node| (node.name.as_str(), &node.subnets[..])))?;
+                    central
+                        .create_topology(nodes.iter().map(|node| (node.name.as_str(), &node.subnets[..])))?;
                 }
                 started.into_iter().try_for_each(|node| join(node.join()))
             })?;
@@ -97,7 +106,7 @@ impl Blueprint {
 pub struct Lab {
     /// OVN's databases and ovn-northd.
     pub central: Central,
-    /// `node1` first.
+    /// The nodes, `node1` first.
     pub nodes: Vec<Node>,
     families: Families,
     /// The next host number on each node.
@@ -118,24 +127,26 @@ impl Lab {
         self.nodes.iter().find(|node| node.name == pod.node).expect("pods name a node of their lab")
     }
 
-    /// The next pod of `node`, on paper.
+    /// The next pod of `node`. Nothing is created.
     pub fn plan_pod(&self, node: &Node) -> Pod {
-        let position = self.nodes.iter().position(|other| other.index == node.index).expect("the node is of this lab");
+        let position =
+            self.nodes.iter().position(|other| other.index == node.index).expect("the node is of this lab");
         let host = self.hosts[position].fetch_add(1, Ordering::Relaxed);
         self.pod_at(node, host)
     }
 
-    /// The pod with host number `host` on `node`, on paper.
+    /// The pod with host number `host` on `node`. Nothing is created.
     pub(crate) fn pod_at(&self, node: &Node, host: u32) -> Pod {
         Pod::plan(node.index, &node.subnets, self.families, host)
     }
 
-    /// A pod as it is before the runtime calls the plugin: logical port, network namespace and annotated manifest.
+    /// Creates what a pod has before the runtime calls the plugin: logical port, network namespace and
+    /// annotated manifest.
     pub fn new_pod(&self, node: &Node) -> Result<Pod> {
         self.new_pods(node, 1)?.pop().context("one pod was made")
     }
 
-    /// Many of them at once: three programs are started however many pods there are.
+    /// Many pods at once: a few programs are started, however many pods there are.
     pub fn new_pods(&self, node: &Node, count: usize) -> Result<Vec<Pod>> {
         let pods: Vec<Pod> = (0..count).map(|_| self.plan_pod(node)).collect();
         self.add_ports(&pods)?;
@@ -146,18 +157,20 @@ impl Lab {
 
     /// Creates the logical switch ports of `pods`, as the control plane does.
     pub fn add_ports(&self, pods: &[Pod]) -> Result<()> {
-        // A command line has room for some thousands of words.
+        // In parts: a command line has room for some thousands of words.
         pods.chunks(500).try_for_each(|pods| self.central.nbctl(pods.iter().flat_map(add_port)).map(drop))
     }
 
     /// Deletes the logical switch ports of `pods`.
     pub fn remove_ports(&self, pods: &[Pod]) -> Result<()> {
-        let words = pods.iter().flat_map(|pod| ["--".to_owned(), "--if-exists".to_owned(), "lsp-del".to_owned(), pod.port()]);
+        let words = pods
+            .iter()
+            .flat_map(|pod| ["--".to_owned(), "--if-exists".to_owned(), "lsp-del".to_owned(), pod.port()]);
         self.central.nbctl(words).map(drop)
     }
 
     fn wait_for_nodes(&self) -> Result<()> {
-        // Without a chassis in the database there is nobody for `sync` to wait for.
+        // `sync` waits for the registered chassis only, so each has to be registered first.
         let words = self.nodes.iter().flat_map(|node| ["--", "wait-until", "Chassis", &node.name]);
         self.central.sbctl(words).context("wait until every ovn-controller is registered")?;
         self.central.sync().context("wait until every ovn-controller has caught up")
@@ -166,10 +179,11 @@ impl Lab {
 
 fn add_port(pod: &Pod) -> Vec<String> {
     let port = pod.port();
-    let addresses = pod.addresses.iter().fold(pod.mac.clone(), |text, address| format!("{text} {}", address.addr()));
+    let addresses =
+        pod.addresses.iter().fold(pod.mac.clone(), |text, address| format!("{text} {}", address.addr()));
     let words = format!(
-        "-- lsp-add {} {port} -- set Logical_Switch_Port {port} options:requested-chassis={} options:iface-id-ver={} \
-         external_ids:namespace={} external_ids:pod=true",
+        "-- lsp-add {} {port} -- set Logical_Switch_Port {port} options:requested-chassis={} \
+         options:iface-id-ver={} external_ids:namespace={} external_ids:pod=true",
         pod.node, pod.node, pod.uid, pod.namespace
     );
     let mut words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();

@@ -1,10 +1,11 @@
-//! The lab: real Open vSwitch and real OVN in private namespaces, for tests with packets, the demo and the benchmark.
+//! The lab: real Open vSwitch and real OVN in private namespaces, for tests with packets, the demo and the
+//! benchmark.
 //!
 //! Must not know: how the plugin or the server work inside. It starts their executables the way a node does.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`mod@inside`] | runs a test (or the command) again in namespaces of its own; everything it starts dies with them |
+//! | [`mod@inside`] | runs a test (or the command) in its own namespaces; all that it starts dies with them |
 //! | [`prerequisites`] | root, programs, kernel features; says what to do when one is missing |
 //! | [`mounts`] | directories that are private to the lab or to a node, under their usual paths |
 //! | [`lab`] | [`Lab`] and its [`Blueprint`]: central, fabric and nodes, started together |
@@ -12,24 +13,26 @@
 //! | [`central`] | northbound and southbound databases, ovn-northd, the logical router and switches |
 //! | [`fabric`] | the wire between the nodes |
 //! | [`node`] | [`Node`]: mount and network namespace with default paths, its daemons, commands in it |
-//! | `holder` | the process whose namespaces are a node's |
+//! | `holder` | the process that holds a node's namespaces open |
 //! | [`daemon`] | [`Daemon`]: one long-running program: start, stop, kill, pause |
+//! | [`systemd`] | a real systemd as the first process of a node |
 //! | [`pod`] | [`Pod`]: identity, addresses, manifest; ports and namespaces of many pods at once |
 //! | [`by_hand`] | attaches a pod with `ip` and `ovs-vsctl`: the floor that needs no code of this project |
 //! | [`runtime`] | [`Runtime`]: calls the plugin as a container runtime does, or `cnitool` |
-//! | [`answer`] | what the plugin owes its caller, whatever happens |
+//! | [`answer`] | checks that the CNI specification allows every answer of the plugin |
 //! | [`executable`] | where the executables under test are |
 //! | [`versions`] | [`Versions`]: which Open vSwitch and OVN run |
-//! | [`census`] | [`Census`]: what is on a node, as text, to compare before and after |
+//! | [`census`] | [`Census`]: snapshot of a node as text, to compare before and after |
 //! | [`traffic`] | ping, TCP and UDP between pods |
 //! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
 //! | [`cluster`] | [`Cluster`]: a whole Kubernetes on a lab's nodes |
-//! | [`api_proxy`] | [`api_proxy::ApiProxy`]: stands in front of the API server and does what a healthy one never does |
+//! | [`api_proxy`] | [`api_proxy::ApiProxy`]: a proxy in front of the API server that injects faults |
 //! | [`chaos`] | [`chaos::Chaos`]: kills everything at random moments while pods come and go |
 //! | [`soak`] | [`soak::Soak`]: thousands of pods come and go, and nothing may grow |
-//! | [`faults`] | the fault matrix: its rows, what every row asks, what faults are made of, the report |
+//! | [`faults`] | the fault matrix: its rows, the checks of every row, the fault injectors, the report |
 //! | [`mod@eventually`] | waits for a state, and prints the last thing it saw |
-//! | [`command`] | runs a program to its end and keeps what it said |
+//! | [`command`] | runs a program to its end and keeps its output |
+//! | [`mod@http`] | HTTP/1.1 on a unix socket |
 //!
 //! A test is an ordinary function:
 //!

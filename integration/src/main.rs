@@ -1,5 +1,9 @@
-//! The command `integration`: starts the lab for people, and the pieces of itself that run on nodes and in pods.
-#![expect(clippy::print_stdout, reason = "a command for people; its peers talk to their starter on standard output")]
+//! The command `integration`: starts the lab for people, and the pieces of itself that run on nodes and in
+//! pods.
+#![expect(
+    clippy::print_stdout,
+    reason = "a command for people; its hidden subcommands report to their parent on standard output"
+)]
 
 mod bench;
 mod demo;
@@ -11,12 +15,15 @@ use std::{fs, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use integration::{Lab, chaos::Chaos, executable, faults::report::Faults, hold, inside, peer::Peer, soak::Soak};
+use integration::{
+    Lab, chaos::Chaos, executable, faults::report::Faults, hold, inside, peer::Peer, soak::Soak,
+};
 use serde_json::json;
 
 use bench::environment::{Environment, Scheduling};
 
-/// Real Open vSwitch and OVN on this machine, in namespaces of their own. The host's Open vSwitch is not touched.
+/// Real Open vSwitch and OVN on this machine, in namespaces of their own. The host's Open vSwitch is not
+/// touched.
 #[derive(Debug, Parser)]
 #[command(name = "integration")]
 struct Arguments {
@@ -34,7 +41,7 @@ enum Command {
     Soak(Soak),
     Faults(Faults),
     Scale(scale::Scale),
-    /// Measure on the node, as `bench` says on standard input; what was measured goes to standard output.
+    /// Measure on the node what `bench` orders on standard input; print the measurements on standard output.
     #[command(hide = true)]
     BenchDriver,
     /// See it work: three pods on two nodes get their network, use it and lose it again.
@@ -42,7 +49,7 @@ enum Command {
     /// Hold the namespaces of node NAME until standard input closes.
     #[command(hide = true)]
     Hold {
-        /// Its name.
+        /// Name of the node.
         name: String,
     },
     /// Be one end of traffic between pods.
@@ -61,20 +68,24 @@ fn main() -> ExitCode {
         Command::Faults(faults) => faults.run(&mut |text| println!("{text}")),
         Command::Scale(scale) => scale.run(),
         Command::BenchDriver => bench::drive()
-            .map(|measured| println!("{}", serde_json::to_string(&measured).expect("measurements are plain data")))
+            .map(|measured| {
+                println!("{}", serde_json::to_string(&measured).expect("measurements are plain data"))
+            })
             .map(|()| ExitCode::SUCCESS),
         Command::Hold { name } => hold(&name, || println!("ready")).map(|()| ExitCode::SUCCESS),
-        Command::Peer(peer) => {
-            peer.run(|report| println!("{}", serde_json::to_string(report).expect("a report is plain data"))).map(|()| ExitCode::SUCCESS)
-        }
+        Command::Peer(peer) => peer
+            .run(|report| println!("{}", serde_json::to_string(report).expect("a report is plain data")))
+            .map(|()| ExitCode::SUCCESS),
     };
     finish(result)
 }
 
-/// Runs `body` in namespaces of its own.
+/// Runs `body` in namespaces of its own: this process starts itself again in them.
 fn in_a_lab(name: &str, body: impl FnOnce() -> Result<ExitCode>) -> Result<ExitCode> {
+    // The outer process only waits, and passes the result on.
     if !inside::is_inside() {
-        let status = inside::run_again(&format!("{name}-{}", std::process::id()), std::env::args_os().skip(1))?;
+        let status =
+            inside::run_again(&format!("{name}-{}", std::process::id()), std::env::args_os().skip(1))?;
         return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     inside::enter_again()?;
@@ -87,15 +98,20 @@ fn bring(chaos: &Chaos) -> Result<ExitCode> {
 }
 
 fn wear_out(soak: &Soak) -> Result<ExitCode> {
-    let environment = Environment::of_this_machine(executable::under_test(executable::PLUGIN)?.metadata()?.len(), Scheduling::Normal)?;
+    let environment = Environment::of_this_machine(
+        executable::under_test(executable::PLUGIN)?.metadata()?.len(),
+        Scheduling::Normal,
+    )?;
     // A prefix length that has room for thousands of pods.
-    let report = soak.run(&Lab::of_nodes(1).v4_prefix_len(20).build()?, &mut |text| eprintln!("soak: {text}"))?;
+    let report =
+        soak.run(&Lab::of_nodes(1).v4_prefix_len(20).build()?, &mut |text| eprintln!("soak: {text}"))?;
     let environment = environment.at_the_end()?;
     println!("\n{environment}\n{report}");
     let file = executable::target_dir()?.join("soak/soak.json");
     fs::create_dir_all(file.parent().context("a file has a directory")?)?;
     let all = json!({"environment": environment, "soak": report});
-    fs::write(&file, serde_json::to_string_pretty(&all)?).with_context(|| format!("write {}", file.display()))?;
+    fs::write(&file, serde_json::to_string_pretty(&all)?)
+        .with_context(|| format!("write {}", file.display()))?;
     println!("\nall samples: {}", file.display());
     Ok(if report.findings().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

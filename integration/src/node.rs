@@ -1,4 +1,5 @@
-//! One node: a mount and a network namespace in which every program finds its default paths, and the node's daemons.
+//! One node: a mount namespace and a network namespace in which every program finds its default paths, and
+//! the node's daemons.
 
 use std::{
     ffi::OsStr,
@@ -7,12 +8,16 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
 
-use crate::{Census, Daemon, Pod, Runtime, answer::Answers, central, command, executable, fabric, faults::heap, holder::Holder, mounts};
+use crate::{
+    Census, Daemon, Pod, Runtime, Versions, answer::Answers, central, command, eventually, executable,
+    fabric, faults::heap, holder::Holder, mounts,
+};
 
 /// Socket of the node server, on the node.
 pub const SERVER_SOCKET: &str = "/var/run/ovn-kubernetes/cni/ovn-cni-server.sock";
@@ -28,7 +33,7 @@ pub struct Node {
     pub index: u32,
     /// One subnet per address family.
     pub subnets: Vec<IpNet>,
-    /// MTU of its pods.
+    /// MTU of its pods, in bytes.
     pub mtu: u32,
     /// Open vSwitch's database server; started again with [`Node::start_ovsdb_server`].
     pub ovsdb_server: Daemon,
@@ -38,14 +43,14 @@ pub struct Node {
     pub ovn_controller: Daemon,
     /// The server under test, `ovnkube --init-node`; not running until [`Node::start_server`].
     pub server: Daemon,
-    /// Of every call of the plugin that has ended.
+    /// The answers of all plugin calls that have ended.
     pub answers: Answers,
-    /// Instead of the directory of manifests.
+    /// Used instead of the directory of manifests, if set.
     pods: OnceLock<Box<dyn PodSink>>,
     holder: Holder,
 }
 
-/// Where the server of a node knows its pods from, if that is not a directory of manifests.
+/// Where the server of a node learns its pods from, if not from a directory of manifests.
 pub trait PodSink: fmt::Debug + Send + Sync {
     /// Creates or replaces the pod that this manifest describes.
     fn put(&self, pod: &Pod, manifest: &str) -> Result<()>;
@@ -55,7 +60,7 @@ pub trait PodSink: fmt::Debug + Send + Sync {
 }
 
 impl Node {
-    /// Makes the namespaces; nothing runs in them yet.
+    /// Creates the namespaces; nothing runs in them yet.
     pub(crate) fn create(index: u32, subnets: Vec<IpNet>, mtu: u32) -> Result<Self> {
         let name = format!("node{index}");
         let holder = Holder::start(&name)?;
@@ -65,9 +70,14 @@ impl Node {
             Daemon::new(format!("{program} on {name}"), log, move || Ok(enter(pid, program)), arguments)
         };
         let ovs = ["--pidfile", "--log-file", "-vconsole:err"].map(str::to_owned);
-        let ovn =
-            ["--pidfile=/var/run/ovn/ovn-controller.pid", "--log-file=/var/log/ovn/ovn-controller.log", "-vconsole:err"].map(str::to_owned);
-        let database = ["/etc/openvswitch/conf.db", "--remote=punix:/var/run/openvswitch/db.sock"].map(str::to_owned);
+        let ovn = [
+            "--pidfile=/var/run/ovn/ovn-controller.pid",
+            "--log-file=/var/log/ovn/ovn-controller.log",
+            "-vconsole:err",
+        ]
+        .map(str::to_owned);
+        let database =
+            ["/etc/openvswitch/conf.db", "--remote=punix:/var/run/openvswitch/db.sock"].map(str::to_owned);
         let switch = ["unix:/var/run/openvswitch/db.sock", "--disable-system"].map(str::to_owned);
         let controller = ["unix:/var/run/openvswitch/db.sock".to_owned()];
         let heap_file = Path::new(mounts::LAB).join(format!("heap-{name}"));
@@ -83,7 +93,8 @@ impl Node {
                 move || {
                     let mut server = enter(pid, executable::under_test(executable::SERVER)?);
                     server.envs(heap::environment(&heap_file)?);
-                    // The installed one has musl's allocator, which gives back what is free; so has this one the C library's then.
+                    // The installed server has musl's allocator, which gives free memory back. With one arena
+                    // and a fixed trim threshold glibc's does so, too (mallopt(3)).
                     server.envs([("MALLOC_ARENA_MAX", "1"), ("MALLOC_TRIM_THRESHOLD_", "131072")]);
                     Ok(server)
                 },
@@ -106,15 +117,17 @@ impl Node {
         self.create_ovs_database()?;
         self.start_ovsdb_server()?;
         self.configure_ovs()?;
-        // In this order: ovn-controller waits a second before it tries again to reach a bridge that is not there yet.
+        // In this order: ovn-controller waits a second before it looks again for a bridge that was missing.
         self.start_vswitchd()?;
         self.start_ovn_controller()
     }
 
-    /// Writes an empty `conf.db`, as a freshly installed node has it.
+    /// Writes an empty `conf.db`, as on a freshly installed node.
     pub fn create_ovs_database(&self) -> Result<()> {
         let file = "/etc/openvswitch/conf.db";
-        fs::remove_file(self.path(file)).or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+        fs::remove_file(self.path(file)).or_else(|error| {
+            if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+        })?;
         self.run(["ovsdb-tool", "create", file, "/usr/share/openvswitch/vswitch.ovsschema"]).map(drop)
     }
 
@@ -123,15 +136,20 @@ impl Node {
         let Self { name, index, mtu, .. } = self;
         let encap = fabric::address(*index);
         let southbound = central::SOUTHBOUND;
-        // Without these a bridge that is made again has another address, made up from its row's UUID.
-        let (uplink, integration) = (format!("0a:00:00:01:00:{index:02x}"), format!("0a:00:00:02:00:{index:02x}"));
-        // Without a request Open vSwitch fits the MTU of br-int's own interface to its ports, a moment later, and no census is like another.
+        // Without fixed addresses Open vSwitch derives the address of a bridge from the UUID of its row, and
+        // a recreated bridge gets another one.
+        let (uplink, integration) =
+            (format!("0a:00:00:01:00:{index:02x}"), format!("0a:00:00:02:00:{index:02x}"));
+        // Without `mtu_request` Open vSwitch fits the MTU of br-int's own interface to its ports a moment
+        // later, and no two snapshots are equal.
         let settings = format!(
             "--no-wait init -- set Open_vSwitch . external_ids:system-id={name} external_ids:hostname={name} \
-             external_ids:ovn-remote={southbound} external_ids:ovn-encap-type=geneve external_ids:ovn-encap-ip={encap} \
-             external_ids:ovn-bridge-datapath-type=netdev \
-             -- add-br breth0 -- set Bridge breth0 datapath_type=netdev other_config:hwaddr={uplink} -- add-port breth0 eth0 \
-             -- add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure other_config:hwaddr={integration} \
+             external_ids:ovn-remote={southbound} external_ids:ovn-encap-type=geneve \
+             external_ids:ovn-encap-ip={encap} external_ids:ovn-bridge-datapath-type=netdev \
+             -- add-br breth0 -- set Bridge breth0 datapath_type=netdev other_config:hwaddr={uplink} \
+             -- add-port breth0 eth0 \
+             -- add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure \
+             other_config:hwaddr={integration} \
              -- set Interface br-int mtu_request={mtu}"
         );
         self.vsctl(settings.split_whitespace()).map(drop)
@@ -143,15 +161,52 @@ impl Node {
         self.ovsdb_server.start(|| central::accepts(&socket))
     }
 
-    /// Starts ovs-vswitchd (again), waits for the bridges, and gives `breth0` the node's address, which went with the old process.
+    /// Starts ovs-vswitchd (again), waits for the bridges, and gives `breth0` the address of the node, which
+    /// its interface lost with the old process.
     pub fn start_vswitchd(&self) -> Result<()> {
         self.vswitchd.start(|| Ok(()))?;
-        self.vsctl(["wait-until", "Interface", "breth0", "ofport>0", "--", "wait-until", "Interface", "br-int", "ofport>0"])?;
+        self.vsctl([
+            "wait-until",
+            "Interface",
+            "breth0",
+            "ofport>0",
+            "--",
+            "wait-until",
+            "Interface",
+            "br-int",
+            "ofport>0",
+        ])?;
+        self.avoid_all_zero_snat()?;
         let address = fabric::address(self.index);
         let batch = format!("addr replace {address}/24 dev breth0\nlink set breth0 up\nlink set eth0 up\n");
         command::output_with_input(self.command("ip").args(["-batch", "-"]), &batch)?;
+        // As on the wire: the userspace datapath computes no checksums that the kernel leaves to the NIC.
         self.run(["ethtool", "-K", "eth0", "tx", "off"])?;
         self.run(["ethtool", "-K", "breth0", "tx", "off"]).map(drop)
+    }
+
+    /// In its userspace datapath Open vSwitch before 3.1.3 aborts (`assertion conn->conn_type ==
+    /// CT_CONN_TYPE_DEFAULT failed in conn_update_state()`) when the addresses and ports of a connection come back
+    /// that was committed with all-zero SNAT. ovn-controller commits like that wherever the datapath is capable of
+    /// it. So this one says that it is not.
+    fn avoid_all_zero_snat(&self) -> Result<()> {
+        // A switch that was started again has numbers of ports in the database before it answers, and answers
+        // before it has the bridge.
+        let is_needed = eventually("ovs-vswitchd has br-int", Duration::from_secs(10), || {
+            let is_needed = Versions::switch_of(self)? < [3, 1, 3];
+            if is_needed {
+                self.run(["ovs-appctl", "dpif/set-dp-features", "br-int", "ct_zero_snat", "false"])?;
+            }
+            Ok(is_needed)
+        })?;
+        if !is_needed {
+            return Ok(());
+        }
+        // ovs-vswitchd writes the capabilities when it sees the row first. There is none before ovn-controller runs.
+        let rows = self.vsctl(["--bare", "--columns=_uuid", "list", "Datapath"])?;
+        rows.split_whitespace().try_for_each(|row| {
+            self.vsctl(["set", "Datapath", row, "capabilities:ct_zero_snat=false"]).map(drop)
+        })
     }
 
     /// Starts ovn-controller (again); does not wait until it is connected.
@@ -165,20 +220,26 @@ impl Node {
         self.server.start(|| central::accepts(&socket))
     }
 
-    /// Nothing says any longer that a server was there since the node was started: STATUS forgives none that is away.
+    /// Removes the stamp that the server leaves: as if none had run since the node was started, so STATUS
+    /// does not forgive its absence.
     pub fn forget_server(&self) -> Result<()> {
         let stamp = self.path(Path::new(SERVER_SOCKET).with_extension("synced"));
         fs::remove_file(&stamp).with_context(|| format!("remove {}", stamp.display()))
     }
 
-    /// The plugin appears in `/opt/cni/bin`; without one that is built, the lab still works by hand.
+    /// Links the plugin into `/opt/cni/bin`. If it is not built, the lab still attaches pods by hand.
     fn install_plugin(&self) -> Result<()> {
         let Ok(plugin) = executable::under_test(executable::PLUGIN) else { return Ok(()) };
-        symlink(plugin, self.path("/opt/cni/bin").join(executable::PLUGIN)).context("install the plugin in /opt/cni/bin")
+        symlink(plugin, self.path("/opt/cni/bin").join(executable::PLUGIN))
+            .context("install the plugin in /opt/cni/bin")
     }
 
-    /// A further daemon of this node, not running yet. Its log is beside those of the others.
-    pub fn new_daemon(&self, program: impl Into<PathBuf>, arguments: impl IntoIterator<Item = impl Into<String>>) -> Daemon {
+    /// A further daemon of this node, not running yet. Its log is beside the others.
+    pub fn new_daemon(
+        &self,
+        program: impl Into<PathBuf>,
+        arguments: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Daemon {
         let (pid, program) = (self.holder.pid, program.into());
         let file = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let log = Path::new(mounts::LOGS).join(&self.name).join(format!("{file}.out"));
@@ -192,7 +253,16 @@ impl Node {
         command::output(self.command(program).args(words))
     }
 
-    /// Runs a shell script on the node, which ends at its first failure.
+    /// Adds a connection to the kernel's table, as if its packets had been seen: `-s ADDRESS -d ADDRESS` and more
+    /// in the words of conntrack(8). No packet filter is needed for that.
+    pub fn track(&self, connection: &str) -> Result<()> {
+        let common = "conntrack -I -p tcp --sport 40000 --dport 443 --state ESTABLISHED -t 600";
+        self.run(common.split_whitespace().chain(connection.split_whitespace()))
+            .map(drop)
+            .context("install conntrack with: apt-get install conntrack")
+    }
+
+    /// Runs a shell script on the node; it ends at its first failure.
     pub fn shell(&self, script: &str) -> Result<String> {
         self.run(["sh", "-euc", script])
     }
@@ -203,13 +273,18 @@ impl Node {
     }
 
     /// Runs a program with its arguments in the network namespace of `pod` and the node's mount namespace.
-    pub fn run_in_pod(&self, pod: &Pod, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<String> {
+    pub fn run_in_pod(
+        &self,
+        pod: &Pod,
+        words: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<String> {
         let mut words = words.into_iter();
         let program = words.next().context("a command has a program")?;
         command::output(self.pod_command(pod, program).args(words))
     }
 
-    /// A command on the node, to be completed by the caller. The process that it becomes is `program` itself, not a parent of it.
+    /// A command on the node, to be completed by the caller. nsenter(1) executes `program`, so the process
+    /// has the id of the program itself.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         enter(self.holder.pid, program)
     }
@@ -222,17 +297,21 @@ impl Node {
     /// Where the lab's root sees the node's file `path` (absolute, as the node sees it).
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
-        // /var/run is an absolute link: followed from the outside, it would lead to the lab's own /run.
-        let path = path.strip_prefix("/var/run").map_or(path.to_path_buf(), |rest| Path::new("/run").join(rest));
-        Path::new("/proc").join(self.holder.pid.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(&path))
+        // /var/run is an absolute link: from outside it would lead to the lab's own /run.
+        let path =
+            path.strip_prefix("/var/run").map_or(path.to_path_buf(), |rest| Path::new("/run").join(rest));
+        Path::new("/proc")
+            .join(self.holder.pid.to_string())
+            .join("root")
+            .join(path.strip_prefix("/").unwrap_or(&path))
     }
 
-    /// Process that holds the node's namespaces, for `nsenter -t PID -m -n`.
+    /// Process id of the holder of the node's namespaces, for `nsenter -t PID -m -n`.
     pub fn pid(&self) -> u32 {
         self.holder.pid
     }
 
-    /// What is on the node now.
+    /// A snapshot of the node.
     pub fn census(&self) -> Result<Census> {
         Census::take(self)
     }
@@ -242,13 +321,13 @@ impl Node {
         Runtime::new(self)
     }
 
-    /// Creates the network namespaces of `pods` in one go.
+    /// Creates the network namespaces of `pods` with one command.
     pub fn add_namespaces(&self, pods: &[Pod]) -> Result<()> {
         let batch: String = pods.iter().map(|pod| format!("netns add {}\n", pod.netns_name())).collect();
         command::output_with_input(self.command("ip").args(["-batch", "-"]), &batch).map(drop)
     }
 
-    /// Deletes the network namespaces of `pods`; the kernel takes the interfaces with them a little later.
+    /// Deletes the network namespaces of `pods`. The kernel removes the interfaces in them a moment later.
     pub fn remove_namespaces(&self, pods: &[Pod]) -> Result<()> {
         let batch: String = pods.iter().map(|pod| format!("netns del {}\n", pod.netns_name())).collect();
         command::output_with_input(self.command("ip").args(["-batch", "-"]), &batch).map(drop)
@@ -265,14 +344,18 @@ impl Node {
             return pods.put(pod, text);
         }
         let dir = self.path(MANIFESTS);
+        // The server ignores hidden files, and so sees the manifest once it is complete.
         let hidden = dir.join(format!(".{}", pod.manifest_name()));
         fs::write(&hidden, text).with_context(|| format!("write {}", hidden.display()))?;
         fs::rename(&hidden, dir.join(pod.manifest_name())).context("put the manifest in place")
     }
 
-    /// Manifests are written there from now on, and the caller tells the server so.
+    /// Writes manifests to `pods` from now on. The caller tells the server so.
     pub fn keep_pods_in(&self, pods: Box<dyn PodSink>) -> Result<()> {
-        self.pods.set(pods).ok().with_context(|| format!("the pods of {} are kept elsewhere already", self.name))
+        self.pods
+            .set(pods)
+            .ok()
+            .with_context(|| format!("the pods of {} are kept elsewhere already", self.name))
     }
 
     /// Removes the pod's manifest.
@@ -291,6 +374,10 @@ fn enter(pid: u32, program: impl AsRef<OsStr>) -> Command {
 
 fn nsenter(pid: u32, netns: &Path, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("nsenter");
-    command.arg(format!("--mount=/proc/{pid}/ns/mnt")).arg(format!("--net={}", netns.display())).arg("--").arg(program);
+    command
+        .arg(format!("--mount=/proc/{pid}/ns/mnt"))
+        .arg(format!("--net={}", netns.display()))
+        .arg("--")
+        .arg(program);
     command
 }

@@ -1,6 +1,7 @@
 //! The two ends of traffic between pods, run as `integration peer …` in the pods' namespaces.
 //!
-//! Each prints one JSON line at a time on standard output and has a time limit of its own: a lost packet must not hang a test.
+//! Each prints one JSON line at a time on standard output and has a time limit of its own: a lost packet must
+//! not hang a test.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -13,7 +14,8 @@ use clap::Subcommand;
 use contract::fnv1a::{fnv1a, fnv1a_after};
 use serde::{Deserialize, Serialize};
 
-/// How long an end waits for the other one.
+/// How long an end waits for the other. Long enough for three repetitions of a lost SYN (1, 3 and 7 s after
+/// it), and short enough that a broken network fails the test soon.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What an end does.
@@ -28,7 +30,7 @@ pub enum Peer {
     TcpSend {
         /// Address and port.
         to: SocketAddr,
-        /// How many.
+        /// How many bytes.
         bytes: u64,
     },
     /// Answer every datagram that arrives on ADDRESS, until standard input closes.
@@ -40,13 +42,13 @@ pub enum Peer {
     UdpSend {
         /// Address and port.
         to: SocketAddr,
-        /// Length of a datagram.
+        /// Length of a datagram in bytes, at least 8.
         #[arg(long, default_value_t = 64)]
         size: usize,
-        /// How many.
+        /// How many datagrams.
         #[arg(long, default_value_t = u64::MAX)]
         count: u64,
-        /// Milliseconds between two of them.
+        /// Milliseconds between two datagrams.
         #[arg(long, default_value_t = 5)]
         every: u64,
     },
@@ -64,10 +66,10 @@ pub enum Report {
     Echoed(Echoes),
 }
 
-/// A TCP transfer.
+/// One TCP transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// Length.
+    /// Length in bytes.
     pub bytes: u64,
     /// FNV-1a, 64 bits.
     pub checksum: u64,
@@ -83,7 +85,10 @@ pub struct Echoes {
 }
 
 impl Echoes {
-    /// Every datagram was answered, of more than `least`.
+    /// Checks that every datagram was answered, and that more than `least` were sent.
+    ///
+    /// # Errors
+    /// If an answer is missing, or too few were sent.
     pub fn none_is_lost(&self, least: u64) -> Result<()> {
         ensure!(self.sent > least && self.received == self.sent, "packets were lost: {self:?}");
         Ok(())
@@ -91,14 +96,17 @@ impl Echoes {
 }
 
 impl Peer {
-    /// Plays this end; `report` passes a line on.
+    /// Runs this end; `report` prints a line for the other process.
     pub fn run(self, mut report: impl FnMut(&Report)) -> Result<()> {
         match self {
             Self::TcpServe { address } => tcp_serve(address, report),
-            Self::TcpSend { to, bytes } => tcp_send(to, bytes).map(|transfer| report(&Report::Transferred(transfer))),
+            Self::TcpSend { to, bytes } => {
+                tcp_send(to, bytes).map(|transfer| report(&Report::Transferred(transfer)))
+            }
             Self::UdpEcho { address } => udp_echo(address, report),
             Self::UdpSend { to, size, count, every } => {
-                udp_send(to, size, count, Duration::from_millis(every)).map(|echoes| report(&Report::Echoed(echoes)))
+                udp_send(to, size, count, Duration::from_millis(every))
+                    .map(|echoes| report(&Report::Echoed(echoes)))
             }
         }
     }
@@ -118,7 +126,8 @@ fn receive(stream: &mut impl Read) -> Result<Transfer> {
     let mut transfer = Transfer { bytes: 0, checksum: fnv1a([]) };
     let mut block = vec![0; 1 << 16];
     loop {
-        let length = stream.read(&mut block).with_context(|| format!("read after {} bytes", transfer.bytes))?;
+        let length =
+            stream.read(&mut block).with_context(|| format!("read after {} bytes", transfer.bytes))?;
         if length == 0 {
             return Ok(transfer);
         }
@@ -141,6 +150,7 @@ fn tcp_send(to: SocketAddr, bytes: u64) -> Result<Transfer> {
         sent.bytes += length as u64;
         sent.checksum = fnv1a_after(sent.checksum, block[..length].iter().copied());
     }
+    // The other end reads to the end of the stream before it answers.
     stream.shutdown(Shutdown::Write)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).context("read the answer")?;
@@ -151,13 +161,14 @@ fn tcp_send(to: SocketAddr, bytes: u64) -> Result<Transfer> {
 
 fn udp_echo(address: IpAddr, mut report: impl FnMut(&Report)) -> Result<()> {
     let socket = UdpSocket::bind((address, 0)).with_context(|| format!("listen on {address}"))?;
+    // Wakes the loop ten times a second, to see whether standard input has closed.
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     report(&Report::Listening(socket.local_addr()?));
     let until = end_of_input();
     let mut datagram = vec![0; 1 << 16];
     while !until.is_finished() {
         match socket.recv_from(&mut datagram) {
-            // The way back may be down; the sender counts.
+            // Ignored: a failed answer is a lost packet, and the sender counts those.
             Ok((length, from)) => drop(socket.send_to(&datagram[..length], from)),
             Err(error) if would_block(&error) => {}
             Err(error) => return Err(error).context("receive"),
@@ -176,13 +187,15 @@ fn udp_send(to: SocketAddr, size: usize, count: u64, every: Duration) -> Result<
     Noise(1).fill(&mut datagram);
     while echoes.sent < count && !until.is_finished() {
         let slot_ends = Instant::now() + every;
+        // The number makes each datagram different.
         datagram[..8].copy_from_slice(&echoes.sent.to_be_bytes());
-        // ECONNREFUSED and the like are answers to earlier datagrams; a datagram that was not sent counts as lost.
+        // Ignored: ECONNREFUSED and the like report an earlier datagram, and one that was not sent counts as
+        // lost.
         let _ = socket.send(&datagram);
         echoes.sent += 1;
         receive_until(&socket, slot_ends, &mut answer, &datagram, &mut echoes)?;
     }
-    // The last answers may still be on their way.
+    // The last answers may still be on their way: half a second is far more than a round trip in the lab.
     let end = Instant::now() + Duration::from_millis(500);
     if echoes.received < echoes.sent {
         receive_until(&socket, end, &mut answer, &datagram, &mut echoes)?;
@@ -190,12 +203,21 @@ fn udp_send(to: SocketAddr, size: usize, count: u64, every: Duration) -> Result<
     Ok(echoes)
 }
 
-/// Counts answers until the time is over; stops early when nothing is outstanding and the pause is long.
-fn receive_until(socket: &UdpSocket, end: Instant, answer: &mut [u8], sent: &[u8], echoes: &mut Echoes) -> Result<()> {
+/// Counts answers until `end`.
+fn receive_until(
+    socket: &UdpSocket,
+    end: Instant,
+    answer: &mut [u8],
+    sent: &[u8],
+    echoes: &mut Echoes,
+) -> Result<()> {
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
         socket.set_read_timeout(Some(left))?;
         match socket.recv(answer) {
-            Ok(length) => echoes.received += u64::from(length == sent.len() && answer[8..length] == sent[8..]),
+            Ok(length) => {
+                // Without the number: the answer to an earlier datagram counts, too.
+                echoes.received += u64::from(length == sent.len() && answer[8..length] == sent[8..])
+            }
             Err(error) if would_block(&error) || error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) => return Err(error).context("receive"),
         }
@@ -207,7 +229,7 @@ fn would_block(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// A thread that ends with standard input.
+/// Starts a thread that ends with standard input.
 fn end_of_input() -> std::thread::JoinHandle<()> {
     std::thread::spawn(|| drop(std::io::stdin().read_to_end(&mut Vec::new())))
 }

@@ -1,4 +1,5 @@
-//! A pod: identity, sandbox, addresses, annotation and manifest. Pure; [`crate::Lab`] and [`crate::Node`] make it real.
+//! A pod: identity, sandbox, addresses, annotation and manifest. Pure; [`crate::Lab`] and [`crate::Node`]
+//! create it.
 
 use std::{
     net::IpAddr,
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{Families, subnet};
 
-/// A pod of the lab. Fields may be changed before use, to play a pod that is not as it should be.
+/// A pod of the lab. A test may change fields before use, for a pod that is not as it should be.
 #[derive(Debug, Clone)]
 pub struct Pod {
     /// Kubernetes namespace.
@@ -19,19 +20,19 @@ pub struct Pod {
     pub name: String,
     /// UID, as the API server gives it.
     pub uid: String,
-    /// Container id of its sandbox: 64 hexadecimal digits whose first 15 are unique in the lab.
+    /// Container id of its sandbox: 64 hexadecimal digits. The first 15 are unique in the lab.
     pub sandbox: String,
-    /// Address of its interface.
+    /// MAC address of its interface.
     pub mac: String,
-    /// With the prefix length of the node's subnet, one per family.
+    /// One per family, with the prefix length of the node's subnet.
     pub addresses: Vec<IpNet>,
     /// One per family.
     pub gateways: Vec<IpAddr>,
     /// Destination and next hop, besides the default route.
     pub routes: Vec<(IpNet, IpAddr)>,
-    /// Its node.
+    /// Name of its node.
     pub node: String,
-    /// Its network namespace, as the node sees it.
+    /// Path of its network namespace, as the node sees it.
     pub netns: PathBuf,
     /// How many sandboxes it had before this one.
     generation: u32,
@@ -79,6 +80,7 @@ impl Pod {
     fn with_generation(mut self, generation: u32) -> Self {
         let Self { serial, .. } = self;
         self.generation = generation;
+        // 8 and 7 digits: the 15 that name the interface on the host (IFNAMSIZ is 16 with the final zero).
         self.sandbox = format!("{serial:08x}{generation:07x}{:0<49}", "abcdef0123456789");
         self.netns = Path::new("/var/run/netns").join(format!("{}-{generation}", self.name));
         self
@@ -106,8 +108,11 @@ impl Pod {
 
     /// Value of the annotation `k8s.ovn.org/pod-networks`.
     pub fn annotation(&self) -> Value {
-        let routes: Vec<Value> =
-            self.routes.iter().map(|(dest, next_hop)| json!({"dest": dest.to_string(), "nextHop": next_hop})).collect();
+        let routes: Vec<Value> = self
+            .routes
+            .iter()
+            .map(|(dest, next_hop)| json!({"dest": dest.to_string(), "nextHop": next_hop}))
+            .collect();
         let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         json!({"default": {
             "ip_addresses": addresses,

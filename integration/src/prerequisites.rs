@@ -1,4 +1,4 @@
-//! What the lab needs of the machine. A test without it fails and says what to do; it never skips.
+//! What the lab needs of the machine. A test that lacks it fails and says what to do; it never skips.
 
 use std::{
     env,
@@ -26,14 +26,17 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("nsenter", "util-linux"),
 ];
 
-/// Schemas from which the databases are made; absolute, because nothing tells where a distribution puts them.
+/// Schemas of the databases. The paths are absolute, because no program tells where a distribution puts them.
 const FILES: &[(&str, &str)] = &[
     ("/usr/share/openvswitch/vswitch.ovsschema", "openvswitch-switch"),
     ("/usr/share/ovn/ovn-nb.ovsschema", "ovn-common"),
     ("/usr/share/ovn/ovn-sb.ovsschema", "ovn-common"),
 ];
 
-/// Checks everything, so that one run tells all that is missing.
+/// Checks everything, so that one run reports all that is missing.
+///
+/// # Errors
+/// Without root, a program, a schema, `/dev/net/tun` or overlayfs; with the command that helps.
 pub fn verify() -> Result<()> {
     ensure!(
         nix::unistd::geteuid().is_root(),
@@ -42,15 +45,27 @@ pub fn verify() -> Result<()> {
     let path = search_path();
     let programs = PROGRAMS.iter().filter(|(name, _)| find(name, &path).is_none());
     let files = FILES.iter().filter(|(file, _)| !Path::new(file).exists());
-    let missing: Vec<String> = programs.chain(files).map(|(name, package)| format!("{name} (package {package})")).collect();
-    ensure!(missing.is_empty(), "missing: {}; install it with: integration/prerequisites.sh test", missing.join(", "));
-    ensure!(Path::new("/dev/net/tun").exists(), "/dev/net/tun is missing; run: modprobe tun (in a container: --device /dev/net/tun)");
+    let missing: Vec<String> =
+        programs.chain(files).map(|(name, package)| format!("{name} (package {package})")).collect();
+    ensure!(
+        missing.is_empty(),
+        "missing: {}; install it with: integration/prerequisites.sh test",
+        missing.join(", ")
+    );
+    ensure!(
+        Path::new("/dev/net/tun").exists(),
+        "/dev/net/tun is missing; run: modprobe tun (in a container: --device /dev/net/tun)"
+    );
+    // It lists the file systems of loaded modules only.
     let filesystems = fs::read_to_string("/proc/filesystems")?;
-    ensure!(filesystems.contains("\toverlay\n"), "the kernel has no overlay file system; run: modprobe overlay");
+    ensure!(
+        filesystems.contains("\toverlay\n"),
+        "the kernel has no overlay file system; run: modprobe overlay"
+    );
     Ok(())
 }
 
-/// `PATH` with the directories of the daemons, which a user's `PATH` often lacks.
+/// `PATH` with the directories of the daemons, which the `PATH` of a user often lacks.
 pub fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);

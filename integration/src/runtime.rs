@@ -26,7 +26,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Runtime<'node> {
     node: &'node Node,
-    /// Configuration on standard input; the default is `cniVersion` 1.0.0, `name` `ovn-kubernetes` and the `type`.
+    /// Configuration on standard input; the default is `cniVersion` 1.0.0, `name` `ovn-kubernetes` and the
+    /// `type`.
     pub config: Value,
     /// `CNI_IFNAME`.
     pub ifname: String,
@@ -58,10 +59,14 @@ impl<'node> Runtime<'node> {
         self.with("cniVersion", json!("1.1.0")).call("STATUS", None).run()
     }
 
-    /// GC: the attachments of `pods` are the valid ones.
+    /// GC; the attachments of `pods` are the valid ones.
     pub fn gc(&self, pods: &[&Pod]) -> Result<Outcome> {
-        let valid: Vec<Value> = pods.iter().map(|pod| json!({"containerID": pod.sandbox, "ifname": self.ifname})).collect();
-        self.with("cniVersion", json!("1.1.0")).with("cni.dev/valid-attachments", json!(valid)).call("GC", None).run()
+        let valid: Vec<Value> =
+            pods.iter().map(|pod| json!({"containerID": pod.sandbox, "ifname": self.ifname})).collect();
+        self.with("cniVersion", json!("1.1.0"))
+            .with("cni.dev/valid-attachments", json!(valid))
+            .call("GC", None)
+            .run()
     }
 
     /// VERSION.
@@ -81,12 +86,24 @@ impl<'node> Runtime<'node> {
     pub fn call(&self, verb: &str, pod: Option<&Pod>) -> Invocation {
         let executable = Path::new("/opt/cni/bin").join(executable::PLUGIN);
         let mut command = self.node.command(&executable);
-        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("CNI_COMMAND", verb).env("CNI_PATH", "/opt/cni/bin");
+        // Nothing of the test's environment reaches the plugin.
+        command
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("CNI_COMMAND", verb)
+            .env("CNI_PATH", "/opt/cni/bin");
         if let Some(pod) = pod {
-            command.env("CNI_CONTAINERID", &pod.sandbox).env("CNI_NETNS", &pod.netns).env("CNI_IFNAME", &self.ifname);
+            command
+                .env("CNI_CONTAINERID", &pod.sandbox)
+                .env("CNI_NETNS", &pod.netns)
+                .env("CNI_IFNAME", &self.ifname);
             command.env("CNI_ARGS", cni_args(pod));
         }
-        let owes = Some(Owes { verb: verb.to_owned(), config: self.config.clone(), answers: self.node.answers.clone() });
+        let owes = Some(Owes {
+            verb: verb.to_owned(),
+            config: self.config.clone(),
+            answers: self.node.answers.clone(),
+        });
         Invocation { command, input: self.config.to_string(), executable: self.node.path(executable), owes }
     }
 
@@ -95,13 +112,16 @@ impl<'node> Runtime<'node> {
         let executable = executable::tool("cnitool")?;
         let mut command = self.node.command(&executable);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("CNI_PATH", "/opt/cni/bin");
-        command.env("NETCONFPATH", "/etc/cni/net.d").env("CNI_IFNAME", &self.ifname).env("CNI_ARGS", cni_args(pod));
+        command
+            .env("NETCONFPATH", "/etc/cni/net.d")
+            .env("CNI_IFNAME", &self.ifname)
+            .env("CNI_ARGS", cni_args(pod));
         command.arg(verb).arg("ovn-kubernetes").arg(&pod.netns);
         Ok(Invocation { command, input: String::new(), executable, owes: None })
     }
 }
 
-/// `CNI_ARGS` for `pod`, as kubelet's runtimes write it.
+/// `CNI_ARGS` for `pod`, as containerd and CRI-O write it.
 pub fn cni_args(pod: &Pod) -> String {
     format!(
         "IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={};K8S_POD_INFRA_CONTAINER_ID={};K8S_POD_UID={}",
@@ -114,12 +134,12 @@ pub fn cni_args(pod: &Pod) -> String {
 pub struct Invocation {
     command: Command,
     input: String,
-    /// As the lab's root sees it.
+    /// Path as the lab's root sees it.
     executable: PathBuf,
     owes: Option<Owes>,
 }
 
-/// Where the plugin's answer is kept, and what it is judged by.
+/// Where the plugin's answer is recorded, and what it is checked against.
 #[derive(Debug)]
 struct Owes {
     verb: String,
@@ -149,19 +169,22 @@ impl Invocation {
         self
     }
 
-    /// Starts it and lets it run.
+    /// Starts it without waiting for its end.
+    ///
+    /// # Errors
+    /// If the plugin is not built, or cannot be started.
     pub fn start(mut self) -> Result<Running> {
         let line = command::line(&self.command);
         ensure!(
             self.executable.exists(),
-            "{} is not installed on the node; build it with: cargo build -p cni -p server",
+            "{} is not installed on the node; build it with: cargo build -p cni -p ovnkube",
             self.executable.display()
         );
         let began = Instant::now();
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().with_context(|| format!("start `{line}`"))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A plugin that does not read its input to the end says so in its answer.
+            // Ignored: a plugin that does not read its input to the end says so in its answer.
             let _ = stdin.write_all(self.input.as_bytes());
         }
         Ok(Running { child, began, owes: self.owes })
@@ -173,7 +196,7 @@ impl Invocation {
     }
 }
 
-/// A call of the plugin on its way.
+/// A call of the plugin that runs.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -182,7 +205,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Process id of the plugin itself.
+    /// Process id of the plugin itself: nsenter(1) executes it.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -202,7 +225,12 @@ impl Running {
         let output = self.child.wait_with_output().context("wait for the plugin")?;
         let duration = self.began.elapsed();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let outcome = Outcome { status: output.status, stdout: text(&output.stdout), stderr: text(&output.stderr), duration };
+        let outcome = Outcome {
+            status: output.status,
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+            duration,
+        };
         if let Some(Owes { verb, config, answers }) = &self.owes {
             answers.keep(Answer::new(verb, config, &outcome));
         }
@@ -210,16 +238,16 @@ impl Running {
     }
 }
 
-/// What a call of the plugin left behind.
+/// Outcome of a call of the plugin.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// How it ended.
     pub status: ExitStatus,
     /// The answer: a result or an error, as JSON, or nothing.
     pub stdout: String,
-    /// What it said besides.
+    /// What it wrote to standard error.
     pub stderr: String,
-    /// From start to end, about 2 ms of which belong to `nsenter`.
+    /// From start to end; about 2 ms of it belong to `nsenter`.
     pub duration: Duration,
 }
 
@@ -236,21 +264,29 @@ pub struct CniError {
 }
 
 impl Outcome {
-    /// The result (null when it printed nothing); an error unless it succeeded.
+    /// The result; null if it printed nothing.
+    ///
+    /// # Errors
+    /// If the call failed, or printed something else than JSON.
     pub fn success(&self) -> Result<Value> {
         match (self.status.success(), self.stdout.trim()) {
             (false, _) => Err(self.described("the plugin failed")),
             (true, "") => Ok(Value::Null),
-            (true, text) => serde_json::from_str(text).map_err(|error| self.described(&format!("standard output is not JSON: {error}"))),
+            (true, text) => serde_json::from_str(text)
+                .map_err(|error| self.described(&format!("standard output is not JSON: {error}"))),
         }
     }
 
-    /// The CNI error; an error of its own if the call succeeded or printed none.
+    /// The CNI error.
+    ///
+    /// # Errors
+    /// If the call succeeded, or printed something else than a CNI error.
     pub fn failure(&self) -> Result<CniError> {
         if self.status.success() {
             bail!(self.described("the plugin succeeded, although it should not"));
         }
-        serde_json::from_str(self.stdout.trim()).map_err(|error| self.described(&format!("standard output is not a CNI error: {error}")))
+        serde_json::from_str(self.stdout.trim())
+            .map_err(|error| self.described(&format!("standard output is not a CNI error: {error}")))
     }
 
     fn described(&self, what: &str) -> anyhow::Error {

@@ -1,8 +1,9 @@
-//! `integration scale`: the control plane with as many nodes and pods as wanted, measured against what the API server itself can do, in one
-//! run; and says whether that is near enough.
+//! `integration scale`: runs the control plane with any number of nodes and pods, compares it with the speed
+//! of the API server itself in the same run, and fails if a goal is missed.
 //!
-//! API server, etcd and the northbound database are real, and so is the control plane; nodes and pods are objects that nobody runs. What
-//! counts is seen by a watch and a monitor of its own, not asked of the control plane.
+//! The API server, etcd, the northbound database and the control plane are real; nodes and pods are objects
+//! without a kubelet. Results are observed through an independent watch and an independent OVSDB monitor, not
+//! reported by the control plane.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -10,10 +11,10 @@
 //! | [`run`] | the phases of one size, in order |
 //! | [`latency`] | the phase in which pods come at a rate |
 //! | [`objects`], [`calls`] | nodes and pods; many calls to the API server at once |
-//! | [`pods`], [`northbound`], [`seen`] | the two observers, and waiting for what they see |
+//! | [`pods`], [`northbound`], [`seen`] | the two observers, and waiting for what they observe |
 //! | [`process`] | memory and processor time |
-//! | [`figures`] | what was measured |
-//! | [`gates`] | what must hold; pure |
+//! | [`figures`] | the measured figures |
+//! | [`gates`] | the goals; pure |
 //! | [`report`] | the text on the terminal and `scale.json` |
 
 use std::{env, ffi::OsString, fs, path::PathBuf, process::ExitCode, time::Instant};
@@ -47,25 +48,25 @@ mod site;
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Scale {
-    /// How many nodes.
+    /// Number of nodes.
     #[arg(long, value_name = "N", default_value_t = 500)]
     nodes: usize,
-    /// How many pods, on all of them.
+    /// Number of pods, on all nodes together.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pods: usize,
-    /// At which rates pods come when their latency is measured, in pods a second.
+    /// Rates at which pods are created when their latency is measured, in pods a second.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "10,50,200")]
     rates: Vec<usize>,
-    /// Further runs with other numbers of pods, to compare what a pod costs in them.
+    /// Further runs with other numbers of pods, to compare the cost of a pod between them.
     #[arg(long, value_name = "PODS,…", value_delimiter = ',')]
     compare: Vec<usize>,
-    /// Let OVN translate what is written, too: a southbound database and ovn-northd use the same processors.
+    /// Run a southbound database and ovn-northd, too, which use the same processors.
     #[arg(long)]
     northd: bool,
-    /// Print the goals, and succeed whether they are met or not.
+    /// Print the goals without failing for them.
     #[arg(long)]
     no_gates: bool,
-    /// One size, inside; the figures go to this file.
+    /// Run one size inside the namespaces, and write the figures to this file.
     #[arg(long, hide = true)]
     into: Option<PathBuf>,
 }
@@ -79,12 +80,16 @@ impl Scale {
         if let Some(file) = &self.into {
             inside::enter_again()?;
             let figures = self.measure()?;
-            fs::write(file, serde_json::to_vec(&figures)?).with_context(|| format!("write {}", file.display()))?;
+            fs::write(file, serde_json::to_vec(&figures)?)
+                .with_context(|| format!("write {}", file.display()))?;
             return Ok(ExitCode::SUCCESS);
         }
         let directory = executable::target_dir()?.join("scale");
         fs::create_dir_all(&directory)?;
-        let environment = Environment::of_this_machine(executable::under_test(executable::SERVER)?.metadata()?.len(), Scheduling::Normal)?;
+        let environment = Environment::of_this_machine(
+            executable::under_test(executable::SERVER)?.metadata()?.len(),
+            Scheduling::Normal,
+        )?;
         let sizes: Vec<Figures> = std::iter::once(self.pods)
             .chain(self.compare.iter().copied())
             .map(|pods| self.run_inside(pods, directory.join(format!("{pods}.json"))))
@@ -92,16 +97,17 @@ impl Scale {
         let report = Report::new(environment.at_the_end()?, sizes);
         print!("{report}");
         let file = directory.join("scale.json");
-        fs::write(&file, serde_json::to_string_pretty(&report)?).with_context(|| format!("write {}", file.display()))?;
+        fs::write(&file, serde_json::to_string_pretty(&report)?)
+            .with_context(|| format!("write {}", file.display()))?;
         println!("\nall figures: {}", file.display());
         Ok(if report.holds() || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// A size has namespaces of its own, so that none inherits anything of another.
+    /// Runs one size in namespaces of its own, so that no state of another size is left in them.
     fn run_inside(&self, pods: usize, file: PathBuf) -> Result<Figures> {
         let name = format!("scale-{}", std::process::id());
         let mut arguments: Vec<OsString> = env::args_os().skip(1).collect();
-        // The last of an option's values counts.
+        // `args_override_self`: the appended `--pods` wins over the one of the command line.
         arguments.extend([format!("--pods={pods}").into(), "--into".into(), file.clone().into()]);
         let status = inside::run_again(&name, arguments)?;
         let logs = executable::target_dir()?.join("lab-logs").join(name);
@@ -114,6 +120,7 @@ impl Scale {
         let began = Instant::now();
         let say = move |text: &str| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64());
         say("starting etcd, the API server and the northbound database");
+        // The pods of the latency phase come on top of all others, so the nodes' subnets need room for both.
         let most = rates.iter().map(|rate| latency::pods_at(*rate)).max().unwrap_or(0);
         let site = Site::start((pods + most).div_ceil(nodes), if northd { Northd::On } else { Northd::Off })?;
         let plan = Plan { nodes, pods, rates: rates.clone() };

@@ -9,7 +9,9 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use integration::{Families, Lab as Running, Node, Pod, Versions, by_hand, central, executable, inside, mounts};
+use integration::{
+    Families, Lab as Running, Node, Pod, Versions, by_hand, central, executable, inside, mounts,
+};
 
 /// Start nodes and pods, show that they reach each other, take the pods away again, and end.
 #[derive(Debug, Args)]
@@ -37,12 +39,15 @@ pub(crate) struct Lab {
 impl Lab {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         if !inside::is_inside() {
-            let status = inside::run_again(&format!("command-{}", std::process::id()), env::args_os().skip(1))?;
+            let status =
+                inside::run_again(&format!("command-{}", std::process::id()), env::args_os().skip(1))?;
             return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         inside::enter_again()?;
         let began = Instant::now();
-        let lab = Running::of_nodes(self.nodes).families(if self.dual { Families::Dual } else { Families::V4 }).build()?;
+        let lab = Running::of_nodes(self.nodes)
+            .families(if self.dual { Families::Dual } else { Families::V4 })
+            .build()?;
         println!("{} node(s) in {} ms", self.nodes, began.elapsed().as_millis());
         // `compat.sh` reads this line.
         println!("running: {}", Versions::running(lab.nodes.first().context("a lab has a node")?)?);
@@ -50,6 +55,7 @@ impl Lab {
         let mut before = Vec::new();
         for node in &lab.nodes {
             let new = lab.new_pods(node, self.pods)?;
+            // With ports and namespaces, before the plugin: detaching restores this state.
             before.push(node.census()?);
             self.attach(node, &new)?;
             pods.extend(new);
@@ -80,7 +86,13 @@ impl Lab {
         for pod in pods {
             let outcome = runtime.add(pod)?;
             let result = outcome.success()?;
-            println!("{}: {} {} ADD {} ms", node.name, executable::PLUGIN, pod.name, outcome.duration.as_millis());
+            println!(
+                "{}: {} {} ADD {} ms",
+                node.name,
+                executable::PLUGIN,
+                pod.name,
+                outcome.duration.as_millis()
+            );
             println!("    {}", result["ips"]);
         }
         Ok(())
@@ -92,7 +104,13 @@ impl Lab {
         }
         let outcome = node.runtime().del(pod)?;
         outcome.success()?;
-        println!("{}: {} {} DEL {} ms", node.name, executable::PLUGIN, pod.name, outcome.duration.as_millis());
+        println!(
+            "{}: {} {} DEL {} ms",
+            node.name,
+            executable::PLUGIN,
+            pod.name,
+            outcome.duration.as_millis()
+        );
         Ok(())
     }
 
@@ -126,19 +144,26 @@ impl Lab {
             println!("  ip netns exec {} ping {}    (on {})", pod.netns_name(), next.address(), pod.node);
         }
         if self.interactive {
-            println!("This shell is in the lab's root: ovn-nbctl, ovn-sbctl, nsenter -t PID -m -n for the nodes. The lab ends with it.");
+            println!(
+                "This shell is in the lab's root: ovn-nbctl, ovn-sbctl, nsenter -t PID -m -n for the nodes. \
+                 The lab ends with it."
+            );
             for node in &lab.nodes {
                 println!("  {}: nsenter -t {} -m -n bash", node.name, node.pid());
             }
             let shell = env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
             let mut command = std::process::Command::new(shell);
             command.env("OVN_NB_DB", central::NORTHBOUND).env("OVN_SB_DB", central::SOUTHBOUND);
-            // What a person's last command returned says nothing about the lab.
+            // The status of an interactive shell is that of its last command, and says nothing about the lab.
             command.status().context("start a shell").map(drop)
         } else {
             println!(
                 "{}",
-                if std::io::stdin().is_terminal() { "Ctrl-D ends the lab." } else { "The lab ends when standard input closes." }
+                if std::io::stdin().is_terminal() {
+                    "Ctrl-D ends the lab."
+                } else {
+                    "The lab ends when standard input closes."
+                }
             );
             std::io::stdin().read_to_end(&mut Vec::new()).map(drop).context("wait")
         }

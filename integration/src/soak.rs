@@ -1,13 +1,15 @@
-//! Soak: thousands of pods come and go on one node while as many as before stay attached; what the node uses must not grow with them.
+//! Soak: thousands of pods come and go on one node while a constant number stays attached; the resources of
+//! the node must not grow.
 //!
-//! Nobody is killed here: each call must succeed. After each round nothing is under way and as many pods are attached as at the start, so
-//! rows, links and files must be the same numbers again, and memory may differ by what the allocator keeps for the next time.
+//! No process is killed here: each call must succeed. After each round no call is under way and as many pods
+//! are attached as at the start. So rows, links and files must have the same numbers again; memory may differ
+//! by what the allocator keeps.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`Soak`] | how many cycles; begins and judges |
+//! | [`Soak`] | the number of cycles; runs the soak and makes the report |
 //! | `churn` | the pods: rounds in which the oldest go and new ones come, several at once |
-//! | [`quantity`] | what is watched, and what is demanded of it |
+//! | [`quantity`] | the quantities that are sampled, and their demands |
 //! | `sample` | reads all of it from the kernel and from Open vSwitch |
 //! | [`trend`] | first, last, slope of a series; pure |
 //! | [`report`] | the verdicts and the table |
@@ -30,12 +32,14 @@ use churn::Churn;
 pub use report::Report;
 pub use sample::Sample;
 
-/// A run with more failures than this tells nothing new.
+/// After this many failures the run ends: further ones add no information.
 const MOST_FAILURES: usize = 10;
-/// How often the command says where it is, at least.
+/// Interval of progress messages: often enough to show that the run is alive, without flooding a log of
+/// hours.
 const SAYING: Duration = Duration::from_secs(15);
 
-/// Let pods come and go for a long time; fail if the server or what is left of them grows, or if any call fails.
+/// Let pods come and go for a long time; fail if the server or what is left of them grows, or if any call
+/// fails.
 ///
 /// All samples, with their fields, go to soak/soak.json in cargo's target directory.
 #[derive(Debug, Clone, Args, Serialize)]
@@ -43,23 +47,32 @@ pub struct Soak {
     /// A cycle is a DEL of the oldest pod and an ADD of a new one.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub cycles: usize,
-    /// How many pods are attached all the time.
+    /// Pods that are attached at any time.
     #[arg(long, value_name = "PODS", default_value_t = 100)]
     pub churn: usize,
-    /// How many of them come and go at the same time.
+    /// Calls at the same time.
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub at_once: usize,
 }
 
 impl Soak {
-    /// Cycles between two samples: at least a dozen samples even of a short run.
+    /// Cycles between two samples: even a short run has at least a dozen samples.
     fn round(&self) -> usize {
         (self.cycles / 12).clamp(1, 100).min(self.churn)
     }
 
-    /// Soaks the first node of `lab`, tells `say` how far it is, and returns what was found; demands that are missed are no error.
+    /// Soaks the first node of `lab`, reports progress to `say`, and returns the results. A missed demand is
+    /// in the report, not an error.
+    ///
+    /// # Errors
+    ///
+    /// A size that is too small, a server that does not start, or a failure of the lab's own commands. Failed
+    /// CNI calls are in the report.
     pub fn run(&self, lab: &Lab, say: &mut dyn FnMut(&str)) -> Result<Report> {
-        ensure!(self.cycles > 0 && self.churn > 1 && self.at_once > 0, "a soak needs cycles, two pods at least, and somebody who calls");
+        ensure!(
+            self.cycles > 0 && self.churn > 1 && self.at_once > 0,
+            "a soak needs at least one cycle, two pods and one caller"
+        );
         let node = lab.nodes.first().context("a lab has a node")?;
         if !node.server.is_running() {
             node.start_server()?;
@@ -68,6 +81,8 @@ impl Soak {
         let before = node.census()?;
         say(&format!("attaching {} pods", self.churn));
         churn.fill(self.churn)?;
+        // Compacted before the first sample and before the last, so that both sizes are those of live rows
+        // only.
         sample::compact(node)?;
 
         let began = Instant::now();
@@ -83,7 +98,11 @@ impl Soak {
             samples.push(Sample::take_settled(lab, node, done, began, &first)?.with_times(&times));
             if said.elapsed() >= SAYING {
                 said = Instant::now();
-                say(&format!("{done} of {} cycles after {:.0} s", self.cycles, began.elapsed().as_secs_f64()));
+                say(&format!(
+                    "{done} of {} cycles after {:.0} s",
+                    self.cycles,
+                    began.elapsed().as_secs_f64()
+                ));
             }
         }
         sample::compact(node)?;

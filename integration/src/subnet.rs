@@ -16,7 +16,7 @@ pub enum Families {
     Dual,
 }
 
-/// First host of a node's subnets that a pod may get: `.1` is the gateway, `.2` is kept for the node's management port.
+/// First host number for pods in a subnet: `.1` is the gateway, `.2` the management port of the node.
 pub const FIRST_POD: u32 = 3;
 
 /// Subnets of node `index` (from 1): `10.244.1.0/24` and `fd00:10:244:1::/64` for the first.
@@ -26,10 +26,15 @@ pub const FIRST_POD: u32 = 3;
 /// # Panics
 /// If 10.244.0.0/16 has no room for that many nodes with prefixes of that length.
 pub fn of_node(index: u32, families: Families, v4_len: u8) -> Vec<IpNet> {
-    assert!((16..=24).contains(&v4_len) && index < 1 << (v4_len - 16), "10.244.0.0/16 has no /{v4_len} for node {index}");
+    assert!(
+        (16..=24).contains(&v4_len) && index < 1 << (v4_len - 16),
+        "10.244.0.0/16 has no /{v4_len} for node {index}"
+    );
     let base = u32::from(Ipv4Addr::new(10, 244, 0, 0)) + (index << (32 - v4_len));
     let v4 = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::from(base), v4_len));
-    let group = u16::from_str_radix(&index.to_string(), 16).expect("a small decimal number is a hexadecimal number too");
+    // The decimal digits, read as hexadecimal ones: node 10 has `fd00:10:244:10::/64`.
+    let group = u16::from_str_radix(&index.to_string(), 16)
+        .expect("a small decimal number is a hexadecimal number too");
     let v6 = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd00, 0x10, 0x244, group, 0, 0, 0, 0), 64));
     match families {
         Families::V4 => vec![v4],
@@ -38,7 +43,7 @@ pub fn of_node(index: u32, families: Families, v4_len: u8) -> Vec<IpNet> {
     }
 }
 
-/// Everything the pods of all nodes can have, one network per family.
+/// The networks that contain the addresses of all pods, one per family.
 pub fn of_cluster(families: Families) -> Vec<IpNet> {
     let v4 = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(10, 244, 0, 0), 16));
     let v6 = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd00, 0x10, 0x244, 0, 0, 0, 0, 0), 48));

@@ -1,7 +1,8 @@
-//! A real systemd as the first process of a node: the units of `conf/` are started by it as on a machine that boots.
+//! A real systemd as the first process of a node. It starts the units of `conf/` as on a machine that boots.
 //!
-//! It has namespaces of its own for processes, mounts, control groups and the host's name; the network and the disks are the node's. Each
-//! boot begins with an empty `/run`. Open vSwitch and OVN are units of the test's, with the names and the order that distributions give them.
+//! It has its own namespaces for processes, mounts, control groups and the name of the host; the network and
+//! the disks are the node's. Each boot begins with an empty `/run`. Open vSwitch and OVN are units of the
+//! test, with the names and the order that distributions give them.
 
 use std::{
     fs,
@@ -14,13 +15,13 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{Daemon, Node, command, eventually, executable, inside, mounts};
 
-/// How long systemd may take until it answers.
+/// How long systemd may take until it answers, and how long a node may take until it is off.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Where a boot finds its units, on the node's disk.
+/// Where a boot finds its units: on the node's disk, so that they survive it.
 const UNITS: &str = "/var/lib/openvswitch/units";
 /// systemd(1), where Debian and Fedora have it.
 const PROGRAM: &str = "/lib/systemd/systemd";
-/// What `default.target` needs of systemd's own units; all others of the machine stay out.
+/// The units of systemd's own that `default.target` needs; all others of the machine stay out.
 const OWN_UNITS: [&str; 17] = [
     "basic.target",
     "final.target",
@@ -41,23 +42,28 @@ const OWN_UNITS: [&str; 17] = [
     "systemd-exit.service",
 ];
 
-/// Open vSwitch as its package starts it, without the kernel's module: the lab's bridges forward in user space.
+/// Open vSwitch as its package starts it, but without the kernel module: the lab's bridges forward in user
+/// space.
 const OPEN_VSWITCH: &str = "[Unit]\nAfter=network.target\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
     ExecStart=/bin/sh -euc 'mkdir -p /run/openvswitch; \
-    [ -e /etc/openvswitch/conf.db ] || ovsdb-tool create /etc/openvswitch/conf.db /usr/share/openvswitch/vswitch.ovsschema; \
-    ovsdb-server /etc/openvswitch/conf.db --remote=punix:/run/openvswitch/db.sock --pidfile --log-file --detach; \
-    ovs-vsctl --no-wait init; ovs-vswitchd unix:/run/openvswitch/db.sock --disable-system --pidfile --log-file --detach'\n\
+    [ -e /etc/openvswitch/conf.db ] || \
+    ovsdb-tool create /etc/openvswitch/conf.db /usr/share/openvswitch/vswitch.ovsschema; \
+    ovsdb-server /etc/openvswitch/conf.db --remote=punix:/run/openvswitch/db.sock \
+    --pidfile --log-file --detach; ovs-vsctl --no-wait init; \
+    ovs-vswitchd unix:/run/openvswitch/db.sock --disable-system --pidfile --log-file --detach'\n\
     [Install]\nWantedBy=multi-user.target\n";
-const OVN_HOST: &str = "[Unit]\nAfter=openvswitch-switch.service\nRequires=openvswitch-switch.service\n[Service]\nType=oneshot\n\
-    RemainAfterExit=yes\nExecStart=/bin/sh -euc 'mkdir -p /run/ovn; \
+const OVN_HOST: &str = "[Unit]\nAfter=openvswitch-switch.service\nRequires=openvswitch-switch.service\n\
+    [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sh -euc 'mkdir -p /run/ovn; \
     ovn-controller unix:/run/openvswitch/db.sock --pidfile=/run/ovn/ovn-controller.pid --log-file --detach'\n\
     [Install]\nWantedBy=multi-user.target\n";
-/// The unit of Kubernetes' packages with the drop-in of kubeadm: its order is what matters. What stands for the kubelet notes its start.
+/// The unit of Kubernetes' packages with kubeadm's drop-in: its place in the order matters. In place of the
+/// kubelet, a shell records its start.
 const KUBELET: &str = "[Unit]\nWants=network-online.target\nAfter=network-online.target\n[Service]\n\
-    ExecStart=/bin/sh -c 'echo started > /run/kubelet; exec sleep infinity'\nRestart=always\nStartLimitInterval=0\nRestartSec=10\n\
+    ExecStart=/bin/sh -c 'echo started > /run/kubelet; exec sleep infinity'\nRestart=always\n\
+    StartLimitInterval=0\nRestartSec=10\n\
     [Install]\nWantedBy=multi-user.target\n";
 
-/// A node on which systemd runs, until it is dropped or its power is cut.
+/// A node on which systemd runs, until this is dropped or the power is cut.
 #[derive(Debug)]
 pub struct Booted<'n> {
     node: &'n Node,
@@ -65,10 +71,13 @@ pub struct Booted<'n> {
 }
 
 impl<'n> Booted<'n> {
-    /// Puts the units of `conf/` on the node's disk with those of the test, all enabled, and `drop_ins`: `UNIT.d/NAME.conf` and its text.
-    /// The node's own daemons must not run.
+    /// Puts the units of `conf/` on the node's disk with those of the test, all enabled, and `drop_ins`:
+    /// `UNIT.d/NAME.conf` and its text. The node's own daemons must not run.
     pub fn install(node: &Node, drop_ins: &[(&str, &str)]) -> Result<()> {
-        ensure!(Path::new(PROGRAM).exists(), "{PROGRAM} is missing; install it with: integration/prerequisites.sh test");
+        ensure!(
+            Path::new(PROGRAM).exists(),
+            "{PROGRAM} is missing; install it with: integration/prerequisites.sh test"
+        );
         let (units, wants) = (node.path(UNITS), node.path(UNITS).join("multi-user.target.wants"));
         fs::create_dir_all(&wants)?;
         for name in OWN_UNITS {
@@ -76,7 +85,8 @@ impl<'n> Booted<'n> {
         }
         symlink("multi-user.target", units.join("default.target"))?;
         let conf = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../conf"));
-        let ours = ["ovnkube-node.service", "ovnkube-master.service"].map(|name| (name, fs::read_to_string(conf.join(name))));
+        let ours = ["ovnkube-node.service", "ovnkube-master.service"]
+            .map(|name| (name, fs::read_to_string(conf.join(name))));
         let mut all = vec![
             ("openvswitch-switch.service", OPEN_VSWITCH.to_owned()),
             ("ovn-host.service", OVN_HOST.to_owned()),
@@ -87,6 +97,7 @@ impl<'n> Booted<'n> {
         }
         for (name, text) in all {
             fs::write(units.join(name), text)?;
+            // What `systemctl enable` does for `WantedBy=multi-user.target`.
             symlink(Path::new("..").join(name), wants.join(name))?;
         }
         for (name, text) in drop_ins {
@@ -97,11 +108,12 @@ impl<'n> Booted<'n> {
         Ok(())
     }
 
-    /// Switches the node on, and returns as soon as systemd answers.
+    /// Switches the node on and returns as soon as systemd answers.
     pub fn start(node: &'n Node) -> Result<Self> {
         let script = boot_script(&node.name)?;
         let unshare = "--mount --pid --uts --ipc --fork --kill-child --propagation private";
-        let words = unshare.split(' ').map(str::to_owned).chain(["--", "sh", "-euc", &script].map(str::to_owned));
+        let words =
+            unshare.split(' ').map(str::to_owned).chain(["--", "sh", "-euc", &script].map(str::to_owned));
         let systemd = node.new_daemon("unshare", words);
         systemd.spawn()?;
         let booted = Self { node, systemd };
@@ -110,9 +122,11 @@ impl<'n> Booted<'n> {
         Ok(booted)
     }
 
-    /// Nobody is told, and nothing is written any more.
+    /// Cuts the power: SIGKILL to systemd ends everything on the node, and no program can write anything any
+    /// more.
     pub fn cut_power(self) -> Result<()> {
         let first = self.first()?;
+        // The kernel kills the rest of the process namespace with its first process (pid_namespaces(7)).
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), nix::sys::signal::Signal::SIGKILL)?;
         eventually("the node is off", PATIENCE, || {
             ensure!(!self.systemd.is_running(), "unshare still waits");
@@ -120,12 +134,17 @@ impl<'n> Booted<'n> {
         })
     }
 
-    /// Every unit is stopped, then the machine. No program enters the node meanwhile: systemd stops all that run there for a moment (SIGSTOP),
-    /// and nsenter(1), which then stops itself, too, is continued by nobody.
+    /// Stops every unit, then the machine. Start no program on the node meanwhile: systemd pauses all
+    /// processes there for a moment (SIGSTOP), nsenter(1) then pauses itself, too, and nothing continues it.
     pub fn power_off(self) -> Result<()> {
+        // SIGRTMIN+4 starts `poweroff.target` (systemd(1)). From outside, so that no process enters the node.
         command::output(self.node.command("kill").args(["-s", "RTMIN+4", &self.first()?.to_string()]))?;
         eventually("the node is off", PATIENCE, || {
-            ensure!(!self.systemd.is_running(), "{}", fs::read_to_string(self.systemd.log()).unwrap_or_default());
+            ensure!(
+                !self.systemd.is_running(),
+                "{}",
+                fs::read_to_string(self.systemd.log()).unwrap_or_default()
+            );
             Ok(())
         })
     }
@@ -138,7 +157,9 @@ impl<'n> Booted<'n> {
     /// Runs a program on the booted node.
     pub fn run<'w>(&self, words: impl IntoIterator<Item = &'w str>) -> Result<String> {
         let pid = self.first()?.to_string();
-        command::output(self.node.command("nsenter").args(["--target", &pid, "--all", "--", "timeout", "20"]).args(words))
+        command::output(
+            self.node.command("nsenter").args(["--target", &pid, "--all", "--", "timeout", "20"]).args(words),
+        )
     }
 
     /// Properties of a unit: `show` of systemctl(1), one line each.
@@ -151,7 +172,7 @@ impl<'n> Booted<'n> {
         Ok(PathBuf::from(format!("/proc/{}/root", self.first()?)).join(path.trim_start_matches('/')))
     }
 
-    /// systemd's process, as the lab counts.
+    /// Process id of systemd in the lab's namespace: the only child of unshare(1).
     fn first(&self) -> Result<i32> {
         let unshare = self.systemd.pid().context("the node is off")?;
         let children = fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children"))?;
@@ -162,12 +183,14 @@ impl<'n> Booted<'n> {
 impl Drop for Booted<'_> {
     fn drop(&mut self) {
         if let Ok(first) = self.first() {
-            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), nix::sys::signal::Signal::SIGKILL);
+            let _ =
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), nix::sys::signal::Signal::SIGKILL);
         }
     }
 }
 
-/// From the node's namespaces to systemd: a control group, an empty `/run`, the executable under test as `/usr/bin/ovnkube`.
+/// Script from the node's namespaces to systemd: a control group, an empty `/run`, the executable under test
+/// as `/usr/bin/ovnkube`.
 fn boot_script(name: &str) -> Result<String> {
     let (lab, group, server) = (mounts::LAB, inside::cgroup()?, executable::under_test(executable::SERVER)?);
     Ok(format!(

@@ -15,22 +15,32 @@ use crate::{
 };
 
 impl Lab {
-    /// Pings `to` from `from` until an answer comes, for 10 s at most: the first packets may be lost to address resolution.
+    /// Pings `to` from `from` until an answer comes, for 10 s at most: the first packets may be lost while
+    /// addresses are resolved.
     pub fn ping(&self, from: &Pod, to: IpAddr) -> Result<()> {
-        eventually(&format!("{} reaches {to}", from.name), Duration::from_secs(10), || self.ping_once(from, to))
+        eventually(&format!("{} reaches {to}", from.name), Duration::from_secs(10), || {
+            self.ping_once(from, to)
+        })
     }
 
-    /// Succeeds if none of five pings is answered. Ping in the other direction first: silence proves nothing alone.
+    /// Checks that none of five pings is answered. Ping in the other direction first: silence alone proves
+    /// nothing.
+    ///
+    /// # Errors
+    /// If an answer comes.
     pub fn cannot_ping(&self, from: &Pod, to: IpAddr) -> Result<()> {
         let answers = (0..5).filter(|_| self.ping_once(from, to).is_ok()).count();
         ensure!(answers == 0, "{} reaches {to}, although it should not ({answers} of 5 pings)", from.name);
         Ok(())
     }
 
-    /// One packet of `size` bytes of data that must not be fragmented: `mtu - 28` fits IPv4, `mtu - 48` IPv6, and not one more.
+    /// Sends one ping with `size` bytes of data that must not be fragmented: `mtu - 28` fits into IPv4, `mtu
+    /// - 48` into IPv6 (headers of IP and ICMP), and one byte more does not.
     pub fn ping_size(&self, from: &Pod, to: IpAddr, size: u32) -> Result<()> {
         let size = size.to_string();
-        self.node_of(from).run_in_pod(from, ["ping", "-M", "do", "-c", "1", "-W", "1", "-s", &size, &to.to_string()]).map(drop)
+        self.node_of(from)
+            .run_in_pod(from, ["ping", "-M", "do", "-c", "1", "-W", "1", "-s", &size, &to.to_string()])
+            .map(drop)
     }
 
     fn ping_once(&self, from: &Pod, to: IpAddr) -> Result<()> {
@@ -47,12 +57,12 @@ impl Lab {
         transfer(self.peer(from)?, self.peer(to)?, address, bytes)
     }
 
-    /// The same from a process of a node itself, as a kubelet's probes are.
+    /// The same from a process of the node itself, as the probes of a kubelet.
     pub fn tcp_from_node(&self, from: &Node, to: &Pod, address: IpAddr, bytes: u64) -> Result<()> {
         transfer(node_peer(from)?, self.peer(to)?, address, bytes)
     }
 
-    /// The same to a process of a node itself, as pods of the host's network are.
+    /// The same to a process of the node itself, as in a pod on the host's network.
     pub fn tcp_to_node(&self, from: &Pod, to: &Node, address: IpAddr, bytes: u64) -> Result<()> {
         transfer(self.peer(from)?, node_peer(to)?, address, bytes)
     }
@@ -63,16 +73,19 @@ impl Lab {
         eventually(&format!("{} itself reaches {to}", from.name), Duration::from_secs(10), once)
     }
 
-    /// Sends `count` datagrams of `size` bytes to `to`, which sends them back; how many came back whole.
+    /// Sends `count` datagrams of `size` bytes to `to`, which sends them back; counts those that come back
+    /// whole.
     pub fn udp(&self, from: &Pod, to: &Pod, count: u64, size: usize) -> Result<Echoes> {
         let mut server = PeerProcess::start(self.peer(to)?.arg("udp-echo").arg(to.address().to_string()))?;
         let port = server.address()?.to_string();
-        let arguments = ["udp-send", &port, "--count", &count.to_string(), "--size", &size.to_string()].map(str::to_owned);
+        let arguments = ["udp-send", &port, "--count", &count.to_string(), "--size", &size.to_string()]
+            .map(str::to_owned);
         let mut sender = PeerProcess::start(self.peer(from)?.args(arguments))?;
         sender.echoes()
     }
 
-    /// Begins to send a datagram every 5 ms from `from` to `to` and back, until [`Flow::stop`]: does a restart lose packets?
+    /// Sends a datagram every 5 ms from `from` to `to` and back, until [`Flow::stop`]: it shows whether a
+    /// restart loses packets.
     pub fn flow(&self, from: &Pod, to: &Pod) -> Result<Flow> {
         let mut server = PeerProcess::start(self.peer(to)?.arg("udp-echo").arg(to.address().to_string()))?;
         let port = server.address()?.to_string();
@@ -107,8 +120,9 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Ends it and says how many datagrams were sent and came back.
+    /// Ends the traffic; how many datagrams were sent, and how many came back.
     pub fn stop(mut self) -> Result<Echoes> {
+        // The sender ends when its standard input closes, and reports.
         self.sender.stdin = None;
         self.sender.echoes()
     }
@@ -126,7 +140,11 @@ struct PeerProcess {
 impl PeerProcess {
     fn start(command: &mut Command) -> Result<Self> {
         let line = command::line(command);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().with_context(|| format!("start `{line}`"))?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start `{line}`"))?;
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().context("standard output is a pipe")?);
         Ok(Self { line, stdin, stdout, child })
@@ -135,7 +153,8 @@ impl PeerProcess {
     fn report(&mut self) -> Result<Report> {
         let mut text = String::new();
         self.stdout.read_line(&mut text)?;
-        serde_json::from_str(&text).with_context(|| format!("`{}` said {text:?} (its error is above)", self.line))
+        serde_json::from_str(&text)
+            .with_context(|| format!("`{}` said {text:?} (its error is above)", self.line))
     }
 
     fn address(&mut self) -> Result<SocketAddr> {
@@ -155,7 +174,7 @@ impl PeerProcess {
 
 impl Drop for PeerProcess {
     fn drop(&mut self) {
-        // Its end of the traffic is over; what it could still say, nobody reads.
+        // Errors are ignored: the traffic is over, and the process may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,11 +1,12 @@
-//! The same sandbox, attached again: its link has the name of the one before, which ovs-vswitchd may still hold.
+//! The same sandbox, attached again: the new link has the name of the earlier one, which ovs-vswitchd may
+//! still hold.
 
 use std::thread;
 
 use anyhow::{Context as _, Result};
 use integration::{Lab, Node, Pod};
 
-/// Enough for several pods to meet ovs-vswitchd at the wrong moment, if there is one.
+/// Rounds per pod: enough for ADDs to meet ovs-vswitchd at an unfortunate moment, if there is one.
 const ROUNDS: usize = 30;
 
 fn comes_and_goes(lab: &Lab, node: &Node, pod: &Pod) -> Result<()> {

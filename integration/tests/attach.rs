@@ -1,4 +1,5 @@
-//! ADD and DEL: what an interface looks like afterwards, in the pod, on the node and in Open vSwitch, and who cannot have it.
+//! ADD and DEL: the state of an interface in the pod, on the node and in Open vSwitch, and the ADDs that are
+//! refused.
 
 #[path = "support/attached.rs"]
 mod attached;
@@ -19,23 +20,34 @@ fn the_pods_end_is_what_the_annotation_says() {
     Lab::of_nodes(1).families(Families::Dual).test(|lab| {
         let node = &lab.nodes[0];
         let mut pod = lab.plan_pod(node);
-        pod.routes = vec![("172.20.0.0/14".parse()?, pod.gateways[0]), ("fd00:20::/32".parse()?, pod.gateways[1])];
+        pod.routes =
+            vec![("172.20.0.0/14".parse()?, pod.gateways[0]), ("fd00:20::/32".parse()?, pod.gateways[1])];
         place(lab, node, &pod, &pod.manifest(Some(&pod.annotation())))?;
         node.start_server()?;
         let (before, lo) = (node.census()?, link_in_pod(node, &pod, "lo")?);
         attach(node, pod.clone())?;
 
         let link = link_in_pod(node, &pod, "eth0")?;
-        ensure!(link["operstate"] == "UP" && link["address"] == pod.mac.as_str() && link["mtu"] == 1400, "{link:#}");
+        ensure!(
+            link["operstate"] == "UP" && link["address"] == pod.mac.as_str() && link["mtu"] == 1400,
+            "{link:#}"
+        );
         ensure!(addresses(&link) == pod.addresses.iter().map(ToString::to_string).collect(), "{link:#}");
-        let expected =
-            ["default via 10.244.1.1", "default via fd00:10:244:1::1", "172.20.0.0/14 via 10.244.1.1", "fd00:20::/32 via fd00:10:244:1::1"];
+        let expected = [
+            "default via 10.244.1.1",
+            "default via fd00:10:244:1::1",
+            "172.20.0.0/14 via 10.244.1.1",
+            "fd00:20::/32 via fd00:10:244:1::1",
+        ];
         let routes = gateway_routes(node, &pod)?;
         ensure!(routes == expected.map(str::to_owned).into(), "{routes:?}");
         ensure!(link_in_pod(node, &pod, "lo")? == lo, "the loopback interface was touched");
         let accept_ra = node.run_in_pod(&pod, ["cat", "/proc/sys/net/ipv6/conf/eth0/accept_ra"])?;
         ensure!(accept_ra.trim() == "0", "the pod believes router advertisements: accept_ra is {accept_ra}");
-        ensure!(!offload_is_on(node, &pod, "eth0", "tx-checksumming")?, "checksums are left to a NIC that a userspace bridge has not");
+        ensure!(
+            !offload_is_on(node, &pod, "eth0", "tx-checksumming")?,
+            "checksums are left to a NIC, which a userspace bridge does not have"
+        );
 
         detach(node, &pod)?;
         before.must_equal(&node.census()?)
@@ -53,13 +65,24 @@ fn a_migratable_virtual_machine_has_its_addresses_in_result_and_row_and_none_ins
         let before = node.census()?;
         let attached = attach(node, pod.clone())?;
 
-        // containerd refuses a sandbox without an address, and kubelet a pod.
-        let ips: Vec<_> = attached.result["ips"].as_array().into_iter().flatten().map(|ip| ip["address"].clone()).collect();
-        ensure!(ips == pod.addresses.iter().map(|address| json!(address.to_string())).collect::<Vec<_>>(), "{:#}", attached.result);
+        // containerd refuses a sandbox whose result has no address, and the kubelet a pod without one.
+        let ips: Vec<_> =
+            attached.result["ips"].as_array().into_iter().flatten().map(|ip| ip["address"].clone()).collect();
+        ensure!(
+            ips == pod.addresses.iter().map(|address| json!(address.to_string())).collect::<Vec<_>>(),
+            "{:#}",
+            attached.result
+        );
         let ids = external_ids(node, &pod.host_interface())?;
-        ensure!(ids.get("ip_addresses").is_some_and(|list| list == "10.244.1.3/24,fd00:10:244:1::3/64"), "{ids:#?}");
+        ensure!(
+            ids.get("ip_addresses").is_some_and(|list| list == "10.244.1.3/24,fd00:10:244:1::3/64"),
+            "{ids:#?}"
+        );
         let link = link_in_pod(node, &pod, "eth0")?;
-        ensure!(link["operstate"] == "UP" && addresses(&link).is_empty(), "the guest's address is on this end, too: {link:#}");
+        ensure!(
+            link["operstate"] == "UP" && addresses(&link).is_empty(),
+            "the guest's address is on this end, too: {link:#}"
+        );
         ensure!(gateway_routes(node, &pod)?.is_empty(), "{:?}", gateway_routes(node, &pod)?);
         node.runtime().check(&pod, &attached.result)?.success()?;
 
@@ -73,7 +96,8 @@ fn the_nodes_end_says_whose_it_is() {
     Lab::of_nodes(1).families(Families::Dual).test(|lab| {
         let node = &lab.nodes[0];
         node.start_server()?;
-        // New links of the node would believe routers, as on a machine that nobody has hardened.
+        // New links of the node would accept router advertisements, as on a machine with the kernel's
+        // defaults.
         node.shell("echo 1 > /proc/sys/net/ipv6/conf/default/accept_ra")?;
         with_pods(lab, node, |[one]| {
             let pod = &one.pod;
@@ -83,11 +107,18 @@ fn the_nodes_end_says_whose_it_is() {
             let alias = link["ifalias"].as_str().unwrap_or_default();
             ensure!(alias.contains(&pod.sandbox) && alias.contains("eth0"), "alias {alias:?}");
             ensure!(addresses(&link).is_empty(), "the node has an address of the pod's link: {link:#}");
-            // NET_ADDR_SET: udev changes an Ethernet address of the kernel's choice.
+            // 3 is NET_ADDR_SET: udev replaces an Ethernet address that the kernel chose, and leaves one that
+            // was set.
             let origin = node.run(["cat", &format!("/sys/class/net/{name}/addr_assign_type")])?;
-            ensure!(origin.trim() == "3", "the link's Ethernet address may change: addr_assign_type is {origin}");
+            ensure!(
+                origin.trim() == "3",
+                "the link's Ethernet address may change: addr_assign_type is {origin}"
+            );
             let accept_ra = node.run(["cat", &format!("/proc/sys/net/ipv6/conf/{name}/accept_ra")])?;
-            ensure!(accept_ra.trim() == "0", "the node believes the pod's router advertisements: accept_ra is {accept_ra}");
+            ensure!(
+                accept_ra.trim() == "0",
+                "the node believes the pod's router advertisements: accept_ra is {accept_ra}"
+            );
 
             let ids = external_ids(node, name)?;
             let expected = [
@@ -99,7 +130,8 @@ fn the_nodes_end_says_whose_it_is() {
                 ("pod-if-name", "eth0"),
                 ("sandbox", &pod.sandbox),
             ];
-            let expected: BTreeMap<String, String> = expected.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+            let expected: BTreeMap<String, String> =
+                expected.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
             ensure!(ids == expected, "external_ids are {ids:#?}");
             Ok(())
         })
@@ -132,7 +164,7 @@ fn an_add_takes_less_than_half_a_second() {
         outcomes.iter().try_for_each(|outcome| outcome.success().map(drop))?;
         let mut times: Vec<Duration> = outcomes.iter().map(|outcome| outcome.duration).collect();
         times.sort();
-        // Others are at work on the machine that runs this: the median is the plugin's, the worst is theirs.
+        // The machine that runs this has other work: the median shows the plugin, the maximum the other work.
         ensure!(times[4] < Duration::from_millis(500), "{times:?}");
         pods.iter().try_for_each(|pod| detach(node, pod))
     });

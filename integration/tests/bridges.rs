@@ -1,4 +1,5 @@
-//! `nics-to-bridge` and `bridges-to-nic`: a NIC with everything that a NIC can have, and each step failing.
+//! `nics-to-bridge` and `bridges-to-nic`: a NIC with every kind of address and route, and a failure of each
+//! step.
 //!
 //! Needs an ovnkube with the feature `failpoints`, as `make test` builds it.
 
@@ -7,13 +8,13 @@ use std::{process::Output, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use integration::{Lab, Node, eventually, executable};
 
-/// Enough for a busy machine.
+/// Limit for one wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 const FAILPOINT: &str = "OVN_BRIDGE_FAILPOINT";
-/// More than there are steps.
+/// More than the number of steps: a bound for the loops over all steps.
 const TOO_MANY: u32 = 100;
 
-/// A NIC `nic0`, wired to a machine outside, with addresses and routes of every kind.
+/// A NIC `nic0` with addresses and routes of every kind, wired to a machine outside.
 const NIC: &str = "
     ip netns add outside
     ip link add nic0 mtu 1450 type veth peer name far mtu 1450 netns outside
@@ -42,10 +43,14 @@ const NIC: &str = "
     ip -6 route add 2001:db8:2::/48 via 2001:db8::1 dev nic0 src 2001:db8::10
 ";
 
-/// What a link has, in the words of `ip`, under the name `LINK`; without what only time changes.
+/// Addresses and routes of a link as `ip` prints them, with `LINK` for its name, without values that change
+/// with time.
 fn belongings(node: &Node, link: &str) -> Result<String> {
     let addresses = node.run(["ip", "-o", "address", "show", "dev", link])?;
-    let addresses = addresses.lines().filter(|line| !is_of_kernel(line)).map(|line| line.split_once(": ").map_or(line, |(_, rest)| rest));
+    let addresses = addresses
+        .lines()
+        .filter(|line| !is_of_kernel(line))
+        .map(|line| line.split_once(": ").map_or(line, |(_, rest)| rest));
     let mut routes = Vec::new();
     for family in ["-4", "-6"] {
         let all = node.run(["ip", family, "-o", "route", "show", "table", "all"])?;
@@ -56,7 +61,9 @@ fn belongings(node: &Node, link: &str) -> Result<String> {
     let lines = addresses.map(str::to_owned).chain(routes);
     let timeless = |line: String| {
         let words = line.split_whitespace().map(|word| {
-            let seconds = word.strip_suffix("sec").is_some_and(|number| number.parse::<u32>().is_ok_and(|number| number > 0));
+            let seconds = word
+                .strip_suffix("sec")
+                .is_some_and(|number| number.parse::<u32>().is_ok_and(|number| number > 0));
             if seconds { "SOME".to_owned() } else { word.replace(link, "LINK") }
         });
         words.filter(|word| word != "linkdown").collect::<Vec<_>>().join(" ")
@@ -64,7 +71,8 @@ fn belongings(node: &Node, link: &str) -> Result<String> {
     Ok(lines.map(timeless).collect::<Vec<_>>().join("\n"))
 }
 
-/// What each link has of itself: its own link-local address, and the routes that are made with addresses for this machine alone.
+/// Whether the kernel makes this line for every link: its own link-local address, and the routes of local
+/// addresses.
 fn is_of_kernel(line: &str) -> bool {
     let own = line.contains("inet6 fe80") && !line.contains("fe80::10/");
     own || ["table local", "fe80::/64", "ff00::/8", "anycast"].iter().any(|text| line.contains(text))
@@ -103,7 +111,7 @@ fn has_bridge(node: &Node) -> Result<bool> {
     Ok(node.vsctl(["list-br"])?.lines().any(|bridge| bridge == "brnic0"))
 }
 
-/// The NIC has all it had, and there is no trace of a bridge.
+/// The NIC has everything that it had, and nothing of the bridge is left.
 fn is_as_before(node: &Node, before: &str) -> Result<()> {
     let now = belongings(node, "nic0")?;
     ensure!(now == before, "before:\n{before}\nnow:\n{now}");
@@ -112,7 +120,7 @@ fn is_as_before(node: &Node, before: &str) -> Result<()> {
     reaches_outside(node)
 }
 
-/// The bridge has all that the NIC had, and the NIC nothing.
+/// The bridge has everything that the NIC had, and the NIC has nothing.
 fn is_moved(node: &Node, before: &str) -> Result<()> {
     let now = belongings(node, "brnic0")?;
     ensure!(now == before, "on the NIC, before:\n{before}\non the bridge, now:\n{now}");
@@ -130,13 +138,19 @@ fn everything_a_nic_has_goes_to_the_bridge_and_comes_back() {
         let mac = node.run(["cat", "/sys/class/net/nic0/address"])?;
 
         let said = succeed(node, &["nics-to-bridge", "nic0"])?;
-        ensure!(said.contains("is now the uplink of bridge brnic0") && said.contains("192.0.2.10/24"), "{said}");
+        ensure!(
+            said.contains("is now the uplink of bridge brnic0") && said.contains("192.0.2.10/24"),
+            "{said}"
+        );
         ensure!(said.contains("198.51.100.7/32 has a limited life"), "{said}");
         is_moved(node, &before)?;
         ensure!(node.run(["cat", "/sys/class/net/brnic0/address"])? == mac, "another MAC address");
         ensure!(node.run(["cat", "/sys/class/net/brnic0/mtu"])?.trim() == "1450", "another MTU");
-        let row = node.vsctl(["--columns=fail_mode,external_ids,other_config", "list", "Bridge", "brnic0"])?;
-        for part in ["standalone", "bridge-id=brnic0", "bridge-uplink=nic0", &format!("hwaddr=\"{}\"", mac.trim())] {
+        let row =
+            node.vsctl(["--columns=fail_mode,external_ids,other_config", "list", "Bridge", "brnic0"])?;
+        for part in
+            ["standalone", "bridge-id=brnic0", "bridge-uplink=nic0", &format!("hwaddr=\"{}\"", mac.trim())]
+        {
             ensure!(row.contains(part), "no {part} in {row}");
         }
         ensure!(node.vsctl(["get", "Port", "nic0", "other_config:transient"])?.contains("true"));
@@ -144,7 +158,10 @@ fn everything_a_nic_has_goes_to_the_bridge_and_comes_back() {
         let settings = node.vsctl(["get", "Open_vSwitch", ".", "next_cfg"])?;
         let said = succeed(node, &["nics-to-bridge", "nic0"])?;
         ensure!(said.contains("nothing to do"), "{said}");
-        ensure!(node.vsctl(["get", "Open_vSwitch", ".", "next_cfg"])? == settings, "the second run changed the database");
+        ensure!(
+            node.vsctl(["get", "Open_vSwitch", ".", "next_cfg"])? == settings,
+            "the second run changed the database"
+        );
         is_moved(node, &before)?;
 
         succeed(node, &["bridges-to-nic", "brnic0"])?;
@@ -161,13 +178,17 @@ fn hardly_a_packet_is_lost_on_the_way() {
         let node = &lab.nodes[0];
         node.shell(NIC)?;
         reaches_outside(node)?;
-        let ping =
-            node.command("ping").args(["-q", "-i", "0.01", "-c", "300", "192.0.2.1"]).stdout(std::process::Stdio::piped()).spawn()?;
+        let ping = node
+            .command("ping")
+            .args(["-q", "-i", "0.01", "-c", "300", "192.0.2.1"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()?;
         succeed(node, &["nics-to-bridge", "nic0"])?;
         succeed(node, &["bridges-to-nic", "brnic0"])?;
         let said = text(&ping.wait_with_output()?);
-        let received = said.split(", ").find_map(|part| part.strip_suffix(" received")).context("a summary")?;
-        // Answers may be heard twice meanwhile, by the kernel and by the userspace datapath.
+        let received =
+            said.split(", ").find_map(|part| part.strip_suffix(" received")).context("a summary")?;
+        // An answer may be counted twice during the move: by the kernel and by the userspace datapath.
         ensure!(received.parse::<u32>()? >= 250, "{said}");
         Ok(())
     });
@@ -180,7 +201,7 @@ fn whichever_step_fails_everything_is_as_before() {
         node.shell(NIC)?;
         let before = belongings(node, "nic0")?;
         let steps = each_step_fails(node, &["nics-to-bridge", "nic0"], || is_as_before(node, &before))?;
-        // In the database, waiting, the link, 7 addresses twice, 9 routes, the end.
+        // Steps: the database, the wait, the link, 7 addresses twice, 9 routes, the end.
         ensure!(steps == 27, "{steps} steps");
         is_moved(node, &before)?;
         let steps = each_step_fails(node, &["bridges-to-nic", "brnic0"], || is_moved(node, &before))?;
@@ -189,12 +210,15 @@ fn whichever_step_fails_everything_is_as_before() {
     });
 }
 
-/// Lets each step fail in turn, until there is none left; how many there are.
+/// Makes each step fail in turn until a run succeeds. Returns the number of steps.
 fn each_step_fails(node: &Node, arguments: &[&str], is_undone: impl Fn() -> Result<()>) -> Result<u32> {
     for step in 1..TOO_MANY {
         let output = ovnkube(node, arguments, Some(format!("{step}=error")))?;
         if output.status.success() {
-            ensure!(step > 1, "ovnkube has no failpoints; build it with: cargo build -p server --features failpoints");
+            ensure!(
+                step > 1,
+                "ovnkube has no failpoints; build it with: cargo build -p ovnkube --features failpoints"
+            );
             return Ok(step - 1);
         }
         let said = text(&output);
@@ -212,16 +236,23 @@ fn a_run_that_was_killed_at_any_step_leaves_the_network_and_the_next_completes_i
         let before = belongings(node, "nic0")?;
         for step in 1..TOO_MANY {
             let there = ovnkube(node, &["nics-to-bridge", "nic0"], Some(format!("{step}=kill")))?;
-            reaches_outside(node).with_context(|| format!("after a kill at step {step} of nics-to-bridge"))?;
+            reaches_outside(node)
+                .with_context(|| format!("after a kill at step {step} of nics-to-bridge"))?;
             succeed(node, &["nics-to-bridge", "nic0"])?;
-            is_moved(node, &before).with_context(|| format!("completed after a kill at step {step} of nics-to-bridge"))?;
+            is_moved(node, &before)
+                .with_context(|| format!("completed after a kill at step {step} of nics-to-bridge"))?;
 
             let back = ovnkube(node, &["bridges-to-nic", "brnic0"], Some(format!("{step}=kill")))?;
-            reaches_outside(node).with_context(|| format!("after a kill at step {step} of bridges-to-nic"))?;
+            reaches_outside(node)
+                .with_context(|| format!("after a kill at step {step} of bridges-to-nic"))?;
             succeed(node, &["bridges-to-nic", "brnic0"])?;
-            is_as_before(node, &before).with_context(|| format!("completed after a kill at step {step} of bridges-to-nic"))?;
+            is_as_before(node, &before)
+                .with_context(|| format!("completed after a kill at step {step} of bridges-to-nic"))?;
             if there.status.success() && back.status.success() {
-                ensure!(step > 1, "ovnkube has no failpoints; build it with: cargo build -p server --features failpoints");
+                ensure!(
+                    step > 1,
+                    "ovnkube has no failpoints; build it with: cargo build -p ovnkube --features failpoints"
+                );
                 return Ok(());
             }
         }
@@ -244,7 +275,8 @@ fn what_cannot_be_an_uplink_is_refused_and_others_have_their_turn() {
              ip tuntap add tun0 mode tun
              ip link add good0 type veth peer name good0-far
              ip addr add 192.0.2.77/24 dev good0
-             ovs-vsctl --no-wait add-port br-int pod0 -- add-port br-int ovn-k8s-mp0 -- set Interface ovn-k8s-mp0 type=internal",
+             ovs-vsctl --no-wait add-port br-int pod0 -- add-port br-int ovn-k8s-mp0 \
+               -- set Interface ovn-k8s-mp0 type=internal",
         )?;
         for (name, reason) in [
             ("nosuch0", "there is no interface"),
@@ -282,7 +314,11 @@ fn without_a_switch_that_acts_nothing_changes() {
         let before = belongings(node, "nic0")?;
         node.vswitchd.stop()?;
         let said = fail(node, &["nics-to-bridge", "nic0"])?;
-        ensure!(said.contains("ovs-vswitchd has not acted within 20 s; is it running?") && said.contains("was undone"), "{said}");
+        ensure!(
+            said.contains("ovs-vswitchd has not acted within 20 s; is it running?")
+                && said.contains("was undone"),
+            "{said}"
+        );
         is_as_before(node, &before)?;
         node.ovsdb_server.stop()?;
         let said = fail(node, &["nics-to-bridge", "nic0"])?;

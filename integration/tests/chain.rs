@@ -1,4 +1,4 @@
-//! Plugins behind ours: the `portmap` of Debian, called by a runtime as the configuration says that the server has written.
+//! Chained plugins: Debian's `portmap`, called by a runtime with the configuration that the server wrote.
 
 #[path = "support/managed.rs"]
 mod managed;
@@ -12,21 +12,25 @@ use serde_json::{Value, json};
 /// The file that `--cni-chain` names.
 const CHAIN: &str = "/etc/openvswitch/cni-chain.json";
 const CONF: &str = "/etc/cni/net.d/10-ovn-kubernetes.conflist";
-/// Where Debian's containernetworking-plugins are.
+/// Directory of Debian's containernetworking-plugins.
 const PLUGINS: &str = "/usr/lib/cni";
-/// What the pod listens on, and the node for it.
+/// The port that the pod listens on, and the node's port for it.
 const PORTS: (u16, u16) = (8080, 18080);
 const GREETING: &str = "hello from the pod";
 
-/// `cnitool` with what a kubelet passes on for `hostPort`.
+/// `cnitool` with the capability arguments that a kubelet passes for `hostPort`.
 fn cnitool(node: &Node, verb: &str, pod: &Pod) -> Result<()> {
     let (inside, outside) = PORTS;
     let ports = json!({"portMappings": [{"hostPort": outside, "containerPort": inside, "protocol": "tcp"}]});
-    let call = node.runtime().cnitool(verb, pod)?.env("CAP_ARGS", ports.to_string()).env("CNI_PATH", format!("/opt/cni/bin:{PLUGINS}"));
+    let call = node
+        .runtime()
+        .cnitool(verb, pod)?
+        .env("CAP_ARGS", ports.to_string())
+        .env("CNI_PATH", format!("/opt/cni/bin:{PLUGINS}"));
     call.run()?.success().map(drop)
 }
 
-/// What the other node hears on the port of this one.
+/// What `from` reads from the port of `of`.
 fn heard(from: &Node, of: &Node) -> Result<String> {
     let (_, outside) = PORTS;
     let script = format!("exec 3<>/dev/tcp/{}/{outside}; cat <&3", fabric::address(of.index));
@@ -36,7 +40,11 @@ fn heard(from: &Node, of: &Node) -> Result<String> {
 #[test]
 fn a_chained_portmap_carries_packets_from_the_nodes_port_to_the_pod() {
     let portmap = Path::new(PLUGINS).join("portmap");
-    assert!(portmap.exists(), "{} is missing; install it with: apt-get install containernetworking-plugins iptables", portmap.display());
+    assert!(
+        portmap.exists(),
+        "{} is missing; install it with: apt-get install containernetworking-plugins iptables",
+        portmap.display()
+    );
     Lab::of_nodes(2).test(|lab| {
         let [node, other] = &lab.nodes[..] else { panic!("two nodes") };
         fs::write(node.path(CHAIN), r#"[{"type":"portmap","capabilities":{"portMappings":true}}]"#)?;
@@ -52,7 +60,8 @@ fn a_chained_portmap_carries_packets_from_the_nodes_port_to_the_pod() {
         let pod = lab.new_pod(node)?;
         cnitool(node, "add", &pod)?;
         let serve = format!(
-            "use IO::Socket::INET; my $l = IO::Socket::INET->new(Listen => 5, LocalPort => {}, ReuseAddr => 1) or die $!; \
+            "use IO::Socket::INET; my $l = IO::Socket::INET->new(Listen => 5, LocalPort => {}, ReuseAddr => 1) \
+             or die $!; \
              while (my $c = $l->accept) {{ print $c '{GREETING}'; close $c }}",
             PORTS.0
         );

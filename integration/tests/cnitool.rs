@@ -1,4 +1,4 @@
-//! `cnitool`, the caller that administrators have, with the configuration that the server writes.
+//! `cnitool`, the caller that administrators use, with the configuration that the server writes.
 
 #[path = "support/shape.rs"]
 mod shape;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use shape::must_be_result;
 
-/// The server is there, and with it the configuration.
+/// Starts the server and waits for its configuration.
 fn start(node: &Node) -> Result<Value> {
     node.start_server()?;
     let file = node.path("/etc/cni/net.d/10-ovn-kubernetes.conflist");
@@ -31,11 +31,14 @@ fn add_check_and_del_work_with_the_configuration_that_the_server_wrote() {
         let [pod, other] = [lab.new_pod(node)?, lab.new_pod(node)?];
         let configuration = start(node)?;
         let before = node.census()?;
-        ensure!(configuration["name"] == "ovn-kubernetes" && configuration["cniVersion"] == "1.0.0", "{configuration:#}");
+        ensure!(
+            configuration["name"] == "ovn-kubernetes" && configuration["cniVersion"] == "1.0.0",
+            "{configuration:#}"
+        );
         ensure!(configuration["cniVersions"] == json!(["0.4.0", "1.0.0", "1.1.0"]), "{configuration:#}");
 
         for pod in [&pod, &other] {
-            // The newest of those that it and the configuration speak.
+            // The newest version that cnitool and the configuration have in common.
             must_be_result("1.1.0", &cnitool(node, "add", pod)?.success()?)?;
         }
         lab.ping(&pod, other.address())?;
@@ -63,12 +66,15 @@ fn status_tells_whether_pods_can_be_added() {
         node.server.stop()?;
         node.forget_server()?;
         let outcome = cnitool(node, "status", &pod)?;
-        ensure!(!outcome.status.success() && format!("{outcome:?}").contains("node-local server"), "{outcome:?}");
+        ensure!(
+            !outcome.status.success() && format!("{outcome:?}").contains("node-local server"),
+            "{outcome:?}"
+        );
         Ok(())
     });
 }
 
-/// cnitool names no valid attachment at all.
+/// cnitool passes no valid attachments, so that everything is stale.
 #[test]
 fn gc_removes_everything_of_the_network() {
     Lab::of_nodes(1).test(|lab| {

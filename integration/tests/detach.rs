@@ -1,5 +1,5 @@
-//! DEL in all its degraded forms: whatever is missing, broken or somebody else's, it succeeds, leaves the node as it was before the
-//! pod, and touches nothing of another sandbox.
+//! DEL in all its degraded forms. Whatever is missing, broken or foreign: DEL succeeds, leaves the node as it
+//! was before the pod, and changes nothing of another sandbox.
 
 use std::time::Duration;
 
@@ -27,11 +27,15 @@ fn attached(lab: &Lab, node: &Node) -> Result<Pod> {
 fn attach(node: &Node, pod: &Pod) -> Result<()> {
     node.runtime().add(pod)?.success()?;
     let census = node.census()?;
-    ensure!(census.lines_with(&pod.sandbox).len() == 1, "ADD of {} has made no interface:\n{census}", pod.name);
+    ensure!(
+        census.lines_with(&pod.sandbox).len() == 1,
+        "ADD of {} has made no interface:\n{census}",
+        pod.name
+    );
     Ok(())
 }
 
-/// A pod that is attached, and what was on the node before its ADD.
+/// An attached pod, and the census of the node before its ADD.
 fn attached_since(lab: &Lab, node: &Node) -> Result<(Pod, Census)> {
     let pod = lab.new_pod(node)?;
     let before = node.census()?;
@@ -44,7 +48,7 @@ fn has_network(lab: &Lab, pod: &Pod) -> Result<()> {
     lab.ping(pod, pod.gateways[0])
 }
 
-/// The node has nothing that names the sandbox.
+/// Nothing on the node names the sandbox.
 fn has_nothing_of(node: &Node, pod: &Pod) -> Result<()> {
     let census = node.census()?;
     let left = [census.lines_with(&pod.host_interface()), census.lines_with(&pod.port())].concat();
@@ -60,7 +64,11 @@ fn del_needs_no_server() {
         node.server.kill()?;
         let outcome = node.runtime().del(&pod)?;
         outcome.success()?;
-        ensure!(outcome.duration < Duration::from_secs(1), "DEL took {:?}: does it wait for the server?", outcome.duration);
+        ensure!(
+            outcome.duration < Duration::from_secs(1),
+            "DEL took {:?}: does it wait for the server?",
+            outcome.duration
+        );
         before.must_equal(&node.census()?)
     });
 }
@@ -74,13 +82,21 @@ fn del_waits_for_no_ovs_vswitchd() {
         let outcome = node.runtime().del(&paused)?;
         node.vswitchd.resume()?;
         outcome.success()?;
-        ensure!(outcome.duration < Duration::from_secs(1), "DEL took {:?}: does it wait for ovs-vswitchd?", outcome.duration);
+        ensure!(
+            outcome.duration < Duration::from_secs(1),
+            "DEL took {:?}: does it wait for ovs-vswitchd?",
+            outcome.duration
+        );
         has_nothing_of(node, &paused)?;
 
         node.vswitchd.kill()?;
         let outcome = node.runtime().del(&killed)?;
         outcome.success()?;
-        ensure!(outcome.duration < Duration::from_secs(1), "DEL took {:?}: does it wait for ovs-vswitchd?", outcome.duration);
+        ensure!(
+            outcome.duration < Duration::from_secs(1),
+            "DEL took {:?}: does it wait for ovs-vswitchd?",
+            outcome.duration
+        );
         has_nothing_of(node, &killed)?;
 
         node.start_vswitchd()?;
@@ -119,7 +135,7 @@ fn del_finds_the_link_of_a_row_that_is_gone() {
     Lab::of_nodes(1).test(|lab| {
         let node = node_of(lab)?;
         let (pod, before) = attached_since(lab, node)?;
-        // It would put the port back.
+        // A running server would put the port back.
         node.server.stop()?;
         node.vsctl(["del-port", "br-int", &pod.host_interface()])?;
         ensure!(node.census()?.lines_with(&pod.host_interface()).len() == 1, "the link should remain");
@@ -139,7 +155,10 @@ fn on_other_network<'node>(lab: &Lab, node: &'node Node, pod: &Pod) -> Result<Ru
     node.write_manifest_text(pod, &pod.manifest(Some(&annotation)))?;
 
     let port = format!("{}_{}", OTHER_NETWORK.replace('/', "."), pod.port());
-    let words = format!("lsp-add {} {port} -- set Logical_Switch_Port {port} options:iface-id-ver={}", pod.node, pod.uid);
+    let words = format!(
+        "lsp-add {} {port} -- set Logical_Switch_Port {port} options:iface-id-ver={}",
+        pod.node, pod.uid
+    );
     lab.central.nbctl(words.split_whitespace())?;
     lab.central.nbctl(["lsp-set-addresses", &port, &format!("{} {}", second.mac, second.address())])?;
 
@@ -166,11 +185,12 @@ fn del_takes_only_the_interface_that_it_names() {
 
         second.add(&pod)?.success()?;
         first.del(&pod)?.success()?;
-        let links: Value = serde_json::from_str(&node.run_in_pod(&pod, ["ip", "-json", "link", "show", "net1"])?)?;
+        let links: Value =
+            serde_json::from_str(&node.run_in_pod(&pod, ["ip", "-json", "link", "show", "net1"])?)?;
         ensure!(links[0]["operstate"] == "UP", "DEL of eth0 took net1 down: {links}");
         ensure!(node.run_in_pod(&pod, ["ip", "link", "show", "eth0"]).is_err(), "eth0 is still there");
 
-        // Without a namespace, and then with nothing at all.
+        // First without a namespace, then with nothing left at all.
         node.remove_namespaces(std::slice::from_ref(&pod))?;
         second.del(&pod)?.success()?;
         second.del(&pod)?.success()?;
@@ -184,11 +204,15 @@ fn del_takes_what_the_go_plugin_has_attached() {
         let node = node_of(lab)?;
         let pod = lab.new_pod(node)?;
         let before = node.census()?;
-        // No alias, no `pod-if-name`; ports of its newer versions are transient.
+        // A port as upstream's plugin makes it: no alias, no `pod-if-name`, and transient in its newer
+        // versions.
         by_hand::attach(node, &pod)?;
         node.vsctl(["set", "Port", &pod.host_interface(), "other_config:transient=true"])?;
         let row = node.vsctl(["get", "Interface", &pod.host_interface(), "external_ids"])?;
-        ensure!(!row.contains("pod-if-name") && row.contains("sandbox"), "not as the Go plugin writes it: {row}");
+        ensure!(
+            !row.contains("pod-if-name") && row.contains("sandbox"),
+            "not as the Go plugin writes it: {row}"
+        );
         node.runtime().del(&pod)?.success()?;
         before.must_equal(&node.census()?)
     });
@@ -200,7 +224,11 @@ fn del_takes_the_link_of_a_plugin_that_died_before_it_could_mark_it() {
         let node = node_of(lab)?;
         let pod = lab.new_pod(node)?;
         let before = node.census()?;
-        node.shell(&format!("ip link add {} type veth peer name eth0 netns {}", pod.host_interface(), pod.netns_name()))?;
+        node.shell(&format!(
+            "ip link add {} type veth peer name eth0 netns {}",
+            pod.host_interface(),
+            pod.netns_name()
+        ))?;
         ensure!(before != node.census()?, "there is no link");
         node.runtime().del(&pod)?.success()?;
         before.must_equal(&node.census()?)

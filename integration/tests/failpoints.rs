@@ -1,4 +1,5 @@
-//! An ADD that fails or hangs at any stage: it says so, and leaves nothing behind. What dies and what is missing: the fault matrix (`faults/`).
+//! An ADD that fails or hangs at any stage reports it and leaves nothing behind. For killed daemons and
+//! missing resources see the fault matrix (`faults/`).
 //!
 //! Needs a plugin with the feature `failpoints`; one is built if the plugin under test has none.
 
@@ -14,12 +15,12 @@ use integration::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-/// Every place where an ADD can be made to fail: `before:ovsdb`, `after:ovsdb`, …
+/// Every place where an ADD can be made to fail: `before:netns`, `after:netns`, …
 fn places() -> impl Iterator<Item = String> {
     failpoint::places().map(|(_, place)| place)
 }
 
-/// Which of the [`places`] an ADD passes before it has made a link or a row, and how many places there are in all.
+/// Number of [`places`] that an ADD passes before `stage`, counting the one right before it.
 fn places_before(stage: Stage) -> usize {
     Stage::ALL.iter().filter(|other| **other < stage).count() * 2 + 1
 }
@@ -36,7 +37,7 @@ fn add_with(runtime: &Runtime<'_>, pod: &Pod, failpoint: &str) -> Invocation {
     runtime.call("ADD", Some(pod)).env(failpoint::VARIABLE, failpoint)
 }
 
-/// A runtime whose ADDs have that many seconds.
+/// A runtime whose ADDs have a deadline of `seconds`.
 fn patient_for(node: &Node, seconds: u64) -> Runtime<'_> {
     node.runtime().with("timeoutSeconds", json!(seconds))
 }
@@ -48,7 +49,7 @@ fn pod_for_each_place(lab: &Lab, node: &Node) -> Result<Vec<(String, Pod)>> {
     Ok(places.into_iter().zip(pods).collect())
 }
 
-/// The same pod comes and goes in its next sandbox, as if nothing had happened.
+/// The pod's next sandbox is added and deleted without a trace of the failure.
 fn next_sandbox_works(lab: &Lab, node: &Node, pod: &Pod) -> Result<()> {
     let next = [pod.next_sandbox()];
     node.add_namespaces(&next)?;
@@ -68,7 +69,7 @@ fn has_ofport(node: &Node, pod: &Pod) -> Result<()> {
     node.vsctl(["wait-until", "Interface", &pod.host_interface(), "ofport>0"]).map(drop)
 }
 
-// --- Every stage ---------------------------------------------------------------------------------------------------------------
+// --- Every stage ---------------------------------------------------------------------------------
 
 #[test]
 fn a_failure_at_any_stage_leaves_nothing_and_the_next_sandbox_works() {
@@ -80,7 +81,8 @@ fn a_failure_at_any_stage_leaves_nothing_and_the_next_sandbox_works() {
             let check = || -> Result<()> {
                 let outcome = add_with(&node.runtime(), pod, &format!("{place}=error")).run()?;
                 ensure!(!outcome.status.success(), "it succeeded: {}", outcome.stdout);
-                // What is written already cannot be taken back: there, the exit status alone tells.
+                // A result that is already written cannot be taken back: there, only the exit status shows
+                // the failure.
                 if place != "after:result" {
                     let stage = place.split(':').next_back().unwrap_or_default();
                     failed_with(&outcome, 999, &[&format!("stage {stage}"), &pod.name])?;
@@ -98,7 +100,7 @@ fn a_failure_at_any_stage_leaves_nothing_and_the_next_sandbox_works() {
     });
 }
 
-/// Starts an ADD for each pod that hangs at its place.
+/// Starts an ADD for each pod, each of which hangs at its place.
 fn hang_everywhere(runtime: &Runtime<'_>, pods: &[(String, Pod)]) -> Result<Vec<Running>> {
     pods.iter().map(|(place, pod)| add_with(runtime, pod, &format!("{place}=hang")).start()).collect()
 }
@@ -139,8 +141,12 @@ fn plugins_that_hang_at_any_stage_and_are_killed_leave_nothing_that_del_does_not
         let rows = pods.len() - places_before(Stage::Port);
         eventually("every ADD is where it hangs", Duration::from_secs(20), || {
             let census = node.census()?;
-            let (there, links) = (census.lines_with("pod-if-name=eth0").len(), census.lines_with("kind=veth").len());
-            ensure!(there == rows && links == rows + 2 + before.lines_with("kind=veth").len(), "{there} of {rows} rows, {links} links");
+            let (there, links) =
+                (census.lines_with("pod-if-name=eth0").len(), census.lines_with("kind=veth").len());
+            ensure!(
+                there == rows && links == rows + 2 + before.lines_with("kind=veth").len(),
+                "{there} of {rows} rows, {links} links"
+            );
             Ok(())
         })?;
         for running in hanging {
@@ -167,18 +173,19 @@ fn a_result_that_nobody_reads_is_rolled_back() {
         plugin.env("CNI_NETNS", &pod.netns).env("CNI_IFNAME", "eth0").env("CNI_ARGS", cni_args(&pod));
         let config = node.path("/run/config");
         fs::write(&config, node.runtime().config.to_string())?;
-        let mut running = plugin.stdin(fs::File::open(&config)?).stdout(writer).stderr(Stdio::null()).spawn()?;
+        let mut running =
+            plugin.stdin(fs::File::open(&config)?).stdout(writer).stderr(Stdio::null()).spawn()?;
         let status = running.wait()?;
         ensure!(status.code() == Some(1), "{status}");
         before.must_equal(&node.census()?)?;
-        // It has been as far as that.
+        // The log proves that the ADD got as far as its result.
         let log = node.shell("cat /var/log/openvswitch/ovn-k8s-cni-overlay.log")?;
         ensure!(log.contains("ovn_installed") && log.contains("Broken pipe"), "{log}");
         next_sandbox_works(lab, node, &pod)
     });
 }
 
-// --- What is refused -----------------------------------------------------------------------------------------------------------
+// --- Refused ADDs --------------------------------------------------------------------------------
 
 #[test]
 fn a_link_that_disappears_while_ovn_controller_is_waited_for_leaves_nothing_at_the_deadline() {
@@ -196,7 +203,8 @@ fn a_link_that_disappears_while_ovn_controller_is_waited_for_leaves_nothing_at_t
         })?;
         node.run(["ip", "link", "del", &pod.host_interface()])?;
         let outcome = waiting.wait()?;
-        // The userspace datapath of Open vSwitch does not notice that a device has gone; that of the kernel does, and reports it.
+        // Open vSwitch's userspace datapath does not notice a deleted device. The kernel's datapath does, and
+        // reports it.
         failed_with(&outcome, 11, &["stage ovn_installed"])?;
         before.must_equal(&node.census()?)?;
         node.ovn_controller.resume()?;
@@ -222,7 +230,7 @@ fn an_add_that_is_repeated_fails_and_leaves_the_pod_its_network() {
     });
 }
 
-// --- What goes away in the middle ----------------------------------------------------------------------------------------------
+// --- Daemons that die in the middle --------------------------------------------------------------
 
 #[test]
 fn a_database_that_dies_in_the_middle_keeps_the_rollback_from_working_and_add_says_so() {
@@ -239,7 +247,10 @@ fn a_database_that_dies_in_the_middle_keeps_the_rollback_from_working_and_add_sa
         at_once(&outcome)?;
         node.ovn_controller.resume()?;
         node.start_ovsdb_server()?;
-        ensure!(node.census()?.lines_with(&pod.sandbox).len() == 1, "the row should have outlived the database server");
+        ensure!(
+            node.census()?.lines_with(&pod.sandbox).len() == 1,
+            "the row should have outlived the database server"
+        );
         node.runtime().del(&pod)?.success()?;
         before.must_equal(&node.census()?)?;
         next_sandbox_works(lab, node, &pod)

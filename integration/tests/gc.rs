@@ -1,4 +1,5 @@
-//! GC of a runtime that says too little. What goes and what stays otherwise: rows 55 and 56 of the fault matrix.
+//! GC by a runtime without `cni.dev/valid-attachments`. For all other cases see rows 55 and 56 of the fault
+//! matrix.
 
 #[path = "support/attached.rs"]
 mod attached;

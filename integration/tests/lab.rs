@@ -1,4 +1,5 @@
-//! The floor: the lab works without the plugin and the server, with pods attached by `ip` and `ovs-vsctl`.
+//! The floor of all other tests: the lab works without the plugin and the server, with pods attached by `ip`
+//! and `ovs-vsctl`.
 
 use std::{
     process::Command,
@@ -6,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use integration::{Families, Lab, Pod, Versions, by_hand, executable, inside};
+use integration::{Families, Lab, Pod, Versions, by_hand, eventually, executable, inside};
 
 /// A pod that is attached by hand to node `index`.
 fn attached(lab: &Lab, index: usize) -> Result<Pod> {
@@ -53,7 +54,10 @@ fn the_largest_packet_of_a_pod_fits_through_the_tunnel() {
         let (here, there) = (attached(lab, 0)?, attached(lab, 1)?);
         lab.ping(&here, there.address())?;
         lab.ping_size(&here, there.address(), 1400 - 28)?;
-        ensure!(lab.ping_size(&here, there.address(), 1400 - 27).is_err(), "a packet larger than the MTU went through");
+        ensure!(
+            lab.ping_size(&here, there.address(), 1400 - 27).is_err(),
+            "a packet larger than the MTU went through"
+        );
         Ok(())
     });
 }
@@ -91,6 +95,30 @@ fn a_flow_notices_that_the_switch_was_away() {
     });
 }
 
+/// Open vSwitch before 3.1.3 aborts sooner or later where it is: `Node::start_vswitchd` says more.
+#[test]
+fn no_connection_is_committed_with_all_zero_snat_where_that_ends_the_switch() {
+    Lab::of_nodes(1).test(|lab| {
+        let pod = attached(lab, 0)?;
+        let node = &lab.nodes[0];
+        let related = format!("ip4.src == {}", pod.address());
+        lab.central.nbctl(["acl-add", &node.name, "from-lport", "1001", &related, "allow-related"])?;
+        let commits = || {
+            let flows = node.run(["ovs-ofctl", "-O", "OpenFlow15", "dump-flows", "br-int"])?;
+            ensure!(flows.contains("ct(commit"), "no connection is committed");
+            Ok(flows)
+        };
+        let fixed = Versions::switch_of(node)? >= [3, 1, 3];
+        for start in ["first", "second"] {
+            let flows = eventually(&format!("flows of the {start} start"), Duration::from_secs(10), commits)?;
+            ensure!(flows.contains("nat(src)") == fixed, "{start} start: {fixed}");
+            node.vswitchd.kill()?;
+            node.start_vswitchd()?;
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn the_census_is_the_same_after_a_pod_has_come_and_gone_and_shows_it_in_between() {
     Lab::of_nodes(1).test(|lab| {
@@ -99,7 +127,10 @@ fn the_census_is_the_same_after_a_pod_has_come_and_gone_and_shows_it_in_between(
         let before = node.census()?;
         by_hand::attach(node, &pod)?;
         let during = node.census()?;
-        ensure!(during.lines_with(&pod.host_interface()).len() >= 3, "link, port and interface are missing in\n{during}");
+        ensure!(
+            during.lines_with(&pod.host_interface()).len() >= 3,
+            "link, port and interface are missing in\n{during}"
+        );
         let difference = before.must_equal(&during).unwrap_err().to_string();
         ensure!(difference.contains(&format!("+ link {}", pod.host_interface())), "{difference}");
         by_hand::detach(node, &pod)?;
@@ -114,13 +145,18 @@ fn a_node_finds_every_default_path_and_the_host_keeps_its_own() {
         let lab = Lab::of_nodes(2).build()?;
         println!("two nodes in {:?}", began.elapsed());
         let [first, second] = &lab.nodes[..] else { panic!("two nodes") };
-        first.shell("touch /etc/cni/net.d/mine /opt/cni/bin/mine /var/lib/cni/mine /var/log/openvswitch/mine")?;
+        first.shell(
+            "touch /etc/cni/net.d/mine /opt/cni/bin/mine /var/lib/cni/mine /var/log/openvswitch/mine",
+        )?;
         second.shell("for dir in /etc/cni/net.d /opt/cni/bin /var/lib/cni /var/log/openvswitch; do test ! -e $dir/mine; done")?;
         ensure!(first.vsctl(["get", "Open_vSwitch", ".", "external_ids:system-id"])?.trim() == "node1");
-        ensure!(first.shell("ls /sys/class/net")?.contains("breth0"), "/sys shows other interfaces than the node's");
+        ensure!(
+            first.shell("ls /sys/class/net")?.contains("breth0"),
+            "/sys shows other interfaces than the node's"
+        );
         Ok(())
     });
-    // Out here again, after the lab is gone.
+    // Back in the outer process, after the lab has ended.
     if !inside::is_inside() {
         for path in ["/etc/cni/net.d/mine", "/opt/cni/bin/mine", "/var/lib/cni/mine", "/run/lab"] {
             assert!(!std::path::Path::new(path).exists(), "{path} was left on the host");
@@ -162,7 +198,7 @@ fn everything_ends_with_the_process_that_started_it() {
     if inside::is_inside() {
         return;
     }
-    // The command with --keep, whose standard input stays open: only the end of the outer process can end the lab.
+    // With --keep and an open standard input, only the end of the outer process can end the lab.
     let mut command = Command::new(env!("CARGO_BIN_EXE_integration"));
     command.args(["lab", "--nodes", "1", "--pods", "0", "--by-hand", "--keep"]);
     let (input, stdin) = std::io::pipe().unwrap();
@@ -173,12 +209,12 @@ fn everything_ends_with_the_process_that_started_it() {
     assert!(lines.any(|line| line.unwrap().starts_with("The lab ends")), "the lab did not start");
     outer.kill().unwrap();
     outer.wait().unwrap();
-    // Every process of the lab holds the output open.
+    // Every process of the lab holds the output open: its end of file means that all have ended.
     let (sender, done) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(lines.count()));
     done.recv_timeout(Duration::from_secs(10)).expect("processes of the lab outlive it");
     drop(stdin);
-    // A killed process cannot tidy up; this is the one test where that is no failure.
+    // A killed process cannot clean up. In this test that is expected, so the test does it.
     let logs = executable::target_dir().unwrap().join("lab-logs").join(format!("command-{}", outer.id()));
     std::fs::remove_dir_all(logs).unwrap();
 }

@@ -1,4 +1,5 @@
-//! Bandwidth annotations: limits of this interface and no other, in Open vSwitch and in the kernel, gone with it.
+//! Bandwidth annotations: they limit one interface only, in Open vSwitch and in the kernel, and DEL removes
+//! the limits.
 
 #[path = "support/attached.rs"]
 mod attached;
@@ -30,7 +31,8 @@ fn qos_rows(node: &Node) -> Result<usize> {
     Ok(node.vsctl(["--bare", "--columns=_uuid", "find", "QoS"])?.split_whitespace().count())
 }
 
-/// An error unless the port has exactly these limits: bits per second to the pod, kilobits per second from it.
+/// Checks that the port has exactly these limits: `ingress` in bits per second to the pod, `egress` in
+/// kilobits per second from it.
 fn must_have(node: &Node, port: &str, ingress: Option<u64>, egress: u64) -> Result<()> {
     let qos = column(node, "Port", port, "qos")?;
     match ingress {
@@ -47,7 +49,10 @@ fn must_have(node: &Node, port: &str, ingress: Option<u64>, egress: u64) -> Resu
     ensure!(found == egress.to_string(), "port {port} may send {found} kbit/s, not {egress}");
     let burst: u64 = column(node, "Interface", port, "ingress_policing_burst")?.parse()?;
     ensure!((burst > 0) == (egress > 0), "burst {burst} with rate {egress}");
-    ensure!(burst == 0 || burst * 1000 >= 64 * 1024 * 8, "a packet of 64 KiB never passes: burst {burst} with rate {egress}");
+    ensure!(
+        burst == 0 || burst * 1000 >= 64 * 1024 * 8,
+        "a packet of 64 KiB never passes: burst {burst} with rate {egress}"
+    );
     Ok(())
 }
 
@@ -66,7 +71,8 @@ fn limits_are_of_the_interface_that_asks_for_them_and_of_no_other() {
         }
         let must_be = || {
             must_have(node, &receives.host_interface(), Some(20_000_000), 0)?;
-            // Kilobits, rounded up: nobody gets less than was asked for.
+            // Open vSwitch counts in kilobits; the plugin rounds up, so that a pod never gets less than its
+            // limit.
             must_have(node, &sends.host_interface(), None, 2)?;
             must_have(node, &free.host_interface(), None, 0)
         };
@@ -111,7 +117,7 @@ fn a_limited_pod_receives_no_faster_than_it_may() {
         let (limited, began) = (began.elapsed(), Instant::now());
         lab.tcp(&slow, &fast, 1 << 20)?;
         let free = began.elapsed();
-        // 8 Mbit at 4 Mbit/s, less a generous burst.
+        // 8 Mbit at 4 Mbit/s take 2 s; the limit allows for a generous burst.
         ensure!(limited > Duration::from_millis(1200), "1 MiB in {limited:?}");
         ensure!(free < limited / 2, "the other direction is limited, too: {free:?}");
         detach(node, &slow)?;
@@ -126,7 +132,7 @@ fn interfaces_of_one_pod_do_not_clear_each_others_limits() {
         node.start_server()?;
         let blue = Second::create(lab, "blue")?;
         let pod = blue.new_pods(lab, node, 1)?.remove(0);
-        // Limits besides both networks.
+        // Add limits to the manifest with both networks.
         let manifest = std::fs::read_to_string(node.path("/run/pod-manifests").join(pod.manifest_name()))?;
         let limits = format!("\n  annotations:\n    {INGRESS}: 10M\n    {EGRESS}: 5M");
         node.server.stop()?;
@@ -175,7 +181,10 @@ fn a_limit_that_is_none_is_refused_and_named() {
             let pod = new_pod(lab, node, &[(annotation, value)])?;
             let before = node.census()?;
             let error = node.runtime().add(&pod)?.failure()?;
-            ensure!(error.code == 100 && error.msg.contains(annotation) && error.msg.contains(value), "{error:?}");
+            ensure!(
+                error.code == 100 && error.msg.contains(annotation) && error.msg.contains(value),
+                "{error:?}"
+            );
             before.must_equal(&node.census()?)?;
         }
         Ok(())

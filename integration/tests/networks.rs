@@ -1,4 +1,5 @@
-//! A pod on another network besides the cluster's own: two interfaces of one sandbox that do not disturb each other.
+//! A pod on a secondary network besides the cluster's own: two interfaces of one sandbox that do not disturb
+//! each other.
 
 #[path = "support/attached.rs"]
 mod attached;
@@ -17,7 +18,7 @@ use attached::{attach, detach};
 use second::Second;
 use view::{addresses, external_ids, is_on_node, link_in_pod, link_on_node, offload_is_on, ports_of};
 
-/// ADD of both interfaces; the results of both.
+/// ADD of both interfaces. Returns both results.
 fn attach_both(node: &Node, blue: &Second, pod: &Pod) -> Result<[Value; 2]> {
     Ok([attach(node, pod.clone())?.result, blue.runtime(node).add(pod)?.success()?])
 }
@@ -36,15 +37,21 @@ fn a_second_interface_has_its_own_names_and_packets() {
         let inside = link_in_pod(node, pod, "net1")?;
         ensure!(inside["address"] == blue.mac(pod).as_str() && inside["mtu"] == 1400, "{inside:#}");
         ensure!(addresses(&inside) == [format!("{}/24", blue.address(pod))].into(), "{inside:#}");
-        ensure!(!offload_is_on(node, pod, "net1", "tx-checksumming")?, "checksums are left to a NIC that a userspace bridge has not");
+        ensure!(
+            !offload_is_on(node, pod, "net1", "tx-checksumming")?,
+            "checksums are left to a NIC, which a userspace bridge does not have"
+        );
         ensure!(result["ips"][0]["address"] == format!("{}/24", blue.address(pod)), "{result:#}");
 
-        // As much of the container id as leaves room for the number of the pod's end.
+        // The name is the beginning of the container ID, cut so that the index of the pod's end fits.
         let suffix = format!("_{}", inside["ifindex"]);
         let name = format!("{}{suffix}", &pod.sandbox[..15 - suffix.len()]);
         ensure!(blue.host_interface(node, pod)? == name, "{} is not {name}", blue.host_interface(node, pod)?);
         let alias = link_on_node(node, &name)?["ifalias"].to_string();
-        ensure!(alias.contains(&pod.sandbox) && alias.contains("net1") && alias.contains(&blue.nad()), "alias {alias}");
+        ensure!(
+            alias.contains(&pod.sandbox) && alias.contains("net1") && alias.contains(&blue.nad()),
+            "alias {alias}"
+        );
         let address = format!("{}/24", blue.address(pod));
         let expected = [
             ("attached_mac", blue.mac(pod)),
@@ -58,7 +65,10 @@ fn a_second_interface_has_its_own_names_and_packets() {
             ("sandbox", pod.sandbox.clone()),
         ];
         let ids = external_ids(node, &name)?;
-        ensure!(ids == BTreeMap::from(expected.map(|(key, value)| (key.to_owned(), value))), "external_ids are {ids:#?}");
+        ensure!(
+            ids == BTreeMap::from(expected.map(|(key, value)| (key.to_owned(), value))),
+            "external_ids are {ids:#?}"
+        );
 
         lab.ping(pod, blue.address(&pods[1]))?;
         lab.ping(pod, pods[1].address())?;
@@ -112,19 +122,28 @@ fn an_interface_whose_link_has_vanished_is_removed_and_the_other_stays() {
         attach_both(node, &blue, pod)?;
         attach(node, other.clone())?;
 
-        // Inside the pod, by its own administrator: the node's end goes with it, the port stays.
+        // Deleted inside the pod, by its own administrator: the node's end disappears with it, the port
+        // stays.
         node.run_in_pod(pod, ["ip", "link", "del", "net1"])?;
         let port = blue.host_interface(node, pod)?;
         ensure!(!is_on_node(node, &port));
         blue.runtime(node).del(pod)?.success()?;
-        ensure!(ports_of(node, &pod.sandbox)? == [pod.host_interface()].into(), "ports: {:?}", ports_of(node, &pod.sandbox)?);
+        ensure!(
+            ports_of(node, &pod.sandbox)? == [pod.host_interface()].into(),
+            "ports: {:?}",
+            ports_of(node, &pod.sandbox)?
+        );
         lab.ping(other, pod.address())?;
 
         // The same for the cluster's own network.
         blue.runtime(node).add(pod)?.success()?;
         node.run_in_pod(pod, ["ip", "link", "del", "eth0"])?;
         detach(node, pod)?;
-        ensure!(ports_of(node, &pod.sandbox)? == [blue.host_interface(node, pod)?].into(), "ports: {:?}", ports_of(node, &pod.sandbox)?);
+        ensure!(
+            ports_of(node, &pod.sandbox)? == [blue.host_interface(node, pod)?].into(),
+            "ports: {:?}",
+            ports_of(node, &pod.sandbox)?
+        );
         blue.runtime(node).del(pod)?.success()?;
         detach(node, other)?;
         before.must_equal(&node.census()?)

@@ -1,5 +1,6 @@
-//! The server writes the ports of pods; and whatever becomes of it, each pod gets its port. That those of several pods share a transaction is shown
-//! in `tests/tests/written_ports.rs`, where a test decides which of them wait at the same moment.
+//! The server writes the ports of pods, and each pod gets its port whatever happens to the server. Shared
+//! transactions are tested in `tests/tests/written_ports.rs`, where the test decides which ports wait at the
+//! same moment.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,23 +15,31 @@ use integration::{
 };
 use serde_json::json;
 
-/// Daemons and plugins may take that long on a machine that is busy with other things.
+/// Limit for daemons and plugins on a busy machine.
 const BUSY: Duration = Duration::from_secs(30);
 
-/// The transactions in which the server has written ports, with how many each.
+/// The transactions in which the server has written ports, as numbers of ports.
 fn written(node: &Node) -> Result<Vec<usize>> {
     let log = node.run(["ovsdb-tool", "show-log", "/etc/openvswitch/conf.db"])?;
-    let counts = log.lines().filter_map(|line| line.split_once("ovnkube: write ")?.1.split_once(' ')).map(|(count, _)| count.parse());
+    let counts = log
+        .lines()
+        .filter_map(|line| line.split_once("ovnkube: write ")?.1.split_once(' '))
+        .map(|(count, _)| count.parse());
     counts.collect::<Result<_, _>>().with_context(|| log.clone())
 }
 
-/// Starts the server, and waits until it writes ports: it listens before it has seen Open vSwitch's database.
+/// Starts the server and waits until it writes ports: it listens before it has read Open vSwitch's database.
 fn start_server(lab: &Lab, node: &Node) -> Result<()> {
     node.start_server()?;
     let pod = lab.new_pod(node)?;
-    let env =
-        [("CNI_COMMAND", "ADD"), ("CNI_CONTAINERID", &pod.sandbox), ("CNI_IFNAME", "eth0"), ("CNI_NETNS", &pod.netns.to_string_lossy())];
-    let mut env: BTreeMap<String, String> = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let env = [
+        ("CNI_COMMAND", "ADD"),
+        ("CNI_CONTAINERID", &pod.sandbox),
+        ("CNI_IFNAME", "eth0"),
+        ("CNI_NETNS", &pod.netns.to_string_lossy()),
+    ];
+    let mut env: BTreeMap<String, String> =
+        env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     env.insert("CNI_ARGS".to_owned(), runtime::cni_args(&pod));
     let config = node.runtime().config.to_string().into_bytes();
     let body = serde_json::to_string(&Request { env, config, timeout_ms: None })?;
@@ -42,13 +51,18 @@ fn start_server(lab: &Lab, node: &Node) -> Result<()> {
     })
 }
 
-/// An ADD that leaves to the server what the server does, however busy the machine is.
+/// An ADD that leaves the port to the server however long the server takes.
 fn patient_add(node: &Node, pod: &Pod) -> Invocation {
     node.runtime().call("ADD", Some(pod)).env(failpoint::VARIABLE, "patient")
 }
 
-/// Pods whose ADDs have begun and have their ports, while OVN connects none of them.
-fn waiting_for_ovn(lab: &Lab, node: &Node, count: usize, add: fn(&Node, &Pod) -> Invocation) -> Result<(Vec<Pod>, Vec<Running>)> {
+/// Starts ADDs whose pods have their ports, while ovn-controller is paused and installs no flows.
+fn waiting_for_ovn(
+    lab: &Lab,
+    node: &Node,
+    count: usize,
+    add: fn(&Node, &Pod) -> Invocation,
+) -> Result<(Vec<Pod>, Vec<Running>)> {
     failpoint::install(node)?;
     start_server(lab, node)?;
     node.ovn_controller.pause()?;
@@ -56,7 +70,11 @@ fn waiting_for_ovn(lab: &Lab, node: &Node, count: usize, add: fn(&Node, &Pod) ->
     let adds = pods.iter().map(|pod| add(node, pod).start()).collect::<Result<Vec<_>>>()?;
     for pod in &pods {
         eventually("the port is there", BUSY, || {
-            ensure!(!node.census()?.lines_with(&format!("sandbox={}", pod.sandbox)).is_empty(), "no row of {}", pod.name);
+            ensure!(
+                !node.census()?.lines_with(&format!("sandbox={}", pod.sandbox)).is_empty(),
+                "no row of {}",
+                pod.name
+            );
             Ok(())
         })?;
     }
@@ -97,11 +115,13 @@ fn a_port_that_a_killed_server_has_written_is_found() {
 fn a_server_that_falls_silent_is_not_waited_for() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        let add = |node: &Node, pod: &Pod| node.runtime().with("timeoutSeconds", json!(BUSY.as_secs())).call("ADD", Some(pod));
+        let add = |node: &Node, pod: &Pod| {
+            node.runtime().with("timeoutSeconds", json!(BUSY.as_secs())).call("ADD", Some(pod))
+        };
         let (pods, adds) = waiting_for_ovn(lab, node, 3, add)?;
         node.server.pause()?;
         node.ovn_controller.resume()?;
-        // The server says nothing until they have ended.
+        // The server stays silent until the ADDs have ended.
         all_work(lab, &pods, adds)?;
         node.server.resume()
     });
@@ -115,7 +135,8 @@ fn what_is_in_a_ports_way_is_for_the_plugin_to_word() {
         start_server(lab, node)?;
         let pod = lab.new_pod(node)?;
         patient_add(node, &pod).run()?.success()?;
-        // The next sandbox of the same pod: its older port has to go, which the server does not do.
+        // The next sandbox of the same pod: its older port must be removed first, which the server leaves to
+        // the plugin.
         let next = pod.next_sandbox();
         node.add_namespaces(std::slice::from_ref(&next))?;
         patient_add(node, &next).run()?.success()?;

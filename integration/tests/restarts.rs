@@ -1,4 +1,5 @@
-//! Daemons that end and come back while pods are alive: pods keep their network. While ADDs are under way: the fault matrix (`faults/`).
+//! Restarts of daemons while pods are attached: the pods keep their network. For restarts during ADDs see the
+//! fault matrix (`faults/`).
 
 use anyhow::{Result, ensure};
 use integration::{Lab, Node, Pod};
@@ -21,7 +22,7 @@ fn has_network(lab: &Lab, pod: &Pod) -> Result<()> {
     lab.ping(pod, pod.gateways[0])
 }
 
-/// The row of the pod's interface, as far as a restart must not change it.
+/// The part of the interface's row that a restart must not change.
 fn row(node: &Node, pod: &Pod) -> Result<String> {
     node.vsctl(["--columns=_uuid,name,external_ids", "list", "Interface", &pod.host_interface()])
 }
@@ -41,9 +42,9 @@ fn pods_outlast_a_restart_of_ovs_vswitchd_without_a_call_of_the_plugin() {
         lab.ping(&first, second.address())?;
         lab.ping(&second, first.address())?;
         has_network(lab, &first)?;
-        ensure!(before == uuids()?, "somebody has made the ports again: {}", row(node, &first)?);
+        ensure!(before == uuids()?, "the ports were created again: {}", row(node, &first)?);
 
-        // And once more without a server, which could have put something right.
+        // Once more without a server, which could have repaired something.
         node.server.kill()?;
         node.vswitchd.kill()?;
         node.start_vswitchd()?;

@@ -1,4 +1,5 @@
-//! What runtimes of every CNI version are told: results and errors in the shape that the specification of that version defines.
+//! Results and errors for runtimes of every CNI version, in the shape that the specification of that version
+//! defines.
 
 #[path = "support/attached.rs"]
 mod attached;
@@ -17,33 +18,45 @@ use attached::place;
 use shape::{VERSIONS, must_be_error, must_be_result};
 use view::link_on_node;
 
-/// The texts in `list`, each taken from its item by `text`.
+/// The texts of `list`: `text` applied to each item.
 fn texts(list: &Value, text: impl Fn(&Value) -> String) -> BTreeSet<String> {
     list.as_array().into_iter().flatten().map(text).collect()
 }
 
 fn ip(item: &Value) -> String {
-    format!("{} via {}", item["address"].as_str().unwrap_or_default(), item["gateway"].as_str().unwrap_or_default())
+    format!(
+        "{} via {}",
+        item["address"].as_str().unwrap_or_default(),
+        item["gateway"].as_str().unwrap_or_default()
+    )
 }
 
 fn route(item: &Value) -> String {
     format!("{} via {}", item["dst"].as_str().unwrap_or_default(), item["gw"].as_str().unwrap_or_default())
 }
 
-/// An error unless the result of 0.1.0 or 0.2.0 says what the pod has.
+/// Checks that a result of 0.1.0 or 0.2.0 describes the pod.
 fn must_describe_by_family(pod: &Pod, result: &Value) -> Result<()> {
     for (index, key) in ["ip4", "ip6"].into_iter().enumerate() {
         let ip = &result[key];
         ensure!(ip["ip"] == pod.addresses[index].to_string(), "{ip:#}");
         ensure!(ip["gateway"] == pod.gateways[index].to_string(), "{ip:#}");
         let routes = texts(&ip["routes"], route);
-        let missing = pod.routes.iter().filter(|(to, _)| to.addr().is_ipv4() == (index == 0)).map(|(to, via)| format!("{to} via {via}"));
-        ensure!(missing.clone().all(|route| routes.contains(&route)), "{routes:?} lacks one of {:?}", missing.collect::<Vec<_>>());
+        let missing = pod
+            .routes
+            .iter()
+            .filter(|(to, _)| to.addr().is_ipv4() == (index == 0))
+            .map(|(to, via)| format!("{to} via {via}"));
+        ensure!(
+            missing.clone().all(|route| routes.contains(&route)),
+            "{routes:?} lacks one of {:?}",
+            missing.collect::<Vec<_>>()
+        );
     }
     Ok(())
 }
 
-/// An error unless the result of 0.3.0 or later says what the pod has.
+/// Checks that a result of 0.3.0 or later describes the pod.
 fn must_describe_by_interface(pod: &Pod, result: &Value, host_mac: &Value) -> Result<()> {
     let host = json!({"name": pod.host_interface(), "mac": host_mac});
     let inside = json!({"name": "eth0", "mac": pod.mac, "sandbox": pod.netns});
@@ -51,13 +64,30 @@ fn must_describe_by_interface(pod: &Pod, result: &Value, host_mac: &Value) -> Re
         let mut found = result["interfaces"][index].clone();
         let mtu = found.as_object_mut().and_then(|found| found.remove("mtu"));
         ensure!(found == *expected, "{found:#} is not {expected:#}");
-        ensure!(mtu.is_some() == (result["cniVersion"] == "1.1.0") && mtu.is_none_or(|mtu| mtu == 1400), "MTU of {found:#}");
+        ensure!(
+            mtu.is_some() == (result["cniVersion"] == "1.1.0") && mtu.is_none_or(|mtu| mtu == 1400),
+            "MTU of {found:#}"
+        );
     }
-    let expected = pod.addresses.iter().zip(&pod.gateways).map(|(address, gateway)| format!("{address} via {gateway}")).collect();
+    let expected = pod
+        .addresses
+        .iter()
+        .zip(&pod.gateways)
+        .map(|(address, gateway)| format!("{address} via {gateway}"))
+        .collect();
     ensure!(texts(&result["ips"], ip) == expected, "{:#} is not {expected:?}", result["ips"]);
-    ensure!(texts(&result["ips"], |ip| ip["interface"].to_string()) == ["1".to_owned()].into(), "{:#}", result["ips"]);
-    let mut expected: BTreeSet<String> = pod.routes.iter().map(|(to, via)| format!("{to} via {via}")).collect();
-    expected.extend(pod.gateways.iter().map(|gateway| format!("{} via {gateway}", if gateway.is_ipv4() { "0.0.0.0/0" } else { "::/0" })));
+    ensure!(
+        texts(&result["ips"], |ip| ip["interface"].to_string()) == ["1".to_owned()].into(),
+        "{:#}",
+        result["ips"]
+    );
+    let mut expected: BTreeSet<String> =
+        pod.routes.iter().map(|(to, via)| format!("{to} via {via}")).collect();
+    expected.extend(
+        pod.gateways
+            .iter()
+            .map(|gateway| format!("{} via {gateway}", if gateway.is_ipv4() { "0.0.0.0/0" } else { "::/0" })),
+    );
     ensure!(texts(&result["routes"], route) == expected, "{:#} is not {expected:?}", result["routes"]);
     Ok(())
 }
@@ -80,11 +110,16 @@ fn results_of_every_version_have_its_shape_and_describe_the_pod() {
             };
             described.with_context(|| format!("{version}: {result:#}"))?;
 
-            // What the runtime hands back is understood again.
+            // The plugin must accept its own result as `prevResult`.
             let check = runtime.check(&pod, &result)?;
             match version {
-                "0.1.0" | "0.2.0" | "0.3.0" | "0.3.1" => ensure!(check.failure()?.code == 1, "{version} knows no CHECK"),
-                _ => ensure!(check.success().with_context(|| version)? == Value::Null, "CHECK printed something"),
+                "0.1.0" | "0.2.0" | "0.3.0" | "0.3.1" => {
+                    ensure!(check.failure()?.code == 1, "{version} knows no CHECK")
+                }
+                _ => ensure!(
+                    check.success().with_context(|| version)? == Value::Null,
+                    "CHECK printed something"
+                ),
             }
             let del = runtime.with("prevResult", result).del(&pod)?;
             ensure!(del.success()? == Value::Null, "DEL printed something: {del:?}");
@@ -117,10 +152,12 @@ fn a_pod_with_one_family_has_a_result_of_every_version() {
 fn errors_of_every_version_have_their_shape() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        // Nobody listens: the server was not started. Each waits a moment for it, so all of them at once.
+        // The server was not started. Each ADD waits a moment for it, so all run at once.
         let pods = lab.new_pods(node, VERSIONS.len())?;
-        let add = |version, pod| node.runtime().with("cniVersion", json!(version)).call("ADD", Some(pod)).start();
-        let running: Vec<_> = VERSIONS.into_iter().zip(&pods).map(|(version, pod)| (version, add(version, pod))).collect();
+        let add =
+            |version, pod| node.runtime().with("cniVersion", json!(version)).call("ADD", Some(pod)).start();
+        let running: Vec<_> =
+            VERSIONS.into_iter().zip(&pods).map(|(version, pod)| (version, add(version, pod))).collect();
         for (version, add) in running {
             let outcome = add?.wait()?;
             must_be_error(version, &serde_json::from_str(&outcome.stdout)?)?;

@@ -1,4 +1,4 @@
-//! An ADD that waits: what it waits for, and what ends the wait before its time.
+//! The waits of an ADD, and what ends them early.
 
 #[path = "support/attached.rs"]
 mod attached;
@@ -11,10 +11,10 @@ use serde_json::json;
 
 use attached::{hold_back, place, start_waiting_add};
 
-/// Long enough for a busy machine, and much less than any deadline of the plugin's or the server's.
+/// Long enough for a busy machine, and far shorter than any deadline of the plugin or the server.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
-/// How a pod changes while its port is waited for, and what the runtime is told.
+/// A change of a pod while its ADD waits for OVN, and the expected error.
 struct Change {
     what: &'static str,
     make: fn(&Node, &Pod) -> Result<()>,
@@ -24,7 +24,12 @@ struct Change {
 
 const CHANGES: &[Change] = &[
     Change { what: "deleted", make: Node::remove_manifest, code: 3, says: "deleted" },
-    Change { what: "created anew", make: |node, pod| node.write_manifest(&pod.recreated()), code: 3, says: "UID" },
+    Change {
+        what: "created anew",
+        make: |node, pod| node.write_manifest(&pod.recreated()),
+        code: 3,
+        says: "UID",
+    },
     Change {
         what: "given another MAC address",
         make: |node, pod| {
@@ -43,20 +48,27 @@ const CHANGES: &[Change] = &[
     },
 ];
 
-/// A pod that the control plane has not seen yet.
+/// A pod that the control plane has not seen yet: its manifest has no annotation.
 fn without_annotation(lab: &Lab, node: &Node) -> Result<Pod> {
     let pod = lab.plan_pod(node);
     place(lab, node, &pod, &pod.manifest(None))?;
     Ok(pod)
 }
 
-/// Until the server's log says that it waits for the pod's annotation.
+/// Waits until the server logs that it waits for the pod's annotation.
 fn until_the_server_waits(node: &Node, pod: &Pod) -> Result<()> {
-    eventually(&format!("the server waits for the annotation of {}", pod.name), Duration::from_secs(10), || {
-        let log = std::fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
-        ensure!(log.lines().any(|line| line.contains(&pod.name) && line.contains("no annotation")), "its log:\n{log}");
-        Ok(())
-    })
+    eventually(
+        &format!("the server waits for the annotation of {}", pod.name),
+        Duration::from_secs(10),
+        || {
+            let log = std::fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
+            ensure!(
+                log.lines().any(|line| line.contains(&pod.name) && line.contains("no annotation")),
+                "its log:\n{log}"
+            );
+            Ok(())
+        },
+    )
 }
 
 #[test]
@@ -72,7 +84,11 @@ fn a_pod_that_changes_while_its_flows_are_waited_for_ends_the_add_at_once() {
             let changed = Instant::now();
             make(node, &pod)?;
             let error = add.wait()?.failure().with_context(|| format!("the pod was {what}"))?;
-            ensure!(changed.elapsed() < AT_ONCE, "the pod was {what}, and the ADD went on for {:?}", changed.elapsed());
+            ensure!(
+                changed.elapsed() < AT_ONCE,
+                "the pod was {what}, and the ADD went on for {:?}",
+                changed.elapsed()
+            );
             ensure!(error.code == *code && error.msg.contains(says), "the pod was {what}: {error:?}");
             before.must_equal(&node.census()?).with_context(|| format!("the pod was {what}"))?;
         }
@@ -108,7 +124,10 @@ fn an_add_whose_flows_never_come_ends_at_its_deadline_and_leaves_nothing() {
         let before = node.census()?;
         let outcome = node.runtime().with("timeoutSeconds", json!(1)).add(&pod)?;
         let error = outcome.failure()?;
-        ensure!(error.code == 11 && error.msg.contains("ovn_installed") && error.msg.contains(&pod.name), "{error:?}");
+        ensure!(
+            error.code == 11 && error.msg.contains("ovn_installed") && error.msg.contains(&pod.name),
+            "{error:?}"
+        );
         ensure!(error.details.contains("requested-chassis"), "no hint at what to look at: {error:?}");
         ensure!(outcome.duration < Duration::from_secs(1) + AT_ONCE, "it went on for {:?}", outcome.duration);
         before.must_equal(&node.census()?)

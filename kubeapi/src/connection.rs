@@ -1,17 +1,18 @@
-//! How the API server is reached, and with which credentials. Knows nothing of what is asked.
+//! The connection to the API server: its address, the trusted authorities and the credentials. Knows nothing
+//! of what is requested.
 //!
 //! ```text
-//! ApiServer ─read files─▶ Material ─▶ Link (TLS, headers) ◀─ Gateway ◀─ kube::Client ◀─ Connection
-//!                            ▲ files changed, or the API server says 401
+//! ApiServer ─▶ Material ─▶ Link (TLS, headers) ◀─ Gateway ◀─ Client ◀─ Connection
+//!                 ▲ a file changed, or the API server answered 401
 //! ```
 //!
 //! | module | noun |
 //! |---|---|
-//! | `material` | what a connection is made of, as the files say it now |
+//! | `config` | address, authorities and credentials, as the files say now |
 //! | `kubeconfig` | the one cluster and the one user that a kubeconfig chooses |
-//! | `link` | one set of material at work |
-//! | `gateway` | requests over the link of the moment; reads again when that is refused |
-//! | `files` | the moment when a file changes |
+//! | `transport` | one transport, made from one configuration |
+//! | `reloading_client` | requests over the current transport; reads the files again after a 401 |
+//! | `files` | notices when a file changes |
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -19,58 +20,59 @@ use kube::Client;
 use secrecy::SecretString;
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
-use self::gateway::Gateway;
+use self::reloading_client::ReloadingClient;
 use crate::trouble::{self, Kind, Trouble};
 
+pub mod config;
 mod files;
-mod gateway;
 mod kubeconfig;
-mod link;
-pub mod material;
+mod reloading_client;
+mod transport;
 
-/// How to reach the API server.
+/// The address of the API server, and the credentials to use.
 #[derive(Debug, Clone)]
 pub struct ApiServer {
     pub cluster: Cluster,
-    /// Wins over what a kubeconfig says of the user.
+    /// Takes precedence over the user of a kubeconfig.
     pub credential: Option<Credential>,
 }
 
-/// Where it is, and how it is recognised.
+/// The address of the API server, and how it is authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cluster {
     /// Server, authority and user, as kubectl reads them.
     Kubeconfig(PathBuf),
-    /// `url`: with `http` or `https`. Without an authority the system's are trusted.
+    /// `url`: with `http` or `https`. Without an authority, the system's authorities are trusted.
     Url { url: String, authority: Option<Authority> },
 }
 
-/// Who signed the API server's certificate.
+/// The certificate authorities that may sign the API server's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authority {
-    /// A file of PEM, read again when it changes.
+    /// A PEM file, read again when it changes.
     File(PathBuf),
     /// The PEM itself (`external_ids:k8s-ca-certificate`).
     Pem(String),
 }
 
-/// Who this server is to the API server.
+/// The credentials with which this program authenticates.
 #[derive(Debug, Clone)]
 pub enum Credential {
     Token(SecretString),
-    /// Read again when it changes and when the API server refuses it; whitespace around the token does not count.
+    /// Read again when it changes and when the API server refuses the token. Whitespace around the token is
+    /// ignored.
     TokenFile(PathBuf),
-    /// PEM; both may be the same file. Read again when it changes.
+    /// PEM; both may be the same file. Read again when a file changes.
     Certificate {
         certificate: PathBuf,
         key: PathBuf,
     },
 }
 
-/// A way to the API server that follows its credentials. Clones are the same way.
+/// A connection to the API server that follows changes of its credentials. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    gateway: Arc<Gateway>,
+    reloading: Arc<ReloadingClient>,
     client: ClientHandle,
     _watcher: Arc<Watcher>,
 }
@@ -82,40 +84,46 @@ struct ClientHandle(Client);
 struct Watcher(JoinHandle<()>);
 
 impl Connection {
-    /// Returns at once, whatever state files and API server are in. Needs a tokio runtime.
+    /// Opens a connection. Returns at once, whether the files are there and the API server answers or not.
+    /// Needs a tokio runtime.
     pub fn open(api_server: ApiServer) -> Self {
-        let gateway = Arc::new(Gateway::new(api_server));
-        let client = ClientHandle(Client::new(gateway::service(&gateway), "default"));
-        let watcher = Watcher(tokio::spawn(files::follow(Arc::clone(&gateway))));
-        Self { gateway, client, _watcher: Arc::new(watcher) }
+        let reloading = Arc::new(ReloadingClient::new(api_server));
+        let client = ClientHandle(Client::new(reloading_client::service(&reloading), "default"));
+        let watcher = Watcher(tokio::spawn(files::follow(Arc::clone(&reloading))));
+        Self { reloading, client, _watcher: Arc::new(watcher) }
     }
 
-    /// The same, but every request goes to `client`, which knows a way of its own.
+    /// The same connection, but all requests go through `client`, which has a transport of its own.
     pub fn over(&self, client: Client) -> Self {
         Self { client: ClientHandle(client), ..self.clone() }
     }
 
-    /// Asks over the credentials of the moment.
+    /// The client, which uses the current credentials for each request.
     pub fn client(&self) -> &Client {
         &self.client.0
     }
 
-    /// Changes whenever the credentials or the authorities do: what was begun before should move over.
+    /// Changes whenever the credentials or the authorities change. A watch that began before should then be
+    /// opened again.
     pub fn renewals(&self) -> watch::Receiver<u64> {
-        self.gateway.renewals()
+        self.reloading.renewals()
     }
 
-    /// `error` of a request over this connection.
+    /// The reason why a request over this connection failed.
     pub fn trouble(&self, error: &kube::Error) -> Trouble {
-        trouble::of(error, &self.gateway.origin())
+        trouble::of(error, &self.reloading.origin())
     }
 
-    /// A request, and how long it may take.
+    /// Runs a request with a timeout.
     ///
     /// # Errors
     ///
-    /// The request's own, or that there was no answer in time.
-    pub async fn ask<T>(&self, patience: Duration, request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Trouble> {
+    /// The error of the request, or that there was no answer within `patience`.
+    pub async fn ask<T>(
+        &self,
+        patience: Duration,
+        request: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, Trouble> {
         match timeout(patience, request).await {
             Ok(answer) => answer.map_err(|error| self.trouble(&error)),
             Err(_) => {
@@ -125,20 +133,20 @@ impl Connection {
         }
     }
 
-    /// URL of the API server, as far as it is known.
+    /// The URL of the API server; empty until its configuration could be read.
     pub fn url(&self) -> String {
-        self.gateway.origin().url.clone()
+        self.reloading.origin().url.clone()
     }
 
-    /// Whether a kubeconfig switches the verification of the API server off.
+    /// Whether a kubeconfig turns off the verification of the API server's certificate.
     pub fn is_unverified(&self) -> bool {
-        self.gateway.origin().is_unverified
+        self.reloading.origin().is_unverified
     }
 
-    /// Has what was begun before move over, as other credentials do.
+    /// Announces new credentials, for a test.
     #[cfg(test)]
     pub(crate) fn renew(&self) {
-        self.gateway.announce();
+        self.reloading.announce();
     }
 }
 

@@ -1,12 +1,13 @@
-//! What the owner of a node or of a pod is told, as events on it.
+//! Events on nodes and pods, for their owners (an event recorder).
 //!
 //! ```text
-//! Notice ─▶ Teller ═ bounded ═▶ post ─▶ Book (what is due, of what series) ─▶ API server: create, patch
+//! Notice ─▶ Recorder ═ bounded ═▶ sink ─▶ Aggregator (series, rate limit) ─▶ API server
 //! ```
 //!
-//! Nobody ever waits for it. What there is no room or no API server for is counted, and the count is in the log. Repetitions become one
-//! event that counts. Needs `create` on `events.k8s.io/events`, and `patch` for the counting; without `patch` a repetition is another
-//! event, some time later.
+//! Reporting never blocks the caller. Notices for which there is no room or no API server are counted, and
+//! the count goes to the log. Repetitions become one event with a count. Needs `create` on
+//! `events.k8s.io/events`, and `patch` for the count; without `patch`, a repetition becomes a new event, some
+//! time later.
 
 use std::sync::{
     Arc,
@@ -17,53 +18,56 @@ use tokio::sync::mpsc;
 
 use crate::connection::Connection;
 
-mod book;
+mod aggregator;
 mod notice;
-mod post;
+mod sink;
 
-pub use notice::{About, Notice};
+pub use notice::{EventReason, Notice};
 
-/// Notices that may wait for the API server; more are lost.
+/// Notices that may wait for the API server; more are dropped. One unreachable API server holds up an event
+/// for 5 s at a time, in which a node with a few hundred pods may report each of them once. Some ten would
+/// drop notices of a normal burst; thousands would be out of date when they are sent.
 const WAITING: usize = 256;
 
-/// Where notices go. Clones are the same place; the default is none, for a program without an API server.
+/// The event recorder. Clones share one queue. The default discards all notices, for a program without an API
+/// server.
 #[derive(Debug, Clone, Default)]
-pub struct Teller {
+pub struct Recorder {
     to: Option<Recipient>,
 }
 
 #[derive(Debug, Clone)]
 struct Recipient {
     notices: mpsc::Sender<Notice>,
-    /// That found no room.
+    /// Notices that found no room.
     lost: Arc<AtomicU64>,
 }
 
-/// Who tells, for `kubectl describe`.
+/// The source of the events, as `kubectl describe` shows it.
 #[derive(Debug, Clone)]
 pub struct Reporter {
     /// `ovn-kubernetes/ovnkube-node`
     pub controller: &'static str,
-    /// Which one of those: the name of its node.
+    /// The instance: the name of its node.
     pub instance: String,
 }
 
-impl Teller {
-    /// Tells the API server from now on. Needs a tokio runtime.
+impl Recorder {
+    /// Starts a task that sends the notices to the API server. Needs a tokio runtime.
     pub fn start(api: Connection, reporter: Reporter) -> Self {
         let (notices, waiting) = mpsc::channel(WAITING);
         let lost = Arc::<AtomicU64>::default();
-        tokio::spawn(post::post(api, reporter, waiting, Arc::clone(&lost)));
+        tokio::spawn(sink::post(api, reporter, waiting, Arc::clone(&lost)));
         Self { to: Some(Recipient { notices, lost }) }
     }
 
-    /// One that tells a test, and not more than `room` at once.
+    /// A recorder for a test, which receives the notices; at most `room` of them may wait.
     pub fn to_channel(room: usize) -> (Self, mpsc::Receiver<Notice>) {
         let (notices, waiting) = mpsc::channel(room);
         (Self { to: Some(Recipient { notices, lost: Arc::default() }) }, waiting)
     }
 
-    /// Returns at once.
+    /// Queues a notice. Never blocks; without room, the notice is dropped and counted.
     pub fn tell(&self, notice: Notice) {
         let Some(Recipient { notices, lost }) = &self.to else { return };
         if notices.try_send(notice).is_err() {
@@ -71,7 +75,7 @@ impl Teller {
         }
     }
 
-    /// Notices that found no room, since that was last in the log.
+    /// Notices that were dropped since the last time their number was logged.
     pub fn lost(&self) -> u64 {
         self.to.as_ref().map_or(0, |to| to.lost.load(Ordering::Relaxed))
     }

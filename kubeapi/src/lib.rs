@@ -1,23 +1,24 @@
-//! A client of Kubernetes' API server. Knows no OVN and no CNI, and nothing of what follows from what it reads.
+//! A client of the Kubernetes API server: credentials, list and watch, leader election, events, patches. It
+//! knows neither OVN nor CNI, and does not act on what it reads.
 //!
 //! ```text
-//! ApiServer ─▶ Connection ◀── Watch: everything, then each change
-//!                  ▲ ▲ └────── Campaign ─▶ Leadership: whether this process acts
-//!                  │ └──────── Teller: events
+//! ApiServer ─▶ Connection ◀── Watch: a list, then each change
+//!                  ▲ ▲ └────── LeaderElector ─▶ Leadership: whether this process leads
+//!                  │ └──────── Recorder: events
 //!                  └────────── requests of other crates, over Connection::client
 //! ```
 //!
 //! | module | noun | reads | writes |
 //! |---|---|---|---|
-//! | [`connection`] | [`Connection`]: requests with the credentials of the moment | kubeconfig, tokens, certificates | – |
-//! | [`trouble`] | [`Trouble`]: a failed request in an administrator's words | – | – |
-//! | [`watch`] | [`watch::follow()`]: everything that the API server has, then changes, for ever; [`watch::Watch`]: the same as a task | API server | – |
-//! | [`election`] | [`election::Leadership`]: whether this process is the one that acts | a Lease | the same |
-//! | [`events`] | [`events::Teller`]: events for the owners of nodes and pods | notices | API server |
-//! | [`patch`] | [`patch::Patch`]: a change of one object, and conditions for it | – | API server |
+//! | [`connection`] | [`Connection`]: requests with current credentials | kubeconfig, tokens, PEM | – |
+//! | [`trouble`] | [`Trouble`]: why a request failed, for an administrator | – | – |
+//! | [`watch`] | [`watch::follow()`]: list, then watch; [`watch::Watch`]: as a task | API server | – |
+//! | [`election`] | [`election::Leadership`]: whether this process is the leader | a Lease | the same |
+//! | [`events`] | [`events::Recorder`]: the event recorder, for nodes and pods | notices | API server |
+//! | [`patch`] | [`patch::Patch`]: a patch of one object's status, with conditions | – | API server |
 //! | [`object`] | [`object::Object`]: a node or a pod, by name | – | – |
 //! | [`selector`] | [`selector::LabelSelector`] | – | – |
-//! | [`metrics`] | [`metrics::Metrics`]: what is counted of the control plane's dealings with the API server | – | – |
+//! | [`metrics`] | [`metrics::Metrics`]: watch restarts and leadership, as metrics | – | – |
 
 pub mod connection;
 pub mod election;

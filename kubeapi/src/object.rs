@@ -1,4 +1,4 @@
-//! An object of the API that this project writes to, or speaks about.
+//! An object of the API that this project writes to, or reports events about.
 
 use std::{fmt, sync::Arc};
 
@@ -19,7 +19,7 @@ impl Object {
         }
     }
 
-    /// None: it is the cluster's own.
+    /// `None` for an object of the cluster, such as a node.
     pub fn namespace(&self) -> Option<&str> {
         match self {
             Self::Node(_) => None,
@@ -27,7 +27,7 @@ impl Object {
         }
     }
 
-    /// As the API calls what it is.
+    /// `kind` in the API: `Node` or `Pod`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Node(_) => "Node",

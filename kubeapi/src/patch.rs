@@ -1,6 +1,6 @@
-//! Changes of an object through its subresource `status`, as patches, and what the API server makes of conditions in them. Knows nothing of
-//! what is changed, nor of which object has to wait: the control plane's queue of annotations is in `controller`, for it knows pods and nodes
-//! as its store does.
+//! Patches of an object's subresource `status`, and the meaning of the API server's answers to preconditions
+//! in them. It knows neither what is changed nor which object has to wait: the queue of annotations is in
+//! `controller`, which knows pods and nodes as its store does.
 
 use std::time::Duration;
 
@@ -13,61 +13,75 @@ use crate::{
     trouble::{Kind, Trouble},
 };
 
-/// The answer is not read: the shortest form of it.
+/// Asks for the shortest form of the answer, which is not used.
 const SHORT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
-/// What the API server says of a patch that it cannot apply; of an object that is wrong it says which, and a webhook gives its name.
+/// The API server's message if a JSON patch cannot be applied. If the object is invalid, the message names
+/// the field instead; if a webhook refuses, it names the webhook.
 const TEST_FAILED: &str = "the server rejected our request due to an error in our request";
 
 /// A change of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Patch {
-    /// Fields as they should be (RFC 7396).
+    /// The fields as they should be (RFC 7396).
     Merge(Value),
-    /// Tests and changes, all or none (RFC 6902).
+    /// Tests and changes, all or nothing (RFC 6902).
     Json(Vec<Value>),
 }
 
-/// Changes object `name` of `collection` (`/api/v1/nodes`). `patience`: how long the API server may take.
+/// Patches the status of object `name` in `collection` (`/api/v1/nodes`). `patience`: how long the API server
+/// may take.
 ///
 /// # Errors
 ///
-/// The API server does not answer, or does not take it.
-pub async fn status(connection: &Connection, patience: Duration, collection: &str, name: &str, patch: Patch) -> Result<(), Trouble> {
+/// The API server does not answer within `patience`, or refuses the patch.
+pub async fn status(
+    connection: &Connection,
+    patience: Duration,
+    collection: &str,
+    name: &str,
+    patch: Patch,
+) -> Result<(), Trouble> {
     let (kind, patch) = match patch {
         Patch::Merge(patch) => (MERGE_PATCH, patch),
         Patch::Json(operations) => (JSON_PATCH, operations.into()),
     };
-    let request = Request::new(collection).patch_subresource("status", name, &PatchParams::default(), &kube::api::Patch::Merge(patch));
+    let request = Request::new(collection).patch_subresource(
+        "status",
+        name,
+        &PatchParams::default(),
+        &kube::api::Patch::Merge(patch),
+    );
     let mut request = request.map_err(|error| {
         let trouble = connection.trouble(&kube::Error::BuildRequest(error));
         Trouble { kind: Kind::Refused, ..trouble }
     })?;
-    // The API library has the other kind only with a package of its own.
+    // kube needs the crate `json-patch` for JSON patches. The body is JSON in both cases, so only the content
+    // type is replaced.
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static(SHORT));
     connection.ask(patience, connection.client().request_text(request)).await.map(drop)
 }
 
-/// An operation of [`Patch::Json`]: nothing is changed unless this is there. A test for null succeeds where there is nothing, as the API
-/// server's library has it.
+/// An operation of [`Patch::Json`]: the patch applies only if `path` has this value. A test for null also
+/// succeeds if there is no value, as in the API server's library.
 pub fn test(path: &str, value: Value) -> Value {
     json!({"op": "test", "path": path, "value": value})
 }
 
-/// An operation of [`Patch::Json`]: this is there, whatever was.
+/// An operation of [`Patch::Json`]: sets `path` to this value, whatever it was.
 pub fn add(path: &str, value: Value) -> Value {
     json!({"op": "add", "path": path, "value": value})
 }
 
-/// An operation of [`Patch::Json`] that only the object with this UID takes.
+/// An operation of [`Patch::Json`]: the patch applies only to the object with this UID.
 pub fn of_uid(uid: &str) -> Value {
     json!({"op": "replace", "path": "/metadata/uid", "value": uid})
 }
 
-/// A name as a part of a path (RFC 6901).
+/// A name as a part of a JSON pointer (RFC 6901).
 pub fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
@@ -77,11 +91,13 @@ pub fn is_test_failed(trouble: &Trouble) -> bool {
     trouble.code == Some(422) && trouble.text.contains(TEST_FAILED)
 }
 
-/// Whether a patch was refused because the object is no more, or another one has its name.
+/// Whether a patch was refused because the object does not exist any more, or because another object has its
+/// name now.
 pub fn is_gone(trouble: &Trouble) -> bool {
     match trouble.code {
         Some(404) => true,
-        // The UID is compared as a precondition, or as a field that cannot be changed.
+        // The API server compares the UID as a precondition (409), or as a field that cannot be changed
+        // (422).
         Some(409) => trouble.text.contains("UID"),
         Some(422) => trouble.text.contains("metadata.uid"),
         _ => false,

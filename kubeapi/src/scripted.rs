@@ -1,4 +1,4 @@
-//! A connection to an API server that a test plays.
+//! A connection to a scripted API server, for tests.
 
 pub(crate) use tests::scripted_api::{Asked, ScriptedApi as Scripted};
 
@@ -19,7 +19,7 @@ impl Connect for Scripted {
     }
 }
 
-/// A new one.
+/// A new scripted API server, and a connection to it.
 pub(crate) async fn start() -> (Scripted, Connection) {
     let api = Scripted::start().await;
     let connection = api.connection();

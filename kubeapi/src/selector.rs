@@ -1,8 +1,8 @@
-//! Kubernetes' label selectors, as text. Knows labels, not whose they are.
+//! Kubernetes label selectors, as text. Knows labels, not the objects that have them.
 
 use std::{collections::BTreeMap, str::FromStr};
 
-/// Requirements that all have to hold: `kubernetes.io/os=windows,zone in (a,b),!gpu`.
+/// Requirements that must all hold: `kubernetes.io/os=windows,zone in (a,b),!gpu`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelSelector(Vec<Requirement>);
 
@@ -17,16 +17,20 @@ enum Condition {
     Exists,
     Missing,
     In(Vec<String>),
-    /// A label that is not there is not among the values either.
+    /// Also holds if the label is missing, as in Kubernetes.
     NotIn(Vec<String>),
 }
 
-/// A text that is no label selector, and where it goes wrong.
+/// A text that is not a label selector: the first wrong requirement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a requirement on labels such as key=value, key!=value, key in (a,b), key notin (a,b), key or !key")]
+#[error(
+    "{0:?} is not a requirement on labels such as key=value, key!=value, key in (a,b), key notin (a,b), \
+     key or !key"
+)]
 pub struct BadSelector(String);
 
 impl LabelSelector {
+    /// Whether these labels meet all requirements.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|Requirement { key, condition }| {
             let value = labels.get(key);
@@ -68,15 +72,24 @@ impl Requirement {
         if let Some(key) = text.strip_prefix('!') {
             return Self::new(key, Condition::Missing);
         }
+        // `=` last: it is a part of the other two operators.
         for (operator, negated) in [("!=", true), ("==", false), ("=", false)] {
             if let Some((key, value)) = text.split_once(operator) {
                 let values = vec![label_value(value)?];
-                return Self::new(key, if negated { Condition::NotIn(values) } else { Condition::In(values) });
+                return Self::new(
+                    key,
+                    if negated { Condition::NotIn(values) } else { Condition::In(values) },
+                );
             }
         }
-        let Some((key, rest)) = text.split_once(char::is_whitespace) else { return Self::new(text, Condition::Exists) };
+        let Some((key, rest)) = text.split_once(char::is_whitespace) else {
+            return Self::new(text, Condition::Exists);
+        };
         let rest = rest.trim_start();
-        let (list, negated) = rest.strip_prefix("notin").map(|list| (list, true)).or_else(|| Some((rest.strip_prefix("in")?, false)))?;
+        let (list, negated) = rest
+            .strip_prefix("notin")
+            .map(|list| (list, true))
+            .or_else(|| Some((rest.strip_prefix("in")?, false)))?;
         let list = list.trim().strip_prefix('(')?.strip_suffix(')')?;
         let values: Vec<String> = list.split(',').map(label_value).collect::<Option<_>>()?;
         Self::new(key, if negated { Condition::NotIn(values) } else { Condition::In(values) })
@@ -85,7 +98,9 @@ impl Requirement {
     fn new(key: &str, condition: Condition) -> Option<Self> {
         let key = key.trim();
         let good = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-        (!key.is_empty() && key.len() <= 317 && key.chars().all(good)).then(|| Self { key: key.to_owned(), condition })
+        // A key is `PREFIX/NAME`: a DNS name of at most 253 characters, and a name of at most 63.
+        (!key.is_empty() && key.len() <= 317 && key.chars().all(good))
+            .then(|| Self { key: key.to_owned(), condition })
     }
 }
 
@@ -101,7 +116,10 @@ mod tests {
 
     #[test]
     fn requirements_hold_together() {
-        let labels = BTreeMap::from([("os".to_owned(), "windows".to_owned()), ("a.b/zone".to_owned(), "z1".to_owned())]);
+        let labels = BTreeMap::from([
+            ("os".to_owned(), "windows".to_owned()),
+            ("a.b/zone".to_owned(), "z1".to_owned()),
+        ]);
         for (text, matches) in [
             ("os=windows", true),
             ("os==windows", true),
@@ -127,6 +145,12 @@ mod tests {
         for text in ["", "a=b,", "a in b", "a in (b", "=b", "a b", "a=b=c", "ä=b", "a>1"] {
             assert!(text.parse::<LabelSelector>().is_err(), "{text}");
         }
-        assert!("ok, a in b".parse::<LabelSelector>().unwrap_err().to_string().starts_with("\"a in b\" is not a requirement"));
+        assert!(
+            "ok, a in b"
+                .parse::<LabelSelector>()
+                .unwrap_err()
+                .to_string()
+                .starts_with("\"a in b\" is not a requirement")
+        );
     }
 }

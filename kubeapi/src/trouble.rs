@@ -1,4 +1,5 @@
-//! A failed request to the API server in an administrator's words: who said what, and which file to look at.
+//! Why a request to the API server failed, in an administrator's words: which server said what, and which
+//! file to look at.
 
 use std::{error::Error, fmt, io, time::Duration};
 
@@ -8,38 +9,43 @@ use hyper::{Response, StatusCode, body::Incoming, header::RETRY_AFTER};
 use kube::core::Status;
 use tower::BoxError;
 
-use crate::connection::material::{MaterialError, Origin};
+use crate::connection::config::{ConnectionConfigError, Provenance};
 
-/// Nobody is waited for longer because of what an answer asks for.
+/// The longest pause that an answer (`Retry-After`) can ask for. An overloaded API server asks for seconds; a
+/// wrong value of a proxy must not keep this program away for hours. A tenth of this would ignore what an
+/// overloaded API server asks for.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// The most that is read of an answer that only says that there is none.
+/// The most that is read of the body of such an answer, in bytes. A `Status` of the API server is some
+/// hundred bytes long; a proxy's page may be anything.
 const LONGEST_EXCUSE: usize = 4096;
 
-/// What went wrong.
+/// The reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     pub kind: Kind,
-    /// The status code of HTTP; none where there was no answer.
+    /// The HTTP status code; `None` without an answer.
     pub code: Option<u16>,
-    /// A sentence with everything that is known.
+    /// One sentence with everything that is known.
     pub text: String,
-    /// How long the API server wants to be left alone.
+    /// How long the API server asks to wait before the next request.
     pub retry_after: Option<Duration>,
 }
 
+/// What the caller can do about a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The version that a watch was to start from is no longer (or not yet) known.
+    /// The version that a watch was to start from is not known any more, or not yet.
     Gone,
     /// The answer could not be read.
     Malformed,
-    /// The request was refused and will be until somebody changes something: 4xx.
+    /// The request was refused (4xx), and will be until the request or the API server's configuration
+    /// changes.
     Refused,
-    /// Anything that passes.
+    /// Any failure that may pass by itself.
     Unavailable,
 }
 
-/// An answer that asks to come again later.
+/// An answer that asks to try again later.
 #[derive(Debug, thiserror::Error)]
 #[error("{words} ({status})")]
 struct Overloaded {
@@ -48,32 +54,50 @@ struct Overloaded {
     retry_after: Duration,
 }
 
-/// An answer with Retry-After is an error that says how long; kube would not.
+/// Makes an answer with `Retry-After` an error that says for how long. kube drops that header.
 pub(crate) async fn overloaded(response: Response<Incoming>) -> Result<Response<Incoming>, BoxError> {
     let status = response.status();
-    let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).and_then(|value| value.trim().parse().ok());
-    let Some(seconds) = seconds.filter(|_| status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()) else {
+    let seconds = response
+        .headers()
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.trim().parse().ok());
+    let Some(seconds) =
+        seconds.filter(|_| status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error())
+    else {
         return Ok(response);
     };
-    let body = Limited::new(response.into_body(), LONGEST_EXCUSE).collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = Limited::new(response.into_body(), LONGEST_EXCUSE)
+        .collect()
+        .await
+        .map(|body| body.to_bytes())
+        .unwrap_or_default();
     let words = serde_json::from_slice::<Status>(&body)
         .map(|status| status.message)
         .unwrap_or_else(|_| String::from_utf8_lossy(&body).trim().to_owned());
     Err(Overloaded { status, words, retry_after: wait(seconds) }.into())
 }
 
-/// What `error` means on a connection made of `origin`.
-pub(crate) fn of(error: &kube::Error, origin: &Origin) -> Trouble {
-    let Origin { url, authority, credential, is_unverified: _ } = origin;
+/// What `error` means for a connection made from `origin`.
+pub(crate) fn of(error: &kube::Error, origin: &Provenance) -> Trouble {
+    let Provenance { url, authority, credential, is_unverified: _ } = origin;
     let trouble = Trouble::without_answer;
     match error {
         kube::Error::Api(status) => of_status(status, origin),
-        kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) | kube::Error::LinesCodecMaxLineLengthExceeded => {
-            trouble(Kind::Malformed, format!("the API server {url} sent what cannot be read: {}", innermost(error)))
-        }
+        kube::Error::SerdeError(_)
+        | kube::Error::FromUtf8(_)
+        | kube::Error::LinesCodecMaxLineLengthExceeded => trouble(
+            Kind::Malformed,
+            format!("the API server {url} sent what cannot be read: {}", innermost(error)),
+        ),
         kube::Error::Service(cause) => {
-            if let Some(error) = cause.downcast_ref::<MaterialError>() {
-                return trouble(Kind::Unavailable, format!("no way to the API server: {}", chain(error)));
+            // kube passes the errors of its transport through: those of the gateway, of `overloaded` above,
+            // and of TLS and TCP.
+            if let Some(error) = cause.downcast_ref::<ConnectionConfigError>() {
+                return trouble(
+                    Kind::Unavailable,
+                    format!("no connection to the API server: {}", chain(error)),
+                );
             }
             if let Some(overloaded) = cause.downcast_ref::<Overloaded>() {
                 return Trouble {
@@ -85,10 +109,18 @@ pub(crate) fn of(error: &kube::Error, origin: &Origin) -> Trouble {
             match tls(cause.as_ref()) {
                 Some(rustls::Error::InvalidCertificate(problem)) => trouble(
                     Kind::Unavailable,
-                    format!("the API server {url} shows a certificate that is not trusted ({problem:?}); trusted are {authority}"),
+                    format!(
+                        "the API server {url} shows a certificate that is not trusted ({problem:?}); \
+                         trusted are {authority}"
+                    ),
                 ),
-                Some(error) => trouble(Kind::Unavailable, format!("the API server {url}: TLS: {error}; with {credential}")),
-                None => trouble(Kind::Unavailable, format!("the API server {url}: {}", chain(cause.as_ref()))),
+                Some(error) => trouble(
+                    Kind::Unavailable,
+                    format!("the API server {url}: TLS: {error}; with {credential}"),
+                ),
+                None => {
+                    trouble(Kind::Unavailable, format!("the API server {url}: {}", chain(cause.as_ref())))
+                }
             }
         }
         other => trouble(Kind::Unavailable, format!("the API server {url}: {}", chain(other))),
@@ -96,14 +128,15 @@ pub(crate) fn of(error: &kube::Error, origin: &Origin) -> Trouble {
 }
 
 /// A refusal in the API server's own words.
-pub(crate) fn of_status(status: &Status, Origin { url, credential, .. }: &Origin) -> Trouble {
+pub(crate) fn of_status(status: &Status, Provenance { url, credential, .. }: &Provenance) -> Trouble {
     let Status { code, message, reason, .. } = status;
     let message: String = message.chars().take(1024).collect();
     let said = if message.is_empty() { reason } else { &message };
     let text = match code {
         0 => format!("the API server {url} sent an event that cannot be read"),
         401 => format!("the API server {url} does not accept {credential}: {said} (401)"),
-        // The API server's own rule says which user may not do what; everything else is an admission plugin's or a webhook's.
+        // RBAC's message says which user may not do what. Any other refusal comes from an admission plugin or
+        // a webhook.
         403 if said.contains("cannot") && said.contains("User") => {
             format!("the API server {url}: {said} (403): see the roles bound to this user")
         }
@@ -113,7 +146,8 @@ pub(crate) fn of_status(status: &Status, Origin { url, credential, .. }: &Origin
     Trouble::answered(status, text)
 }
 
-/// The TLS error in a chain of causes. An `io::Error` hides what it holds.
+/// The TLS error in a chain of causes. `io::Error::source` skips the error that it wraps, so `get_ref` is
+/// asked first.
 fn tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -129,32 +163,43 @@ fn tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     None
 }
 
-/// The last cause, where those before only repeat it.
+/// The last cause. Those before it only repeat it.
 pub(crate) fn innermost(error: &dyn Error) -> String {
-    std::iter::successors(error.source(), |cause| (*cause).source()).last().map_or_else(|| error.to_string(), ToString::to_string)
+    std::iter::successors(error.source(), |cause| (*cause).source())
+        .last()
+        .map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl Trouble {
+    /// A failure without an answer of the API server.
     pub fn without_answer(kind: Kind, text: String) -> Self {
         Self { kind, code: None, text, retry_after: None }
     }
 
-    /// A refusal, with the API server's own wish for patience.
+    /// A failure that the API server answered with `status`. Its wish to be left alone for a while is in the
+    /// `details`.
     pub fn answered(status: &Status, text: String) -> Self {
-        let retry_after = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
-        Self { kind: Kind::of(status), code: Some(status.code), text, retry_after: retry_after.map(|seconds| wait(seconds.into())) }
+        let retry_after =
+            status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
+        Self {
+            kind: Kind::of(status),
+            code: Some(status.code),
+            text,
+            retry_after: retry_after.map(|seconds| wait(seconds.into())),
+        }
     }
 }
 
-/// As long as an answer asks for, within reason.
+/// The pause that an answer asks for, up to [`LONGEST_WAIT`].
 fn wait(seconds: u64) -> Duration {
     Duration::from_secs(seconds).min(LONGEST_WAIT)
 }
 
 impl Kind {
+    /// The kind of failure that a `Status` of the API server means.
     pub fn of(status: &Status) -> Self {
         match status.code {
-            // kube takes any object that it cannot read for a Status without a code.
+            // kube reads an event that it cannot parse as a `Status` without a code.
             0 => Self::Malformed,
             410 => Self::Gone,
             _ if is_from_the_future(status) => Self::Gone,
@@ -165,9 +210,13 @@ impl Kind {
     }
 }
 
-/// The version asked for is one that the API server does not have yet; after a restore, never.
+/// The API server does not have the requested version yet; after a restore from a backup it never will.
 fn is_from_the_future(status: &Status) -> bool {
-    status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "ResourceVersionTooLarge")
+    status
+        .details
+        .iter()
+        .flat_map(|details| &details.causes)
+        .any(|cause| cause.reason == "ResourceVersionTooLarge")
 }
 
 impl fmt::Display for Trouble {

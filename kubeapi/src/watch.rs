@@ -1,20 +1,21 @@
-//! What the API server says about one kind of object, for ever: everything there is, and then each change. Keeps no objects, and knows
-//! nothing of what follows from them.
+//! The objects of one kind, for ever: a list of all of them, then each change. Stores no objects, and knows
+//! nothing of how they are used.
 //!
 //! ```text
-//! follow: everything ─▶ changes ─▶ Observer
-//!            ▲ the place is lost     │ the API server is lost: from the same place, again and again
-//!            └───────────────────────┘
+//! follow: list ─▶ changes ─▶ Observer
+//!          ▲ version expired │   disconnected: watch again from the last version
+//!          └─────────────────┘
 //! ```
 //!
-//! There is one loop, [`follow()`]. What differs between those that follow is in their [`Selection`] (which objects, how much of them, how new
-//! the first ones have to be) and in their [`Observer`]. [`Watch`] is the loop as a task with an observer for all objects of a kind.
+//! There is one loop, [`follow()`]. Its callers differ in their [`Selection`] (which objects, how much of
+//! each, how fresh the first list) and in their [`Observer`]. [`Watch`] is the loop as a task, with an
+//! observer for all objects of a kind.
 //!
 //! | module | noun |
 //! |---|---|
-//! | `follow` | the loop |
-//! | `list` | everything, in pages |
-//! | `report` | [`Watch`]'s observer: log, metrics, [`Standing`] |
+//! | `follow` | the list-watch loop |
+//! | `list` | a list of all objects, in pages |
+//! | `report` | [`Watch`]'s observer: log, metrics, [`SyncStatus`] |
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +35,8 @@ mod report;
 pub use follow::follow;
 pub use list::{Page, list};
 
-/// A kind of object as the API server spells it, and what is made of one. Only the fields that are used should be read.
+/// A kind of object as the API server spells it, and the value that is made of one object. A type should have
+/// only the fields that are used.
 pub trait Watched: DeserializeOwned + Clone + Send + 'static {
     type Key: Ord + Send;
     type Value: Send;
@@ -46,33 +48,33 @@ pub trait Watched: DeserializeOwned + Clone + Send + 'static {
     /// `metadata.resourceVersion`
     fn version(&self) -> &str;
 
-    /// What identifies it, or why it is left out.
+    /// The object's identity, or the reason why the object is skipped.
     ///
     /// # Errors
     ///
-    /// Its name is none.
+    /// Its name is not valid.
     fn key(&self) -> Result<Self::Key, String>;
 
-    /// What is kept of it, or why it is left out.
+    /// The value that the observer gets, or the reason why the object is skipped.
     ///
     /// # Errors
     ///
-    /// It makes no sense.
+    /// A field has a value that cannot be used.
     fn value(self) -> Result<Self::Value, String>;
 }
 
-/// Which objects of a kind are followed, and how they are asked for.
+/// Which objects of a kind are followed, and how they are requested.
 #[derive(Debug, Clone)]
 pub struct Selection {
     /// A field selector: `spec.nodeName=n1`.
     pub fields: Option<String>,
     pub extent: Extent,
     pub first: First,
-    /// How long one answer to a list may take.
+    /// The timeout of one answer to a list (one page).
     pub patience: Duration,
 }
 
-/// How much of an object is asked for.
+/// How much of each object is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     Whole,
@@ -80,79 +82,82 @@ pub enum Extent {
     Metadata,
 }
 
-/// Where everything comes from at first. Later, when the place in the order of changes is lost, it always comes as it is at that moment.
+/// How the first list is read. A later one, after the position in the order of changes is lost, is always of
+/// the newest state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First {
-    /// As it is, as the first events of a watch: no more than one object is held at a time. In pages, from an API server that cannot do that
-    /// (before Kubernetes 1.32).
+    /// The newest state, as the first events of a watch (a streaming list), so that no more than one raw
+    /// object is in memory at a time. From an API server that cannot do that (before Kubernetes 1.32): in
+    /// pages.
     Stream,
-    /// As it is, in pages.
+    /// The newest state, in pages.
     Pages,
-    /// As the API server remembers it, in one answer: the watch makes up for the rest.
+    /// The API server's cache, in one answer (`resourceVersion=0`). It may be old; the watch brings the rest.
     Memory,
 }
 
-/// What hears of objects.
+/// Receives the objects and the changes.
 pub trait Observer<K: Watched>: Send {
-    /// These are all, as of `version`: what is not among them is gone.
+    /// The complete list, as of `version`. An object that is not in it does not exist any more.
     fn all(&mut self, objects: Vec<K::Value>, version: String);
 
-    /// One object is new or another.
+    /// One object was created or changed.
     ///
     /// # Errors
     ///
-    /// `version` cannot be: everything is read anew.
+    /// `version` contradicts what was read before: the loop lists again.
     fn applied(&mut self, object: K::Value, version: &str) -> Result<(), WrongVersion>;
 
-    /// One object is gone.
+    /// One object was deleted.
     ///
     /// # Errors
     ///
-    /// As of [`applied`](Self::applied).
+    /// As for [`applied`](Self::applied).
     fn deleted(&mut self, key: K::Key, version: &str) -> Result<(), WrongVersion>;
 
-    /// Everything up to `version` was told.
+    /// Every change up to `version` has been reported (a bookmark).
     ///
     /// # Errors
     ///
-    /// As of [`applied`](Self::applied).
+    /// As for [`applied`](Self::applied).
     fn advanced(&mut self, _version: &str) -> Result<(), WrongVersion> {
         Ok(())
     }
 
-    /// An object cannot be used.
+    /// An object was skipped because it cannot be used.
     fn left_out(&mut self, reason: &str);
 
-    /// Every change is heard of from now on.
+    /// The watch is connected: every change is reported from now on.
     fn heard(&mut self);
 
-    /// Nothing is heard at the moment; told after each attempt.
+    /// The watch is disconnected. Called after each failed attempt.
     fn lost(&mut self, why: &str);
 
-    /// The place in the order of changes is lost: everything is read anew.
+    /// The position in the order of changes is lost: the loop lists again.
     fn begins_anew(&mut self, why: &str);
 
-    /// The watch had not told for a while what [`Prompt::nudge`] promised, and is begun anew.
+    /// The watch did not deliver within some seconds what [`Prompt::nudge`] announced, and is opened again.
     fn behind(&mut self) {}
 }
 
-/// Versions that do not follow each other, and how that shows.
+/// Versions that contradict each other; the text says how.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongVersion(pub String);
 
-/// What was seen of one kind of object.
+/// One event of a watch.
 #[derive(Debug, Clone)]
 pub enum Seen<K, V> {
-    /// These are all there are: a first list, or one after a watch was lost. What is not in it is gone.
+    /// The complete list: the first one, or one after the watch was lost. An object that is not in it does
+    /// not exist any more.
     All(Vec<V>),
-    /// One object is as given.
+    /// One object was created or changed.
     Applied(V),
-    /// One object is gone.
+    /// One object was deleted.
     Deleted(K),
 }
 
-/// What a watch is told from outside. Clones are the same one.
+/// Requests to a running watch. All clones address the same one.
 #[derive(Debug, Clone)]
 pub struct Prompt {
     everything: Arc<watch::Sender<u64>>,
@@ -160,12 +165,14 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// Everything is wanted once more, as soon as the API server answers.
+    /// Lists all objects again, as soon as the API server answers.
     pub fn everything(&self) {
         self.everything.send_modify(|times| *times += 1);
     }
 
-    /// The API server has told something that the watch has not told yet; or, while it is lost, has answered another request.
+    /// The API server has answered another request with something that the watch has not delivered yet. If
+    /// the watch is disconnected: the API server has answered another request at all, so the next attempt is
+    /// worth making now.
     pub fn nudge(&self) {
         self.nudge.notify_one();
     }
@@ -180,40 +187,46 @@ impl Default for Prompt {
 impl Default for Selection {
     /// All objects of the kind, whole.
     fn default() -> Self {
-        // An API server that answers at all has sent a page after some seconds.
+        // An API server that works sends a page of 500 objects within some seconds. A much shorter timeout
+        // would make a busy one start the list from its beginning again and again; a much longer one hides a
+        // hung one.
         Self { fields: None, extent: Extent::Whole, first: First::Stream, patience: Duration::from_secs(30) }
     }
 }
 
-/// A watch of all objects of a kind that goes on until this is dropped.
+/// A watch of all objects of a kind, until it is dropped.
 #[derive(Debug)]
 pub struct Watch {
     prompt: Prompt,
-    standing: watch::Receiver<Standing>,
+    standing: watch::Receiver<SyncStatus>,
     task: JoinHandle<()>,
 }
 
-/// How far what was told can be relied on.
+/// How far the objects can be relied on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
-    /// Not everything was read yet, and why.
+pub enum SyncStatus {
+    /// The first list is not complete yet; the text says why.
     Reading(String),
-    /// Every change is heard of.
+    /// The watch is connected: every change is reported.
     Synced,
-    /// Everything was read once; changes are not heard of at the moment, and why.
+    /// The list was read, but the watch is disconnected now; the text says why.
     Behind(String),
 }
 
 impl Watch {
-    /// Tells all objects of kind `K` and every change from now on. Returns at once, whether the API server is there or not. Needs a tokio
-    /// runtime.
-    pub fn start<K: Watched>(connection: Connection, metrics: Metrics, tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static) -> Self {
+    /// Calls `tell` with all objects of kind `K` and with every change from now on. Returns at once, whether
+    /// the API server answers or not. Needs a tokio runtime.
+    pub fn start<K: Watched>(
+        connection: Connection,
+        metrics: Metrics,
+        tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static,
+    ) -> Self {
         let first = std::future::ready(());
         Self::begin::<K>(connection, metrics, "the API server has not answered yet", first, tell)
     }
 
-    /// The same from the moment on when this process leads: what it is told then is no older than that, so that nothing which the leader
-    /// before wrote at last can be missing. `first` is what has to be done in between.
+    /// The same from the moment when this process leads, and after `first`. The list is no older than that,
+    /// so it includes the last writes of the former leader.
     pub fn start_leading<K: Watched>(
         connection: Connection,
         leadership: Leadership,
@@ -235,7 +248,7 @@ impl Watch {
         first: impl Future<Output = ()> + Send + 'static,
         tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static,
     ) -> Self {
-        let (sender, standing) = watch::channel(Standing::Reading(waits_for.to_owned()));
+        let (sender, standing) = watch::channel(SyncStatus::Reading(waits_for.to_owned()));
         let prompt = Prompt::default();
         let report = Report::new(metrics, sender, tell);
         let following = follow::<K, _>(connection, Selection::default(), prompt.clone(), report);
@@ -246,13 +259,13 @@ impl Watch {
         Self { prompt, standing, task }
     }
 
-    /// What it is told from outside.
+    /// The handle for requests to this watch.
     pub fn prompt(&self) -> Prompt {
         self.prompt.clone()
     }
 
-    /// How it stands now, and every change of that.
-    pub fn standing(&self) -> watch::Receiver<Standing> {
+    /// The current state of the watch, and every change of it.
+    pub fn standing(&self) -> watch::Receiver<SyncStatus> {
         self.standing.clone()
     }
 }

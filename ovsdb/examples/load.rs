@@ -1,10 +1,12 @@
-//! How long a replica of a large northbound database takes, and how much memory.
+//! Measures the time and memory that a replica of a large northbound database takes.
 //!
-//! Starts a private `ovsdb-server` in a temporary directory, fills it with 20,000 logical switch ports, and has a fresh process
-//! load them, five times. Prints rows, seconds and peak memory of each, and fails if the median is over the limits.
+//! Starts a private `ovsdb-server` in a temporary directory, and fills it with 20,000 logical switch ports.
+//! Then a new process loads them, five times. Prints rows, seconds and peak memory of each run, and fails if
+//! the median exceeds the limits.
 //!
-//! Most of the time is the server's, which writes 8.7 MB of JSON on one thread. The seconds of this process's own CPU time, which
-//! are printed as well, hardly depend on what else the machine does: if they are as ever, a failure is the machine's.
+//! Most of the time is the server's, which writes 8.7 MB of JSON on one thread. The CPU seconds of the
+//! loading process, which are printed as well, hardly depend on other load. If they are as usual, a busy
+//! machine is the cause of a failure.
 //!
 //! ```text
 //! cargo run --release -p ovsdb --example load
@@ -30,12 +32,13 @@ use daemon::{Daemon, NORTHBOUND_SCHEMA, schema};
 use ovsdb::{Connection, Datum, Endpoint, Monitor, Mutation, Options, Row, Transaction, Uuid, Where};
 
 const PORTS: usize = 20_000;
+/// The limits on the median of the runs.
 const MAX_SECONDS: f64 = 0.6;
 const MAX_KIBIBYTES: u64 = 150 * 1024;
 const DATABASE: &str = "OVN_Northbound";
 
 ovsdb::table! {
-    /// All that a client could want to know of a port.
+    /// The columns of a port that a client is likely to use.
     struct LogicalSwitchPort in "Logical_Switch_Port" {
         name: String,
         kind: String = "type",
@@ -57,7 +60,7 @@ ovsdb::table! {
     }
 }
 
-/// What one process measured of itself.
+/// The measurements of one process.
 struct Measured {
     rows: usize,
     seconds: f64,
@@ -77,7 +80,8 @@ async fn main() -> anyhow::Result<ExitCode> {
 
     let daemon = Daemon::with_schema(schema(NORTHBOUND_SCHEMA)).await;
     fill(&daemon.open(DATABASE).await).await?;
-    let mut runs = (0..5).map(|_| measure_in_a_fresh_process(&daemon.endpoint())).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut runs =
+        (0..5).map(|_| measure_in_a_fresh_process(&daemon.endpoint())).collect::<anyhow::Result<Vec<_>>>()?;
     for Measured { rows, seconds, own_seconds, kibibytes } in &runs {
         let mebibytes = f64::from(u32::try_from(*kibibytes)?) / 1024.0;
         println!("{rows} rows, {seconds:.3} s ({own_seconds:.3} s of own CPU), {mebibytes:.1} MiB");
@@ -85,17 +89,22 @@ async fn main() -> anyhow::Result<ExitCode> {
     runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let median = &runs[runs.len() / 2];
     let good = median.rows == PORTS && median.seconds < MAX_SECONDS && median.kibibytes < MAX_KIBIBYTES;
-    println!("{}: limits are {PORTS} rows, {MAX_SECONDS} s, {} MiB", if good { "ok" } else { "FAILED" }, MAX_KIBIBYTES / 1024);
+    println!(
+        "{}: limits are {PORTS} rows, {MAX_SECONDS} s, {} MiB",
+        if good { "ok" } else { "FAILED" },
+        MAX_KIBIBYTES / 1024
+    );
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Ports with the columns and ids that a cloud's controller writes, 200 on each switch.
+/// Adds ports with the columns and ids that a cloud's controller writes, 200 on each switch.
 async fn fill(connection: &Connection) -> anyhow::Result<()> {
     for switch in 0..PORTS / 200 {
         let mut transaction = Transaction::new();
         let ports: Vec<_> = (0..200)
             .map(|port| {
-                let (mac, address) = (format!("0a:58:0a:80:{switch:02x}:{port:02x}"), format!("10.128.{switch}.{port}"));
+                let (mac, address) =
+                    (format!("0a:58:0a:80:{switch:02x}:{port:02x}"), format!("10.128.{switch}.{port}"));
                 let row = Row::new()
                     .with("name", format!("customers-{switch}_webservers-7c5ddbdf54-{port:05}"))
                     .with("addresses", format!("{mac} {address}"))
@@ -103,15 +112,25 @@ async fn fill(connection: &Connection) -> anyhow::Result<()> {
                     .with("up", true)
                     .with(
                         "options",
-                        Datum::map([("requested-chassis", format!("host-{switch}")), ("iface-id-ver", Uuid::nil().to_string())]),
+                        Datum::map([
+                            ("requested-chassis", format!("host-{switch}")),
+                            ("iface-id-ver", Uuid::nil().to_string()),
+                        ]),
                     )
-                    .with("external_ids", Datum::map([("customers", format!("customers-{switch}")), ("vm", "true".to_owned())]));
+                    .with(
+                        "external_ids",
+                        Datum::map([("customers", format!("customers-{switch}")), ("vm", "true".to_owned())]),
+                    );
                 transaction.insert("Logical_Switch_Port", row)
             })
             .collect();
         let row = Row::new().with("name", format!("host-{switch}"));
         let switch = transaction.insert("Logical_Switch", row);
-        transaction.mutate("Logical_Switch", ovsdb::Condition::equal("_uuid", &switch), vec![Mutation::insert("ports", ports)]);
+        transaction.mutate(
+            "Logical_Switch",
+            ovsdb::Condition::equal("_uuid", &switch),
+            vec![Mutation::insert("ports", ports)],
+        );
         connection.transact(transaction).await.context("filling the database")?;
     }
     Ok(())
@@ -121,28 +140,37 @@ fn measure_in_a_fresh_process(endpoint: &Endpoint) -> anyhow::Result<Measured> {
     let output = Command::new(std::env::current_exe()?).args(["measure", &endpoint.to_string()]).output()?;
     ensure!(output.status.success(), "the measuring process: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout)?;
-    let [rows, seconds, own_seconds, kibibytes] = text.split_whitespace().collect::<Vec<_>>()[..] else { anyhow::bail!("{text:?}") };
-    Ok(Measured { rows: rows.parse()?, seconds: seconds.parse()?, own_seconds: own_seconds.parse()?, kibibytes: kibibytes.parse()? })
+    let [rows, seconds, own_seconds, kibibytes] = text.split_whitespace().collect::<Vec<_>>()[..] else {
+        anyhow::bail!("{text:?}")
+    };
+    Ok(Measured {
+        rows: rows.parse()?,
+        seconds: seconds.parse()?,
+        own_seconds: own_seconds.parse()?,
+        kibibytes: kibibytes.parse()?,
+    })
 }
 
-/// From nothing to typed rows.
+/// Measures from before the connection to typed rows.
 async fn measure(endpoint: &Endpoint) -> anyhow::Result<Measured> {
     let begun = Instant::now();
     let connection = Connection::open(endpoint, DATABASE, Options::default()).await?;
-    let monitor = Monitor::new().table::<LogicalSwitchPort>(Where::all()).table::<LogicalSwitch>(Where::all());
+    let monitor =
+        Monitor::new().table::<LogicalSwitchPort>(Where::all()).table::<LogicalSwitch>(Where::all());
     let monitored = connection.monitor(monitor).await?;
     let seconds = begun.elapsed().as_secs_f64();
     let rows = monitored.rows::<LogicalSwitchPort>().count();
     Ok(Measured { rows, seconds, own_seconds: cpu_time()?.as_secs_f64(), kibibytes: peak_memory()? })
 }
 
-/// What this process, which has one thread, has computed since it began (first field of /proc/self/schedstat, in nanoseconds).
+/// The CPU time of this process, which has one thread (the first field of /proc/self/schedstat, in
+/// nanoseconds).
 fn cpu_time() -> anyhow::Result<Duration> {
     let text = std::fs::read_to_string("/proc/self/schedstat")?;
     Ok(Duration::from_nanos(text.split_whitespace().next().context("an empty schedstat")?.parse()?))
 }
 
-/// The most that was resident at once, in KiB (proc(5), `VmHWM`).
+/// The peak resident memory, in KiB (proc(5), `VmHWM`).
 fn peak_memory() -> anyhow::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;

@@ -1,5 +1,5 @@
-//! Sets a key of `external_ids` in an Open vSwitch, but only where the key is absent: one transaction, which another writer cannot
-//! come between.
+//! Sets a key of `external_ids` in an Open vSwitch if the key is absent. One atomic transaction tests and
+//! sets.
 //!
 //! ```text
 //! cargo run -p ovsdb --example set_once KEY VALUE [ENDPOINT]
@@ -15,14 +15,15 @@ async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let key = arguments.next().context("KEY is missing")?;
     let value = arguments.next().context("VALUE is missing")?;
-    let endpoint: Endpoint = arguments.next().unwrap_or_else(|| "unix:/var/run/openvswitch/db.sock".to_owned()).parse()?;
+    let endpoint: Endpoint =
+        arguments.next().unwrap_or_else(|| "unix:/var/run/openvswitch/db.sock".to_owned()).parse()?;
     let connection = Connection::open(&endpoint, "Open_vSwitch", Options::default()).await?;
 
     let mut transaction = Transaction::new();
-    // `insert` leaves a key alone that the map has, whatever its value.
+    // `insert` does not change a key that the map has already.
     let insert = Mutation::insert("external_ids", Datum::map([(key.clone(), value.clone())]));
     transaction.mutate("Open_vSwitch", ovsdb::Where::all(), vec![insert]);
-    // The server carries out operations in their order, so this one sees what the mutation did.
+    // The server executes operations in their order, so this one sees the result of the mutation.
     let same = Condition::includes("external_ids", Datum::map([(key.clone(), value)]));
     let found = transaction.select("Open_vSwitch", same, &[]);
     transaction.comment(&format!("set_once {key}"));

@@ -1,7 +1,8 @@
-//! A connection that comes back, and a replica that outlives it.
+//! A client that reconnects, and a replica that outlives each connection.
 //!
-//! A task of its own connects, and reconnects with `Backoff`, one endpoint after the other. [`Client`] sends
-//! transactions over whatever connection there is; [`Updates`] owns the replica and brings it up to date on each new one.
+//! A separate task connects, and reconnects with `Backoff`, one endpoint after the other. [`Client`] sends
+//! transactions over the current connection. [`Updates`] owns the replica and brings it up to date after each
+//! reconnection.
 
 mod backoff;
 mod member;
@@ -26,7 +27,8 @@ use crate::{
     transaction::{NotConnected, TransactError, Transaction},
 };
 
-/// The sending half of a lasting connection. Clones share it; it is closed when all of them and the [`Updates`] are dropped.
+/// The sending half of a reconnecting client. Clones share the connection. It is closed when all clones and
+/// the [`Updates`] are dropped.
 #[derive(Debug, Clone)]
 pub struct Client(watch::Receiver<State>);
 
@@ -38,18 +40,29 @@ pub enum State {
 }
 
 impl Client {
-    /// Begins to connect, for ever. To be called within a tokio runtime with I/O and time enabled.
-    pub fn start(endpoints: Endpoints, database: &str, monitor: Monitor, options: Options) -> (Self, Updates) {
+    /// Starts to connect, and retries without end. Has to be called within a tokio runtime with I/O and time
+    /// enabled.
+    pub fn start(
+        endpoints: Endpoints,
+        database: &str,
+        monitor: Monitor,
+        options: Options,
+    ) -> (Self, Updates) {
         let (sender, state) = watch::channel(State::Disconnected(NotConnected::Connecting));
         tokio::spawn(supervise(endpoints, database.to_owned(), options, sender));
         (Self(state.clone()), Updates::new(state, monitor))
     }
 
-    /// Sends a transaction over the present connection, at the call; there is no waiting for a connection and no second try.
+    /// Sends a transaction over the current connection. It is sent at the call, not when the future is first
+    /// polled. It does not wait for a connection, and does not retry.
     ///
     /// # Errors
-    /// [`NotConnected`](TransactError::NotConnected) where there is no connection at the call; else those of [`Connection::transact`].
-    pub fn transact(&self, transaction: Transaction) -> impl Future<Output = Result<Outcome, TransactError>> + Send + use<> {
+    /// [`NotConnected`](TransactError::NotConnected) if there is no connection at the call; otherwise those
+    /// of [`Connection::transact`].
+    pub fn transact(
+        &self,
+        transaction: Transaction,
+    ) -> impl Future<Output = Result<Outcome, TransactError>> + Send + use<> {
         let sent = match &*self.0.borrow() {
             State::Connected(connection) => Ok(connection.transact(transaction)),
             State::Disconnected(reason) => Err(TransactError::NotConnected(reason.clone())),
@@ -57,12 +70,12 @@ impl Client {
         async move { sent?.await }
     }
 
-    /// Whether a transaction could be sent now.
+    /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
         self.connection().is_some()
     }
 
-    /// The present connection, for its schema or for monitors of its own.
+    /// The current connection, if there is one: for its schema, or to start another monitor.
     pub fn connection(&self) -> Option<Connection> {
         match &*self.0.borrow() {
             State::Connected(connection) if !connection.is_closed() => Some(connection.clone()),
@@ -70,24 +83,24 @@ impl Client {
         }
     }
 
-    /// Waits for a connection. The caller's deadline, if it has one, is for the caller to keep.
+    /// Waits for a connection, without a deadline of its own.
     pub async fn connected(&self) -> Connection {
         next_connection(&mut self.0.clone()).await
     }
 
-    /// The state, and a way to be woken when it changes.
+    /// The state, as a receiver that can wait for changes.
     pub fn state(&self) -> watch::Receiver<State> {
         self.0.clone()
     }
 }
 
-/// The first connection there is that has not ended.
+/// Waits for a connection that is not closed.
 async fn next_connection(state: &mut watch::Receiver<State>) -> Connection {
     let usable = |state: &State| matches!(state, State::Connected(connection) if !connection.is_closed());
-    // The state is locked while it is looked at, and no longer: who waits here may be moved to another thread.
+    // The connection is cloned and the guard dropped before the next await: the guard is not `Send`.
     let connection = match state.wait_for(usable).await.as_deref() {
         Ok(State::Connected(connection)) => Some(connection.clone()),
-        // The task that connects ended with its runtime.
+        // The supervising task ended with its runtime.
         Ok(State::Disconnected(_)) | Err(_) => None,
     };
     match connection {
@@ -96,7 +109,7 @@ async fn next_connection(state: &mut watch::Receiver<State>) -> Connection {
     }
 }
 
-/// Keeps a connection, until nobody is left to use it.
+/// Keeps a connection until all [`Client`]s and the [`Updates`] are dropped.
 async fn supervise(endpoints: Endpoints, database: String, options: Options, state: watch::Sender<State>) {
     tokio::select! {
         () = state.closed() => {}
@@ -104,8 +117,13 @@ async fn supervise(endpoints: Endpoints, database: String, options: Options, sta
     }
 }
 
-/// A connection that is good for what the client wants.
-async fn open(endpoint: &Endpoint, database: &str, options: &Options, seen: &mut Seen) -> Result<(Connection, Member), ConnectError> {
+/// Opens a connection and, with [`Options::leader_only`], checks that the server is the leader.
+async fn open(
+    endpoint: &Endpoint,
+    database: &str,
+    options: &Options,
+    seen: &mut Seen,
+) -> Result<(Connection, Member), ConnectError> {
     let connection = Connection::open(endpoint, database, options.clone()).await?;
     let member = if options.leader_only { Member::admit(&connection, seen).await } else { Ok(Member::any()) };
     match member {
@@ -114,7 +132,7 @@ async fn open(endpoint: &Endpoint, database: &str, options: &Options, seen: &mut
     }
 }
 
-/// Waits for the end of a connection, and ends it if its server is no longer good.
+/// Waits until a connection is closed. Closes it if its server is no longer fit.
 async fn follow(connection: &Connection, member: Member, seen: &mut Seen) -> Closed {
     tokio::select! {
         closed = connection.closed() => closed,
@@ -125,10 +143,17 @@ async fn follow(connection: &Connection, member: Member, seen: &mut Seen) -> Clo
     }
 }
 
-async fn connect_for_ever(endpoints: &Endpoints, database: &str, options: &Options, state: &watch::Sender<State>) {
+async fn connect_for_ever(
+    endpoints: &Endpoints,
+    database: &str,
+    options: &Options,
+    state: &watch::Sender<State>,
+) {
     let mut backoff = Backoff::new(options.backoff_min, options.backoff_max);
+    // Outlives the connections, so that a member with older contents than those seen before is noticed.
     let mut seen = Seen::default();
     loop {
+        // Without a pause between endpoints: the next member of a cluster serves at once when one is down.
         for endpoint in endpoints.iter() {
             let reason = match open(endpoint, database, options, &mut seen).await {
                 Ok((connection, member)) => {

@@ -1,22 +1,23 @@
-//! How a connection ends, and why none begins.
+//! Why a connection was closed, and why one could not be opened.
 
 use std::{io, sync::Arc, time::Duration};
 
 use crate::{endpoint::Endpoint, error::OvsdbError, frame::FrameError, monitor::MonitorError, ssl::SslError};
 
-/// Why a connection ended. Everybody who waits on the connection gets a copy.
+/// Why a connection was closed. Each pending call on the connection gets a copy.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Closed {
     #[error("the server closed the connection")]
     ByServer,
     #[error("the connection broke")]
     Io(#[source] Arc<io::Error>),
-    /// Mostly in TLS 1.3, where a server looks at this side's certificate only now.
+    /// Mostly with TLS 1.3, where a server verifies the client's certificate after the client's handshake is
+    /// complete.
     #[error(transparent)]
     Ssl(Arc<SslError>),
     #[error("the server has been silent for {} s", .0.as_secs_f32())]
     Silent(Duration),
-    #[error("the server sent what is no message")]
+    #[error("the server sent an invalid message")]
     Frame(#[from] FrameError),
     #[error("the server broke the protocol: {0}")]
     Protocol(String),
@@ -25,17 +26,20 @@ pub enum Closed {
     /// The reader of a monitor did not keep up.
     #[error("{0} bytes of updates have not been read")]
     Backlog(usize),
-    /// Of a [`Client`](crate::Client) that wants the leader: this server is not, or no longer, the one.
+    /// Only with [`Options::leader_only`](crate::Options::leader_only): this server is not the leader, or no
+    /// longer.
     #[error(transparent)]
     Unfit(#[from] Unfit),
-    /// Of a [`Client`](crate::Client): the database cannot be monitored as asked.
+    /// Only of a [`Client`](crate::Client): the database cannot be monitored as requested.
     #[error("the database cannot be monitored")]
     Monitor(#[source] Arc<MonitorError>),
-    #[error("nobody uses the connection any more")]
+    /// The last handle was dropped, or the connection's task ended with its runtime.
+    #[error("the connection is no longer used")]
     Unused,
 }
 
-/// Why a member of a clustered database is left for another ([`Options::leader_only`](crate::Options::leader_only)).
+/// Why a client leaves a member of a clustered database for another
+/// ([`Options::leader_only`](crate::Options::leader_only)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     #[error("the server does not serve the database any more")]
@@ -48,13 +52,13 @@ pub enum Unfit {
     Stale { index: i64, seen: i64 },
 }
 
-/// Why an endpoint could not be used.
+/// Why a connection to an endpoint could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{endpoint}")]
 pub struct ConnectError {
-    /// The one that was tried.
+    /// The endpoint that was tried.
     pub endpoint: Endpoint,
-    /// What went wrong there.
+    /// What went wrong.
     #[source]
     pub fault: ConnectFault,
 }

@@ -1,7 +1,7 @@
 //! One connection to one database: pipelined requests, and monitors.
 //!
-//! A task of its own, the `driver`, owns the stream; a [`Connection`] is a handle to it. Requests are queued, and then sent
-//! together, in the order of the calls; a call does not have to be awaited for the next one to go out.
+//! A task, the `driver`, owns the stream; a [`Connection`] is a handle to it. Requests are queued and sent in
+//! the order of the calls. The next request can be sent before the answer to the last one is awaited.
 
 mod driver;
 mod lock;
@@ -36,16 +36,19 @@ use crate::{
     value::Uuid,
 };
 
-/// A connection whose schema is known. Clones share it; it ends when the last of them, and the last monitor, is dropped, or when
-/// it breaks. There is no reconnecting here: that is [`Client`](crate::Client)'s part.
+/// A connection whose schema is known. Clones share it. It is closed when the last clone and the last monitor
+/// are dropped, or when it breaks. It does not reconnect; [`Client`](crate::Client) does.
 #[derive(Clone)]
 pub struct Connection(Arc<Inner>);
 
-/// Without the schema, which has hundreds of columns.
+/// Leaves out the schema, which has hundreds of columns.
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { endpoint, database, .. } = &*self.0;
-        f.debug_struct("Connection").field("endpoint", endpoint).field("database", database).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("endpoint", endpoint)
+            .field("database", database)
+            .finish_non_exhaustive()
     }
 }
 
@@ -57,34 +60,44 @@ struct Inner {
     options: Options,
 }
 
-/// The way to the driver.
+/// The sender of requests to the driver.
 #[derive(Debug)]
 struct Requests {
     commands: mpsc::UnboundedSender<Command>,
-    /// Set once, by whichever end gives up first.
+    /// The reason why the connection was closed. Set once, by the driver or by [`Connection::close`].
     closed: Arc<watch::Sender<Option<Closed>>>,
     next_id: AtomicU64,
 }
 
 impl Connection {
-    /// Connects and reads the schema of the database. Needs a tokio runtime with I/O and time enabled, of either flavour.
+    /// Connects, and reads the schema of the database. Needs a tokio runtime with I/O and time enabled, of
+    /// either flavour.
     ///
     /// # Errors
     /// The endpoint cannot be reached in time, TLS fails, or the server has no such database.
     pub async fn open(endpoint: &Endpoint, database: &str, options: Options) -> Result<Self, ConnectError> {
         let patience = options.connect_timeout;
         let opened = tokio::time::timeout(patience, Self::try_open(endpoint, database, options)).await;
-        opened.unwrap_or(Err(ConnectFault::TimedOut(patience))).map_err(|fault| ConnectError { endpoint: endpoint.clone(), fault })
+        opened
+            .unwrap_or(Err(ConnectFault::TimedOut(patience)))
+            .map_err(|fault| ConnectError { endpoint: endpoint.clone(), fault })
     }
 
-    /// Connects to the database of a schema that the caller knows, and does not read it: for programs that ask little and end soon.
+    /// Connects to a database whose schema the caller knows, and does not read it: for short-lived programs
+    /// that send few requests.
     ///
-    /// The schema need not name more than what is monitored. If the database is another one, the first request says so.
+    /// The schema only has to name what is monitored. It is not compared with the server's: a mismatch is an
+    /// error of the first request.
     ///
     /// # Errors
     /// The endpoint cannot be reached in time, or TLS fails.
-    pub async fn open_known(endpoint: &Endpoint, schema: Schema, options: Options) -> Result<Self, ConnectError> {
-        let connected = tokio::time::timeout(options.connect_timeout, Requests::connect(endpoint, &options)).await;
+    pub async fn open_known(
+        endpoint: &Endpoint,
+        schema: Schema,
+        options: Options,
+    ) -> Result<Self, ConnectError> {
+        let connected =
+            tokio::time::timeout(options.connect_timeout, Requests::connect(endpoint, &options)).await;
         let requests = connected
             .unwrap_or(Err(ConnectFault::TimedOut(options.connect_timeout)))
             .map(Arc::new)
@@ -104,20 +117,29 @@ impl Connection {
         Self::read_schema(Arc::clone(requests), endpoint.clone(), database, options.clone()).await
     }
 
-    async fn read_schema(requests: Arc<Requests>, endpoint: Endpoint, database: &str, options: Options) -> Result<Self, ConnectFault> {
-        let request = requests.send("get_schema", (database,)).map_err(|error| ConnectFault::Schema(error.to_string()))?;
+    async fn read_schema(
+        requests: Arc<Requests>,
+        endpoint: Endpoint,
+        database: &str,
+        options: Options,
+    ) -> Result<Self, ConnectFault> {
+        let request = requests
+            .send("get_schema", (database,))
+            .map_err(|error| ConnectFault::Schema(error.to_string()))?;
         let answer = requests.answer(request.reply).await.map_err(|lost| lost.reason)?;
-        let answer = answer.map_err(|error| ConnectFault::Refused { database: database.to_owned(), error })?;
-        let schema = serde_json::from_str(answer.as_str()).map_err(|error| ConnectFault::Schema(error.to_string()))?;
+        let answer =
+            answer.map_err(|error| ConnectFault::Refused { database: database.to_owned(), error })?;
+        let schema =
+            serde_json::from_str(answer.as_str()).map_err(|error| ConnectFault::Schema(error.to_string()))?;
         Ok(Self(Arc::new(Inner { requests, endpoint, database: database.to_owned(), schema, options })))
     }
 
-    /// What the database has; read when the connection was opened.
+    /// The tables and columns of the database, as read when the connection was opened.
     pub fn schema(&self) -> &Schema {
         &self.0.schema
     }
 
-    /// Where the connection leads.
+    /// The server's endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         &self.0.endpoint
     }
@@ -131,16 +153,24 @@ impl Connection {
         &self.0.options
     }
 
-    /// Sends a transaction, at the call and not only when awaited. Dropping the future gives up the answer, not the transaction.
+    /// Sends a transaction at the call, not when the future is first polled. Dropping the future discards the
+    /// answer, but does not cancel the transaction.
     ///
-    /// When the answer is there, the updates that the transaction caused are there already: the server sends them first
+    /// The updates that the transaction causes arrive before its answer: the server sends them first
     /// (ovsdb-server(7) §4.1.5).
     ///
     /// # Errors
-    /// The server refused an operation or the whole, or the connection was lost. Only after
-    /// [`OutcomeUnknown`](TransactError::OutcomeUnknown) and [`Protocol`](TransactError::Protocol) the transaction may have happened.
-    pub fn transact(&self, transaction: Transaction) -> impl Future<Output = Result<Outcome, TransactError>> + Send + use<> {
-        let sent = self.0.requests.send("transact", TransactParams { database: &self.0.database, transaction: &transaction });
+    /// The server refused an operation or the transaction, or the connection was lost. The transaction may
+    /// have been committed only after [`OutcomeUnknown`](TransactError::OutcomeUnknown) and
+    /// [`Protocol`](TransactError::Protocol).
+    pub fn transact(
+        &self,
+        transaction: Transaction,
+    ) -> impl Future<Output = Result<Outcome, TransactError>> + Send + use<> {
+        let sent = self
+            .0
+            .requests
+            .send("transact", TransactParams { database: &self.0.database, transaction: &transaction });
         let connection = self.clone();
         async move {
             let request = sent.map_err(|error| TransactError::Invalid(error.to_string()))?;
@@ -149,44 +179,59 @@ impl Connection {
                 Ok(Ok(answer)) => Outcome::decode(answer.as_str(), id, &labels),
                 Ok(Err(error)) => Err(TransactError::Refused(error)),
                 Err(Lost { reason, sent: true }) => Err(TransactError::OutcomeUnknown(reason)),
-                Err(Lost { reason, sent: false }) => Err(TransactError::NotConnected(NotConnected::Lost(reason))),
+                Err(Lost { reason, sent: false }) => {
+                    Err(TransactError::NotConnected(NotConnected::Lost(reason)))
+                }
             }
         }
     }
 
-    /// Starts to replicate tables, at the call and not only when awaited; ready once their present rows are there.
+    /// Starts to replicate tables. The request is sent at the call, not when the future is first polled.
+    /// Resolves when the current rows are loaded.
     ///
     /// # Errors
-    /// The monitor does not fit the schema, the server refused it, or the connection was lost before the rows were there.
-    pub fn monitor(&self, monitor: Monitor) -> impl Future<Output = Result<Monitored, MonitorError>> + Send + use<> {
+    /// The monitor does not fit the schema, the server refused it, or the connection was lost before the rows
+    /// were loaded.
+    pub fn monitor(
+        &self,
+        monitor: Monitor,
+    ) -> impl Future<Output = Result<Monitored, MonitorError>> + Send + use<> {
         Monitored::start(self, monitor)
     }
 
-    /// Why the connection is over, once it is.
+    /// Waits until the connection is closed, and returns the reason.
     pub async fn closed(&self) -> Closed {
         self.0.requests.closed().await
     }
 
-    /// Whether the connection is over.
+    /// Whether the connection is closed.
     pub fn is_closed(&self) -> bool {
         self.0.requests.closed.borrow().is_some() || self.0.requests.commands.is_closed()
     }
 
-    /// Whether both are handles of one connection.
+    /// Whether both are clones of one connection.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Ends the connection because of something that came over it. From now on it counts as closed, and soon it is.
+    /// Closes the connection because of what the server sent. The reason is set at once, the driver closes
+    /// the stream soon after.
     pub(crate) fn close(&self, reason: Closed) {
         driver::set_closed(&self.0.requests.closed, &reason);
         self.0.requests.command(Command::Close(reason));
     }
 
-    /// Sends one of the monitor requests: `[<db-name>, <id>, <requests>]`, and the last known transaction where the method takes it.
-    pub(crate) fn send_monitor(&self, method: &str, requests: &impl Serialize, since: Option<Uuid>) -> serde_json::Result<MonitorRequest> {
+    /// Sends one of the monitor requests: `[<db-name>, <id>, <requests>]`, followed by the last known
+    /// transaction if the method takes it.
+    pub(crate) fn send_monitor(
+        &self,
+        method: &str,
+        requests: &impl Serialize,
+        since: Option<Uuid>,
+    ) -> serde_json::Result<MonitorRequest> {
         let (sender, updates) = driver::updates(self.0.options.backlog);
         let Inner { requests: to, database, .. } = &*self.0;
+        // The monitor's id is that of its request, which the driver finds its receiver by.
         let id = to.id();
         let request = match since {
             Some(since) => to.send_as(id, method, (database, id, requests, since), Some(sender)),
@@ -205,7 +250,7 @@ pub(crate) struct Request {
     reply: oneshot::Receiver<Result<Reply, Lost>>,
 }
 
-/// A monitor request that was sent, and where its updates arrive.
+/// A monitor request that was sent, and the receiver of its updates.
 pub(crate) struct MonitorRequest {
     pub(crate) request: Request,
     pub(crate) updates: UpdateReceiver,
@@ -228,14 +273,21 @@ impl Requests {
         self.send_as(self.id(), method, params, None)
     }
 
-    fn send_as(&self, id: u64, method: &str, params: impl Serialize, updates: Option<UpdateSender>) -> serde_json::Result<Request> {
+    fn send_as(
+        &self,
+        id: u64,
+        method: &str,
+        params: impl Serialize,
+        updates: Option<UpdateSender>,
+    ) -> serde_json::Result<Request> {
         let text = message::request(id, method, params)?;
         let (sender, reply) = oneshot::channel();
         self.command(Command::Request { id, text, reply: sender, updates });
         Ok(Request { reply })
     }
 
-    /// Where the driver has ended, the command is dropped, and with it the sender of its reply.
+    /// Sends a command to the driver. If the driver has ended, the command is dropped, and the sender of its
+    /// reply with it, so that its future resolves.
     fn command(&self, command: Command) {
         drop(self.commands.send(command));
     }
@@ -243,7 +295,9 @@ impl Requests {
     async fn answer(&self, reply: oneshot::Receiver<Result<Reply, Lost>>) -> Result<Reply, Lost> {
         match reply.await {
             Ok(answer) => answer,
-            // The driver answers every request that it took, unless it is dropped with its runtime, and then it has not said why.
+            // The driver answers every request that it took. No answer means that it ended before it took
+            // this one, or that it was dropped with its runtime. In the second case it set no reason, and the
+            // request may have been sent.
             Err(_) => match self.closed.borrow().clone() {
                 Some(reason) => Err(Lost { reason, sent: false }),
                 None => Err(Lost { reason: Closed::Unused, sent: true }),
@@ -256,7 +310,7 @@ impl Requests {
         tokio::select! {
             biased;
             Ok(reason) = closed.wait_for(Option::is_some) => reason.clone().unwrap_or(Closed::Unused),
-            // The driver was dropped with its runtime, and had no time to say why.
+            // The driver was dropped with its runtime, and set no reason.
             () = self.commands.closed() => Closed::Unused,
         }
     }

@@ -1,16 +1,16 @@
-//! Where a database server listens: the connection methods of ovsdb(7).
+//! The address of a database server: the connection methods of ovsdb(7).
 //!
-//! Only names places; connecting to one is the part of `stream`.
+//! Only parses and prints; `stream` connects.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// The port registered for OVSDB, used where none is given (ovsdb(7), "Connection Methods").
+/// The port registered for OVSDB, the default (ovsdb(7), "Connection Methods").
 const DEFAULT_PORT: u16 = 6640;
 
-/// One place to connect to: `unix:<file>`, `tcp:<host>:<port>` or `ssl:<host>:<port>`.
+/// The address of one server: `unix:<file>`, `tcp:<host>:<port>` or `ssl:<host>:<port>`.
 ///
-/// An IPv6 address stands in brackets: `tcp:[::1]:6641`. The URL-like spelling `tcp://host:port`, which some configuration
-/// files use, means the same. A missing port is 6640.
+/// An IPv6 address is written in brackets: `tcp:[::1]:6641`. The URL-like spelling `tcp://host:port`, which
+/// some configuration files use, means the same. The default port is 6640.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     Unix(PathBuf),
@@ -18,11 +18,11 @@ pub enum Endpoint {
     Ssl { host: String, port: u16 },
 }
 
-/// The members of one database, separated by commas; any of them serves. Never empty.
+/// The servers of one database, separated by commas. Each of them serves it. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoints(Vec<Endpoint>);
 
-/// Why a text names no endpoint.
+/// Why a text is not an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     #[error("endpoint {0:?} does not begin with \"unix:\", \"tcp:\" or \"ssl:\"")]
@@ -46,8 +46,11 @@ impl FromStr for Endpoint {
         match method {
             "unix" => match place.strip_prefix("//").unwrap_or(place) {
                 "" => Err(EndpointError::NoPath(text.to_owned())),
-                // One slash means the same as several, and two in front are the URL-like spelling's.
-                path if path.starts_with("//") => Ok(Self::Unix(format!("/{}", path.trim_start_matches('/')).into())),
+                // Several slashes mean the same as one. Kept, two in front would be read as the URL-like
+                // spelling when the endpoint is printed and parsed again.
+                path if path.starts_with("//") => {
+                    Ok(Self::Unix(format!("/{}", path.trim_start_matches('/')).into()))
+                }
                 path => Ok(Self::Unix(path.into())),
             },
             "tcp" => host_and_port(text, place).map(|(host, port)| Self::Tcp { host, port }),
@@ -64,13 +67,15 @@ fn host_and_port(endpoint: &str, place: &str) -> Result<(String, u16), EndpointE
         Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or(port))),
         None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
     };
-    // Nor is what looks like a part of a URL or of an address one.
+    // Slashes and brackets are left over from a malformed URL or IPv6 address. Printed and parsed again, they
+    // would be another endpoint.
     if host.is_empty() || host.contains(|c: char| "/[]".contains(c) || c.is_whitespace() || c.is_control()) {
         return Err(EndpointError::NoHost(endpoint.to_owned()));
     }
     let port = match port {
         None => DEFAULT_PORT,
         Some(port) => match port.parse() {
+            // `u16::from_str` accepts a plus sign.
             Ok(number) if number > 0 && !port.starts_with('+') => number,
             _ => return Err(EndpointError::Port { endpoint: endpoint.to_owned(), port: port.to_owned() }),
         },
@@ -85,12 +90,16 @@ impl fmt::Display for Endpoint {
             Self::Tcp { host, port } => ("tcp", host, port),
             Self::Ssl { host, port } => ("ssl", host, port),
         };
-        if host.contains(':') { write!(f, "{method}:[{host}]:{port}") } else { write!(f, "{method}:{host}:{port}") }
+        if host.contains(':') {
+            write!(f, "{method}:[{host}]:{port}")
+        } else {
+            write!(f, "{method}:{host}:{port}")
+        }
     }
 }
 
 impl Endpoints {
-    /// In the order given, which is the order of trying.
+    /// The endpoints in the given order, in which they are tried.
     pub fn iter(&self) -> impl Iterator<Item = &Endpoint> {
         self.0.iter()
     }

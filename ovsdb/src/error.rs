@@ -1,4 +1,4 @@
-//! What a server answers instead of a result (RFC 7047 §3.1, `<error>`).
+//! The error that a server returns instead of a result (RFC 7047 §3.1, `<error>`).
 
 use std::fmt;
 
@@ -7,29 +7,30 @@ use serde::{
     de::{MapAccess, Visitor},
 };
 
-/// An error as a server reported it: its kind, and the explanation that servers add for people.
+/// An error as a server reported it: its kind, and an explanation for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OvsdbError {
-    /// Which of the errors that the protocol knows.
+    /// The error string of the protocol.
     pub kind: ErrorKind,
-    /// Not meant to be parsed; may be empty.
+    /// The explanation. Not meant to be parsed; may be empty.
     pub details: String,
-    /// The part of the request that the server could not make sense of, as JSON.
+    /// The part of the request that the server could not parse, as JSON.
     pub syntax: Option<String>,
 }
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $text:literal,)*) => {
-        /// The error strings of RFC 7047 §3.1, §4.1.3 and §5.2, of ovsdb-server(7) §3.1, and of the server's source.
+        /// The error strings of RFC 7047 §3.1, §4.1.3 and §5.2, of ovsdb-server(7) §3.1, and of the
+        /// server's source.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum ErrorKind {
             $($(#[$doc])* $kind,)*
-            /// A string that this crate does not know.
+            /// An error string that this crate does not know.
             Other(String),
         }
 
         impl ErrorKind {
-            /// As the server spells it.
+            /// The error string, as the server spells it.
             pub fn as_str(&self) -> &str {
                 match self {
                     $(Self::$kind => $text,)*
@@ -50,17 +51,17 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A strong reference to a row that is not there, or a row that is still referred to.
+    /// A strong reference to a missing row, or the deletion of a row that has strong references.
     ReferentialIntegrityViolation = "referential integrity violation",
-    /// A value that the schema forbids, such as a second row of the same name.
+    /// A value that the schema forbids, such as a second row with the same name.
     ConstraintViolation = "constraint violation",
     ResourcesExhausted = "resources exhausted",
     IoError = "I/O error",
     DuplicateUuidName = "duplicate uuid-name",
     DuplicateUuid = "duplicate uuid",
-    /// The condition of a wait did not come true in its time.
+    /// The condition of a `wait` did not become true in time.
     TimedOut = "timed out",
-    /// The transaction asked for it.
+    /// The transaction has an `abort` operation.
     Aborted = "aborted",
     DomainError = "domain error",
     RangeError = "range error",
@@ -73,10 +74,10 @@ kinds! {
     UnknownMonitor = "unknown monitor",
     SyntaxError = "syntax error",
     SyntaxErrorOrUnknownColumn = "syntax error or unknown column",
-    /// An assert for a lock that this client does not hold.
+    /// An `assert` of a lock that this connection does not hold.
     NotOwner = "not owner",
     NotSupported = "not supported",
-    /// For instance a write to a server that is a read-only backup.
+    /// For example a write to a server that is a read-only backup.
     NotAllowed = "not allowed",
     /// This member of a cluster cannot serve the request at the moment.
     NotLeader = "not leader",
@@ -111,7 +112,7 @@ impl fmt::Display for OvsdbError {
 impl std::error::Error for OvsdbError {}
 
 impl<'de> Deserialize<'de> for OvsdbError {
-    /// A string alone (JSON-RPC leaves the form open, and "unknown method" comes so) or an object.
+    /// Takes an object or a bare string. JSON-RPC leaves the form open; "unknown method" is a bare string.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ErrorVisitor;
 

@@ -1,21 +1,24 @@
-//! Where one message ends and the next begins in a stream of bytes.
+//! Splits a stream of bytes into messages.
 //!
-//! RFC 7047 §4 puts JSON objects one after the other with nothing in between, so their braces have to be counted. Does no I/O:
-//! bytes go in as they come, whole messages come out. Each byte is looked at once, however the stream is cut.
+//! RFC 7047 §4 sends JSON objects one after the other without a delimiter, so the framer counts braces. It
+//! does no I/O: bytes go in as they arrive, whole messages come out. Each byte is scanned once, however the
+//! stream is cut.
 
-/// What a peer may send before it is taken for broken or hostile.
+/// Limits on one message. A peer that exceeds them is taken for broken or hostile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameLimits {
-    /// In bytes, for one message.
+    /// The maximum size of a message, in bytes.
     pub size: usize,
-    /// How deep objects and arrays may nest. OVSDB needs 8; the decoder's own limit is 128.
+    /// How deep objects and arrays may nest. OVSDB needs 8; `serde_json`'s own limit is 128.
     pub depth: usize,
 }
 
-/// Up to here the buffer may grow as vectors do.
+/// Buffers of up to 1 MiB double as vectors do; larger ones grow by an eighth. A much smaller limit would
+/// copy messages of usual size more often; a much larger one would leave up to half of a large buffer unused.
 const SMALL: usize = 1 << 20;
 
-/// Why a stream of bytes is no stream of messages. There is no way to find the next message: the connection is over.
+/// Why a stream of bytes cannot be split. The next message cannot be found, so the connection has to be
+/// closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     #[error("byte {0:#04x} where a message should begin")]
@@ -31,11 +34,11 @@ pub enum FrameError {
 pub struct Framer {
     limits: FrameLimits,
     buffer: Vec<u8>,
-    /// Where the message that is being read begins in `buffer`.
+    /// Where the current message begins in `buffer`.
     start: usize,
-    /// How far `buffer` has been looked at.
+    /// How far `buffer` has been scanned.
     scanned: usize,
-    /// Objects and arrays that are open at `scanned`.
+    /// The number of objects and arrays that are open at `scanned`.
     depth: usize,
     place: Place,
 }
@@ -45,7 +48,7 @@ pub struct Framer {
 enum Place {
     Structure,
     String,
-    /// Behind a backslash in a string.
+    /// After a backslash in a string.
     Escape,
 }
 
@@ -55,8 +58,8 @@ impl Framer {
         Self { limits, buffer: Vec::new(), start: 0, scanned: 0, depth: 0, place: Place::Structure }
     }
 
-    /// Takes the next bytes of the stream. Take all [messages](Self::next_message) before the next ones: an oversized message is
-    /// noticed there.
+    /// Takes the next bytes of the stream. Call [`next_message`](Self::next_message) until it returns `None`
+    /// before the next `push`: only it notices an oversized message.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.start > 0 {
             self.buffer.drain(..self.start);
@@ -65,16 +68,17 @@ impl Framer {
         }
         let room = self.buffer.capacity() - self.buffer.len();
         if bytes.len() > room && self.buffer.len() > SMALL {
-            // A vector would double itself: a message of 500 MB would take 1 GB, and both while it is copied.
+            // A vector doubles its capacity: a message of 500 MB would take 1 GB, and both buffers exist
+            // while it is copied.
             self.buffer.reserve_exact(bytes.len().max(self.buffer.len() / 8));
         }
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next message, if it has come whole. Braces and quotes in it are balanced; nothing else is checked.
+    /// The next message, or `None` until all of it has arrived. Only its braces and quotes are checked.
     ///
     /// # Errors
-    /// The bytes are no messages, or one is larger or deeper than the limits.
+    /// A message does not begin with `{`, or is larger or deeper than the limits.
     pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         if self.depth == 0 && !self.find_start()? {
             return Ok(None);
@@ -102,11 +106,12 @@ impl Framer {
                 (Place::Structure | Place::String, _) => {}
             }
         }
+        // Also before the end of a message: otherwise an endless message would fill the memory.
         self.check_size()?;
         Ok(None)
     }
 
-    /// Skips white space; whether a message begins behind it.
+    /// Skips white space. Returns whether a message begins after it.
     fn find_start(&mut self) -> Result<bool, FrameError> {
         let rest = &self.buffer[self.scanned..];
         let blank = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
@@ -120,10 +125,15 @@ impl Framer {
     }
 
     fn check_size(&self) -> Result<(), FrameError> {
-        if self.scanned - self.start > self.limits.size { Err(FrameError::Size(self.limits.size)) } else { Ok(()) }
+        if self.scanned - self.start > self.limits.size {
+            Err(FrameError::Size(self.limits.size))
+        } else {
+            Ok(())
+        }
     }
 
-    /// Takes out the message that ends at `scanned`, copying whichever is less: the message or what follows it.
+    /// Takes out the message that ends at `scanned`. Copies the smaller part: the message or the bytes after
+    /// it.
     fn cut(&mut self) -> Vec<u8> {
         let message = if self.start == 0 && self.scanned >= self.buffer.len() - self.scanned {
             let rest = self.buffer.split_off(self.scanned);

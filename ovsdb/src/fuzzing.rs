@@ -1,4 +1,5 @@
-//! What the fuzz targets need of the inside: messages and updates, without a connection. Only with the feature `fuzzing`; no program has it.
+//! Access to internals for fuzz targets: messages and updates, without a connection. Only with the feature
+//! `fuzzing`, which no program enables.
 
 use crate::{
     message::{self, Message},
@@ -11,7 +12,7 @@ use crate::{
     value::Uuid,
 };
 
-/// Which of the three monitor methods reports.
+/// Which of the three monitor methods is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// `update`.
@@ -22,48 +23,59 @@ pub enum Form {
     Since,
 }
 
-/// What a message turned out to be.
+/// The kind and the contents of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// An answer to the request of this number; its result, if that is not an error.
+    /// An answer to the request with this id, and its result unless it is an error.
     Answer(u64, Option<String>),
-    /// A report of the monitor of this number, and its parameters.
+    /// An update of the monitor with this id, and its parameters.
     Update(u64, String),
-    /// What is sent back.
+    /// An echo request, and the reply to it.
     Echo(Vec<u8>),
-    /// Nothing that says something.
+    /// Any other message.
     Other,
 }
 
-/// Reads one message.
+/// Parses one message.
+///
+/// # Errors
+/// The bytes are not a JSON-RPC message of OVSDB; the text says why.
 pub fn read(message: Vec<u8>) -> Result<Kind, String> {
     Ok(match message::parse(message)? {
         Message::Answer { id, answer } => Kind::Answer(id, answer.ok().map(|body| body.as_str().to_owned())),
         Message::Update { monitor, params } => Kind::Update(monitor, params.as_str().to_owned()),
         Message::Echo { reply } => Kind::Echo(reply),
-        Message::Unnumbered | Message::MonitorCanceled | Message::Lock { .. } | Message::Other { .. } => Kind::Other,
+        Message::Unnumbered | Message::MonitorCanceled | Message::Lock { .. } | Message::Other { .. } => {
+            Kind::Other
+        }
     })
 }
 
-/// A replica without rows, for this schema.
+/// An empty replica for this schema.
+///
+/// # Errors
+/// The monitor does not fit the schema.
 pub fn replica(monitor: &Monitor, schema: &Schema) -> Result<Replica, MonitorError> {
     let mut replica = monitor.blank_replica();
     Request::new(monitor, schema, &mut replica).map(|_| replica)
 }
 
-/// Takes the answer to a monitor request; how many rows changed, and the last transaction.
+/// Applies the answer to a monitor request. Returns the number of changed rows and the last transaction.
 pub fn load(replica: &mut Replica, form: Form, answer: &str) -> (usize, Result<Option<Uuid>, String>) {
     let applied = update::load(replica, form.into(), answer);
     (applied.changes.len(), applied.result)
 }
 
-/// Takes the parameters of a report; how many rows changed, and the last transaction.
+/// Applies the parameters of an update. Returns the number of changed rows and the last transaction.
 pub fn update(replica: &mut Replica, form: Form, params: &str) -> (usize, Result<Option<Uuid>, String>) {
     let applied = update::update(replica, form.into(), params);
     (applied.changes.len(), applied.result)
 }
 
-/// Reads the answer to a transaction.
+/// Decodes the answer to a transaction.
+///
+/// # Errors
+/// The answer reports an error, or does not fit the transaction.
 pub fn outcome(transaction: Transaction, answer: &str) -> Result<Outcome, TransactError> {
     let (id, labels) = transaction.into_labels();
     Outcome::decode(answer, id, &labels)

@@ -1,23 +1,26 @@
-//! A client for the Open vSwitch Database Management Protocol (RFC 7047, and the extensions of ovsdb-server(7)).
+//! A client for the Open vSwitch Database Management Protocol (RFC 7047, and the extensions of
+//! ovsdb-server(7)).
 //!
-//! Knows databases, tables and rows; nothing of what they mean to Open vSwitch, OVN or anybody else.
+//! It knows databases, tables and rows, but not what they mean to Open vSwitch, OVN or another program.
 //!
 //! | part | what it is |
 //! |---|---|
 //! | [`Endpoint`], [`Endpoints`] | where servers listen |
 //! | [`Connection`] | one connection: schema, transactions, monitors |
-//! | [`Ssl`] | how connections by `ssl:` are secured |
-//! | [`Client`], [`Updates`] | a connection that comes back, and a replica that outlives it |
-//! | [`Transaction`], [`Outcome`], [`TransactError`] | what to do, what was done, or which operation was refused and why |
-//! | [`Lock`], [`Claim`] | a name that one connection of a server has at a time, and how to ask for it |
-//! | [`Monitor`], [`Monitored`], [`Changes`] | what to replicate, the typed rows, and what happened to them |
-//! | [`table!`], [`Table`], [`Field`] | rows as Rust structs |
-//! | [`Datum`], [`Atom`] | values, where no struct is worth it |
+//! | [`Ssl`] | keys, certificates and authorities for `ssl:` endpoints |
+//! | [`Client`], [`Updates`] | a client that reconnects, and a replica that outlives each connection |
+//! | [`Transaction`], [`Outcome`], [`TransactError`] | operations, and their results or the error of one |
+//! | [`Lock`], [`Claim`] | a server's lock, which one connection holds at a time, and how to request it |
+//! | [`Monitor`], [`Monitored`], [`Changes`] | what to replicate, the typed rows, and how they changed |
+//! | [`table!`], [`Table`], [`Field`], [`Pairs`] | rows as Rust structs |
+//! | [`Columns`] | a row whose table is known at run time only |
+//! | [`Datum`], [`Atom`] | untyped values |
 //! | [`Schema`] | which tables and columns a database has |
-//! | [`Framer`] | where messages end in a stream of bytes; public to be fuzzed |
+//! | [`Framer`] | splits a stream of bytes into messages; public for fuzz targets |
 //!
-//! From the wire inwards: `stream` (bytes to and from an endpoint) → `frame` (messages) → `message` (requests, answers,
-//! updates) → `connection` (who gets what) → `update` (decoding straight into the rows) → `replica` (rows and changes).
+//! From the wire inwards: `stream` (bytes to and from an endpoint) → `frame` (messages) → `message`
+//! (requests, answers, updates) → `connection` (hands them to their receivers) → `update` (decodes
+//! straight into the rows) → `replica` (rows and changes).
 //!
 //! ```no_run
 //! use ovsdb::{Connection, Monitor, Options, Row, Transaction, Where};
@@ -84,9 +87,9 @@ pub use outcome::{Outcome, SelectedRow};
 pub use replica::{Change, ChangeKind, Changes, Replica};
 pub use schema::{ColumnSchema, ColumnType, RefType, Schema, TableSchema};
 pub use ssl::{Identity, MissingAuthority, Ssl, SslError, SslFile};
-pub use table::{Field, Scalar, Table};
+pub use table::{Columns, Field, Pairs, Scalar, Table};
 pub use transaction::{
-    Condition, Function, Mutation, Mutator, NamedUuid, NotConnected, OperationIndex, Row, Selection, TransactError, Transaction, Until,
-    Where,
+    Condition, Function, Mutation, Mutator, NamedUuid, NotConnected, OperationIndex, Row, Selection,
+    TransactError, Transaction, Until, Where,
 };
 pub use value::{Atom, AtomicType, Datum, Uuid, ValueError};

@@ -1,4 +1,4 @@
-//! JSON-RPC 1.0 messages as OVSDB uses them (RFC 7047 §4), without the meaning of their parts.
+//! JSON-RPC 1.0 messages as OVSDB uses them (RFC 7047 §4). Does not decode their results and parameters.
 
 use std::ops::Range;
 
@@ -10,35 +10,36 @@ use crate::error::OvsdbError;
 /// A message from the server.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// The answer to the request of this id.
+    /// The answer to the request with this id.
     Answer {
         id: u64,
         answer: Result<Body, OvsdbError>,
     },
-    /// An answer to a request that carried no number, and whose answer says nothing.
+    /// An answer whose id is not a number. The requests with such ids (`probe`, `cancel`, `unlock`) ignore
+    /// their answers.
     Unnumbered,
-    /// A report of a monitor; its id is the first parameter.
+    /// A notification of a monitor; the monitor's id is the first parameter.
     Update {
         monitor: u64,
         params: Body,
     },
-    /// The server wants to know whether this end is alive; this is the reply.
+    /// The server probes whether this end is alive; `reply` is the answer to send.
     Echo {
         reply: Vec<u8>,
     },
     MonitorCanceled,
-    /// A lock has come to this connection, or was stolen from it (RFC 7047 §4.1.9, §4.1.10).
+    /// This connection got a lock, or another one stole it (RFC 7047 §4.1.9, §4.1.10).
     Lock {
         name: String,
         held: bool,
     },
-    /// Something that this client has not asked for and can ignore.
+    /// A request or notification that this client does not know and can ignore.
     Other {
         method: String,
     },
 }
 
-/// A part of a message that is yet to be decoded, where it lies.
+/// An undecoded part of a message. Keeps the whole message, so that the part is not copied.
 #[derive(Debug)]
 pub(crate) struct Body {
     message: String,
@@ -50,7 +51,7 @@ impl Body {
         &self.message[self.part.clone()]
     }
 
-    /// The memory it occupies.
+    /// The memory it occupies, in bytes: that of the whole message.
     pub(crate) fn size(&self) -> usize {
         self.message.len()
     }
@@ -84,15 +85,15 @@ struct Reply<'a> {
     error: Option<()>,
 }
 
-/// The probe of RFC 7047 §4.1.11, under an id that no request of this client has.
+/// The probe of RFC 7047 §4.1.11. Its id is not a number, so it differs from the ids of all other requests.
 pub(crate) const PROBE: &[u8] = br#"{"id":"probe","method":"echo","params":[]}"#;
 
-/// The end of a monitor (RFC 7047 §4.1.7), under such an id as well.
+/// Ends a monitor (RFC 7047 §4.1.7). The id is not a number, as that of [`PROBE`].
 pub(crate) fn monitor_cancel(monitor: u64) -> String {
     format!(r#"{{"id":"cancel","method":"monitor_cancel","params":[{monitor}]}}"#)
 }
 
-/// A lock is given back (RFC 7047 §4.1.8), under such an id as well.
+/// Releases a lock (RFC 7047 §4.1.8). The id is not a number, as that of [`PROBE`].
 pub(crate) fn unlock(name: &str) -> String {
     let name = serde_json::Value::from(name);
     format!(r#"{{"id":"unlock","method":"unlock","params":[{name}]}}"#)
@@ -103,27 +104,30 @@ pub(crate) fn request(id: u64, method: &str, params: impl Serialize) -> serde_js
     serde_json::to_vec(&Request { id, method, params })
 }
 
-/// Reads a message; the error says in which way it is none.
+/// Parses a message. The error says why it is not one.
 pub(crate) fn parse(message: Vec<u8>) -> Result<Message, String> {
     let message = String::from_utf8(message).map_err(|error| error.to_string())?;
-    let Envelope { id, method, params, result, error } = serde_json::from_str(&message).map_err(|error| error.to_string())?;
+    let Envelope { id, method, params, result, error } =
+        serde_json::from_str(&message).map_err(|error| error.to_string())?;
     match (method, id) {
-        // The only request that a server makes of a client (RFC 7047 §4.1.11).
+        // The only request that a server sends to a client (RFC 7047 §4.1.11).
         (Some(method), Some(id)) if method == "echo" => {
-            let reply = serde_json::to_vec(&Reply { id, result: params, error: None }).map_err(|error| error.to_string())?;
+            let reply = serde_json::to_vec(&Reply { id, result: params, error: None })
+                .map_err(|error| error.to_string())?;
             Ok(Message::Echo { reply })
         }
         (Some(method), Some(_)) => Ok(Message::Other { method }),
         (Some(method), None) => match method.as_str() {
             "update" | "update2" | "update3" => {
                 let params = params.ok_or("an update without parameters")?;
-                let FirstNumber(monitor) = serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
+                let FirstNumber(monitor) =
+                    serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
                 let part = place(&message, params);
                 Ok(Message::Update { monitor, params: Body { part, message } })
             }
             "monitor_canceled" => Ok(Message::MonitorCanceled),
             "locked" | "stolen" => {
-                let params = params.ok_or("news of a lock without its name")?;
+                let params = params.ok_or("a lock notification without the lock's name")?;
                 let (name,) = serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
                 Ok(Message::Lock { name, held: method == "locked" })
             }
@@ -131,8 +135,11 @@ pub(crate) fn parse(message: Vec<u8>) -> Result<Message, String> {
         },
         (None, Some(id)) => {
             let Ok(id) = id.get().parse() else { return Ok(Message::Unnumbered) };
+            // `null` counts as absent: servers usually send both members, one of them null.
             let answer = match (error, result) {
-                (Some(error), _) => Err(serde_json::from_str(error.get()).map_err(|error| error.to_string())?),
+                (Some(error), _) => {
+                    Err(serde_json::from_str(error.get()).map_err(|error| error.to_string())?)
+                }
                 (None, Some(result)) => {
                     let part = place(&message, result);
                     Ok(Body { part, message })
@@ -151,7 +158,7 @@ fn place(message: &str, part: &RawValue) -> Range<usize> {
     start..start + part.get().len()
 }
 
-/// The number that an array begins with, whatever follows.
+/// The number that an array begins with. The other elements are skipped, but have to be valid JSON.
 struct FirstNumber(u64);
 
 impl<'de> Deserialize<'de> for FirstNumber {

@@ -1,7 +1,7 @@
-//! Which tables, columns and rows to replicate, and how a server is asked for them.
+//! Which tables, columns and rows to replicate, and the requests for them.
 //!
-//! Knows the three monitor methods, of which the newest that a server has is used: `monitor_cond_since` (Open vSwitch 2.12),
-//! `monitor_cond` (2.6), `monitor` (RFC 7047 §4.1.5).
+//! Uses the newest of three monitor methods that the server has: `monitor_cond_since` (Open vSwitch 2.12),
+//! `monitor_cond` (2.6) or `monitor` (RFC 7047 §4.1.5).
 
 mod error;
 mod request;
@@ -17,7 +17,8 @@ use crate::{
     transaction::Where,
 };
 
-/// What to replicate. A table or column that the database lacks is left out: it has no rows, or the field its default value.
+/// What to replicate. Tables and columns that the database lacks are left out: such a table has no rows, and
+/// the field of such a column has its default value.
 #[derive(Debug, Clone, Default)]
 pub struct Monitor {
     tables: Vec<MonitoredTable>,
@@ -28,38 +29,43 @@ pub struct Monitor {
 pub(crate) struct MonitoredTable {
     pub(crate) name: &'static str,
     pub(crate) where_: Where,
-    /// Whether the rows that are there already are left out.
+    /// Whether rows that exist when the monitor starts are left out.
     pub(crate) changes_only: bool,
     rows: fn(keep_old: bool, changes_only: bool) -> Box<dyn Rows>,
 }
 
 impl Monitor {
-    /// A monitor of nothing yet.
+    /// A monitor without tables.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the rows of a table that meet one of the conditions; all of them, if there is none.
+    /// Adds the rows of a table that meet one of the conditions, or all rows if there is no condition.
     #[must_use]
     pub fn table<T: Table>(self, conditions: impl Into<Where>) -> Self {
         self.with::<T>(conditions.into(), false)
     }
 
-    /// The same without the rows that are there already: for one who is interested in a row that is yet to be made. A server copies
-    /// all rows of a table, whatever the condition, to find those to start with.
+    /// As [`table`](Self::table), but without the rows that exist already: for a program that waits for a row
+    /// to be inserted. To find the initial rows, a server copies all rows of the table, whatever the
+    /// condition is.
+    ///
+    /// After a reconnection that could not be resumed, all rows of such a table are reported as deleted,
+    /// because the server does not send them again.
     #[must_use]
     pub fn table_changes<T: Table>(self, conditions: impl Into<Where>) -> Self {
         self.with::<T>(conditions.into(), true)
     }
 
     fn with<T: Table>(mut self, where_: Where, changes_only: bool) -> Self {
-        let rows = |keep_old, changes_only| Box::new(TableRows::<T>::new(keep_old, changes_only)) as Box<dyn Rows>;
+        let rows =
+            |keep_old, changes_only| Box::new(TableRows::<T>::new(keep_old, changes_only)) as Box<dyn Rows>;
         self.tables.push(MonitoredTable { name: T::NAME, where_, changes_only, rows });
         self
     }
 
-    /// Hands out the former row with each change. Not the default, for it copies the row: a set of 10,000 elements for each one
-    /// that is added.
+    /// Adds the old row to each change. Not the default, because it copies the row: adding one element to a
+    /// set of 10,000 copies all of them.
     #[must_use]
     pub fn keep_old_rows(mut self) -> Self {
         self.keep_old_rows = true;
@@ -71,13 +77,18 @@ impl Monitor {
     }
 
     pub(crate) fn blank_replica(&self) -> Replica {
-        Replica::new(self.tables.iter().map(|table| (table.rows)(self.keep_old_rows, table.changes_only)).collect())
+        Replica::new(
+            self.tables.iter().map(|table| (table.rows)(self.keep_old_rows, table.changes_only)).collect(),
+        )
     }
 }
 
 impl fmt::Debug for MonitoredTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MonitoredTable").field("name", &self.name).field("where", &self.where_).finish_non_exhaustive()
+        f.debug_struct("MonitoredTable")
+            .field("name", &self.name)
+            .field("where", &self.where_)
+            .finish_non_exhaustive()
     }
 }
 

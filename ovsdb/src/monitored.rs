@@ -13,7 +13,8 @@ use crate::{
     value::Uuid,
 };
 
-/// Monitored tables, for as long as the connection lasts. The rows change only in [`changed`](Self::changed).
+/// Monitored tables, kept up to date while the connection lasts. The rows change only in
+/// [`changed`](Self::changed).
 #[derive(Debug)]
 pub struct Monitored {
     replica: Replica,
@@ -21,9 +22,13 @@ pub struct Monitored {
 }
 
 impl Monitored {
-    pub(crate) fn start(connection: &Connection, monitor: Monitor) -> impl Future<Output = Result<Self, MonitorError>> + Send + use<> {
+    pub(crate) fn start(
+        connection: &Connection,
+        monitor: Monitor,
+    ) -> impl Future<Output = Result<Self, MonitorError>> + Send + use<> {
         let mut replica = monitor.blank_replica();
-        let started = Request::new(&monitor, connection.schema(), &mut replica).map(|request| request.send(connection, None));
+        let started = Request::new(&monitor, connection.schema(), &mut replica)
+            .map(|request| request.send(connection, None));
         let connection = connection.clone();
         async move {
             let (feed, answer) = Feed::new(connection, started?.await?);
@@ -34,32 +39,34 @@ impl Monitored {
         }
     }
 
-    /// Waits for the next changes and applies them. Cancellation-safe: what was not returned was not applied.
+    /// Waits for the next changes and applies them. Cancellation-safe: changes that were not returned were
+    /// not applied.
     ///
     /// # Errors
-    /// The connection is over; the rows stay as they were.
+    /// The connection is closed, or an update is invalid, which closes it. The rows stay as they are.
     pub async fn changed(&mut self) -> Result<Changes, Closed> {
         loop {
             let params = self.feed.next().await?;
             let Applied { changes, result } = self.feed.apply(&mut self.replica, &params);
             result?;
+            // An update may change nothing here, such as one of a row that a changes-only monitor never got.
             if !changes.is_empty() {
                 return Ok(changes);
             }
         }
     }
 
-    /// The rows of a table, in no order; none if the monitor does not include it.
+    /// The rows of a table, in no particular order; empty if the monitor does not include the table.
     pub fn rows<T: Table>(&self) -> impl Iterator<Item = (Uuid, &T)> {
         self.replica.rows()
     }
 
-    /// One row, if it is there and its table is monitored.
+    /// One row, if it exists and its table is monitored.
     pub fn row<T: Table>(&self, uuid: Uuid) -> Option<&T> {
         self.replica.row(uuid)
     }
 
-    /// All tables, to hand to code that only reads.
+    /// All tables, for code that only reads.
     pub fn replica(&self) -> &Replica {
         &self.replica
     }
@@ -70,7 +77,7 @@ impl Monitored {
     }
 }
 
-/// The reports of one monitor on one connection, which it keeps open.
+/// The updates of one monitor. Keeps the connection open.
 #[derive(Debug)]
 pub(crate) struct Feed {
     connection: Connection,
@@ -90,6 +97,7 @@ impl Feed {
     pub(crate) async fn next(&mut self) -> Result<Body, Closed> {
         match self.updates.next().await {
             Some(params) => Ok(params),
+            // The updates end only with the connection.
             None => Err(self.connection.closed().await),
         }
     }
@@ -102,7 +110,7 @@ impl Feed {
         self.checked(update::update(replica, self.form, params.as_str()))
     }
 
-    /// A replica that does not follow its database any more is worth nothing: ends the connection.
+    /// Closes the connection after an invalid update: the replica no longer matches the database.
     fn checked(&self, Applied { changes, result }: Applied<String>) -> Applied<Closed> {
         let result = result.map_err(|error| {
             let closed = Closed::Protocol(error);

@@ -1,4 +1,4 @@
-//! What a transaction did (RFC 7047 §4.1.3, the "result" of the response).
+//! The results of a transaction (RFC 7047 §4.1.3, the "result" of the response).
 
 mod row;
 
@@ -11,9 +11,11 @@ use crate::{
     value::{Atom, Uuid},
 };
 
-/// The results of a committed transaction, read with the handles that its operations gave out.
+/// The results of a committed transaction, read with the handles that the methods of
+/// [`Transaction`](crate::Transaction) returned.
 ///
-/// The accessors panic on a handle of another transaction: that is a mistake in the program, like an index out of bounds.
+/// The accessors panic on a handle of another transaction, which is a programming error like an index out of
+/// bounds.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     transaction: u64,
@@ -29,7 +31,7 @@ enum OperationResult {
 }
 
 impl Outcome {
-    /// The UUID that the server gave to an inserted row.
+    /// The UUID that the server assigned to an inserted row.
     pub fn uuid(&self, row: &NamedUuid) -> Uuid {
         match self.result(row.operation) {
             OperationResult::Uuid(uuid) => *uuid,
@@ -37,7 +39,7 @@ impl Outcome {
         }
     }
 
-    /// The rows that a select found.
+    /// The rows that a `select` found.
     pub fn rows(&self, selection: Selection) -> &[SelectedRow] {
         match self.result(selection.0) {
             OperationResult::Rows(rows) => rows,
@@ -45,7 +47,7 @@ impl Outcome {
         }
     }
 
-    /// The number of rows that an update, a mutate or a delete met; 0 for operations that count nothing.
+    /// The number of rows that an `update`, `mutate` or `delete` matched; 0 for other operations.
     pub fn count(&self, operation: OperationIndex) -> u64 {
         match self.result(operation) {
             OperationResult::Count(count) => *count,
@@ -58,24 +60,42 @@ impl Outcome {
         &self.results[operation.index]
     }
 
-    /// Reads the answer to a transaction of these operations.
+    /// Decodes the answer to a transaction with these operations.
     pub(crate) fn decode(answer: &str, transaction: u64, labels: &[Label]) -> Result<Self, TransactError> {
-        let wire: Vec<Option<WireResult>> = serde_json::from_str(answer).map_err(|error| TransactError::Protocol(error.to_string()))?;
+        let wire: Vec<Option<WireResult>> =
+            serde_json::from_str(answer).map_err(|error| TransactError::Protocol(error.to_string()))?;
         let answered = wire.len();
         let mut results = Vec::with_capacity(labels.len());
+        // RFC 7047 §4.1.3: one result for each operation, in order. After one that failed the results are
+        // null. If the commit failed, its error follows the results of all operations.
         for (index, result) in wire.into_iter().enumerate() {
             let label = labels.get(index);
             match (result, label) {
                 (Some(WireResult { error: Some(error), details, syntax, .. }), label) => {
-                    let error = OvsdbError { kind: ErrorKind::from(error.as_str()), details: details.unwrap_or_default(), syntax };
+                    let error = OvsdbError {
+                        kind: ErrorKind::from(error.as_str()),
+                        details: details.unwrap_or_default(),
+                        syntax,
+                    };
                     return Err(match label {
-                        Some(label) => TransactError::Operation { index, operation: label.to_string(), error },
+                        Some(label) => {
+                            TransactError::Operation { index, operation: label.to_string(), error }
+                        }
                         None => TransactError::Commit(error),
                     });
                 }
                 (Some(result), Some(label)) => results.push(result.of_form(label)?),
-                (None, Some(label)) => return Err(TransactError::Protocol(format!("{label} was skipped without an error before it"))),
-                (_, None) => return Err(TransactError::Protocol(format!("{answered} results for {} operations", labels.len()))),
+                (None, Some(label)) => {
+                    return Err(TransactError::Protocol(format!(
+                        "{label} was skipped without an error before it"
+                    )));
+                }
+                (_, None) => {
+                    return Err(TransactError::Protocol(format!(
+                        "{answered} results for {} operations",
+                        labels.len()
+                    )));
+                }
             }
         }
         match labels.get(results.len()) {

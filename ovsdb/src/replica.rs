@@ -1,6 +1,6 @@
-//! A copy of tables in memory, as typed rows, and what changed in it.
+//! A copy of tables in memory, as typed rows, and its changes.
 //!
-//! Fed by `update`; knows nothing of JSON, connections or transaction ids.
+//! Filled by `update`. Does not know JSON, connections or transaction ids.
 
 mod change;
 mod rows;
@@ -10,7 +10,10 @@ use std::fmt;
 pub use change::{Change, ChangeKind, Changes};
 pub(crate) use rows::{Cell, Rows, TableRows};
 
-use crate::{table::Table, value::Uuid};
+use crate::{
+    table::{Columns, Table},
+    value::Uuid,
+};
 
 /// The monitored rows, as the server last reported them.
 #[derive(Default)]
@@ -23,14 +26,19 @@ impl Replica {
         Self { tables }
     }
 
-    /// The rows of a table, in no order; none if the monitor does not include it.
+    /// The rows of a table, in no particular order; empty if the monitor does not include the table.
     pub fn rows<T: Table>(&self) -> impl Iterator<Item = (Uuid, &T)> {
         self.table::<T>().into_iter().flat_map(TableRows::iter)
     }
 
-    /// One row, if it is there and its table is monitored.
+    /// One row, if it exists and its table is monitored.
     pub fn row<T: Table>(&self, uuid: Uuid) -> Option<&T> {
         self.table::<T>()?.get(uuid)
+    }
+
+    /// One row of a table whose name is known at run time only.
+    pub fn find(&self, table: &str, uuid: Uuid) -> Option<&dyn Columns> {
+        self.tables.iter().find(|rows| rows.name() == table)?.row(uuid)
     }
 
     /// The number of rows of a table.
@@ -50,17 +58,18 @@ impl Replica {
         self.tables.iter_mut().find(|rows| rows.name() == table).map(|rows| &mut **rows)
     }
 
-    /// What follows are all rows there are, not changes to those of before.
+    /// Starts a full load: the next rows are the whole contents, not changes to the present rows.
     pub(crate) fn begin_replacement(&mut self) {
         self.tables.iter_mut().for_each(|table| table.begin_replacement());
     }
 
-    /// All rows have come: those of before that did not come again are gone.
+    /// Ends a full load: rows from before it that were not loaded again are deleted.
     pub(crate) fn finish_replacement(&mut self, changes: &mut Changes) {
         self.tables.iter_mut().for_each(|table| table.finish_replacement(changes));
     }
 
-    /// The rows did not all come: those of before that did not come again stay, as nobody knows better.
+    /// Cancels a full load: rows from before it that were not loaded again stay, because their state is
+    /// unknown.
     pub(crate) fn abandon_replacement(&mut self) {
         self.tables.iter_mut().for_each(|table| table.abandon_replacement());
     }

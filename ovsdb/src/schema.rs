@@ -1,4 +1,5 @@
-//! What tables and columns a database has (RFC 7047 §3.2), so that one that an older server lacks is known before it is used.
+//! The tables and columns of a database (RFC 7047 §3.2). Tells which of them an older server lacks before
+//! they are used.
 
 mod column;
 
@@ -11,12 +12,12 @@ pub use column::{ColumnSchema, ColumnType, RefType};
 /// The answer to `get_schema` (RFC 7047 §4.1.2).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Schema {
-    /// Of the database.
+    /// The database's name.
     pub name: String,
-    /// `x.y.z`; ovsdb-server(7) allows it to be absent.
+    /// The schema's version, `x.y.z`; ovsdb-server(7) allows it to be absent.
     #[serde(default)]
     pub version: Option<String>,
-    /// By name.
+    /// The tables by name.
     pub tables: BTreeMap<String, TableSchema>,
 }
 
@@ -24,15 +25,15 @@ pub struct Schema {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TableSchema {
-    /// Without `_uuid` and `_version`, which every table has.
+    /// The columns by name, without `_uuid` and `_version`, which every table has.
     pub columns: BTreeMap<String, ColumnSchema>,
-    /// The most rows that the table may have.
+    /// The maximum number of rows; `None` is unlimited.
     #[serde(default)]
     pub max_rows: Option<u64>,
-    /// Whether a row stays without being referred to.
+    /// Whether a row stays when no other row refers to it. Rows of other tables are garbage-collected.
     #[serde(default)]
     pub is_root: bool,
-    /// Each a list of columns whose values together are unique among the rows.
+    /// Lists of columns; the values of the columns of a list are unique together among the rows.
     #[serde(default)]
     pub indexes: Vec<Vec<String>>,
 }
@@ -48,14 +49,16 @@ impl Schema {
         self.tables.contains_key(table)
     }
 
-    /// `None` also for `_uuid` and `_version`, which no schema declares.
+    /// One column, if the table has it. `None` for `_uuid` and `_version`, which no schema declares.
     pub fn column(&self, table: &str, column: &str) -> Option<&ColumnSchema> {
         self.table(table)?.columns.get(column)
     }
 
-    /// Whether the column can be read; the implicit columns `_uuid` and `_version` of each table can.
+    /// Whether the column can be read. True for the implicit columns `_uuid` and `_version` of each table.
     pub fn has_column(&self, table: &str, column: &str) -> bool {
-        self.table(table).is_some_and(|schema| matches!(column, "_uuid" | "_version") || schema.columns.contains_key(column))
+        self.table(table).is_some_and(|schema| {
+            matches!(column, "_uuid" | "_version") || schema.columns.contains_key(column)
+        })
     }
 }
 

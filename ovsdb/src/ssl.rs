@@ -1,15 +1,15 @@
-//! Connections by `ssl:` (TLS 1.2 and 1.3): which files secure them, and what can be wrong.
+//! `ssl:` connections (TLS 1.2 and 1.3): the files that secure them, and their errors.
 //!
-//! Knows certificates and keys; nothing of what is said over the connection. Only the settings and the errors are there without
-//! the feature `ssl`.
+//! Knows certificates and keys, but not the protocol over the connection. Without the feature `ssl`, only the
+//! settings and the errors exist.
 //!
 //! | part | what it does |
 //! |---|---|
 //! | `material` | reads the files |
-//! | `certificate` | what a certificate says of itself |
-//! | `verify` | whether the server is believed |
+//! | `certificate` | reads a certificate's names and validity |
+//! | `verify` | verifies the server's certificate |
 //! | `handshake` | makes the connection |
-//! | `bootstrap` | writes the file of authorities that is missing |
+//! | `bootstrap` | writes a missing CA file |
 
 mod error;
 
@@ -30,40 +30,43 @@ pub use error::{SslError, SslFile};
 #[cfg(feature = "ssl")]
 pub(crate) use handshake::connect;
 
-/// What this side shows to a server, and which servers it believes. All files are PEM.
+/// The client's key and certificate, and the authorities that it trusts. All files are PEM.
 ///
-/// They are read at each attempt to connect, so that new ones count from the next connection on. A connection that stands is
-/// left alone, as Open vSwitch leaves it: it was made with what was right at the time.
+/// They are read for each attempt to connect, so that a replaced file takes effect with the next connection.
+/// An established connection stays, as in Open vSwitch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ssl {
-    /// Without it, only servers that ask for no certificate let this side in; by default ovsdb-server asks.
+    /// The client's key and certificate. Without them, only servers that request no client certificate accept
+    /// the connection; ovsdb-server requests one by default.
     pub identity: Option<Identity>,
-    /// The file of authorities, one or several: a server is believed if one of them has signed its certificate, or if its
-    /// certificate is itself in the file.
+    /// The CA file, with one or several authorities. A server is trusted if one of them signed its
+    /// certificate, or if the certificate itself is in the file.
     pub authority: PathBuf,
-    /// What to do where that file does not exist.
+    /// What to do if that file does not exist.
     pub missing_authority: MissingAuthority,
-    /// The name that the server's certificate has to be for: one of its alternative names, or else exactly its common name, which
-    /// is where ovs-pki(8) writes the name. Without it any certificate of the authorities will do, as for the programs of Open vSwitch.
+    /// The name that the server's certificate has to have: among its subject alternative names, or exactly as
+    /// its common name, which is where ovs-pki(8) writes it. Without a name, any certificate that the
+    /// authorities signed is accepted, as by the programs of Open vSwitch.
     pub common_name: Option<String>,
 }
 
-/// Whom this side says it is.
+/// The client's key and certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The file of the key: PKCS#8, PKCS#1 or SEC1, not encrypted.
+    /// The file with the private key: PKCS#8, PKCS#1 or SEC1, not encrypted.
     pub private_key: PathBuf,
-    /// The file of the certificate, followed by those between it and the authority, if there are any.
+    /// The file with the certificate, followed by intermediate certificates, if any.
     pub certificate: PathBuf,
 }
 
-/// What to do without a file of authorities.
+/// What to do without a CA file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissingAuthority {
-    /// There is no connection.
+    /// The connection fails.
     #[default]
     Refuse,
-    /// The first server that answers is believed, once, and its authority written to the file, as with `--bootstrap-ca-cert` of
-    /// the programs of Open vSwitch. Whoever answers in the server's place at that moment is believed ever after.
+    /// The authority of the first server that answers is written to the file and trusted from then on, as
+    /// with the option `--bootstrap-ca-cert` of the programs of Open vSwitch. An attacker that answers in the
+    /// server's place at that moment is trusted, too.
     Bootstrap,
 }

@@ -1,4 +1,4 @@
-//! Byte streams to endpoints. The one place that knows how each kind of endpoint is reached.
+//! Byte streams to endpoints. Only this file knows how to connect to each kind of endpoint.
 
 use std::{io, path::Path, time::Duration};
 
@@ -14,20 +14,23 @@ use crate::{
     ssl::{Ssl, SslError},
 };
 
-/// Between two tries to connect to a server that is behind with accepting connections: at first, and at most. It accepts one in much less than the first
-/// once it gets to it; the longest is what a caller may lose after that, and 60 tries a second cost the server nothing: the kernel refuses them.
+/// The first pause between attempts to connect to a server whose queue of connections is full. A server that
+/// is not busy accepts a connection in much less time.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
+/// The longest such pause, and so the time that a caller may lose once there is room in the queue. 60
+/// attempts a second cost the server nothing, because the kernel refuses them.
 const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 
-/// The two directions of a connection, whatever it is made of.
+/// The two directions of a connection, of any transport.
 pub(crate) struct Stream {
     pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
-    /// What was written is on its way once it is flushed.
+    /// Written bytes may stay in a buffer until they are flushed (TLS).
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
 }
 
 impl Stream {
-    /// Has no deadline of its own: the kernel's for TCP is minutes.
+    /// Connects. The caller sets a deadline: the kernel's own for TCP is minutes.
     pub(crate) async fn connect(endpoint: &Endpoint, ssl: Option<&Ssl>) -> Result<Self, ConnectFault> {
         match endpoint {
             Endpoint::Unix(path) => {
@@ -38,7 +41,9 @@ impl Stream {
                 let (reader, writer) = tcp(host, *port).await?.into_split();
                 Ok(Self { reader: Box::new(reader), writer: Box::new(writer) })
             }
-            Endpoint::Ssl { host, port } => Self::secured(host, *port, ssl.ok_or(SslError::NotConfigured)?).await,
+            Endpoint::Ssl { host, port } => {
+                Self::secured(host, *port, ssl.ok_or(SslError::NotConfigured)?).await
+            }
         }
     }
 
@@ -55,8 +60,9 @@ impl Stream {
     }
 }
 
-/// ovsdb-server lets 64 connections wait to be accepted. With one more the kernel answers `EAGAIN`, and offers nothing to wait for but
-/// a connection that blocks its thread.
+/// Connects to a unix socket, and retries while the server's queue is full. ovsdb-server listens with a
+/// backlog of 64. Beyond it the kernel returns `EAGAIN` to a non-blocking connect, and only a connect that
+/// blocks its thread waits for room.
 async fn unix(path: &Path) -> io::Result<UnixStream> {
     let mut pause = SHORTEST_PAUSE;
     loop {
@@ -70,7 +76,7 @@ async fn unix(path: &Path) -> io::Result<UnixStream> {
 
 pub(crate) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((host, port)).await?;
-    // Requests are written whole; waiting for more to send only delays them.
+    // Requests are written in one piece. Nagle's algorithm would only delay them.
     stream.set_nodelay(true)?;
     Ok(stream)
 }

@@ -1,43 +1,62 @@
-//! Rows as Rust structs: which fields hold which columns.
+//! Rows as Rust structs: the mapping of fields to columns.
 //!
-//! [`table!`](crate::table!) declares such a struct. Knows nothing of JSON or of connections.
+//! [`table!`](crate::table!) declares such a struct. Does not know JSON or connections.
 
 mod field;
+mod pairs;
 
 use std::fmt::Debug;
 
 pub use field::{Field, Scalar};
+pub use pairs::Pairs;
 
 use crate::transaction::Row;
 
-/// A row of one table, with the columns that the program is interested in. Declared with [`table!`](crate::table!).
+/// A row of one table, with the columns that the program uses. Declared with [`table!`](crate::table!).
 ///
-/// The default is what a server leaves out: a row whose columns all hold the default value of their type (RFC 7047 §5.2.1).
+/// `Default` is a row whose columns all have the default value of their type (RFC 7047 §5.2.1). Servers
+/// leave out columns with that value.
 pub trait Table: Default + Debug + Clone + PartialEq + Send + Sync + 'static {
-    /// As the schema spells it.
+    /// The table's name, as the schema spells it.
     const NAME: &'static str;
-    /// As the schema spells them, in the order of the fields.
+    /// The columns' names, as the schema spells them, in the order of the fields.
     const COLUMNS: &'static [&'static str];
 
-    /// The field of `COLUMNS[column]`; panics beyond the last.
+    /// The field of the column `COLUMNS[column]`. Panics if there is none.
     fn field(&self, column: usize) -> &dyn Field;
 
-    /// The field of `COLUMNS[column]`; panics beyond the last.
+    /// The field of the column `COLUMNS[column]`. Panics if there is none.
     fn field_mut(&mut self, column: usize) -> &mut dyn Field;
 }
 
+/// A row of a table that is known at run time only. Every [`Table`] implements it.
+pub trait Columns {
+    /// The field of a column; `None` if the struct has no field for it.
+    fn column(&self, name: &str) -> Option<&dyn Field>;
+}
+
+impl<T: Table> Columns for T {
+    fn column(&self, name: &str) -> Option<&dyn Field> {
+        T::COLUMNS.iter().position(|column| *column == name).map(|index| self.field(index))
+    }
+}
+
 impl<T: Table> From<&T> for Row {
-    /// All columns, also those that hold their default.
+    /// Sets all columns, also those with their default value.
     fn from(row: &T) -> Self {
-        T::COLUMNS.iter().enumerate().fold(Self::new(), |wire, (index, column)| wire.with(*column, row.field(index).datum()))
+        T::COLUMNS
+            .iter()
+            .enumerate()
+            .fold(Self::new(), |wire, (index, column)| wire.with(*column, row.field(index).datum()))
     }
 }
 
 /// Declares a struct for the rows of a table, with a field for each column of interest.
 ///
-/// Types: `String`, `i64`, `f64`, `bool` and [`Uuid`](crate::Uuid) for a single value; `Option` of one for an optional value;
-/// `Vec` (kept sorted, without duplicates) or `BTreeSet` for a set; `BTreeMap` for a map. A field is named as its column,
-/// or followed by the column's name.
+/// Types: `String`, `Box<str>`, `Arc<str>`, `i64`, `f64`, `bool` and [`Uuid`](crate::Uuid) for a single
+/// value; an `Option` of them for an optional value; `Vec` (kept sorted, without duplicates) or `BTreeSet`
+/// for a set; `BTreeMap`, or [`Pairs`] for strings, for a map. A field has its column's name, or `= "column"`
+/// after its type names the column.
 ///
 /// ```
 /// use std::collections::BTreeMap;

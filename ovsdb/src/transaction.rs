@@ -1,6 +1,7 @@
-//! A transaction: operations that a server carries out all or not at all (RFC 7047 §4.1.3).
+//! A transaction: operations that a server executes atomically (RFC 7047 §4.1.3).
 //!
-//! Knows nothing of connections. The answer is an [`Outcome`](crate::Outcome), read with the handles given out here.
+//! Does not know connections. The answer is an [`Outcome`](crate::Outcome), read with the handles that the
+//! methods of [`Transaction`] return.
 
 mod condition;
 mod error;
@@ -22,7 +23,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::value::Datum;
 
-/// Operations to be carried out together, in this order.
+/// Operations to be executed atomically, in this order.
 #[derive(Debug, Clone)]
 pub struct Transaction {
     /// Ties handles to their transaction; never sent.
@@ -30,22 +31,24 @@ pub struct Transaction {
     operations: Vec<Operation>,
 }
 
-/// Column values of a row, to insert or to update. Columns left out keep their value, or get the default of their type.
+/// Column values of a row, to insert or to update. Columns that are left out keep their value on update, and
+/// get the default of their type on insert.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Row(Vec<(Cow<'static, str>, Datum)>);
 
-/// A row that a transaction inserts, before the server has given it a UUID. Its transaction can refer to it in values.
+/// A row that a transaction inserts, before the server assigns its UUID. Values in the same transaction can
+/// refer to it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NamedUuid {
     pub(crate) operation: OperationIndex,
     pub(crate) name: String,
 }
 
-/// A select whose rows the [`Outcome`](crate::Outcome) will hold.
+/// The handle of a `select`; the [`Outcome`](crate::Outcome) has its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Selection(pub(crate) OperationIndex);
 
-/// The place of an operation in its transaction.
+/// The handle of an operation: its position in its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OperationIndex {
     pub(crate) transaction: u64,
@@ -53,14 +56,14 @@ pub struct OperationIndex {
 }
 
 impl Transaction {
-    /// A transaction of nothing yet.
-    #[expect(clippy::new_without_default, reason = "each one differs from every other")]
+    /// An empty transaction.
+    #[expect(clippy::new_without_default, reason = "each transaction has its own id")]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self { id: NEXT.fetch_add(1, Ordering::Relaxed), operations: Vec::new() }
     }
 
-    /// Whether there is nothing to do.
+    /// Whether the transaction has no operations.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
@@ -70,14 +73,16 @@ impl Transaction {
         self.operations.len()
     }
 
-    /// Adds a row (RFC 7047 §5.2.1). Its UUID is in the outcome.
+    /// Inserts a row (RFC 7047 §5.2.1). The outcome has its UUID.
     pub fn insert(&mut self, table: &str, row: Row) -> NamedUuid {
+        // Unique, because the number of operations is: a server refuses a duplicate `uuid-name`.
         let name = format!("row{}", self.operations.len());
-        let operation = self.push(Operation::Insert { table: table.to_owned(), row, uuid_name: name.clone() });
+        let operation =
+            self.push(Operation::Insert { table: table.to_owned(), row, uuid_name: name.clone() });
         NamedUuid { operation, name }
     }
 
-    /// Reads columns of all rows that meet the condition (RFC 7047 §5.2.2). `_uuid` is always read along.
+    /// Reads columns of all rows that meet the condition (RFC 7047 §5.2.2), and always `_uuid`.
     pub fn select(&mut self, table: &str, where_: impl Into<Where>, columns: &[&str]) -> Selection {
         let implied = (!columns.contains(&"_uuid")).then_some("_uuid");
         let columns = columns.iter().copied().chain(implied).map(str::to_owned).collect();
@@ -89,21 +94,27 @@ impl Transaction {
         self.push(Operation::Update { table: table.to_owned(), where_: where_.into(), row })
     }
 
-    /// Changes columns of all rows that meet the condition, relative to what they hold (RFC 7047 §5.2.4).
-    pub fn mutate(&mut self, table: &str, where_: impl Into<Where>, mutations: Vec<Mutation>) -> OperationIndex {
+    /// Changes columns of all rows that meet the condition, relative to their values (RFC 7047 §5.2.4).
+    pub fn mutate(
+        &mut self,
+        table: &str,
+        where_: impl Into<Where>,
+        mutations: Vec<Mutation>,
+    ) -> OperationIndex {
         self.push(Operation::Mutate { table: table.to_owned(), where_: where_.into(), mutations })
     }
 
-    /// Removes all rows that meet the condition (RFC 7047 §5.2.5).
+    /// Deletes all rows that meet the condition (RFC 7047 §5.2.5).
     pub fn delete(&mut self, table: &str, where_: impl Into<Where>) -> OperationIndex {
         self.push(Operation::Delete { table: table.to_owned(), where_: where_.into() })
     }
 
-    /// Lets the transaction go on only if, or once, the rows that meet the condition hold (or do not hold) exactly these
-    /// values in these columns (RFC 7047 §5.2.6).
+    /// Waits until the rows that meet the condition have exactly these values in these columns, or, with
+    /// [`Until::NotEqual`], other values (RFC 7047 §5.2.6).
     ///
-    /// The server retries until `timeout`, counted in milliseconds, has passed; then the error is
-    /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut). Zero makes it a mere check.
+    /// The server retries the transaction until `timeout` (in milliseconds, rounded down) has passed; then
+    /// the error is [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut). With a timeout of zero the server
+    /// checks once.
     pub fn wait(
         &mut self,
         table: &str,
@@ -114,17 +125,24 @@ impl Transaction {
         timeout: Duration,
     ) -> OperationIndex {
         let columns = columns.iter().copied().map(str::to_owned).collect();
-        // The server reads the time as a signed 64-bit integer; that many milliseconds are for ever.
+        // The server reads the timeout as a signed 64-bit integer.
         let timeout = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
-        self.push(Operation::Wait { table: table.to_owned(), where_: where_.into(), columns, until, rows, timeout })
+        self.push(Operation::Wait {
+            table: table.to_owned(),
+            where_: where_.into(),
+            columns,
+            until,
+            rows,
+            timeout,
+        })
     }
 
-    /// A line for the server's log of transactions (RFC 7047 §5.2.9).
+    /// Adds a comment to the server's log of the transaction (RFC 7047 §5.2.9).
     pub fn comment(&mut self, comment: &str) -> OperationIndex {
         self.push(Operation::Comment { comment: comment.to_owned() })
     }
 
-    /// Makes the transaction fail, after what came before was carried out on trial (RFC 7047 §5.2.8).
+    /// Makes the transaction fail after the operations before it were tried (RFC 7047 §5.2.8).
     pub fn abort(&mut self) -> OperationIndex {
         self.push(Operation::Abort)
     }
@@ -143,26 +161,26 @@ impl Transaction {
         &self.operations
     }
 
-    /// What is left of a transaction once it is sent: enough to understand the answer.
+    /// What the answer is decoded with. The operations themselves are dropped once they are sent.
     pub(crate) fn into_labels(self) -> (u64, Vec<Label>) {
         (self.id, self.operations.into_iter().map(Label::from).collect())
     }
 }
 
 impl Row {
-    /// A row whose columns are all left out.
+    /// A row without columns.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same row with one more column.
+    /// The row with one more column.
     #[must_use]
     pub fn with(mut self, column: impl Into<Cow<'static, str>>, value: impl Into<Datum>) -> Self {
         self.set(column, value);
         self
     }
 
-    /// Sets a column; a value set before is replaced.
+    /// Sets a column, and replaces a value that was set before.
     pub fn set(&mut self, column: impl Into<Cow<'static, str>>, value: impl Into<Datum>) {
         let (column, value) = (column.into(), value.into());
         match self.0.iter_mut().find(|(name, _)| *name == column) {
@@ -171,17 +189,18 @@ impl Row {
         }
     }
 
-    /// Whether all columns are left out.
+    /// Whether no column is set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The columns that are set, in the order of setting.
+    /// The columns that are set, in the order in which they were set first.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Datum)> {
         self.0.iter().map(|(column, value)| (column.as_ref(), value))
     }
 
-    /// Leaves out columns; meant for those that the database [lacks](crate::Schema::has_column).
+    /// Keeps only the columns for which `keep` is true. Meant to leave out those that the database
+    /// [lacks](crate::Schema::has_column).
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
         self.0.retain(|(column, _)| keep(column));
     }

@@ -1,8 +1,9 @@
-//! Decodes what a monitor reports, straight into a replica.
+//! Decodes the updates of a monitor straight into a replica.
 //!
-//! One decoder for all forms: `<table-updates>` of RFC 7047 §4.1.6 and `<table-updates2>` of ovsdb-server(7) §4.1.14 differ in the
-//! names of their members only (`old`, `new`; `initial`, `insert`, `modify`, `delete`). Nothing is built in between, because the
-//! contents of a large database come as one message.
+//! One decoder serves all forms: `<table-updates>` of RFC 7047 §4.1.6 and `<table-updates2>` of
+//! ovsdb-server(7) §4.1.14 differ in the names of their members only (`old`, `new`; `initial`, `insert`,
+//! `modify`, `delete`). There is no intermediate representation, because a large database arrives as one
+//! message.
 
 mod seeds;
 
@@ -13,7 +14,7 @@ use crate::{
     value::Uuid,
 };
 
-/// Which of the three monitor methods reports, hence which notifications come.
+/// Which of the three monitor methods is in use, and therefore which notifications arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `monitor` and `update` (RFC 7047 §4.1.5, §4.1.6).
@@ -24,15 +25,16 @@ pub(crate) enum Form {
     Since,
 }
 
-/// What a report did. Up to an error, changes were made and are to be told to the reader of the replica.
+/// What an update did. After an error, `changes` holds the changes made before it; the reader of the replica
+/// has to get them, too.
 #[derive(Debug)]
 pub(crate) struct Applied<E> {
     pub(crate) changes: Changes,
-    /// The last transaction that the replica includes, if the server says so.
+    /// The last transaction that the replica includes, if the server numbers its transactions.
     pub(crate) result: Result<Option<Uuid>, E>,
 }
 
-/// Takes the answer to a monitor request: all rows, or those that changed since the last connection.
+/// Applies the answer to a monitor request: all rows, or those that changed since the last connection.
 pub(crate) fn load(replica: &mut Replica, form: Form, answer: &str) -> Applied<String> {
     let mut changes = Changes::default();
     let result = decode(answer, seeds::Answer { replica, form, changes: &mut changes });
@@ -44,14 +46,17 @@ pub(crate) fn load(replica: &mut Replica, form: Form, answer: &str) -> Applied<S
     Applied { changes, result }
 }
 
-/// Takes the parameters of a notification.
+/// Applies the parameters of a notification.
 pub(crate) fn update(replica: &mut Replica, form: Form, params: &str) -> Applied<String> {
     let mut changes = Changes::default();
     let result = decode(params, seeds::Notification { replica, form, changes: &mut changes });
     Applied { changes, result }
 }
 
-fn decode<'de, S: DeserializeSeed<'de, Value = Option<Uuid>>>(json: &'de str, seed: S) -> Result<Option<Uuid>, String> {
+fn decode<'de, S: DeserializeSeed<'de, Value = Option<Uuid>>>(
+    json: &'de str,
+    seed: S,
+) -> Result<Option<Uuid>, String> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     seed.deserialize(&mut deserializer).map_err(|error| error.to_string())
 }

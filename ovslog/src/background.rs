@@ -1,4 +1,4 @@
-//! The log of a program that lives long, written by a thread of its own so that no request waits for a disk.
+//! The log of a long-lived program. A background thread writes it, so that no request waits for a disk.
 
 use std::{
     fs,
@@ -19,10 +19,11 @@ use crate::{Level, ReopenFile, layer, log_panics};
 
 mod rotate;
 
-/// The server's log.
+/// Where and how the program logs.
 ///
-/// In its usual directory Open vSwitch's logrotate stanza (`/var/log/openvswitch/*.log`, daily) takes the log away, too. The two do not
-/// disturb each other: what is renamed here ends with no `.log`, and a log that somebody else renamed is a small one here.
+/// In the usual directory, Open vSwitch's logrotate stanza (`/var/log/openvswitch/*.log`, daily) rotates the
+/// log, too. The two do not interfere: files renamed here do not end with `.log`, and after a rename by
+/// logrotate the new log is small.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
     pub file: PathBuf,
@@ -30,48 +31,51 @@ pub struct LogConfig {
     pub rotation: Rotation,
 }
 
-/// When the server itself renames its log, for machines without logrotate: `NAME` becomes `NAME.TIME`. 0: never, for no reason of
-/// that kind; without a size nothing is renamed or removed at all.
+/// When the program renames its own log, for machines without logrotate: `NAME` becomes `NAME.TIME`. 0
+/// disables each limit. If `max_size` is 0, no file is renamed or removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// Megabytes that a file may have.
+    /// The maximum size of the log, in megabytes of 2^20 bytes.
     pub max_size: u64,
-    /// Renamed files that are kept.
+    /// The maximum number of renamed files.
     pub max_backups: usize,
-    /// Days that they are kept.
+    /// The maximum age of renamed files, in days.
     pub max_age: u64,
 }
 
-/// Lines that may wait for the disk; more are lost. The memory for them is taken at the start.
+/// The number of lines that can wait for the disk; further lines are lost. Ten times fewer would lose lines
+/// when many requests log while the disk is busy; ten times more would allocate that many slots at start.
 const WAITING_LINES: usize = 8192;
 
-/// Keeps the log going; what is not written yet is written when it is dropped.
+/// The running log. Dropping it writes the lines that wait.
 #[derive(Debug)]
 pub struct Log {
     _worker: WorkerGuard,
     reopen: Reopen,
-    /// Whether standard error shows the log, too.
+    /// Whether the log also goes to standard error.
     pub on_stderr: bool,
     /// Whether standard error is the log's file (`--logfile /dev/stderr`).
     is_stderr: bool,
 }
 
-/// A way to ask for the log to be opened anew.
+/// A handle to reopen the log.
 #[derive(Debug, Clone)]
 pub struct Reopen(Arc<AtomicBool>);
 
 impl Log {
+    /// The handle to reopen the log, for the handler of SIGHUP.
     pub fn reopen(&self) -> Reopen {
         self.reopen.clone()
     }
 
-    /// What is to be said of the options: a line each in the log, and on standard error, where whoever starts the server looks.
+    /// Logs a line for each note about the options, and prints it on standard error, which is visible when
+    /// the program is started by hand.
     pub fn tell_of_options(&self, notes: &[String]) {
         let is_shown = (self.on_stderr || self.is_stderr) && tracing::enabled!(tracing::Level::WARN);
         for note in notes {
             tracing::warn!(note, "options");
             if !is_shown {
-                // It may be closed, or a full disk: no reason to end.
+                // Standard error may be closed, or a file on a full disk. Neither is a reason to exit.
                 let _ = writeln!(stderr(), "ovnkube: {note}");
             }
         }
@@ -79,28 +83,36 @@ impl Log {
 }
 
 impl Reopen {
-    /// The next line goes to whatever file has the log's path then.
+    /// Requests that the log is reopened: the next line goes to the file that has the log's path at that
+    /// time.
     pub fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Starts the log in `file`. Never fails: where the file cannot be written (and for a person at a terminal) the log goes to
-/// standard error as well.
+/// Starts the log. Never fails: if the file cannot be opened, or if standard error is a terminal, the log
+/// also goes to standard error.
 pub fn start(config: &LogConfig) -> Log {
     let LogConfig { file, level, rotation } = config;
     let mut reopen = ReopenFile::new(file);
     let asked = Reopen(reopen.reopen_flag());
+    // Before the writer moves to its thread, because the answer decides where else to log.
     let unwritable = reopen.check().err();
     let on_stderr = unwritable.is_some() || stderr().is_terminal();
-    let (writer, worker) =
-        NonBlockingBuilder::default().buffered_lines_limit(WAITING_LINES).finish(RotatedFile::new(reopen, file, *rotation));
-    let subscriber = Registry::default().with(level.filter()).with(layer(writer)).with(on_stderr.then(|| layer(stderr)));
-    // Somebody's subscriber may be there already (a test's): then it gets the events.
+    let (writer, worker) = NonBlockingBuilder::default()
+        .buffered_lines_limit(WAITING_LINES)
+        .finish(RotatedFile::new(reopen, file, *rotation));
+    let subscriber =
+        Registry::default().with(level.filter()).with(layer(writer)).with(on_stderr.then(|| layer(stderr)));
+    // Fails if a subscriber is set already, such as a test's. That one gets the events then.
     let _ = tracing::subscriber::set_global_default(subscriber);
     log_panics();
     if let Some(error) = unwritable {
-        tracing::warn!(%error, file = %file.display(), "the log file cannot be written now; it is tried again with every line");
+        tracing::warn!(
+            %error,
+            file = %file.display(),
+            "the log file cannot be opened; retrying once a second"
+        );
     }
     Log { _worker: worker, reopen: asked, on_stderr, is_stderr: is_stderr(file) }
 }

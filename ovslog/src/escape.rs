@@ -1,12 +1,13 @@
-//! What may reach a log line: no control characters, and of one value no more than a reader wants. Values come from annotations,
-//! configurations and other programs' error texts.
+//! Escapes and shortens values before they reach a log line. Values come from annotations, configurations and
+//! error texts of other programs, which may hold control characters or be very long.
 
 use std::fmt::{self, Write};
 
-/// The most bytes that one value takes of a line.
+/// The length in bytes at which one value is cut. Ten times less would cut paths and chains of errors; ten
+/// times more would let a single value fill the screen.
 const LONGEST: usize = 1024;
 
-/// A text in the making: control characters escaped, cut off (`…`) after [`LONGEST`] bytes.
+/// A writer of one value: escapes control characters, and cuts the value (`…`) after [`LONGEST`] bytes.
 #[derive(Debug, Default)]
 pub(super) struct Escaped {
     text: String,
@@ -14,10 +15,10 @@ pub(super) struct Escaped {
 }
 
 impl Escaped {
-    /// What is left of `value`.
+    /// The escaped and shortened `value`.
     pub(super) fn text(value: impl fmt::Display) -> String {
         let mut escaped = Self::default();
-        // Only a value's own `Display` can fail; what it has written until then is shown.
+        // Only the value's own `Display` can fail. The text until then is used.
         let _ = write!(escaped, "{value}");
         escaped.text
     }
@@ -42,7 +43,8 @@ impl Write for Escaped {
     }
 }
 
-/// C0, DEL and C1 (ANSI sequences start with one of them), and what ends a line or turns its direction for a reader of Unicode.
+/// Whether a character is escaped: C0, DEL and C1 (ANSI sequences start with one of them), and the Unicode
+/// characters that end a line or change the direction of text.
 fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,4 +1,4 @@
-//! How values are spelled in a line: those of an event as `key=value`, those of a request's span as
+//! The spelling of fields in a line: those of an event as `key=value`, those of a request's span as
 //! `ADD shop/cart-0 sandbox=0123456789ab eth0`.
 
 use std::{
@@ -14,10 +14,12 @@ use tracing_subscriber::{
 
 use super::escape::Escaped;
 
-/// As much of a container id as `crictl ps` users recognise.
+/// The characters of a container id that are shown. Enough to recognise it in the output of `crictl ps`, and
+/// short enough for each line of a request.
 const SHORT_ID: usize = 12;
 
-/// Spells the fields of a span, in this order if they are recorded at once: what is recorded later comes last.
+/// Formats the fields of a span: command, pod, sandbox, interface, then all others. Fields recorded later
+/// come last.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OvsFields;
 
@@ -42,24 +44,29 @@ impl<'writer> FormatFields<'writer> for OvsFields {
 }
 
 impl Fields {
-    /// The spelling of a span.
+    /// The fields of a span as text.
     fn request(&self) -> String {
         let pod = match (&self.namespace, &self.name) {
             (Some(namespace), Some(name)) => Some(format!("{namespace}/{name}")),
             (namespace, name) => namespace.clone().or_else(|| name.clone()),
         };
-        let sandbox = self.sandbox.as_ref().map(|id| format!("sandbox={}", id.chars().take(SHORT_ID).collect::<String>()));
+        let sandbox = self
+            .sandbox
+            .as_ref()
+            .map(|id| format!("sandbox={}", id.chars().take(SHORT_ID).collect::<String>()));
         let known = [self.command.clone(), pod, sandbox, self.ifname.clone()];
-        let words: Vec<String> = known.into_iter().flatten().filter(|word| !word.is_empty()).chain(self.others()).collect();
+        let words: Vec<String> =
+            known.into_iter().flatten().filter(|word| !word.is_empty()).chain(self.others()).collect();
         words.join(" ")
     }
 
-    /// What is neither message nor part of a request's name, as `key=value`.
+    /// The fields that have no place of their own in a line, as `key=value`.
     pub(super) fn others(&self) -> impl Iterator<Item = String> {
         self.others.iter().map(|(key, value)| format!("{key}={}", quoted(value)))
     }
 
     fn set(&mut self, field: &Field, value: impl fmt::Display) {
+        // All fields pass here, so no control character reaches a line.
         let value = Escaped::text(value);
         match field.name() {
             "message" => self.message = value,
@@ -88,7 +95,7 @@ impl Visit for Fields {
     }
 }
 
-/// A value that stays one word to a reader's eye, and to `grep`.
+/// The value, in quotes if it is empty or has white space or quotes, so that fields can be told apart.
 fn quoted(value: &str) -> String {
     if value.is_empty() || value.contains(|c: char| c.is_whitespace() || c == '"') {
         let mut text = String::with_capacity(value.len() + 2);

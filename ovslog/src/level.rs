@@ -1,14 +1,15 @@
-//! How much is logged, in the spellings that administrators of Open vSwitch and of Kubernetes use.
+//! Log levels, in the spellings of Open vSwitch and of Kubernetes.
 
 use std::str::FromStr;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
-/// Libraries that tell at every level what only their authors want to know (and those whose names begin so).
+/// Libraries whose events below ERR are not logged: they concern only developers of the library. Each name is
+/// a prefix of targets.
 const TALKATIVE: [&str; 4] = ["hyper", "kube", "rustls", "tower"];
 
-/// The least important events that are logged.
+/// The least severe level that is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
     Error,
@@ -18,13 +19,13 @@ pub enum Level {
     Debug,
 }
 
-/// A text that names no level.
+/// A text that is not a level.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("level {0:?} is none of emer, err, warn, info, dbg, and no number of klog")]
+#[error("level {0:?} is none of emer, err, warn, info, dbg, or a klog verbosity")]
 pub struct BadLevel(String);
 
 impl Level {
-    /// The same, for a subscriber.
+    /// The level as a filter for a subscriber.
     pub fn filter(self) -> Targets {
         let level = match self {
             Self::Error => LevelFilter::ERROR,
@@ -32,15 +33,17 @@ impl Level {
             Self::Info => LevelFilter::INFO,
             Self::Debug => LevelFilter::DEBUG,
         };
-        Targets::new().with_default(level).with_targets(TALKATIVE.map(|library| (library, LevelFilter::ERROR)))
+        Targets::new()
+            .with_default(level)
+            .with_targets(TALKATIVE.map(|library| (library, LevelFilter::ERROR)))
     }
 }
 
 impl FromStr for Level {
     type Err = BadLevel;
 
-    /// Open vSwitch's names, their longer forms, or klog's verbosity: as in the Go programs, `info` and what is worse are logged
-    /// whatever the number, and debugging starts at 5.
+    /// Takes Open vSwitch's names, their longer forms, or a klog verbosity (0 to 255). As in Go programs,
+    /// every verbosity logs `info` and above, and debugging starts at 5.
     fn from_str(text: &str) -> Result<Self, BadLevel> {
         match text.trim().to_ascii_lowercase().as_str() {
             "emer" | "err" | "error" => Ok(Self::Error),
@@ -50,6 +53,7 @@ impl FromStr for Level {
             number => match number.parse::<u8>() {
                 Ok(0..=4) => Ok(Self::Info),
                 Ok(_) => Ok(Self::Debug),
+                // Shortened: the text may be anything from a configuration file.
                 Err(_) => Err(BadLevel(text.chars().take(64).collect())),
             },
         }

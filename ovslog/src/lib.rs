@@ -1,14 +1,16 @@
-//! Log files in Open vSwitch's own line layout, so that one `less` and one `grep` serve for its daemons and for these programs.
+//! Log files in Open vSwitch's line layout, so that the same tools read the logs of its daemons and of these
+//! programs.
 //!
 //! | part | reads | writes |
 //! |---|---|---|
-//! | [`ReopenFile`] | the file's path | lines, one `write` each, into whatever file has that path now |
-//! | [`OvsLayout`], [`OvsFields`] | events and spans | one line: `TIMESTAMP\|SEQUENCE\|MODULE\|LEVEL\|message` |
-//! | [`Level`] | `logLevel`, `--loglevel` | what is logged |
-//! | [`start`] | a path and a level | the log of a program that ends soon |
-//! | `background` (feature) | the same, and when to rename | the log of one that lives long |
+//! | [`ReopenFile`] | the file's path | lines, one `write` each, to the file that has the path at that time |
+//! | [`OvsLayout`], [`OvsFields`] | events, spans | a line: `TIMESTAMP\|SEQUENCE\|MODULE\|LEVEL\|message` |
+//! | [`Level`] | `logLevel`, `--loglevel` | a filter of events |
+//! | [`LogRateLimit`] | each occurrence of an event | at most one line a minute |
+//! | [`start`] | a path and a level | the log of a short-lived program |
+//! | `background` (feature) | a path, a level, rotation | the log of a long-lived program |
 //!
-//! Logging never fails its program: what cannot be written is counted and forgotten.
+//! Logging never fails the program: lines that cannot be written are counted and dropped.
 
 use std::{path::Path, sync::Mutex};
 
@@ -22,12 +24,14 @@ mod fields;
 mod layout;
 mod level;
 mod panic;
+mod rate_limit;
 mod reopen_file;
 
 pub use fields::OvsFields;
 pub use layout::OvsLayout;
 pub use level::{BadLevel, Level};
 pub use panic::log_panics;
+pub use rate_limit::LogRateLimit;
 pub use reopen_file::ReopenFile;
 
 /// A layer that writes every event as a line in Open vSwitch's layout.
@@ -44,15 +48,15 @@ where
         .with_writer(writer)
 }
 
-/// Starts the log of a program that ends soon. The file is opened with the first line. A level that is unknown is reported there, and the
-/// default counts.
+/// Starts the log of a short-lived program. The file is opened when the first line is written. An unknown
+/// level is reported in the log, and the default is used instead.
 ///
-/// Writes directly: the process ends too soon for another thread to write for it.
+/// The thread that logs writes the line: the process could exit before a background thread wrote it.
 pub fn start(file: &Path, level: Option<&str>) {
     let level = level.map_or(Ok(Level::default()), str::parse);
     let filter = level.as_ref().map_or(Level::default(), |level| *level).filter();
     let subscriber = Registry::default().with(filter).with(layer(Mutex::new(ReopenFile::new(file))));
-    // Somebody's subscriber may be there already (a test's): then it gets the events.
+    // Fails if a subscriber is set already, such as a test's. That one gets the events then.
     let _ = tracing::subscriber::set_global_default(subscriber);
     log_panics();
     if let Err(bad) = level {

@@ -1,17 +1,17 @@
-//! A defect that ends a thread or the process is a line in the log, too: standard error of a plugin is nobody's.
+//! Logs panics. They end a thread or the process, and the runtime may drop a plugin's standard error.
 
 use std::panic::{set_hook, take_hook};
 
-/// Target of such an event, by which the layout tells it from others.
+/// The target of such an event, by which the layout recognises it.
 pub(super) const TARGET: &str = "panic";
 
-/// From now on, a panic is logged before what else is done about it.
+/// Installs a panic hook that logs each panic, and then calls the hook installed before.
 pub fn log_panics() {
     let next = take_hook();
     set_hook(Box::new(move |info| {
         let message = info.payload_as_str().unwrap_or("no message");
         let location = info.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(target: TARGET, message, location, "a defect of this program");
+        tracing::error!(target: TARGET, location, "a defect of this program: {message}");
         next(info);
     }));
 }

@@ -10,7 +10,7 @@ use tracing::{info, info_span};
 
 use super::*;
 
-/// What a subscriber with a log at `path` has written of the events in `emit`.
+/// The lines that a subscriber with a log at `path` writes for the events in `emit`.
 fn logged(path: &Path, level: Level, emit: impl FnOnce()) -> Vec<String> {
     let subscriber = Registry::default().with(level.filter()).with(layer(Mutex::new(ReopenFile::new(path))));
     tracing::subscriber::with_default(subscriber, emit);
@@ -21,7 +21,7 @@ fn lines(path: &Path) -> Vec<String> {
     fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-/// A line without its timestamp, whose form is checked.
+/// A line without its timestamp, after a check of the timestamp's form.
 fn without_time(line: &str) -> &str {
     let (time, rest) = line.split_once('|').expect("a timestamp");
     let form: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
@@ -94,7 +94,9 @@ fn twenty_processes_at_once_leave_no_torn_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     if let Some(path) = std::env::var_os("LOG_OF_ONE_OF_TWENTY") {
-        logged(Path::new(&path), Level::Info, || (0..LINES).for_each(|n| info!(target: "m", n, filler = "x".repeat(700), "line end")));
+        logged(Path::new(&path), Level::Info, || {
+            (0..LINES).for_each(|n| info!(target: "m", n, filler = "x".repeat(700), "line end"))
+        });
         return;
     }
     let this_test = || {
@@ -107,7 +109,9 @@ fn twenty_processes_at_once_leave_no_torn_line() {
 
     let lines = lines(&path);
     assert_eq!(lines.len(), 20 * LINES);
-    let torn = lines.iter().find(|line| !without_time(line).contains("|m|INFO|line end n=") || !line.ends_with(&"x".repeat(700)));
+    let torn = lines.iter().find(|line| {
+        !without_time(line).contains("|m|INFO|line end n=") || !line.ends_with(&"x".repeat(700))
+    });
     assert_eq!(torn, None);
 }
 
@@ -181,7 +185,8 @@ fn a_directory_where_others_may_put_files_leads_to_no_other_file() {
     let plain = shared.join("log");
     ReopenFile::new(&plain).write_all(b"one\n").unwrap();
     assert_eq!(lines(&plain), ["one"]);
-    // In a directory of one's own a link is one's own wish, such as /dev/stderr.
+    // Links in a directory that only this user can write to are followed: the user made them, such as one to
+    // /dev/stderr.
     let link = dir.path().join("link");
     fs::remove_file(shared.join("hard")).unwrap();
     symlink(&victim, &link).unwrap();
@@ -218,7 +223,7 @@ fn a_level_is_named_as_open_vswitch_or_as_klog_names_it() {
     }
     assert_eq!(
         "loud".parse::<Level>().unwrap_err().to_string(),
-        "level \"loud\" is none of emer, err, warn, info, dbg, and no number of klog"
+        "level \"loud\" is none of emer, err, warn, info, dbg, or a klog verbosity"
     );
 }
 

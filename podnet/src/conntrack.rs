@@ -1,10 +1,12 @@
-//! Connections of addresses that are no longer there: the kernel would keep sending their packets where the pod was, and the next
-//! pod of the same address would inherit them.
+//! Tracked connections of addresses that are no longer there. The kernel would keep sending their packets to
+//! where the pod was, and the next pod with the same address would inherit them.
 
 use std::{io, net::IpAddr};
 
 use futures_util::StreamExt;
-use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    DefaultNla, Emitable, NLA_F_NESTED, NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_netfilter::{
     NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily,
     conntrack::{ConntrackAttribute, ConntrackMessage, IPTuple, Tuple},
@@ -14,86 +16,93 @@ use netlink_sys::protocols::NETLINK_NETFILTER;
 
 use crate::netlink::dump::dump;
 
-// Of `linux/netfilter/nfnetlink_conntrack.h`.
+// Constants of `linux/netfilter/nfnetlink_conntrack.h`.
 
 const IPCTNL_MSG_CT_GET: u8 = 1;
 const CTA_TUPLE_ORIG: u16 = 1;
 const CTA_TUPLE_REPLY: u16 = 2;
-/// Part of what identifies a connection.
+/// The zone, a part of a connection's identity.
 const CTA_ZONE: u16 = 18;
-/// Which parts of the tuples beside it a connection has to have: for each direction a number with a bit for each part.
+/// The parts of the tuples beside it that have to match: for each direction a number with a bit for each
+/// part.
 const CTA_FILTER: u16 = 25;
 const CTA_FILTER_ORIG_FLAGS: u16 = 1;
 const CTA_FILTER_REPLY_FLAGS: u16 = 2;
 /// The bit of the source address (`net/netfilter/nf_internals.h`).
 const CTA_FILTER_F_CTA_IP_SRC: u32 = 1;
 
-/// With more addresses than this it is cheaper to have everything listed once than to have the kernel go through its table twice for each.
+/// With more addresses than this, one list of the whole table is cheaper than to have the kernel go through
+/// its table twice for each address.
 const MOST_FILTERED: usize = 8;
 
-/// Whether the kernel tracks any connection of this namespace. Looking for those of an address walks a table of some hundred thousand
-/// buckets even if it is empty.
+/// Whether the kernel tracks any connection of this namespace. A search for the connections of an address
+/// walks a table of some hundred thousand buckets even if it is empty.
 pub fn has_connections() -> bool {
     let count = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count");
     count.is_ok_and(|count| count.trim() != "0")
 }
 
-/// Who sends in one direction of a connection: a pod does in one of them. An address that is only ever a destination is translated to another
-/// before it reaches anybody.
+/// The direction of a connection in which an address is the source. A pod's address is the source in one of
+/// them: an address that is only ever a destination is translated before the packet arrives anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sender {
-    /// Of the first packet.
+    /// The first packet.
     Original,
-    /// Of the reply to it.
+    /// The reply to it.
     Reply,
 }
 
 impl Sender {
     const ALL: [Self; 2] = [Self::Original, Self::Reply];
 
-    /// What makes the kernel list only connections with this sender (`ctnetlink_alloc_filter` in nf_conntrack_netlink.c, since Linux 5.8). An
-    /// older kernel ignores it.
+    /// The attributes that make the kernel list only connections with this source (`ctnetlink_alloc_filter`
+    /// in nf_conntrack_netlink.c, since Linux 5.8). An older kernel ignores them.
     fn filter(self, address: IpAddr) -> Vec<DefaultNla> {
         let (tuple, flags) = match self {
             Self::Original => (CTA_TUPLE_ORIG, CTA_FILTER_ORIG_FLAGS),
             Self::Reply => (CTA_TUPLE_REPLY, CTA_FILTER_REPLY_FLAGS),
         };
-        // In the byte order of the machine, as nothing else here is.
+        // In the byte order of the machine, unlike all other numbers here.
         let bits = DefaultNla::new(flags, CTA_FILTER_F_CTA_IP_SRC.to_ne_bytes().to_vec());
         vec![nested(tuple, &Tuple::Ip(vec![IPTuple::SourceAddress(address)])), nested(CTA_FILTER, &bits)]
     }
 }
 
-/// An attribute that holds another. The library's own type for attributes that it does not know forgets to mark them as such, which the
-/// kernel insists on.
+/// An attribute that contains another one. The library's type for unknown attributes does not set
+/// `NLA_F_NESTED`, and the kernel insists on it.
 fn nested(kind: u16, inner: &impl Emitable) -> DefaultNla {
     let mut value = vec![0; inner.buffer_len()];
     inner.emit(&mut value);
     DefaultNla::new(kind | NLA_F_NESTED, value)
 }
 
-/// What a flush did.
+/// The outcome of a flush.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flushed {
-    /// Connections that were removed.
+    /// Number of connections that were removed.
     pub connections: usize,
-    /// Those that the kernel listed for it.
+    /// Number of connections that the kernel listed for it.
     pub listed: usize,
 }
 
-/// Removes every tracked connection from or to one of the addresses.
+/// Removes every tracked connection from or to one of the addresses. Needs a tokio runtime.
+///
+/// # Errors
+/// The kernel does not track connections, or refuses to list them or to remove one.
 pub async fn flush(addresses: &[IpAddr]) -> io::Result<Flushed> {
     let (connection, mut netlink, _) = netlink_proto::new_connection(NETLINK_NETFILTER)?;
     tokio::spawn(connection);
     let mut flushed = Flushed::default();
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
         let is_v4 = matches!(family, NetfilterProtoFamily::IPv4);
-        let wanted: Vec<IpAddr> = addresses.iter().copied().filter(|address| address.is_ipv4() == is_v4).collect();
+        let wanted: Vec<IpAddr> =
+            addresses.iter().copied().filter(|address| address.is_ipv4() == is_v4).collect();
         let questions: Vec<Option<(Sender, IpAddr)>> = match wanted.as_slice() {
             [] => continue,
             few if few.len() <= MOST_FILTERED => {
                 few.iter().flat_map(|address| Sender::ALL.map(|sender| Some((sender, *address)))).collect()
             }
+            // `None` lists the whole table of the family.
             _ => vec![None],
         };
         for question in questions {
@@ -101,11 +110,12 @@ pub async fn flush(addresses: &[IpAddr]) -> io::Result<Flushed> {
             flushed.listed += count;
             for identity in found {
                 match delete(&mut netlink, family, identity).await {
-                    // It ended by itself in the meantime.
+                    // The connection ended by itself meanwhile.
                     Err(error) if error.raw_os_error() == Some(nix::libc::ENOENT) => {}
                     other => flushed.connections += other.map(|()| 1)?,
                 }
             }
+            // An older kernel has ignored the filter and listed everything: the other questions are answered.
             if is_whole {
                 break;
             }
@@ -114,25 +124,33 @@ pub async fn flush(addresses: &[IpAddr]) -> io::Result<Flushed> {
     Ok(flushed)
 }
 
-/// What the kernel has listed.
+/// The connections that the kernel has listed.
 struct List {
-    /// What identifies each connection from or to one of the addresses.
+    /// The identity of each connection from or to one of the addresses.
     found: Vec<Vec<ConntrackAttribute>>,
     count: usize,
-    /// The kernel has listed all that it tracks, whatever it was asked for.
+    /// The kernel has listed its whole table, with or without a filter.
     is_whole: bool,
 }
 
-/// Lists the connections of a family with this sender, or all of them.
-async fn list(family: NetfilterProtoFamily, addresses: &[IpAddr], question: Option<(Sender, IpAddr)>) -> io::Result<List> {
+/// Lists the connections of a family with this source, or all of them.
+async fn list(
+    family: NetfilterProtoFamily,
+    addresses: &[IpAddr],
+    question: Option<(Sender, IpAddr)>,
+) -> io::Result<List> {
     let attributes = question.map(|(sender, address)| sender.filter(address)).unwrap_or_default();
     let asked = ConntrackMessage::Other { message_type: IPCTNL_MSG_CT_GET, attributes };
     let request = NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), asked);
     let mut list = List { found: Vec::new(), count: 0, is_whole: question.is_none() };
     let dumped = dump(NETLINK_NETFILTER, request, |answer| {
-        let NetfilterMessageInner::Conntrack(ConntrackMessage::New(attributes)) = answer.inner else { return };
+        let NetfilterMessageInner::Conntrack(ConntrackMessage::New(attributes)) = answer.inner else {
+            return;
+        };
         list.count += 1;
-        list.is_whole |= question.is_some_and(|(_, address)| !endpoints(&attributes).any(|endpoint| endpoint == address));
+        // A connection without the address shows that the kernel has ignored the filter.
+        list.is_whole |=
+            question.is_some_and(|(_, address)| !endpoints(&attributes).any(|endpoint| endpoint == address));
         if endpoints(&attributes).any(|endpoint| addresses.contains(&endpoint)) {
             let identity = attributes.into_iter().filter(|attribute| match attribute {
                 ConntrackAttribute::CtaTupleOrig(_) => true,
@@ -146,7 +164,8 @@ async fn list(family: NetfilterProtoFamily, addresses: &[IpAddr], question: Opti
     Ok(list)
 }
 
-/// All four ends of a connection: of its first packet and of the reply to it, which differ where addresses are translated.
+/// All four addresses of a connection: source and destination of its first packet and of the reply to it,
+/// which differ if addresses are translated.
 pub fn endpoints(attributes: &[ConntrackAttribute]) -> impl Iterator<Item = IpAddr> {
     attributes
         .iter()
@@ -175,7 +194,8 @@ async fn delete(
     let inner = ConntrackMessage::Delete(identity);
     let mut message = NetlinkMessage::from(NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), inner));
     message.header.flags = NLM_F_REQUEST | NLM_F_ACK;
-    let mut answers = netlink.request(message, netlink_sys::SocketAddr::new(0, 0)).map_err(io::Error::other)?;
+    let mut answers =
+        netlink.request(message, netlink_sys::SocketAddr::new(0, 0)).map_err(io::Error::other)?;
     while let Some(answer) = answers.next().await {
         match answer.payload {
             NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),

@@ -1,4 +1,5 @@
-//! The wait until a port works: ovs-vswitchd has given it a number, and ovn-controller has installed its flows.
+//! The wait until a port works: ovs-vswitchd has given it a number, and ovn-controller has installed its
+//! flows.
 //!
 //! Events of the database, judged by a pure function; no polling.
 
@@ -12,7 +13,7 @@ use contract::{
 
 use crate::bridge::{Interface, Plugged};
 
-/// What is waited for.
+/// The state to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
     /// A positive `ofport`.
@@ -22,7 +23,7 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// What the server says when it is reached.
+    /// The server's status message when the goal is reached.
     pub fn news(self) -> PortNews {
         match self {
             Self::Ofport => PortNews::Numbered,
@@ -31,7 +32,7 @@ impl Goal {
     }
 }
 
-/// Why the wait is over without success.
+/// Why the port cannot reach the goal any more.
 #[derive(Debug, thiserror::Error)]
 pub enum NotInstalled {
     #[error("ovs-vswitchd cannot use the device: {0}")]
@@ -44,7 +45,11 @@ pub enum NotInstalled {
     Lost(#[from] ovsdb::Closed),
 }
 
-/// Waits until the port has reached the goal, or cannot reach it any more.
+/// Waits until the port has reached the goal, or can no longer reach it.
+///
+/// # Errors
+/// ovs-vswitchd cannot use the device, the port was removed or given to another logical port, or the session
+/// with the database is lost.
 pub async fn wait_for(goal: Goal, plugged: &mut Plugged, iface_id: &IfaceId) -> Result<(), NotInstalled> {
     let mut seen = false;
     loop {
@@ -57,8 +62,15 @@ pub async fn wait_for(goal: Goal, plugged: &mut Plugged, iface_id: &IfaceId) -> 
     }
 }
 
-/// Whether the wait is over. A row that was never seen has not arrived yet; one that was seen and is gone was removed.
-fn judge(goal: Goal, row: Option<&Interface>, seen: bool, name: &IfName, iface_id: &IfaceId) -> Option<Result<(), NotInstalled>> {
+/// Whether the wait is over. A row that was not seen yet may still arrive; one that was seen and is gone was
+/// removed.
+fn judge(
+    goal: Goal,
+    row: Option<&Interface>,
+    seen: bool,
+    name: &IfName,
+    iface_id: &IfaceId,
+) -> Option<Result<(), NotInstalled>> {
     let Some(Interface { name, ofport, error, external_ids }) = row else {
         return seen.then(|| Err(NotInstalled::Removed(name.clone())));
     };
@@ -69,7 +81,7 @@ fn judge(goal: Goal, row: Option<&Interface>, seen: bool, name: &IfName, iface_i
     }
 }
 
-/// What an Interface row says of how its port is.
+/// The columns of an Interface row that show the state of its port.
 #[derive(Debug, Clone, Copy)]
 pub struct PortState<'a> {
     pub name: &'a str,
@@ -79,16 +91,27 @@ pub struct PortState<'a> {
 }
 
 impl PortState<'_> {
-    /// How far the port of this logical port has come, or why it comes no farther.
+    /// How far the port of this logical port has come.
+    ///
+    /// # Errors
+    /// Why it comes no farther: ovs-vswitchd cannot use the device, or the row belongs to another logical
+    /// port.
     pub fn progress(&self, iface_id: &str) -> Result<PortNews, NotInstalled> {
         let id = |key: &str| self.external_ids.get(key).map_or("", String::as_str);
         let bound_to = id(external_ids::IFACE_ID);
+        // First of all: number and flows of a row that was taken over are another logical port's.
         if bound_to != iface_id {
-            return Err(NotInstalled::Reassigned { port: self.name.to_owned(), now: format!("{bound_to:?}") });
+            return Err(NotInstalled::Reassigned {
+                port: self.name.to_owned(),
+                now: format!("{bound_to:?}"),
+            });
         }
         match (self.ofport, self.error) {
             (_, Some(error)) => Err(NotInstalled::Device(error.to_owned())),
-            (Some(..=0), None) => Err(NotInstalled::Device("it gave the port no number and no reason".to_owned())),
+            // ovs-vswitchd sets -1 for a device that it cannot open (ovs-vswitchd.conf.db(5)).
+            (Some(..=0), None) => {
+                Err(NotInstalled::Device("it gave the port no number and no reason".to_owned()))
+            }
             (None, None) => Ok(PortNews::Written),
             (Some(_), None) if id(external_ids::OVN_INSTALLED) == "true" => Ok(PortNews::Installed),
             (Some(_), None) => Ok(PortNews::Numbered),

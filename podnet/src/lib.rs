@@ -1,5 +1,5 @@
-//! A pod's plumbing, for the plugin that makes it and for the server that repairs it: the veth with its addresses and routes, the port in Open
-//! vSwitch, and how both go away again.
+//! A pod's plumbing, for the plugin that makes it and for the server that repairs it: the veth with its
+//! addresses and routes, the port in Open vSwitch, and the removal of both.
 //!
 //! ```text
 //! PodInterface ─▶ Attachment ─┬▶ link ─▶ pod_end      the kernel
@@ -9,40 +9,39 @@
 //!
 //! | module | noun | reads | writes |
 //! |---|---|---|---|
-//! | [`plan`] | [`plan::Attachment`]: one interface of one pod, decided; [`plan::Identity`]: which one it is | – | – |
-//! | [`mark`] | [`mark::Mark`]: whose a link is, as its alias says it | – | – |
+//! | [`plan`] | [`plan::Attachment`]: the plan of an interface; [`plan::Identity`]: which one it is | – | – |
+//! | [`ownership_tag`] | [`ownership_tag::OwnershipTag`]: the owner of a link, as its alias names it | – | – |
 //! | [`rows`] | a port's rows as transactions; pure | – | – |
-//! | [`settings`] | [`settings::Settings`]: where the partners are, and how long an ADD may take | – | – |
-//! | [`mod@netlink`] | the four ways to speak with the kernel: request, dump, listen, batch | netlink | netlink |
+//! | [`settings`] | [`settings::Settings`]: paths, endpoints and timeouts | – | – |
+//! | [`mod@netlink`] | the four ways to use netlink: request, dump, listen, batch | netlink | netlink |
 //! | [`netns`] | [`netns::Netns`]: a pod's namespace, and what is opened inside it | namespaces | – |
 //! | [`link`] | the veth | links | links |
-//! | [`pod_end`] | addresses, routes and settings of the veth's pod end | – | addresses, routes, sysctl |
+//! | [`pod_end`] | addresses, routes and settings of the pod's end | – | addresses, routes, sysctl |
 //! | [`offload`] | transmit checksum offload of an interface | ethtool | ethtool |
-//! | [`conntrack`] | connections of an address that is no longer there | tracked connections | the same |
-//! | [`nftables`] | [`nftables::Chain`]: a chain of rules, replaced in one transaction | rules | rules |
-//! | [`bridge`] | [`bridge::Bridge`]: the session with Open vSwitch's database: look out, plug, unplug | OVSDB | OVSDB |
+//! | [`conntrack`] | tracked connections of an address that is gone | connections | connections |
+//! | [`nftables`] | [`nftables::Chain`]: rules, replaced in one transaction | rules | rules |
+//! | [`bridge`] | [`bridge::Bridge`]: the session with OVSDB: monitor, plug, unplug | OVSDB | OVSDB |
 //! | [`installed`] | the wait until a port works | OVSDB | – |
-//! | [`detach`] | [`detach::Detacher`]: DEL's work, and ADD's rollback | OVSDB, links | OVSDB, links, tracked connections |
-//! | [`fence`] | [`fence::Fence`]: one call at a time for each interface | a directory that is root's alone | the same |
-//! | [`partner`] | [`partner::Partner`]: whether Open vSwitch and ovn-controller answer | OVSDB, control sockets | – |
-//! | [`boot`], [`stamp`] | which boot of the machine this is; when a server could last answer ADDs | files, clock | – |
-//! | [`mod@chain`] | [`chain::chain`]: an error with its causes, as one line, without repetitions | – | – |
+//! | [`detach`] | [`detach::Detacher`]: the work of DEL and of ADD's rollback | OVSDB, links | the same |
+//! | [`interface_lock`] | [`interface_lock::InterfaceLock`]: the lock on an interface | a directory of root's | the same |
+//! | [`partner`] | [`partner::Partner`]: whether OVS and ovn-controller answer | OVSDB, control sockets | – |
+//! | [`boot`], [`stamp`] | the machine's boot; when a server could last answer ADDs | files, clock | – |
 //!
-//! Must not know the command line, the protocol of CNI, its error codes, nor which program asks. Starts no other program.
+//! Must not know the command line, the protocol of CNI, its error codes, nor which program asks. Starts no
+//! other program.
 
 pub mod boot;
 pub mod bridge;
-pub mod chain;
 pub mod conntrack;
 pub mod detach;
-pub mod fence;
 pub mod installed;
+pub mod interface_lock;
 pub mod link;
-pub mod mark;
 pub mod netlink;
 pub mod netns;
 pub mod nftables;
 pub mod offload;
+pub mod ownership_tag;
 pub mod partner;
 pub mod plan;
 pub mod pod_end;

@@ -1,7 +1,8 @@
-//! The veth between host and pod: made with its peer already in the pod's namespace, found again, deleted.
+//! The veth between host and pod: created with its peer already in the pod's namespace, found again, deleted.
 //!
-//! Creating the peer where it belongs, under its final name, address and MTU, is one message. Creating it on the host and moving it
-//! would hold the kernel's link lock over an RCU grace period: 25 times slower, and one pod at a time on the whole node.
+//! Creating the peer where it belongs, under its final name, address and MTU, is one message. Creating it on
+//! the host and moving it would hold the kernel's link lock over an RCU grace period: 25 times slower, and
+//! one pod at a time on the whole node.
 
 use std::io;
 
@@ -13,20 +14,20 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL};
 use netlink_packet_route::{
     RouteNetlinkMessage,
     link::{
-        AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo,
-        LinkMessage,
+        AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute,
+        LinkExtentMask, LinkFlags, LinkInfo, LinkMessage,
     },
 };
 use netlink_sys::protocols::NETLINK_ROUTE;
 use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVeth};
 
 use crate::{
-    mark,
     netlink::{
         Netlink, NetlinkError,
         dump::{MOST_TRIES, dump, is_torn, torn},
     },
     netns::Netns,
+    ownership_tag,
     plan::{Attachment, Identity},
 };
 
@@ -36,19 +37,21 @@ pub struct HostEnd {
     pub name: IfName,
     pub mac: Mac,
     pub index: u32,
-    /// Of the pod's end, in the pod's namespace.
+    /// Index of the pod's end, in the pod's namespace.
     pub pod_index: u32,
 }
 
-/// A link, as far as anybody here wants to know it.
+/// The attributes of a link that this project uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Link {
     pub index: u32,
-    /// Of a veth: the index of its other end, in the namespace where that is.
+    /// Index of the other end of a veth, in the namespace of that end.
     pub peer_index: Option<u32>,
     pub name: String,
     pub mac: Option<Mac>,
+    /// Bytes.
     pub mtu: u32,
+    /// Empty if the link has none.
     pub alias: String,
     pub up: bool,
     /// The other end is up, too.
@@ -56,7 +59,7 @@ pub struct Link {
     pub is_veth: bool,
 }
 
-/// What the kernel refused.
+/// Why a link cannot be created, found, changed or deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     #[error("the host already has a link {0}")]
@@ -76,38 +79,60 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// Whether the creation of a veth that ended like this has made nothing: what is there belongs to somebody else.
+    /// Whether the creation of a veth that ended like this has created nothing: what exists has another
+    /// owner.
     pub fn made_nothing(&self) -> bool {
         match self {
-            Self::HostNameTaken(_) | Self::PodNameTaken(_) | Self::NamespaceGone | Self::Create { .. } => true,
+            Self::HostNameTaken(_) | Self::PodNameTaken(_) | Self::NamespaceGone | Self::Create { .. } => {
+                true
+            }
             Self::Vanished(_) | Self::NoMac(_) | Self::Kernel { .. } => false,
         }
     }
 }
 
-/// Creates the veth: the host's end up and marked with its owner, the pod's end under its final name.
-pub fn create(host: &Netlink, pod: &Netlink, netns: &Netns, attachment: &Attachment) -> Result<HostEnd, LinkError> {
+/// Creates the veth: the host's end up and with the ownership tag in its alias, the pod's end under its final
+/// name.
+///
+/// # Errors
+/// A name is taken, the namespace is gone, or the kernel refuses. [`LinkError::made_nothing`] tells whether a
+/// veth was left behind.
+pub fn create(
+    host: &Netlink,
+    pod: &Netlink,
+    netns: &Netns,
+    attachment: &Attachment,
+) -> Result<HostEnd, LinkError> {
     let Identity { sandbox, if_name, network } = &attachment.identity;
     match network {
         Network::Default => {
             let name = sandbox.host_if_name();
             let link = add_pair(host, pod, netns, attachment, &name, LinkState::Up)?;
+            // A plugin that dies before this leaves a link without an alias, which DEL finds by its name.
             mark(host, attachment, LinkMessageBuilder::<LinkUnspec>::new().index(link.index))?;
             host_end(pod, if_name, name, &link)
         }
-        // The name says the index of the pod's end, which exists only afterwards. The kernel renames only links that are down.
+        // The name contains the index of the pod's end, which exists only afterwards. The kernel renames only
+        // links that are down.
         Network::Attachment { .. } => {
             let temporary = attachment.identity.temporary_host_name();
             let link = add_pair(host, pod, netns, attachment, &temporary, LinkState::Down)?;
             let end = host_end(pod, if_name, temporary, &link)?;
             let name = sandbox.host_if_name_with(end.pod_index);
-            mark(host, attachment, LinkMessageBuilder::<LinkUnspec>::new().index(link.index).name(name.to_string()).up())?;
+            mark(
+                host,
+                attachment,
+                LinkMessageBuilder::<LinkUnspec>::new().index(link.index).name(name.to_string()).up(),
+            )?;
             Ok(HostEnd { name, ..end })
         }
     }
 }
 
-/// The link `name`; none if there is none.
+/// The link `name`; `None` if there is none.
+///
+/// # Errors
+/// The kernel refuses, or its answer is lost.
 pub fn find(netlink: &Netlink, name: &str) -> Result<Option<Link>, LinkError> {
     let asked = LinkMessageBuilder::<LinkUnspec>::new().name(name.to_owned()).build();
     match netlink.request(RouteNetlinkMessage::GetLink(asked), 0) {
@@ -119,6 +144,9 @@ pub fn find(netlink: &Netlink, name: &str) -> Result<Option<Link>, LinkError> {
 }
 
 /// Every link of the host's namespace. Needs a tokio runtime.
+///
+/// # Errors
+/// The kernel refuses, or the list changed during each attempt.
 pub async fn list() -> Result<Vec<Link>, LinkError> {
     for tries_left in (0..MOST_TRIES).rev() {
         let mut links = Vec::new();
@@ -131,12 +159,15 @@ pub async fn list() -> Result<Vec<Link>, LinkError> {
     Err(unlisted(torn()))
 }
 
-/// The same without a runtime. Blocks for as long as somebody changes a link.
+/// [`list`] without a runtime. Blocks while another program holds the kernel's link lock.
+///
+/// # Errors
+/// As [`list`]; or the kernel's answer is lost.
 pub fn list_by(netlink: &Netlink) -> Result<Vec<Link>, LinkError> {
     netlink.dump(&all(), |answer| listed(&answer)).map_err(unlisted)
 }
 
-/// The question for every link.
+/// The request for every link, without its counters, which nothing here reads.
 fn all() -> RouteNetlinkMessage {
     let mut all = LinkMessage::default();
     all.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
@@ -151,7 +182,10 @@ fn unlisted(source: io::Error) -> LinkError {
     LinkError::Kernel { what: "list links".to_owned(), source }
 }
 
-/// Deletes a link, and with it its peer. One that is gone already is no error.
+/// Deletes a link, and with it its peer. A link that is already gone is no error.
+///
+/// # Errors
+/// The kernel refuses, or its answer is lost.
 pub fn delete(host: &Netlink, link: &Link) -> Result<(), LinkError> {
     let unwanted = LinkMessageBuilder::<LinkUnspec>::new().index(link.index).build();
     match host.request(RouteNetlinkMessage::DelLink(unwanted), 0) {
@@ -170,14 +204,14 @@ pub fn into_io(error: rtnetlink::Error) -> io::Error {
     }
 }
 
-/// How the host's end begins.
+/// The state in which the host's end is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LinkState {
     Up,
     Down,
 }
 
-/// Creates the veth; its host's end, as it is then.
+/// Creates the veth, and returns the host's end as it is then.
 fn add_pair(
     host: &Netlink,
     pod: &Netlink,
@@ -195,8 +229,8 @@ fn add_pair(
         .address(attachment.mac.octets().to_vec())
         .setns_by_fd(netns.raw_fd())
         .build();
-    // An address that is given is left alone by udev (systemd.link(5), MACAddressPolicy=persistent), which would change one of the kernel's
-    // choice after the result was printed.
+    // An explicit address is left alone by udev (systemd.link(5), MACAddressPolicy=persistent), which would
+    // change one of the kernel's choice after the result was printed.
     let pair = LinkVeth::new(name.as_str(), if_name.as_str())
         .mtu(mtu)
         .address(attachment.identity.host_mac().octets().to_vec())
@@ -205,38 +239,55 @@ fn add_pair(
 
     let error = match add(host, pair.build()) {
         Ok(Some(link)) => return Ok(link),
-        // A kernel before Linux 6.2 does not say what it has made.
+        // A kernel before Linux 6.2 does not describe the link that it has created.
         Ok(None) => return existing(host, name),
         Err(error) => error,
     };
     match error.errno() {
-        // Both ends answer alike; the pod's is the likelier one to be somebody else's.
-        Some(nix::libc::EEXIST) if find(pod, if_name.as_str())?.is_some() => Err(LinkError::PodNameTaken(if_name.clone())),
+        // The error is the same for either end. The pod's end is more likely to be taken: another program may
+        // have created a link there.
+        Some(nix::libc::EEXIST) if find(pod, if_name.as_str())?.is_some() => {
+            Err(LinkError::PodNameTaken(if_name.clone()))
+        }
         Some(nix::libc::EEXIST) => Err(LinkError::HostNameTaken(name.clone())),
         Some(nix::libc::EINVAL) if !netns.path().exists() => Err(LinkError::NamespaceGone),
         _ => Err(match error {
-            NetlinkError::Refused(source) => LinkError::Create { host: name.clone(), pod: if_name.clone(), source },
-            lost @ NetlinkError::Lost(_) => LinkError::Kernel { what: format!("create the veth {name}"), source: lost.into() },
+            NetlinkError::Refused(source) => {
+                LinkError::Create { host: name.clone(), pod: if_name.clone(), source }
+            }
+            lost @ NetlinkError::Lost(_) => {
+                LinkError::Kernel { what: format!("create the veth {name}"), source: lost.into() }
+            }
         }),
     }
 }
 
-/// Creates a link, and asks the kernel to describe it in its answer, which spares the questions for its address and its peer.
+/// Creates a link, and asks the kernel to describe it in its answer, which saves the requests for its address
+/// and its peer.
 fn add(netlink: &Netlink, link: LinkMessage) -> Result<Option<Link>, NetlinkError> {
     let made = netlink.request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL | NLM_F_ECHO)?;
-    Ok(made.and_then(|made| if let RouteNetlinkMessage::NewLink(link) = made { Some(Link::from(&link)) } else { None }))
+    Ok(made.and_then(|made| {
+        if let RouteNetlinkMessage::NewLink(link) = made { Some(Link::from(&link)) } else { None }
+    }))
 }
 
-/// Writes onto the host's end whose it is, and keeps IPv6 from giving it an address: nobody talks to this end, and the routes and
-/// addresses that come and go with each pod would make ovs-vswitchd read all links and routes of the node again.
-fn mark(host: &Netlink, attachment: &Attachment, change: LinkMessageBuilder<LinkUnspec>) -> Result<(), LinkError> {
-    let message = change.alias(mark::alias(attachment)).build();
+/// Writes the ownership tag onto the host's end, and keeps IPv6 from giving it an address. Nothing uses that
+/// address, and routes and addresses that come and go with each pod would make ovs-vswitchd read all links
+/// and routes of the node again.
+fn mark(
+    host: &Netlink,
+    attachment: &Attachment,
+    change: LinkMessageBuilder<LinkUnspec>,
+) -> Result<(), LinkError> {
+    let message = change.alias(ownership_tag::alias(attachment)).build();
     let no_address = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
     let mut whole = message.clone();
     whole.attributes.push(LinkAttribute::AfSpecUnspec(vec![no_address]));
     match host.request(RouteNetlinkMessage::SetLink(whole), 0) {
         // A kernel or a link without IPv6.
-        Err(error) if error.errno() == Some(nix::libc::EAFNOSUPPORT) => host.request(RouteNetlinkMessage::SetLink(message), 0),
+        Err(error) if error.errno() == Some(nix::libc::EAFNOSUPPORT) => {
+            host.request(RouteNetlinkMessage::SetLink(message), 0)
+        }
         outcome => outcome,
     }
     .map(drop)
@@ -259,16 +310,22 @@ fn host_end(pod: &Netlink, if_name: &IfName, name: IfName, link: &Link) -> Resul
 impl From<&LinkMessage> for Link {
     fn from(message: &LinkMessage) -> Self {
         let has = |flag| message.header.flags.contains(flag);
-        let mut link =
-            Self { index: message.header.index, up: has(LinkFlags::Up), has_carrier: has(LinkFlags::LowerUp), ..Self::default() };
+        let mut link = Self {
+            index: message.header.index,
+            up: has(LinkFlags::Up),
+            has_carrier: has(LinkFlags::LowerUp),
+            ..Self::default()
+        };
         for attribute in &message.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => link.name.clone_from(name),
                 LinkAttribute::IfAlias(alias) => link.alias.clone_from(alias),
                 LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
+                // Of a veth, this is the index of its peer.
                 LinkAttribute::Link(index) => link.peer_index = Some(*index).filter(|index| *index > 0),
                 LinkAttribute::Address(octets) => {
-                    link.mac = <[u8; 6]>::try_from(octets.as_slice()).ok().and_then(|octets| octets.try_into().ok());
+                    link.mac =
+                        <[u8; 6]>::try_from(octets.as_slice()).ok().and_then(|octets| octets.try_into().ok());
                 }
                 LinkAttribute::LinkInfo(infos) => {
                     link.is_veth = infos.iter().any(|info| matches!(info, LinkInfo::Kind(InfoKind::Veth)));

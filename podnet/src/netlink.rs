@@ -1,11 +1,11 @@
-//! The four ways in which this project speaks with the kernel over netlink(7).
+//! The four ways in which this project uses netlink(7).
 //!
 //! | module | how | needs |
 //! |---|---|---|
-//! | [`mod@request`] | [`Netlink`]: asks, and finds the answer when the message was sent | nothing: blocks for as long as the kernel works |
+//! | [`mod@request`] | [`Netlink`]: a request, and its answer at once | blocks; no runtime |
 //! | [`mod@dump`] | a long list, one entry at a time | a tokio runtime |
-//! | [`listen`] | [`listen::Listener`]: what the kernel tells of itself | a tokio runtime |
-//! | [`batch`] | messages in one go: all of them have an effect, or none | a tokio runtime |
+//! | [`listen`] | [`listen::Listener`]: events of the kernel | a tokio runtime |
+//! | [`batch`] | messages together: all of them take effect, or none | a tokio runtime |
 //!
 //! Must not know what the messages are about.
 

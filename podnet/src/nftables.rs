@@ -1,5 +1,5 @@
-//! One nftables chain in the kernel, over netlink (`linux/netfilter/nf_tables.h`): what is in it, and its replacement in one transaction.
-//! Must not know what its rules mean.
+//! One nftables chain in the kernel, over netlink (`linux/netfilter/nf_tables.h`): reads it, and replaces it
+//! in one transaction. Must not know what its rules mean.
 
 use std::io;
 
@@ -7,8 +7,8 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM
 use netlink_packet_netfilter::{
     NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily,
     nftables::{
-        ChainAttribute, ChainMessage, ExpressionAttribute, Hook, InetHookNumber, ListAttribute, NfTablesMessage, RuleAttribute,
-        RuleMessage, TableAttribute, TableMessage,
+        ChainAttribute, ChainMessage, ExpressionAttribute, Hook, InetHookNumber, ListAttribute,
+        NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute, TableMessage,
     },
     none::ControlMessage,
 };
@@ -20,33 +20,34 @@ use crate::netlink::batch;
 /// The expressions of a rule.
 pub type Rule = Vec<ListAttribute<ExpressionAttribute>>;
 
-/// A chain for source NAT, of a table of family `inet`.
+/// A chain for source NAT, in a table of family `inet`.
 #[derive(Debug, Clone, Copy)]
 pub struct Chain {
     pub table: &'static str,
     pub name: &'static str,
 }
 
-/// What is where a chain is to be.
+/// What exists under the name of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     Nothing,
-    /// A chain by this name that packets come through elsewhere, or not at all.
+    /// A chain with another hook, priority or type, or without any.
     Other,
+    /// The chain, with its rules in order.
     Rules(Vec<Rule>),
 }
 
 impl Chain {
-    /// What is there now. Needs a tokio runtime.
+    /// Reads what exists now. Needs a tokio runtime.
     ///
     /// # Errors
-    /// What the kernel refuses; a kernel without nftables.
+    /// The kernel refuses, or has no nftables.
     pub async fn look(self) -> io::Result<Found> {
         let get = NfTablesMessage::GetChain(ChainMessage { attributes: self.names() });
         let chain = match exchange(vec![message(get, NLM_F_REQUEST)]).await {
-            Ok(answers) => {
-                answers.into_iter().find_map(|answer| if let NfTablesMessage::NewChain(chain) = answer { Some(chain) } else { None })
-            }
+            Ok(answers) => answers.into_iter().find_map(|answer| {
+                if let NfTablesMessage::NewChain(chain) = answer { Some(chain) } else { None }
+            }),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(Found::Nothing),
             Err(error) => return Err(error),
         };
@@ -54,25 +55,30 @@ impl Chain {
         if !self.base().iter().all(|wanted| chain.attributes.contains(wanted)) {
             return Ok(Found::Other);
         }
+        // The answers are checked for table and chain below: the list may have rules of others.
         let list = NfTablesMessage::GetRule(RuleMessage { attributes: self.of_rule() });
         let answers = exchange(vec![message(list, NLM_F_REQUEST | NLM_F_DUMP)]).await?;
         let rules = answers.into_iter().filter_map(|answer| match answer {
-            NfTablesMessage::NewRule(rule) if self.of_rule().iter().all(|name| rule.attributes.contains(name)) => rule
-                .attributes
-                .into_iter()
-                .find_map(|attribute| if let RuleAttribute::Expressions(rule) = attribute { Some(rule) } else { None }),
+            NfTablesMessage::NewRule(rule)
+                if self.of_rule().iter().all(|name| rule.attributes.contains(name)) =>
+            {
+                rule.attributes.into_iter().find_map(|attribute| {
+                    if let RuleAttribute::Expressions(rule) = attribute { Some(rule) } else { None }
+                })
+            }
             _ => None,
         });
         Ok(Found::Rules(rules.collect()))
     }
 
-    /// Puts `rules` in place of what is there; packets see the one or the other.
+    /// Replaces what exists with `rules`. Packets see the old rules or the new ones.
     ///
     /// # Errors
-    /// The kernel took none of it.
+    /// The kernel has refused, and changed nothing.
     pub async fn replace(self, found: &Found, rules: &[Rule]) -> io::Result<()> {
         let flush = || NfTablesMessage::DeleteRule(RuleMessage { attributes: self.of_rule() });
         let mut changes = vec![(NfTablesMessage::NewTable(self.table_message()), NLM_F_CREATE)];
+        // The hook of a chain cannot be changed: the chain has to go, and its rules before it.
         if *found == Found::Other {
             changes.push((flush(), 0));
             changes.push((NfTablesMessage::DeleteChain(ChainMessage { attributes: self.names() }), 0));
@@ -87,7 +93,7 @@ impl Chain {
         transact(changes).await
     }
 
-    /// Removes the whole table; whether there was one.
+    /// Removes the whole table, and returns whether there was one.
     ///
     /// # Errors
     /// The table is still there, or the kernel has no nftables.
@@ -107,7 +113,7 @@ impl Chain {
         vec![ChainAttribute::Table(self.table.to_owned()), ChainAttribute::Name(self.name.to_owned())]
     }
 
-    /// Where packets come through: behind routing, where sources are translated (`NF_IP_PRI_NAT_SRC`).
+    /// Hook, priority and type: after routing, where sources are translated (`NF_IP_PRI_NAT_SRC`).
     fn base(self) -> [ChainAttribute; 2] {
         let hook = vec![Hook::Number(InetHookNumber::PostRouting.into()), Hook::Priority(100)];
         [ChainAttribute::Hook(hook), ChainAttribute::Type("nat".to_owned())]
@@ -119,15 +125,22 @@ impl Chain {
 }
 
 fn message(inner: NfTablesMessage, flags: u16) -> NetlinkMessage<NetfilterMessage> {
-    let mut message = NetlinkMessage::from(NetfilterMessage::new(NetfilterHeader::new(NetfilterProtoFamily::Inet, 0, 0), inner));
+    let mut message = NetlinkMessage::from(NetfilterMessage::new(
+        NetfilterHeader::new(NetfilterProtoFamily::Inet, 0, 0),
+        inner,
+    ));
     message.header.flags = flags;
     message
 }
 
-/// All changes or none.
+/// Makes all changes or none.
 async fn transact(changes: Vec<(NfTablesMessage, u16)>) -> io::Result<()> {
     let control = |inner: ControlMessage| {
-        let header = NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, u16::try_from(libc::NFNL_SUBSYS_NFTABLES).unwrap_or_default());
+        let header = NetfilterHeader::new(
+            NetfilterProtoFamily::Unspec,
+            0,
+            u16::try_from(libc::NFNL_SUBSYS_NFTABLES).unwrap_or_default(),
+        );
         let mut message = NetlinkMessage::from(NetfilterMessage::new(header, inner));
         message.header.flags = NLM_F_REQUEST;
         message
@@ -135,7 +148,8 @@ async fn transact(changes: Vec<(NfTablesMessage, u16)>) -> io::Result<()> {
     let last = changes.len().saturating_sub(1);
     let mut batch = vec![control(ControlMessage::BatchBegin)];
     batch.extend(changes.into_iter().enumerate().map(|(index, (change, flags))| {
-        // The answer to the last one says that all were taken; the first that is refused is answered anyway.
+        // An acknowledgement of the last change shows that all were accepted. The first refusal is answered
+        // without being asked for.
         let ack = if index == last { NLM_F_ACK } else { 0 };
         message(change, NLM_F_REQUEST | ack | flags)
     }));
@@ -143,8 +157,10 @@ async fn transact(changes: Vec<(NfTablesMessage, u16)>) -> io::Result<()> {
     exchange(batch).await.map(drop)
 }
 
-/// Sends messages of nftables in one go; the answers.
+/// Sends nftables messages together, and returns the answers.
 async fn exchange(messages: Vec<NetlinkMessage<NetfilterMessage>>) -> io::Result<Vec<NfTablesMessage>> {
-    let pick = |answer: NetfilterMessage| if let NetfilterMessageInner::NfTables(inner) = answer.inner { Some(inner) } else { None };
+    let pick = |answer: NetfilterMessage| {
+        if let NetfilterMessageInner::NfTables(inner) = answer.inner { Some(inner) } else { None }
+    };
     batch::exchange(NETLINK_NETFILTER, messages, pick).await
 }

@@ -1,5 +1,5 @@
-//! Transmit checksum offload of an interface, which must be off where Open vSwitch forwards in user space: there nobody fills in
-//! the checksums that the pod leaves out, so that ping works and TCP does not.
+//! Transmit checksum offload of an interface. It must be off if Open vSwitch forwards in user space: no
+//! program fills in the checksums that the pod leaves out there, so that ping works and TCP does not.
 
 use std::{
     io,
@@ -15,23 +15,35 @@ const GET_TX_CHECKSUM: u32 = 0x16;
 const SET_TX_CHECKSUM: u32 = 0x17;
 
 /// Whether transmit checksum offload is on, in the namespace of the calling thread.
+///
+/// # Errors
+/// There is no such interface, or its driver does not tell.
 pub fn tx_checksum(if_name: &IfName) -> io::Result<bool> {
     let here = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     ethtool(here.as_fd(), if_name, GET_TX_CHECKSUM, 0).map(|value| value != 0)
 }
 
 /// Turns transmit checksum offload off, in the namespace of the calling thread.
+///
+/// # Errors
+/// There is no such interface, or its driver refuses.
 pub fn turn_tx_checksum_off(if_name: &IfName) -> io::Result<()> {
     let here = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     turn_tx_checksum_off_beside(here.as_fd(), if_name)
 }
 
 /// Turns transmit checksum offload off, in the namespace of a socket of any kind.
+///
+/// # Errors
+/// There is no such interface, or its driver refuses.
 pub fn turn_tx_checksum_off_beside(socket: BorrowedFd<'_>, if_name: &IfName) -> io::Result<()> {
     ethtool(socket, if_name, SET_TX_CHECKSUM, 0).map(drop)
 }
 
-#[expect(unsafe_code, reason = "ethtool has no safe binding that can set this, and its netlink family needs a newer kernel")]
+#[expect(
+    unsafe_code,
+    reason = "ethtool has no safe binding that can set this, and its netlink family needs a newer kernel"
+)]
 mod ioctl {
     use std::{
         ffi::c_char,
@@ -51,8 +63,14 @@ mod ioctl {
 
     nix::ioctl_write_ptr_bad!(siocethtool, SIOCETHTOOL, ifreq);
 
-    /// Gives a command with one value to a link's driver; the value afterwards, which commands that read set.
-    pub(super) fn ethtool(socket: BorrowedFd<'_>, if_name: &IfName, command: u32, value: u32) -> io::Result<u32> {
+    /// Sends a command with one value to a link's driver. Returns the value afterwards, which read commands
+    /// set.
+    pub(super) fn ethtool(
+        socket: BorrowedFd<'_>,
+        if_name: &IfName,
+        command: u32,
+        value: u32,
+    ) -> io::Result<u32> {
         let mut argument = EthtoolValue { command, value };
         // SAFETY: `ifreq` is a plain C structure, for which all zeroes is a valid value.
         let mut request: ifreq = unsafe { std::mem::zeroed() };
@@ -62,10 +80,11 @@ mod ioctl {
         }
         let pointer = &raw mut argument;
         request.ifr_ifru.ifru_data = pointer.cast();
-        // SAFETY: the request and the value it points to live until the call returns; the kernel reads and writes nothing else.
+        // SAFETY: the request and the value it points to live until the call returns; the kernel reads and
+        // writes nothing else.
         unsafe { siocethtool(socket.as_raw_fd(), &raw const request) }?;
-        // SAFETY: the value is this function's own, and nobody else has a pointer to it any more. Read through the pointer that the
-        // kernel was given, so that what it wrote is seen.
+        // SAFETY: the value is this function's own, and no other pointer to it is left. It is read through
+        // the pointer that the kernel was given, so that what the kernel wrote is seen.
         Ok(unsafe { pointer.read() }.value)
     }
 }

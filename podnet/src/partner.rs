@@ -1,7 +1,7 @@
-//! The daemons of this node that an ADD needs besides the server: Open vSwitch's database, ovs-vswitchd, ovn-controller. Asks each whether it is of
-//! use to an ADD.
+//! The daemons of this node that an ADD needs besides the server: Open vSwitch's database, ovs-vswitchd,
+//! ovn-controller. Asks each whether it can serve an ADD.
 //!
-//! Must not know what a missing partner means for a node, nor how often it is asked.
+//! Must not know what a missing daemon means for a node, nor how often it is asked.
 
 use std::{
     io,
@@ -23,13 +23,14 @@ use crate::{
     settings::Settings,
 };
 
-/// A partner that takes longer is of no use to an ADD either.
+/// How long a daemon may take. A slower one cannot serve an ADD either. Much shorter, and a daemon that is
+/// busy for a second is called missing, which takes the node out of service.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
 const VSWITCHD: &str = "ovs-vswitchd";
 const CONTROLLER: &str = "ovn-controller";
 
-/// Why a partner is of no use.
+/// Why a daemon cannot serve an ADD.
 #[derive(Debug, thiserror::Error)]
 pub enum PartnerError {
     #[error(transparent)]
@@ -40,7 +41,7 @@ pub enum PartnerError {
     Vswitchd(#[source] io::Error),
     #[error("ovn-controller does not answer")]
     Controller(#[source] io::Error),
-    /// It may be out of sight: in a container, with a run-time directory that is elsewhere.
+    /// There is no pid file. ovn-controller may run in a container, with a run-time directory elsewhere.
     #[error("ovn-controller does not answer")]
     NoController(#[source] io::Error),
     #[error("ovn-controller is {0:?} to the southbound database")]
@@ -48,29 +49,37 @@ pub enum PartnerError {
 }
 
 impl PartnerError {
-    /// Whether a partner that is there has said nothing so far: it may be busy.
+    /// Whether the daemon is there and has not answered so far: it may be busy.
     pub fn is_silence(&self) -> bool {
         match self {
             Self::Database(BridgeError::Slow(_)) => true,
-            // A control socket whose backlog is full (connect(2), EAGAIN) is one of a daemon that has accepted nothing for a while.
+            // EAGAIN from connect(2): the backlog of the control socket is full, and its daemon has accepted
+            // nothing for a while.
             Self::Vswitchd(error) | Self::Controller(error) => {
                 matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
             }
-            Self::Database(_) | Self::Bridge | Self::NoController(_) | Self::ControllerNotConnected(_) => false,
+            Self::Database(_) | Self::Bridge | Self::NoController(_) | Self::ControllerNotConnected(_) => {
+                false
+            }
         }
     }
 
-    /// Whether it is nothing of this node's. A runtime takes the node out of service for a bad answer, and one southbound database that restarts
-    /// would take all nodes of a cluster out at once, although their pods reach each other as before.
+    /// Whether the cause is outside of this node. A runtime takes the node out of service for a bad answer,
+    /// and one southbound database that restarts would take all nodes of a cluster out at once, although
+    /// their pods reach each other as before.
     pub fn is_central(&self) -> bool {
         match self {
             Self::ControllerNotConnected(_) => true,
-            Self::Database(_) | Self::Bridge | Self::Vswitchd(_) | Self::Controller(_) | Self::NoController(_) => false,
+            Self::Database(_)
+            | Self::Bridge
+            | Self::Vswitchd(_)
+            | Self::Controller(_)
+            | Self::NoController(_) => false,
         }
     }
 }
 
-/// Whoever an ADD needs besides the server, worst first.
+/// A daemon that an ADD needs besides the server. The worst to miss comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Partner {
     /// Open vSwitch's database, and in it the bridge.
@@ -82,7 +91,8 @@ pub enum Partner {
 impl Partner {
     pub const ALL: [Self; 3] = [Self::Database, Self::Vswitchd, Self::Controller];
 
-    /// Where it is asked, as plugin and server name it to each other.
+    /// The address of the daemon, by which plugin and server name it to each other: the endpoint of OVSDB, or
+    /// the path of a pid file.
     pub fn place(self, settings: &Settings) -> String {
         match self {
             Self::Database => settings.ovsdb.to_string(),
@@ -91,17 +101,24 @@ impl Partner {
         }
     }
 
-    /// Asks it whether it is of use to an ADD.
+    /// Asks the daemon whether it can serve an ADD.
+    ///
+    /// # Errors
+    /// It cannot, or does not answer within `patience`.
     pub async fn ask(self, settings: &Settings, patience: Duration) -> Result<(), PartnerError> {
         match self {
             Self::Database => check_bridge(settings, patience).await,
-            Self::Vswitchd => appctl(&settings.ovs_run_dir, VSWITCHD, "version", patience).await.map(drop).map_err(PartnerError::Vswitchd),
+            Self::Vswitchd => appctl(&settings.ovs_run_dir, VSWITCHD, "version", patience)
+                .await
+                .map(drop)
+                .map_err(PartnerError::Vswitchd),
             Self::Controller => check_controller(settings, patience).await,
         }
     }
 }
 
 async fn check_bridge(settings: &Settings, patience: Duration) -> Result<(), PartnerError> {
+    // One limit for the connection and the answer together; `connect` has one for each.
     let look = async { Bridge::connect(&settings.ovsdb, patience).await?.exists().await };
     let there = timeout(patience, look).await.unwrap_or(Err(BridgeError::Slow(patience)))?;
     if there { Ok(()) } else { Err(PartnerError::Bridge) }
@@ -115,16 +132,21 @@ async fn check_controller(settings: &Settings, patience: Duration) -> Result<(),
             PartnerError::NoController(error)
         }
     };
-    let connection = appctl(&settings.ovn_run_dir, CONTROLLER, "connection-status", patience).await.map_err(gone)?;
-    if connection.trim() == "connected" { Ok(()) } else { Err(PartnerError::ControllerNotConnected(connection.trim().to_owned())) }
+    let connection =
+        appctl(&settings.ovn_run_dir, CONTROLLER, "connection-status", patience).await.map_err(gone)?;
+    if connection.trim() == "connected" {
+        Ok(())
+    } else {
+        Err(PartnerError::ControllerNotConnected(connection.trim().to_owned()))
+    }
 }
 
 fn pid_file(run_dir: &Path, daemon: &str) -> PathBuf {
     run_dir.join(format!("{daemon}.pid"))
 }
 
-/// Asks a daemon what `ovs-appctl -t DAEMON COMMAND` asks: JSON-RPC on the control socket that its process id names
-/// (ovs-appctl(8)).
+/// Asks a daemon what `ovs-appctl -t DAEMON COMMAND` asks: JSON-RPC on its control socket, the name of which
+/// contains its process id (ovs-appctl(8)).
 async fn appctl(run_dir: &Path, daemon: &str, command: &str, patience: Duration) -> io::Result<String> {
     #[derive(Deserialize)]
     struct Answer {
@@ -141,6 +163,7 @@ async fn appctl(run_dir: &Path, daemon: &str, command: &str, patience: Duration)
         stream.write_all(format!(r#"{{"id":0,"method":"{command}","params":[]}}"#).as_bytes()).await?;
         let mut text = Vec::new();
         loop {
+            // Nothing marks the end of an answer but its JSON. The limit is far above any real answer.
             if stream.read_buf(&mut text).await? == 0 || text.len() > 65536 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
             }

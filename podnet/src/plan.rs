@@ -1,7 +1,7 @@
-//! One interface of one pod, decided: names, addresses, routes, and what Open vSwitch shall know.
+//! The plan of one interface of one pod: names, addresses, routes, and the record in Open vSwitch.
 //!
-//! Pure: no I/O. What the server says and what the runtime asks for go in, an [`Attachment`] comes out, and everything after it only
-//! carries it out.
+//! Pure: no I/O. The server's answer and the runtime's request go in, an [`Attachment`] comes out, and
+//! everything after it only carries it out.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -16,10 +16,11 @@ use contract::{
 };
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// The kernel has room for 256 bytes (`IFALIASZ`), and counts a final zero twice: its own, and that of the netlink message.
+/// Limit of an alias in bytes. The kernel has room for 256 (`IFALIASZ`), and counts the final zero twice: its
+/// own, and that of the netlink message.
 pub(crate) const LONGEST_ALIAS: usize = 254;
 
-/// What identifies an interface: whose it is and on which network. Known before the server is asked.
+/// The identity of an interface: sandbox, name in the pod, and network. Known before the server is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub sandbox: SandboxId,
@@ -27,12 +28,12 @@ pub struct Identity {
     pub network: Network,
 }
 
-/// One interface of one pod, decided.
+/// The plan of one interface of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
     pub identity: Identity,
     pub pod: PodKey,
-    /// The network as the server knows it: a pod that has one network twice has two keys for it.
+    /// The network as the server knows it. A pod that has one network twice has two keys for it.
     pub network: Network,
     pub iface_id: IfaceId,
     /// Empty if neither the server nor the runtime knows it.
@@ -41,7 +42,8 @@ pub struct Attachment {
     pub mtu: Mtu,
     pub addresses: Vec<IpNet>,
     pub routes: Vec<Route>,
-    /// Addresses and routes are the pod's, but something else configures them inside it: the guest of a virtual machine that migrates.
+    /// Addresses and routes are the pod's, but are configured elsewhere: by the guest of a virtual machine
+    /// that migrates.
     pub skip_ip_config: bool,
     pub bandwidth: Bandwidth,
 }
@@ -51,40 +53,42 @@ pub struct Attachment {
 pub struct Route {
     pub destination: IpNet,
     pub next_hop: Option<IpAddr>,
-    /// Where it differs from the link's.
+    /// `None` if it is the link's.
     pub mtu: Option<Mtu>,
 }
 
 impl Identity {
-    /// The host link's alias: whose it is, for DEL and GC to read when no row in Open vSwitch says so. At most 254
-    /// bytes, so that the end of a very long container id may be missing.
+    /// The alias of the host's link: its owner, for DEL and GC to read if no row in Open vSwitch names one.
+    /// At most 254 bytes, so that the end of a very long container id may be missing.
     pub fn alias(&self) -> String {
         let Self { sandbox, if_name, network } = self;
         let mut alias = format!("{}{if_name}:{sandbox}", Self::alias_prefix(network));
-        // Names of definitions and interfaces may have letters of several bytes.
+        // Names of definitions and interfaces may have characters of several bytes.
         alias.truncate(alias.floor_char_boundary(LONGEST_ALIAS));
         alias
     }
 
-    /// Whether a link with this alias is this interface's; what [`Mark`](crate::mark::Mark) says besides does not matter.
+    /// Whether a link with this alias belongs to this interface. Other parts of the
+    /// [`OwnershipTag`](crate::ownership_tag::OwnershipTag) do not matter.
     pub fn owns(&self, alias: &str) -> bool {
         alias.strip_prefix(&self.alias()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
     }
 
-    /// Name of the host's end of another network's veth until the index of the pod's end is known. The same at every try, so that
-    /// DEL finds it.
+    /// Name of the host's end on another network until the index of the pod's end is known. The same in each
+    /// attempt, so that DEL finds it.
     pub fn temporary_host_name(&self) -> IfName {
         format!("v{:014x}", self.key() >> 8).parse().expect("15 hexadecimal digits are an interface name")
     }
 
-    /// Sandbox and interface in 64 bits: FNV-1a, because a DEL may be carried out by a plugin of another version, and perhaps of another
-    /// tool chain, than the ADD.
+    /// Sandbox and interface in 64 bits. FNV-1a, because the plugin that carries out DEL may be of another
+    /// version, and built with another toolchain, than the one that carried out ADD.
     pub fn key(&self) -> u64 {
-        // No name has a byte 0xff, so that the end of one and the beginning of the other are no secret.
+        // No name contains the byte 0xff: two different pairs never make the same bytes.
         fnv1a(self.sandbox.as_str().bytes().chain([0xff]).chain(self.if_name.as_str().bytes()))
     }
 
-    /// Address of the host's end, which nobody talks to: locally administered (IEEE 802, second bit of the first octet), the same at every try.
+    /// Address of the host's end, which no traffic uses: locally administered (IEEE 802, second bit of the
+    /// first octet), and the same in each attempt.
     pub fn host_mac(&self) -> Mac {
         const LOCAL: u8 = 0b10;
         const GROUP: u8 = 0b1;
@@ -93,16 +97,17 @@ impl Identity {
         Mac::try_from([(first | LOCAL) & !GROUP, b, c, d, e, f]).expect("neither zero nor a group's")
     }
 
-    /// How the aliases of one network's links begin.
+    /// The beginning of the aliases of one network's links.
     fn alias_prefix(network: &Network) -> String {
         format!("ovn-k8s:{}:", network.annotation_key())
     }
 }
 
 impl Attachment {
-    /// Decides what to configure for `pod` in the sandbox that the runtime named.
+    /// Plans what to configure for `pod` in the sandbox that the runtime named.
     pub fn plan(identity: Identity, pod_key: &PodKey, runtime_uid: Option<&str>, pod: PodInterface) -> Self {
         let PodInterface { network, addressing, mtu, routable_mtu, bandwidth, pod_uid, skip_ip_config } = pod;
+        // Only the server knows which of several attachments to one network this is.
         let network = match (&identity.network, network) {
             (Network::Attachment { .. }, known @ Network::Attachment { .. }) => known,
             (asked, _) => asked.clone(),
@@ -133,12 +138,12 @@ impl Attachment {
         }
     }
 
-    /// An IPv6 address is to be configured inside the pod.
+    /// Whether an IPv6 address has to be configured inside the pod.
     pub fn configures_ipv6(&self) -> bool {
         !self.skip_ip_config && self.addresses.iter().any(|address| address.addr().is_ipv6())
     }
 
-    /// `external_ids` of the Interface row: what OVN binds the port by, and the journal that DEL reads.
+    /// `external_ids` of the Interface row: what OVN binds the port by, and the record that DEL reads.
     pub fn external_ids(&self) -> BTreeMap<String, String> {
         let Identity { sandbox, if_name, .. } = &self.identity;
         let addresses: Vec<String> = self.addresses.iter().map(IpNet::to_string).collect();
@@ -163,7 +168,7 @@ impl Attachment {
     }
 }
 
-/// The default route of a gateway's family.
+/// The destination of the default route of a gateway's family.
 pub fn default_of(gateway: IpAddr) -> IpNet {
     match gateway {
         IpAddr::V4(_) => IpNet::V4(Ipv4Net::default()),

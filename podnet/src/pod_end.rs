@@ -22,7 +22,7 @@ use crate::{
     plan::{Attachment, Route},
 };
 
-/// What could not be configured inside the pod.
+/// Why the pod's end cannot be configured.
 #[derive(Debug, thiserror::Error)]
 pub enum PodEndError {
     #[error(transparent)]
@@ -42,32 +42,49 @@ pub enum PodEndError {
 }
 
 /// Configures the pod's end. The order matters: settings before the link is up, routes after it.
-pub fn configure(inside: &Inside, attachment: &Attachment, host: &HostEnd, datapath: Datapath) -> Result<(), PodEndError> {
+///
+/// # Errors
+/// The kernel refuses a setting, an address, the link or a route; the first one is named.
+pub fn configure(
+    inside: &Inside,
+    attachment: &Attachment,
+    host: &HostEnd,
+    datapath: Datapath,
+) -> Result<(), PodEndError> {
     let if_name = &attachment.identity.if_name;
-    // No pod believes a router that another pod pretends to be (CVE-2020-10749).
+    // Router advertisements are off on both ends: a pod must not be able to pose as a router
+    // (CVE-2020-10749).
     let path = format!("{}/accept_ra", host.name);
     unless_without_ipv6(fs::write(format!("/proc/sys/net/ipv6/conf/{path}"), "0"), path, false)?;
-    // OVN gives no address twice, so an address needs no second of being tried out first.
+    // OVN gives no address twice, so an address does not have to wait for duplicate address detection.
     for setting in ["accept_ra", "accept_dad"] {
         let written = inside.write_ipv6_setting(if_name.as_str(), setting, "0");
         unless_without_ipv6(written, format!("{if_name}/{setting}"), attachment.configures_ipv6())?;
     }
     match datapath {
-        Datapath::Userspace => offload::turn_tx_checksum_off_beside(inside.control(), if_name).map_err(PodEndError::Offload)?,
+        Datapath::Userspace => {
+            offload::turn_tx_checksum_off_beside(inside.control(), if_name).map_err(PodEndError::Offload)?
+        }
         Datapath::Kernel => {}
     }
 
     let index = host.pod_index;
     let up = LinkMessageBuilder::<LinkUnspec>::new().index(index).up().build();
     let add = NLM_F_CREATE | NLM_F_EXCL;
-    // What the guest of a migrating virtual machine configures itself stays away from this end: both would answer for the address.
+    // The guest of a migrating virtual machine configures its addresses itself. This end must not have them:
+    // both would answer for the address.
     let (addresses, routes): (&[IpNet], &[Route]) =
         if attachment.skip_ip_config { (&[], &[]) } else { (&attachment.addresses, &attachment.routes) };
-    let new_addresses = addresses.iter().map(|address| (RouteNetlinkMessage::NewAddress(address_message(index, *address)), add));
-    let new_routes = routes.iter().map(|route| (RouteNetlinkMessage::NewRoute(route_message(index, route)), add));
+    let new_addresses = addresses
+        .iter()
+        .map(|address| (RouteNetlinkMessage::NewAddress(address_message(index, *address)), add));
+    let new_routes =
+        routes.iter().map(|route| (RouteNetlinkMessage::NewRoute(route_message(index, route)), add));
+    // The kernel carries the messages out in this order. It refuses a route over a link that is down.
     let messages = new_addresses.chain([(RouteNetlinkMessage::SetLink(up), 0)]).chain(new_routes).collect();
     inside.netlink.request_all(messages).map_err(|(number, error)| {
         let source = error.into();
+        // The messages are the addresses, then the link, then the routes.
         let after_up = number.checked_sub(addresses.len() + 1);
         match (addresses.get(number), after_up.and_then(|number| routes.get(number))) {
             (Some(address), _) => PodEndError::Address { address: *address, source },
@@ -79,7 +96,7 @@ pub fn configure(inside: &Inside, attachment: &Attachment, host: &HostEnd, datap
     })
 }
 
-/// Where the kernel has no IPv6 its settings are missing, which matters only to a pod that is to have an IPv6 address.
+/// Ignores the missing settings of a kernel without IPv6, unless the pod needs an IPv6 address.
 fn unless_without_ipv6(written: io::Result<()>, setting: String, required: bool) -> Result<(), PodEndError> {
     match written {
         Err(source) if required || source.kind() != io::ErrorKind::NotFound => {
@@ -91,9 +108,16 @@ fn unless_without_ipv6(written: io::Result<()>, setting: String, required: bool)
 
 fn address_message(index: u32, address: IpNet) -> AddressMessage {
     match address {
-        IpNet::V4(net) => AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(net.addr(), net.prefix_len()).build(),
+        IpNet::V4(net) => AddressMessageBuilder::<Ipv4Addr>::new()
+            .index(index)
+            .address(net.addr(), net.prefix_len())
+            .build(),
         IpNet::V6(net) => {
-            let mut message = AddressMessageBuilder::<Ipv6Addr>::new().index(index).address(net.addr(), net.prefix_len()).build();
+            let mut message = AddressMessageBuilder::<Ipv6Addr>::new()
+                .index(index)
+                .address(net.addr(), net.prefix_len())
+                .build();
+            // Usable at once, whatever the interface's `accept_dad` says.
             message.header.flags |= AddressHeaderFlags::Nodad;
             message
         }
@@ -103,7 +127,9 @@ fn address_message(index: u32, address: IpNet) -> AddressMessage {
 fn route_message(index: u32, route: &Route) -> RouteMessage {
     let mut message = match (route.destination, route.next_hop) {
         (IpNet::V4(to), next_hop) => {
-            let to = RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(to.network(), to.prefix_len()).output_interface(index);
+            let to = RouteMessageBuilder::<Ipv4Addr>::new()
+                .destination_prefix(to.network(), to.prefix_len())
+                .output_interface(index);
             match next_hop {
                 Some(IpAddr::V4(gateway)) => to.gateway(gateway),
                 _ => to.scope(RouteScope::Link),
@@ -111,7 +137,9 @@ fn route_message(index: u32, route: &Route) -> RouteMessage {
             .build()
         }
         (IpNet::V6(to), next_hop) => {
-            let to = RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(to.network(), to.prefix_len()).output_interface(index);
+            let to = RouteMessageBuilder::<Ipv6Addr>::new()
+                .destination_prefix(to.network(), to.prefix_len())
+                .output_interface(index);
             match next_hop {
                 Some(IpAddr::V6(gateway)) => to.gateway(gateway),
                 _ => to,

@@ -1,4 +1,5 @@
-//! Where the plugin's partners are and how long it may take: the configuration's overrides over the defaults.
+//! Paths and endpoints of the programs that the plugin works with, and its timeout: the values of the
+//! configuration over the defaults.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,23 +9,26 @@ use contract::{
 };
 use ovsdb::{Endpoint, Endpoints};
 
-use crate::fence;
+use crate::interface_lock;
 
-/// Shorter than the shortest patience of a runtime that is in use (CRI-O's older 60 s), so that the error is ours to word.
+/// How long an ADD may take. Shorter than the shortest timeout of a runtime in use (60 s, older CRI-O), so
+/// that the runtime gets the plugin's error and not its own.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(55);
-/// What an ADD is given at the most, whatever the configuration says: no runtime waits longer, and the clock cannot count every number.
+/// Upper limit of an ADD's timeout, whatever the configuration says: no runtime waits longer, and the clock
+/// cannot count every number.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long DEL, CHECK and GC wait for an answer of Open vSwitch's database: less than the 10 s after which the session gives itself up, so
-/// that the words are the plugin's.
+/// How long DEL, CHECK and GC wait for an answer of OVSDB: less than the 10 s after which the session gives
+/// itself up, so that the error is the plugin's.
 pub const SHORT_TIMEOUT: Duration = Duration::from_secs(8);
-/// How long the rollback of an ADD does: with the default timeout, it ends before CRI-O's 60 s.
+/// How long the rollback of an ADD waits for each answer: with the default timeout and one slow answer, it
+/// ends before CRI-O's 60 s.
 pub const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The partners' places.
+/// The settings of one call.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub server_socket: PathBuf,
-    /// Where calls for one interface are kept apart ([`fence`]).
+    /// The directory of the locks ([`interface_lock`]).
     pub calls: PathBuf,
     pub ovsdb: Endpoints,
     pub ovs_run_dir: PathBuf,
@@ -33,7 +37,7 @@ pub struct Settings {
     pub timeout: Duration,
 }
 
-/// An override that cannot be used.
+/// A value of the configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("ovsdbEndpoint {value:?}: {reason}")]
 pub struct BadSettings {
@@ -43,30 +47,45 @@ pub struct BadSettings {
 
 impl Settings {
     /// The settings of a configuration.
+    ///
+    /// # Errors
+    /// The endpoint of OVSDB cannot be parsed.
     pub fn of(conf: &NetConf) -> Result<Self, BadSettings> {
-        // Zero is "not given", as in the configurations of upstream: an ADD without any time could never succeed.
-        let timeout = conf.timeout_seconds.filter(|seconds| *seconds > 0).map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+        // Zero means "not given", as in upstream's configurations: an ADD without any time could never
+        // succeed.
+        let timeout =
+            conf.timeout_seconds.filter(|seconds| *seconds > 0).map_or(DEFAULT_TIMEOUT, Duration::from_secs);
         Self::at(&conf.places, timeout.min(LONGEST_TIMEOUT))
     }
 
-    /// Those of whoever works with this database of Open vSwitch, everything else at its usual place.
+    /// Settings with this endpoint of OVSDB, and everything else at its usual place.
     pub fn with_ovsdb(endpoint: &Endpoint, timeout: Duration) -> Self {
-        let places = Places { server_socket: None, ovsdb_endpoint: Some(endpoint.to_string()), ovn_run_dir: None };
+        let places =
+            Places { server_socket: None, ovsdb_endpoint: Some(endpoint.to_string()), ovn_run_dir: None };
         Self::at(&places, timeout).expect("an endpoint can be read as it was written")
     }
 
-    /// Those of an ADD that may take this long.
+    /// Settings with these places, for an ADD that may take this long.
+    ///
+    /// # Errors
+    /// The endpoint of OVSDB cannot be parsed.
     pub fn at(places: &Places, timeout: Duration) -> Result<Self, BadSettings> {
         let path = |place: &Option<String>, default: &str| PathBuf::from(place.as_deref().unwrap_or(default));
         let endpoint = places.ovsdb_endpoint.as_deref().unwrap_or(paths::OVSDB_ENDPOINT);
-        let beside = endpoint.strip_prefix("unix:").map(PathBuf::from).and_then(|socket| Some(socket.parent()?.to_owned()));
+        // Open vSwitch keeps the control sockets of its daemons beside the socket of its database.
+        let beside = endpoint
+            .split(',')
+            .find_map(|one| one.trim().strip_prefix("unix:"))
+            .map(PathBuf::from)
+            .and_then(|socket| Some(socket.parent()?.to_owned()));
         let server_socket = path(&places.server_socket, paths::SERVER_SOCKET);
         Ok(Self {
-            calls: fence::directory_beside(&server_socket),
+            calls: interface_lock::directory_beside(&server_socket),
             server_socket,
-            ovsdb: endpoint
-                .parse()
-                .map_err(|reason: ovsdb::EndpointError| BadSettings { value: endpoint.to_owned(), reason: reason.to_string() })?,
+            ovsdb: endpoint.parse().map_err(|reason: ovsdb::EndpointError| BadSettings {
+                value: endpoint.to_owned(),
+                reason: reason.to_string(),
+            })?,
             ovs_run_dir: beside.unwrap_or_else(|| PathBuf::from(paths::OVS_RUN_DIR)),
             ovn_run_dir: path(&places.ovn_run_dir, paths::OVN_RUN_DIR),
             timeout,

@@ -1,8 +1,8 @@
-//! The stamp that a server leaves beside its socket for as long as it could answer ADDs: when that was last so. STATUS forgives a server that
-//! is being replaced as long as the stamp is young.
+//! A file beside the server's socket with the time at which the server could last answer ADDs. STATUS
+//! forgives a server that is being replaced as long as the stamp is young.
 //!
-//! `BOOT SECONDS`: the kernel's id of this boot, and `CLOCK_BOOTTIME`, which no change of the wall clock moves and which goes on while the
-//! machine sleeps. A stamp of an earlier boot counts as none.
+//! `BOOT SECONDS`: the kernel's id of this boot, and `CLOCK_BOOTTIME`, which no change of the wall clock
+//! moves and which goes on while the machine sleeps. A stamp of an earlier boot counts as none.
 
 use std::{
     fs, io,
@@ -12,21 +12,25 @@ use std::{
 
 use crate::boot;
 
-/// How long a server may be away, or not know its pods yet, after it could answer: the update of a DaemonSet pulls an image and starts a
-/// container in less. The runtime takes the node out of service after it.
+/// How long a server may be away, or not know its pods yet, after it could answer. The update of a DaemonSet
+/// pulls an image and starts a container in less; much longer would hide a server that does not come back.
+/// The runtime takes the node out of service afterwards.
 pub const FORGIVEN: Duration = Duration::from_secs(60);
 
-/// The file of the server behind this socket. The directory is root's alone.
+/// The stamp of the server behind this socket. Its directory is root's alone.
 pub fn file(socket: &Path) -> PathBuf {
     socket.with_extension("synced")
 }
 
-/// What a server writes there now.
+/// The contents of a stamp of now.
+///
+/// # Errors
+/// The id of the boot cannot be read.
 pub fn text() -> io::Result<String> {
     Ok(format!("{} {}\n", boot::id()?, boot::elapsed().as_secs()))
 }
 
-/// How long ago the server behind this socket was last able to answer ADDs, as far as this boot of the machine knows.
+/// How long ago the server behind this socket could last answer ADDs. `None` without a stamp of this boot.
 pub fn age(socket: &Path) -> Option<Duration> {
     age_of(&fs::read_to_string(file(socket)).ok()?, &boot::id().ok()?, boot::elapsed())
 }
@@ -34,7 +38,7 @@ pub fn age(socket: &Path) -> Option<Duration> {
 fn age_of(stamp: &str, boot: &str, now: Duration) -> Option<Duration> {
     let (stamped_boot, seconds) = stamp.trim().split_once(' ')?;
     let then = Duration::from_secs(seconds.parse().ok()?);
-    // Whole seconds were written. One that is to come is nobody's.
+    // The stamp has whole seconds. A time in the future is invalid.
     if stamped_boot == boot { now.checked_sub(then) } else { None }
 }
 

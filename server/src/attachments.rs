@@ -1,27 +1,30 @@
-//! Keeps pods attached. Ports of living pods that vanish from Open vSwitch (a restart that deletes ports, a lost database, somebody's
-//! hand) are put back; what is left of pods that are gone is removed. The plugin attaches and detaches; this only repairs.
+//! Keeps pods attached: restores ports of living pods that vanish from Open vSwitch (a restart that deletes
+//! ports, a lost database, a manual `del-port`), and removes what is left of pods that are gone. The plugin
+//! attaches and detaches; this module only repairs. It also writes the ports that plugins ask for, because
+//! one task knows all rows.
 //!
 //! ```text
 //! Open vSwitch's rows ─▶ journal ─┐
-//! links of the host ──────────────┼─▶ plan ─┬─ missing ──▶ fence ─▶ one transaction ─▶ Open vSwitch
-//! pods of this node ──────────────┘         └─ suspects ─▶ suspicion ─ twice ─▶ fence ─▶ the plugin's DEL
+//! links of the host ──────────────┼─▶ plan ─┬─ missing ──▶ interface_lock ─▶ one transaction ─▶ Open vSwitch
+//! pods of this node ──────────────┘         └─ suspects ─▶ suspicion ─ twice ─▶ interface_lock ─▶ the plugin's DEL
 //! ```
 //!
 //! | module | noun |
 //! |---|---|
-//! | `journal` | what the rows of each attachment said when they were last there |
-//! | `links` | the host's ends of pods' veths, as the kernel tells of them |
-//! | `plan` | what is missing, and what should not be there; pure |
-//! | `suspicion` | what should not be there, and since when; pure |
-//! | `keeper` | the task that knows: when to look, and what to do then; it waits for nothing |
-//! | `hands` | what works beside it, and may wait |
-//! | `calls` | what killed calls of the plugin leave where calls are kept apart |
-//! | `restore` | putting back, with the fences of the plugin's calls |
-//! | `sweep` | removing |
-//! | `writer` | ports that plugins ask for: written by the task that knows all rows, though it needs none of the above |
+//! | `port_cache` | the rows of each attachment, as last seen |
+//! | `links` | the host's ends of pods' veths, as rtnetlink reports them |
+//! | `plan` | which ports are missing, and which attachments are stale; pure |
+//! | `stale_candidates` | since when an attachment is stale; pure |
+//! | `reconciler` | the reconciler: when to look, and what to do then; it waits for nothing |
+//! | `hands` | the tasks beside it, which may wait |
+//! | `calls` | removes what killed calls of the plugin leave among the per-interface locks |
+//! | `restore` | restores ports, under the per-interface locks (`InterfaceLock`) of the plugin's calls |
+//! | `sweep` | removes stale attachments |
+//! | `writer` | writes the ports that plugins ask for, in the task that knows all rows |
 //!
-//! There is no journal besides Open vSwitch's rows and the aliases of links. Nothing is written as long as nothing is wrong, and nothing is
-//! polled, but for a look every half minute in case that an event was lost.
+//! The only record is that of Open vSwitch's rows and the aliases of links; there is no file. As long as
+//! nothing is wrong, nothing is written, and nothing is polled, except for a look every 30 s in case an event
+//! was lost.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -32,43 +35,43 @@ use crate::{conditions::Conditions, events::Events, metrics::Metrics, pods::PodS
 
 mod calls;
 mod hands;
-mod journal;
-mod keeper;
 mod links;
 mod plan;
+mod port_cache;
+mod reconciler;
 mod restore;
-mod suspicion;
+mod stale_candidates;
 mod sweep;
 mod writer;
 
 pub(crate) use calls::tidy;
-pub(crate) use keeper::Keeper;
-pub(crate) use plan::Reason;
+pub(crate) use reconciler::Reconciler;
 
-/// What keeping needs to know and to reach.
+/// What the reconciler needs to know and to reach.
 #[derive(Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct Environment {
     /// Name of the node.
     pub(crate) node: String,
     /// Open vSwitch's database.
     pub(crate) endpoint: Endpoint,
-    /// The server's own, beside which the plugin's calls are kept apart.
+    /// The server's socket, beside which the per-interface locks of the plugin's calls are.
     pub(crate) socket: PathBuf,
     pub(crate) pods: Arc<dyn PodSource>,
     pub(crate) conditions: Conditions,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Events,
-    /// Whether the pods are those of this host.
+    /// Whether the known pods are those of this host.
     pub(crate) own_node: watch::Receiver<OwnNode>,
-    /// What should not be there is removed if it is still there after this long; none: never.
+    /// A stale attachment is removed if it is still stale after this long; `None`: never.
     pub(crate) patience: Option<Duration>,
 }
 
-/// Whether the source of pods speaks of this host, and not of another one whose name was given to the server by mistake.
+/// Whether the source of pods speaks of this host, and not of another one whose name the server was given by
+/// mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OwnNode {
     /// The Node object has an address of this host.
     Confirmed,
-    /// Nothing says so; and why.
+    /// Nothing confirms it; and why.
     Unconfirmed(String),
 }

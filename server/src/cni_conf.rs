@@ -1,5 +1,6 @@
-//! The CNI configuration that makes runtimes use the plugin. Written once somebody answers the plugin, and kept in place from then on; left
-//! there when the server stops, so that no runtime falls back to another network meanwhile.
+//! The CNI configuration that makes runtimes use the plugin. It is written once the server answers the
+//! plugin, and kept in place from then on. It stays when the server stops, so that no runtime falls back to
+//! another network meanwhile.
 
 use std::{
     ffi::OsStr,
@@ -22,36 +23,37 @@ mod chain;
 mod follow;
 
 pub use chain::ChainError;
-pub(crate) use follow::ConfKeeper;
+pub(crate) use follow::ConfReconciler;
 
-/// Endings of the files that runtimes load (the Go library's `libcni.ConfFiles`).
+/// Extensions of the files that runtimes load (the Go library's `libcni.ConfFiles`).
 const ENDINGS: [&str; 3] = ["conf", "conflist", "json"];
-/// Of the plugin alone, best last.
+/// CNI versions of the list form, if there is only our plugin; the best one last.
 const VERSIONS: [&str; 3] = ["0.4.0", "1.0.0", "1.1.0"];
-/// What is in configurations that call the cluster's own network besides others.
+/// Types of plugins that call the cluster's own network besides others: a configuration with one of them
+/// leads to ours.
 const LEADS_TO_OURS: [&str; 2] = ["\"multus\"", "\"multus-shim\""];
 
-/// What to write, and where.
+/// The configuration's content and place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CniConf {
     pub directory: PathBuf,
     pub file: ConfFile,
     /// File name of the plugin.
     pub plugin: String,
-    /// The plugin's log.
+    /// The plugin's log file.
     pub log_file: String,
     pub log_level: String,
-    /// Where the plugin finds the server, unless it is the usual place.
+    /// Place of the server's socket, unless it is the usual one.
     pub server_socket: Option<PathBuf>,
-    /// Where it finds Open vSwitch's database, unless it is the usual place.
+    /// Endpoint of Open vSwitch's database, unless it is the usual one.
     pub ovsdb_endpoint: Option<String>,
-    /// Where it finds ovn-controller's process id, unless it is the usual place.
+    /// Directory of ovn-controller's process id, unless it is the usual one.
     pub ovn_run_dir: Option<PathBuf>,
     /// A file or directory of plugins that runtimes call after ours; in the list form only.
     pub chain: Option<PathBuf>,
 }
 
-/// A file's name, which says its form.
+/// A file name, which decides the form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfFile {
     /// `….conflist`
@@ -60,7 +62,7 @@ pub enum ConfFile {
     Single(String),
 }
 
-/// A name that runtimes do not load, or load from elsewhere.
+/// A name that runtimes do not load, or of a file elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a file name that ends with .conflist or .conf")]
 pub struct BadConfFile(String);
@@ -74,7 +76,7 @@ pub enum CniConfError {
     Chain(#[from] ChainError),
 }
 
-/// A configuration that runtimes read before ours.
+/// A configuration that runtimes use instead of ours, because its name comes first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Preferred {
     pub(crate) path: PathBuf,
@@ -88,7 +90,8 @@ impl std::fmt::Display for Preferred {
         let Self { path, network, is_ours: _ } = self;
         write!(
             f,
-            "runtimes prefer {} (network {network:?}) to ours: remove it if it is stale, or give --cni-conf-file a name before it",
+            "runtimes prefer {} (network {network:?}) to ours: remove it if it is stale, \
+             or give --cni-conf-file a name before it",
             path.display()
         )
     }
@@ -134,13 +137,18 @@ struct Plugin<'a> {
 }
 
 impl CniConf {
-    /// Where it is.
+    /// The file's path.
     pub fn path(&self) -> PathBuf {
         self.directory.join(self.file.name())
     }
 
-    /// Puts the file in place, unless it is there already. Then removes what earlier programs wrote for the same network, and says which
-    /// other file a runtime would prefer.
+    /// Writes the file unless it is in place already, removes what earlier programs wrote for the same
+    /// network, and warns if runtimes prefer another file.
+    ///
+    /// # Errors
+    ///
+    /// [`CniConfError::Chain`] if the chained plugins cannot be read or used, [`CniConfError::Io`] if the
+    /// directory or the file cannot be written.
     pub fn install(&self) -> Result<(), CniConfError> {
         let path = self.path();
         if self.put()? {
@@ -148,6 +156,7 @@ impl CniConf {
         } else {
             tracing::info!(path = %path.display(), "the CNI configuration is in place already");
         }
+        // Only now: a runtime must never find the directory without a configuration of this network.
         self.remove_predecessors();
         if let Some(why) = self.preferred().filter(|other| !other.is_ours) {
             tracing::warn!(%why, "pods of this node get another network");
@@ -155,12 +164,13 @@ impl CniConf {
         Ok(())
     }
 
-    /// Puts the file in place, in one step for whoever reads it; whether that had to be done.
+    /// Writes the file atomically, unless it has the right content already. Returns whether it was written.
     fn put(&self) -> Result<bool, CniConfError> {
         let path = self.path();
         let failed = |source| CniConfError::Io { path: path.clone(), source };
         let text = self.text()?;
         DirBuilder::new().recursive(true).mode(0o755).create(&self.directory).map_err(failed)?;
+        // Runtimes watch the directory, and load it again after each write.
         if std::fs::read(&path).is_ok_and(|there| there == text) {
             return Ok(false);
         }
@@ -168,13 +178,18 @@ impl CniConf {
         Ok(true)
     }
 
-    /// Whether the file is there, as it should be.
+    /// Whether the file exists with the right content.
     fn is_in_place(&self) -> Result<bool, CniConfError> {
         let text = self.text()?;
         Ok(std::fs::read(self.path()).is_ok_and(|there| there == text))
     }
 
-    /// Removes the file, if it is of our network; whether it was there. One of another network is an error: it is not ours to remove.
+    /// Removes the file if it is of our network. Returns whether it existed.
+    ///
+    /// # Errors
+    ///
+    /// [`CniConfError::Io`] if the file belongs to another network (it is not ours to remove), or cannot be
+    /// removed.
     pub fn uninstall(&self) -> Result<bool, CniConfError> {
         let path = self.path();
         let failed = |source| CniConfError::Io { path: path.clone(), source };
@@ -185,12 +200,14 @@ impl CniConf {
             Some(name) if name == NETWORK_NAME => std::fs::remove_file(&path).map(|()| true).map_err(failed),
             other => {
                 let network = other.unwrap_or_else(|| "none".to_owned());
-                Err(failed(io::Error::other(format!("its network is {network:?}, not {NETWORK_NAME:?}: it is not ours"))))
+                Err(failed(io::Error::other(format!(
+                    "its network is {network:?}, not {NETWORK_NAME:?}: it is not ours"
+                ))))
             }
         }
     }
 
-    /// Where the plugin will find its partners.
+    /// Where the plugin finds the server and the daemons.
     pub fn places(&self) -> Places {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         Places {
@@ -200,10 +217,14 @@ impl CniConf {
         }
     }
 
-    /// In the list form the newest runtimes choose the newest version out of `cniVersions`; the others read `cniVersion` alone, and
-    /// containerd 1.6 and 1.7 reject results of 1.1.0. The single form is upstream's, in the version that every runtime knows.
+    /// The file's content.
     ///
-    /// Plugins behind ours get the same version, so that it is one that all of them speak.
+    /// In the list form the newest runtimes choose the newest version out of `cniVersions`; the others read
+    /// `cniVersion` alone, and containerd 1.6 and 1.7 reject results of 1.1.0. The single form is upstream's,
+    /// in the version that every runtime knows.
+    ///
+    /// Runtimes call all plugins of a list with the same version, so only versions that every chained plugin
+    /// supports are named.
     fn text(&self) -> Result<Vec<u8>, CniConfError> {
         let plugin = Plugin {
             r#type: &self.plugin,
@@ -216,45 +237,67 @@ impl CniConf {
         let written = match self.file {
             ConfFile::List(_) => {
                 let chain = self.chain.as_deref().map(Chain::read).transpose()?;
-                let all_speak = |version: &&str| chain.as_ref().is_none_or(|chain| chain.versions.iter().any(|spoken| spoken == version));
+                let all_speak = |version: &&str| {
+                    chain.as_ref().is_none_or(|chain| chain.versions.iter().any(|spoken| spoken == version))
+                };
                 let cni_versions: Vec<_> = VERSIONS.into_iter().filter(all_speak).collect();
                 let others = chain.into_iter().flat_map(|chain| chain.plugins).map(Chained::Others);
                 serde_json::to_vec(&List {
                     cni_version: "1.0.0",
                     cni_versions,
                     name: NETWORK_NAME,
+                    // Ours comes first: the others work on the interface that it has made.
                     plugins: [Chained::Ours(plugin)].into_iter().chain(others).collect(),
                 })
             }
-            ConfFile::Single(_) => serde_json::to_vec(&Single { cni_version: "0.4.0", name: NETWORK_NAME, plugin }),
+            ConfFile::Single(_) => {
+                serde_json::to_vec(&Single { cni_version: "0.4.0", name: NETWORK_NAME, plugin })
+            }
         };
-        let mut text = written.map_err(|error| CniConfError::Io { path: self.path(), source: error.into() })?;
+        let mut text =
+            written.map_err(|error| CniConfError::Io { path: self.path(), source: error.into() })?;
         text.push(b'\n');
         Ok(text)
     }
 
-    /// Upstream's file, and ours in the other form, as far as they are of this network.
+    /// Removes upstream's file, and ours in the other form, if they are of this network.
     fn remove_predecessors(&self) {
-        for name in [UPSTREAM_CNI_CONF_FILE, CNI_CONF_FILE].into_iter().filter(|name| *name != self.file.name()) {
+        for name in
+            [UPSTREAM_CNI_CONF_FILE, CNI_CONF_FILE].into_iter().filter(|name| *name != self.file.name())
+        {
             let path = self.directory.join(name);
+            // A file of that name may be of another network, which is not ours to remove.
             if network_of(&path).as_deref() != Some(NETWORK_NAME) {
                 continue;
             }
             match std::fs::remove_file(&path) {
-                Ok(()) => tracing::info!(path = %path.display(), "removed an earlier CNI configuration of the same network"),
-                Err(error) => tracing::warn!(path = %path.display(), %error, "an earlier CNI configuration of the same network stays"),
+                Ok(()) => {
+                    tracing::info!(
+                        path = %path.display(),
+                        "removed an earlier CNI configuration of the same network"
+                    )
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        path = %path.display(),
+                        %error,
+                        "an earlier CNI configuration of the same network stays"
+                    )
+                }
             }
         }
     }
 
-    /// The configuration that runtimes use, if it is not ours: they take the first file in the order of names, and one before ours (`10-net.conf`
-    /// of 2016) makes all of this pointless.
+    /// The configuration that runtimes use, if it is not ours. They take the first file in the order of
+    /// names: with one before ours (such as `10-net.conf` of 2016) the plugin is never called.
     fn preferred(&self) -> Option<Preferred> {
-        let names = std::fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let names =
+            std::fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let before = names.filter(|name| is_loaded(name) && name.as_os_str() < OsStr::new(self.file.name()));
         let path = self.directory.join(before.min()?);
         let text = std::fs::read_to_string(&path).unwrap_or_default();
-        let is_ours = LEADS_TO_OURS.iter().any(|word| text.contains(word)) || text.contains(&format!("\"{}\"", self.plugin));
+        let is_ours = LEADS_TO_OURS.iter().any(|word| text.contains(word))
+            || text.contains(&format!("\"{}\"", self.plugin));
         let network = network_of(&path).unwrap_or_default();
         Some(Preferred { path, is_ours: is_ours || network == NETWORK_NAME, network })
     }
@@ -286,7 +329,7 @@ fn is_loaded(name: &OsStr) -> bool {
     Path::new(name).extension().is_some_and(|ending| ENDINGS.iter().any(|loaded| ending == *loaded))
 }
 
-/// Name of the network that a configuration is of.
+/// The network name in a configuration.
 fn network_of(path: &Path) -> Option<String> {
     #[derive(Deserialize)]
     struct Named {
@@ -297,4 +340,4 @@ fn network_of(path: &Path) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

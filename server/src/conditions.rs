@@ -1,5 +1,6 @@
-//! What a process needs before it does what it is for (for a node: before a pod can have its network), and what of it is missing now.
-//! Knows nothing of who asks: `/readyz`, STATUS and the log show the same list.
+//! The conditions that a process waits for before it is ready (on a node: before a pod can get its network),
+//! and which of them are missing now. Knows nothing of its readers: `/readyz`, the log and the metrics show
+//! the same list.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,37 +10,17 @@ use std::{
 
 use tokio::sync::watch;
 
-/// Something that has to be there.
+/// A condition. Those of the node's server are defined here; other parts of the process may define their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
-    /// Open vSwitch's database answers.
-    OpenVSwitch,
-    /// It is known where this node's tunnels end.
-    TunnelAddress,
-    /// The plugin is where runtimes look for it.
-    Plugin,
-    /// The socket is served.
-    Socket,
-    /// All pods of this node are known.
-    Pods,
-    /// The node and its pods reach each other.
-    ManagementPort,
-    /// Runtimes are told to use the plugin.
-    CniConf,
-    /// It is known who leads: this process, or another one.
-    Election,
-    /// All nodes and pods of the cluster are known.
-    Cluster,
-    /// OVN's northbound database answers.
-    Northbound,
-    /// OVN's northbound database has had everything that it should have, once; for who stands by: whenever it leads.
-    Rows,
+pub struct Part {
+    place: u8,
+    name: &'static str,
 }
 
-/// Why a part is missing that nothing has been heard of yet.
-pub(crate) const NOT_STARTED: &str = "not started";
+/// The reason of a condition of which nothing is known yet.
+pub const NOT_STARTED: &str = "not started";
 
-/// The parts that are waited for, each with the reason. Clones share one content.
+/// The conditions, each missing one with the reason. Clones share their content.
 #[derive(Debug, Clone)]
 pub struct Conditions {
     parts: Arc<[Part]>,
@@ -48,27 +29,41 @@ pub struct Conditions {
 }
 
 impl Part {
-    /// What a node's server needs.
-    pub const NODE: [Self; 7] =
-        [Self::OpenVSwitch, Self::TunnelAddress, Self::Plugin, Self::Socket, Self::Pods, Self::ManagementPort, Self::CniConf];
-    /// What the control plane's roles need, all together.
-    pub const CONTROL_PLANE: [Self; 4] = [Self::Election, Self::Cluster, Self::Northbound, Self::Rows];
+    /// Open vSwitch's database answers.
+    pub const OPEN_VSWITCH: Self = Self::new(0, "open-vswitch");
+    /// The address of this node's tunnel endpoint is known.
+    pub const TUNNEL_ADDRESS: Self = Self::new(1, "tunnel-address");
+    /// The plugin is installed where runtimes look for it.
+    pub const PLUGIN: Self = Self::new(2, "plugin");
+    /// The server listens on its socket.
+    pub const SOCKET: Self = Self::new(3, "socket");
+    /// All pods of this node are known.
+    pub const PODS: Self = Self::new(4, "pods");
+    /// The management port works: the node and its pods reach each other.
+    pub const MANAGEMENT_PORT: Self = Self::new(5, "management-port");
+    /// The CNI configuration that makes runtimes use the plugin is in place.
+    pub const CNI_CONF: Self = Self::new(6, "cni-configuration");
 
-    /// As `/readyz` and the log name it.
+    /// All conditions of a node's server.
+    pub const NODE: [Self; 7] = [
+        Self::OPEN_VSWITCH,
+        Self::TUNNEL_ADDRESS,
+        Self::PLUGIN,
+        Self::SOCKET,
+        Self::PODS,
+        Self::MANAGEMENT_PORT,
+        Self::CNI_CONF,
+    ];
+
+    /// `place` is the position in the order of the start, unique among all conditions. Values below 16 belong
+    /// to the node's server.
+    pub const fn new(place: u8, name: &'static str) -> Self {
+        Self { place, name }
+    }
+
+    /// The name in `/readyz` and in the log.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::OpenVSwitch => "open-vswitch",
-            Self::TunnelAddress => "tunnel-address",
-            Self::Plugin => "plugin",
-            Self::Socket => "socket",
-            Self::Pods => "pods",
-            Self::ManagementPort => "management-port",
-            Self::CniConf => "cni-configuration",
-            Self::Election => "election",
-            Self::Cluster => "cluster",
-            Self::Northbound => "northbound-database",
-            Self::Rows => "rows",
-        }
+        self.name
     }
 }
 
@@ -79,14 +74,14 @@ impl fmt::Display for Part {
 }
 
 impl Default for Conditions {
-    /// Those of a node's server.
+    /// The conditions of a node's server.
     fn default() -> Self {
         Self::of(Part::NODE)
     }
 }
 
 impl Conditions {
-    /// Everything is missing: nothing was started.
+    /// All of `parts` are missing: nothing has started yet.
     pub fn of(parts: impl IntoIterator<Item = Part>) -> Self {
         let parts: BTreeSet<Part> = parts.into_iter().collect();
         let missing = parts.iter().map(|part| (*part, NOT_STARTED.to_owned())).collect();
@@ -94,43 +89,44 @@ impl Conditions {
         Self { parts: parts.into_iter().collect(), missing: Arc::new(watch::Sender::new(missing)), remarks }
     }
 
-    /// All that is waited for, in the order of the start.
+    /// All conditions, in the order of the start.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// `part` is there.
+    /// Marks `part` as met.
     pub fn met(&self, part: Part) {
         self.missing.send_if_modified(|missing| missing.remove(&part).is_some());
     }
 
-    /// `part` is missing, and why.
+    /// Marks `part` as missing, and says why.
     pub fn missing(&self, part: Part, why: impl Into<String>) {
         let why = why.into();
+        // An unchanged reason wakes no watcher: each wake-up may become a log line.
         self.missing.send_if_modified(|missing| missing.insert(part, why.clone()).as_ref() != Some(&why));
     }
 
-    /// What is worth knowing of `part` although it is there, for who asks for everything.
+    /// Sets the remark on `part`: worth knowing although the condition is met. `/readyz?verbose` shows it.
     pub fn remark(&self, part: Part, remark: impl Into<String>) {
         self.remarks.send_modify(|remarks| drop(remarks.insert(part, remark.into())));
     }
 
-    /// The last remark on `part` no longer holds.
+    /// Removes the remark on `part`.
     pub fn unremark(&self, part: Part) {
         self.remarks.send_if_modified(|remarks| remarks.remove(&part).is_some());
     }
 
-    /// What was last remarked of each part.
+    /// The current remarks, by condition.
     pub fn all_remarks(&self) -> BTreeMap<Part, String> {
         self.remarks.borrow().clone()
     }
 
-    /// What is missing now, with the reason.
+    /// The missing conditions, each with the reason.
     pub fn all_missing(&self) -> BTreeMap<Part, String> {
         self.missing.borrow().clone()
     }
 
-    /// Every change from now on.
+    /// Receives every change of the missing conditions from now on.
     pub fn watch(&self) -> watch::Receiver<BTreeMap<Part, String>> {
         self.missing.subscribe()
     }
@@ -148,11 +144,11 @@ mod tests {
         Part::NODE.into_iter().for_each(|part| conditions.met(part));
         assert!(watch.has_changed().unwrap() && watch.borrow_and_update().is_empty());
 
-        conditions.missing(Part::Pods, "no answer");
-        assert_eq!(conditions.all_missing(), [(Part::Pods, "no answer".to_owned())].into());
+        conditions.missing(Part::PODS, "no answer");
+        assert_eq!(conditions.all_missing(), [(Part::PODS, "no answer".to_owned())].into());
         assert!(watch.has_changed().unwrap());
         watch.mark_unchanged();
-        conditions.missing(Part::Pods, "no answer");
+        conditions.missing(Part::PODS, "no answer");
         assert!(!watch.has_changed().unwrap());
     }
 }

@@ -1,15 +1,15 @@
-//! What the owner of a pod is told about its network, as events on the pod: that it is late, or why it failed. And what the owner of
-//! this node is told, as events on the node: what it waits for.
+//! Kubernetes events about the network. On a pod: that its network is late, or why it failed. On the node:
+//! what it waits for.
 //!
 //! ```text
 //! requests ─Notice─▶ Events ─▶ kubeapi::events ─▶ API server
 //! ```
 //!
-//! No request ever waits for it. How notices become events, and how many: [`kubeapi::events`].
+//! No request ever waits for an event. [`kubeapi::events`] turns notices into events and limits their number.
 
 use std::time::Duration;
 
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 use contract::{
     error::Code,
     names::{IfaceId, Network, PodKey},
@@ -18,60 +18,69 @@ use contract::{
 };
 use kubeapi::{
     Connection,
-    events::{About, Notice, Reporter, Teller},
+    events::{EventReason, Notice, Recorder, Reporter},
     object::Object,
 };
 
-/// Who tells.
+/// Name of the reporting controller.
 const REPORTER: &str = "ovn-kubernetes/ovnkube-node";
-/// After this long without a network, a pod's owner is told.
+/// A pod that has no network after this long gets an event. Shorter, and pods that merely start together
+/// would get one; longer, and their owners look for the reason elsewhere.
 pub(crate) const LATE: Duration = Duration::from_secs(5);
-/// Where notices go. Clones are the same place; the default is none, for a server without an API server.
+/// Sends notices. Clones share one queue; the default discards them, for a server without an API server.
 #[derive(Debug, Clone, Default)]
 pub struct Events {
-    teller: Teller,
+    recorder: Recorder,
 }
 
 impl Events {
-    /// Tells the API server from now on, in the name of `node`. Needs a tokio runtime.
+    /// Sends events to the API server from now on, in the name of `node`. Needs a tokio runtime.
     pub fn start(connection: &Connection, node: &str) -> Self {
-        Self { teller: Teller::start(connection.clone(), reporter(node)) }
+        Self { recorder: Recorder::start(connection.clone(), reporter(node)) }
     }
 
-    /// Tells somebody else.
-    pub fn to(teller: Teller) -> Self {
-        Self { teller }
+    /// Sends notices to `recorder`.
+    pub fn to(recorder: Recorder) -> Self {
+        Self { recorder }
     }
 
-    /// An ADD has waited for a while, for what `missing` says.
+    /// An ADD is late: it waits for what `missing` says.
     pub(crate) fn late_add(&self, pod: &PodKey, uid: &str, missing: &str, hint: &str) {
         let note = format!("no network after {} s: {missing}; {hint}", LATE.as_secs());
-        self.teller.tell(late(pod, uid, Stage::Annotation, note));
+        self.recorder.tell(late(pod, uid, Stage::Annotation, note));
     }
 
-    /// The plugin has been at work for a while.
+    /// A port is late: the plugin waits for Open vSwitch or OVN.
     pub(crate) fn late_port(&self, pod: &PodKey, uid: &str, network: &Network) {
         let port = IfaceId::new(pod, network);
         let note = format!(
-            "no network after {} s: Open vSwitch or ovn-controller on the node have not taken the pod's interface yet; does OVN know \
-             port {} (ovn-nbctl lsp-get-type), and is ovn-controller on the node connected? See its log there",
+            "no network after {} s: Open vSwitch or ovn-controller on the node have not taken \
+             the pod's interface yet; does OVN know port {} (ovn-nbctl lsp-get-type), \
+             and is ovn-controller on the node connected? See its log there",
             LATE.as_secs(),
             port.as_str()
         );
-        self.teller.tell(late(pod, uid, Stage::OvnInstalled, note));
+        self.recorder.tell(late(pod, uid, Stage::OvnInstalled, note));
     }
 
     /// An ADD was refused.
-    pub(crate) fn refused(&self, pod: &PodKey, uid: &str, refusal: &Refusal, hint: &str) {
+    pub(crate) fn refused(&self, pod: &PodKey, uid: &str, refusal: &ApiError, hint: &str) {
         if refusal.is_for_the_owner() {
-            self.teller.tell(failed(pod, uid, Some(Stage::Annotation), refusal.code(), format!("{}; {hint}", crate::chain(refusal))));
+            self.recorder.tell(failed(
+                pod,
+                uid,
+                Some(Stage::Annotation),
+                refusal.code(),
+                format!("{}; {hint}", crate::chain(refusal)),
+            ));
         }
     }
 
-    /// The plugin reported. A refusal of this server's was told already, when it was answered.
+    /// A plugin has reported on a call. A refusal of this server became an event when it was answered.
     pub(crate) fn reported(&self, pod: &PodKey, uid: &str, report: &wire::Metrics) {
         let wire::Metrics { command, has_err, code, message, failed_stage, .. } = report;
         let code = code.map_or(Code::Internal, Code::from_number);
+        // A pod that was deleted or replaced meanwhile has no owner to tell.
         let expected = matches!(code, Code::UnknownContainer | Code::Superseded);
         if command != "ADD" || !has_err || expected || *failed_stage == Some(Stage::Annotation) {
             return;
@@ -80,30 +89,35 @@ impl Events {
         let why = message.as_deref().unwrap_or("the CNI plugin failed");
         let stage = failed_stage.map(|stage| format!(" (stage {stage})")).unwrap_or_default();
         let note = format!("{why}{stage}; see the log of the CNI plugin on the node");
-        self.teller.tell(failed(pod, uid, *failed_stage, code, note));
+        self.recorder.tell(failed(pod, uid, *failed_stage, code, note));
     }
 
-    /// The pod's port had vanished from Open vSwitch, and is there again.
+    /// The pod's port had vanished from Open vSwitch and was restored.
     pub(crate) fn put_back(&self, pod: &PodKey, uid: &str) {
-        let note = "the pod had no network for a moment: its port had vanished from Open vSwitch, and was put back; the log of ovnkube on \
-                    the node says when";
-        self.teller.tell(Notice::new(Object::Pod(pod.clone()), uid, About::new("KeepNetwork", "NetworkRestored"), note));
+        let note = "the pod had no network for a moment: its port had vanished from Open vSwitch, \
+                    and was put back; the log of ovnkube on the node says when";
+        self.recorder.tell(Notice::new(
+            Object::Pod(pod.clone()),
+            uid,
+            EventReason::new("KeepNetwork", "NetworkRestored"),
+            note,
+        ));
     }
 
-    /// Attached pods of this node are said to be gone, and that is not believed.
+    /// The source of pods says that attached pods are gone, and nothing confirms it.
     pub(crate) fn doubtful(&self, node: &str, note: &str) {
-        let about = About::new("KeepNetwork", "PodsDoubtful");
-        self.teller.tell(Notice::new(Object::Node(node.into()), "", about, note.to_owned()));
+        let about = EventReason::new("KeepNetwork", "PodsDoubtful");
+        self.recorder.tell(Notice::new(Object::Node(node.into()), "", about, note.to_owned()));
     }
 
-    /// This node has waited for a while, for what `missing` says.
+    /// The node waits for a subnet; `missing` says what is missing.
     pub(crate) fn no_subnet(&self, node: &str, uid: &str, missing: &str) {
-        let about = About::new("AddManagementPort", "NoSubnet");
-        self.teller.tell(Notice::new(
+        let about = EventReason::new("AddManagementPort", "NoSubnet");
+        self.recorder.tell(Notice::new(
             Object::Node(node.into()),
             uid,
             about,
-            format!("{missing}; no pod of this node has a network before"),
+            format!("{missing}; no pod of this node gets a network until then"),
         ));
     }
 }
@@ -113,13 +127,18 @@ fn reporter(node: &str) -> Reporter {
 }
 
 fn late(pod: &PodKey, uid: &str, stage: Stage, note: String) -> Notice {
-    let about = About { detail: stage.to_string(), ..About::new("AddNetwork", "NetworkLate") };
+    let about = EventReason { detail: stage.to_string(), ..EventReason::new("AddNetwork", "NetworkLate") };
     Notice::new(Object::Pod(pod.clone()), uid, about, note)
 }
 
 fn failed(pod: &PodKey, uid: &str, stage: Option<Stage>, code: Code, note: String) -> Notice {
     let detail = format!("{} {stage:?}", code.number());
-    Notice::new(Object::Pod(pod.clone()), uid, About { detail, ..About::new("AddNetwork", "NetworkFailed") }, note)
+    Notice::new(
+        Object::Pod(pod.clone()),
+        uid,
+        EventReason { detail, ..EventReason::new("AddNetwork", "NetworkFailed") },
+        note,
+    )
 }
 
 #[cfg(test)]

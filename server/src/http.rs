@@ -1,8 +1,9 @@
-//! HTTP/1.1 on the server's socket: accepts, limits, ends. What is asked and answered, [`requests`](crate::requests) knows.
+//! HTTP/1.1 on the server's socket: accepting, limits, shutdown. [`requests`](crate::requests) knows what is
+//! asked and answered.
 //!
-//! An accept loop of our own, because what protects a server that root's programs talk to all day is here: who may connect
-//! (`peer`), how many at once (`slots`, `reserve`), how slowly they may speak (`exchange`),
-//! and who need not wait for the answer (`parting`).
+//! The accept loop is our own, because it holds what protects a server that programs of root call all day:
+//! which peers may connect (`peer`), how many at once (`connection_limit`, `reserve`), how slowly they may send
+//! (`exchange`), and which requests outlive their connection (`detached_close`).
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -11,6 +12,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
 };
+use ovslog::LogRateLimit;
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::oneshot,
@@ -18,34 +20,39 @@ use tokio::{
 };
 
 use self::{
-    parting::Parting,
+    connection_limit::{ConnectionLimit, ConnectionPermit, Slot},
+    detached_close::DetachedClose,
     peer::Peers,
-    slots::{Place, Slot, Slots},
 };
-use crate::requests::Desk;
+use crate::requests::HandlerState;
 
+mod connection_limit;
+mod detached_close;
 mod exchange;
-mod parting;
 mod peer;
 mod reserve;
-mod seldom;
-mod slots;
 
-pub(crate) use seldom::Seldom;
-
-/// How long a caller may take for the head of a request, and how long it may keep an idle connection.
+/// How long a caller may take for the head of a request, and how long it may keep an idle connection. A
+/// plugin sends its head at once, so seconds are for a busy node; a caller that hangs must not keep its slot
+/// for long.
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
-/// How long nothing is accepted after accepting failed.
+/// How long accepting pauses after a failure. As a rule descriptors or memory have run out, which only the
+/// end of another connection changes: without the pause the loop would spin.
 const BACK_OFF: Duration = Duration::from_millis(100);
-/// How long connections may take to end after their last request.
+/// How long connections may take to end after their last request. Every ADD has been answered by then, so a
+/// longer wait would only delay the exit.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Answers connections until `stop` is sent or dropped; then finishes those that are being answered.
-pub async fn serve(listener: UnixListener, desk: Arc<Desk>, mut stop: oneshot::Receiver<()>) {
+/// Serves connections until `stop` is sent or dropped, then finishes the requests in flight.
+pub(crate) async fn serve(
+    listener: UnixListener,
+    handler_state: Arc<HandlerState>,
+    mut stop: oneshot::Receiver<()>,
+) {
     let graceful = GracefulShutdown::new();
-    let slots = Slots::default();
+    let slots = ConnectionLimit::default();
     let mut peers = Peers::of_this_process();
-    let mut failing = Seldom::default();
+    let mut failing = LogRateLimit::default();
     loop {
         let accepted = tokio::select! {
             accepted = accept(&listener, &slots) => accepted,
@@ -54,7 +61,7 @@ pub async fn serve(listener: UnixListener, desk: Arc<Desk>, mut stop: oneshot::R
         let (stream, place) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file descriptors or memory, as a rule: others may give some back.
+                // As a rule out of file descriptors or memory: closing an idle connection frees some.
                 failing.now(|times| tracing::warn!(%error, times, "no connection can be accepted for now"));
                 slots.make_room();
                 sleep(BACK_OFF).await;
@@ -62,50 +69,64 @@ pub async fn serve(listener: UnixListener, desk: Arc<Desk>, mut stop: oneshot::R
             }
         };
         if peers.may_connect(&stream) {
-            let connection = connection(stream, Arc::clone(&desk), graceful.watcher(), slots.clone());
+            let connection =
+                connection(stream, Arc::clone(&handler_state), graceful.watcher(), slots.clone());
             tokio::spawn(async move {
                 connection.await;
                 drop(place);
             });
         }
     }
+    // Connections that wait in the backlog end now, and their plugins need not wait for the shutdown.
     drop(listener);
     let _ = tokio::time::timeout(LAST_WORDS, graceful.shutdown()).await;
 }
 
-async fn accept(listener: &UnixListener, slots: &Slots) -> io::Result<(UnixStream, Place)> {
+async fn accept(
+    listener: &UnixListener,
+    slots: &ConnectionLimit,
+) -> io::Result<(UnixStream, ConnectionPermit)> {
+    // The first connection is accepted at any limit; with none the server would be of no use.
     if slots.some_connected() {
         reserve::untouched(listener)?;
     }
+    // The place comes first: while all are taken, callers wait in the backlog of the kernel.
     let place = slots.place().await;
     let (stream, _) = listener.accept().await?;
     Ok((stream, place))
 }
 
-/// Speaks with one caller until either side has enough.
-async fn connection(stream: UnixStream, desk: Arc<Desk>, watcher: Watcher, slots: Slots) {
-    let _open = desk.metrics.connected();
+/// Serves one connection until either side closes it.
+async fn connection(
+    stream: UnixStream,
+    handler_state: Arc<HandlerState>,
+    watcher: Watcher,
+    slots: ConnectionLimit,
+) {
+    let _open = handler_state.metrics.connected();
     let Some(slot) = slots.slot().await else {
-        exchange::refuse_connection(stream, &desk).await;
+        exchange::refuse_connection(stream, &handler_state).await;
         return;
     };
-    // A thousand that wait for a slot cost as little as they can: what is needed to listen comes with the slot.
-    Box::pin(listen(stream, desk, watcher, Arc::new(slot))).await;
+    // A thousand connections may wait for a slot, so each costs as little as possible: the memory for serving
+    // comes with the slot.
+    Box::pin(listen(stream, handler_state, watcher, Arc::new(slot))).await;
 }
 
-async fn listen(stream: UnixStream, desk: Arc<Desk>, watcher: Watcher, slot: Arc<Slot>) {
+async fn listen(stream: UnixStream, handler_state: Arc<HandlerState>, watcher: Watcher, slot: Arc<Slot>) {
     let service = {
         let slot = Arc::clone(&slot);
-        service_fn(move |request| exchange::exchange(Arc::clone(&desk), Arc::clone(&slot), request))
+        service_fn(move |request| exchange::exchange(Arc::clone(&handler_state), Arc::clone(&slot), request))
     };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
-        .serve_connection(TokioIo::new(Parting::new(stream)), service);
+        .serve_connection(TokioIo::new(DetachedClose::new(stream)), service);
     tokio::select! {
         ended = watcher.watch(connection) => {
             if let Err(error) = ended {
-                // The caller hung up or was too slow: its own business, and the plugin says so itself.
+                // The caller hung up or was too slow. That is its own error, and the plugin reports it
+                // itself.
                 tracing::debug!(error = crate::chain(&error), "a connection ended early");
             }
         }

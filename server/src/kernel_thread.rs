@@ -1,27 +1,42 @@
-//! The thread for questions that the kernel may answer late.
+//! The thread for rtnetlink requests, which may block.
 //!
-//! The kernel does what a message to rtnetlink asks for while it is being sent, and not before whoever else changes a link is done (`rtnl_mutex`). The
-//! thread that sends it sleeps for as long, whatever kind of socket it has. That must be none of those which serve the socket, `/healthz` and the
-//! ports of pods. One thread for all: what waits here waits for the same lock.
+//! The kernel carries out an rtnetlink request inside sendmsg(2), and waits there for `rtnl_mutex` while
+//! another process changes a link. The sending thread sleeps that long, whatever kind of socket it has. So it
+//! must not be one of the threads that serve the socket, `/healthz` and the ports of pods. One thread is
+//! enough: all of its requests wait for the same lock.
 
-use std::{io, sync::OnceLock};
+use std::{
+    io,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-static THREAD: OnceLock<Runtime> = OnceLock::new();
+static THREAD: Mutex<Option<Runtime>> = Mutex::new(None);
 
-/// Starts the thread, unless it runs: what is spawned with the handle is done there, with all tasks that it starts.
-pub(crate) fn handle() -> io::Result<&'static Handle> {
-    if THREAD.get().is_none() {
-        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("kernel").enable_all().build()?;
-        if let Err(surplus) = THREAD.set(runtime) {
-            surplus.shutdown_background();
-        }
+/// Starts the thread unless it runs. Tasks that are spawned with this handle run there, and so do the tasks
+/// that they spawn.
+pub(crate) fn handle() -> io::Result<Handle> {
+    let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(runtime) = &*thread {
+        return Ok(runtime.handle().clone());
     }
-    THREAD.get().map(Runtime::handle).ok_or_else(|| io::Error::other("no thread to ask the kernel"))
+    let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("kernel").enable_all().build()?;
+    Ok(thread.insert(runtime).handle().clone())
 }
 
-/// What comes of a question that is asked there.
-pub(crate) async fn ask<T: Send + 'static>(question: impl Future<Output = T> + Send + 'static) -> io::Result<T> {
+/// Ends the thread's tasks. Waits up to `patience` for one that is inside a request. Not for async code.
+pub(crate) fn end(patience: Duration) {
+    let thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(runtime) = thread {
+        runtime.shutdown_timeout(patience);
+    }
+}
+
+/// Runs `question` on that thread, and returns its result.
+pub(crate) async fn ask<T: Send + 'static>(
+    question: impl Future<Output = T> + Send + 'static,
+) -> io::Result<T> {
     handle()?.spawn(question).await.map_err(io::Error::other)
 }

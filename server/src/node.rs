@@ -1,31 +1,27 @@
-//! A node's server: what it is told, and its life.
+//! A node's server: its configuration, and how it starts, serves and stops. Knows nothing of the process
+//! around it: neither its options nor its signals.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `life` | the order of things, from the options to the last answer |
-//! | `cleanup`(mod@cleanup) | `--cleanup-node`: takes away what the server made |
-//! | `object` | the node's own object in the API server: its subnets |
+//! | `life` | the order of start and stop, from Open vSwitch's database to the last answer |
+//! | `cleanup` | removes what the server made |
+//! | `object` | follows the node's own object in the API server; its subnets |
 //! | `own_node` | whether that object is this host's |
-//! | `annotations` | what the node says about itself there |
-//! | `host_addresses` | the addresses at which others reach this host |
-//! | `open_vswitch` | what ovn-controller needs to find in Open vSwitch's database |
+//! | `annotations` | the annotations that the node writes on that object |
+//! | `host_addresses` | the addresses at which other machines reach this host |
+//! | `open_vswitch` | the settings in Open vSwitch's database that ovn-controller needs |
 //! | `management_port` | the interface over which the node and its pods reach each other |
-//! | `plugin` | the plugin's way into the directory where runtimes look for it |
+//! | `plugin` | installs the plugin in the directory where runtimes look for it |
 
 use std::{io, path::PathBuf, time::Duration};
 
 use kubeapi::ApiServer;
-use ovslog::background::{self, Log, LogConfig};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    chain,
     cni_conf::{CniConf, CniConfError},
-    control_plane::ControlPlaneConfig,
-    endpoints::Endpoints,
     kernel_thread,
-    options::{NodeOptions, Problems},
     pods::ManifestsError,
-    process::PidfileError,
     requests::AddDefaults,
     socket::SocketError,
 };
@@ -40,39 +36,41 @@ mod open_vswitch;
 mod own_node;
 mod plugin;
 
-pub use cleanup::{Cleaned, CleanupError, cleanup};
+pub use cleanup::{Cleaned, CleanupConfig, cleanup};
+pub use life::{Running, start};
 pub use management_port::ManagementPort;
-pub(crate) use open_vswitch::settings::of_administrator;
-pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls};
+pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls, settings::of_administrator};
 pub use plugin::{PluginError, PluginInstall};
 
-/// Threads that read files and names of hosts.
+/// Threads for blocking work: files, and names of hosts. With a single one, a disk or name server that hangs
+/// would hold up all other work. Threads are never given back (`FOREVER`), so tokio's default of 512 would
+/// keep the memory of a peak for ever.
 const MOST_BLOCKING: usize = 8;
-/// They stay once they are there: where no thread can be started any more, what is to be read would wait for one that never comes.
+/// An idle thread for blocking work is kept. On a host that has run out of threads no new one can be started,
+/// and a read would wait for a thread that never comes.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// What a node's server is told.
+/// The configuration of a node's server.
 #[derive(Debug)]
 pub struct NodeConfig {
     /// Name of the node.
     pub name: String,
     pub pods: PodsFrom,
+    /// MTUs of pods whose annotation names none.
     pub add: AddDefaults,
     pub cni_conf: CniConf,
     pub plugin: PluginInstall,
+    /// The socket that the plugin connects to.
     pub socket: PathBuf,
-    pub log: LogConfig,
-    pub pidfile: Option<PathBuf>,
     pub open_vswitch: OpenVSwitch,
     pub management_port: ManagementPort,
-    /// Whose database has the rows of this node.
+    /// The zone whose northbound database has this node's rows.
     pub zone: String,
-    pub endpoints: Endpoints,
-    /// What is left of pods that are gone is removed after this long; none: never.
+    /// Ports and links of pods that are gone are removed after this long. `None`: never.
     pub stale_after: Option<Duration>,
 }
 
-/// Where pods are known from.
+/// The source of pods.
 #[derive(Debug, Clone)]
 pub enum PodsFrom {
     /// A directory of Pod manifests.
@@ -84,60 +82,53 @@ pub enum PodsFrom {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
-    Options(#[from] Problems),
-    #[error(transparent)]
     Manifests(#[from] ManifestsError),
     #[error(transparent)]
     Socket(#[from] SocketError),
     #[error(transparent)]
     CniConf(#[from] CniConfError),
-    #[error(transparent)]
-    Pidfile(#[from] PidfileError),
-    #[error("which interface has the default route, for tunnels' address (--encap-ip says it, too)")]
+    #[error("reading the default route, to choose the tunnel address (--encap-ip sets one)")]
     DefaultRoute(#[source] io::Error),
     #[error("Open vSwitch's database refused the settings for ovn-controller")]
     Settings(#[from] ovsdb::TransactError),
-    #[error("netlink, for the management port and the links of pods")]
+    #[error("a netlink socket for the management port or the links of pods")]
     Netlink(#[source] io::Error),
-    #[error("what is measured")]
-    Metrics(#[from] prometheus::Error),
     #[error("the runtime of this program")]
     Runtime(#[source] io::Error),
 }
 
-/// The next change; never, once nobody is left to make one.
+/// Waits for the next change. Never returns once the sender is gone, so that a `select!` goes on with its
+/// other branches instead of spinning.
 async fn changed<T>(receiver: &mut tokio::sync::watch::Receiver<T>) {
     if receiver.changed().await.is_err() {
         std::future::pending().await
     }
 }
 
-/// Serves until the process is told to stop. An error is in the log, and on standard error.
+/// How long [`end`] waits for a thread that is inside a system call. Most requests to the kernel take less than
+/// a millisecond; one that waits for another process, minutes perhaps, must not delay the end of this one.
+const END: Duration = Duration::from_millis(200);
+
+/// Ends all tasks of `runtime`, and the thread for rtnetlink requests: nothing is done or logged afterwards. Not
+/// for async code.
+pub fn end(runtime: Runtime) {
+    runtime.shutdown_timeout(END);
+    kernel_thread::end(END);
+}
+
+/// The runtime for [`start`]. Starts the thread for rtnetlink requests, too.
 ///
-/// With `control_plane`, its roles are in the same process; whatever becomes of them, the node's server goes on.
-pub fn run(options: &NodeOptions, control_plane: Option<ControlPlaneConfig>) -> Result<(), StartError> {
-    let early = options.early().inspect_err(|problems| eprintln!("ovnkube: {problems}"))?;
-    let log = background::start(&early.log);
-    kernel_thread::handle().map_err(StartError::Runtime)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+/// # Errors
+///
+/// A thread cannot be started, or the event loop cannot be created.
+pub fn runtime() -> io::Result<Runtime> {
+    // First, so that a process without a free thread ends here and not at its first netlink request.
+    kernel_thread::handle()?;
+    Builder::new_multi_thread()
+        // The workers only wait for I/O: whatever blocks has the kernel thread or a thread for blocking work.
         .worker_threads(2)
         .max_blocking_threads(MOST_BLOCKING)
         .thread_keep_alive(FOREVER)
         .enable_all()
         .build()
-        .map_err(StartError::Runtime);
-    let outcome = runtime.and_then(|runtime| runtime.block_on(life::live(options, early, control_plane, &log)));
-    if let Err(error) = &outcome {
-        say(error, &log);
-    }
-    outcome
-}
-
-/// An error that ends the process: to whoever started it, and to the log.
-fn say(error: &StartError, log: &Log) {
-    let text = chain(error);
-    tracing::error!(error = text, "not started");
-    if !log.on_stderr {
-        eprintln!("ovnkube: {text}");
-    }
 }

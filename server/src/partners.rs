@@ -1,8 +1,9 @@
-//! Whether those whom an ADD needs answer at all: Open vSwitch's database, ovs-vswitchd, ovn-controller.
+//! The health of the daemons that an ADD needs: Open vSwitch's database, ovs-vswitchd, ovn-controller.
 //!
-//! The plugin asks them itself whenever it is called for STATUS. It cannot wait until one that says nothing is busy no longer, and
-//! must not call it missing because of a moment; so it is asked here, all the time and with patience. A daemon that hangs is nothing that
-//! an event tells of: hence the clock. Must not know what a silent partner means for a node; says nothing of one that it cannot see.
+//! The plugin probes them itself at each STATUS. It cannot wait until a busy daemon answers, and must not
+//! call it missing because of a short silence, so the server probes them all the time and with patience. No
+//! event tells of a daemon that hangs, hence the clock. Must not know what a silent daemon means for a node;
+//! says nothing of a daemon that it cannot see.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -25,38 +26,40 @@ use crate::{
     metrics::{Degraded, Metrics},
 };
 
-/// Between two questions: a partner that hangs is known as such this much and its patience later, at the latest.
+/// Interval between two probes: a daemon that hangs is known as such after this and `PATIENCE`, 4 s, at the
+/// latest. Longer, and STATUS reports a dead node late; shorter, and idle nodes pay for the probes.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// How each partner was when it was asked last. Clones share it.
+/// The last result of each probe. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Partners {
     seen: Arc<Mutex<StatusAnswer>>,
 }
 
-/// Where they are asked, and where their troubles are told.
+/// Where the daemons are probed, and where their failures are reported.
 #[derive(Debug, Clone)]
 pub struct Rounds {
-    /// Where this server sees them.
+    /// The daemons' places as this server sees them.
     pub from_here: Settings,
-    /// Where the plugin on the host sees them, and what it calls them.
+    /// Their places as the plugin on the host sees them, which name the results.
     pub from_host: Settings,
     pub conditions: Conditions,
     pub metrics: Arc<Metrics>,
 }
 
 impl Partners {
-    /// Asks each of them from now on, for as long as the runtime lives.
+    /// Probes each daemon from now on, for as long as the runtime lives.
     pub fn watch(rounds: Rounds) -> Self {
         let partners = Self::default();
         let rounds = Arc::new(rounds);
+        // A task for each: a daemon that hangs must not delay the probes of the others.
         for partner in Partner::ALL {
             tokio::spawn(partners.clone().keep_asking(partner, Arc::clone(&rounds)));
         }
         partners
     }
 
-    /// For the plugin.
+    /// The results, for the plugin.
     pub fn seen(&self) -> StatusAnswer {
         self.lock().clone()
     }
@@ -69,6 +72,7 @@ impl Partners {
         let place = partner.place(&rounds.from_host);
         let (mut was_in_sight, mut is_connected) = (false, true);
         let mut ticks = interval(EVERY);
+        // After a slow probe the next one is due a whole interval later, not at once.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -77,24 +81,30 @@ impl Partners {
             if partner != Partner::Controller {
                 continue;
             }
+            // A process id that was never seen may be out of sight, in a container's directory. The ports
+            // that OVN has installed then prove that there is an ovn-controller.
             was_in_sight |= !matches!(seen, Err(PartnerError::NoController(_)));
             let elsewhere = !was_in_sight && has_installed_ports(&rounds.from_here).await;
             self.lock().controller_elsewhere = elsewhere;
             match seen {
                 Ok(()) => rounds.southbound(&mut is_connected, None),
-                Err(missing @ PartnerError::ControllerNotConnected(_)) => rounds.southbound(&mut is_connected, Some(&missing)),
-                // Nothing is known of the database then.
+                Err(missing @ PartnerError::ControllerNotConnected(_)) => {
+                    rounds.southbound(&mut is_connected, Some(&missing))
+                }
+                // Such a failure says nothing about the southbound database.
                 Err(_) => {}
             }
         }
     }
 
-    /// Keeps what was seen, and says on the log when it has changed.
+    /// Stores the result, and logs a change.
     fn note(&self, place: &str, pulse: Pulse) {
         let before = self.lock().partners.insert(place.to_owned(), pulse);
         match (before, pulse) {
             (Some(Pulse::Silent), Pulse::Silent) => {}
-            (_, Pulse::Silent) => tracing::warn!(partner = place, patience_s = PATIENCE.as_secs(), "does not answer"),
+            (_, Pulse::Silent) => {
+                tracing::warn!(partner = place, patience_s = PATIENCE.as_secs(), "does not answer")
+            }
             (Some(Pulse::Silent), Pulse::Answers) => tracing::info!(partner = place, "answers again"),
             (_, Pulse::Answers | Pulse::Unknown) => {}
         }
@@ -102,22 +112,24 @@ impl Partners {
 }
 
 impl Rounds {
-    /// Says so when ovn-controller loses the southbound database, or has it again. STATUS says nothing of it: it is nothing of this node's.
+    /// Logs that ovn-controller loses the southbound database, or is connected again. STATUS does not mention
+    /// it: the database is not this node's, and all nodes would be out of service at once.
     fn southbound(&self, is_connected: &mut bool, trouble: Option<&PartnerError>) {
         self.metrics.degraded(Degraded::SouthboundDatabase, trouble.is_some());
         match trouble {
             Some(trouble) => {
                 let why = format!("{trouble}: running pods go on, new ones wait");
+                // Logged once for each loss; the probe repeats.
                 if *is_connected {
                     tracing::warn!(why, "degraded");
                 }
-                self.conditions.remark(Part::OpenVSwitch, why);
+                self.conditions.remark(Part::OPEN_VSWITCH, why);
             }
             None => {
                 if !*is_connected {
                     tracing::info!("ovn-controller is connected to the southbound database again");
                 }
-                self.conditions.unremark(Part::OpenVSwitch);
+                self.conditions.unremark(Part::OPEN_VSWITCH);
             }
         }
         *is_connected = trouble.is_none();
@@ -131,7 +143,8 @@ async fn has_installed_ports(settings: &Settings) -> bool {
     rows.iter().any(|row| row.id(OVN_INSTALLED) == Some("true"))
 }
 
-/// One that is gone is seen by the plugin better than from here, where its files may be out of sight.
+/// The result for STATUS. A daemon that seems to be gone is `Unknown`: the plugin on the host sees that
+/// better than this server, from which the daemon's files may be out of sight.
 fn pulse(seen: &Result<(), PartnerError>) -> Pulse {
     match seen {
         Ok(()) | Err(PartnerError::Bridge | PartnerError::ControllerNotConnected(_)) => Pulse::Answers,
@@ -149,7 +162,10 @@ mod tests {
     #[test]
     fn who_says_something_bad_answers_and_who_is_gone_is_unknown() {
         assert_eq!(pulse(&Ok(())), Pulse::Answers);
-        assert_eq!(pulse(&Err(PartnerError::ControllerNotConnected("not connected".to_owned()))), Pulse::Answers);
+        assert_eq!(
+            pulse(&Err(PartnerError::ControllerNotConnected("not connected".to_owned()))),
+            Pulse::Answers
+        );
         assert_eq!(pulse(&Err(PartnerError::Vswitchd(io::ErrorKind::TimedOut.into()))), Pulse::Silent);
         assert_eq!(pulse(&Err(PartnerError::Vswitchd(io::ErrorKind::NotFound.into()))), Pulse::Unknown);
     }

@@ -1,5 +1,5 @@
-//! Ports of pods, which plugins have the server write: how to ask for one, and what is said of it; and which ports are about to go. Must not
-//! know who writes.
+//! Ports that plugins ask the server to write: the queue of requests, the status updates that go back, and
+//! the sandboxes that are being detached. Must not know which task writes the ports.
 
 pub(crate) mod names;
 
@@ -16,64 +16,67 @@ use tokio::{
 
 use names::Names;
 
-/// Takes requests for ports. Clones share whoever writes them.
+/// Takes requests for ports. Clones share one queue.
 #[derive(Debug, Clone)]
 pub struct Ports {
-    jobs: mpsc::UnboundedSender<Job>,
+    jobs: mpsc::UnboundedSender<WriteRequest>,
     leaving: mpsc::UnboundedSender<String>,
     bridge: watch::Receiver<Option<BridgeFacts>>,
     names: Arc<Names>,
 }
 
-/// What comes in, for whoever writes.
+/// The receiving end of [`Ports`], for the task that writes the ports.
 #[derive(Debug)]
-pub struct Orders {
-    pub(crate) jobs: mpsc::UnboundedReceiver<Job>,
-    /// Sandboxes whose ports are about to go.
+pub struct WriteQueue {
+    pub(crate) jobs: mpsc::UnboundedReceiver<WriteRequest>,
+    /// Sandboxes whose ports are about to be removed.
     pub(crate) leaving: mpsc::UnboundedReceiver<String>,
-    /// Where ports can be written now.
+    /// The bridge while ports can be written; `None` otherwise.
     pub(crate) bridge: watch::Sender<Option<BridgeFacts>>,
-    /// To be kept up to date.
+    /// Names of interfaces that ovs-vswitchd may know; the writer keeps them up to date.
     pub(crate) names: Arc<Names>,
 }
 
-/// One port that is asked for. Whoever asked has gone if nobody listens to the news.
+/// A request for one port. If `news` is closed, the caller has hung up.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct WriteRequest {
     pub(crate) request: PortRequest,
     pub(crate) news: mpsc::UnboundedSender<PortNews>,
 }
 
 impl Ports {
-    /// Requests, and who is to read them. As long as nobody does, every plugin writes its own port.
-    pub fn channel() -> (Self, Orders) {
+    /// The queue and its receiving end. Until a writer announces the bridge, every plugin writes its own
+    /// port.
+    pub fn channel() -> (Self, WriteQueue) {
         let (sender, jobs) = mpsc::unbounded_channel();
         let (leaver, leaving) = mpsc::unbounded_channel();
         let (bridge, facts) = watch::channel(None);
         let names = Arc::new(Names::default());
-        let orders = Orders { jobs, leaving, bridge, names: Arc::clone(&names) };
+        let orders = WriteQueue { jobs, leaving, bridge, names: Arc::clone(&names) };
         (Self { jobs: sender, leaving: leaver, bridge: facts, names }, orders)
     }
 
-    /// The bridge, as long as ports can be written and ovs-vswitchd knows nothing of the name that the sandbox's link is going to have. If it
-    /// may know something, the plugin has to wait until ovs-vswitchd has let go of it, for which it needs the database itself.
+    /// The bridge, if the server can write the port of this sandbox: it is connected to the database, and
+    /// ovs-vswitchd does not know the name that the sandbox's link will get. `None` otherwise: the plugin
+    /// then connects to the database itself, and waits there until ovs-vswitchd has released the name.
     pub fn bridge_for(&self, sandbox: &SandboxId, network: &Network) -> Option<BridgeFacts> {
+        // The name of a secondary network's link contains the index of the pod's end, and is new each time.
         let name = sandbox.host_if_name_beforehand(network);
         let is_free = name.is_none_or(|name| !self.names.may_be_held(name.as_str(), Instant::now()));
         self.bridge.borrow().clone().filter(|_| is_free)
     }
 
-    /// Asks for a port. The news end without [`PortNews::Installed`] if it is for the plugin to go on.
+    /// Asks for a port. If the channel closes before [`PortNews::Installed`], the plugin continues by itself.
     pub fn write(&self, request: PortRequest) -> mpsc::UnboundedReceiver<PortNews> {
         let (news, listener) = mpsc::unbounded_channel();
-        // If nobody writes any more, the news are over.
-        let _ = self.jobs.send(Job { request, news });
+        // Without a writer, `news` is dropped here, which closes the channel.
+        let _ = self.jobs.send(WriteRequest { request, news });
         listener
     }
 
-    /// A plugin that is not this project's is about to detach a sandbox: its ports must not be put back.
+    /// A plugin other than this project's is about to detach a sandbox: its ports must not be restored.
     pub fn leaves(&self, sandbox: &str) {
-        // If nobody reads any more, nobody puts back.
+        // Without a reader, nothing restores ports either.
         let _ = self.leaving.send(sandbox.to_owned());
     }
 }

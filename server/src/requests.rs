@@ -1,4 +1,4 @@
-//! What is asked, and who answers it: one module a verb. Knows nothing of connections.
+//! The handlers of requests, one module for each verb. Knows nothing of connections.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,10 @@ use contract::{
     error::CniError,
     external_ids::{IFACE_ID, SANDBOX},
     names::PodKey,
-    wire::{METRICS_PATH, Metrics, PORT_PATH, PortNews, PortRequest, REQUEST_PATH, Request, WATCH_PATH, WatchRequest},
+    wire::{
+        METRICS_PATH, Metrics, PORT_PATH, PortNews, PortRequest, REQUEST_PATH, Request, WATCH_PATH,
+        WatchRequest,
+    },
 };
 use hyper::{Method, StatusCode};
 use serde::{Serialize, de::DeserializeOwned};
@@ -18,12 +21,12 @@ use tokio::{
 use tracing::{Span, info_span};
 
 use crate::{
+    api_error::{ApiError, Severity},
     events::Events,
     metrics::Metrics as Measurements,
     partners::Partners,
-    pods::{PodSource, Whereabouts},
+    pods::{PodSource, SourceDescription},
     ports::Ports,
-    refusal::{Refusal, Severity},
 };
 
 mod add;
@@ -38,95 +41,104 @@ mod watched;
 pub use add::AddDefaults;
 pub use in_flight::InFlight;
 
-/// What every request is answered with.
+/// The state that all handlers share.
 #[derive(Debug)]
-pub struct Desk {
+pub struct HandlerState {
     pub source: Arc<dyn PodSource>,
     pub add: AddDefaults,
     pub phase: watch::Receiver<Phase>,
-    /// The ADDs that are being answered.
+    /// The ADDs in flight.
     pub adds: InFlight,
     pub metrics: Arc<Measurements>,
     pub events: Events,
     pub partners: Partners,
-    /// When a server on this socket was last able to answer ADDs before this one started.
+    /// When an earlier server on this socket could last answer ADDs; `None` if no stamp says so.
     pub predecessor: Option<Instant>,
     pub ports: Ports,
 }
 
-/// Where the server is in its life.
+/// The phase of the server's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     Running,
-    /// No new ADD; those in flight are finished.
+    /// No new ADD is accepted; those in flight are finished.
     Draining,
-    /// What is still in flight is told to try again.
+    /// The ADDs still in flight are told to try again.
     Stopping,
 }
 
-/// The paths that are answered.
+/// The paths that are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
+pub enum ApiPath {
     Cni,
     Watch,
     Port,
     Metrics,
 }
 
-/// A request that was understood as far as its shape goes.
+/// A request whose shape is valid.
 #[derive(Debug)]
-pub enum Asked {
+pub enum ApiRequest {
     Cni(Request),
     Watch(WatchRequest),
     Port(PortRequest),
     Metrics(Metrics),
 }
 
-/// What goes back.
+/// An answer.
 #[derive(Debug)]
-pub struct Reply {
+pub struct ApiResponse {
     pub status: StatusCode,
     pub body: Body,
 }
 
-/// What an answer consists of.
+/// The body of an answer.
 #[derive(Debug)]
 pub enum Body {
-    /// JSON, or nothing at all.
+    /// JSON, or nothing.
     Whole(Vec<u8>),
-    /// A line of JSON for each, as it comes.
+    /// A line of JSON for each status update, as it comes.
     News(mpsc::UnboundedReceiver<PortNews>),
 }
 
-impl Route {
-    /// Where a request goes.
-    pub fn of(method: &Method, path: &str) -> Result<Self, Refusal> {
+impl ApiPath {
+    /// The route of a request.
+    ///
+    /// # Errors
+    ///
+    /// [`ApiError::NoSuchPath`] for an unknown path, [`ApiError::Method`] for another method than POST.
+    pub fn of(method: &Method, path: &str) -> Result<Self, ApiError> {
         let route = match path {
             REQUEST_PATH => Self::Cni,
             WATCH_PATH => Self::Watch,
             PORT_PATH => Self::Port,
             METRICS_PATH => Self::Metrics,
-            other => return Err(Refusal::NoSuchPath(other.chars().take(64).collect())),
+            other => return Err(ApiError::NoSuchPath(other.chars().take(64).collect())),
         };
-        if method == Method::POST { Ok(route) } else { Err(Refusal::Method(method.to_string())) }
+        if method == Method::POST { Ok(route) } else { Err(ApiError::Method(method.to_string())) }
     }
 
-    /// What is asked there with this body.
-    pub fn read(self, body: &[u8]) -> Result<Asked, Refusal> {
-        fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
-            serde_json::from_slice(body).map_err(Refusal::Json)
+    /// Reads the body.
+    ///
+    /// # Errors
+    ///
+    /// [`ApiError::Json`] if the body is not the JSON that this route expects.
+    pub fn read(self, body: &[u8]) -> Result<ApiRequest, ApiError> {
+        fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+            serde_json::from_slice(body).map_err(ApiError::Json)
         }
         Ok(match self {
-            Self::Cni => Asked::Cni(json(body)?),
-            Self::Watch => Asked::Watch(json(body)?),
-            Self::Port => Asked::Port(json(body)?),
-            Self::Metrics => Asked::Metrics(json(body)?),
+            Self::Cni => ApiRequest::Cni(json(body)?),
+            Self::Watch => ApiRequest::Watch(json(body)?),
+            Self::Port => ApiRequest::Port(json(body)?),
+            Self::Metrics => ApiRequest::Metrics(json(body)?),
         })
     }
 }
 
-impl Asked {
-    /// The span of everything that is logged of this request. Its values are as they were sent, good or bad.
+impl ApiRequest {
+    /// The span of all log lines about this request. Its fields have the values as they were sent, valid or
+    /// not.
     pub fn span(&self) -> Span {
         match self {
             Self::Cni(Request { env, .. }) => {
@@ -140,55 +152,77 @@ impl Asked {
                     variable("CNI_IFNAME"),
                 )
             }
-            Self::Watch(WatchRequest { namespace, name, .. }) => request_span(Some("watch"), Some(namespace), Some(name), None, None),
+            Self::Watch(WatchRequest { namespace, name, .. }) => {
+                request_span(Some("watch"), Some(namespace), Some(name), None, None)
+            }
             Self::Port(PortRequest { name, external_ids, .. }) => {
                 let id = |key| external_ids.get(key).map(String::as_str);
                 request_span(Some("port"), None, id(IFACE_ID), id(SANDBOX), Some(name))
             }
             Self::Metrics(Metrics { command, pod, sandbox, .. }) => {
                 let pod = pod.as_deref().and_then(|pod| pod.split_once('/'));
-                request_span(Some(command), pod.map(|pod| pod.0), pod.map(|pod| pod.1), sandbox.as_deref(), None)
+                request_span(
+                    Some(command),
+                    pod.map(|pod| pod.0),
+                    pod.map(|pod| pod.1),
+                    sandbox.as_deref(),
+                    None,
+                )
             }
         }
     }
 }
 
-fn request_span(command: Option<&str>, namespace: Option<&str>, name: Option<&str>, sandbox: Option<&str>, ifname: Option<&str>) -> Span {
+fn request_span(
+    command: Option<&str>,
+    namespace: Option<&str>,
+    name: Option<&str>,
+    sandbox: Option<&str>,
+    ifname: Option<&str>,
+) -> Span {
     info_span!("request", cni.command = command, pod.namespace = namespace, pod.name = name, sandbox, ifname)
 }
 
-impl Desk {
-    /// The answer to a request that arrived at `started`.
-    pub async fn answer(&self, asked: Asked, started: Instant) -> Result<Reply, Refusal> {
+impl HandlerState {
+    /// Answers a request that arrived at `started`.
+    ///
+    /// # Errors
+    ///
+    /// The refusal to answer with: the request is invalid, its pod cannot be attached now, or the server is
+    /// about to end.
+    pub async fn answer(&self, asked: ApiRequest, started: Instant) -> Result<ApiResponse, ApiError> {
         match asked {
-            Asked::Cni(request) => {
-                let _in_progress = self.metrics.in_progress(request.env.get("CNI_COMMAND").map(String::as_str));
+            ApiRequest::Cni(request) => {
+                let _in_progress =
+                    self.metrics.in_progress(request.env.get("CNI_COMMAND").map(String::as_str));
                 self.answer_cni(request, started).await
             }
-            Asked::Watch(request) => {
+            ApiRequest::Watch(request) => {
                 let _in_progress = self.metrics.in_progress(Some("watch"));
                 self.watched(request).await
             }
-            Asked::Port(request) => {
+            ApiRequest::Port(request) => {
+                // While the server drains, the ports of ADDs in flight are still written.
                 if self.phase() >= Phase::Stopping {
-                    return Err(Refusal::ShuttingDown);
+                    return Err(ApiError::ShuttingDown);
                 }
-                Ok(Reply { status: StatusCode::OK, body: Body::News(self.ports.write(request)) })
+                Ok(ApiResponse { status: StatusCode::OK, body: Body::News(self.ports.write(request)) })
             }
-            Asked::Metrics(report) => {
+            ApiRequest::Metrics(report) => {
                 self.metrics.reported(&report);
                 self.tell_owner(&report);
                 metrics::log(&report);
-                Ok(Reply::EMPTY)
+                Ok(ApiResponse::EMPTY)
             }
         }
     }
 
-    async fn answer_cni(&self, request: Request, started: Instant) -> Result<Reply, Refusal> {
+    async fn answer_cni(&self, request: Request, started: Instant) -> Result<ApiResponse, ApiError> {
         match request.env.get("CNI_COMMAND").map(String::as_str) {
             Some("ADD") => self.add(request, started).await,
             Some("DEL") => {
-                // This project's plugin does not ask, and has a fence around what it does; upstream's takes seconds.
+                // This project's plugin sends no DEL, and holds the per-interface lock while it works.
+                // Upstream's holds no lock, and its DEL takes seconds.
                 if let Some(sandbox) = request.env.get("CNI_CONTAINERID") {
                     self.ports.leaves(sandbox);
                 }
@@ -196,25 +230,25 @@ impl Desk {
             }
             Some("STATUS") => self.status(),
             Some("CHECK") => self.check(&request),
-            // The plugin does these alone; success with no body is what upstream's server says to them.
-            Some("UPDATE" | "GC") => Ok(Reply::EMPTY),
-            Some(other) => Err(Refusal::Command(other.chars().take(64).collect())),
-            None => Err(Refusal::Missing("CNI_COMMAND")),
+            // The plugin carries these out alone. Upstream's server answers them with success and no body.
+            Some("UPDATE" | "GC") => Ok(ApiResponse::EMPTY),
+            Some(other) => Err(ApiError::Command(other.chars().take(64).collect())),
+            None => Err(ApiError::Missing("CNI_COMMAND")),
         }
     }
 
-    /// Answers with a refusal and counts it.
-    pub fn refuse(&self, refusal: &Refusal, elapsed: Duration) -> Reply {
+    /// Answers with a refusal, which is logged and counted.
+    pub fn refuse(&self, refusal: &ApiError, elapsed: Duration) -> ApiResponse {
         self.metrics.refused(refusal.code());
-        Reply::refuse(refusal, elapsed, &self.source.whereabouts())
+        ApiResponse::refuse(refusal, elapsed, &self.source.source_description())
     }
 
-    /// UID of a pod as the API server has it, if that is known.
+    /// The pod's UID as the API server has it, if known.
     fn uid(&self, pod: &PodKey) -> Option<String> {
         self.source.watch(pod).now().map(|pod| pod.facts.uid.clone())
     }
 
-    /// A failure of the plugin is the pod's owner's business, too.
+    /// A failure of the plugin becomes an event on its pod.
     fn tell_owner(&self, report: &Metrics) {
         let pod = report.pod.as_deref().and_then(|pod| pod.split_once('/'));
         if let Some(pod) = pod.and_then(|(namespace, name)| PodKey::new(namespace, name).ok()) {
@@ -226,37 +260,49 @@ impl Desk {
         *self.phase.borrow()
     }
 
-    /// Waits until the server is in `phase` or beyond.
+    /// Waits until the server has reached `phase` or a later one.
     async fn reached(&self, phase: Phase) {
         if self.phase.clone().wait_for(|now| *now >= phase).await.is_err() {
-            // The server's life ended without one of its phases: so does this request, with its connection.
+            // The server has ended without reaching the phase: this request ends with its connection.
             std::future::pending().await
         }
     }
 }
 
-impl Reply {
+impl ApiResponse {
     pub(crate) const EMPTY: Self = Self { status: StatusCode::OK, body: Body::Whole(Vec::new()) };
 
-    fn json(value: &impl Serialize) -> Result<Self, Refusal> {
-        Ok(Self { status: StatusCode::OK, body: Body::Whole(serde_json::to_vec(value).map_err(Refusal::Answer)?) })
+    fn json(value: &impl Serialize) -> Result<Self, ApiError> {
+        Ok(Self {
+            status: StatusCode::OK,
+            body: Body::Whole(serde_json::to_vec(value).map_err(ApiError::Answer)?),
+        })
     }
 
     /// Answers with a refusal and logs it: the only place that does.
-    fn refuse(refusal: &Refusal, elapsed: Duration, whereabouts: &Whereabouts) -> Self {
-        let refused = refusal.to_plugin(elapsed, whereabouts);
+    fn refuse(refusal: &ApiError, elapsed: Duration, source_description: &SourceDescription) -> Self {
+        let refused = refusal.to_plugin(elapsed, source_description);
         let CniError { code, msg, details, .. } = &refused.error;
         let status = refusal.status();
         match refusal.severity() {
-            Severity::Expected => tracing::info!(code, status = status.as_u16(), ms = millis(elapsed), msg, "refused"),
-            Severity::Wrong => tracing::warn!(code, status = status.as_u16(), ms = millis(elapsed), msg, hint = details, "refused"),
+            Severity::Expected => {
+                tracing::info!(code, status = status.as_u16(), ms = millis(elapsed), msg, "refused")
+            }
+            Severity::Wrong => tracing::warn!(
+                code,
+                status = status.as_u16(),
+                ms = millis(elapsed),
+                msg,
+                hint = details,
+                "refused"
+            ),
         }
         let body = serde_json::to_vec(&refused).unwrap_or_default();
         Self { status, body: Body::Whole(body) }
     }
 }
 
-/// Milliseconds as log lines show them.
+/// Milliseconds, as log lines show them.
 pub(crate) fn millis(elapsed: Duration) -> String {
     format!("{:.1}", elapsed.as_secs_f64() * 1000.0)
 }

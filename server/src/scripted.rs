@@ -1,4 +1,4 @@
-//! Ways to the API server that a test plays, and what this server asks of it.
+//! A scripted API server for tests, and assertions about the requests that this server sends.
 
 use kubeapi::{ApiServer, Authority, Cluster, Connection, Credential};
 use serde_json::{Value, json};
@@ -19,9 +19,9 @@ impl Connect for Scripted {
     }
 }
 
-/// Requests about the pods of node1.
+/// Assertions about requests for the pods of node1.
 pub(crate) trait AboutPods {
-    /// It is a list, and from which version at least.
+    /// Asserts a list, with this `resourceVersion`.
     fn assert_list(&self, version: Option<&str>);
 
     fn assert_watch(&self, version: &str);
@@ -31,13 +31,19 @@ impl AboutPods for Asked {
     #[track_caller]
     fn assert_list(&self, version: Option<&str>) {
         assert!(!self.is_watch() && self.path.starts_with("/api/v1/pods?"), "{}", self.path);
-        assert_eq!((self.parameter("resourceVersion"), self.parameter("fieldSelector")), (version, Some("spec.nodeName%3Dnode1")));
+        assert_eq!(
+            (self.parameter("resourceVersion"), self.parameter("fieldSelector")),
+            (version, Some("spec.nodeName%3Dnode1"))
+        );
     }
 
     #[track_caller]
     fn assert_watch(&self, version: &str) {
         assert!(self.is_watch() && self.path.starts_with("/api/v1/pods?"), "{}", self.path);
-        assert_eq!((self.parameter("resourceVersion"), self.parameter("fieldSelector")), (Some(version), Some("spec.nodeName%3Dnode1")));
+        assert_eq!(
+            (self.parameter("resourceVersion"), self.parameter("fieldSelector")),
+            (Some(version), Some("spec.nodeName%3Dnode1"))
+        );
         assert_eq!(self.parameter("allowWatchBookmarks"), Some("true"));
     }
 }

@@ -1,5 +1,6 @@
-//! Keeps the stamp beside the socket young for as long as this server can answer ADDs ([`podnet::stamp`]): a STATUS that finds no server forgives one
-//! that is being replaced. Knows nothing of requests.
+//! Keeps the stamp beside the socket fresh while this server can answer ADDs ([`podnet::stamp`]). With a
+//! fresh stamp, a STATUS that finds no server treats it as one that is being replaced. Knows nothing of
+//! requests.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -11,7 +12,8 @@ use crate::{
     pods::{PodSource, Readiness},
 };
 
-/// A server that is killed has a stamp that is this much older at most, of the minute that is forgiven.
+/// Interval between two stamps. A killed server leaves a stamp that is at most this much too old, out of the
+/// 60 s that STATUS forgives (`FORGIVEN`). Ten times longer would use up most of them.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// Writes the stamp of one server.
@@ -26,8 +28,8 @@ impl Stamp {
         Self { socket, source }
     }
 
-    /// Writes it again and again, for as long as the runtime lives.
-    pub(crate) async fn keep(self) {
+    /// Writes the stamp at regular intervals, for as long as the runtime lives.
+    pub(crate) async fn run(self) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -36,16 +38,17 @@ impl Stamp {
         }
     }
 
-    /// Writes it once, if this server can answer ADDs.
+    /// Writes the stamp once, if this server can answer ADDs.
     pub(crate) fn write(&self) {
         match self.source.readiness() {
+            // A server that has lost the API server still answers ADDs of the pods that it knows.
             Readiness::Synced | Readiness::Behind(_) => {}
             Readiness::NotSynced(_) => return,
         }
         let file = stamp::file(&self.socket);
         let written = stamp::text().and_then(|text| atomic_file::replace(&file, text.as_bytes(), 0o600));
         if let Err(error) = written {
-            // Without it, STATUS is as strict as it is on a node without a server.
+            // Without a stamp, STATUS is as strict as on a node that never had a server.
             tracing::debug!(%error, path = %file.display(), "the stamp is not written");
         }
     }

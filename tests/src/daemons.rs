@@ -1,5 +1,5 @@
-//! Open vSwitch's and OVN's daemons: real, with run directories of their own, and without privileges: the datapath is the one of Open
-//! vSwitch's own tests, which has no devices.
+//! Real daemons of Open vSwitch and OVN with run directories of their own, without privileges. The datapath
+//! is the dummy of Open vSwitch's own tests, which has no devices.
 
 use std::{os::unix::net::UnixStream, path::Path, process::Stdio};
 
@@ -7,7 +7,7 @@ use crate::{database::Database, node::Node, process::Process, program};
 
 const SOUTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-sb.ovsschema";
 
-/// ovs-vswitchd and ovn-controller, and the southbound database that the latter is connected to.
+/// ovs-vswitchd and ovn-controller, with the southbound database that ovn-controller is connected to.
 #[derive(Debug)]
 pub struct Daemons {
     pub ovn_controller: Process,
@@ -16,35 +16,47 @@ pub struct Daemons {
 }
 
 impl Daemons {
-    /// Starts them on a node whose database has `br-int`, and waits until ovn-controller is connected.
+    /// Starts the daemons on a node whose database has `br-int`, and waits until ovn-controller is connected.
     #[track_caller]
     pub fn start(node: &Node, database: &Database) -> Self {
         let (ovs, ovn) = (node.ovs_run_dir(), node.make_dir("ovn"));
         let southbound = Database::of_schema(&ovn, "southbound", SOUTHBOUND_SCHEMA);
-        // The row that ovn-northd makes; ovn-controller 23.03 dies without it.
+        // ovn-northd would insert this row; ovn-controller 23.03 crashes without it.
         let insert = r#"["OVN_Southbound",{"op":"insert","table":"SB_Global","row":{}}]"#;
         program::output(program::command("ovsdb-client").args(["transact", southbound.endpoint(), insert]));
         let remote = format!("external_ids:ovn-remote={}", southbound.endpoint());
-        let chassis = ["external_ids:system-id=node1", "external_ids:ovn-encap-type=geneve", "external_ids:ovn-encap-ip=127.0.0.1"];
+        let chassis = [
+            "external_ids:system-id=node1",
+            "external_ids:ovn-encap-type=geneve",
+            "external_ids:ovn-encap-ip=127.0.0.1",
+        ];
         database.vsctl(&[&["set", "Open_vSwitch", ".", &remote], &chassis[..]].concat());
         database.vsctl(&["set", "Bridge", "br-int", "datapath_type=dummy", "fail_mode=secure"]);
 
         let daemon = |name: &str, run_dir: &Path| {
             let mut command = program::unprivileged(name);
-            command.arg(database.endpoint()).args(["-vconsole:off", &format!("--pidfile={}/{name}.pid", run_dir.display())]);
+            command
+                .arg(database.endpoint())
+                .args(["-vconsole:off", &format!("--pidfile={}/{name}.pid", run_dir.display())]);
             command.arg(format!("--log-file={}/{name}.log", run_dir.display()));
             command.env("OVS_RUNDIR", &ovs).env("OVN_RUNDIR", &ovn).stdin(Stdio::null());
             command
         };
-        let mut ovs_vswitchd = Process::start(daemon("ovs-vswitchd", &ovs).args(["--disable-system", "--enable-dummy"]));
-        // ovn-controller would wait a second before it tries again to reach a bridge that is not there yet.
+        let mut ovs_vswitchd =
+            Process::start(daemon("ovs-vswitchd", &ovs).args(["--disable-system", "--enable-dummy"]));
+        // Start ovn-controller after the bridge: it retries a missing bridge only after a second.
         let bridge = ovs.join("br-int.mgmt");
-        ovs_vswitchd.ready("the bridge is there", || UnixStream::connect(&bridge).map_err(|error| error.to_string()));
+        ovs_vswitchd
+            .ready("the bridge is there", || UnixStream::connect(&bridge).map_err(|error| error.to_string()));
         let mut ovn_controller = Process::start(&mut daemon("ovn-controller", &ovn));
         let control = ovn.join(format!("ovn-controller.{}.ctl", ovn_controller.pid()));
         ovn_controller.ready("ovn-controller is connected", || {
-            let asked = program::command("ovs-appctl").arg("-t").arg(&control).arg("connection-status").output();
-            let seen = asked.map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+            let asked =
+                program::command("ovs-appctl").arg("-t").arg(&control).arg("connection-status").output();
+            let seen = asked.map_or_else(
+                |error| error.to_string(),
+                |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+            );
             if seen == "connected" { Ok(()) } else { Err(seen) }
         });
         Self { ovn_controller, ovs_vswitchd, southbound }

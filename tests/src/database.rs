@@ -1,4 +1,5 @@
-//! Open vSwitch's database: a real ovsdb-server with the real schema, and nobody behind it unless a test starts the daemons.
+//! Open vSwitch's database: a real ovsdb-server with the real schema. No daemon acts on it unless a test
+//! starts one.
 
 use std::{
     os::unix::net::UnixStream,
@@ -12,7 +13,7 @@ use crate::{process::Process, program};
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
-/// A database that listens at `db.sock` of a directory.
+/// A database that listens on a socket in its directory.
 #[derive(Debug)]
 pub struct Database {
     pub process: Process,
@@ -21,7 +22,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Starts an empty one.
+    /// Starts a database with the row that `ovs-vsctl init` inserts, at `db.sock`.
     #[track_caller]
     pub fn start(directory: &Path) -> Self {
         let database = Self::of_schema(directory, "db", SCHEMA);
@@ -29,19 +30,19 @@ impl Database {
         database
     }
 
-    /// Starts one without the row that `ovs-vsctl init` makes.
+    /// Starts a database without that row.
     #[track_caller]
     pub fn start_empty(directory: &Path) -> Self {
         Self::of_schema(directory, "db", SCHEMA)
     }
 
-    /// Starts one again that has ended, with what it held.
+    /// Starts a server again for the database in `directory`, with its contents.
     #[track_caller]
     pub fn restart(directory: &Path) -> Self {
         Self::serve(directory, "db")
     }
 
-    /// Starts one of any schema, at `NAME.sock`.
+    /// Creates a database with any schema and serves it at `NAME.sock`.
     #[track_caller]
     pub fn of_schema(directory: &Path, name: &str, schema: &'static str) -> Self {
         let file = directory.join(format!("{name}.conf"));
@@ -49,7 +50,7 @@ impl Database {
         Self::serve(directory, name)
     }
 
-    /// Serves one that is there at `NAME.sock`.
+    /// Serves the existing database `name` at `NAME.sock`.
     #[track_caller]
     pub fn serve(directory: &Path, name: &str) -> Self {
         let place = |ending: &str| directory.join(format!("{name}.{ending}"));
@@ -57,13 +58,17 @@ impl Database {
         let mut command = program::unprivileged("ovsdb-server");
         let option = |name: &str, place: PathBuf| format!("--{name}={}", place.display());
         command.arg(&file).arg(format!("--remote=punix:{}", socket.display())).arg("-vconsole:off");
-        command.args([option("unixctl", place("ctl")), option("log-file", place("log"))]).stdin(Stdio::null());
+        command
+            .args([option("unixctl", place("ctl")), option("log-file", place("log"))])
+            .stdin(Stdio::null());
         let mut process = Process::start(&mut command);
-        process.ready("the database listens", || UnixStream::connect(&socket).map_err(|error| error.to_string()));
+        process.ready("the database listens", || {
+            UnixStream::connect(&socket).map_err(|error| error.to_string())
+        });
         Self { process, endpoint: format!("unix:{}", socket.display()), file }
     }
 
-    /// Where it is kept, with its transactions and what each was for.
+    /// Path of the file, which also holds past transactions with their comments.
     pub fn file(&self) -> &Path {
         &self.file
     }
@@ -72,21 +77,24 @@ impl Database {
         &self.endpoint
     }
 
-    /// `ovs-vsctl` with these arguments.
+    /// Runs `ovs-vsctl` with these arguments and returns its output.
     #[track_caller]
     pub fn vsctl(&self, arguments: &[impl AsRef<str>]) -> String {
         let mut command = program::command("ovs-vsctl");
-        command.args(["--no-wait", "--timeout=10"]).arg(format!("--db={}", self.endpoint)).args(arguments.iter().map(AsRef::as_ref));
+        command
+            .args(["--no-wait", "--timeout=10"])
+            .arg(format!("--db={}", self.endpoint))
+            .args(arguments.iter().map(AsRef::as_ref));
         program::output(&mut command)
     }
 
-    /// Names of the ports of `br-int`, in order.
+    /// Names of the ports of `br-int`, sorted.
     #[track_caller]
     pub fn ports(&self) -> Vec<String> {
         self.vsctl(&["list-ports", "br-int"]).lines().map(str::to_owned).collect()
     }
 
-    /// One column of every row of a table, in order.
+    /// One column of every row of a table, sorted.
     #[track_caller]
     pub fn column(&self, table: &str, column: &str) -> Vec<String> {
         let column = format!("--columns={column}");
@@ -96,13 +104,21 @@ impl Database {
         rows
     }
 
-    /// Everything in it, to see whether anything changed; but not how often somebody has waited for ovs-vswitchd.
+    /// The whole contents, to detect changes. The counter `next_cfg` is left out: each client that waits for
+    /// ovs-vswitchd increments it.
     #[track_caller]
     pub fn content(&self) -> String {
-        let text = program::output(program::command("ovsdb-client").args(["--format=json", "dump", &self.endpoint, "Open_vSwitch"]));
+        let text = program::output(program::command("ovsdb-client").args([
+            "--format=json",
+            "dump",
+            &self.endpoint,
+            "Open_vSwitch",
+        ]));
         let tables = text.lines().map(|line| {
             let mut table: Value = serde_json::from_str(line).expect("a table in JSON");
-            let counter = table["headings"].as_array().and_then(|columns| columns.iter().position(|column| column == "next_cfg"));
+            let counter = table["headings"]
+                .as_array()
+                .and_then(|columns| columns.iter().position(|column| column == "next_cfg"));
             if let (Some(counter), Some(rows)) = (counter, table["data"].as_array_mut()) {
                 rows.iter_mut().for_each(|row| row[counter] = Value::Null);
             }
@@ -111,7 +127,7 @@ impl Database {
         tables.collect::<Vec<_>>().join("\n")
     }
 
-    /// What an ovs-vswitchd says that has done all that it will ever be asked to do.
+    /// Plays an ovs-vswitchd that has done all work that will ever be requested.
     #[track_caller]
     pub fn say_all_done(&self) {
         self.vsctl(&["set", "Open_vSwitch", ".", "cur_cfg=1000000"]);

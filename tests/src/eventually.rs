@@ -1,15 +1,20 @@
-//! The wait for a state that nothing announces.
+//! Waiting for a state that is not announced by an event.
 
 use std::{
     fmt::Display,
     time::{Duration, Instant},
 };
 
-/// Calls `probe` until it succeeds, and returns what it found; after `deadline`, panics with the last thing the probe saw.
+/// Calls `probe` until it succeeds, and returns its result. After `deadline`, panics with the last error of
+/// the probe.
 ///
-/// Where there is an event (the end of a process, a message of a channel), wait for that instead.
+/// If there is an event (the end of a process, a message of a channel), wait for that instead.
 #[track_caller]
-pub fn eventually<T, E: Display>(what: &str, deadline: Duration, mut probe: impl FnMut() -> Result<T, E>) -> T {
+pub fn eventually<T, E: Display>(
+    what: &str,
+    deadline: Duration,
+    mut probe: impl FnMut() -> Result<T, E>,
+) -> T {
     let start = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
@@ -19,6 +24,8 @@ pub fn eventually<T, E: Display>(what: &str, deadline: Duration, mut probe: impl
         };
         assert!(start.elapsed() < deadline, "not within {deadline:?}: {what}; last seen: {seen}");
         sleep(pause);
+        // Short pauses at first, so that fast states cost little; at most 20 ms, so that slow ones leave the
+        // CPU free.
         pause = (pause * 2).min(Duration::from_millis(20));
     }
 }

@@ -1,25 +1,25 @@
-//! What the contract tests stand on: the real executables, the real daemons of Open vSwitch and OVN in a temporary directory, and
-//! scripted partners where a real one would behave too well. Everything runs as whoever starts the tests; nothing needs privileges,
-//! and nothing of the machine is changed.
+//! The base of the contract tests: the real executables, the real daemons of Open vSwitch and OVN in a
+//! temporary directory, and scripted peers where a real one cannot be made to misbehave. Everything runs as
+//! the user who starts the tests, needs no privileges, and changes nothing on the machine.
 //!
 //! | module | noun | what it is |
 //! |---|---|---|
-//! | [`node`] | [`Node`]: a directory with the places of one node | where all others are |
+//! | [`node`] | [`Node`]: a directory with the paths of one node | used by all others |
 //! | [`scratch`] | [`Scratch`]: that directory | kept when a test fails |
 //! | [`plugin`] | [`Plugin`]: one call of `ovn-k8s-cni-overlay`, and its [`Outcome`] | real executable |
 //! | [`node_server`] | [`NodeServer`]: `ovnkube --init-node` | real executable |
 //! | [`pod`] | [`Pod`]: a manifest in the server's directory | – |
-//! | [`database`] | [`Database`]: Open vSwitch's | real ovsdb-server |
-//! | [`ports`] | [`Port`]: rows as plugins leave them there | – |
+//! | [`database`] | [`Database`]: Open vSwitch's database | real ovsdb-server |
+//! | [`ports`] | [`Port`]: rows as plugins write them | – |
 //! | [`daemons`] | [`Daemons`]: ovs-vswitchd and ovn-controller | real, connected |
-//! | [`namespace`] | [`Namespace`]: a network namespace that is not the caller's own | real, of an unprivileged user |
-//! | [`scripted_server`] | [`ScriptedServer`]: upstream's server, and hostile ones | answers with given bytes |
-//! | [`scripted_api`] | [`ScriptedApi`]: an API server of Kubernetes | answers what a test says, request by request |
+//! | [`namespace`] | [`Namespace`]: a separate network namespace | real, of an unprivileged user |
+//! | [`scripted_server`] | [`ScriptedServer`]: upstream's or a hostile server | answers given bytes |
+//! | [`scripted_api`] | [`ScriptedApi`]: a Kubernetes API server | answers each request as the test says |
 //! | [`http`] | requests and answers on a unix socket, byte by byte | – |
-//! | [`process`], [`program`], [`executable`] | child processes, the programs of this machine, the executables under test | – |
-//! | [`eventually()`] | the wait for a state that nothing announces | – |
+//! | [`process`], [`program`], [`executable`] | child processes, installed programs, tested programs | – |
+//! | [`eventually()`] | waiting for a state that is not announced by an event | – |
 //!
-//! Functions here panic where a test cannot go on, at the test's line.
+//! If a test cannot go on, these functions panic with the test's line as location.
 
 pub mod daemons;
 pub mod database;

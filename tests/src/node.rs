@@ -1,4 +1,4 @@
-//! One node's places in a directory of a test's own: sockets, manifests, configurations, logs.
+//! The paths of one node in a directory of the test: sockets, manifests, configurations, logs.
 
 use std::{fs, path::PathBuf};
 
@@ -12,10 +12,10 @@ use crate::{
     scratch::Scratch,
 };
 
-/// A node on which nothing runs yet.
+/// A node without running programs.
 #[derive(Debug)]
 pub struct Node {
-    /// Id of the sandbox that the node's calls are about.
+    /// ID of the sandbox of the node's calls.
     pub sandbox: String,
     scratch: Scratch,
 }
@@ -25,37 +25,37 @@ impl Node {
         Self { sandbox: new_sandbox(), scratch: Scratch::new() }
     }
 
-    /// A path in the node's directory, there or not.
+    /// A path in the node's directory; the file need not exist.
     pub fn path(&self, name: &str) -> PathBuf {
         self.scratch.join(name)
     }
 
-    /// Makes a directory of the node.
+    /// Creates a directory of the node.
     pub fn make_dir(&self, name: &str) -> PathBuf {
         self.scratch.make_dir(name)
     }
 
-    /// Where the plugin looks for the server.
+    /// The server's socket, as the plugin is configured to find it.
     pub fn server_socket(&self) -> PathBuf {
         self.path("cni/server.sock")
     }
 
-    /// Where the server says when it could last answer.
+    /// The file in which the server records when it was last able to answer.
     pub fn stamp(&self) -> PathBuf {
         self.path("cni/server.synced")
     }
 
-    /// Directory of Open vSwitch's sockets and process ids.
+    /// Directory of Open vSwitch's sockets and PID files.
     pub fn ovs_run_dir(&self) -> PathBuf {
         self.path("ovs")
     }
 
-    /// Where the plugin looks for Open vSwitch's database.
+    /// The database's socket, as the plugin is configured to find it.
     pub fn ovsdb_socket(&self) -> PathBuf {
         self.ovs_run_dir().join("db.sock")
     }
 
-    /// Directory of ovn-controller's socket and process id.
+    /// Directory of ovn-controller's socket and PID file.
     pub fn ovn_run_dir(&self) -> PathBuf {
         self.path("ovn")
     }
@@ -64,12 +64,13 @@ impl Node {
         self.path("log/plugin.log")
     }
 
-    /// The lines of a log, none if there is none.
+    /// The lines of a log; empty if there is no log.
     pub fn log_lines(&self, path: &str) -> Vec<String> {
         fs::read_to_string(self.path(path)).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
-    /// A configuration of version 1.1.0 that points the plugin here. Its deadline is short: a test that reaches it waits for it.
+    /// A configuration of version 1.1.0 with the node's paths. Its deadline of 3 s is short, because some
+    /// tests wait for it.
     pub fn conf(&self) -> Value {
         json!({
             "cniVersion": "1.1.0",
@@ -84,10 +85,12 @@ impl Node {
         })
     }
 
-    /// The configuration with some keys changed; null removes one.
+    /// The configuration with changed keys; null removes a key.
     pub fn conf_with(&self, changes: Value) -> Value {
         let mut conf = self.conf();
-        let (Value::Object(keys), Value::Object(changes)) = (&mut conf, changes) else { panic!("changes are an object") };
+        let (Value::Object(keys), Value::Object(changes)) = (&mut conf, changes) else {
+            panic!("changes are an object")
+        };
         for (key, value) in changes {
             match value {
                 Value::Null => keys.remove(&key),
@@ -97,12 +100,12 @@ impl Node {
         conf
     }
 
-    /// A call with all variables and the node's configuration.
+    /// A call with all variables, and with the node's configuration.
     pub fn call(&self, verb: &str) -> Plugin<'static> {
         Plugin::new(verb).with("CNI_CONTAINERID", &self.sandbox).conf(&self.conf())
     }
 
-    /// An ADD of pod `shop/cart-0`, powerful enough to reach the annotation, and no further.
+    /// An ADD of pod `shop/cart-0`. Its privileges suffice up to the annotation, and no further.
     pub fn add<'a>(&self, namespace: &'a Namespace) -> Plugin<'a> {
         Plugin::new("ADD").with("CNI_CONTAINERID", &self.sandbox).in_namespace(namespace).conf(&self.conf())
     }
@@ -122,7 +125,7 @@ impl Node {
         database
     }
 
-    /// The node's server.
+    /// Starts the node's server.
     #[track_caller]
     pub fn start_server(&self) -> NodeServer {
         NodeServer::start(self)

@@ -1,4 +1,4 @@
-//! `ovnkube --init-node` on a node of a test's own.
+//! `ovnkube --init-node` on the node of a test.
 
 use std::{
     fs::{self, File},
@@ -21,48 +21,59 @@ use crate::{
     program,
 };
 
-/// How long the server may take to write a line.
+/// Limit for a line to appear in the server's log.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server that listens.
+/// A running server that listens.
 #[derive(Debug)]
 pub struct NodeServer {
     pub process: Process,
     pub socket: PathBuf,
     pub log: PathBuf,
-    /// Directory of the configurations that runtimes read.
+    /// Directory of the configurations for runtimes.
     pub conf_dir: PathBuf,
     manifests: PathBuf,
-    /// The server's own, where the node has none.
+    /// The server's own database, if the node has none.
     _database: Option<Database>,
 }
 
 impl NodeServer {
-    /// Starts it and waits until it is ready.
+    /// Starts the server and waits until it is ready.
     #[track_caller]
     pub(crate) fn start(node: &Node) -> Self {
         Self::start_with(node, &[])
     }
 
-    /// With more options. A node without a database of Open vSwitch gets one that is the server's alone.
+    /// Starts the server with further options. If the node has no database of Open vSwitch, the server gets
+    /// one of its own.
     #[track_caller]
     pub fn start_with(node: &Node, options: &[&str]) -> Self {
         let manifests = node.make_dir("manifests");
-        let (socket, log, conf_dir) = (node.server_socket(), node.path("log/ovnkube.log"), node.path("net.d"));
-        let database = (!node.ovsdb_socket().exists()).then(|| Database::start(&node.make_dir("ovs-of-the-server")));
-        let endpoint = database.as_ref().map_or_else(|| format!("unix:{}", node.ovsdb_socket().display()), |own| own.endpoint().to_owned());
+        let (socket, log, conf_dir) =
+            (node.server_socket(), node.path("log/ovnkube.log"), node.path("net.d"));
+        let database =
+            (!node.ovsdb_socket().exists()).then(|| Database::start(&node.make_dir("ovs-of-the-server")));
+        let endpoint = database.as_ref().map_or_else(
+            || format!("unix:{}", node.ovsdb_socket().display()),
+            |own| own.endpoint().to_owned(),
+        );
         let mut command = program::unprivileged(executable::path(executable::SERVER));
-        command.args(["--ovsdb-endpoint", &endpoint, "--encap-ip", "127.0.0.1"]).arg("--cni-bin-dir").arg(node.make_dir("bin"));
+        command
+            .args(["--ovsdb-endpoint", &endpoint, "--encap-ip", "127.0.0.1"])
+            .arg("--cni-bin-dir")
+            .arg(node.make_dir("bin"));
         command.args(["--init-node", "node1", "--loglevel", "dbg"]).arg("--pod-manifests").arg(&manifests);
         command.arg("--cni-socket").arg(&socket).arg("--cni-conf-dir").arg(&conf_dir);
         command.arg("--logfile").arg(&log).arg("--cnilogfile").arg(node.plugin_log()).args(options);
-        let errors = File::create(node.make_dir("log").join("ovnkube.err")).expect("a file in our directory can be made");
+        let errors = File::create(node.make_dir("log").join("ovnkube.err"))
+            .expect("a file in our directory can be made");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
         let mut process = Process::start(&mut command);
         process.ready("the server is ready", || {
             let written = fs::read_dir(&conf_dir).map_err(|error| error.to_string())?.flatten();
-            // The configuration is written once the server listens.
-            let loaded = written.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b".")).count();
+            // The server listens before it writes the configuration.
+            let loaded =
+                written.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b".")).count();
             if loaded == 0 {
                 Err("no CNI configuration".to_owned())
             } else {
@@ -72,7 +83,7 @@ impl NodeServer {
         Self { process, socket, log, conf_dir, manifests, _database: database }
     }
 
-    /// Puts a pod's manifest in place of the one before, in one step.
+    /// Writes a pod's manifest, and replaces an earlier one atomically.
     #[track_caller]
     pub fn put(&self, pod: &Pod) {
         pod.write_to(&self.manifests);
@@ -84,7 +95,7 @@ impl NodeServer {
         pod.delete_from(&self.manifests);
     }
 
-    /// Waits until a line of the log has this text.
+    /// Waits for a line with this text in the log, and returns it.
     #[track_caller]
     pub fn wait_for_line(&self, text: &str) -> String {
         eventually(&format!("{text:?} in the server's log"), PATIENCE, || {
@@ -99,7 +110,7 @@ impl NodeServer {
         http::post(&self.socket, REQUEST_PATH, request.to_string().as_bytes())
     }
 
-    /// Stops it and waits until it has ended.
+    /// Stops the server and waits until it has ended.
     #[track_caller]
     pub fn stop(self) {
         let status = self.process.stop();

@@ -1,4 +1,4 @@
-//! One call of the plugin, as a runtime makes it, and what comes of it.
+//! One call of the plugin, as a runtime makes it, and its outcome.
 
 use std::{
     collections::BTreeMap,
@@ -20,12 +20,12 @@ use serde_json::Value;
 
 use crate::{executable, namespace::Namespace, process::signal_to, program};
 
-/// `CNI_ARGS` of a call that names none: the pod `shop/cart-0`.
+/// The default for `CNI_ARGS`: the pod `shop/cart-0`.
 pub const POD_ARGS: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0";
-/// No call takes longer.
+/// Limit for a call: far longer than any deadline in the tests.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A call in the making: an environment and standard input.
+/// A call that has not started: environment and standard input.
 #[derive(Debug)]
 pub struct Plugin<'a> {
     environment: BTreeMap<String, OsString>,
@@ -39,7 +39,7 @@ enum Input {
     File(File),
 }
 
-/// A call that is under way.
+/// A running call.
 #[derive(Debug)]
 pub struct Running {
     pid: u32,
@@ -47,7 +47,7 @@ pub struct Running {
     end: Receiver<(std::io::Result<std::process::Output>, Duration)>,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub struct Outcome {
     pub status: ExitStatus,
@@ -57,21 +57,22 @@ pub struct Outcome {
     pub duration: Duration,
 }
 
-/// The id of a sandbox that nobody else has: calls of two tests for one sandbox would get in each other's way.
+/// A unique sandbox ID: calls of two tests for the same sandbox would disturb each other.
 pub fn new_sandbox() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    // The name of the host's link is made of the first 15 characters.
+    // Unique in its first 15 characters, which become the name of the host's link.
     let unique = format!("cf{:07x}{:06x}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     format!("{unique:0<64}")
 }
 
 impl<'a> Plugin<'a> {
-    /// A call with no variables but `CNI_COMMAND`, and with nothing on its standard input.
+    /// A call with only `CNI_COMMAND` in its environment, and empty standard input.
     pub fn bare(verb: &str) -> Self {
-        Self { environment: BTreeMap::new(), stdin: Input::Bytes(Vec::new()), namespace: None }.with("CNI_COMMAND", verb)
+        Self { environment: BTreeMap::new(), stdin: Input::Bytes(Vec::new()), namespace: None }
+            .with("CNI_COMMAND", verb)
     }
 
-    /// A call with every variable that a runtime sets, for pod `shop/cart-0` in a sandbox of its own.
+    /// A call with every variable that a runtime sets, for pod `shop/cart-0` in a new sandbox.
     pub fn new(verb: &str) -> Self {
         Self::bare(verb)
             .with("CNI_CONTAINERID", new_sandbox())
@@ -93,36 +94,36 @@ impl<'a> Plugin<'a> {
         self
     }
 
-    /// In this namespace, with root's powers over it.
+    /// Runs the call in this namespace, with root's powers over it.
     pub fn in_namespace(mut self, namespace: &'a Namespace) -> Self {
         self.namespace = Some(namespace);
         self.with("CNI_NETNS", namespace.path())
     }
 
-    /// With this on its standard input.
+    /// Sets the contents of standard input.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Input::Bytes(bytes.into());
         self
     }
 
-    /// With this as its standard input.
+    /// Sets the file that is standard input.
     pub fn stdin_from(mut self, file: File) -> Self {
         self.stdin = Input::File(file);
         self
     }
 
-    /// With this configuration.
+    /// Sets the configuration.
     pub fn conf(self, conf: &Value) -> Self {
         self.stdin(conf.to_string())
     }
 
-    /// To its end.
+    /// Runs the call and waits for its end.
     #[track_caller]
     pub fn run(self) -> Outcome {
         self.start().end()
     }
 
-    /// Started only.
+    /// Starts the call.
     #[track_caller]
     pub fn start(self) -> Running {
         let mut command = self.command();
@@ -133,11 +134,11 @@ impl<'a> Plugin<'a> {
         let (sender, end) = mpsc::channel();
         thread::spawn(move || {
             if let (Some(mut pipe), Input::Bytes(bytes)) = (child.stdin.take(), self.stdin) {
-                // The plugin need not read it.
+                // The plugin may exit without reading it: EPIPE is no failure.
                 let _ = pipe.write_all(&bytes);
             }
             let output = child.wait_with_output();
-            // The test may have ended.
+            // The receiver is gone if the test has ended.
             let _ = sender.send((output, started.elapsed()));
         });
         Running { pid, line, end }
@@ -159,7 +160,7 @@ impl<'a> Plugin<'a> {
 }
 
 impl Running {
-    /// Waits for its end.
+    /// Waits for the end of the call.
     #[track_caller]
     pub fn end(self) -> Outcome {
         let Ok((output, duration)) = self.end.recv_timeout(PATIENCE) else {
@@ -177,29 +178,31 @@ impl Running {
 }
 
 impl Outcome {
-    /// Success with nothing to say.
+    /// Checks for success without output.
     #[track_caller]
     pub fn success(&self) {
         assert!(self.status.success() && self.stdout.is_empty(), "{self:?}");
     }
 
-    /// Success with one JSON object on one line.
+    /// Checks for success with one JSON object on one line, and returns it.
     #[track_caller]
     pub fn result(&self) -> Value {
         assert!(self.status.success(), "{self:?}");
         self.only_object()
     }
 
-    /// The CNI error of a failure: exit status 1, and on standard output this object and nothing else.
+    /// Checks for a failure, i.e. exit status 1 and nothing but one CNI error on standard output. Returns the
+    /// error.
     #[track_caller]
     pub fn error(&self) -> CniError {
         assert_eq!(self.status.code(), Some(1), "{self:?}");
-        let error: CniError = serde_json::from_value(self.only_object()).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        let error: CniError =
+            serde_json::from_value(self.only_object()).unwrap_or_else(|error| panic!("{error}: {self:?}"));
         assert!(!error.msg.is_empty() && !error.cni_version.is_empty(), "{self:?}");
         error
     }
 
-    /// The message of a failure with this code.
+    /// Checks for a failure with this code, and returns its message.
     #[track_caller]
     pub fn refused(&self, code: Code) -> String {
         let error = self.error();
@@ -209,7 +212,8 @@ impl Outcome {
 
     #[track_caller]
     fn only_object(&self) -> Value {
-        let value: Value = serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        let value: Value =
+            serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
         assert!(value.is_object() && self.stdout.trim_end().lines().count() == 1, "{self:?}");
         value
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use contract::annotation::POD_NETWORKS;
 use serde_json::json;
 
-/// An annotation of one address.
+/// A network annotation with one address.
 pub const ANNOTATION: &str = r#"{"default":{"ip_addresses":["10.244.1.5/24"],"mac_address":"0a:58:0a:f4:01:05","gateway_ips":["10.244.1.1"],"routes":[{"dest":"10.244.0.0/16","nextHop":"10.244.1.1"}],"ip_address":"10.244.1.5/24","gateway_ip":"10.244.1.1","role":"primary"}}"#;
 
 /// A pod's manifest.
@@ -18,10 +18,15 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// `shop/cart-0`, which the calls of these tests are about, without an annotation.
+    /// The pod `shop/cart-0` of these tests' calls, without an annotation.
     pub fn cart() -> Self {
         let annotations = BTreeMap::new();
-        Self { namespace: "shop".to_owned(), name: "cart-0".to_owned(), uid: "4d3b-1".to_owned(), annotations }
+        Self {
+            namespace: "shop".to_owned(),
+            name: "cart-0".to_owned(),
+            uid: "4d3b-1".to_owned(),
+            annotations,
+        }
     }
 
     pub fn uid(mut self, uid: &str) -> Self {
@@ -34,7 +39,7 @@ impl Pod {
         self
     }
 
-    /// With this text as its network annotation.
+    /// Sets the text of the network annotation.
     pub fn network(self, value: &str) -> Self {
         self.annotation(POD_NETWORKS, value)
     }
@@ -45,14 +50,15 @@ impl Pod {
         let text = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}).to_string();
         let half_written = directory.join(format!(".{}", self.file_name()));
         fs::write(&half_written, text).expect("a file in our directory can be written");
-        fs::rename(half_written, directory.join(self.file_name())).expect("a file in our directory can be renamed");
+        fs::rename(half_written, directory.join(self.file_name()))
+            .expect("a file in our directory can be renamed");
     }
 
     pub(crate) fn delete_from(&self, directory: &Path) {
         fs::remove_file(directory.join(self.file_name())).expect("the pod's manifest is there");
     }
 
-    /// JSON is YAML, too.
+    /// The name ends in `.yaml`, since JSON is YAML, too.
     fn file_name(&self) -> String {
         format!("{}_{}.yaml", self.namespace, self.name)
     }

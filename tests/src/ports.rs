@@ -1,4 +1,4 @@
-//! A port in Open vSwitch's database, with rows as this plugin or upstream's leaves them there.
+//! A port in Open vSwitch's database, with the rows that this plugin or upstream's writes.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use contract::external_ids::{ATTACHED_MAC, IFACE_ID, IP_ADDRESSES, NAD, NETWORK,
 
 use crate::database::Database;
 
-/// A port of `br-int` in the making.
+/// A port of `br-int` that is not written yet.
 #[derive(Debug, Clone)]
 pub struct Port {
     name: String,
@@ -15,17 +15,17 @@ pub struct Port {
 }
 
 impl Port {
-    /// One of nobody's: an administrator's, the management port.
+    /// A port without a sandbox: an administrator's, or the management port.
     pub fn unowned(name: &str) -> Self {
         Self { name: name.to_owned(), ids: BTreeMap::new(), qos: None }
     }
 
-    /// One as this plugin makes it.
+    /// A port as this plugin writes it.
     pub fn of(sandbox: &str, if_name: &str, name: &str) -> Self {
         Self::of_upstream(sandbox, name).id(POD_IF_NAME, if_name)
     }
 
-    /// One as upstream's plugin made it before 2026: the name of the pod's interface is missing.
+    /// A port as upstream's plugin wrote it before 2026: without the name of the pod's interface.
     pub fn of_upstream(sandbox: &str, name: &str) -> Self {
         Self::unowned(name)
             .id(SANDBOX, sandbox)
@@ -34,12 +34,12 @@ impl Port {
             .id(IP_ADDRESSES, "10.244.1.5/24,fd00:10:244:1::5/64")
     }
 
-    /// Of a network other than the cluster's own.
+    /// Sets a network other than the cluster's own.
     pub fn on_network(self, network: &str, nad: &str) -> Self {
         self.id(NETWORK, network).id(NAD, nad)
     }
 
-    /// With a rate limit as this plugin makes it.
+    /// Adds a rate limit as this plugin writes it.
     pub fn with_limit(mut self) -> Self {
         let owner = self.ids.iter().filter(|(key, _)| [SANDBOX, POD_IF_NAME].contains(key));
         self.qos = Some(owner.map(|(key, value)| (*key, value.clone())).collect());
@@ -51,7 +51,7 @@ impl Port {
         self
     }
 
-    /// Puts it on `br-int`.
+    /// Adds the port to `br-int`.
     #[track_caller]
     pub fn put(&self, database: &Database) {
         let Self { name, ids, qos } = self;
@@ -66,7 +66,18 @@ impl Port {
         if let Some(owner) = qos {
             arguments.extend(words(&["--", "set", "Port", name, "qos=@limit"]));
             arguments.extend(
-                [words(&["--", "--id=@limit", "create", "QoS", "type=linux-htb", "other_config:max-rate=10000000"]), pairs(owner)].concat(),
+                [
+                    words(&[
+                        "--",
+                        "--id=@limit",
+                        "create",
+                        "QoS",
+                        "type=linux-htb",
+                        "other_config:max-rate=10000000",
+                    ]),
+                    pairs(owner),
+                ]
+                .concat(),
             );
         }
         database.vsctl(&arguments);

@@ -12,9 +12,10 @@ use nix::{
 
 use crate::eventually;
 
+/// Limit for a process to become ready or to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A process that is killed when it is dropped, if it runs then.
+/// A process that is killed when it is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -29,7 +30,7 @@ impl Process {
         Self { child, line }
     }
 
-    /// One whose standard input is a pipe.
+    /// Starts a command whose standard input is a pipe.
     #[track_caller]
     pub fn start_with_stdin(command: &mut Command) -> (Self, ChildStdin) {
         let mut process = Self::start(command);
@@ -59,7 +60,7 @@ impl Process {
         signal_to(self.pid(), signal);
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     #[track_caller]
     pub fn end(&mut self) -> ExitStatus {
         let (child, line) = (&mut self.child, &self.line);
@@ -70,7 +71,7 @@ impl Process {
         })
     }
 
-    /// Asks it to stop and waits until it has.
+    /// Sends SIGTERM and waits for the end of the process.
     #[track_caller]
     pub fn stop(mut self) -> ExitStatus {
         self.signal(Signal::SIGTERM);
@@ -80,7 +81,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only for a process that has ended.
+        // These fail only for a process that has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

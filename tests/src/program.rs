@@ -1,4 +1,4 @@
-//! Programs that this machine has to have.
+//! The programs that this machine must have.
 
 use std::{
     env,
@@ -8,10 +8,11 @@ use std::{
 
 use nix::unistd::geteuid;
 
-/// Where a program may be that is not in an ordinary user's `PATH`.
+/// Directories of programs that are not in an ordinary user's `PATH`.
 const SYSTEM_DIRECTORIES: [&str; 5] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"];
-/// What installs everything that is needed.
-const INSTALL: &str = "integration/prerequisites.sh test (or: apt-get install openvswitch-switch ovn-host ovn-common util-linux)";
+/// The command that installs all of them.
+const INSTALL: &str = "integration/prerequisites.sh test \
+                       (or: apt-get install openvswitch-switch ovn-host ovn-common util-linux)";
 
 /// A command of this machine, without arguments.
 #[track_caller]
@@ -19,8 +20,8 @@ pub fn command(name: &str) -> Command {
     Command::new(find(name.as_ref()))
 }
 
-/// A command without arguments that has no more privileges than an ordinary user's, whoever runs the tests: nothing that it does can
-/// reach the machine's network.
+/// A command without arguments and without privileges, even if root runs the tests: it cannot reach the
+/// machine's network.
 #[track_caller]
 pub fn unprivileged(program: impl Into<PathBuf>) -> Command {
     let program = program.into();
@@ -46,7 +47,12 @@ pub fn file(path: &'static str) -> &'static Path {
 pub fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
-    assert!(output.status.success(), "{command:?}: {}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}: {text}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
     text
 }
 

@@ -1,4 +1,4 @@
-//! A test's own directory, with every socket, database and log in it.
+//! A directory for one test, with all its sockets, databases and logs.
 
 use std::{
     fs,
@@ -8,16 +8,17 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A directory that goes with its test, unless the test fails: then it stays, and its path is printed.
+/// A directory that is removed with its test. If the test fails, the directory stays and its path is printed.
 #[derive(Debug)]
 pub struct Scratch {
     dir: TempDir,
 }
 
 impl Scratch {
-    /// An empty one. Its path is short, because a socket's may have 107 bytes at most (`unix(7)`).
+    /// An empty directory. Its path is short, because that of a socket has at most 107 bytes (`unix(7)`).
     pub fn new() -> Self {
-        let dir = tempfile::Builder::new().prefix("ovn-").tempdir().expect("a temporary directory can be made");
+        let dir =
+            tempfile::Builder::new().prefix("ovn-").tempdir().expect("a temporary directory can be made");
         Self { dir }
     }
 
@@ -25,12 +26,12 @@ impl Scratch {
         self.dir.path()
     }
 
-    /// A path inside, there or not.
+    /// A path inside; the file need not exist.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path().join(name)
     }
 
-    /// Makes a directory inside.
+    /// Creates a directory inside.
     pub fn make_dir(&self, name: &str) -> PathBuf {
         let dir = self.join(name);
         fs::create_dir_all(&dir).expect("a directory inside of ours can be made");

@@ -1,6 +1,7 @@
-//! An API server that a test plays, request by request: for what a real one cannot be made to do. One request a connection.
+//! An API server that a test plays request by request, for behaviour that a real one cannot be made to show.
+//! One request per connection.
 //!
-//! Clock: with tokio's paused time nothing here waits in earnest; time passes when everybody waits.
+//! With tokio's paused clock no wait takes real time: the clock advances when all tasks wait.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -13,10 +14,10 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, rustls};
 
-/// Longer than anything waits here.
+/// Limit for a wait, longer than any wait of the code under test. It costs no real time with a paused clock.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Whoever asked is there as long as the watch is played.
+/// The client stays connected as long as the test plays the watch.
 const ASKER: &str = "the watch is still wanted";
 const HTTP: &str = "what was sent is HTTP/1.1";
 
@@ -28,19 +29,19 @@ pub struct ScriptedApi {
     listening: tokio::task::JoinHandle<()>,
 }
 
-/// A request that waits for its answer.
+/// A request without a response yet.
 #[derive(Debug)]
 pub struct Asked {
-    /// `GET`
+    /// Such as `GET`.
     pub method: String,
     pub path: String,
-    /// Names in lower case, one a line.
+    /// Headers, one per line, with names in lower case.
     pub head: String,
     pub body: Vec<u8>,
     stream: Box<dyn Stream>,
 }
 
-/// A watch that was begun.
+/// A watch whose response has begun.
 #[derive(Debug)]
 pub struct WatchStream {
     stream: Box<dyn Stream>,
@@ -50,10 +51,10 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin + fmt::Debug {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + fmt::Debug> Stream for T {}
 
 impl ScriptedApi {
-    /// Without TLS.
+    /// Starts a server without TLS.
     ///
     /// # Panics
-    /// As everything here, where a test cannot go on.
+    /// Like all functions here, if a test cannot go on.
     pub async fn start() -> Self {
         Self::listen("http", |stream| async { Some(Box::new(stream) as Box<dyn Stream>) }).await
     }
@@ -91,14 +92,14 @@ impl ScriptedApi {
         timeout(PATIENCE, self.asked.recv()).await.expect("a request arrives").expect("it listens")
     }
 
-    /// Fails if there is another request within this time.
+    /// Panics if another request arrives within this time.
     pub async fn nothing_within(&mut self, time: Duration) {
         if let Ok(Some(asked)) = timeout(time, self.asked.recv()).await {
             panic!("{} {}", asked.method, asked.path);
         }
     }
 
-    /// From now on nobody listens.
+    /// Stops listening. Returns the URL.
     pub async fn go_away(self) -> String {
         self.listening.abort();
         let _ = self.listening.await;
@@ -107,7 +108,7 @@ impl ScriptedApi {
 }
 
 impl Asked {
-    /// Value of a parameter as it was sent.
+    /// The value of a query parameter, as it was sent.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let (_, parameters) = self.path.split_once('?')?;
         parameters.split('&').find_map(|parameter| parameter.strip_prefix(name)?.strip_prefix('='))
@@ -123,8 +124,11 @@ impl Asked {
 
     pub async fn answer(self, status: &str, headers: &str, body: &str) {
         let mut stream = self.stream;
-        let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
-        // Whoever asked may be gone.
+        let head = format!(
+            "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n",
+            body.len()
+        );
+        // The client may have disconnected.
         let _ = stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await;
         let _ = stream.shutdown().await;
     }
@@ -133,21 +137,27 @@ impl Asked {
         self.answer("200 OK", "Content-Type: application/json\r\n", &value.to_string()).await;
     }
 
-    /// A refusal as the API server words it.
+    /// Responds with an error in the form of a `Status`, as the API server does.
     pub async fn status(self, code: u16, message: &str) {
-        let status = json!({"kind": "Status", "status": "Failure", "code": code, "message": message, "reason": "R"});
+        let status =
+            json!({"kind": "Status", "status": "Failure", "code": code, "message": message, "reason": "R"});
         self.answer(&format!("{code} R"), "Content-Type: application/json\r\n", &status.to_string()).await;
     }
 
-    /// Answers a list.
+    /// Responds with a list.
     pub async fn list(self, version: &str, pods: &[Value]) {
         self.json(&json!({"kind": "PartialObjectMetadataList", "metadata": {"resourceVersion": version}, "items": pods})).await;
     }
 
-    /// Begins an answer to a watch.
+    /// Begins the response to a watch.
     pub async fn begin(self) -> WatchStream {
         let mut stream = self.stream;
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n").await.expect(ASKER);
+        stream
+            .write_all(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+            )
+            .await
+            .expect(ASKER);
         WatchStream { stream }
     }
 }
@@ -157,16 +167,20 @@ impl WatchStream {
         self.raw(&format!("{}\n", json!({"type": kind, "object": object}))).await;
     }
 
-    /// One chunk of bytes.
+    /// Sends one chunk of bytes.
     pub async fn raw(&mut self, text: &str) {
         self.stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).await.expect(ASKER);
     }
 
     pub async fn bookmark(&mut self, version: &str) {
-        self.send("BOOKMARK", &json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": version}})).await;
+        self.send(
+            "BOOKMARK",
+            &json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": version}}),
+        )
+        .await;
     }
 
-    /// As the API server ends a watch.
+    /// Ends the watch as the API server does.
     pub async fn end(mut self) {
         self.stream.write_all(b"0\r\n\r\n").await.expect(ASKER);
         let _ = self.stream.shutdown().await;
@@ -180,8 +194,10 @@ async fn read(mut stream: Box<dyn Stream>) -> Option<Asked> {
     }
     let text = String::from_utf8(head).expect(HTTP);
     let (first, rest) = text.split_once("\r\n").expect(HTTP);
-    let lines =
-        rest.lines().filter_map(|line| line.split_once(": ")).map(|(name, value)| format!("{}: {value}\n", name.to_ascii_lowercase()));
+    let lines = rest
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| format!("{}: {value}\n", name.to_ascii_lowercase()));
     let mut words = first.split(' ').map(str::to_owned);
     let (method, path) = (words.next().expect(HTTP), words.next().expect(HTTP));
     let mut asked = Asked { method, path, head: lines.collect(), body: Vec::new(), stream };

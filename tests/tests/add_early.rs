@@ -1,4 +1,5 @@
-//! ADD, as far as an ordinary user gets: up to the moment when the pod's network is known. Nothing may have been made by then.
+//! ADD with the powers of an ordinary user, i.e. up to the moment when the pod's network is known. Nothing
+//! may have been created by then.
 
 use std::{
     fs,
@@ -9,12 +10,15 @@ use std::{
 
 use contract::error::Code;
 use serde_json::{Value, json};
-use tests::{Answer, Database, Namespace, Node, NodeServer, Plugin, Pod, ScriptedServer, eventually, plugin::POD_ARGS, pod::ANNOTATION};
+use tests::{
+    Answer, Database, Namespace, Node, NodeServer, Plugin, Pod, ScriptedServer, eventually, plugin::POD_ARGS,
+    pod::ANNOTATION,
+};
 
-/// "At once", on a machine that does other things as well.
+/// Limit for "at once", on a machine that has other work.
 const AT_ONCE: Duration = Duration::from_millis(900);
 
-/// A node on which all but the pod's annotation is there.
+/// A node with everything except the pod's annotation.
 struct Ready {
     namespace: Namespace,
     server: NodeServer,
@@ -25,15 +29,20 @@ struct Ready {
 impl Ready {
     fn new() -> Self {
         let node = Node::new();
-        Self { namespace: Namespace::new(), server: node.start_server(), database: node.start_database_with_bridge(), node }
+        Self {
+            namespace: Namespace::new(),
+            server: node.start_server(),
+            database: node.start_database_with_bridge(),
+            node,
+        }
     }
 
-    /// An ADD that gives up after so many seconds.
+    /// An ADD with a deadline of so many seconds.
     fn add(&self, timeout_seconds: u64) -> Plugin<'_> {
         self.node.add(&self.namespace).conf(&self.node.conf_with(json!({"timeoutSeconds": timeout_seconds})))
     }
 
-    /// Waits until the server says that the ADD waits for this.
+    /// Waits until the server logs that the ADD waits for this.
     fn waiting_for(&self, what: &str) {
         self.server.wait_for_line(&format!("waiting missing=\"{what}"));
     }
@@ -66,9 +75,11 @@ fn a_server_that_comes_back_in_time_is_asked() {
     let (node, namespace) = (Node::new(), Namespace::new());
     let _database = node.start_database_with_bridge();
     let add = node.add(&namespace).start();
-    eventually("the plugin's first line", Duration::from_secs(5), || match node.log_lines("log/plugin.log") {
-        lines if lines.is_empty() => Err("no line"),
-        _ => Ok(()),
+    eventually("the plugin's first line", Duration::from_secs(5), || {
+        match node.log_lines("log/plugin.log") {
+            lines if lines.is_empty() => Err("no line"),
+            _ => Ok(()),
+        }
     });
     let server = ScriptedServer::start(&node.server_socket(), Answer::upstream_error("here again"));
     let message = add.end().refused(Code::TryAgain);
@@ -81,11 +92,19 @@ fn a_namespace_that_is_none_is_refused_before_anybody_is_asked() {
     let node = Node::new();
     let database = node.start_database_with_bridge();
     let server = ScriptedServer::start(&node.server_socket(), Answer::silence());
-    let (missing, file, link, own) = (node.path("missing"), node.path("file"), node.path("link"), "/proc/self/ns/net");
+    let (missing, file, link, own) =
+        (node.path("missing"), node.path("file"), node.path("link"), "/proc/self/ns/net");
     fs::write(&file, "").unwrap();
     std::os::unix::fs::symlink(&missing, &link).unwrap();
     let before = database.content();
-    for path in [&missing.display().to_string(), &file.display().to_string(), &link.display().to_string(), "/", "/dev/null", own] {
+    for path in [
+        &missing.display().to_string(),
+        &file.display().to_string(),
+        &link.display().to_string(),
+        "/",
+        "/dev/null",
+        own,
+    ] {
         let message = node.call("ADD").with("CNI_NETNS", path).run().refused(Code::InvalidNetns);
         assert!(message.contains(path), "{path}: {message}");
     }
@@ -95,8 +114,19 @@ fn a_namespace_that_is_none_is_refused_before_anybody_is_asked() {
 
 #[test]
 fn the_own_namespace_is_named_as_such() {
-    let message = Node::new().call("ADD").with("CNI_NETNS", "/proc/self/ns/net").run().refused(Code::InvalidNetns);
+    let message =
+        Node::new().call("ADD").with("CNI_NETNS", "/proc/self/ns/net").run().refused(Code::InvalidNetns);
     assert!(message.contains("own namespace"), "{message}");
+}
+
+#[test]
+fn a_namespace_that_cannot_be_entered_fails_in_the_stage_netns_and_not_in_that_of_the_database() {
+    let node = Node::new();
+    let _database = node.start_database_with_bridge();
+    let _server = ScriptedServer::start(&node.server_socket(), Answer::silence());
+    // A namespace, but not a network namespace.
+    let message = node.call("ADD").with("CNI_NETNS", "/proc/self/ns/uts").run().refused(Code::InvalidNetns);
+    assert!(message.contains("stage netns: enter namespace /proc/self/ns/uts"), "{message}");
 }
 
 #[test]
@@ -112,12 +142,16 @@ fn a_malformed_annotation_fails_at_once_with_the_reason() {
         (network(r#""ip_addresses":["10.0.0.5/24","10.0.0.6/24"]"#), "two of one family"),
         (network(r#""ip_addresses":["127.0.0.1/8"]"#), "cannot belong to a pod"),
         (network(r#""ip_addresses":["10.0.0.5/24"],"gateway_ips":["fd00::1"]"#), "no address of its family"),
-        (network(r#""ip_addresses":["10.0.0.5/24"],"routes":[{"dest":"0.0.0.0/0","nextHop":"10.0.0.1"}]"#), "default route"),
+        (
+            network(r#""ip_addresses":["10.0.0.5/24"],"routes":[{"dest":"0.0.0.0/0","nextHop":"10.0.0.1"}]"#),
+            "default route",
+        ),
         (network(r#""ip_addresses":["10.0.0.5/24"],"role":"king""#), "role \"king\""),
         (format!("{{\"x\":\"{}\"}}", "x".repeat(300_000)), "more than"),
     ] {
         ready.server.put(&Pod::cart().network(&text));
-        // The file is read while the plugin starts: an annotation from before is as malformed, but for another reason.
+        // The server reads the file while the plugin starts. It may still answer with the annotation before,
+        // which is malformed for another reason.
         let message = eventually("the annotation is seen", Duration::from_secs(5), || {
             let outcome = ready.add(3).run();
             let message = outcome.refused(Code::BadAnnotation);
@@ -190,7 +224,7 @@ fn an_add_goes_on_when_the_annotation_comes_late_and_undoes_what_the_kernel_refu
     let add = ready.add(10).start();
     ready.waiting_for("the pod has no annotation");
     ready.server.put(&Pod::cart().network(ANNOTATION));
-    // The machine's own network is not an ordinary user's to change.
+    // An ordinary user may not change the machine's own network, so the veth fails.
     let message = add.end().refused(Code::Kernel);
     assert!(message.contains("stage veth"), "{message}");
     assert_eq!(ready.database.content(), before);
@@ -226,7 +260,11 @@ fn a_pod_that_is_replaced_while_its_add_waits_is_an_unknown_container() {
 fn a_pod_of_another_uid_is_never_attached() {
     let ready = Ready::new();
     ready.server.put(&Pod::cart().uid("new").network(ANNOTATION));
-    let message = ready.add(2).with("CNI_ARGS", format!("{POD_ARGS};K8S_POD_UID=old")).run().refused(Code::UnknownContainer);
+    let message = ready
+        .add(2)
+        .with("CNI_ARGS", format!("{POD_ARGS};K8S_POD_UID=old"))
+        .run()
+        .refused(Code::UnknownContainer);
     assert!(message.contains("\"old\"") && message.contains("\"new\""), "{message}");
 }
 
@@ -275,7 +313,10 @@ fn a_del_ends_an_add_that_waits() {
     del.success();
     let outcome = add.end();
     outcome.refused(Code::UnknownContainer);
-    assert!(outcome.duration < Duration::from_secs(10) && del.duration < Duration::from_secs(5), "{outcome:?} {del:?}");
+    assert!(
+        outcome.duration < Duration::from_secs(10) && del.duration < Duration::from_secs(5),
+        "{outcome:?} {del:?}"
+    );
 }
 
 #[test]
@@ -296,7 +337,10 @@ fn without_the_database_of_open_vswitch_an_add_fails_at_once_and_names_it() {
     server.put(&Pod::cart());
     let outcome = node.add(&namespace).run();
     let message = outcome.refused(Code::TryAgain);
-    assert!(message.contains("stage ovsdb") && message.contains(node.ovsdb_socket().to_str().unwrap()), "{message}");
+    assert!(
+        message.contains("stage ovsdb") && message.contains(node.ovsdb_socket().to_str().unwrap()),
+        "{message}"
+    );
     assert!(outcome.duration < AT_ONCE, "{outcome:?}");
 }
 
@@ -342,12 +386,26 @@ fn only_cni_variables_reach_the_server() {
     let (node, namespace) = (Node::new(), Namespace::new());
     let _database = node.start_database_with_bridge();
     let server = ScriptedServer::start(&node.server_socket(), Answer::upstream_error("no"));
-    let secrets = [("PATH", "/bin"), ("HOME", "/root"), ("TOKEN", "hunter2"), ("cni_lower", "hunter2"), ("XCNI_ARGS", "hunter2")];
+    let secrets = [
+        ("PATH", "/bin"),
+        ("HOME", "/root"),
+        ("TOKEN", "hunter2"),
+        ("cni_lower", "hunter2"),
+        ("XCNI_ARGS", "hunter2"),
+    ];
     let add = secrets.into_iter().fold(node.add(&namespace), |add, (name, value)| add.with(name, value));
     add.with("CNI_OF_TOMORROW", "kept").run().error();
     let request = server.request().json();
     let sent: Vec<&str> = request["env"].as_object().unwrap().keys().map(String::as_str).collect();
-    let expected = ["CNI_ARGS", "CNI_COMMAND", "CNI_CONTAINERID", "CNI_IFNAME", "CNI_NETNS", "CNI_OF_TOMORROW", "CNI_PATH"];
+    let expected = [
+        "CNI_ARGS",
+        "CNI_COMMAND",
+        "CNI_CONTAINERID",
+        "CNI_IFNAME",
+        "CNI_NETNS",
+        "CNI_OF_TOMORROW",
+        "CNI_PATH",
+    ];
     assert_eq!(sent, expected);
     assert!(!server.request().text().contains("hunter2"));
 }

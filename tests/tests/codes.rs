@@ -1,4 +1,4 @@
-//! Every code of a CNI error, provoked or accounted for.
+//! Every code of a CNI error: provoked, or listed as not provocable here.
 
 use std::fs::File;
 
@@ -6,13 +6,18 @@ use contract::error::Code;
 use serde_json::{Value, json};
 use tests::{Answer, Namespace, Node, Outcome, Plugin, Pod, ScriptedServer, pod};
 
-/// How an ordinary user gets an error of this code. None where it takes root's powers: those are the tests' of `integration`.
+/// Provokes an error with this code as an ordinary user. `None` for codes that need root; the tests of
+/// `integration` cover them.
 ///
-/// A new code does not compile until it has its place here.
+/// A new code does not compile until it is added here.
 fn provoke(code: Code, node: &Node) -> Option<Outcome> {
     Some(match code {
-        Code::IncompatibleVersion => Plugin::new("ADD").conf(&node.conf_with(json!({"cniVersion": "2.0.0"}))).run(),
-        Code::UnsupportedField => Plugin::new("ADD").conf(&node.conf_with(json!({"deviceID": "0000:03:02.3"}))).run(),
+        Code::IncompatibleVersion => {
+            Plugin::new("ADD").conf(&node.conf_with(json!({"cniVersion": "2.0.0"}))).run()
+        }
+        Code::UnsupportedField => {
+            Plugin::new("ADD").conf(&node.conf_with(json!({"deviceID": "0000:03:02.3"}))).run()
+        }
         Code::UnknownContainer => add_with_args(node, &Pod::cart().uid("new"), "K8S_POD_UID=old"),
         Code::InvalidEnvironment => Plugin::bare("ADD").conf(&node.conf()).run(),
         Code::Io => Plugin::new("DEL").stdin_from(File::open("/").expect("a directory can be opened")).run(),
@@ -27,19 +32,23 @@ fn provoke(code: Code, node: &Node) -> Option<Outcome> {
         }
         Code::NotAvailableLimited => node.call("STATUS").run(),
         Code::BadAnnotation => add_with_args(node, &Pod::cart().network("{"), ""),
-        // The machine's own network is not the test's to change: the kernel refuses the veth.
+        // An ordinary user may not change the machine's own network: the kernel refuses the veth.
         Code::Kernel => add_with_args(node, &Pod::cart().network(pod::ANNOTATION), ""),
         Code::CheckMismatch => {
             let _database = node.start_database_with_bridge();
             let interface = json!({"name": "eth0", "mac": "0a:58:0a:f4:01:05", "sandbox": "/x"});
             let prev = json!({"cniVersion": "1.1.0", "interfaces": [interface]});
-            Plugin::new("CHECK").in_namespace(&Namespace::new()).conf(&node.conf_with(json!({"prevResult": prev}))).run()
+            Plugin::new("CHECK")
+                .in_namespace(&Namespace::new())
+                .conf(&node.conf_with(json!({"prevResult": prev})))
+                .run()
         }
-        // The server's word for what went wrong there.
+        // The server's code for a failure of its own.
         Code::Internal => {
             let _database = node.start_database_with_bridge();
             let error = json!({"code": 12345, "msg": "a defect"});
-            let answer = tests::http::answer("500 Internal Server Error", "application/json", &error.to_string());
+            let answer =
+                tests::http::answer("500 Internal Server Error", "application/json", &error.to_string());
             let _server = ScriptedServer::start(&node.server_socket(), Answer::Bytes(answer));
             node.add(&Namespace::new()).run()
         }
@@ -64,7 +73,10 @@ fn add_with_args(node: &Node, pod: &Pod, args: &str) -> Outcome {
     let server = node.start_server();
     server.put(pod);
     let args = format!("{};{args}", tests::plugin::POD_ARGS);
-    node.add(&Namespace::new()).conf(&node.conf_with(json!({"timeoutSeconds": 1}))).with("CNI_ARGS", args).run()
+    node.add(&Namespace::new())
+        .conf(&node.conf_with(json!({"timeoutSeconds": 1})))
+        .with("CNI_ARGS", args)
+        .run()
 }
 
 #[test]
@@ -87,7 +99,11 @@ fn every_code_that_an_ordinary_user_can_get_is_that_of_its_failure() {
 fn an_error_says_what_failed_and_what_to_look_at_next() {
     let node = Node::new();
     let error = node.call("ADD").run().error();
-    assert!(error.msg.starts_with(&format!("ADD shop/cart-0 (sandbox {}, eth0)", node.sandbox)), "{}", error.msg);
+    assert!(
+        error.msg.starts_with(&format!("ADD shop/cart-0 (sandbox {}, eth0)", node.sandbox)),
+        "{}",
+        error.msg
+    );
     assert!(error.msg.ends_with(" ms)"), "{}", error.msg);
     assert!(!error.details.is_empty());
 }
@@ -98,5 +114,10 @@ fn an_error_is_an_object_of_the_specification() {
     let error: Value = serde_json::from_str(&outcome.stdout).unwrap();
     let keys: Vec<&str> = error.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(keys, ["cniVersion", "code", "details", "msg"]);
-    assert!(error["cniVersion"].is_string() && error["code"].is_u64() && error["msg"].is_string() && error["details"].is_string());
+    assert!(
+        error["cniVersion"].is_string()
+            && error["code"].is_u64()
+            && error["msg"].is_string()
+            && error["details"].is_string()
+    );
 }

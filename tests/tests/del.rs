@@ -1,4 +1,4 @@
-//! DEL, with everything missing that may be missing, and with rows in the real database.
+//! DEL with anything missing that may be missing, and with rows in the real database.
 
 use std::{fs, os::unix::net::UnixListener, time::Duration};
 
@@ -6,7 +6,7 @@ use contract::{error::Code, spec_version::SpecVersion};
 use serde_json::{Value, json};
 use tests::{Database, Node, Plugin, Port, plugin::new_sandbox};
 
-/// A node with a database and the ports of one sandbox and its neighbours.
+/// A node with a database and the ports of one sandbox and of its neighbours.
 struct Populated {
     database: Database,
     neighbour: String,
@@ -27,7 +27,7 @@ impl Populated {
         self.node.call("DEL")
     }
 
-    /// Our port is gone, and nothing else.
+    /// Our sandbox's port is gone, and every other row is still there.
     #[track_caller]
     fn assert_only_ours_is_gone(&self) {
         assert_eq!(self.database.ports(), ["ovn-k8s-mp0", "theirs"]);
@@ -61,7 +61,15 @@ fn deleting_twice_is_as_good_as_once() {
 
 #[test]
 fn a_namespace_that_is_gone_or_was_never_one_does_not_matter() {
-    for netns in [Some("/var/run/netns/gone"), Some(""), None, Some("FILE"), Some("/"), Some("/proc/self/ns/net"), Some("/dev/null")] {
+    for netns in [
+        Some("/var/run/netns/gone"),
+        Some(""),
+        None,
+        Some("FILE"),
+        Some("/"),
+        Some("/proc/self/ns/net"),
+        Some("/dev/null"),
+    ] {
         let populated = Populated::new();
         let file = populated.node.path("file");
         fs::write(&file, "").unwrap();
@@ -138,7 +146,8 @@ fn rate_limits_go_with_their_port() {
     assert!(left.len() == 1 && left[0].contains("pod-if-name=net1"), "{left:?}");
 }
 
-/// Upstream's plugin died between the two transactions in which it makes and uses a row of QoS, or removed only the port.
+/// Upstream's plugin creates a QoS row and uses it in separate transactions. It died in between, or removed
+/// only the port.
 #[test]
 fn rate_limits_without_a_port_go_too() {
     let node = Node::new();
@@ -146,7 +155,8 @@ fn rate_limits_without_a_port_go_too() {
     let limit = |ids: &[&str]| {
         database.vsctl(&[&["create", "QoS", "type=linux-htb"], ids].concat());
     };
-    let (ours, theirs) = (format!("external_ids:sandbox={}", node.sandbox), format!("external_ids:sandbox={}", new_sandbox()));
+    let (ours, theirs) =
+        (format!("external_ids:sandbox={}", node.sandbox), format!("external_ids:sandbox={}", new_sandbox()));
     limit(&[&ours, "external_ids:pod-if-name=eth0"]);
     limit(&[&theirs, "external_ids:pod-if-name=eth0"]);
     node.call("DEL").run().success();

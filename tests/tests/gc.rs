@@ -1,10 +1,10 @@
-//! GC on the rows of a real database: what the runtime no longer knows goes, all else stays.
+//! GC on the rows of a real database: attachments that the runtime does not list are removed, all else stays.
 
 use contract::error::Code;
 use serde_json::{Value, json};
 use tests::{Database, Node, Outcome, Port, plugin::new_sandbox};
 
-/// A node with ports of every owner.
+/// A node with ports of every kind of owner.
 struct Populated {
     database: Database,
     valid: String,
@@ -122,7 +122,8 @@ fn sixty_ports_of_which_ten_are_stale() {
     for (index, sandbox) in sandboxes.iter().enumerate() {
         Port::of(sandbox, "eth0", &format!("port{index:02}")).put(&database);
     }
-    let valid: Vec<Value> = sandboxes[10..].iter().map(|id| json!({"containerID": id, "ifname": "eth0"})).collect();
+    let valid: Vec<Value> =
+        sandboxes[10..].iter().map(|id| json!({"containerID": id, "ifname": "eth0"})).collect();
     node.call("GC").conf(&node.conf_with(json!({"cni.dev/valid-attachments": valid}))).run().success();
     assert_eq!(database.ports(), (10..60).map(|index| format!("port{index:02}")).collect::<Vec<_>>());
 }
@@ -140,5 +141,8 @@ fn rows_with_an_owner_that_can_be_none_are_left_to_their_maker() {
 #[test]
 fn without_the_database_a_gc_must_be_tried_again() {
     let node = Node::new();
-    node.call("GC").conf(&node.conf_with(json!({"cni.dev/valid-attachments": []}))).run().refused(Code::TryAgain);
+    node.call("GC")
+        .conf(&node.conf_with(json!({"cni.dev/valid-attachments": []})))
+        .run()
+        .refused(Code::TryAgain);
 }

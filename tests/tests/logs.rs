@@ -1,4 +1,5 @@
-//! The logs: Open vSwitch's layout, one story a call, and nothing that happens to a file ever fails a call.
+//! Logs: Open vSwitch's layout, one coherent record per call, and no failure of a call because of the log
+//! file.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
@@ -6,7 +7,7 @@ use contract::error::Code;
 use serde_json::{Value, json};
 use tests::{Namespace, Node, Pod, eventually, plugin::new_sandbox};
 
-/// The parts of a line in Open vSwitch's layout, `TIMESTAMP|SEQUENCE|MODULE|LEVEL|message`.
+/// The fields of a line in Open vSwitch's layout, `TIMESTAMP|SEQUENCE|MODULE|LEVEL|message`.
 struct Line<'a> {
     sequence: u32,
     level: &'a str,
@@ -26,7 +27,7 @@ fn parse(line: &str) -> Line<'_> {
     Line { sequence: sequence.parse().expect(line), level, message }
 }
 
-/// A DEL with changes of the configuration, on a node with a database.
+/// A DEL with a changed configuration, on a node with a database.
 #[track_caller]
 fn del_with(node: &Node, changes: Value) {
     node.call("DEL").conf(&node.conf_with(changes)).run().success();
@@ -43,10 +44,17 @@ fn a_failed_add_is_one_story_that_names_pod_sandbox_and_interface() {
     let story: Vec<Line<'_>> = lines.iter().map(|line| parse(line)).collect();
     let subject = format!("[ADD shop/cart-0 sandbox={} eth0] ", &node.sandbox[..12]);
     assert!(story.iter().all(|line| line.message.starts_with(&subject)), "{lines:?}");
-    assert_eq!(story.iter().map(|line| line.sequence).collect::<Vec<_>>(), (1..=u32::try_from(story.len()).unwrap()).collect::<Vec<_>>());
+    assert_eq!(
+        story.iter().map(|line| line.sequence).collect::<Vec<_>>(),
+        (1..=u32::try_from(story.len()).unwrap()).collect::<Vec<_>>()
+    );
     let last = story.last().unwrap();
     assert_eq!(last.level, "ERR");
-    assert!(last.message.contains(&format!("code={}", error.code)) && last.message.contains("ms="), "{}", last.message);
+    assert!(
+        last.message.contains(&format!("code={}", error.code)) && last.message.contains("ms="),
+        "{}",
+        last.message
+    );
     assert!(last.message.contains("annotation ") && last.message.contains("shop/cart-0"), "{}", last.message);
     assert_eq!(story.iter().filter(|line| line.level == "ERR").count(), 1, "{lines:?}");
 }
@@ -76,7 +84,11 @@ fn the_servers_story_of_an_add_has_the_wait_and_the_answer() {
     let report = server.wait_for_line("the plugin failed");
     assert!(report.contains(&subject) && report.contains("code=103"), "{report}");
     let lines = node.log_lines("log/ovnkube.log");
-    let of_the_add: Vec<&str> = lines.iter().map(|line| parse(line).message).filter(|message| message.starts_with(&subject)).collect();
+    let of_the_add: Vec<&str> = lines
+        .iter()
+        .map(|line| parse(line).message)
+        .filter(|message| message.starts_with(&subject))
+        .collect();
     let has = |text: &str| of_the_add.iter().any(|message| message.contains(text));
     assert!(has("waiting") && has("answered") && has("addresses=10.244.1.5/24"), "{of_the_add:?}");
 }
@@ -145,7 +157,8 @@ fn twenty_plugins_at_once_leave_no_torn_line() {
     let node = Node::new();
     let _database = node.start_database_with_bridge();
     let sandboxes: Vec<String> = (0..20).map(|_| new_sandbox()).collect();
-    let calls: Vec<_> = sandboxes.iter().map(|id| node.call("DEL").with("CNI_CONTAINERID", id).start()).collect();
+    let calls: Vec<_> =
+        sandboxes.iter().map(|id| node.call("DEL").with("CNI_CONTAINERID", id).start()).collect();
     calls.into_iter().for_each(|call| call.end().success());
     let lines = node.log_lines("log/plugin.log");
     let done = lines.iter().filter(|line| parse(line).message.contains("] done")).count();
@@ -187,7 +200,11 @@ fn the_server_starts_and_answers_without_a_log() {
     let file = node.path("file");
     fs::write(&file, "").unwrap();
     let server = tests::NodeServer::start_with(&node, &["--logfile", file.join("log").to_str().unwrap()]);
-    let (answer, _) = tests::http::post(&server.socket, "/metrics", br#"{"command":"ADD","elapsedTime":0.0021,"hasErr":false}"#);
+    let (answer, _) = tests::http::post(
+        &server.socket,
+        "/metrics",
+        br#"{"command":"ADD","elapsedTime":0.0021,"hasErr":false}"#,
+    );
     assert_eq!(answer.status(), 200);
     server.stop();
     let complaint = fs::read_to_string(node.path("log/ovnkube.err")).unwrap();

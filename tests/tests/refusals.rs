@@ -1,4 +1,5 @@
-//! Calls that are refused before anything is touched: each with its code, its reason, and nothing else on standard output.
+//! Calls that are refused before any change: each with its code and its reason, and with no other output on
+//! standard output.
 
 use std::{ffi::OsString, fs::File, os::unix::ffi::OsStringExt, path::Path};
 
@@ -6,7 +7,7 @@ use contract::{error::Code, spec_version::SpecVersion};
 use serde_json::{Value, json};
 use tests::{Node, Outcome, Plugin};
 
-/// Every verb with the variables that it cannot do without.
+/// Every verb with its required variables.
 const REQUIRED: [(&str, &[&str]); 5] = [
     ("ADD", &["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH"]),
     ("CHECK", &["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH"]),
@@ -15,7 +16,7 @@ const REQUIRED: [(&str, &[&str]); 5] = [
     ("STATUS", &["CNI_PATH"]),
 ];
 
-/// An ADD with a changed configuration.
+/// Runs ADD with a changed configuration.
 #[track_caller]
 fn add_with(changes: Value) -> Outcome {
     let node = Node::new();
@@ -48,7 +49,8 @@ fn every_verb_names_all_variables_that_it_misses_at_once() {
 fn variables_that_a_verb_does_not_need_may_be_missing() {
     let node = Node::new();
     let database = node.start_database_with_bridge();
-    let del = Plugin::bare("DEL").with("CNI_CONTAINERID", "a").with("CNI_IFNAME", "eth0").with("CNI_PATH", "/x");
+    let del =
+        Plugin::bare("DEL").with("CNI_CONTAINERID", "a").with("CNI_IFNAME", "eth0").with("CNI_PATH", "/x");
     del.conf(&node.conf()).run().success();
     let valid = node.conf_with(json!({"cni.dev/valid-attachments": []}));
     Plugin::bare("GC").with("CNI_PATH", "/x").conf(&valid).run().success();
@@ -129,15 +131,23 @@ fn a_del_does_not_care_which_pod_it_was() {
 #[test]
 fn standard_input_that_is_no_configuration_cannot_be_decoded() {
     for (verb, _) in REQUIRED {
-        let inputs: [&[u8]; 8] =
-            [b"", b"{", b"null", b"7", b"\"{}\"", b"\xff\xfe", br#"{"cniVersion":7,"name":"n","type":"t"}"#, br#"{"name":[]}"#];
+        let inputs: [&[u8]; 8] = [
+            b"",
+            b"{",
+            b"null",
+            b"7",
+            b"\"{}\"",
+            b"\xff\xfe",
+            br#"{"cniVersion":7,"name":"n","type":"t"}"#,
+            br#"{"name":[]}"#,
+        ];
         for stdin in inputs {
             Plugin::new(verb).stdin(stdin).run().refused(Code::Decode);
         }
     }
 }
 
-/// A list of values in the order of our keys is not a configuration.
+/// An array with the values in the order of the fields is not a configuration.
 #[test]
 fn a_list_is_no_configuration() {
     for stdin in ["[]", r#"["1.0.0","ovn-kubernetes","ovn-k8s-cni-overlay"]"#] {
@@ -169,7 +179,10 @@ fn a_configuration_that_makes_no_sense_is_refused_with_the_reason() {
         (json!({"plugins": [{"type": "a"}, {"type": "b"}]}), "2 plugins"),
         (json!({"ovsdbEndpoint": "db.sock"}), "ovsdbEndpoint \"db.sock\""),
         (json!({"ovsdbEndpoint": "tcp:127.0.0.1:0"}), "ovsdbEndpoint"),
-        (json!({"cni.dev/valid-attachments": [{"containerID": "../x", "ifname": "eth0"}]}), "valid-attachments"),
+        (
+            json!({"cni.dev/valid-attachments": [{"containerID": "../x", "ifname": "eth0"}]}),
+            "valid-attachments",
+        ),
     ] {
         let message = add_with(changes.clone()).refused(Code::InvalidConfig);
         assert!(message.contains(reason), "{changes}: {message}");
@@ -193,11 +206,16 @@ fn a_version_that_is_not_spoken_is_refused_with_those_that_are() {
 #[test]
 fn a_verb_that_its_version_does_not_have_is_refused() {
     let node = Node::new();
-    for (verb, since) in [("CHECK", SpecVersion::V0_4_0), ("GC", SpecVersion::V1_1_0), ("STATUS", SpecVersion::V1_1_0)] {
+    for (verb, since) in
+        [("CHECK", SpecVersion::V0_4_0), ("GC", SpecVersion::V1_1_0), ("STATUS", SpecVersion::V1_1_0)]
+    {
         for version in SpecVersion::ALL.into_iter().filter(|version| *version < since) {
             let conf = node.conf_with(json!({"cniVersion": version.as_str()}));
             let error = Plugin::new(verb).conf(&conf).run().error();
-            assert_eq!((error.code, error.cni_version.as_str()), (Code::IncompatibleVersion.number(), version.as_str()));
+            assert_eq!(
+                (error.code, error.cni_version.as_str()),
+                (Code::IncompatibleVersion.number(), version.as_str())
+            );
             assert!(error.msg.contains(verb) && error.msg.contains(version.as_str()), "{}", error.msg);
         }
     }
@@ -214,7 +232,11 @@ fn an_error_is_of_the_callers_version() {
             plugin.conf(&node.conf_with(changes)).run().error().cni_version
         };
         assert_eq!(stamped(Plugin::new("ADD"), json!({})), version, "a namespace that is not there");
-        assert_eq!(stamped(Plugin::new("ADD"), json!({"type": null})), version, "a configuration that makes no sense");
+        assert_eq!(
+            stamped(Plugin::new("ADD"), json!({"type": null})),
+            version,
+            "a configuration that makes no sense"
+        );
         assert_eq!(stamped(Plugin::new("DEL"), json!({})), version, "no Open vSwitch");
     }
 }

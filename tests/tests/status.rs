@@ -1,4 +1,4 @@
-//! STATUS: whether an ADD could succeed now, with the real daemons; each of them missing in turn.
+//! STATUS with the real daemons: whether an ADD could succeed now, with each daemon missing in turn.
 
 use std::{fs, os::unix::net::UnixListener, time::Duration};
 
@@ -7,12 +7,13 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use tests::{Answer, Daemons, Database, Node, NodeServer, Outcome, ScriptedServer};
 
-/// A runtime asks every few seconds and waits for the answer.
+/// Limit for a normal answer: a runtime asks every few seconds and waits for it.
 const SOON: Duration = Duration::from_secs(1);
-/// Longer than the plugin waits for a partner that is there and says nothing.
+/// Longer than the plugin waits for a daemon that is there and does not answer.
 const PATIENT: Duration = Duration::from_secs(4);
 
-/// A node on which an ADD could succeed. Where a test takes it apart, the node comes first: its directory has to go last.
+/// A node on which an ADD could succeed. Tests that take it apart bind `node` first, so that it is dropped
+/// last: it owns the directory.
 struct Healthy {
     server: NodeServer,
     daemons: Daemons,
@@ -24,7 +25,8 @@ impl Healthy {
     fn new() -> Self {
         let node = Node::new();
         let database = node.start_database_with_bridge();
-        let healthy = Self { server: node.start_server(), daemons: Daemons::start(&node, &database), database, node };
+        let healthy =
+            Self { server: node.start_server(), daemons: Daemons::start(&node, &database), database, node };
         healthy.status().success();
         healthy
     }
@@ -35,16 +37,16 @@ impl Healthy {
     }
 }
 
-/// As if no server had ever been able to answer since the machine was started.
+/// Makes the node look as if no server had been able to answer since boot.
 fn remove_stamp(node: &Node) {
     fs::remove_file(node.stamp()).expect("a server that could answer has left a stamp");
 }
 
-/// As if the last server that could answer had been gone for this long.
+/// Makes the stamp older, as if the last server that could answer had been gone for so long.
 fn age_stamp(node: &Node, seconds: u64) {
     let text = fs::read_to_string(node.stamp()).expect("a server that could answer has left a stamp");
     let aged = text.trim().split_once(' ').and_then(|(boot, written)| {
-        // As it would be, had the machine been started so much earlier.
+        // The stamp counts from boot, so an earlier stamp requires that the machine booted early enough.
         Some(format!("{boot} {}", written.parse::<u64>().ok()?.checked_sub(seconds)?))
     });
     fs::write(node.stamp(), aged.expect("the machine was started earlier")).expect("it is the test's own");
@@ -77,14 +79,17 @@ fn where_nothing_is_there_every_part_is_named_at_once() {
 fn a_server_that_is_down_is_named_and_running_pods_are_not_affected() {
     let Healthy { node, server, daemons: _daemons, database: _database } = Healthy::new();
     server.stop();
-    // For a minute, it is taken for one that is being replaced.
+    // For a minute, a missing server counts as one that is being replaced.
     node.call("STATUS").run().success();
     age_stamp(&node, 50);
     node.call("STATUS").run().success();
     age_stamp(&node, 11);
     let outcome = node.call("STATUS").run();
     let message = outcome.refused(Code::NotAvailable);
-    assert!(message.contains("node-local server") && message.contains(node.server_socket().to_str().unwrap()), "{message}");
+    assert!(
+        message.contains("node-local server") && message.contains(node.server_socket().to_str().unwrap()),
+        "{message}"
+    );
     assert!(!message.contains("ovn-controller") && !message.contains("ovs-vswitchd"), "{message}");
     assert!(outcome.duration < SOON, "{outcome:?}");
 }
@@ -106,7 +111,7 @@ fn a_server_that_was_killed_is_forgiven_like_one_that_was_stopped_and_one_of_an_
 fn a_server_that_hangs_is_named() {
     let healthy = Healthy::new();
     healthy.server.process.signal(Signal::SIGSTOP);
-    // It may be one that is about to end.
+    // The stamp is recent: the server may be about to be replaced.
     healthy.status().success();
     remove_stamp(&healthy.node);
     let outcome = healthy.status();
@@ -200,7 +205,8 @@ fn ovs_vswitchd_is_named_when_it_is_down_and_running_pods_are_affected() {
 fn ovs_vswitchd_that_hangs_is_named_once_it_cannot_be_busy_and_nobody_waits_for_it() {
     let healthy = Healthy::new();
     healthy.daemons.ovs_vswitchd.signal(Signal::SIGSTOP);
-    // A server that has only just begun does not know yet, and the plugin waits itself.
+    // A server that has just started does not know the daemon's state yet, and the plugin asks the daemon
+    // itself.
     let message = tests::eventually("the server has lost its patience", Duration::from_secs(12), || {
         let outcome = healthy.status();
         let knows = !outcome.status.success() && outcome.duration < SOON;
@@ -215,7 +221,10 @@ fn a_server_that_knows_nothing_of_others_makes_the_plugin_wait_for_them() {
     let node = Node::new();
     let database = node.start_database_with_bridge();
     let daemons = Daemons::start(&node, &database);
-    let _older = ScriptedServer::start(&node.server_socket(), Answer::Bytes(tests::http::answer("200 OK", "application/json", "")));
+    let _older = ScriptedServer::start(
+        &node.server_socket(),
+        Answer::Bytes(tests::http::answer("200 OK", "application/json", "")),
+    );
     daemons.ovs_vswitchd.signal(Signal::SIGSTOP);
     let outcome = node.call("STATUS").run();
     let message = outcome.refused(Code::NotAvailableLimited);
@@ -227,7 +236,7 @@ fn a_server_that_knows_nothing_of_others_makes_the_plugin_wait_for_them() {
 #[test]
 fn a_missing_bridge_is_named() {
     let healthy = Healthy::new();
-    // Nobody may make it again meanwhile.
+    // Otherwise ovn-controller would recreate the bridge.
     healthy.daemons.ovn_controller.signal(Signal::SIGSTOP);
     healthy.database.vsctl(&["del-br", "br-int"]);
     let message = healthy.status().refused(Code::NotAvailableLimited);
@@ -242,11 +251,15 @@ fn a_database_that_is_down_or_hangs_is_named() {
     let message = node.call("STATUS").run().refused(Code::NotAvailableLimited);
     assert!(message.contains("database of Open vSwitch"), "{message}");
     let _silent = UnixListener::bind(node.ovsdb_socket()).unwrap();
-    // Without a server that knows better, silence is waited for; without any server, it makes no difference.
+    // Without a server the plugin does not wait for a silent database; with a server that does not know
+    // better, it does.
     let outcome = node.call("STATUS").run();
     let message = outcome.refused(Code::NotAvailableLimited);
     assert!(!message.contains("database of Open vSwitch") && outcome.duration < SOON, "{outcome:?}");
-    let _older = ScriptedServer::start(&node.server_socket(), Answer::Bytes(tests::http::answer("200 OK", "application/json", "")));
+    let _older = ScriptedServer::start(
+        &node.server_socket(),
+        Answer::Bytes(tests::http::answer("200 OK", "application/json", "")),
+    );
     let outcome = node.call("STATUS").run();
     let message = outcome.refused(Code::NotAvailableLimited);
     assert!(message.contains("database of Open vSwitch"), "{message}");
@@ -256,10 +269,13 @@ fn a_database_that_is_down_or_hangs_is_named() {
 #[test]
 fn a_status_reports_nothing_to_the_server() {
     let node = Node::new();
-    let server = ScriptedServer::start(&node.server_socket(), Answer::Bytes(tests::http::answer("200 OK", "application/json", "")));
+    let server = ScriptedServer::start(
+        &node.server_socket(),
+        Answer::Bytes(tests::http::answer("200 OK", "application/json", "")),
+    );
     node.call("STATUS").run().error();
     assert_eq!(server.request().path(), "/");
-    // What a STATUS before had sent would have arrived before this.
+    // A report of the first STATUS would have arrived before this request.
     node.call("STATUS").run().error();
     assert_eq!(server.request().json()["env"]["CNI_COMMAND"], "STATUS");
 }

@@ -1,4 +1,4 @@
-//! A runtime that starts the plugin and never closes its standard input.
+//! Runtimes that start the plugin and never close its standard input.
 
 use std::{
     fs::File,
@@ -10,10 +10,10 @@ use std::{
 use contract::error::Code;
 use tests::{Node, Plugin, plugin::Running};
 
-/// What a busy machine adds.
+/// Tolerance for a busy machine.
 const SLACK: Duration = Duration::from_secs(3);
 
-/// A call whose standard input has these bytes, and no end for as long as the writer lives.
+/// Starts a call whose standard input has these bytes, and stays open as long as the writer lives.
 fn unending(plugin: Plugin<'static>, bytes: &str) -> (Running, PipeWriter) {
     let (reader, mut writer) = pipe().expect("a pipe can be made");
     writer.write_all(bytes.as_bytes()).expect("so much fits into a pipe");
@@ -35,11 +35,17 @@ fn a_call_whose_standard_input_never_ends_hangs_for_ever() {
         let outcome = call.end();
         let error = outcome.error();
         assert_eq!(error.code, Code::Io.number(), "{verb}: {error:?}");
-        let said = format!("standard input is still open after {limit} s: {length} bytes of a network configuration came");
+        let said = format!(
+            "standard input is still open after {limit} s: {length} bytes of a network configuration came"
+        );
         assert!(error.msg.contains(&said), "{verb}: {error:?}");
         assert!(error.details.contains("close standard input"), "{verb}: {error:?}");
         let limit = Duration::from_secs(limit);
-        assert!(outcome.duration >= limit && outcome.duration < limit + SLACK, "{verb}: {:?}", outcome.duration);
+        assert!(
+            outcome.duration >= limit && outcome.duration < limit + SLACK,
+            "{verb}: {:?}",
+            outcome.duration
+        );
     }
 }
 
@@ -62,7 +68,7 @@ fn a_call_that_makes_no_sense_is_answered_without_the_end_of_its_configuration()
     }
 }
 
-/// A slow runtime is none that hangs.
+/// A slow runtime is not a runtime that hangs.
 #[test]
 fn a_configuration_that_comes_late_is_waited_for_and_its_time_is_the_calls() {
     let node = Node::new();
@@ -79,6 +85,6 @@ fn a_configuration_that_comes_late_is_waited_for_and_its_time_is_the_calls() {
     drop(writer);
     let outcome = call.end();
     assert!(outcome.duration >= Duration::from_secs(1), "{outcome:?}");
-    // No such namespace: the configuration was understood.
+    // There is no such namespace; the error shows that the configuration was understood.
     outcome.refused(Code::InvalidNetns);
 }

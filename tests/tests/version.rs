@@ -1,4 +1,4 @@
-//! VERSION, and the calls of a curious human.
+//! VERSION, and calls by a person at a terminal.
 
 use std::process::Command;
 
@@ -8,7 +8,12 @@ use tests::{Plugin, executable, program};
 #[test]
 fn version_lists_every_version_that_is_spoken() {
     let result = Plugin::bare("VERSION").stdin(r#"{"cniVersion":"1.0.0"}"#).run().result();
-    let spoken: Vec<&str> = result["supportedVersions"].as_array().unwrap().iter().map(|version| version.as_str().unwrap()).collect();
+    let spoken: Vec<&str> = result["supportedVersions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|version| version.as_str().unwrap())
+        .collect();
     assert_eq!(spoken, ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]);
     let own: SpecVersion = result["cniVersion"].as_str().unwrap().parse().unwrap();
     assert!(SpecVersion::ALL.contains(&own));
@@ -27,7 +32,10 @@ fn without_a_verb_the_plugin_explains_itself_and_succeeds() {
     for plugin in [Plugin::new("ADD").without("CNI_COMMAND"), Plugin::new("").stdin("{}")] {
         let outcome = plugin.run();
         outcome.success();
-        assert!(outcome.stderr.contains("ovn-k8s-cni-overlay") && outcome.stderr.contains("1.1.0"), "{outcome:?}");
+        assert!(
+            outcome.stderr.contains("ovn-k8s-cni-overlay") && outcome.stderr.contains("1.1.0"),
+            "{outcome:?}"
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! The bytes on the socket: this plugin with upstream's server and with hostile ones, upstream's plugin with this server.
+//! The bytes on the socket: this plugin with upstream's server and with hostile ones, and upstream's plugin
+//! with this server.
 
 use std::{
     fs,
@@ -9,9 +10,12 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use contract::error::Code;
 use serde_json::{Value, json};
-use tests::{Answer, Database, Namespace, Node, Outcome, Plugin, Pod, ScriptedServer, http, plugin::POD_ARGS, pod::ANNOTATION};
+use tests::{
+    Answer, Database, Namespace, Node, Outcome, Plugin, Pod, ScriptedServer, http, plugin::POD_ARGS,
+    pod::ANNOTATION,
+};
 
-/// A node whose server is not ours.
+/// A node with a scripted server.
 struct Scripted {
     server: ScriptedServer,
     namespace: Namespace,
@@ -26,7 +30,7 @@ impl Scripted {
         Self { server, namespace: Namespace::new(), database: node.start_database_with_bridge(), node }
     }
 
-    /// One whose answer has this body, as JSON with success.
+    /// A node whose server answers with success and with this body as JSON.
     fn answering_body(body: &str) -> Self {
         Self::answering(Answer::Bytes(http::answer("200 OK", "application/json", body)))
     }
@@ -44,7 +48,7 @@ impl Scripted {
     }
 }
 
-/// What upstream's server says in its unprivileged mode.
+/// The answer of upstream's server in its unprivileged mode.
 fn upstream_answer() -> Value {
     json!({
         "Result": null,
@@ -90,10 +94,14 @@ fn the_request_is_the_one_that_upstreams_server_expects() {
 #[test]
 fn standard_input_goes_to_the_server_byte_by_byte() {
     let scripted = Scripted::answering(Answer::upstream_error("no"));
-    let spaced =
-        format!(" \n{}\t\n", serde_json::to_string_pretty(&scripted.node.conf_with(json!({"unknown": "ä\u{1f980}\\u0000"}))).unwrap());
+    let spaced = format!(
+        " \n{}\t\n",
+        serde_json::to_string_pretty(&scripted.node.conf_with(json!({"unknown": "ä\u{1f980}\\u0000"})))
+            .unwrap()
+    );
     scripted.add().stdin(spaced.clone()).run().error();
-    let config = scripted.server.request().json()["config"].as_str().map(|text| STANDARD.decode(text).unwrap());
+    let config =
+        scripted.server.request().json()["config"].as_str().map(|text| STANDARD.decode(text).unwrap());
     assert_eq!(config, Some(spaced.into_bytes()));
 }
 
@@ -104,8 +112,9 @@ fn a_result_of_upstreams_privileged_server_is_printed() {
         "ips": [{"interface": 1, "address": "10.244.1.5/24", "gateway": "10.244.1.1"}],
         "dns": {},
     });
-    let scripted =
-        Scripted::answering(Answer::json(&json!({"Result": result, "PodIFInfo": null, "KubeAuth": {"kube-api-token": "hunter2"}})));
+    let scripted = Scripted::answering(Answer::json(
+        &json!({"Result": result, "PodIFInfo": null, "KubeAuth": {"kube-api-token": "hunter2"}}),
+    ));
     let outcome = scripted.run();
     let printed = outcome.result();
     for key in ["interfaces", "ips", "dns"] {
@@ -114,14 +123,16 @@ fn a_result_of_upstreams_privileged_server_is_printed() {
     assert!(!outcome.stdout.contains("hunter2"));
 }
 
-/// SPEC.md, "Success": a result names its version. Upstream's server leaves it to the plugin, which knows what the runtime asked for.
+/// SPEC.md, "Success": a result names its version. Upstream's server leaves that to the plugin, which knows
+/// the runtime's version.
 #[test]
 fn a_result_of_upstreams_privileged_server_is_of_the_callers_version() {
-    let result =
-        json!({"interfaces": [{"name": "eth0", "sandbox": "/n"}], "ips": [{"interface": 0, "address": "10.244.1.5/24"}], "dns": {}});
-    let scripted = Scripted::answering(Answer::json(&json!({"Result": result, "PodIFInfo": null, "KubeAuth": {}})));
+    let result = json!({"interfaces": [{"name": "eth0", "sandbox": "/n"}], "ips": [{"interface": 0, "address": "10.244.1.5/24"}], "dns": {}});
+    let scripted =
+        Scripted::answering(Answer::json(&json!({"Result": result, "PodIFInfo": null, "KubeAuth": {}})));
     for version in ["0.4.0", "1.0.0", "1.1.0"] {
-        let printed = scripted.add().conf(&scripted.node.conf_with(json!({"cniVersion": version}))).run().result();
+        let printed =
+            scripted.add().conf(&scripted.node.conf_with(json!({"cniVersion": version}))).run().result();
         assert_eq!(printed["cniVersion"], version);
     }
 }
@@ -129,14 +140,15 @@ fn a_result_of_upstreams_privileged_server_is_of_the_callers_version() {
 #[test]
 fn what_upstreams_unprivileged_server_says_is_carried_out() {
     let scripted = Scripted::answering(Answer::json(&upstream_answer()));
-    // As far as the veth, which the machine's kernel refuses to an ordinary user.
+    // It gets as far as the veth, which the kernel does not let an ordinary user create.
     let message = scripted.run().refused(Code::Kernel);
     assert!(message.contains("stage veth"), "{message}");
 }
 
 #[test]
 fn an_error_of_upstreams_server_is_passed_on_in_its_own_words() {
-    let text = "[shop/cart-0 abc network default NAD default] failed to get pod annotation: timed out waiting for annotations";
+    let text = "[shop/cart-0 abc network default NAD default] failed to get pod annotation: \
+                timed out waiting for annotations";
     let scripted = Scripted::answering(Answer::upstream_error(text));
     let message = scripted.run().refused(Code::TryAgain);
     assert!(message.contains("400") && message.contains(text), "{message}");
@@ -150,9 +162,13 @@ fn a_cni_error_of_the_server_keeps_its_code_its_words_and_its_hint() {
         ("400 Bad Request", Code::Superseded),
     ] {
         let body = json!({"cniVersion": "0.4.0", "code": code.number(), "msg": "what failed", "details": "where to look", "x": 1});
-        let scripted = Scripted::answering(Answer::Bytes(http::answer(status, "application/json", &body.to_string())));
+        let scripted =
+            Scripted::answering(Answer::Bytes(http::answer(status, "application/json", &body.to_string())));
         let error = scripted.run().error();
-        assert_eq!((error.code, error.details.as_str(), error.cni_version.as_str()), (code.number(), "where to look", "1.1.0"));
+        assert_eq!(
+            (error.code, error.details.as_str(), error.cni_version.as_str()),
+            (code.number(), "where to look", "1.1.0")
+        );
         assert!(error.msg.contains("what failed"), "{}", error.msg);
     }
 }
@@ -160,7 +176,11 @@ fn a_cni_error_of_the_server_keeps_its_code_its_words_and_its_hint() {
 #[test]
 fn what_a_server_says_reaches_the_log_without_its_control_characters() {
     let body = json!({"code": 11, "msg": "one\ntwo\u{1b}[31m\u{202e}", "details": "\u{7}"});
-    let scripted = Scripted::answering(Answer::Bytes(http::answer("503 Service Unavailable", "application/json", &body.to_string())));
+    let scripted = Scripted::answering(Answer::Bytes(http::answer(
+        "503 Service Unavailable",
+        "application/json",
+        &body.to_string(),
+    )));
     scripted.run().refused(Code::TryAgain);
     let log = fs::read_to_string(scripted.node.plugin_log()).unwrap();
     assert!(log.contains("one") && !log.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{log:?}");
@@ -226,13 +246,19 @@ fn an_answer_that_breaks_off_or_is_no_http_must_be_tried_again() {
     ] {
         let outcome = Scripted::answering(Answer::Bytes(bytes.clone())).run();
         outcome.refused(Code::TryAgain);
-        assert!(outcome.duration < Duration::from_secs(2), "{outcome:?} {:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(100)]));
+        assert!(
+            outcome.duration < Duration::from_secs(2),
+            "{outcome:?} {:?}",
+            String::from_utf8_lossy(&bytes[..bytes.len().min(100)])
+        );
     }
 }
 
 #[test]
 fn an_answer_that_stops_half_way_ends_at_the_deadline() {
-    let scripted = Scripted::answering(Answer::BytesThenSilence(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{".to_vec()));
+    let scripted = Scripted::answering(Answer::BytesThenSilence(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{".to_vec(),
+    ));
     let outcome = scripted.add().conf(&scripted.node.conf_with(json!({"timeoutSeconds": 1}))).run();
     outcome.refused(Code::TryAgain);
     assert!(outcome.duration < Duration::from_secs(3), "{outcome:?}");
@@ -266,7 +292,8 @@ fn a_plugin_reports_in_upstreams_words_and_adds_its_own() {
     assert_eq!((&report["command"], &report["hasErr"]), (&json!("ADD"), &json!(true)));
     assert!(report["elapsedTime"].as_f64().is_some_and(|seconds| (0.0..10.0).contains(&seconds)), "{report}");
     assert_eq!((&report["code"], &report["pod"]), (&json!(Code::TryAgain.number()), &json!("shop/cart-0")));
-    let stages: Vec<&str> = report["stages"].as_array().unwrap().iter().map(|stage| stage["stage"].as_str().unwrap()).collect();
+    let stages: Vec<&str> =
+        report["stages"].as_array().unwrap().iter().map(|stage| stage["stage"].as_str().unwrap()).collect();
     assert!(stages.contains(&"annotation"), "{report}");
 }
 
@@ -280,7 +307,7 @@ fn a_del_reports_and_waits_for_nobody() {
     assert_eq!((report.path(), &report.json()["hasErr"]), ("/metrics", &json!(false)));
 }
 
-/// What upstream's plugin sends: its whole environment, and no word on how long it waits.
+/// A request of upstream's plugin: it sends its whole environment, and no timeout.
 fn upstream_request(verb: &str) -> Value {
     let config = r#"{"cniVersion":"0.4.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay","ipam":{},"dns":{},"logFile":"/l","logLevel":"4","logfile-maxsize":100,"logfile-maxbackups":5,"logfile-maxage":5,"runtimeConfig":{}}"#;
     json!({
@@ -311,7 +338,7 @@ fn upstreams_plugin_gets_its_answer_field_by_field() {
     assert_eq!((answer.status(), answer.header("content-type")), (200, Some("application/json")));
     let mut expected = upstream_answer();
     expected["PodIFInfo"]["nadKey"] = json!("default");
-    // Upstream's plugin dies of null; credentials are nobody's business.
+    // Upstream's plugin crashes on null. This project's server never hands out credentials.
     expected["KubeAuth"] = json!({"kube-api-server": "http://127.0.0.1:0"});
     assert_eq!(answer.json(), expected);
     assert!(!fs::read_to_string(&server.log).unwrap().contains("hunter2"));
@@ -341,7 +368,8 @@ fn upstreams_plugin_hears_nothing_of_a_check() {
 fn upstreams_report_is_accepted() {
     let node = Node::new();
     let server = node.start_server();
-    let (answer, _) = http::post(&server.socket, "/metrics", br#"{"command":"ADD","elapsedTime":0.0021,"hasErr":false}"#);
+    let (answer, _) =
+        http::post(&server.socket, "/metrics", br#"{"command":"ADD","elapsedTime":0.0021,"hasErr":false}"#);
     assert_eq!(answer.status(), 200);
 }
 
@@ -366,10 +394,15 @@ fn a_refusal_of_the_server_is_a_cni_error_with_a_fitting_status() {
         (json!({}), 400, Code::Decode),
     ] {
         let mut request = request;
-        // A pod of another UID may still come: not longer than it has to be. All else is answered when the server has read the pod.
+        // A pod with another UID may still come, so the server waits until the timeout: keep it short. All
+        // other requests are answered as soon as the server has read the pod.
         request["timeoutMs"] = json!(if status == 409 { 1_000 } else { 20_000 });
         let (answer, _) = server.ask(&request);
-        assert_eq!((answer.status(), answer.header("content-type")), (status, Some("application/json")), "{request}");
+        assert_eq!(
+            (answer.status(), answer.header("content-type")),
+            (status, Some("application/json")),
+            "{request}"
+        );
         let error = answer.json();
         assert_eq!(error["code"], code.number(), "{request}: {error}");
         assert!(error["msg"].as_str().is_some_and(|msg| !msg.is_empty()), "{error}");
@@ -380,7 +413,11 @@ fn a_refusal_of_the_server_is_a_cni_error_with_a_fitting_status() {
 fn other_paths_methods_and_sizes_are_refused() {
     let node = Node::new();
     let server = node.start_server();
-    let huge = [b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10485760\r\n\r\n".to_vec(), vec![b'x'; 2 * 1024 * 1024]].concat();
+    let huge = [
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10485760\r\n\r\n".to_vec(),
+        vec![b'x'; 2 * 1024 * 1024],
+    ]
+    .concat();
     let endless = [b"POST / HTTP/1.1\r\nHost: x\r\n".to_vec(), b"X: y\r\n".repeat(200_000)].concat();
     for (bytes, status) in [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), 405),

@@ -1,4 +1,5 @@
-//! `POST /port`: what the server writes for plugins, and what it leaves to them, on the rows of a real database.
+//! `POST /port`: the ports that the server writes for plugins, and those that it leaves to them, on the rows
+//! of a real database.
 
 use std::{
     io::{Read, Write},
@@ -14,10 +15,12 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tests::{Database, Node, NodeServer, Port, eventually, http, plugin::new_sandbox, program};
 
+/// Limit for a message of the server.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The last chunk of a chunked response (RFC 9112, section 7.1).
 const AFTER_THE_LAST: &str = "0\r\n\r\n";
 
-/// A node whose bridge has a port already.
+/// A node whose bridge already has a port.
 struct Ready {
     #[expect(dead_code, reason = "ends the server when it is dropped")]
     server: NodeServer,
@@ -36,11 +39,15 @@ impl Ready {
         ready
     }
 
-    /// Until the server writes ports: it listens before it has seen the bridge.
+    /// Waits until the server writes ports: it listens before it has read the bridge.
     fn wait(&self) {
         let mut news = eventually("the server writes ports", PATIENCE, || {
             let mut news = self.ask(&port("first", "shop_first"));
-            if news.until_any(&["\"written\"", AFTER_THE_LAST]).contains("written") { Ok(news) } else { Err("not yet".to_owned()) }
+            if news.until_any(&["\"written\"", AFTER_THE_LAST]).contains("written") {
+                Ok(news)
+            } else {
+                Err("not yet".to_owned())
+            }
         });
         self.database.vsctl(&["del-port", "br-int", "first"]);
         news.until(AFTER_THE_LAST);
@@ -55,14 +62,14 @@ impl Ready {
     }
 }
 
-/// What the server says of a port.
+/// The server's messages on a port.
 struct News {
     stream: UnixStream,
     heard: String,
 }
 
 impl News {
-    /// Waits until this is said; returns all that was said until then.
+    /// Reads until this text has arrived. Returns everything that was read so far.
     #[track_caller]
     fn until(&mut self, wanted: &str) -> &str {
         self.until_any(&[wanted])
@@ -72,7 +79,8 @@ impl News {
     fn until_any(&mut self, wanted: &[&str]) -> &str {
         while !wanted.iter().any(|wanted| self.heard.contains(wanted)) {
             let mut bytes = [0; 512];
-            let length = self.stream.read(&mut bytes).unwrap_or_else(|error| panic!("{error} after {}", self.heard));
+            let length =
+                self.stream.read(&mut bytes).unwrap_or_else(|error| panic!("{error} after {}", self.heard));
             assert!(length > 0, "it hung up after {}", self.heard);
             self.heard.push_str(&String::from_utf8_lossy(&bytes[..length]));
         }
@@ -100,7 +108,10 @@ fn a_port_is_written_and_followed_until_it_works() {
     let mut news = ready.ask(&request);
     assert!(!news.until("\"written\"").contains("numbered"));
     assert_eq!(ready.database.ports(), ["new", "older"]);
-    assert_eq!(ready.database.vsctl(&["get", "Interface", "new", "external_ids:iface-id"]).trim(), "shop_cart-0");
+    assert_eq!(
+        ready.database.vsctl(&["get", "Interface", "new", "external_ids:iface-id"]).trim(),
+        "shop_cart-0"
+    );
     assert_eq!(ready.database.vsctl(&["get", "Interface", "new", "ingress_policing_rate"]).trim(), "10000");
     assert_eq!(ready.database.column("QoS", "other_config"), ["max-rate=7000000"]);
 
@@ -114,7 +125,7 @@ fn a_port_is_written_and_followed_until_it_works() {
 #[test]
 fn ports_that_wait_at_the_same_moment_share_a_transaction() {
     let ready = Ready::new();
-    // As long as it answers nothing, everything that comes waits for what came first.
+    // While ovsdb-server is stopped, the first transaction is pending, and all later ports wait for it.
     ready.database.process.signal(Signal::SIGSTOP);
     let mut all: Vec<News> = (0..20)
         .map(|number| {
@@ -129,9 +140,10 @@ fn ports_that_wait_at_the_same_moment_share_a_transaction() {
     }
     let log = program::output(program::command("ovsdb-tool").arg("show-log").arg(ready.database.file()));
     let written = log.lines().filter_map(|line| line.split_once("ovnkube: write ")?.1.split(' ').next());
-    // Without that of [`Ready::wait`].
+    // Without the transaction of [`Ready::wait`].
     let written: Vec<&str> = written.skip(1).collect();
-    // The first; those that the server had taken up when that was settled; and those that it had received and not yet taken up.
+    // The first port; the ports that the server had queued when that transaction was done; and those that it
+    // had received but not queued.
     assert!(written.len() <= 3, "{written:?}");
     assert_eq!(written.iter().map(|count| count.parse::<u32>().expect("a number of ports")).sum::<u32>(), 20);
 }
@@ -144,11 +156,17 @@ fn what_is_in_the_way_stays_and_nothing_is_said() {
         ready.ask(&request).are_over();
         assert_eq!(ready.database.content(), before, "{request}");
     }
-    // But nothing of another port.
+    // A request for another port is still served.
     let mut news = ready.ask(&port("new", "shop_cart-0"));
     news.until("\"written\"");
-    // A working port that has the address, as the server sees, too.
-    ready.database.vsctl(&["set", "Interface", "new", "ofport=7", &format!("external_ids:{OVN_INSTALLED}=true")]);
+    // A working port that has the address: the server detects that, too.
+    ready.database.vsctl(&[
+        "set",
+        "Interface",
+        "new",
+        "ofport=7",
+        &format!("external_ids:{OVN_INSTALLED}=true"),
+    ]);
     news.until("\"installed\"");
     ready.ask(&port("next", "shop_cart-1")).are_over();
     assert_eq!(ready.database.ports(), ["new", "older"]);
@@ -168,7 +186,7 @@ fn a_port_that_cannot_work_any_more_is_left_to_its_plugin() {
         let heard = news.until(AFTER_THE_LAST);
         assert!(!heard.contains("numbered"), "{heard}");
     }
-    // Nobody waits for them.
+    // The server does not wait for these ports.
     ready.ask(&port("next", "shop_next")).until("\"written\"");
 }
 
@@ -186,7 +204,7 @@ fn a_request_that_is_no_port_is_refused() {
     for request in [json!({}), json!({"name": "new"}), json!({"name": 7, "external_ids": {}}), json!([])] {
         assert!(ready.ask(&request).until("\"code\"").starts_with("HTTP/1.1 400 "), "{request}");
     }
-    // No logical port.
+    // A port without `iface-id`.
     ready.ask(&json!({"name": "new", "external_ids": {}})).are_over();
     assert_eq!(ready.database.ports(), ["older"]);
 }

@@ -1,11 +1,11 @@
-//! The command line of the two commands, under this program's name and those of the programs that had them before.
+//! The command line of the two commands, also under the names of the programs that had them before.
 
 use std::{ffi::OsString, path::Path};
 
 use contract::paths::OVSDB_ENDPOINT;
 use ovsdb::Endpoint;
 
-/// Names of programs that consisted of these commands: of OVN-Kubernetes in Go, and in Python before.
+/// Names of the former programs with these commands: OVN-Kubernetes in Go, and in Python before.
 const OLD_NAMES: [&str; 2] = ["ovn-kube-util", "ovn-k8s-util"];
 
 const USAGE: &str = "\
@@ -27,9 +27,9 @@ Called as ovn-kube-util or ovn-k8s-util, this program has these two commands onl
 pub enum Arguments {
     /// One of the two commands.
     Run(Command),
-    /// A text to be printed.
+    /// A text to print.
     Help(&'static str),
-    /// Something that cannot be understood: what, with the usage.
+    /// A command line that is not valid: the reason, and the usage.
     Wrong(String),
 }
 
@@ -41,23 +41,35 @@ pub enum Command {
 }
 
 impl Arguments {
-    /// `None`: the command line, of which the first is the program's name, is about something else.
+    /// Reads a command line, of which the first word is the program's name. `None` if it is not one of these
+    /// commands.
     pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Option<Self> {
         let mut words = arguments.into_iter().map(|word| word.to_string_lossy().into_owned());
         let program = words.next().unwrap_or_default();
-        let is_old = Path::new(&program).file_name().is_some_and(|name| OLD_NAMES.iter().any(|old| name == *old));
+        let is_old =
+            Path::new(&program).file_name().is_some_and(|name| OLD_NAMES.iter().any(|old| name == *old));
         match words.next().as_deref() {
-            Some("nics-to-bridge") => {
-                Some(Self::command(words, |database, interfaces| Command::NicsToBridge { database, interfaces }, "interface"))
-            }
-            Some("bridges-to-nic") => Some(Self::command(words, |database, bridges| Command::BridgesToNic { database, bridges }, "bridge")),
+            Some("nics-to-bridge") => Some(Self::command(
+                words,
+                |database, interfaces| Command::NicsToBridge { database, interfaces },
+                "interface",
+            )),
+            Some("bridges-to-nic") => Some(Self::command(
+                words,
+                |database, bridges| Command::BridgesToNic { database, bridges },
+                "bridge",
+            )),
             _ if !is_old => None,
             Some("-h" | "--help" | "-help" | "help") | None => Some(Self::Help(USAGE)),
             Some(other) => Some(Self::wrong(&format!("there is no command {other:?}"))),
         }
     }
 
-    fn command(mut words: impl Iterator<Item = String>, make: fn(Endpoint, Vec<String>) -> Command, what: &str) -> Self {
+    fn command(
+        mut words: impl Iterator<Item = String>,
+        make: fn(Endpoint, Vec<String>) -> Command,
+        what: &str,
+    ) -> Self {
         let (mut database, mut names) = (OVSDB_ENDPOINT.to_owned(), Vec::new());
         while let Some(word) = words.next() {
             match (word.as_str(), word.strip_prefix("--db=")) {
@@ -67,7 +79,9 @@ impl Arguments {
                     None => return Self::wrong("--db needs an endpoint"),
                 },
                 (_, Some(endpoint)) => endpoint.clone_into(&mut database),
-                (option, None) if option.starts_with('-') => return Self::wrong(&format!("there is no option {option:?}")),
+                (option, None) if option.starts_with('-') => {
+                    return Self::wrong(&format!("there is no option {option:?}"));
+                }
                 (_, None) if names.contains(&word) => {}
                 _ => names.push(word),
             }
@@ -122,14 +136,18 @@ mod tests {
             let interfaces = vec!["eth0".to_owned(), "eth1".to_owned()];
             let expected = Command::NicsToBridge { database: database.clone(), interfaces };
             assert_eq!(command(&format!("{program} nics-to-bridge eth0 eth1 eth0")), expected);
-            let expected = Command::BridgesToNic { database: database.clone(), bridges: vec!["breth0".to_owned()] };
+            let expected =
+                Command::BridgesToNic { database: database.clone(), bridges: vec!["breth0".to_owned()] };
             assert_eq!(command(&format!("{program} bridges-to-nic breth0")), expected);
         }
     }
 
     #[test]
     fn another_database_is_named_in_both_ways() {
-        for line in ["ovnkube nics-to-bridge --db=tcp:127.0.0.1:6640 eth0", "ovnkube nics-to-bridge eth0 --db tcp:127.0.0.1:6640"] {
+        for line in [
+            "ovnkube nics-to-bridge --db=tcp:127.0.0.1:6640 eth0",
+            "ovnkube nics-to-bridge eth0 --db tcp:127.0.0.1:6640",
+        ] {
             assert_eq!(command(line).database().to_string(), "tcp:127.0.0.1:6640");
         }
     }
@@ -152,7 +170,9 @@ mod tests {
             ("ovn-kube-util gateway-init", "there is no command \"gateway-init\""),
         ] {
             match read(line) {
-                Some(Arguments::Wrong(text)) => assert!(text.starts_with(problem) && text.contains("Usage: "), "{text}"),
+                Some(Arguments::Wrong(text)) => {
+                    assert!(text.starts_with(problem) && text.contains("Usage: "), "{text}")
+                }
                 other => panic!("{line}: {other:?}"),
             }
         }

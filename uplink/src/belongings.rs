@@ -1,7 +1,7 @@
-//! What a link has that should follow the node to another link: addresses and routes, in the kernel's own form, so that nothing of them
-//! is lost (lifetimes, metrics, preferred sources, tables).
+//! The addresses and routes of a link that follow the node to another link. They stay in the kernel's own
+//! form, so that no attribute is lost (lifetime, metric, preferred source, table).
 //!
-//! Reads, and rewrites for another link; changes nothing.
+//! Reads and rewrites; changes nothing in the kernel.
 
 use std::{
     fmt::Write as _,
@@ -19,14 +19,14 @@ use rtnetlink::Handle;
 
 use crate::{BridgeError, nic::Nic};
 
-/// `RT_TABLE_LOCAL` (`linux/rtnetlink.h`), which the kernel fills by itself.
+/// `RT_TABLE_LOCAL` (`linux/rtnetlink.h`). The kernel fills it by itself.
 const LOCAL_TABLE: u32 = 255;
-/// The longest label of an address, without the final zero.
+/// Bytes of the longest label of an address (`IFNAMSIZ`, without the final zero).
 const LONGEST_LABEL: usize = 15;
-/// In which the kernel counts what is left of a route's life (`USER_HZ`).
+/// Ticks per second in which the kernel reports the remaining lifetime of a route (`USER_HZ`).
 const TICKS: u32 = 100;
 
-/// Addresses in the order in which they were given, and routes, default routes last.
+/// Addresses in the order in which they were added, and routes with the default routes last.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Belongings {
     pub(crate) addresses: Vec<AddressMessage>,
@@ -34,29 +34,41 @@ pub(crate) struct Belongings {
 }
 
 impl Belongings {
-    /// Of a link, as they are now.
+    /// The addresses and routes of a link, as they are now.
     pub(crate) async fn of(netlink: &Handle, nic: &Nic) -> Result<Self, BridgeError> {
         let failed = |what: &str| {
             let what = format!("{what} of {}", nic.name);
             move |error| BridgeError::Kernel { what, error: into_io(error) }
         };
+        // A kernel without strict checking ignores the filter, so `follows` compares the index again.
         let addresses = netlink.address().get().set_link_index_filter(nic.index).execute();
-        let addresses: Vec<AddressMessage> = addresses.try_collect().await.map_err(failed("the addresses"))?;
-        // The kernel lists those of IPv4 in the order in which they came, and those of IPv6 the last one first.
-        let (v4, v6): (Vec<_>, Vec<_>) =
-            addresses.into_iter().filter(|address| follows(address, nic)).partition(|address| address.header.family == AddressFamily::Inet);
-        let mut belongings = Self { addresses: v4.into_iter().chain(v6.into_iter().rev()).collect(), routes: Vec::new() };
+        let addresses: Vec<AddressMessage> =
+            addresses.try_collect().await.map_err(failed("the addresses"))?;
+        // The kernel lists IPv4 addresses in the order in which they were added, and IPv6 addresses in
+        // reverse. The order matters: the first address of a subnet is the primary one, the preferred source.
+        let (v4, v6): (Vec<_>, Vec<_>) = addresses
+            .into_iter()
+            .filter(|address| follows(address, nic))
+            .partition(|address| address.header.family == AddressFamily::Inet);
+        let mut belongings =
+            Self { addresses: v4.into_iter().chain(v6.into_iter().rev()).collect(), routes: Vec::new() };
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut all = RouteMessage::default();
             all.header.address_family = family;
-            let routes: Vec<RouteMessage> = netlink.route().get(all).execute().try_collect().await.map_err(failed("the routes"))?;
-            belongings.routes.extend(routes.into_iter().filter(|route| names_link(route, nic.index) && is_set_by_somebody(route)));
+            let routes: Vec<RouteMessage> =
+                netlink.route().get(all).execute().try_collect().await.map_err(failed("the routes"))?;
+            belongings.routes.extend(
+                routes.into_iter().filter(|route| names_link(route, nic.index) && is_set_by_somebody(route)),
+            );
         }
         if let Some(route) = belongings.routes.iter().find(|route| has_nexthop_object(route)) {
             return Err(BridgeError::NexthopObject(shown_route(route)));
         }
-        // A gateway has to be reachable by a route that is there already.
-        belongings.routes.sort_by_key(|route| (route.header.destination_prefix_length == 0, gateway(route).is_some()));
+        // The kernel refuses a route whose gateway is not reachable yet: routes on the link come before
+        // routes through a gateway.
+        belongings
+            .routes
+            .sort_by_key(|route| (route.header.destination_prefix_length == 0, gateway(route).is_some()));
         Ok(belongings)
     }
 
@@ -64,7 +76,8 @@ impl Belongings {
         self.addresses.is_empty() && self.routes.is_empty()
     }
 
-    /// Whose life is finite: who prolongs them has to find them on the other link.
+    /// The addresses with a limited lifetime. The program that renews them (DHCP, for example) has to use the
+    /// other link from now on.
     pub(crate) fn passing(&self) -> impl Iterator<Item = &AddressMessage> {
         self.addresses.iter().filter(|address| {
             address.attributes.iter().any(|attribute| matches!(attribute, AddressAttribute::CacheInfo(info) if info.ifa_valid != u32::MAX))
@@ -72,14 +85,19 @@ impl Belongings {
     }
 }
 
-/// An address, as it is to be on another link.
+/// An address, rewritten for another link.
 ///
-/// IPv6 addresses are not probed for duplicates there: they are in use already, and would be unusable for a second.
+/// IPv6 addresses skip duplicate address detection (`IFA_F_NODAD`): they are in use already, and would be
+/// unusable for about a second.
 pub(crate) fn address_on(address: &AddressMessage, from: &Nic, to: &Nic) -> AddressMessage {
     let mut moved = address.clone();
     moved.header.index = to.index;
     moved.header.flags = AddressHeaderFlags::empty();
-    let kept = AddressFlags::Homeaddress | AddressFlags::Managetempaddr | AddressFlags::Noprefixroute | AddressFlags::Mcautojoin;
+    // Flags that an administrator can set. The others are states that the kernel reports.
+    let kept = AddressFlags::Homeaddress
+        | AddressFlags::Managetempaddr
+        | AddressFlags::Noprefixroute
+        | AddressFlags::Mcautojoin;
     let mut flags = flags_of(address) & kept;
     if address.header.family == AddressFamily::Inet6 {
         flags |= AddressFlags::Nodad;
@@ -89,7 +107,9 @@ pub(crate) fn address_on(address: &AddressMessage, from: &Nic, to: &Nic) -> Addr
             *label = label_on(label, &from.name, &to.name);
             true
         }
-        AddressAttribute::Flags(_) | AddressAttribute::TargetNetNsId(_) | AddressAttribute::Protocol(_) => false,
+        AddressAttribute::Flags(_) | AddressAttribute::TargetNetNsId(_) | AddressAttribute::Protocol(_) => {
+            false
+        }
         AddressAttribute::Multicast(_) | AddressAttribute::Anycast(_) | AddressAttribute::Other(_) => false,
         _ => true,
     });
@@ -97,20 +117,22 @@ pub(crate) fn address_on(address: &AddressMessage, from: &Nic, to: &Nic) -> Addr
     moved
 }
 
-/// `eth0:1` is `breth0:1` there, or the link's name, where that is too long.
+/// The label on the other link: `eth0:1` becomes `breth0:1`, or the link's name if that is too long.
 fn label_on(label: &str, from: &str, to: &str) -> String {
     let moved = label.strip_prefix(from).map(|rest| format!("{to}{rest}"));
     moved.filter(|label| label.len() <= LONGEST_LABEL).unwrap_or_else(|| to.to_owned())
 }
 
-/// A route, as it is to be over another link.
+/// A route, rewritten for another link.
 pub(crate) fn route_over(route: &RouteMessage, from: u32, to: u32) -> RouteMessage {
     let mut moved = sendable(route);
     for attribute in &mut moved.attributes {
         match attribute {
             RouteAttribute::Oif(index) if *index == from => *index = to,
             RouteAttribute::MultiPath(hops) => {
-                hops.iter_mut().filter(|hop| hop.interface_index == from).for_each(|hop| hop.interface_index = to);
+                hops.iter_mut()
+                    .filter(|hop| hop.interface_index == from)
+                    .for_each(|hop| hop.interface_index = to);
             }
             _ => {}
         }
@@ -118,30 +140,35 @@ pub(crate) fn route_over(route: &RouteMessage, from: u32, to: u32) -> RouteMessa
     moved
 }
 
-/// A route as the kernel takes it: without what it only tells.
+/// A route in the form in which the kernel accepts it: without attributes that it only reports.
 pub(crate) fn sendable(route: &RouteMessage) -> RouteMessage {
     let mut route = route.clone();
+    // The other flags are states, such as `RTNH_F_LINKDOWN`.
     route.header.flags &= RouteFlags::Onlink;
     let expires = route.attributes.iter().find_map(|attribute| match attribute {
+        // The kernel reports the remaining lifetime in ticks, and takes it in seconds.
         RouteAttribute::CacheInfo(info) if info.expires > 0 => Some(info.expires / TICKS),
         _ => None,
     });
-    route.attributes.retain(|attribute| !matches!(attribute, RouteAttribute::CacheInfo(_) | RouteAttribute::Expires(_)));
+    route
+        .attributes
+        .retain(|attribute| !matches!(attribute, RouteAttribute::CacheInfo(_) | RouteAttribute::Expires(_)));
     route.attributes.extend(expires.map(RouteAttribute::Expires));
     route
 }
 
-/// Whether it has several ways, which come and go together.
+/// Whether the route has several next hops. The kernel adds and removes them as one route.
 pub(crate) fn is_multipath(route: &RouteMessage) -> bool {
     route.attributes.iter().any(|attribute| matches!(attribute, RouteAttribute::MultiPath(_)))
 }
 
-/// As `ip address` has it: `192.0.2.1/24`.
+/// As `ip address` prints it: `192.0.2.1/24`.
 pub(crate) fn shown_address(message: &AddressMessage) -> String {
-    ip(message).map_or_else(|| "an address".to_owned(), |address| format!("{address}/{}", message.header.prefix_len))
+    ip(message)
+        .map_or_else(|| "an address".to_owned(), |address| format!("{address}/{}", message.header.prefix_len))
 }
 
-/// As `ip route` has it: `192.0.2.0/24 via 198.51.100.1 table 7`.
+/// As `ip route` prints it: `192.0.2.0/24 via 198.51.100.1 table 7`.
 pub(crate) fn shown_route(route: &RouteMessage) -> String {
     let destination = route.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Destination(address) => shown(address),
@@ -162,24 +189,29 @@ pub(crate) fn shown_route(route: &RouteMessage) -> String {
     text
 }
 
-/// The kernel gives each link a link-local address of its own; one that somebody chose follows.
+/// Whether an address follows the node to the other link. The kernel gives each link a link-local address of
+/// its own, which stays; one that an administrator has set follows.
 fn follows(address: &AddressMessage, nic: &Nic) -> bool {
     if address.header.index != nic.index {
         return false;
     }
     match ip(address) {
+        // The kernel's own ones: temporary, of stable privacy (RFC 7217), or derived from the MAC address.
         Some(IpAddr::V6(v6)) if v6.is_unicast_link_local() => {
             let flags = flags_of(address);
-            flags.contains(AddressFlags::Permanent) && !flags.contains(AddressFlags::StablePrivacy) && Some(v6) != eui64(&nic.mac)
+            flags.contains(AddressFlags::Permanent)
+                && !flags.contains(AddressFlags::StablePrivacy)
+                && Some(v6) != eui64(&nic.mac)
         }
         Some(_) => true,
         None => false,
     }
 }
 
-/// The link-local address that is made of a MAC address (RFC 4291, appendix A).
+/// The link-local address that is derived from a MAC address (RFC 4291, appendix A).
 fn eui64(mac: &str) -> Option<Ipv6Addr> {
-    let octets: Vec<u8> = mac.split(':').map(|octet| u8::from_str_radix(octet, 16)).collect::<Result<_, _>>().ok()?;
+    let octets: Vec<u8> =
+        mac.split(':').map(|octet| u8::from_str_radix(octet, 16)).collect::<Result<_, _>>().ok()?;
     let [a, b, c, d, e, f] = octets[..] else { return None };
     Some(Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f]))
 }
@@ -192,11 +224,19 @@ fn flags_of(address: &AddressMessage) -> AddressFlags {
     full.unwrap_or_else(|| AddressFlags::from_bits_retain(u32::from(address.header.flags.bits())))
 }
 
-/// The link's own: where the two differ, `Address` is the other end's.
+/// The link's own address. On a point-to-point link, `Local` is that, and `Address` is the peer's.
 fn ip(address: &AddressMessage) -> Option<IpAddr> {
     let find = |pick: fn(&AddressAttribute) -> Option<IpAddr>| address.attributes.iter().find_map(pick);
-    let local = find(|attribute| if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None });
-    local.or_else(|| find(|attribute| if let AddressAttribute::Address(address) = attribute { Some(*address) } else { None }))
+    let local = find(
+        |attribute| if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None },
+    );
+    local.or_else(|| {
+        find(
+            |attribute| {
+                if let AddressAttribute::Address(address) = attribute { Some(*address) } else { None }
+            },
+        )
+    })
 }
 
 fn names_link(route: &RouteMessage, index: u32) -> bool {
@@ -207,7 +247,8 @@ fn names_link(route: &RouteMessage, index: u32) -> bool {
     })
 }
 
-/// Not one that comes with an address or a link by itself.
+/// Whether a program or an administrator has added the route. The kernel adds the others itself, with an
+/// address or a link.
 fn is_set_by_somebody(route: &RouteMessage) -> bool {
     route.header.kind == RouteType::Unicast
         && route.header.protocol != RouteProtocol::Kernel
@@ -220,12 +261,17 @@ fn has_nexthop_object(route: &RouteMessage) -> bool {
 }
 
 fn table(route: &RouteMessage) -> u32 {
-    let full = route.attributes.iter().find_map(|attribute| if let RouteAttribute::Table(table) = attribute { Some(*table) } else { None });
+    let full = route
+        .attributes
+        .iter()
+        .find_map(|attribute| if let RouteAttribute::Table(table) = attribute { Some(*table) } else { None });
     full.unwrap_or_else(|| route.header.table.into())
 }
 
 fn gateway(route: &RouteMessage) -> Option<IpAddr> {
-    route.attributes.iter().find_map(|attribute| if let RouteAttribute::Gateway(address) = attribute { shown(address) } else { None })
+    route.attributes.iter().find_map(|attribute| {
+        if let RouteAttribute::Gateway(address) = attribute { shown(address) } else { None }
+    })
 }
 
 fn shown(address: &RouteAddress) -> Option<IpAddr> {

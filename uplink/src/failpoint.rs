@@ -1,6 +1,7 @@
-//! For tests: a failure before any step, by its number.
+//! Failures for tests: before any step, chosen by its number.
 //!
-//! Compiled in with the feature `failpoints` only. `OVN_BRIDGE_FAILPOINT=3=error` fails before the third step, `3=kill` dies by SIGKILL.
+//! Compiled in only with the feature `failpoints`. `OVN_BRIDGE_FAILPOINT=3=error` fails before the third
+//! step; `3=kill` kills the process with SIGKILL.
 
 /// A test asked for this failure.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +16,7 @@ pub(crate) struct Failpoint {
 }
 
 impl Failpoint {
-    /// Does what the environment asks for before the next step.
+    /// Fails or dies before the next step if the environment asks for it.
     #[cfg(feature = "failpoints")]
     pub(crate) fn pass(&mut self) -> Result<(), Hit> {
         self.passed += 1;

@@ -1,21 +1,36 @@
-//! Who else may think that it owns an interface. Only for the output: nothing is changed there.
+//! Other programs that may manage an interface. Only for the output: nothing of them is changed.
 
 use std::path::Path;
 
 use crate::nic::Nic;
 
-/// One line for each program whose files say that it looks after the interface.
+/// One line for each program whose state files show that it manages the interface.
 pub(crate) fn owners(root: &Path, nic: &Nic) -> Vec<String> {
     let Nic { name, index, .. } = nic;
     let candidates = [
-        (format!("run/NetworkManager/devices/{index}"), "NetworkManager", format!("nmcli device set {name} managed no")),
-        (format!("run/systemd/netif/links/{index}"), "systemd-networkd", format!("a .network file for {name} with Unmanaged=yes")),
-        (format!("run/network/ifstate.{name}"), "ifupdown", format!("{name} without an address in /etc/network/interfaces")),
+        (
+            format!("run/NetworkManager/devices/{index}"),
+            "NetworkManager",
+            format!("nmcli device set {name} managed no"),
+        ),
+        (
+            format!("run/systemd/netif/links/{index}"),
+            "systemd-networkd",
+            format!("a .network file for {name} with Unmanaged=yes"),
+        ),
+        (
+            format!("run/network/ifstate.{name}"),
+            "ifupdown",
+            format!("{name} without an address in /etc/network/interfaces"),
+        ),
     ];
     let present = candidates.into_iter().filter(|(file, ..)| root.join(file).exists());
     present
         .map(|(_, program, remedy)| {
-            format!("hint: {program} looks after {name} and may give it its addresses again; to prevent it: {remedy}")
+            format!(
+                "hint: {program} looks after {name} and may give it its addresses again; \
+                 to prevent it: {remedy}"
+            )
         })
         .collect()
 }
@@ -34,10 +49,16 @@ mod tests {
         for directory in ["run/NetworkManager/devices", "run/systemd/netif/links", "run/network"] {
             std::fs::create_dir_all(root.path().join(directory)).unwrap();
         }
-        for file in ["run/NetworkManager/devices/2", "run/systemd/netif/links/3", "run/network/ifstate.eth0"] {
+        for file in ["run/NetworkManager/devices/2", "run/systemd/netif/links/3", "run/network/ifstate.eth0"]
+        {
             std::fs::write(root.path().join(file), "").unwrap();
         }
         let hints = owners(root.path(), &nic);
-        assert!(hints.len() == 2 && hints[0].contains("NetworkManager looks after eth0") && hints[1].contains("ifupdown"), "{hints:?}");
+        assert!(
+            hints.len() == 2
+                && hints[0].contains("NetworkManager looks after eth0")
+                && hints[1].contains("ifupdown"),
+            "{hints:?}"
+        );
     }
 }

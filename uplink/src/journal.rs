@@ -1,12 +1,13 @@
-//! The steps of a move, each done at once and put down, so that all can be taken back in reverse order.
+//! The undo log of a move: each step is done and recorded, so that all steps can be undone in reverse order.
 //!
-//! Knows single steps; which ones, and why in which order, is the part of `to_bridge` and `to_nic`.
+//! Knows single steps; `to_bridge` and `to_nic` decide which ones, and in which order.
 
 use std::{io, mem};
 
 use futures_util::StreamExt;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::{RouteNetlinkMessage, address::AddressMessage, route::RouteMessage};
 use nix::libc::{EADDRNOTAVAIL, EEXIST, ENODEV, ESRCH};
@@ -21,7 +22,7 @@ use crate::{
     ovs::{Made, Ovs, OvsError},
 };
 
-/// A step that was not done, or not undone.
+/// A step that failed, or whose undo failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StepError {
     #[error("{what}")]
@@ -36,10 +37,10 @@ pub(crate) enum StepError {
     Hit(#[from] Hit),
 }
 
-/// What was done, in a form that can be undone.
+/// A step that was done, with all that its undo needs.
 enum Done {
     InDatabase(Made),
-    /// It was not there before.
+    /// The address was not there before.
     AddressAdded(AddressMessage),
     AddressRemoved(AddressMessage),
     RouteMoved {
@@ -48,7 +49,7 @@ enum Done {
     },
 }
 
-/// The steps so far.
+/// The undo log.
 pub(crate) struct Journal<'a> {
     netlink: &'a Handle,
     ovs: &'a Ovs,
@@ -61,41 +62,47 @@ impl<'a> Journal<'a> {
         Self { netlink, ovs, done: Vec::new(), failpoint: Failpoint::default() }
     }
 
-    /// A place where a step may fail, for what is not a step to undo.
+    /// A failpoint before a step that is not recorded here.
     pub(crate) fn pass(&mut self) -> Result<(), StepError> {
         Ok(self.failpoint.pass()?)
     }
 
-    /// Something that was done in the database.
+    /// Records a change of the database.
     pub(crate) fn put_down(&mut self, made: Made) {
         self.done.push(Done::InDatabase(made));
     }
 
-    /// Brings a link up. Not undone: where it was down, nobody reached the node through it.
+    /// Brings a link up. Not undone: while the link was down, the node was not reachable through it anyway.
     pub(crate) async fn set_up(&mut self, nic: &Nic) -> Result<(), StepError> {
         self.pass()?;
         let what = || format!("bring {} up", nic.name);
         nic.set_up(self.netlink).await.map_err(|error| StepError::Kernel { what: what(), error })
     }
 
-    /// Gives what one link has to another.
+    /// Moves the addresses and routes of one link to another.
     ///
-    /// First the addresses appear on the other, then the routes go there, and last the addresses leave the first, the one that others
-    /// depend on at the end: at no moment is the node without an address or a route that it had.
-    pub(crate) async fn transfer(&mut self, belongings: &Belongings, from: &Nic, to: &Nic) -> Result<(), StepError> {
+    /// First all addresses are added to the other link, then the routes move, and last the addresses are
+    /// removed from the first link, in reverse order, because the kernel removes secondary addresses together
+    /// with their primary one. The node has each of its addresses and routes at every moment.
+    pub(crate) async fn transfer(
+        &mut self,
+        belongings: &Belongings,
+        from: &Nic,
+        to: &Nic,
+    ) -> Result<(), StepError> {
         for address in &belongings.addresses {
             self.add(address_on(address, from, to), to).await?;
         }
         for route in &belongings.routes {
             self.pass()?;
             let (before, after) = (sendable(route), route_over(route, from.index, to.index));
-            // Put down before: half of it may be done.
+            // Recorded before it is done: a failure may leave half of it done.
             self.done.push(Done::RouteMoved { before: before.clone(), after: after.clone() });
             self.replace(&before, &after).await?;
         }
         for address in belongings.addresses.iter().rev() {
             self.pass()?;
-            // On its own link and as it is now, but unprobed, should it have to come back.
+            // For the undo: the address on its own link, but without duplicate address detection.
             let own = address_on(address, from, from);
             self.delete_address(&own).await?;
             self.done.push(Done::AddressRemoved(own));
@@ -103,7 +110,7 @@ impl<'a> Journal<'a> {
         Ok(())
     }
 
-    /// Takes everything back, as far as possible, and says why it had to.
+    /// Undoes all steps, as far as possible. Returns `error` with the failures of the undo.
     pub(crate) async fn undo(mut self, error: StepError) -> BridgeError {
         let mut undo_errors = Vec::new();
         for step in mem::take(&mut self.done).into_iter().rev() {
@@ -118,10 +125,15 @@ impl<'a> Journal<'a> {
         BridgeError::Failed { error: Box::new(error), undo_errors }
     }
 
-    /// Where ovs-vswitchd does not act, it has made nothing that it would have to take back.
+    /// Undoes a change of the database and waits for ovs-vswitchd. If ovs-vswitchd was too slow before, there
+    /// is no wait: it has made nothing that it would have to remove, and would only be waited for once more.
     async fn unmake(&self, made: &Made, error: &StepError) -> Result<(), StepError> {
         self.ovs.unmake(made).await?;
-        if matches!(error, StepError::Ovs(OvsError::Slow)) { Ok(()) } else { Ok(self.ovs.settle(&[]).await?) }
+        if matches!(error, StepError::Ovs(OvsError::Slow)) {
+            Ok(())
+        } else {
+            Ok(self.ovs.settle(&[]).await?)
+        }
     }
 
     async fn add(&mut self, address: AddressMessage, to: &Nic) -> Result<(), StepError> {
@@ -133,14 +145,16 @@ impl<'a> Journal<'a> {
         Ok(())
     }
 
-    /// Whether it was not there before.
+    /// Adds an address. Returns false if it was there already.
     async fn add_address(&self, address: &AddressMessage) -> Result<bool, StepError> {
         let message = RouteNetlinkMessage::NewAddress(address.clone());
         match self.send(message, NLM_F_CREATE | netlink_packet_core::NLM_F_EXCL).await {
+            // An earlier run that was killed has added it. The undo then must not remove it.
             Err(error) if error.raw_os_error() == Some(EEXIST) => Ok(false),
-            Err(error) => {
-                Err(StepError::Kernel { what: format!("add address {} to link {}", shown_address(address), address.header.index), error })
-            }
+            Err(error) => Err(StepError::Kernel {
+                what: format!("add address {} to link {}", shown_address(address), address.header.index),
+                error,
+            }),
             Ok(()) => Ok(true),
         }
     }
@@ -155,11 +169,13 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// One route for another of the same destination. A single one is added behind the other before that is removed: to replace it would
-    /// hit the first of that destination, whosever it is. One with several ways is one thing, and replaced.
+    /// Replaces a route by another one to the same destination. A route with one next hop is appended, and
+    /// the old one is removed afterwards: `NLM_F_REPLACE` would hit the first route to that destination,
+    /// which may be that of another link. A multipath route is one object and is replaced.
     async fn replace(&self, old: &RouteMessage, new: &RouteMessage) -> Result<(), StepError> {
         let how = if is_multipath(new) { NLM_F_REPLACE } else { NLM_F_APPEND };
         match self.send(RouteNetlinkMessage::NewRoute(new.clone()), NLM_F_CREATE | how).await {
+            // An earlier run that was killed may have added the new route; the old one still has to go.
             Err(error) if error.raw_os_error() != Some(EEXIST) => {
                 return Err(StepError::Kernel { what: format!("move route {}", shown_route(new)), error });
             }
@@ -169,7 +185,9 @@ impl<'a> Journal<'a> {
             return Ok(());
         }
         match self.send(RouteNetlinkMessage::DelRoute(old.clone()), 0).await {
-            Err(error) if !is_gone(&error) => Err(StepError::Kernel { what: format!("remove the old route {}", shown_route(old)), error }),
+            Err(error) if !is_gone(&error) => {
+                Err(StepError::Kernel { what: format!("remove the old route {}", shown_route(old)), error })
+            }
             _ => Ok(()),
         }
     }
@@ -179,6 +197,7 @@ impl<'a> Journal<'a> {
         request.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
         let mut answers = self.netlink.clone().request(request).map_err(into_io)?;
         while let Some(answer) = answers.next().await {
+            // An error without a code is the acknowledgement (netlink(7)).
             if let NetlinkPayload::Error(error) = answer.payload
                 && error.code.is_some()
             {
@@ -189,7 +208,7 @@ impl<'a> Journal<'a> {
     }
 }
 
-/// The kernel was faster: what goes with an address or a link is gone with it.
+/// Whether the object is gone already: the kernel removes routes together with their address or link.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(EADDRNOTAVAIL | ESRCH | ENODEV))
 }

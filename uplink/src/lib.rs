@@ -1,22 +1,23 @@
-//! `nics-to-bridge` and `bridges-to-nic`: a NIC becomes the uplink of an Open vSwitch bridge that carries the node's addresses and routes,
-//! and back. A node must not lose its network over it: whatever fails, what was done is undone.
+//! `nics-to-bridge` and `bridges-to-nic`: a NIC becomes the uplink of an Open vSwitch bridge, which takes
+//! over the node's addresses and routes, and back. A node must not lose its network: if a step fails, all
+//! steps before it are undone.
 //!
 //! | module | what it knows | reads | writes |
 //! |---|---|---|---|
-//! | `arguments` | the command line, under this program's name and the old ones | arguments | – |
+//! | `arguments` | the command line, also under the old names of the program | arguments | – |
 //! | `nic` | one link of the kernel: whether it can be an uplink | links, `/sys/class/net` | – |
-//! | `belongings` | a link's addresses and routes, and how they read on another link | addresses, routes | – |
+//! | `belongings` | addresses and routes of a link, as they are on another | addresses, routes | – |
 //! | `ovs` | the bridge and its ports | Open vSwitch's database | the same |
-//! | `journal` | each step that is taken, and how to take it back | – | links, addresses, routes, the database |
-//! | `to_bridge`, `to_nic` | the two directions: which steps, in which order | all of these | through `journal` |
-//! | `hints` | which other programs look after the interface | `/run` | – |
+//! | `journal` | the undo log: each step, and its reverse | – | links, addresses, routes, database |
+//! | `to_bridge`, `to_nic` | the two directions: their steps, in order | all of these | through `journal` |
+//! | `hints` | other programs that manage the interface | `/run` | – |
 //! | `failpoint` | for tests: failures before any step | environment | – |
 //!
-//! A step is never followed by one that needs what it removed: addresses appear on the new link before they leave the old one, a route
-//! is there twice before it is there once, and the default routes go last. So a process that is killed leaves a node that works, and
-//! the next run finds what is left to do.
+//! No step removes what a later step needs. Addresses are added to the new link before they are removed from
+//! the old one, a route exists twice before the old one is removed, and the default routes go last. If the
+//! process is killed, the node keeps its network, and the next run completes the move.
 //!
-//! Must not know of pods, of the node-local server and of Kubernetes.
+//! It must not know of pods, of the node-local server or of Kubernetes.
 
 mod arguments;
 mod belongings;
@@ -40,7 +41,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::{journal::StepError, nic::Unfit, ovs::Ovs};
 
-/// Why an interface was not moved. What was done has been undone, unless it says otherwise.
+/// Why an interface was not moved. All steps have been undone, unless the error says otherwise.
 #[derive(Debug, thiserror::Error)]
 enum BridgeError {
     #[error(transparent)]
@@ -49,14 +50,20 @@ enum BridgeError {
     Ovs(#[from] ovs::OvsError),
     #[error("there is no bridge {0:?} in Open vSwitch")]
     NoBridge(String),
-    #[error("bridge {bridge:?} has no uplink to give its addresses to: no external_ids:bridge-uplink, and its ports are {ports:?}")]
+    #[error(
+        "bridge {bridge:?} has no uplink to give its addresses to: no external_ids:bridge-uplink, \
+         and its ports are {ports:?}"
+    )]
     NoUplink { bridge: String, ports: Vec<String> },
-    #[error("route {0} uses a nexthop object, which cannot follow to another interface; replace it by a plain route first")]
+    #[error(
+        "route {0} uses a nexthop object, which cannot follow to another interface; \
+         replace it by a plain route first"
+    )]
     NexthopObject(String),
     #[error("{}", failed(error, undo_errors))]
     Failed {
         error: Box<StepError>,
-        /// What could not be undone.
+        /// The steps that could not be undone.
         undo_errors: Vec<StepError>,
     },
     #[error("read {what}")]
@@ -76,7 +83,8 @@ fn failed(error: &StepError, undo_errors: &[StepError]) -> String {
     format!("{error}; of what had been done before, this could not be undone: {}", undone.join("; "))
 }
 
-/// Carries a command out, prints what it did, and returns the status to end with: 0 if all interfaces are as they should be, else 1.
+/// Runs a command and prints what it did. Returns the exit status: success if all interfaces are as
+/// requested, else failure.
 pub fn run(command: &Command) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -88,11 +96,14 @@ pub fn run(command: &Command) -> ExitCode {
     runtime.block_on(run_all(command))
 }
 
-/// A failure does not keep the next interface from its turn.
+/// Runs the command for each interface. A failure does not stop it: the next interface has its turn.
 async fn run_all(command: &Command) -> ExitCode {
-    // Half of a move is worse than all or nothing of it, and takes seconds at most: a terminal that goes away must not end it.
-    let ignored: Vec<_> =
-        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].into_iter().filter_map(|kind| signal(kind).ok()).collect();
+    // Handle (and ignore) SIGINT, SIGTERM and SIGHUP. A move takes seconds; half of it is worse than none.
+    // The terminal may hang up because its own connection runs over this NIC.
+    let ignored: Vec<_> = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
+        .into_iter()
+        .filter_map(|kind| signal(kind).ok())
+        .collect();
     let mut status = ExitCode::SUCCESS;
     for name in command.names() {
         match run_one(command, name).await {
@@ -108,7 +119,8 @@ async fn run_all(command: &Command) -> ExitCode {
 }
 
 async fn run_one(command: &Command, name: &str) -> Result<Vec<String>, BridgeError> {
-    let netlink = host_netlink().map_err(|error| BridgeError::Kernel { what: "the kernel's links".to_owned(), error })?;
+    let netlink = host_netlink()
+        .map_err(|error| BridgeError::Kernel { what: "the kernel's links".to_owned(), error })?;
     let ovs = Ovs::connect(command.database()).await?;
     match command {
         Command::NicsToBridge { .. } => to_bridge::run(&netlink, &ovs, name).await,
@@ -116,7 +128,7 @@ async fn run_one(command: &Command, name: &str) -> Result<Vec<String>, BridgeErr
     }
 }
 
-/// The terminal may have gone with the network.
+/// Prints a line. Errors are ignored: the terminal may be gone with the network.
 fn say(line: &str) {
     drop(writeln!(stdout(), "{line}"));
 }

@@ -1,4 +1,4 @@
-//! One link of the kernel, as far as it matters whether it can be the uplink of a bridge.
+//! One link of the kernel, and whether it can be the uplink of a bridge.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec};
 
 use crate::BridgeError;
 
-/// The longest name of a link, without the final zero (`IFNAMSIZ` of `linux/if.h`).
+/// Bytes of the longest name of a link, without the final zero (`IFNAMSIZ` in `linux/if.h`).
 const LONGEST_NAME: usize = 15;
-/// What the master of the kernel datapath's ports is called.
+/// Name of the device that is the master of all ports of the kernel datapath.
 const OVS_MASTER: &str = "ovs-system";
-/// How names of management ports begin.
+/// Prefix of the names of management ports.
 const MANAGEMENT_PORT: &str = "ovn-k8s-mp";
 
 /// A link.
@@ -22,7 +22,7 @@ pub(crate) struct Nic {
     pub(crate) name: String,
     pub(crate) index: u32,
     pub(crate) mtu: u32,
-    /// As Open vSwitch writes it.
+    /// In lower case with colons, as Open vSwitch writes it.
     pub(crate) mac: String,
     flags: LinkFlags,
     layer: LinkLayerType,
@@ -30,13 +30,14 @@ pub(crate) struct Nic {
     kind: Option<InfoKind>,
 }
 
-/// Why a link cannot be an uplink, or a name not be that of a bridge.
+/// Why a link cannot be an uplink, or a name cannot be that of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     #[error("there is no interface {0:?}")]
     Missing(String),
     #[error(
-        "the name of the bridge, br{0}, would be longer than {LONGEST_NAME} characters; rename the interface first (ip link set … name …)"
+        "the name of the bridge, br{0}, would be longer than {LONGEST_NAME} characters; \
+         rename the interface first (ip link set … name …)"
     )]
     LongName(String),
     #[error("it is the loopback interface")]
@@ -66,7 +67,8 @@ impl Nic {
         if name.is_empty() || name.len() > LONGEST_NAME {
             return Ok(None);
         }
-        let found = netlink.link().get().match_name(name.to_owned()).execute().try_next().await.map_err(into_io);
+        let found =
+            netlink.link().get().match_name(name.to_owned()).execute().try_next().await.map_err(into_io);
         match found {
             Ok(message) => Ok(message.map(|message| Self::from(&message))),
             Err(error) if error.raw_os_error() == Some(nix::libc::ENODEV) => Ok(None),
@@ -78,9 +80,11 @@ impl Nic {
         Ok(Self::find(netlink, name).await?.ok_or_else(|| Unfit::Missing(name.to_owned()))?)
     }
 
-    /// What the kernel says against it; the database is for others to ask.
+    /// Checks the link by what the kernel knows. Checks against the database are up to the caller.
     pub(crate) async fn check(&self, netlink: &Handle) -> Result<(), BridgeError> {
         self.check_alone(Path::new("/sys/class/net"))?;
+        // A port of the kernel datapath has `ovs-system` as its master: it may be this bridge's uplink
+        // already.
         let Some(master) = self.master else { return Ok(()) };
         let name = name_of(netlink, master).await?;
         if name == OVS_MASTER { Ok(()) } else { Err(Unfit::HasMaster(name).into()) }
@@ -96,12 +100,15 @@ impl Nic {
         match &self.kind {
             Some(InfoKind::Bridge) => return Err(Unfit::Kind("Linux bridge")),
             Some(InfoKind::Tun) => return Err(Unfit::Kind("tap device")),
-            Some(InfoKind::Other(kind)) if kind == "openvswitch" => return Err(Unfit::Kind("port of Open vSwitch's own")),
+            Some(InfoKind::Other(kind)) if kind == "openvswitch" => {
+                return Err(Unfit::Kind("port of Open vSwitch's own"));
+            }
             _ => {}
         }
         if self.layer != LinkLayerType::Ether {
             return Err(Unfit::NotEthernet);
         }
+        // cfg80211 makes `phy80211`; `wireless` is from the older wireless extensions.
         let sysfs = sysfs.join(&self.name);
         if sysfs.join("wireless").exists() || sysfs.join("phy80211").exists() {
             return Err(Unfit::Wireless);
@@ -124,7 +131,8 @@ impl Nic {
 
 async fn name_of(netlink: &Handle, index: u32) -> Result<String, BridgeError> {
     let found = netlink.link().get().match_index(index).execute().try_next().await;
-    let found = found.map_err(|error| BridgeError::Kernel { what: format!("link {index}"), error: into_io(error) })?;
+    let found = found
+        .map_err(|error| BridgeError::Kernel { what: format!("link {index}"), error: into_io(error) })?;
     Ok(found.map(|message| Nic::from(&message).name).unwrap_or_default())
 }
 
@@ -149,7 +157,9 @@ impl From<&LinkMessage> for Nic {
                     nic.mac = octets.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":");
                 }
                 LinkAttribute::LinkInfo(infos) => {
-                    nic.kind = infos.iter().find_map(|info| if let LinkInfo::Kind(kind) = info { Some(kind.clone()) } else { None });
+                    nic.kind = infos.iter().find_map(|info| {
+                        if let LinkInfo::Kind(kind) = info { Some(kind.clone()) } else { None }
+                    });
                 }
                 _ => {}
             }
@@ -182,7 +192,10 @@ mod tests {
         assert_eq!(check(nic("eth0")), Ok(()));
         assert_eq!(check(Nic { flags: LinkFlags::Loopback, ..nic("lo") }), Err(Unfit::Loopback));
         assert_eq!(check(nic("ovn-k8s-mp0")), Err(Unfit::ManagementPort));
-        assert_eq!(check(Nic { kind: Some(InfoKind::Bridge), ..nic("docker0") }), Err(Unfit::Kind("Linux bridge")));
+        assert_eq!(
+            check(Nic { kind: Some(InfoKind::Bridge), ..nic("docker0") }),
+            Err(Unfit::Kind("Linux bridge"))
+        );
         assert_eq!(check(Nic { kind: Some(InfoKind::Tun), ..nic("tap0") }), Err(Unfit::Kind("tap device")));
         assert_eq!(check(Nic { layer: LinkLayerType::Infiniband, ..nic("ib0") }), Err(Unfit::NotEthernet));
         assert_eq!(check(nic("exactly-13-cha")), Err(Unfit::LongName("exactly-13-cha".to_owned())));

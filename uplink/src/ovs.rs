@@ -1,4 +1,4 @@
-//! Bridges and their ports in Open vSwitch's database, and waiting until ovs-vswitchd has made them so.
+//! Bridges and their ports in Open vSwitch's database, and the wait for ovs-vswitchd to apply them.
 //!
 //! Knows nothing of addresses and routes.
 
@@ -6,14 +6,16 @@ use std::{collections::BTreeMap, time::Duration};
 
 use contract::paths::INTEGRATION_BRIDGE;
 use ovsdb::{
-    Condition, ConnectError, Connection, Datum, Endpoint, Monitor, MonitorError, Mutation, Mutator, Options, Row, TransactError,
-    Transaction, Uuid, Where,
+    Condition, ConnectError, Connection, Datum, Endpoint, Monitor, MonitorError, Mutation, Mutator, Options,
+    Row, TransactError, Transaction, Uuid, Where,
 };
 use tokio::time::timeout;
 
 use crate::nic::Nic;
 
-/// For ovs-vswitchd to make a change real.
+/// How long ovs-vswitchd may take to apply a change. It normally acts at once, but may be busy with thousands
+/// of ports. A tenth of this would undo moves on such a node; ten times as much would keep an administrator
+/// waiting for minutes if it does not run.
 const PATIENCE: Duration = Duration::from_secs(20);
 const DATABASE: &str = "Open_vSwitch";
 
@@ -29,7 +31,7 @@ ovsdb::table! {
     }
 }
 
-/// Why Open vSwitch did not do what it was to do.
+/// Why Open vSwitch did not do what was requested.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OvsError {
     #[error("Open vSwitch's database cannot be reached; is ovsdb-server running?")]
@@ -64,17 +66,17 @@ pub(crate) struct Bridge {
     pub(crate) ports: Vec<Port>,
 }
 
-/// A port with one interface; the first, if it is a bond.
+/// A port with its interface; of a bond, the first one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Port {
     uuid: Uuid,
     pub(crate) name: String,
     pub(crate) kind: String,
-    /// Of a patch port: the name of the other one.
+    /// For a patch port: the name of its peer.
     peer: Option<String>,
 }
 
-/// What was made in the database, so that it can be taken out again.
+/// A row that was added to the database, as its undo needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Made {
     Bridge { name: String },
@@ -86,10 +88,15 @@ impl Bridge {
         self.ports.iter().any(|port| port.name == name)
     }
 
-    /// The NIC that was made its uplink: as it is written down, else its only port that is a link of the kernel, else what it is named after.
+    /// The bridge's uplink: the one that `external_ids` name, else its only port that is a link of the
+    /// kernel, else the one that the bridge is named after.
     pub(crate) fn uplink(&self) -> Option<&str> {
         let written = self.external_ids.get(UPLINK).map(String::as_str);
-        let mut links = self.ports.iter().filter(|port| matches!(port.kind.as_str(), "" | "system")).map(|port| port.name.as_str());
+        let mut links = self
+            .ports
+            .iter()
+            .filter(|port| matches!(port.kind.as_str(), "" | "system"))
+            .map(|port| port.name.as_str());
         let only = links.next().filter(|_| links.next().is_none());
         let named = || self.name.strip_prefix("br").filter(|name| self.has_port(name));
         written.or(only).or_else(named)
@@ -100,7 +107,7 @@ impl Bridge {
     }
 }
 
-/// Keys of `external_ids` by which bridge and uplink are known; names of upstream.
+/// Keys of `external_ids` that name bridge and uplink, as upstream spells them.
 const ID: &str = "bridge-id";
 const UPLINK: &str = "bridge-uplink";
 
@@ -111,21 +118,26 @@ impl Ovs {
 
     /// All bridges.
     pub(crate) async fn bridges(&self) -> Result<Vec<Bridge>, OvsError> {
+        // One transaction, so that all rows are of the same state of the database.
         let mut tx = Transaction::new();
         let roots = tx.select("Open_vSwitch", Where::all(), &["next_cfg"]);
-        let bridges = tx.select("Bridge", Where::all(), &["_uuid", "name", "ports", "external_ids", "datapath_type"]);
+        let bridges =
+            tx.select("Bridge", Where::all(), &["_uuid", "name", "ports", "external_ids", "datapath_type"]);
         let ports = tx.select("Port", Where::all(), &["_uuid", "name", "interfaces"]);
         let interfaces = tx.select("Interface", Where::all(), &["_uuid", "type", "options"]);
         let outcome = self.connection.transact(tx).await?;
+        // The start script of Open vSwitch (`ovs-vsctl init`) creates this row.
         if outcome.rows(roots).is_empty() {
             return Err(OvsError::NoRoot);
         }
-        let interfaces: BTreeMap<Uuid, _> = outcome.rows(interfaces).iter().map(|row| (row.uuid(), row)).collect();
+        let interfaces: BTreeMap<Uuid, _> =
+            outcome.rows(interfaces).iter().map(|row| (row.uuid(), row)).collect();
         let ports: BTreeMap<Uuid, Port> = outcome
             .rows(ports)
             .iter()
             .map(|row| {
-                let interface = row.uuids("interfaces").first().and_then(|uuid| interfaces.get(uuid)).copied();
+                let interface =
+                    row.uuids("interfaces").first().and_then(|uuid| interfaces.get(uuid)).copied();
                 let port = Port {
                     uuid: row.uuid(),
                     name: row.string("name").unwrap_or_default().to_owned(),
@@ -145,14 +157,19 @@ impl Ovs {
         Ok(outcome.rows(bridges).iter().map(bridge).collect())
     }
 
-    /// Adds a bridge with the NIC as its uplink, on the same datapath as the integration bridge: patch ports lead nowhere else.
+    /// Adds a bridge with the NIC as its uplink, on the same datapath type as the integration bridge: patch
+    /// ports do not cross datapaths.
     pub(crate) async fn add_bridge(&self, name: &str, nic: &Nic, all: &[Bridge]) -> Result<Made, OvsError> {
-        let datapath = all.iter().find(|bridge| bridge.name == INTEGRATION_BRIDGE).map(|bridge| bridge.datapath.clone());
+        let datapath =
+            all.iter().find(|bridge| bridge.name == INTEGRATION_BRIDGE).map(|bridge| bridge.datapath.clone());
         let mut tx = Transaction::new();
-        let own = Row::new().with("name", name).with("type", "internal").with("mtu_request", i64::from(nic.mtu));
+        let own =
+            Row::new().with("name", name).with("type", "internal").with("mtu_request", i64::from(nic.mtu));
         let own = tx.insert("Interface", own);
         let own = tx.insert("Port", Row::new().with("name", name).with("interfaces", &own));
         let uplink = insert_uplink(&mut tx, nic);
+        // `standalone`: the bridge forwards like a switch without any controller. `hwaddr`: the bridge keeps
+        // the NIC's MAC address, under which the network knows the node.
         let row = Row::new()
             .with("name", name)
             .with("ports", vec![own, uplink])
@@ -167,7 +184,7 @@ impl Ovs {
         Ok(Made::Bridge { name: name.to_owned() })
     }
 
-    /// Makes the NIC a port of a bridge that is there.
+    /// Adds the NIC as a port to an existing bridge.
     pub(crate) async fn add_uplink(&self, bridge: &Bridge, nic: &Nic) -> Result<Made, OvsError> {
         let mut tx = Transaction::new();
         let uplink = insert_uplink(&mut tx, nic);
@@ -177,7 +194,7 @@ impl Ovs {
         Ok(Made::Port { bridge: bridge.name.clone(), name: nic.name.clone() })
     }
 
-    /// Writes down, where it is not, what the bridge is for.
+    /// Records in `external_ids` what the bridge is for, where that is missing.
     pub(crate) async fn mark(&self, bridge: &Bridge, nic: &Nic) -> Result<(), OvsError> {
         let missing: Vec<_> = [(ID, bridge.name.as_str()), (UPLINK, nic.name.as_str())]
             .into_iter()
@@ -191,7 +208,7 @@ impl Ovs {
         Ok(())
     }
 
-    /// Takes out what was made; does not wait until it is gone.
+    /// Removes a row that was added. Does not wait for ovs-vswitchd.
     pub(crate) async fn unmake(&self, made: &Made) -> Result<(), OvsError> {
         let all = self.bridges().await?;
         let mut tx = Transaction::new();
@@ -202,7 +219,9 @@ impl Ovs {
             },
             Made::Port { bridge, name } => {
                 let bridge = all.iter().find(|row| row.name == *bridge);
-                let Some((bridge, port)) = bridge.and_then(|row| Some((row, row.ports.iter().find(|port| port.name == *name)?))) else {
+                let Some((bridge, port)) =
+                    bridge.and_then(|row| Some((row, row.ports.iter().find(|port| port.name == *name)?)))
+                else {
                     return Ok(());
                 };
                 tx.mutate("Bridge", bridge.uuid, vec![Mutation::delete("ports", port.uuid)]);
@@ -212,17 +231,21 @@ impl Ovs {
         Ok(())
     }
 
-    /// Waits until ovs-vswitchd has done what the database says by now, and can use these interfaces.
+    /// Waits until ovs-vswitchd has applied the current content of the database, and can use these
+    /// interfaces.
     pub(crate) async fn settle(&self, interfaces: &[&str]) -> Result<(), OvsError> {
         timeout(PATIENCE, self.settled(interfaces)).await.unwrap_or(Err(OvsError::Slow))
     }
 
     async fn settled(&self, interfaces: &[&str]) -> Result<(), OvsError> {
         let mut tx = Transaction::new();
+        // As ovs-vsctl waits: ovs-vswitchd copies `next_cfg` to `cur_cfg` once it has applied everything up
+        // to that transaction (ovs-vswitchd.conf.db(5)).
         tx.mutate("Open_vSwitch", Where::all(), vec![Mutation::new("next_cfg", Mutator::Add, 1_i64)]);
         let next = tx.select("Open_vSwitch", Where::all(), &["next_cfg"]);
         let outcome = self.connection.transact(tx).await?;
-        let next = outcome.rows(next).first().and_then(|row| row.integer("next_cfg")).ok_or(OvsError::NoRoot)?;
+        let next =
+            outcome.rows(next).first().and_then(|row| row.integer("next_cfg")).ok_or(OvsError::NoRoot)?;
 
         let named: Vec<Condition> = interfaces.iter().map(|name| Condition::equal("name", *name)).collect();
         let mut monitor = Monitor::new().table::<Root>(Where::all());
@@ -232,13 +255,20 @@ impl Ovs {
         let mut monitored = self.connection.monitor(monitor).await?;
         loop {
             let done = monitored.rows::<Root>().any(|(_, root)| root.cur_cfg >= next);
-            let usable =
-                |name: &&&str| monitored.rows::<Interface>().any(|(_, row)| row.name == **name && row.ofport.is_some_and(|port| port > 0));
+            let usable = |name: &&&str| {
+                monitored
+                    .rows::<Interface>()
+                    .any(|(_, row)| row.name == **name && row.ofport.is_some_and(|port| port > 0))
+            };
             if done {
-                let broken = monitored.rows::<Interface>().find_map(|(_, row)| Some((row.name.clone(), row.error.clone()?)));
+                let broken = monitored
+                    .rows::<Interface>()
+                    .find_map(|(_, row)| Some((row.name.clone(), row.error.clone()?)));
                 if let Some((name, problem)) = broken {
                     return Err(OvsError::Interface { name, problem });
                 }
+                // An `ofport` of -1 means that ovs-vswitchd could not open the device
+                // (ovs-vswitchd.conf.db(5)).
                 if interfaces.iter().filter(usable).count() == interfaces.len() {
                     return Ok(());
                 }
@@ -248,15 +278,15 @@ impl Ovs {
     }
 }
 
-/// The port is marked `transient`, as upstream does it: with `--delete-transient-ports`, Open vSwitch's start script gives the NIC back to
-/// the host's own network configuration.
+/// Adds the uplink's rows. The port is marked `transient`, as upstream does: with `--delete-transient-ports`,
+/// Open vSwitch's start script removes it, and the host's own network configuration gets the NIC back.
 fn insert_uplink(tx: &mut Transaction, nic: &Nic) -> ovsdb::NamedUuid {
     let interface = tx.insert("Interface", Row::new().with("name", nic.name.as_str()));
     let port = Row::new().with("name", nic.name.as_str()).with("interfaces", &interface);
     tx.insert("Port", port.with("other_config", Datum::map([("transient", "true")])))
 }
 
-/// A bridge, and the other ends of its patch ports, which would lead nowhere.
+/// Removes a bridge, and the peers of its patch ports, which would lead nowhere.
 fn remove(tx: &mut Transaction, bridge: &Bridge, all: &[Bridge]) {
     tx.mutate("Open_vSwitch", Where::all(), vec![Mutation::delete("bridges", bridge.uuid)]);
     for peer in bridge.ports.iter().filter_map(|port| port.peer.as_ref()) {

@@ -1,4 +1,4 @@
-//! A NIC becomes the uplink of a bridge, which takes its place.
+//! Makes a NIC the uplink of a bridge, which takes over its addresses and routes.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::{
     ovs::{Bridge, Ovs},
 };
 
-/// What was done, in lines.
+/// Moves a NIC to a bridge. Returns a report, line by line.
 pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<String>, BridgeError> {
     let nic = Nic::existing(netlink, name).await?;
     let all = ovs.bridges().await?;
@@ -33,6 +33,7 @@ pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<S
     }
 
     let belongings = Belongings::of(netlink, &nic).await?;
+    // Nothing is left to move. After a run that was killed half-way, `belongings` has what is left.
     if bridge.is_some_and(|bridge| bridge.has_port(name)) && belongings.is_empty() {
         return Ok(vec![format!("is the uplink of bridge {bridge_name} already; nothing to do")]);
     }
@@ -44,7 +45,8 @@ pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<S
     Ok(report(&nic, &bridge_name, &belongings))
 }
 
-/// A port of the integration bridge is a pod's, and one that Open vSwitch made is no NIC.
+/// Refuses a port of the integration bridge, which is a pod's interface, and a port that Open vSwitch made,
+/// which is not a NIC.
 fn check_port(bridge: &Bridge, name: &str) -> Result<(), Unfit> {
     if bridge.ports.iter().any(|port| port.name == name && !matches!(port.kind.as_str(), "" | "system")) {
         return Err(Unfit::OvsInternal(bridge.name.clone()));
@@ -65,6 +67,7 @@ async fn steps(
     let present = all.iter().find(|bridge| bridge.name == bridge_name);
     match present {
         None => journal.put_down(ovs.add_bridge(bridge_name, nic, all).await?),
+        // An earlier run was killed, or an administrator has made the bridge.
         Some(bridge) => {
             if !bridge.has_port(&nic.name) {
                 journal.put_down(ovs.add_uplink(bridge, nic).await?);
@@ -73,14 +76,20 @@ async fn steps(
         }
     }
     journal.pass()?;
+    // The bridge's own link exists only after ovs-vswitchd has acted on the rows.
     ovs.settle(&[bridge_name, &nic.name]).await?;
 
     let own = link(netlink, bridge_name).await?;
+    // The userspace datapath does not fill in the checksums that the host leaves to the device: without this,
+    // ping works and TCP does not.
     if is_userspace(present, all) {
         let name = bridge_name.parse().map_err(|_| no_link(bridge_name))?;
-        turn_tx_checksum_off(&name)
-            .map_err(|error| StepError::Kernel { what: format!("turn transmit checksums of {bridge_name} off"), error })?;
+        turn_tx_checksum_off(&name).map_err(|error| StepError::Kernel {
+            what: format!("turn transmit checksums of {bridge_name} off"),
+            error,
+        })?;
     }
+    // Both links are up before the transfer: the kernel accepts no route over a link that is down.
     if !nic.is_up() {
         journal.set_up(nic).await?;
     }
@@ -90,7 +99,9 @@ async fn steps(
 }
 
 fn is_userspace(present: Option<&Bridge>, all: &[Bridge]) -> bool {
-    present.or_else(|| all.iter().find(|bridge| bridge.name == INTEGRATION_BRIDGE)).is_some_and(Bridge::is_userspace)
+    present
+        .or_else(|| all.iter().find(|bridge| bridge.name == INTEGRATION_BRIDGE))
+        .is_some_and(Bridge::is_userspace)
 }
 
 async fn link(netlink: &Handle, name: &str) -> Result<Nic, StepError> {
@@ -98,7 +109,10 @@ async fn link(netlink: &Handle, name: &str) -> Result<Nic, StepError> {
         Ok(Some(link)) => Ok(link),
         Ok(None) => Err(no_link(name)),
         Err(BridgeError::Kernel { what, error }) => Err(StepError::Kernel { what, error }),
-        Err(error) => Err(StepError::Kernel { what: format!("look for {name}"), error: std::io::Error::other(error.to_string()) }),
+        Err(error) => Err(StepError::Kernel {
+            what: format!("look for {name}"),
+            error: std::io::Error::other(error.to_string()),
+        }),
     }
 }
 
@@ -117,11 +131,15 @@ fn report(nic: &Nic, bridge: &str, belongings: &Belongings) -> Vec<String> {
         belongings.routes.len(),
     )];
     for address in belongings.passing() {
-        lines.push(format!("hint: {} has a limited life: let whoever prolongs it (DHCP?) do so on {bridge}", shown_address(address)));
+        lines.push(format!(
+            "hint: {} has a limited life: configure the program that renews it (a DHCP client?) for {bridge}",
+            shown_address(address)
+        ));
     }
     lines.extend(hints::owners(Path::new("/"), nic));
     lines.push(format!(
-        "hint: addresses and routes do not outlive a restart of this host; configure {bridge} instead of {} there, or run this command at each start",
+        "hint: addresses and routes do not outlive a restart of this host; \
+         configure {bridge} instead of {} there, or run this command at each start",
         nic.name
     ));
     lines

@@ -1,4 +1,4 @@
-//! A bridge gives its addresses and routes back to its uplink, and goes.
+//! Moves the addresses and routes of a bridge back to its uplink, and removes the bridge.
 
 use contract::paths::INTEGRATION_BRIDGE;
 use rtnetlink::Handle;
@@ -11,14 +11,15 @@ use crate::{
     ovs::{Bridge, Made, Ovs},
 };
 
-/// What was done, in lines.
+/// Moves a bridge's addresses and routes to its uplink, and removes the bridge. Returns a report, line by
+/// line.
 pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<String>, BridgeError> {
     if name == INTEGRATION_BRIDGE {
         return Err(Unfit::IntegrationBridge.into());
     }
     let all = ovs.bridges().await?;
     let Some(bridge) = all.iter().find(|bridge| bridge.name == name) else {
-        // Gone already, by an earlier run: the NIC is there, and no link of the bridge's name.
+        // An earlier run has removed the bridge already: the NIC exists, and no link has the bridge's name.
         let nic = name.strip_prefix("br").unwrap_or_default();
         let done = Nic::find(netlink, name).await?.is_none() && Nic::find(netlink, nic).await?.is_some();
         return if done {
@@ -36,6 +37,7 @@ pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<S
     if let Err(error) = steps(&mut journal, ovs, &own, &nic, &belongings).await {
         return Err(journal.undo(error).await);
     }
+    // The rows are gone; ovs-vswitchd still has to release the NIC. A failure here undoes nothing.
     ovs.settle(&[]).await?;
     let addresses: Vec<String> = belongings.addresses.iter().map(shown_address).collect();
     Ok(vec![format!(
@@ -46,12 +48,22 @@ pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<S
 }
 
 fn no_uplink(bridge: &Bridge) -> BridgeError {
-    BridgeError::NoUplink { bridge: bridge.name.clone(), ports: bridge.ports.iter().map(|port| port.name.clone()).collect() }
+    BridgeError::NoUplink {
+        bridge: bridge.name.clone(),
+        ports: bridge.ports.iter().map(|port| port.name.clone()).collect(),
+    }
 }
 
-async fn steps(journal: &mut Journal<'_>, ovs: &Ovs, own: &Nic, nic: &Nic, belongings: &Belongings) -> Result<(), StepError> {
+async fn steps(
+    journal: &mut Journal<'_>,
+    ovs: &Ovs,
+    own: &Nic,
+    nic: &Nic,
+    belongings: &Belongings,
+) -> Result<(), StepError> {
     journal.pass()?;
-    // An ovs-vswitchd that does not run would not let go of the NIC, and packets would go on to where the addresses no longer are.
+    // Make sure first that ovs-vswitchd runs. Otherwise it would not release the NIC, and packets would still
+    // go to the bridge, which has no addresses any more.
     ovs.settle(&[]).await?;
     if !nic.is_up() {
         journal.set_up(nic).await?;
@@ -59,6 +71,6 @@ async fn steps(journal: &mut Journal<'_>, ovs: &Ovs, own: &Nic, nic: &Nic, belon
     journal.transfer(belongings, own, nic).await?;
     journal.pass()?;
     ovs.unmake(&Made::Bridge { name: own.name.clone() }).await?;
-    // From here on there is nothing to go back to, and the NIC has everything.
+    // The last step: the NIC has everything, and there is nothing to undo any more.
     Ok(())
 }

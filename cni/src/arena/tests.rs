@@ -6,7 +6,7 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).unwrap()
 }
 
-/// Takes a block, and fills it.
+/// Allocates a block and fills it.
 fn filled(arena: &Arena, size: usize, byte: u8) -> *mut u8 {
     // SAFETY: no layout of these tests is empty, and a block has the size that was asked for.
     unsafe {
@@ -24,7 +24,10 @@ fn is_filled(block: *mut u8, size: usize, byte: u8) -> bool {
 
 #[test]
 fn every_size_has_a_class_that_is_big_enough_or_is_the_systems() {
-    assert_eq!([1, 16, 17, 32, 33].map(|size| class(&layout(size))), [Some(0), Some(0), Some(1), Some(1), Some(2)]);
+    assert_eq!(
+        [1, 16, 17, 32, 33].map(|size| class(&layout(size))),
+        [Some(0), Some(0), Some(1), Some(1), Some(2)]
+    );
     assert_eq!(class(&layout(BIGGEST)), Some(CLASSES - 1));
     assert_eq!(class(&layout(BIGGEST + 1)), None);
     assert_eq!(class(&Layout::from_size_align(64, 64).unwrap()), None);
@@ -34,7 +37,8 @@ fn every_size_has_a_class_that_is_big_enough_or_is_the_systems() {
 fn blocks_do_not_overlap_and_what_is_freed_is_used_again() {
     static ARENA: Arena = Arena::new();
     let sizes = [1, 15, 16, 100, 4096, 70_000, BIGGEST];
-    let blocks: Vec<_> = (0_u8..).zip(sizes).map(|(byte, size)| (filled(&ARENA, size, byte), size, byte)).collect();
+    let blocks: Vec<_> =
+        (0_u8..).zip(sizes).map(|(byte, size)| (filled(&ARENA, size, byte), size, byte)).collect();
     assert!(blocks.iter().all(|(block, size, byte)| ARENA.has(*block) && is_filled(*block, *size, *byte)));
     let (block, size, _) = blocks[3];
     // SAFETY: it was allocated with this layout.

@@ -5,14 +5,14 @@ use nix::sys::socket::{Backlog, bind, listen};
 
 use super::*;
 
-/// Nothing here takes as long unless it hangs.
+/// Longer than anything here takes, unless it hangs.
 const A_WHILE: Duration = Duration::from_secs(10);
 
 fn metrics() -> Metrics {
     serde_json::from_str(r#"{"command":"DEL","elapsedTime":0.1,"hasErr":false}"#).unwrap()
 }
 
-/// A server that accepts nothing and whose backlog is full; alive as long as what is returned.
+/// A server that accepts nothing and whose backlog is full. It lives as long as the returned sockets.
 fn deaf(path: &Path) -> Vec<StdStream> {
     let listener = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
     bind(listener.as_raw_fd(), &UnixAddr::new(path).unwrap()).unwrap();
@@ -29,7 +29,8 @@ async fn a_report_to_a_server_that_hangs_is_given_up_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     let _server = deaf(&path);
-    let reporting = tokio::task::spawn_blocking(move || report(Way::New, &path, &metrics()).unwrap_err().kind());
+    let reporting =
+        tokio::task::spawn_blocking(move || report(Way::New, &path, &metrics()).unwrap_err().kind());
     assert_eq!(timeout(A_WHILE, reporting).await.unwrap().unwrap(), io::ErrorKind::WouldBlock);
 }
 
@@ -46,7 +47,10 @@ async fn a_full_backlog_is_a_server_that_hangs_and_not_one_that_is_absent() {
     assert!(matches!(full, AskError::Full { .. }), "{full:?}");
     let silent = server.ask_within(Duration::from_millis(200), &request).await.unwrap_err();
     assert!(matches!(silent, AskError::Silent(_)), "{silent:?}");
-    assert!(matches!(server.into_way().await, Way::None), "a server that owes an answer does not hear a report");
+    assert!(
+        matches!(server.into_way().await, Way::None),
+        "a server that owes an answer does not hear a report"
+    );
 }
 
 #[tokio::test]
@@ -64,7 +68,7 @@ fn add(timeout_ms: u64) -> Request {
     Request { env: Default::default(), config: Vec::new(), timeout_ms: Some(timeout_ms) }
 }
 
-/// Reads a request and answers it; its body.
+/// Reads a request, answers it, and returns its body.
 fn answer(stream: &mut StdStream, status: &str, body: &str) -> String {
     let mut request = Vec::new();
     while !request.ends_with(b"}") {
@@ -92,13 +96,13 @@ async fn an_add_that_a_draining_server_sends_away_is_answered_by_the_next_one() 
         let (mut stream, _) = listener.accept().unwrap();
         answer(&mut stream, "503 Service Unavailable", &leaving());
         let told = std::time::Instant::now();
-        // It drains; meanwhile nothing more is asked.
+        // The server drains; no other request may arrive meanwhile.
         stream.set_read_timeout(Some(RESTART_GRACE)).unwrap();
         let silence = stream.read(&mut [0]).unwrap_err().kind();
         let socket = listener.local_addr().unwrap().as_pathname().unwrap().to_owned();
         std::fs::remove_file(&socket).unwrap();
         drop((listener, stream));
-        // Longer than one may be away that has not said so.
+        // Longer than a server may be away that has not announced its end.
         while told.elapsed() < RESTART_GRACE * 3 {
             thread::yield_now();
         }
@@ -121,7 +125,7 @@ async fn an_add_that_waits_for_the_next_server_ends_in_time_with_the_words_of_th
     let listener = UnixListener::bind(&path).unwrap();
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            // One that hangs up after each answer, as an earlier version does.
+            // This server closes the connection after each answer, as an earlier version does.
             answer(&mut stream, "503 Service Unavailable", &leaving());
         }
     });

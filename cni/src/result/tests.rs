@@ -16,12 +16,21 @@ fn dual_stack() -> CniResult {
         sandbox: sandbox.map(str::to_owned),
     };
     CniResult {
-        interfaces: [interface("c1", "02:00:00:00:00:01", None), interface("eth0", "0a:58:0a:f4:01:05", Some("/run/netns/p"))],
+        interfaces: [
+            interface("c1", "02:00:00:00:00:01", None),
+            interface("eth0", "0a:58:0a:f4:01:05", Some("/run/netns/p")),
+        ],
         ips: vec![
-            IpConfig { address: "10.244.1.5/24".parse().unwrap(), gateway: Some("10.244.1.1".parse().unwrap()) },
+            IpConfig {
+                address: "10.244.1.5/24".parse().unwrap(),
+                gateway: Some("10.244.1.1".parse().unwrap()),
+            },
             IpConfig { address: "fd00::5/64".parse().unwrap(), gateway: None },
         ],
-        routes: vec![Route { destination: "0.0.0.0/0".parse().unwrap(), next_hop: Some("10.244.1.1".parse().unwrap()) }],
+        routes: vec![Route {
+            destination: "0.0.0.0/0".parse().unwrap(),
+            next_hop: Some("10.244.1.1".parse().unwrap()),
+        }],
     }
 }
 
@@ -72,10 +81,15 @@ fn a_result_that_comes_back_is_understood_with_what_other_plugins_added() {
 
 #[test]
 fn what_is_no_result_is_converted_without_a_panic() {
-    for text in ["7", "[]", "null", r#"{"ips":["10.244.1.5/24",{"address":7}],"interfaces":[1],"routes":{}}"#] {
+    for text in ["7", "[]", "null", r#"{"ips":["10.244.1.5/24",{"address":7}],"interfaces":[1],"routes":{}}"#]
+    {
         let foreign: Value = serde_json::from_str(text).unwrap();
         for version in SpecVersion::ALL {
-            assert_eq!(convert(foreign.clone(), version).is_object(), foreign.is_object(), "{text} for {version}");
+            assert_eq!(
+                convert(foreign.clone(), version).is_object(),
+                foreign.is_object(),
+                "{text} for {version}"
+            );
         }
     }
 }
@@ -93,19 +107,26 @@ fn attachment(skip_ip_config: bool) -> Attachment {
         pod_uid: "u1".to_owned(),
         skip_ip_config,
     };
-    let identity = Identity { sandbox: "0123456789abcdef0".parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
+    let identity =
+        Identity { sandbox: "0123456789abcdef0".parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
     Attachment::plan(identity, &PodKey::new("shop", "cart-0").unwrap(), Some("runtime-uid"), pod)
 }
 
 fn host_end() -> HostEnd {
-    HostEnd { name: "0123456789abcde".parse().unwrap(), mac: "02:00:00:00:00:01".parse().unwrap(), index: 7, pod_index: 2 }
+    HostEnd {
+        name: "0123456789abcde".parse().unwrap(),
+        mac: "02:00:00:00:00:01".parse().unwrap(),
+        index: 7,
+        pod_index: 2,
+    }
 }
 
 #[test]
 fn the_result_names_both_ends_and_each_familys_gateway() {
     let result = CniResult::of(&attachment(false), &host_end(), "/run/netns/p");
     assert_eq!(result.interfaces[1].sandbox.as_deref(), Some("/run/netns/p"));
-    let gateways: Vec<_> = result.ips.iter().map(|ip| ip.gateway.map(|gateway| gateway.to_string())).collect();
+    let gateways: Vec<_> =
+        result.ips.iter().map(|ip| ip.gateway.map(|gateway| gateway.to_string())).collect();
     assert_eq!(gateways, [Some("10.244.1.1".to_owned()), None]);
 }
 

@@ -1,7 +1,8 @@
 use super::*;
 
 fn parse(settings: &str) -> Result<PodNetwork, AnnotationError> {
-    PodNetwork::parse(&format!(r#"{{"default":{settings}}}"#), &Network::Default).map(|network| network.expect("the key is there"))
+    PodNetwork::parse(&format!(r#"{{"default":{settings}}}"#), &Network::Default)
+        .map(|network| network.expect("the key is there"))
 }
 
 fn annotations(key: &str, text: &str) -> BTreeMap<String, String> {
@@ -25,16 +26,23 @@ fn every_field_is_read() {
 
 #[test]
 fn the_older_single_stack_spelling_means_the_same() {
-    let new = parse(r#"{"mac_address":"0A:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"],"gateway_ips":["10.244.1.1"]}"#);
-    let old = parse(r#"{"mac_address":"0a:58:0a:f4:01:05","ip_address":"10.244.1.5/24","gateway_ip":"10.244.1.1"}"#);
+    let new = parse(
+        r#"{"mac_address":"0A:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"],"gateway_ips":["10.244.1.1"]}"#,
+    );
+    let old = parse(
+        r#"{"mac_address":"0a:58:0a:f4:01:05","ip_address":"10.244.1.5/24","gateway_ip":"10.244.1.1"}"#,
+    );
     assert_eq!(new.expect("list spelling"), old.expect("single spelling"));
 }
 
 #[test]
 fn the_legacy_annotation_is_read_as_json_and_as_python() {
-    let json = r#"{"ip_address":"192.168.2.3/24","mac_address":"0a:00:00:00:00:01","gateway_ip":"192.168.2.1"}"#;
-    let python = "{u'ip_address': '192.168.2.3/24', 'mac_address': '0a:00:00:00:00:01', 'gateway_ip': '192.168.2.1'}";
-    let read = |text| PodNetwork::from_annotations(&annotations(LEGACY, text), &Network::Default).unwrap().unwrap();
+    let json =
+        r#"{"ip_address":"192.168.2.3/24","mac_address":"0a:00:00:00:00:01","gateway_ip":"192.168.2.1"}"#;
+    let python =
+        "{u'ip_address': '192.168.2.3/24', 'mac_address': '0a:00:00:00:00:01', 'gateway_ip': '192.168.2.1'}";
+    let read =
+        |text| PodNetwork::from_annotations(&annotations(LEGACY, text), &Network::Default).unwrap().unwrap();
     assert_eq!(read(json), read(python));
     assert_eq!(read(json).addresses, ["192.168.2.3/24".parse().unwrap()]);
 }
@@ -72,23 +80,39 @@ fn a_refused_value_is_named_with_its_field() {
             r#"{"mac_address":"01:00:5e:00:00:01","ip_address":"10.0.0.5/24"}"#.to_owned(),
             "mac_address \"01:00:5e:00:00:01\" is not a unicast MAC address",
         ),
-        (format!(r#"{{{mac},"ip_address":"10.0.0.5"}}"#), "ip_address \"10.0.0.5\" is not an address with its prefix length"),
+        (
+            format!(r#"{{{mac},"ip_address":"10.0.0.5"}}"#),
+            "ip_address \"10.0.0.5\" is not an address with its prefix length",
+        ),
         (format!(r#"{{{mac},"ip_address":"127.0.0.1/8"}}"#), "address 127.0.0.1 cannot belong to a pod"),
-        (format!(r#"{{{mac},"ip_address":"10.0.0.5/24","gateway_ip":"fd00::1"}}"#), "gateway fd00::1 has no address of its family"),
+        (
+            format!(r#"{{{mac},"ip_address":"10.0.0.5/24","gateway_ip":"fd00::1"}}"#),
+            "gateway fd00::1 has no address of its family",
+        ),
         (
             format!(r#"{{{mac},"ip_address":"10.0.0.5/24","ip_addresses":["10.0.0.6/24"]}}"#),
             "ip_address and ip_addresses contradict each other",
         ),
-        (format!(r#"{{{mac},"ip_addresses":["10.0.0.5/24","10.0.0.6/24"]}}"#), "two of one family in ip_addresses: 10.0.0.5 and 10.0.0.6"),
         (
-            format!(r#"{{{mac},"ip_address":"10.0.0.5/24","routes":[{{"dest":"0.0.0.0/0","nextHop":"10.0.0.1"}}]}}"#),
+            format!(r#"{{{mac},"ip_addresses":["10.0.0.5/24","10.0.0.6/24"]}}"#),
+            "two of one family in ip_addresses: 10.0.0.5 and 10.0.0.6",
+        ),
+        (
+            format!(
+                r#"{{{mac},"ip_address":"10.0.0.5/24","routes":[{{"dest":"0.0.0.0/0","nextHop":"10.0.0.1"}}]}}"#
+            ),
             "route to 0.0.0.0/0: a default route belongs into gateway_ips",
         ),
         (
-            format!(r#"{{{mac},"ip_address":"10.0.0.5/24","routes":[{{"dest":"10.1.0.0/16","nextHop":"fd00::1"}}]}}"#),
+            format!(
+                r#"{{{mac},"ip_address":"10.0.0.5/24","routes":[{{"dest":"10.1.0.0/16","nextHop":"fd00::1"}}]}}"#
+            ),
             "route to 10.1.0.0/16: next hop fd00::1 is of the other family",
         ),
-        (format!(r#"{{{mac},"ip_address":"10.0.0.5/24","role":"boss"}}"#), "role \"boss\" is not a role of a network"),
+        (
+            format!(r#"{{{mac},"ip_address":"10.0.0.5/24","role":"boss"}}"#),
+            "role \"boss\" is not a role of a network",
+        ),
     ] {
         assert_eq!(parse(&settings).expect_err(&settings).to_string(), message);
     }
@@ -98,11 +122,18 @@ fn a_refused_value_is_named_with_its_field() {
 fn hostile_sizes_and_shapes_are_refused() {
     let long = format!(r#"{{"default":{{"mac_address":"{}"}}}}"#, "a".repeat(MAX_BYTES));
     assert!(matches!(PodNetwork::parse(&long, &Network::Default), Err(AnnotationError::TooLong(_))));
-    for text in ["", "[]", "null", "{\"default\":[]}", "{\"default\":{\"mac_address\":1}}", &"[".repeat(100_000)] {
-        assert!(matches!(PodNetwork::parse(text, &Network::Default), Err(AnnotationError::Json(_))), "{:.40}", text);
+    for text in
+        ["", "[]", "null", "{\"default\":[]}", "{\"default\":{\"mac_address\":1}}", &"[".repeat(100_000)]
+    {
+        assert!(
+            matches!(PodNetwork::parse(text, &Network::Default), Err(AnnotationError::Json(_))),
+            "{:.40}",
+            text
+        );
     }
     let routes = vec![r#"{"dest":"10.1.0.0/16"}"#; MAX_ROUTES + 1].join(",");
-    let many = format!(r#"{{"mac_address":"0a:58:0a:00:00:05","ip_address":"10.0.0.5/24","routes":[{routes}]}}"#);
+    let many =
+        format!(r#"{{"mac_address":"0a:58:0a:00:00:05","ip_address":"10.0.0.5/24","routes":[{routes}]}}"#);
     assert!(matches!(parse(&many), Err(AnnotationError::TooManyRoutes(_))));
 }
 
@@ -120,6 +151,9 @@ fn what_is_written_is_what_upstream_writes_and_is_read_back_equal() {
         assert!(network.write(&Network::Default, Some("[")).is_err());
     }
     let legacy = PodNetwork::parse(two, &Network::Default).unwrap().unwrap().write_legacy().unwrap();
-    assert_eq!(legacy, r#"{"gateway_ip":"10.244.1.1","ip_address":"10.244.1.5/24","mac_address":"0a:58:0a:f4:01:05"}"#);
+    assert_eq!(
+        legacy,
+        r#"{"gateway_ip":"10.244.1.1","ip_address":"10.244.1.5/24","mac_address":"0a:58:0a:f4:01:05"}"#
+    );
     assert_eq!(PodNetwork::parse_legacy(&legacy).unwrap().addresses.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! A pod's network as annotation text, spelled as the Go control plane spells it. Knows nothing of reading.
+//! A pod's network as annotation text, spelled as the Go control plane spells it. Does not read.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{AnnotationError, IpNet, PodNetwork, Route, check_length};
 use crate::names::Network;
 
-/// One network's settings, in the order in which they are written.
+/// One network's settings, in the order of upstream's text.
 #[derive(Serialize)]
 struct Settings {
     ip_addresses: Vec<String>,
@@ -17,7 +17,7 @@ struct Settings {
     gateway_ips: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     routes: Vec<RouteText>,
-    /// The older spelling, for programs that know only one family.
+    /// The older spelling, for programs that know only one address family.
     #[serde(skip_serializing_if = "Option::is_none")]
     ip_address: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,15 +48,19 @@ struct Legacy {
 #[serde(untagged)]
 enum Entry {
     Written(Box<Settings>),
-    /// Somebody else's, as it is.
+    /// The entry of another network, unchanged.
     Kept(Value),
 }
 
 impl PodNetwork {
-    /// The text of `k8s.ovn.org/pod-networks` with these settings of `network`, and with those of others as in `present`, the text so far.
+    /// The text of `k8s.ovn.org/pod-networks` with these settings of `network`, and with the other networks'
+    /// entries of `present`, the current text.
     ///
-    /// The error is of `present`: what cannot be read is not overwritten.
+    /// # Errors
+    /// The text in `present` is too long or is not a JSON object. Text that cannot be read is not
+    /// overwritten.
     pub fn write(&self, network: &Network, present: Option<&str>) -> Result<String, AnnotationError> {
+        // Sorted by network, as Go's `encoding/json` writes a map: both control planes write the same text.
         let others: BTreeMap<String, Value> = match present {
             None => BTreeMap::new(),
             Some(text) => {
@@ -64,16 +68,22 @@ impl PodNetwork {
                 serde_json::from_str(text)?
             }
         };
-        let mut entries: BTreeMap<String, Entry> = others.into_iter().map(|(name, settings)| (name, Entry::Kept(settings))).collect();
+        let mut entries: BTreeMap<String, Entry> =
+            others.into_iter().map(|(name, settings)| (name, Entry::Kept(settings))).collect();
         entries.insert(network.annotation_key().to_owned(), Entry::Written(Box::new(self.settings())));
         Ok(serde_json::to_string(&entries)?)
     }
 
-    /// The text of `ovn`, which has room for one family: IPv4 if the pod has it. None without address or gateway.
+    /// The text of `ovn`, which holds one address family: IPv4 if the pod has it. `None` without an address
+    /// or a gateway.
     pub fn write_legacy(&self) -> Option<String> {
         let address = self.addresses.iter().find(|net| net.addr().is_ipv4()).or(self.addresses.first())?;
         let gateway = self.gateways.iter().find(|gateway| gateway.is_ipv4() == address.addr().is_ipv4())?;
-        let legacy = Legacy { gateway_ip: gateway.to_string(), ip_address: address.to_string(), mac_address: self.mac.to_string() };
+        let legacy = Legacy {
+            gateway_ip: gateway.to_string(),
+            ip_address: address.to_string(),
+            mac_address: self.mac.to_string(),
+        };
         serde_json::to_string(&legacy).ok()
     }
 
@@ -100,6 +110,9 @@ impl PodNetwork {
 
 impl From<&Route> for RouteText {
     fn from(Route { destination, next_hop }: &Route) -> Self {
-        Self { dest: destination.to_string(), next_hop: next_hop.map(|hop| hop.to_string()).unwrap_or_default() }
+        Self {
+            dest: destination.to_string(),
+            next_hop: next_hop.map(|hop| hop.to_string()).unwrap_or_default(),
+        }
     }
 }

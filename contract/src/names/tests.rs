@@ -5,7 +5,10 @@ fn host_interface_names_follow_the_container_id_however_short() {
     let long: SandboxId = "0123456789abcdef0123456789abcdef".parse().unwrap();
     let short: SandboxId = "c1".parse().unwrap();
     assert_eq!((long.host_if_name().as_str(), short.host_if_name().as_str()), ("0123456789abcde", "c1"));
-    assert_eq!((long.host_if_name_with(12).as_str(), short.host_if_name_with(3).as_str()), ("0123456789ab_12", "c1_3"));
+    assert_eq!(
+        (long.host_if_name_with(12).as_str(), short.host_if_name_with(3).as_str()),
+        ("0123456789ab_12", "c1_3")
+    );
 }
 
 #[test]
@@ -50,7 +53,9 @@ fn a_refused_name_says_what_it_is_and_why() {
         "pod name \"Cart\" has characters other than lower-case letters, digits, '-' and '.'"
     );
     assert_eq!(PodKey::new("", "cart").unwrap_err().to_string(), "pod namespace \"\" is empty");
-    for (namespace, name) in [("..", "cart"), ("shop", ".."), ("shop", "."), ("shop", "-cart"), ("shop.", "cart")] {
+    for (namespace, name) in
+        [("..", "cart"), ("shop", ".."), ("shop", "."), ("shop", "-cart"), ("shop.", "cart")]
+    {
         let refusal = PodKey::new(namespace, name).expect_err(name).to_string();
         assert!(refusal.ends_with("does not begin and end with a letter or digit"), "{refusal}");
     }

@@ -14,7 +14,10 @@ fn what_upstream_writes_is_read() {
         ("k8s.ovn.org/node-subnets", r#"{"default":["10.244.1.0/24","fd00:10:244:2::/64"],"blue":"x"}"#),
         ("k8s.ovn.org/node-id", "2"),
         ("k8s.ovn.org/network-ids", r#"{"default":"0"}"#),
-        ("k8s.ovn.org/node-gateway-router-lrp-ifaddrs", r#"{"default":{"ipv4":"100.64.0.2/16","ipv6":"fd98::2/64"}}"#),
+        (
+            "k8s.ovn.org/node-gateway-router-lrp-ifaddrs",
+            r#"{"default":{"ipv4":"100.64.0.2/16","ipv6":"fd98::2/64"}}"#,
+        ),
         ("k8s.ovn.org/node-transit-switch-port-ifaddr", r#"{"ipv4":"100.88.0.2/16"}"#),
         ("k8s.ovn.org/node-chassis-id", "2d4b1b6e-2f0a-4a39-9a0f-0a6b4e7c1f01"),
         ("k8s.ovn.org/node-primary-ifaddr", r#"{"ipv4":"172.18.0.3/16","ipv6":""}"#),
@@ -48,8 +51,17 @@ fn older_spellings_are_read_where_the_newer_are_not() {
 
     let mut both = old.clone();
     both.extend(annotations(&[("k8s.ovn.org/node-subnets", r#"{"default":"10.244.1.7/24"}"#)]));
-    assert_eq!(NodeAnnotations(&both).subnets().unwrap(), nets(&["10.244.1.0/24"]), "of an address the network is meant");
-    assert_eq!(NodeAnnotations(&annotations(&[("k8s.ovn.org/node-subnets", r#"{"blue":["10.9.0.0/24"]}"#)])).subnets().unwrap(), []);
+    assert_eq!(
+        NodeAnnotations(&both).subnets().unwrap(),
+        nets(&["10.244.1.0/24"]),
+        "of an address the network is meant"
+    );
+    assert_eq!(
+        NodeAnnotations(&annotations(&[("k8s.ovn.org/node-subnets", r#"{"blue":["10.9.0.0/24"]}"#)]))
+            .subnets()
+            .unwrap(),
+        []
+    );
     assert_eq!(NodeAnnotations(&BTreeMap::new()).subnets().unwrap(), []);
 }
 
@@ -72,8 +84,13 @@ fn what_cannot_be_meant_is_refused_with_its_annotation() {
     for text in ["", "-1", "+1", "65536", "1 "] {
         assert!(NodeAnnotations(&annotations(&[(NODE_ID, text)])).id().is_err(), "{text}");
     }
-    for text in [r#"{"ipv4":"fd00::1/64"}"#, r#"{"ipv6":"10.0.0.1/8"}"#, r#"{"ipv4":"10.0.0.1"}"#, "null", "[]"] {
-        assert!(NodeAnnotations(&annotations(&[(TRANSIT_ADDRESSES, text)])).transit_addresses().is_err(), "{text}");
+    for text in
+        [r#"{"ipv4":"fd00::1/64"}"#, r#"{"ipv6":"10.0.0.1/8"}"#, r#"{"ipv4":"10.0.0.1"}"#, "null", "[]"]
+    {
+        assert!(
+            NodeAnnotations(&annotations(&[(TRANSIT_ADDRESSES, text)])).transit_addresses().is_err(),
+            "{text}"
+        );
     }
     for text in ["", "a b", "a\nb", "\"a\"", &"a".repeat(254)] {
         assert!(NodeAnnotations(&annotations(&[(CHASSIS_ID, text)])).chassis_id().is_err(), "{text}");
@@ -88,7 +105,10 @@ fn what_cannot_be_meant_is_refused_with_its_annotation() {
 fn writing_one_networks_entry_keeps_others() {
     let mut entries = PerNetwork::parse(r#"{"blue":["10.9.0.0/24"],"odd":{"x":[1,null]}}"#).unwrap();
     entries.set_subnets(DEFAULT_NETWORK, &nets(&["10.244.1.0/24", "fd00:10:244:2::/64"]));
-    assert_eq!(entries.to_string(), r#"{"blue":["10.9.0.0/24"],"default":["10.244.1.0/24","fd00:10:244:2::/64"],"odd":{"x":[1,null]}}"#);
+    assert_eq!(
+        entries.to_string(),
+        r#"{"blue":["10.9.0.0/24"],"default":["10.244.1.0/24","fd00:10:244:2::/64"],"odd":{"x":[1,null]}}"#
+    );
     entries.remove(DEFAULT_NETWORK);
     assert_eq!(entries.to_string(), r#"{"blue":["10.9.0.0/24"],"odd":{"x":[1,null]}}"#);
 }
@@ -101,10 +121,16 @@ fn what_is_written_is_read() {
     assert_eq!(entries.to_string(), r#"{"default":{"ipv4":"100.64.0.2/16","ipv6":"fd98::2/64"}}"#);
     assert_eq!(entries.interface_addresses("default").unwrap(), join);
     entries.set_number("default", 7);
-    assert_eq!((entries.to_string().as_str(), entries.number("default").unwrap()), (r#"{"default":"7"}"#, Some(7)));
+    assert_eq!(
+        (entries.to_string().as_str(), entries.number("default").unwrap()),
+        (r#"{"default":"7"}"#, Some(7))
+    );
     let mac: Mac = "0a:58:0a:f4:01:02".parse().unwrap();
     entries.set_mac("default", mac);
-    assert_eq!((entries.to_string().as_str(), entries.mac("default").unwrap()), (r#"{"default":"0a:58:0a:f4:01:02"}"#, Some(mac)));
+    assert_eq!(
+        (entries.to_string().as_str(), entries.mac("default").unwrap()),
+        (r#"{"default":"0a:58:0a:f4:01:02"}"#, Some(mac))
+    );
     let hosts = nets(&["fd00::3/64", "172.18.0.3/16", "172.18.0.3/16"]);
     assert_eq!(host_cidrs_text(&hosts), r#"["172.18.0.3/16","fd00::3/64"]"#);
     let all = annotations(&[(TRANSIT_ADDRESSES, &interface_addresses_text(&join))]);

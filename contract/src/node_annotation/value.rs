@@ -1,15 +1,17 @@
-//! The values inside a node's annotations, and how they are spelled. Knows no annotation by name.
+//! The values in a node's annotations, and their spelling. Knows no annotation by name.
 
 use super::*;
 use crate::annotation::{check_length, one_per_family, shorten, value};
 use serde_json::{Map, Value, json};
 
-/// Longest chassis or zone name: that of a node's name.
+/// Bytes of the longest chassis or zone name: as long as a node's name can be.
 const MAX_PLAIN: usize = 253;
 
-/// A text without structure, as `system-id` and zone names are.
+/// A plain name, such as `system-id` or a zone.
 pub(super) fn plain(field: &'static str, text: &str) -> Result<String, AnnotationError> {
-    let good = !text.is_empty() && text.len() <= MAX_PLAIN && text.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\');
+    let good = !text.is_empty()
+        && text.len() <= MAX_PLAIN
+        && text.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\');
     if good { Ok(text.to_owned()) } else { refuse(field, text, "a name of at most 253 visible characters") }
 }
 
@@ -22,10 +24,10 @@ pub(super) fn mac(text: &str) -> Result<Mac, AnnotationError> {
     value("MAC address", text.trim_matches('"'), "a unicast MAC address")
 }
 
-/// The network part of a subnet with room for a router, a management port and one pod.
+/// The network of a subnet that has room for a router, a management port and one pod.
 pub(super) fn subnet(text: &str) -> Result<IpNet, AnnotationError> {
     let subnet = value::<IpNet>("subnet", text, "a subnet")?.trunc();
-    // The last address of IPv4 is broadcast.
+    // In IPv4, the last address is the broadcast address.
     let host_bits = if subnet.addr().is_ipv4() { 3 } else { 2 };
     let room = subnet.max_prefix_len() - subnet.prefix_len() >= host_bits && subnet.prefix_len() >= 4;
     let address = subnet.addr();
@@ -40,11 +42,12 @@ pub(super) fn subnets(entry: &Value) -> Result<Vec<IpNet>, AnnotationError> {
         Value::Array(texts) => texts.as_slice(),
         single => std::slice::from_ref(single),
     };
-    // One of each family is what there can be; this bounds the work on what another program wrote.
+    // There can be one of each family. The limit bounds the work for a hostile annotation.
     if texts.len() > 2 {
         return refuse("subnets", &format!("{} entries", texts.len()), "one or two subnets");
     }
-    let subnets: Vec<IpNet> = texts.iter().map(|entry| subnet(text(entry, "subnet")?)).collect::<Result<_, _>>()?;
+    let subnets: Vec<IpNet> =
+        texts.iter().map(|entry| subnet(text(entry, "subnet")?)).collect::<Result<_, _>>()?;
     one_per_family("subnets", &addresses_of(&subnets))?;
     Ok(subnets)
 }
@@ -74,7 +77,9 @@ pub(super) fn interface_addresses_value(entry: Value) -> Result<Vec<IpNet>, Anno
 pub(super) fn interface_addresses_json(addresses: &[IpNet]) -> Value {
     let mut entries = Map::new();
     for net in addresses {
-        entries.entry(if net.addr().is_ipv4() { "ipv4" } else { "ipv6" }).or_insert_with(|| json!(net.to_string()));
+        entries
+            .entry(if net.addr().is_ipv4() { "ipv4" } else { "ipv6" })
+            .or_insert_with(|| json!(net.to_string()));
     }
     Value::Object(entries)
 }
@@ -89,7 +94,11 @@ pub(super) fn host_cidrs(text: &str) -> Result<Vec<IpNet>, AnnotationError> {
 }
 
 pub(super) fn text<'a>(entry: &'a Value, field: &'static str) -> Result<&'a str, AnnotationError> {
-    entry.as_str().ok_or_else(|| AnnotationError::Value { field, value: shorten(&entry.to_string()), expected: "a text" })
+    entry.as_str().ok_or_else(|| AnnotationError::Value {
+        field,
+        value: shorten(&entry.to_string()),
+        expected: "a text",
+    })
 }
 
 fn refuse<T>(field: &'static str, text: &str, expected: &'static str) -> Result<T, AnnotationError> {

@@ -1,21 +1,24 @@
-//! The names. One function for each kind of object.
+//! Names of OVN objects, one function or constant for each kind.
 
-/// The router that joins the nodes' switches.
+/// The router that connects the nodes' switches.
 pub const CLUSTER_ROUTER: &str = "ovn_cluster_router";
-/// The switch between the cluster's router and the nodes' gateway routers.
+/// The switch between the cluster router and the nodes' gateway routers.
 pub const JOIN_SWITCH: &str = "join";
 /// The switch between zones.
 pub const TRANSIT_SWITCH: &str = "transit_switch";
-/// Load balancers of all switches and routers; of node switches; of gateway routers.
+/// The load balancer group of all switches and routers.
 pub const CLUSTER_LB_GROUP: &str = "clusterLBGroup";
+/// The load balancer group of node switches.
 pub const SWITCH_LB_GROUP: &str = "clusterSwitchLBGroup";
+/// The load balancer group of gateway routers.
 pub const ROUTER_LB_GROUP: &str = "clusterRouterLBGroup";
-/// Base name of the port group of management ports; of node switches' router ports.
+/// The base name of the port group of management ports.
 pub const CLUSTER_PORT_GROUP: &str = "clusterPortGroup";
+/// The base name of the port group of the router ports on node switches.
 pub const ROUTER_PORT_GROUP: &str = "clusterRtrPortGroup";
-/// Rate limits of what ovn-controller has to look at.
+/// The rate limits for packets to ovn-controller (control plane protection).
 pub const COPP: &str = "ovnkube-default";
-/// Rate limit of log lines about ACLs.
+/// The meter that limits log lines about ACLs.
 pub const ACL_METER: &str = "acl-logging";
 
 /// A node's switch has the node's name.
@@ -23,27 +26,27 @@ pub fn node_switch(node: &str) -> String {
     node.to_owned()
 }
 
-/// The switch's side of the link between a node's switch and the cluster's router.
+/// The port on a node's switch that connects it to the cluster router.
 pub fn switch_to_router(node: &str) -> String {
     format!("stor-{node}")
 }
 
-/// The router's side of that link.
+/// The port on the cluster router that connects it to a node's switch.
 pub fn router_to_switch(node: &str) -> String {
     format!("rtos-{node}")
 }
 
-/// The port that pins the router's port to the node's chassis.
+/// The gateway chassis, which binds the router's port to the node's chassis.
 pub fn gateway_chassis(router_port: &str, chassis: &str) -> String {
     format!("{router_port}-{chassis}")
 }
 
-/// The join switch's side of the link to a router.
+/// The port on the join switch that connects it to a router.
 pub fn join_to_router(router: &str) -> String {
     format!("jtor-{router}")
 }
 
-/// The router's side of that link.
+/// The port on a router that connects it to the join switch.
 pub fn router_to_join(router: &str) -> String {
     format!("rtoj-{router}")
 }
@@ -63,17 +66,18 @@ pub fn external_switch(node: &str) -> String {
     format!("ext_{node}")
 }
 
-/// The transit switch's side of the link to the cluster's router; in another zone the port that stands for the node.
+/// The port on the transit switch that connects it to the cluster router. In another zone, the port that
+/// stands for the node.
 pub fn transit_to_router(node: &str) -> String {
     format!("tstor-{node}")
 }
 
-/// The cluster router's side of that link.
+/// The port on the cluster router that connects it to the transit switch.
 pub fn router_to_transit(node: &str) -> String {
     format!("rtots-{node}")
 }
 
-/// The meter of one of [`COPP`]'s protocols.
+/// The meter for one protocol of [`COPP`].
 pub fn protocol_meter(protocol: &str) -> String {
     format!("{protocol}-rate-limiter")
 }

@@ -33,9 +33,10 @@ fn ids_and_hashes_are_upstreams() {
 
 #[test]
 fn addresses_of_a_subnet() {
-    for (subnet, first, second) in
-        [("10.244.1.0/24", "10.244.1.1/24", "10.244.1.2/24"), ("fd00:10:244:1::/64", "fd00:10:244:1::1/64", "fd00:10:244:1::2/64")]
-    {
+    for (subnet, first, second) in [
+        ("10.244.1.0/24", "10.244.1.1/24", "10.244.1.2/24"),
+        ("fd00:10:244:1::/64", "fd00:10:244:1::1/64", "fd00:10:244:1::2/64"),
+    ] {
         assert_eq!((gateway(&net(subnet)), management(&net(subnet))), (Some(net(first)), Some(net(second))));
     }
     assert_eq!(nth(&net("10.0.0.0/30"), 4), None);

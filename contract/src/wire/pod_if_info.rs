@@ -1,5 +1,5 @@
-//! `PodIFInfo`: all that the plugin needs to know of a pod, in upstream's encoding (addresses and masks as Go's `net` package
-//! writes them).
+//! `PodIFInfo`: a pod's settings for the plugin, in upstream's encoding (addresses and masks as Go's `net`
+//! package writes them).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,17 +20,18 @@ use crate::{
 pub struct PodInterface {
     pub network: Network,
     pub addressing: PodNetwork,
+    /// MTU of the link.
     pub mtu: Mtu,
-    /// MTU of the default routes, where it differs from the link's.
+    /// MTU of the default routes, if it differs from the link's.
     pub routable_mtu: Option<Mtu>,
     pub bandwidth: Bandwidth,
     /// UID of the pod; empty if the server does not know it.
     pub pod_uid: String,
-    /// Leave addresses and routes to somebody else (a virtual machine that migrates).
+    /// The plugin must not configure addresses and routes (for a virtual machine that migrates, for example).
     pub skip_ip_config: bool,
 }
 
-/// Why an answer cannot be used.
+/// Why an answer of the server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PodInterfaceError {
     #[error("{field} {value} is not {expected}")]
@@ -41,7 +42,7 @@ pub enum PodInterfaceError {
     Annotation(#[from] crate::annotation::AnnotationError),
 }
 
-/// The answer as it is spelled. `nadName` is the older name of `nadKey`.
+/// The answer as spelled in JSON. `nadName` is the older name of `nadKey`.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Wire {
@@ -119,7 +120,7 @@ impl TryFrom<Wire> for PodInterface {
             is_dpu_host_mode,
             skip_ip_config,
             pod_uid,
-            vf_netdev_name: _,         // devices passed to pods are refused before a server is asked
+            vf_netdev_name: _, // devices passed to pods are refused before a server is asked
             enable_udp_aggregation: _, // an optimisation of upstream's that nothing depends on
             net_name,
             nad_name,
@@ -139,14 +140,29 @@ impl TryFrom<Wire> for PodInterface {
             network,
             addressing: PodNetwork {
                 mac: octets.try_into().map_err(|_| bad("MAC", &octets, "a unicast MAC address"))?,
-                addresses: ips.unwrap_or_default().into_iter().map(IpNet::try_from).collect::<Result<_, _>>()?,
-                gateways: gateways.unwrap_or_default().iter().map(|ip| parse_ip("Gateways", ip)).collect::<Result<_, _>>()?,
-                routes: routes.unwrap_or_default().into_iter().map(Route::try_from).collect::<Result<_, _>>()?,
+                addresses: ips
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(IpNet::try_from)
+                    .collect::<Result<_, _>>()?,
+                gateways: gateways
+                    .unwrap_or_default()
+                    .iter()
+                    .map(|ip| parse_ip("Gateways", ip))
+                    .collect::<Result<_, _>>()?,
+                routes: routes
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(Route::try_from)
+                    .collect::<Result<_, _>>()?,
                 role: role.parse()?,
                 tunnel_id,
                 ipv6_link_local_gateway: match gateway_ipv6_lla.as_deref() {
                     None | Some("") => None,
-                    Some(text) => Some(text.parse::<Ipv6Addr>().map_err(|_| bad("GatewayIPv6LLA", &text, "an IPv6 address"))?),
+                    Some(text) => Some(
+                        text.parse::<Ipv6Addr>()
+                            .map_err(|_| bad("GatewayIPv6LLA", &text, "an IPv6 address"))?,
+                    ),
                 },
             },
             mtu: match mtu {
@@ -171,7 +187,8 @@ impl TryFrom<Wire> for PodInterface {
 impl From<PodInterface> for Wire {
     fn from(pod: PodInterface) -> Self {
         let PodInterface { network, addressing, mtu, routable_mtu, bandwidth, pod_uid, skip_ip_config } = pod;
-        let PodNetwork { mac, addresses, gateways, routes, role, tunnel_id, ipv6_link_local_gateway } = addressing;
+        let PodNetwork { mac, addresses, gateways, routes, role, tunnel_id, ipv6_link_local_gateway } =
+            addressing;
         let rate = |limit: Option<u64>| limit.and_then(|rate| i64::try_from(rate).ok()).unwrap_or(0);
         let nad = network.annotation_key().to_owned();
         Self {
@@ -195,6 +212,7 @@ impl From<PodInterface> for Wire {
                 Network::Default => "default".to_owned(),
                 Network::Attachment { name, .. } => name,
             },
+            // Both spellings: which one upstream's plugin reads depends on its version.
             nad_name: nad.clone(),
             nad_key: nad,
         }
@@ -206,9 +224,12 @@ impl TryFrom<GoNet> for IpNet {
 
     fn try_from(GoNet { ip, mask }: GoNet) -> Result<Self, PodInterfaceError> {
         let address = parse_ip("IP", &ip)?;
+        // Go's `net.IPMask`: four octets for IPv4, sixteen for IPv6.
         let mask_ip = match (address, mask.as_slice()) {
             (IpAddr::V4(_), [a, b, c, d]) => IpAddr::V4(Ipv4Addr::new(*a, *b, *c, *d)),
-            (IpAddr::V6(_), octets) => IpAddr::V6(<[u8; 16]>::try_from(octets).map_err(|_| bad("Mask", &mask, "16 octets"))?.into()),
+            (IpAddr::V6(_), octets) => {
+                IpAddr::V6(<[u8; 16]>::try_from(octets).map_err(|_| bad("Mask", &mask, "16 octets"))?.into())
+            }
             (IpAddr::V4(_), _) => return Err(bad("Mask", &mask, "four octets")),
         };
         IpNet::with_netmask(address, mask_ip).map_err(|_| bad("Mask", &mask, "a netmask"))
@@ -229,14 +250,18 @@ impl TryFrom<GoRoute> for Route {
     type Error = PodInterfaceError;
 
     fn try_from(GoRoute { dest, next_hop }: GoRoute) -> Result<Self, PodInterfaceError> {
-        let next_hop = next_hop.filter(|hop| !hop.is_empty()).map(|hop| parse_ip("NextHop", &hop)).transpose()?;
+        let next_hop =
+            next_hop.filter(|hop| !hop.is_empty()).map(|hop| parse_ip("NextHop", &hop)).transpose()?;
         Ok(Self { destination: dest.try_into()?, next_hop })
     }
 }
 
 impl From<Route> for GoRoute {
     fn from(Route { destination, next_hop }: Route) -> Self {
-        Self { dest: destination.into(), next_hop: Some(next_hop.map(|hop| hop.to_string()).unwrap_or_default()) }
+        Self {
+            dest: destination.into(),
+            next_hop: Some(next_hop.map(|hop| hop.to_string()).unwrap_or_default()),
+        }
     }
 }
 

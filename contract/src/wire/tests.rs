@@ -27,14 +27,18 @@ fn upstreams_answer_is_understood_and_ours_means_the_same() {
 
 #[test]
 fn a_finished_result_and_an_empty_answer_are_understood() {
-    let finished: Response = serde_json::from_str(r#"{"Result":{"dns":{}},"PodIFInfo":null,"KubeAuth":null}"#).unwrap();
+    let finished: Response =
+        serde_json::from_str(r#"{"Result":{"dns":{}},"PodIFInfo":null,"KubeAuth":null}"#).unwrap();
     assert_eq!((finished.result, finished.pod_if_info), (Some(serde_json::json!({"dns":{}})), None));
 }
 
 #[test]
 fn a_request_carries_standard_input_byte_for_byte() {
-    let request =
-        Request { env: BTreeMap::from([("CNI_COMMAND".to_owned(), "ADD".to_owned())]), config: b"{\"a\":\xff}".to_vec(), timeout_ms: None };
+    let request = Request {
+        env: BTreeMap::from([("CNI_COMMAND".to_owned(), "ADD".to_owned())]),
+        config: b"{\"a\":\xff}".to_vec(),
+        timeout_ms: None,
+    };
     let text = serde_json::to_string(&request).unwrap();
     assert_eq!(text, r#"{"env":{"CNI_COMMAND":"ADD"},"config":"eyJhIjr/fQ=="}"#);
     assert_eq!(serde_json::from_str::<Request>(&text).unwrap().config, request.config);
@@ -55,7 +59,8 @@ fn a_malformed_answer_is_refused_with_the_field() {
 
 #[test]
 fn upstreams_metrics_are_understood() {
-    let metrics: Metrics = serde_json::from_str(r#"{"command":"ADD","elapsedTime":0.0021,"hasErr":false}"#).unwrap();
+    let metrics: Metrics =
+        serde_json::from_str(r#"{"command":"ADD","elapsedTime":0.0021,"hasErr":false}"#).unwrap();
     assert_eq!((metrics.command.as_str(), metrics.has_err, metrics.stages.len()), ("ADD", false, 0));
 }
 
@@ -64,7 +69,10 @@ fn a_refusal_is_a_cni_error_to_those_who_know_no_more() {
     let error = CniError::new(crate::error::Code::TryAgain, "the server is shutting down", "try again");
     let refused = Refused { error: error.clone(), retry: Some(Retry::NextServer) };
     let text = serde_json::to_string(&refused).unwrap();
-    assert_eq!(text, r#"{"code":11,"msg":"the server is shutting down","details":"try again","retry":"next_server"}"#);
+    assert_eq!(
+        text,
+        r#"{"code":11,"msg":"the server is shutting down","details":"try again","retry":"next_server"}"#
+    );
     assert_eq!(serde_json::from_str::<CniError>(&text).unwrap(), error, "an older plugin");
     assert_eq!(serde_json::from_str::<Refused>(&text).unwrap(), refused);
 
@@ -72,7 +80,8 @@ fn a_refusal_is_a_cni_error_to_those_who_know_no_more() {
     assert_eq!(final_one, serde_json::to_string(&error).unwrap());
     assert_eq!(serde_json::from_str::<Refused>(&final_one).unwrap().retry, None, "an older server");
     for newer in [r#""tomorrow""#, "7", "{}", "null"] {
-        let refused = serde_json::from_str::<Refused>(&format!(r#"{{"code":11,"msg":"m","retry":{newer}}}"#)).unwrap();
+        let refused =
+            serde_json::from_str::<Refused>(&format!(r#"{{"code":11,"msg":"m","retry":{newer}}}"#)).unwrap();
         assert_eq!((refused.error.code, refused.retry), (11, None), "{newer}");
     }
 }

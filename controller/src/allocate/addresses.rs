@@ -1,4 +1,4 @@
-//! The addresses of pods: who has which, and which comes next. Knows neither nodes nor annotations.
+//! The addresses of pods: the owner of each, and the next free one. Knows neither nodes nor annotations.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -8,20 +8,24 @@ use std::{
 use contract::{names::PodKey, ovn};
 use ipnet::IpNet;
 
-/// The first address of a subnet that a pod gets: behind network, router and node.
+/// Offset of a subnet's first address for pods. The network, the router and the node have 0, 1 and 2
+/// (`ovn::reserved`).
 const FIRST: u32 = 3;
-/// Of a larger subnet only so many addresses are given; claims may be anywhere in it.
+/// Only this many addresses of a larger subnet are assigned, such as of an IPv6 /64; claims may be anywhere
+/// in it. It bounds the search for a free address. A node runs some hundreds of pods: a tenth would still do,
+/// but an address would be reused ten times as soon; ten times as many only make the search of a full subnet
+/// longer.
 const MOST: u32 = 1 << 16;
 
-/// Addresses in use. An address has at most one owner, which is what this type is for.
+/// Addresses in use. This type guarantees that an address has at most one owner.
 #[derive(Debug, Default)]
 pub struct Addresses {
     owners: HashMap<IpAddr, PodKey>,
-    /// Of each subnet the place behind the one that was given last.
+    /// For each subnet, where the next search begins: behind the address assigned last. Counted from `FIRST`.
     next: HashMap<IpNet, u32>,
 }
 
-/// An address belongs to another pod.
+/// An address belongs to the pod `by`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     pub address: IpAddr,
@@ -35,8 +39,12 @@ pub struct Exhausted {
 }
 
 impl Addresses {
-    /// Takes these addresses for `pod`: all of them, or none if another pod has one. What the pod has already is no obstacle.
+    /// Takes these addresses for `pod`: all of them, or none. The pod may have some of them already.
+    ///
+    /// # Errors
+    /// Another pod has one of the addresses.
     pub fn claim(&mut self, pod: &PodKey, addresses: &[IpNet]) -> Result<(), Taken> {
+        // All are checked before any is taken.
         let taken = addresses.iter().map(IpNet::addr).find_map(|address| {
             let by = self.owners.get(&address).filter(|owner| *owner != pod)?;
             Some(Taken { address, by: by.clone() })
@@ -48,16 +56,26 @@ impl Addresses {
         Ok(())
     }
 
-    /// Takes for `pod` the free address of each subnet that was not in use for the longest time: all of them, or none. None of those that
-    /// are `used` otherwise.
+    /// Takes one free address of each subnet for `pod`: all of them, or none. Addresses that are `used`
+    /// otherwise are skipped. The search is round-robin, so that a freed address is reused as late as
+    /// possible.
     ///
-    /// Takes as long as there are addresses in use in a row, and no time to speak of where most are free.
-    pub fn give(&mut self, pod: &PodKey, subnets: &[IpNet], used: impl Fn(IpAddr) -> bool) -> Result<Vec<IpNet>, Exhausted> {
+    /// The time is linear in the number of used addresses in a row, and negligible where most are free.
+    ///
+    /// # Errors
+    /// A subnet has no free address.
+    pub fn give(
+        &mut self,
+        pod: &PodKey,
+        subnets: &[IpNet],
+        used: impl Fn(IpAddr) -> bool,
+    ) -> Result<Vec<IpNet>, Exhausted> {
         let mut given = Vec::with_capacity(subnets.len());
         for subnet in subnets {
             match self.give_one(pod, subnet, &used) {
                 Some(address) => given.push(address),
                 None => {
+                    // All or none: a pod with one family only would never get the other.
                     given.iter().for_each(|net: &IpNet| self.release(pod, net.addr()));
                     return Err(Exhausted { subnet: *subnet });
                 }
@@ -69,6 +87,7 @@ impl Addresses {
     fn give_one(&mut self, pod: &PodKey, subnet: &IpNet, used: impl Fn(IpAddr) -> bool) -> Option<IpNet> {
         let room = room(subnet);
         let next = self.next.entry(*subnet).or_insert(0);
+        // Each address once, beginning behind the one assigned last.
         for step in 0..room {
             let place = (*next + step) % room;
             let net = ovn::nth(subnet, (FIRST + place).into())?;
@@ -83,7 +102,7 @@ impl Addresses {
         None
     }
 
-    /// Keeps the address for `pod` if nobody has it.
+    /// Takes the address for `pod` if it is free. Returns whether the pod has it now.
     pub fn hold(&mut self, pod: &PodKey, address: IpAddr) -> bool {
         match self.owners.entry(address) {
             Entry::Vacant(vacant) => {
@@ -94,7 +113,7 @@ impl Addresses {
         }
     }
 
-    /// The address is free, if it was this pod's.
+    /// Frees the address if it is this pod's.
     pub fn release(&mut self, pod: &PodKey, address: IpAddr) {
         if let Entry::Occupied(occupied) = self.owners.entry(address)
             && occupied.get() == pod
@@ -103,9 +122,12 @@ impl Addresses {
         }
     }
 
-    /// Goes on behind this address of the subnet: after a start nobody knows which one was given last, and the highest is the best guess.
+    /// Continues the search behind this address of the subnet. The address assigned last is not known after a
+    /// start; the highest one in use is the best guess.
     pub fn go_on_behind(&mut self, subnet: &IpNet, address: IpAddr) {
-        let offset = number(address).checked_sub(number(subnet.network())).and_then(|offset| u32::try_from(offset).ok());
+        let offset = number(address)
+            .checked_sub(number(subnet.network()))
+            .and_then(|offset| u32::try_from(offset).ok());
         let place = offset.filter(|_| subnet.contains(&address)).and_then(|offset| offset.checked_sub(FIRST));
         if let Some(place) = place.filter(|place| *place < room(subnet)) {
             let next = self.next.entry(*subnet).or_insert(0);
@@ -113,11 +135,12 @@ impl Addresses {
         }
     }
 
-    /// The subnet is no node's any more.
+    /// Forgets where to continue in a subnet that no node has any more.
     pub fn forget(&mut self, subnet: &IpNet) {
         self.next.remove(subnet);
     }
 
+    /// The pod that has the address.
     pub fn owner(&self, address: IpAddr) -> Option<&PodKey> {
         self.owners.get(&address)
     }
@@ -127,7 +150,7 @@ impl Addresses {
 fn room(subnet: &IpNet) -> u32 {
     let host_bits = subnet.max_prefix_len() - subnet.prefix_len();
     let all = 1_u32.checked_shl(host_bits.into()).filter(|_| host_bits < 17).unwrap_or(MOST).min(MOST);
-    // The last one of IPv4 is broadcast.
+    // IPv4's last address is the broadcast address. In a range that is cut at `MOST` it is out of reach.
     let behind = u32::from(matches!(subnet, IpNet::V4(_)) && host_bits <= 16);
     all.saturating_sub(FIRST + behind)
 }

@@ -1,8 +1,10 @@
-//! What the cluster manager gives to nodes: a subnet of each family, a number, and the addresses that follow from the number.
+//! The cluster manager's assignments to nodes: a subnet of each family, an id, and the addresses that derive
+//! from the id.
 //!
-//! A node's annotations are the record; this reads them all before it gives anything. What a node has it keeps as long as it is there,
-//! even if its annotations get lost or garbled: they are written again. Two nodes never have the same: who claims what another has is
-//! left as it is, and told.
+//! A node's annotations are the record; all of them are read before anything is assigned. A node keeps its
+//! assignment as long as the Node object exists, even if its annotations are lost or garbled: they are
+//! written again. Two nodes never share an assignment: a node that claims another node's subnet or id is left
+//! as it is, and gets an event.
 
 mod ids;
 mod wish;
@@ -28,14 +30,14 @@ use crate::{
 };
 use ids::Ids;
 
-/// How nodes get what they get, beside the cluster's settings.
+/// Rules for the assignment, beside the cluster's settings.
 #[derive(Debug, Clone, Default)]
 pub struct NodeRules {
     /// Nodes that get no subnet: `--no-hostsubnet-nodes`.
     pub without_subnet: Option<LabelSelector>,
 }
 
-/// All nodes and what they have.
+/// All nodes and their assignments.
 #[derive(Debug)]
 pub struct NodeAssignments {
     config: ClusterConfig,
@@ -44,39 +46,40 @@ pub struct NodeAssignments {
     subnets: Subnets,
     ids: Ids,
     listed: bool,
-    /// Lists that lack much are not believed at first.
+    /// The safety brake: it holds back a list that lacks many known nodes.
     doubt: Doubt<NodeName>,
     identity: Identity,
     outbox: BTreeSet<NodeName>,
     arisen: Vec<Trouble<NodeName, NodeTrouble>>,
 }
 
-/// A node, and what it has whether its annotations say so or not.
+/// A node and its assignment, whether its annotations show it yet or not.
 #[derive(Debug)]
 struct Known {
     node: Node,
     subnets: Vec<IpNet>,
     id: Option<u16>,
-    /// The annotations with entries of several networks, as they were when they could be read last.
+    /// The last readable texts of the annotations with entries of several networks.
     readable: BTreeMap<&'static str, String>,
-    /// What was given out to be written, and was not seen since.
+    /// Annotations that were handed out to be written, and have not been observed since.
     sent: BTreeMap<&'static str, String>,
-    /// The version of the node that this was for.
+    /// The version of the node that they were decided on.
     sent_for: Arc<str>,
-    /// Its annotation says what another node has, and came after what this process has given it: a request of a former leader that was late.
+    /// Its annotation claims another node's subnet, and arrived after this process had assigned one: it is a
+    /// late request of a former leader, and is overwritten.
     overrules: bool,
-    /// What its annotations claim in vain.
+    /// Claims of its annotations that cannot be granted.
     contested: Vec<NodeTrouble>,
-    /// Those, and what it lacks; all of it was told.
+    /// `contested`, and the reasons for what the node lacks. Each of them has been reported.
     troubles: Vec<NodeTrouble>,
 }
 
-/// Annotations that a node is to have. They go to the node with this uid or to none.
+/// Annotations to write on a node. The patch applies only to the node with this UID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeAnnotation {
     pub node: NodeName,
     pub uid: Arc<str>,
-    /// And to this version of it.
+    /// `resourceVersion`: the patch applies only to this version.
     pub version: Arc<str>,
     pub annotations: BTreeMap<&'static str, String>,
 }
@@ -97,7 +100,8 @@ impl NodeAssignments {
         }
     }
 
-    /// Which cluster the API server is: asked before the first list, and after some time as long as something is doubted.
+    /// Takes the identity of the API server's cluster. It is read before the first list, and again before
+    /// each second look while a list is held back.
     pub fn cluster(&mut self, id: ClusterId) {
         self.identity.see(id);
         match self.identity.other_cluster() {
@@ -106,7 +110,7 @@ impl NodeAssignments {
         }
     }
 
-    /// What is not believed at the moment.
+    /// What is held back at the moment, if anything is.
     pub fn doubted(&self) -> Option<Doubted> {
         let doubted = || Doubted {
             nodes: self.doubt.missing(),
@@ -117,11 +121,11 @@ impl NodeAssignments {
         self.doubt.is_held().then(doubted)
     }
 
-    /// Takes what a watch of nodes saw. Nothing is given before the first complete list.
+    /// Applies a watch event. Nothing is assigned before the first complete list.
     pub fn observe(&mut self, seen: Seen<NodeName, Node>) {
         match seen {
             Seen::All(nodes) if !self.believes(&nodes) => {}
-            // The list that is believed will have it.
+            // Dropped while a list is held back: the next accepted list contains the node's latest state.
             Seen::Applied(_) | Seen::Deleted(_) if self.doubt.is_held() => {}
             Seen::All(nodes) => self.replace(nodes),
             Seen::Applied(node) => {
@@ -139,8 +143,9 @@ impl NodeAssignments {
         }
     }
 
-    /// Annotations to be written, each once. The writer repeats what fails until the node is gone or has another uid; they are given
-    /// out again if they were there once and are there no more.
+    /// Annotations to write, each returned once. The writer retries until the node is gone, has another UID
+    /// or another version. They are returned again if the node changes before they arrive, or loses them
+    /// later.
     pub fn take_annotations(&mut self) -> Vec<NodeAnnotation> {
         let names = std::mem::take(&mut self.outbox);
         let annotation = |name: NodeName| {
@@ -155,7 +160,7 @@ impl NodeAssignments {
         names.into_iter().filter_map(annotation).collect()
     }
 
-    /// Troubles that arose since the last call, for events.
+    /// Problems that arose since the last call, for events.
     pub fn take_troubles(&mut self) -> Vec<Trouble<NodeName, NodeTrouble>> {
         std::mem::take(&mut self.arisen)
     }
@@ -166,12 +171,15 @@ impl NodeAssignments {
     }
 
     fn believes(&mut self, list: &[Node]) -> bool {
-        let known = self.nodes.values().map(|Known { node, .. }| (Arc::clone(&node.name), Some(Arc::clone(&node.uid))));
+        let known = self
+            .nodes
+            .values()
+            .map(|Known { node, .. }| (Arc::clone(&node.name), Some(Arc::clone(&node.uid))));
         let listed = list.iter().map(|node| (&node.name, &node.uid)).collect();
         self.identity.other_cluster().is_none() && self.doubt.believes(known, &listed)
     }
 
-    /// What is gone goes first; then all records are read, the oldest node's before others'; only then is anything given.
+    /// Removes nodes first, then reads all records, the oldest node's first, and only then assigns anything.
     fn replace(&mut self, mut nodes: Vec<Node>) {
         let there: BTreeSet<&NodeName> = nodes.iter().map(|node| &node.name).collect();
         let gone: Vec<NodeName> = self.nodes.keys().filter(|name| !there.contains(name)).cloned().collect();
@@ -179,18 +187,21 @@ impl NodeAssignments {
         nodes.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
         let names: Vec<NodeName> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
         self.listed = true;
-        for node in nodes {
-            self.put(node);
+        // All records before any assignment: a later node may have what looks free now, and an earlier one may
+        // claim what a later one has given up.
+        let freed = nodes.into_iter().fold(false, |freed, node| self.put(node) | freed);
+        if freed {
+            self.read_contested_again();
         }
         names.iter().for_each(|name| self.settle(name));
     }
 
-    /// Takes a node as it is, with what its annotations say. Whether something became free.
+    /// Stores a node and reads its annotations. Returns whether a subnet or an id has become free.
     fn put(&mut self, node: Node) -> bool {
         let name = Arc::clone(&node.name);
         let mut known = match self.nodes.remove(&name) {
             Some(known) if known.node.uid == node.uid => Known { node, ..known },
-            // Another node of that name keeps nothing of the former.
+            // Another node of the same name inherits nothing.
             before => {
                 before.iter().for_each(|before| self.give_back(before));
                 Known {
@@ -206,44 +217,62 @@ impl NodeAssignments {
                 }
             }
         };
+        // Remembered as the base for a repair: a garbled text may have had entries of other networks.
         for annotation in wish::SHARED {
             let text = known.node.annotations.get(annotation).filter(|text| PerNetwork::parse(text).is_ok());
             known.readable.extend(text.map(|text| (annotation, text.clone())));
         }
         known.contested.clear();
         known.overrules = false;
+        // Both have to be read, so there is no short circuit.
         let freed = self.read_subnets(&mut known) | self.read_id(&mut known);
         self.nodes.insert(name, known);
         freed
     }
 
-    /// What the annotation says counts, unless it says nothing or what another node has.
+    /// The annotation counts, unless it has no subnet, or one that overlaps another node's. Returns whether a
+    /// subnet has become free.
     fn read_subnets(&mut self, known: &mut Known) -> bool {
         let name = &known.node.name;
-        if known.node.subnets.is_empty() || known.node.subnets.iter().all(|subnet| known.subnets.contains(subnet)) {
+        // Without a readable annotation the node keeps its subnets, and `settle` has them written again.
+        if known.node.subnets.is_empty()
+            || known.node.subnets.iter().all(|subnet| known.subnets.contains(subnet))
+        {
             return false;
         }
+        // Released first: the new subnets may overlap the old ones.
         let before = std::mem::take(&mut known.subnets);
         before.iter().for_each(|subnet| self.subnets.release(name, subnet));
         for subnet in &known.node.subnets {
             match self.subnets.claim(name, *subnet) {
                 Ok(()) => known.subnets.push(*subnet),
-                // Given by this process and not seen on the node yet: that counts.
-                Err(_) if !before.is_empty() && known.sent.contains_key(NODE_SUBNETS) => {
-                    known.subnets.drain(..).for_each(|subnet| self.subnets.release(name, &subnet));
-                    known.subnets = before.into_iter().filter(|subnet| self.subnets.claim(name, *subnet).is_ok()).collect();
-                    known.overrules = true;
-                    return false;
-                }
                 Err(Overlap { subnet, other, by }) => {
-                    let annotation = if known.node.annotations.contains_key(NODE_SUBNETS) { NODE_SUBNETS } else { LEGACY_SUBNET };
+                    let annotation = if known.node.annotations.contains_key(NODE_SUBNETS) {
+                        NODE_SUBNETS
+                    } else {
+                        LEGACY_SUBNET
+                    };
                     known.contested.push(NodeTrouble::SubnetTaken { annotation, subnet, other, by });
                 }
             }
         }
-        !before.is_empty()
+        if known.contested.is_empty() || before.is_empty() {
+            return !before.is_empty();
+        }
+        // A node whose claim fails keeps what it had: its pods have addresses of it. Nothing else was assigned
+        // meanwhile, so the old subnets are still free.
+        known.subnets.drain(..).for_each(|subnet| self.subnets.release(name, &subnet));
+        known.subnets =
+            before.into_iter().filter(|subnet| self.subnets.claim(name, *subnet).is_ok()).collect();
+        // This process has assigned them, and the node does not show them yet: they count, and are written again.
+        known.overrules = known.sent.contains_key(NODE_SUBNETS);
+        if known.overrules {
+            known.contested.clear();
+        }
+        false
     }
 
+    /// The same for the id.
     fn read_id(&mut self, known: &mut Known) -> bool {
         let name = &known.node.name;
         let Some(id) = known.node.id.filter(|id| known.id != Some(*id)) else { return false };
@@ -251,6 +280,7 @@ impl NodeAssignments {
             known.contested.push(NodeTrouble::IdReserved { id });
             return false;
         }
+        // Claimed before the old id is released: a node whose claim fails keeps its id.
         match self.ids.claim(name, id) {
             Ok(()) => known.id.replace(id).map(|before| self.ids.release(name, before)).is_some(),
             Err(by) => {
@@ -272,20 +302,33 @@ impl NodeAssignments {
         known.id.into_iter().for_each(|id| self.ids.release(name, id));
     }
 
-    /// Something is free: whoever lacks it may have it now, in the order of names.
+    /// Something has become free: reads and settles all nodes with problems again, in the order of names.
     fn retry(&mut self) {
-        let lacking: Vec<NodeName> =
-            self.nodes.iter().filter(|(_, known)| !known.troubles.is_empty()).map(|(name, _)| Arc::clone(name)).collect();
-        for name in lacking {
-            if let Some(known) = self.nodes.get(&name) {
-                let node = known.node.clone();
-                self.put(node);
+        let lacking = self.names(|known| !known.troubles.is_empty());
+        // Claims first: what a node's annotation says goes before what another node lacks.
+        self.read_contested_again();
+        lacking.iter().for_each(|name| self.settle(name));
+    }
+
+    /// Reads the nodes again whose claims could not be granted, until no node gives anything up for its claim.
+    fn read_contested_again(&mut self) {
+        loop {
+            let again =
+                self.names(|known| !known.contested.is_empty()).into_iter().fold(false, |freed, name| {
+                    let node = self.nodes.get(&name).map(|known| known.node.clone());
+                    node.is_some_and(|node| self.put(node)) | freed
+                });
+            if !again {
+                return;
             }
-            self.settle(&name);
         }
     }
 
-    /// Gives the node what it lacks, and has the annotations written that do not say so yet.
+    fn names(&self, which: impl Fn(&Known) -> bool) -> Vec<NodeName> {
+        self.nodes.iter().filter(|(_, known)| which(known)).map(|(name, _)| Arc::clone(name)).collect()
+    }
+
+    /// Assigns what the node lacks, and queues the annotations that do not show its assignment yet.
     fn settle(&mut self, name: &NodeName) {
         if !self.listed {
             return;
@@ -294,33 +337,52 @@ impl NodeAssignments {
         let told = std::mem::replace(&mut known.troubles, known.contested.clone());
         self.give_subnets(&mut known);
         self.give_id(&mut known);
-        let outside = known.subnets.iter().filter(|subnet| !self.config.cluster_subnets.iter().any(|range| range.cidr.contains(*subnet)));
+        // A change of `--cluster-subnets` does not renumber existing nodes.
+        let outside = known
+            .subnets
+            .iter()
+            .filter(|subnet| !self.config.cluster_subnets.iter().any(|range| range.cidr.contains(*subnet)));
         known.troubles.extend(outside.map(|subnet| NodeTrouble::OutsideOfRanges { subnet: *subnet }));
-        let (annotations, too_small) =
-            wish::annotations(&self.config, &known.node, &known.readable, &known.subnets, known.id, known.overrules);
+        let (annotations, too_small) = wish::annotations(
+            &self.config,
+            &known.node,
+            &known.readable,
+            &known.subnets,
+            known.id,
+            known.overrules,
+        );
         known.troubles.extend(too_small);
-        // On its way to an older version, it does not arrive.
+        // A patch for an older version of the node is on its way: the API server answers it with 409.
         let lost = !annotations.is_empty() && known.sent_for != known.node.version;
         if annotations != known.sent || lost {
             self.outbox.insert(Arc::clone(name));
             known.sent = annotations;
             known.sent_for = Arc::clone(&known.node.version);
         }
+        // Each problem is reported once, when it arises.
         let new = known.troubles.iter().filter(|trouble| !told.contains(trouble));
         let uid = &known.node.uid;
-        self.arisen.extend(new.map(|why| Trouble { subject: Arc::clone(name), uid: Arc::clone(uid), why: why.clone() }));
+        self.arisen.extend(new.map(|why| Trouble {
+            subject: Arc::clone(name),
+            uid: Arc::clone(uid),
+            why: why.clone(),
+        }));
         self.nodes.insert(Arc::clone(name), known);
     }
 
     fn give_subnets(&mut self, known: &mut Known) {
         let name = &known.node.name;
         if let Some(unreadable) = known.node.unreadable(&[NODE_SUBNETS, LEGACY_SUBNET]) {
-            // What the node has is written over it, if it is known from before.
+            // A known assignment is written over the text. Without one, a new subnet might differ from the
+            // one that the text means, so the node waits.
             known.troubles.extend(known.subnets.is_empty().then_some(unreadable));
             return;
         }
-        let excluded = self.rules.without_subnet.as_ref().is_some_and(|selector| selector.matches(&known.node.labels));
-        let contested = known.contested.iter().any(|trouble| matches!(trouble, NodeTrouble::SubnetTaken { .. }));
+        let excluded =
+            self.rules.without_subnet.as_ref().is_some_and(|selector| selector.matches(&known.node.labels));
+        let contested =
+            known.contested.iter().any(|trouble| matches!(trouble, NodeTrouble::SubnetTaken { .. }));
+        // After a contested claim an administrator has to decide first.
         if excluded || contested {
             return;
         }

@@ -1,8 +1,8 @@
-//! What is counted of annotations that are written.
+//! Metrics of the patcher.
 
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 
-/// The counters; clones are the same ones.
+/// The counters and gauges; clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     patches: IntCounterVec,
@@ -11,9 +11,11 @@ pub struct Metrics {
 }
 
 impl Metrics {
+    /// Registers the metrics.
+    ///
     /// # Errors
     ///
-    /// Something else has these names.
+    /// The registry already has a metric of one of these names.
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
         let metrics = Self {
             patches: IntCounterVec::new(
@@ -24,7 +26,10 @@ impl Metrics {
                 &["kind", "result"],
             )?,
             waiting: IntGaugeVec::new(
-                Opts::new("ovnkube_controller_annotations_waiting", "Objects whose annotations are not written yet."),
+                Opts::new(
+                    "ovnkube_controller_annotations_waiting",
+                    "Objects whose annotations are not written yet.",
+                ),
                 &["kind"],
             )?,
             refused: IntGaugeVec::new(
@@ -49,7 +54,7 @@ impl Metrics {
         self.waiting.with_label_values(&[kind]).set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
-    /// So many more objects of `kind` are refused for this reason; or fewer.
+    /// Adds `more`, which may be negative, to the objects of `kind` that are refused for `reason`.
     pub(super) fn refused(&self, kind: &str, reason: &str, more: i64) {
         self.refused.with_label_values(&[kind, reason]).add(more);
     }

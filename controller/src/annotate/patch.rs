@@ -1,4 +1,4 @@
-//! One attempt to write an object's annotations, and what it means.
+//! One request that writes an object's annotations, and the meaning of its answer.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,24 +12,24 @@ use serde_json::{Value, json};
 use super::{Annotations, Only};
 use crate::store::Texts;
 
-/// What came of it.
+/// The outcome of one patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
     Written,
-    /// The object is no more, or another one has its name.
+    /// The object is gone, or another object has its name.
     Gone,
-    /// It is not the version that was decided on: what is known of the new one decides anew.
+    /// The object is no longer in the state that the decision was based on; the watch delivers the new state.
     Outdated,
-    /// The API server wants less of everybody.
+    /// 429: the API server asks for fewer requests, whatever they are about.
     Overloaded(Trouble),
-    /// Nobody answered.
+    /// No answer.
     Silent(Trouble),
-    /// The API server answered that it does not take this, for whatever reason: what an admission webhook says, or says not, of one object
-    /// comes as 403 or 500.
+    /// The API server answered that it does not accept this patch, for whatever reason. 5xx is here, too: a
+    /// webhook that denies one object, or does not answer for it, shows as 403 or 500.
     Refused(Trouble),
 }
 
-/// `patience`: how long the API server may take.
+/// Sends one patch. `patience`: the deadline of the request.
 pub(super) async fn patch(api: &Connection, patience: Duration, annotations: &Annotations) -> Outcome {
     let Annotations { object, uid, values, only } = annotations;
     let (collection, name) = match object {
@@ -39,8 +39,13 @@ pub(super) async fn patch(api: &Connection, patience: Duration, annotations: &An
     let patch = match only {
         Only::Over(Texts::NoneAtAll) => over(uid, values, None),
         Only::Over(Texts::These(texts)) => over(uid, values, Some(texts)),
-        Only::Version(version) => Patch::Merge(json!({"metadata": {"uid": **uid, "resourceVersion": **version, "annotations": values}})),
-        Only::Always | Only::Over(Texts::Right) => Patch::Merge(json!({"metadata": {"uid": **uid, "annotations": values}})),
+        Only::Version(version) => Patch::Merge(
+            json!({"metadata": {"uid": **uid, "resourceVersion": **version, "annotations": values}}),
+        ),
+        // `Right`: the pod's annotations said the same, so there is nothing to protect.
+        Only::Always | Only::Over(Texts::Right) => {
+            Patch::Merge(json!({"metadata": {"uid": **uid, "annotations": values}}))
+        }
     };
     match patch::status(api, patience, &collection, name, patch).await {
         Ok(()) => Outcome::Written,
@@ -48,11 +53,17 @@ pub(super) async fn patch(api: &Connection, patience: Duration, annotations: &An
     }
 }
 
-/// Tests and changes.
-fn over(uid: &str, values: &BTreeMap<&'static str, String>, texts: Option<&BTreeMap<&'static str, String>>) -> Patch {
+/// A JSON patch (RFC 6902) that changes annotations only if they still are as they were seen; all or nothing.
+fn over(
+    uid: &str,
+    values: &BTreeMap<&'static str, String>,
+    texts: Option<&BTreeMap<&'static str, String>>,
+) -> Patch {
     const ANNOTATIONS: &str = "/metadata/annotations";
     let mut operations = vec![patch::of_uid(uid)];
     match texts {
+        // RFC 6902 §4.1: `add` needs the parent to exist, so a pod without annotations gets the whole map.
+        // The test keeps that from replacing annotations that came meanwhile.
         None => {
             operations.push(patch::test(ANNOTATIONS, Value::Null));
             operations.push(patch::add(ANNOTATIONS, json!(values)));
@@ -60,6 +71,7 @@ fn over(uid: &str, values: &BTreeMap<&'static str, String>, texts: Option<&BTree
         Some(texts) => {
             for (name, value) in values {
                 let path = format!("{ANNOTATIONS}/{}", patch::escaped(name));
+                // An annotation that the pod does not have is tested as null.
                 operations.push(patch::test(&path, json!(texts.get(name))));
                 operations.push(patch::add(&path, json!(value)));
             }
@@ -70,21 +82,24 @@ fn over(uid: &str, values: &BTreeMap<&'static str, String>, texts: Option<&BTree
 
 impl Outcome {
     fn of(trouble: Trouble, only: &Only) -> Self {
-        // The UID is a condition, and the only one; a conflict between writers is settled inside of the API server.
+        // First: a conflict about the UID means another object, whatever the precondition was.
         if patch::is_gone(&trouble) {
             return Self::Gone;
         }
         match trouble.code {
+            // Other patches do not conflict with other writers: the API server applies them to the newest
+            // version.
             Some(409) if matches!(only, Only::Version(_)) => Self::Outdated,
             Some(422) if matches!(only, Only::Over(_)) && patch::is_test_failed(&trouble) => Self::Outdated,
             Some(429) => Self::Overloaded(trouble),
             Some(_) => Self::Refused(trouble),
+            // Nothing was sent: this request cannot be built. That says nothing about the API server.
             None if trouble.kind == Kind::Refused => Self::Refused(trouble),
             None => Self::Silent(trouble),
         }
     }
 
-    /// For metrics.
+    /// Label `result` of the metric.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Written => "written",

@@ -1,31 +1,34 @@
-//! What stands in the way of annotations: said in the log once, as an event on the object, and counted by reason.
+//! Failures of the patcher: logged once, reported as an event on the object, and counted by reason.
 
 use std::collections::HashMap;
 
 use kubeapi::{
     Trouble,
-    events::{About, Notice, Teller},
+    events::{EventReason, Notice, Recorder},
     object::Object,
 };
 
-use super::{Annotations, Metrics, patch::Outcome, queue::Standing};
+use super::{DesiredAnnotation, Metrics, patch::Outcome, queue::Standing};
 
-/// What was being done, in events.
+/// `action` and `reason` of the events.
 const ACTION: &str = "WriteAnnotations";
 const REASON: &str = "AnnotationsRefused";
-/// Of one object's failures in a row the second is told, for the first may be a moment's; and then one in so many, about every ten minutes:
-/// the API server forgets events after an hour.
+/// Of one object's consecutive failures, the second is the first that becomes an event: a single one is often
+/// transient.
 const TOLD: u32 = 2;
+/// After that, one failure in this many becomes an event: about every ten minutes, at the longest backoff of
+/// 5 s. The API server drops events after an hour, so ten times as many would leave gaps; a tenth would
+/// repeat the event every minute.
 const TOLD_AGAIN: u32 = 120;
 
-/// What was last said to stand in the way.
+/// The failures that were last reported.
 pub(super) struct Problems {
-    teller: Teller,
+    recorder: Recorder,
     metrics: Metrics,
     kind: &'static str,
-    /// Of everything.
+    /// Text of a failure that concerns all objects.
     general: Option<String>,
-    /// Of one object.
+    /// Failures that concern one object.
     of: HashMap<Object, Problem>,
 }
 
@@ -36,21 +39,22 @@ struct Problem {
 }
 
 impl Problems {
-    pub(super) fn new(kind: &'static str, teller: Teller, metrics: Metrics) -> Self {
-        Self { teller, metrics, kind, general: None, of: HashMap::new() }
+    pub(super) fn new(kind: &'static str, recorder: Recorder, metrics: Metrics) -> Self {
+        Self { recorder, metrics, kind, general: None, of: HashMap::new() }
     }
 
-    /// `standing`: with this outcome.
-    pub(super) fn tell(&mut self, written: &Annotations, outcome: &Outcome, standing: Standing) {
+    /// Reports the outcome of one patch. `standing`: the state of the queue after it.
+    pub(super) fn tell(&mut self, written: &impl DesiredAnnotation, outcome: &Outcome, standing: Standing) {
         match (outcome, standing) {
             (Outcome::Written | Outcome::Gone | Outcome::Outdated, _) => {
                 if self.general.take().is_some() {
                     tracing::info!("annotations are written again");
                 }
-                if let Some(Problem { reason, .. }) = self.of.remove(&written.object) {
+                if let Some(Problem { reason, .. }) = self.of.remove(&written.object()) {
                     self.metrics.refused(self.kind, reason, -1);
                 }
             }
+            // The API server's flow control at work: no failure of this object, and no warning.
             (Outcome::Overloaded(trouble), _) => {
                 if self.general.is_none() {
                     tracing::info!(problem = %trouble, "annotations are written more slowly");
@@ -59,19 +63,28 @@ impl Problems {
             }
             (Outcome::Silent(trouble), Standing::Away) => {
                 if self.general.as_ref() != Some(&trouble.text) {
-                    tracing::warn!(problem = %trouble, "annotations are not written at the moment; it is tried again until they are");
+                    tracing::warn!(
+                        problem = %trouble,
+                        "annotations cannot be written at the moment; retrying"
+                    );
                 }
                 self.general = Some(trouble.text.clone());
             }
-            (Outcome::Silent(trouble) | Outcome::Refused(trouble), _) => self.refused(written, trouble, standing),
+            (Outcome::Silent(trouble) | Outcome::Refused(trouble), _) => {
+                self.refused(written, trouble, standing)
+            }
         }
     }
 
-    fn refused(&mut self, written: &Annotations, trouble: &Trouble, standing: Standing) {
-        let Annotations { object, uid, values: _, only: _ } = written;
+    fn refused(&mut self, written: &impl DesiredAnnotation, trouble: &Trouble, standing: Standing) {
+        let (object, uid) = (written.object(), written.uid());
         let text = &trouble.text;
+        // One line for all: otherwise each of thousands of objects would log its own.
         if standing == Standing::Refusing && self.general.is_none() {
-            tracing::warn!(problem = text, "the API server refuses the annotations of one object after the other; each is tried again");
+            tracing::warn!(
+                problem = text,
+                "the API server refuses the annotations of one object after the other; each is tried again"
+            );
             self.general = Some(text.clone());
         }
         let reason = reason(trouble);
@@ -79,26 +92,35 @@ impl Problems {
             self.metrics.refused(self.kind, reason, 1);
             Problem { text: String::new(), reason, times: 0 }
         });
+        // The object moves from one label of the gauge to another.
         if problem.reason != reason {
             self.metrics.refused(self.kind, std::mem::replace(&mut problem.reason, reason), -1);
             self.metrics.refused(self.kind, reason, 1);
         }
         problem.times = problem.times.saturating_add(1);
+        // The same text is logged once, however often the patch is retried.
         if problem.text != *text && standing == Standing::Well {
-            tracing::warn!(%object, problem = text, "the annotations of this object are refused; they are tried again, and others go on");
+            tracing::warn!(
+                %object,
+                problem = text,
+                "the annotations of this object are refused; they are tried again, and others go on"
+            );
         }
         if problem.times % TOLD_AGAIN == TOLD {
-            let note = format!("its annotations, which say what its network is, cannot be written; they are tried again: {text}");
-            self.teller.tell(Notice::new(object.clone(), uid, About::new(ACTION, REASON), note));
+            let note = format!(
+                "its annotations, which say what its network is, cannot be written; \
+                 they are tried again: {text}"
+            );
+            self.recorder.tell(Notice::new(object, uid, EventReason::new(ACTION, REASON), note));
         }
         problem.text.clone_from(text);
     }
 }
 
-/// One word for a metric's label.
+/// Label `reason` of the metric.
 fn reason(trouble: &Trouble) -> &'static str {
     match trouble.code {
-        // A role that is missing, or what an admission webhook or policy says.
+        // A missing role (RBAC), an admission webhook or an admission policy.
         Some(401 | 403) => "Forbidden",
         Some(409) => "Conflict",
         Some(400 | 422) => "Invalid",

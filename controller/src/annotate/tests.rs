@@ -1,4 +1,4 @@
-//! The writer against an API server that a test plays, on a paused clock.
+//! The patcher against a scripted API server, on a paused clock.
 
 use std::time::Duration;
 
@@ -17,20 +17,42 @@ use crate::scripted;
 
 struct Played {
     api: ScriptedApi,
-    wishes: UnboundedSender<PodAnnotation>,
+    wishes: UnboundedSender<Annotations>,
     told: Receiver<Notice>,
     registry: Registry,
-    _writing: Writing,
+    _writing: AnnotationWriter,
+}
+
+impl DesiredAnnotation for Annotations {
+    const KIND: &'static str = "pod";
+
+    fn object(&self) -> Object {
+        self.object.clone()
+    }
+
+    fn uid(&self) -> &Arc<str> {
+        &self.uid
+    }
+
+    fn spell(&self) -> Annotations {
+        self.clone()
+    }
 }
 
 impl Played {
     async fn start() -> Self {
         let (api, server) = scripted::start().await;
         let (wishes, wished) = unbounded_channel();
-        let (teller, told) = Teller::to_channel(16);
+        let (recorder, told) = Recorder::to_channel(16);
         let registry = Registry::new();
         let metrics = Metrics::register(&registry).unwrap();
-        Self { api, wishes, told, registry, _writing: Writing::start(server, Leadership::always(), teller, metrics, wished) }
+        Self {
+            api,
+            wishes,
+            told,
+            registry,
+            _writing: AnnotationWriter::start(server, Leadership::always(), recorder, metrics, wished),
+        }
     }
 
     fn wish(&self, pod: &str, value: &str) {
@@ -38,8 +60,16 @@ impl Played {
     }
 
     fn wish_over(&self, pod: &str, value: &str, over: Texts) {
-        let (pod, annotations) = (PodKey::new("shop", pod).unwrap(), BTreeMap::from([("a/b", value.to_owned())]));
-        self.wishes.send(PodAnnotation { pod, uid: "u1".into(), annotations, over }).unwrap();
+        let (pod, annotations) =
+            (PodKey::new("shop", pod).unwrap(), BTreeMap::from([("a/b", value.to_owned())]));
+        self.wishes
+            .send(Annotations {
+                object: Object::Pod(pod),
+                uid: "u1".into(),
+                values: annotations,
+                only: Only::Over(over),
+            })
+            .unwrap();
     }
 
     /// Objects that are refused, by reason.
@@ -50,12 +80,18 @@ impl Played {
         let reason = |metric: &prometheus::proto::Metric| {
             metric.get_label().iter().find(|label| label.name() == "reason").unwrap().value().to_owned()
         };
-        metrics.map(|metric| (reason(metric), metric.get_gauge().get_value())).filter(|(_, objects)| *objects != 0.0).collect()
+        metrics
+            .map(|metric| (reason(metric), metric.get_gauge().get_value()))
+            .filter(|(_, objects)| *objects != 0.0)
+            .collect()
     }
 
     async fn patch(&mut self) -> (Asked, Value) {
         let asked = self.api.asked().await;
-        assert_eq!((asked.method.as_str(), asked.header("content-type")), ("PATCH", Some("application/json-patch+json")));
+        assert_eq!(
+            (asked.method.as_str(), asked.header("content-type")),
+            ("PATCH", Some("application/json-patch+json"))
+        );
         let body = serde_json::from_slice(&asked.body).unwrap();
         (asked, body)
     }
@@ -69,12 +105,15 @@ async fn a_patch_is_of_the_status_and_names_the_object_that_is_meant() {
     assert_eq!(asked.path, "/api/v1/namespaces/shop/pods/cart/status?");
     let uid = json!({"op": "replace", "path": "/metadata/uid", "value": "u1"});
     let none = json!({"op": "test", "path": "/metadata/annotations", "value": null});
-    assert_eq!(body, json!([uid, none, {"op": "add", "path": "/metadata/annotations", "value": {"a/b": "1"}}]));
+    assert_eq!(
+        body,
+        json!([uid, none, {"op": "add", "path": "/metadata/annotations", "value": {"a/b": "1"}}])
+    );
     asked.json(&json!({})).await;
     played.api.nothing_within(Duration::from_secs(100)).await;
 }
 
-/// It had no condition but the pod's UID: one of a former leader that came late overwrote what the next one had decided.
+/// With the UID as its only precondition, a late patch of a former leader overwrote its successor's decision.
 #[tokio::test(start_paused = true)]
 async fn a_patch_is_for_the_annotations_that_were_decided_on_and_is_dropped_if_there_are_others() {
     let mut played = Played::start().await;
@@ -84,7 +123,10 @@ async fn a_patch_is_for_the_annotations_that_were_decided_on_and_is_dropped_if_t
         let (asked, body) = played.patch().await;
         let test = json!({"op": "test", "path": "/metadata/annotations/a~1b", "value": expected});
         let uid = json!({"op": "replace", "path": "/metadata/uid", "value": "u1"});
-        assert_eq!(body, json!([uid, test, {"op": "add", "path": "/metadata/annotations/a~1b", "value": "1"}]));
+        assert_eq!(
+            body,
+            json!([uid, test, {"op": "add", "path": "/metadata/annotations/a~1b", "value": "1"}])
+        );
         asked.status(422, "the server rejected our request due to an error in our request").await;
         played.api.nothing_within(Duration::from_secs(100)).await;
     }
@@ -102,9 +144,13 @@ async fn objects_that_are_gone_are_forgotten_and_others_are_tried_until_they_are
         played.api.nothing_within(Duration::from_secs(100)).await;
     }
     played.wish("cart", "1");
-    for (code, message) in
-        [(409, "the object has been modified"), (500, "etcd"), (422, "too long"), (403, "may not"), (429, "too many requests")]
-    {
+    for (code, message) in [
+        (409, "the object has been modified"),
+        (500, "etcd"),
+        (422, "too long"),
+        (403, "may not"),
+        (429, "too many requests"),
+    ] {
         for _ in 0..3 {
             played.patch().await.0.status(code, message).await;
         }
@@ -133,7 +179,8 @@ async fn a_newer_wish_replaces_one_that_was_not_written() {
     played.api.nothing_within(Duration::from_secs(100)).await;
 }
 
-/// One pod that an admission webhook refuses stopped the annotations of the whole cluster, and nothing said so but a line about roles.
+/// One pod that an admission webhook refused stopped the annotations of the whole cluster. The only trace was
+/// a log line about roles.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_a_webhook_refuses_hears_of_it_and_keeps_no_other_waiting() {
     let denied = "admission webhook \"check.example.org\" denied the request: no";
@@ -147,7 +194,12 @@ async fn a_pod_that_a_webhook_refuses_hears_of_it_and_keeps_no_other_waiting() {
     played.wish("cart", "1");
     let began = Instant::now();
     let (asked, _) = played.patch().await;
-    assert!(asked.path.contains("/pods/cart/") && began.elapsed() < Duration::from_millis(100), "{} {:?}", asked.path, began.elapsed());
+    assert!(
+        asked.path.contains("/pods/cart/") && began.elapsed() < Duration::from_millis(100),
+        "{} {:?}",
+        asked.path,
+        began.elapsed()
+    );
     asked.json(&json!({})).await;
 
     let notice = played.told.recv().await.unwrap();
@@ -167,8 +219,9 @@ async fn an_annotation_of_a_node_goes_to_the_version_that_was_decided_on_and_to_
     let (mut api, server) = scripted::start().await;
     let (wishes, wished) = unbounded_channel();
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    let (teller, _told) = Teller::to_channel(16);
-    let _writing = Writing::start::<NodeAnnotation>(server, Leadership::always(), teller, metrics, wished);
+    let (recorder, _told) = Recorder::to_channel(16);
+    let _writing =
+        AnnotationWriter::start::<NodeAnnotation>(server, Leadership::always(), recorder, metrics, wished);
     let wish = |version: &str| NodeAnnotation {
         node: "n1".into(),
         uid: "u1".into(),

@@ -1,4 +1,4 @@
-//! What is counted of nodes that lack something.
+//! Metrics of the cluster manager.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,18 @@ use prometheus::{IntGaugeVec, Opts, Registry};
 
 use crate::allocate::node_assignments::NodeAssignments;
 
-/// The gauges; clones are the same ones.
+/// The gauges; clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     lacking: IntGaugeVec,
 }
 
 impl Metrics {
+    /// Registers the metrics.
+    ///
+    /// # Errors
+    ///
+    /// The registry already has a metric of one of these names.
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
         let lacking = IntGaugeVec::new(
             Opts::new(
@@ -30,6 +35,7 @@ impl Metrics {
         for (_, trouble) in assignments.troubles() {
             *by_reason.entry(trouble.reason()).or_default() += 1;
         }
+        // A reason that no node has any more must disappear.
         self.lacking.reset();
         for (reason, nodes) in by_reason {
             self.lacking.with_label_values(&[reason]).set(nodes);

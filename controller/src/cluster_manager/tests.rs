@@ -1,4 +1,4 @@
-//! The role with an API server that a test plays, on a paused clock.
+//! The cluster manager against a scripted API server, on a paused clock.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ::tests::{
     scripted_api::{Asked, WatchStream},
 };
 use kubeapi::{
-    election::{Campaign, Candidate, Durations, OwnLease},
+    election::{Durations, ElectionConfig, LeaderElector, OwnLease},
     events::Reporter,
     metrics::Metrics as ApiMetrics,
 };
@@ -23,7 +23,7 @@ use crate::{
     scripted,
 };
 
-/// The role where two nodes have room, and the watch that the test plays.
+/// The role with room for two nodes, and the watch that the test feeds.
 struct Played {
     api: ScriptedApi,
     events: WatchStream,
@@ -32,7 +32,7 @@ struct Played {
     _watch: ClusterWatch,
 }
 
-/// Says which cluster it is.
+/// Answers the request for the cluster's identity; without a uid it is forbidden.
 async fn identified(api: &mut ScriptedApi, uid: Option<&str>) {
     identify(api.asked().await, uid).await;
 }
@@ -62,19 +62,22 @@ impl Played {
             self.events.send("ADDED", node).await;
         }
         let metadata = json!({"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}});
-        self.events.send("BOOKMARK", &json!({"kind": "Node", "apiVersion": "v1", "metadata": metadata})).await;
+        self.events
+            .send("BOOKMARK", &json!({"kind": "Node", "apiVersion": "v1", "metadata": metadata}))
+            .await;
     }
 
-    /// The next patch of a node's annotations, taken: the node and its subnets.
+    /// Accepts the next patch of a node: its name and its new annotations.
     async fn patched(&mut self) -> (String, Value) {
         let mut asked = self.api.asked().await;
-        // On the paused clock time passes while something is on its way.
+        // The paused clock advances while a request is on its way, so a second look may come first.
         while asked.method == "GET" && !asked.is_watch() {
             identify(asked, Some("own")).await;
             asked = self.api.asked().await;
         }
         assert_eq!(asked.method, "PATCH", "{}", asked.path);
-        let node = asked.path.strip_prefix("/api/v1/nodes/").unwrap().strip_suffix("/status?").unwrap().to_owned();
+        let node =
+            asked.path.strip_prefix("/api/v1/nodes/").unwrap().strip_suffix("/status?").unwrap().to_owned();
         let body: Value = serde_json::from_slice(&asked.body).unwrap();
         assert_eq!(body["metadata"]["uid"], format!("uid-{node}"));
         asked.json(&json!({})).await;
@@ -83,19 +86,24 @@ impl Played {
 
     fn lacking(&self) -> f64 {
         let families = self.registry.gather();
-        let lacking = families.iter().filter(|family| family.name() == "ovnkube_clustermanager_nodes_lacking");
+        let lacking =
+            families.iter().filter(|family| family.name() == "ovnkube_clustermanager_nodes_lacking");
         lacking.flat_map(|family| family.get_metric()).map(|metric| metric.get_gauge().get_value()).sum()
     }
 }
 
 fn start(server: Connection, leadership: Leadership) -> (Registry, ClusterManager, ClusterWatch) {
     let registry = Registry::new();
-    let teller = Teller::start(server.clone(), Reporter { controller: "ovn-kubernetes/test", instance: "m".to_owned() });
-    let (annotation_metrics, metrics) = (annotate::Metrics::register(&registry).unwrap(), Metrics::register(&registry).unwrap());
+    let recorder = Recorder::start(
+        server.clone(),
+        Reporter { controller: "ovn-kubernetes/test", instance: "m".to_owned() },
+    );
+    let (annotation_metrics, metrics) =
+        (annotate::Metrics::register(&registry).unwrap(), Metrics::register(&registry).unwrap());
     let api_metrics = ApiMetrics::register(&registry).unwrap();
     let assignments = NodeAssignments::new(config(), NodeRules::default());
     let (observed, observations) = unbounded_channel();
-    let told = Told { api: server.clone(), leadership: leadership.clone(), teller, observations };
+    let told = Told { api: server.clone(), leadership: leadership.clone(), recorder, observations };
     let role = ClusterManager::start(told, assignments, std::future::ready(()), annotation_metrics, metrics);
     let party = Party { observations: observed, wants: Wants::Nodes, doubted: role.doubted() };
     let watch = ClusterWatch::start(&server, &leadership, &api_metrics, &[party]);
@@ -121,7 +129,10 @@ fn subnets(annotations: &Value) -> String {
 }
 
 async fn event(asked: Asked) -> Value {
-    assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", "/apis/events.k8s.io/v1/namespaces/default/events?"));
+    assert_eq!(
+        (asked.method.as_str(), asked.path.as_str()),
+        ("POST", "/apis/events.k8s.io/v1/namespaces/default/events?")
+    );
     let event: Value = serde_json::from_slice(&asked.body).unwrap();
     asked.json(&event).await;
     event
@@ -130,7 +141,8 @@ async fn event(asked: Asked) -> Value {
 #[tokio::test(start_paused = true)]
 async fn nodes_get_what_no_other_has_and_the_one_too_many_is_told_and_served_when_another_goes() {
     let mut played = Played::start().await;
-    let first = json!({"k8s.ovn.org/node-subnets": "{\"default\":[\"10.244.0.0/24\"]}", "k8s.ovn.org/node-id": "2"});
+    let first =
+        json!({"k8s.ovn.org/node-subnets": "{\"default\":[\"10.244.0.0/24\"]}", "k8s.ovn.org/node-id": "2"});
     played.list(&[node("b", &json!({})), node("a", &first)]).await;
     let mut given = [played.patched().await, played.patched().await];
     given.sort_by(|one, other| one.0.cmp(&other.0));
@@ -147,12 +159,17 @@ async fn nodes_get_what_no_other_has_and_the_one_too_many_is_told_and_served_whe
         if asked.method == "POST" {
             told = Some(event(asked).await);
         } else {
-            written = Some(serde_json::from_slice::<Value>(&asked.body).unwrap()["metadata"]["annotations"].clone());
+            written = Some(
+                serde_json::from_slice::<Value>(&asked.body).unwrap()["metadata"]["annotations"].clone(),
+            );
             asked.json(&json!({})).await;
         }
     }
     let told = told.unwrap();
-    assert_eq!((told["reason"].as_str(), told["regarding"]["name"].as_str()), (Some("NoFreeSubnet"), Some("c")));
+    assert_eq!(
+        (told["reason"].as_str(), told["regarding"]["name"].as_str()),
+        (Some("NoFreeSubnet"), Some("c"))
+    );
     assert!(told["note"].as_str().unwrap().contains("--cluster-subnets"), "{told}");
     assert!(subnets(&written.unwrap()).is_empty());
     assert!(played.lacking() > 0.0);
@@ -167,28 +184,29 @@ async fn nodes_get_what_no_other_has_and_the_one_too_many_is_told_and_served_whe
 async fn who_does_not_lead_reads_and_writes_nothing() {
     let (mut lease, of_lease) = scripted::start().await;
     let (mut api, server) = scripted::start().await;
-    let candidate = Candidate {
+    let candidate = ElectionConfig {
         identity: "m".to_owned(),
         namespace: "ovn".to_owned(),
         lease: "l".to_owned(),
         durations: Durations::default(),
         own_lease: OwnLease::Wait,
     };
-    let (leadership, _campaign) = Campaign::start(of_lease, candidate.into(), ApiMetrics::register(&Registry::new()).unwrap());
+    let (leadership, _campaign) =
+        LeaderElector::start(of_lease, candidate.into(), ApiMetrics::register(&Registry::new()).unwrap());
     let _role = start(server, leadership);
     api.nothing_within(Duration::from_secs(5)).await;
     lease.asked().await.status(404, "no lease").await;
     let created = lease.asked().await;
     let body: Value = serde_json::from_slice(&created.body).unwrap();
     created.json(&body).await;
-    // What it reads is what there is since it leads.
+    // It reads nothing before it leads.
     identified(&mut api, Some("own")).await;
     let read = api.asked().await;
     assert!(read.is_watch() && read.path.starts_with("/api/v1/nodes?"), "{}", read.path);
 }
 
-/// A kubeconfig of another cluster, or an API server without its data: nodes were forgotten, their subnets given to others, and those of
-/// another cluster got some.
+/// With the kubeconfig of another cluster, or an API server without its data, nodes were forgotten and their
+/// subnets given to others; the other cluster's nodes got some, too.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_are_suddenly_gone_keep_their_subnets_and_another_clusters_get_none() {
     let mut played = Played::start().await;
@@ -205,16 +223,19 @@ async fn nodes_that_are_suddenly_gone_keep_their_subnets_and_another_clusters_ge
     let begun = Instant::now();
     played.list(&[]).await;
     assert_eq!(doubted.wait_for(Option::is_some).await.unwrap().as_ref().unwrap().nodes, 2);
-    // The second look finds another cluster: what it lists is not believed either, as often as it says so.
+    // The second look finds another cluster: its lists are not believed, however often they are repeated.
     for _ in 0..3 {
         identified(&mut played.api, Some("another")).await;
         played.events = played.api.asked().await.begin().await;
         played.list(&[node("c", &json!({}))]).await;
         played.events.send("ADDED", &node("d", &json!({}))).await;
-        doubted.wait_for(|doubted| doubted.as_ref().is_some_and(|doubted| doubted.other_cluster.is_some())).await.unwrap();
+        doubted
+            .wait_for(|doubted| doubted.as_ref().is_some_and(|doubted| doubted.other_cluster.is_some()))
+            .await
+            .unwrap();
     }
     assert!(begun.elapsed() >= Duration::from_secs(30), "{:?}", begun.elapsed());
-    // The right one again, with one node that has lost its annotations and one that is gone.
+    // The right cluster again, in which one node has lost its annotations and one is gone.
     identified(&mut played.api, Some("own")).await;
     played.events = played.api.asked().await.begin().await;
     played.list(&[node("b", &json!({}))]).await;
@@ -240,5 +261,8 @@ async fn a_cluster_that_may_not_be_asked_for_its_identity_is_believed_when_it_sa
     played.events = played.api.asked().await.begin().await;
     played.list(&[node("new", &json!({}))]).await;
     let (name, of_new) = played.patched().await;
-    assert!(name == "new" && !subnets(&of_new).is_empty() && subnets(&of_new) != subnets(&of_a), "what was freed comes last: {of_new}");
+    assert!(
+        name == "new" && !subnets(&of_new).is_empty() && subnets(&of_new) != subnets(&of_a),
+        "what was freed comes last: {of_new}"
+    );
 }

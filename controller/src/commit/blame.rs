@@ -1,39 +1,46 @@
-//! Whose fault it is that a transaction was refused.
+//! Classifies the error of a transaction: which key, if any, is at fault.
 
 use ovsdb::{ErrorKind, TransactError};
 
-/// Who is to be left out of the next attempt.
+/// What the error of a transaction says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blame {
-    /// The keys of this operation.
+    /// The keys of the operation with this index.
     Operation(usize),
-    /// One of all keys, or several together.
+    /// One or several of all keys; the server does not say which.
     Somebody,
-    /// Nobody: another writer was faster than this operation, and the copy of the database shows by now what it did.
+    /// No key: another writer was faster than the operation with this index. The replica shows that change
+    /// already.
     Race(usize),
-    /// Nobody: another process has the lock that the transaction asserts.
+    /// No key: another process holds the lock that the transaction asserts.
     Lock,
-    /// The server serves nobody at the moment.
+    /// No key: the server accepts no transaction at the moment.
     Server,
-    /// There is no connection any more.
+    /// No key: the connection is lost.
     Connection,
 }
 
 pub(crate) fn blame(error: &TransactError) -> Blame {
+    // First: these also come as the error of an operation, which is not at fault then.
     if error.kind().is_some_and(is_the_servers) {
         return Blame::Server;
     }
     match error {
-        TransactError::Operation { error, index, .. } if error.kind == ErrorKind::TimedOut => Blame::Race(*index),
+        // Only `wait` times out.
+        TransactError::Operation { error, index, .. } if error.kind == ErrorKind::TimedOut => {
+            Blame::Race(*index)
+        }
         TransactError::Operation { error, .. } if error.kind == ErrorKind::NotOwner => Blame::Lock,
         TransactError::Operation { index, .. } => Blame::Operation(*index),
+        // Unique indexes and references are checked at the end of a transaction, without naming an operation
+        // (RFC 7047 §4.1.3).
         TransactError::Commit(_) | TransactError::Invalid(_) => Blame::Somebody,
         TransactError::Refused(_) | TransactError::Protocol(_) => Blame::Server,
         TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_) => Blame::Connection,
     }
 }
 
-/// What would befall any transaction now.
+/// Errors that any transaction would get now.
 fn is_the_servers(kind: &ErrorKind) -> bool {
     matches!(
         kind,

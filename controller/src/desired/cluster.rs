@@ -1,20 +1,33 @@
-//! The rows that a cluster has once: the router of all nodes, and what it needs.
+//! The rows that a cluster has once: the cluster router and what belongs to it.
 
 use contract::ovn::{self, ObjectId};
 
 use crate::{
     config::ClusterConfig,
-    rows::{DesiredRow, Meter, Pairs, RouterPort, RowName, RowSet, SwitchPort, Table, Value, switch_port::Kind},
+    rows::{
+        DesiredRow, Meter, Pairs, RouterPort, RowName, RowSet, SwitchPort, Table, Value, switch_port::Kind,
+    },
     store::Store,
 };
 
-/// What ovn-controller itself has to look at, and so may be flooded with.
-const LIMITED_PROTOCOLS: [&str; 9] =
-    ["arp", "arp-resolve", "bfd", "event-elb", "icmp4-error", "icmp6-error", "reject", "tcp-reset", "svc-monitor"];
-/// Packets a second of each of them, on each chassis.
+/// Kinds of packets that OVN passes to ovn-controller, which can be flooded with them (ovn-nb(5), "Copp
+/// TABLE").
+const LIMITED_PROTOCOLS: [&str; 9] = [
+    "arp",
+    "arp-resolve",
+    "bfd",
+    "event-elb",
+    "icmp4-error",
+    "icmp6-error",
+    "reject",
+    "tcp-reset",
+    "svc-monitor",
+];
+/// Packets per second of each kind, on each chassis: upstream's value. A higher one lets a flood cost
+/// ovn-controller more CPU; a lower one also drops ordinary ARP.
 const PROTOCOL_RATE: u32 = 25;
 
-/// The cluster's own rows. They depend on the options alone.
+/// The cluster's own rows. They depend only on the options.
 pub fn cluster(store: &Store) -> RowSet {
     let mut rows = Vec::new();
     rows.extend(load_balancer_groups());
@@ -25,23 +38,30 @@ pub fn cluster(store: &Store) -> RowSet {
     rows
 }
 
-/// Groups by which a load balancer comes to all switches and routers with one reference.
+/// Groups that give a load balancer to all switches or all routers by one reference.
 fn load_balancer_groups() -> impl Iterator<Item = DesiredRow> {
-    [ovn::CLUSTER_LB_GROUP, ovn::SWITCH_LB_GROUP, ovn::ROUTER_LB_GROUP].map(|name| bare(Table::LoadBalancerGroup.row(name))).into_iter()
+    [ovn::CLUSTER_LB_GROUP, ovn::SWITCH_LB_GROUP, ovn::ROUTER_LB_GROUP]
+        .map(|name| bare(Table::LoadBalancerGroup.row(name)))
+        .into_iter()
 }
 
-/// What ovn-controller has to look at, and lines about ACLs, are limited.
+/// Meters: one per kind of packet for ovn-controller, and one for ACL log lines.
 fn rate_limits(config: &ClusterConfig) -> Vec<DesiredRow> {
-    let meters = LIMITED_PROTOCOLS.map(|protocol| Meter { name: ovn::protocol_meter(protocol), packets_per_second: PROTOCOL_RATE });
+    let meters = LIMITED_PROTOCOLS
+        .map(|protocol| Meter { name: ovn::protocol_meter(protocol), packets_per_second: PROTOCOL_RATE });
     let acls = Meter { name: ovn::ACL_METER.to_owned(), packets_per_second: config.acl_logging_rate_limit };
     let names = LIMITED_PROTOCOLS.map(|protocol| (protocol, ovn::protocol_meter(protocol)));
-    let copp = DesiredRow { columns: vec![("meters", Value::Pairs(names.into()))], ..bare(Table::Copp.row(ovn::COPP)) };
+    let copp = DesiredRow {
+        columns: vec![("meters", Value::Pairs(names.into()))],
+        ..bare(Table::Copp.row(ovn::COPP))
+    };
     meters.into_iter().chain([acls]).map(DesiredRow::from).chain([copp]).collect()
 }
 
-/// The router that all nodes' switches are ports of.
+/// The cluster router; the switch of each node has a port on it.
 fn router() -> DesiredRow {
-    // A router that learns from every ARP request has a binding for every pair of pods that ever talked.
+    // A router that learns from every ARP request fills the southbound table `MAC_Binding`: with enough pods,
+    // one row for each pair that ever talked.
     DesiredRow {
         columns: vec![
             ("options", Value::Pairs([("always_learn_from_arp_request", "false".to_owned())].into())),
@@ -52,32 +72,46 @@ fn router() -> DesiredRow {
     }
 }
 
-/// Groups that make a rule one of all nodes' switches: of their management ports, and of their ports to the router.
+/// Port groups for rules that concern all nodes: of the management ports, and of the switches' ports to the
+/// router.
 fn port_groups() -> impl Iterator<Item = DesiredRow> {
     [ovn::CLUSTER_PORT_GROUP, ovn::ROUTER_PORT_GROUP].into_iter().map(|name| DesiredRow {
-        columns: vec![("external_ids", Value::Pairs(ObjectId::cluster_port_group(name).external_ids().into()))],
+        columns: vec![(
+            "external_ids",
+            Value::Pairs(ObjectId::cluster_port_group(name).external_ids().into()),
+        )],
         ..bare(port_group(name))
     })
 }
 
-/// The cluster's port group of that base name.
+/// The name of the cluster's port group with this base name: a hash, as upstream's.
 pub(super) fn port_group(name: &str) -> RowName {
     Table::PortGroup.row(ObjectId::cluster_port_group(name).hashed())
 }
 
-/// The switch to the nodes' gateway routers, and the cluster router's port there: the first address of each join subnet.
+/// The join switch, which leads to the nodes' gateway routers, and the cluster router's port on it. The port
+/// has the first address of each join subnet.
 fn join_switch(config: &ClusterConfig) -> Vec<DesiredRow> {
     let networks = ovn::gateways(&config.join_subnets);
-    let (to_join, to_router) = (ovn::router_to_join(ovn::CLUSTER_ROUTER), ovn::join_to_router(ovn::CLUSTER_ROUTER));
+    let (to_join, to_router) =
+        (ovn::router_to_join(ovn::CLUSTER_ROUTER), ovn::join_to_router(ovn::CLUSTER_ROUTER));
+    // The router port needs an address, so without join subnets there is no join switch.
     let Some(mac) = ovn::port_mac(&networks) else { return Vec::new() };
     vec![
         bare(Table::LogicalSwitch.row(ovn::JOIN_SWITCH)),
-        RouterPort { router: ovn::CLUSTER_ROUTER, name: to_join.clone(), mac, networks, options: Pairs::default() }.into(),
+        RouterPort {
+            router: ovn::CLUSTER_ROUTER,
+            name: to_join.clone(),
+            mac,
+            networks,
+            options: Pairs::default(),
+        }
+        .into(),
         SwitchPort::new(ovn::JOIN_SWITCH, to_router, Kind::Router { port: to_join }).into(),
     ]
 }
 
-/// A row of which only the name matters.
+/// A row without columns beside its name.
 fn bare(id: RowName) -> DesiredRow {
     DesiredRow { id, columns: Vec::new(), member_of: Vec::new() }
 }

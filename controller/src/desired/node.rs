@@ -1,4 +1,4 @@
-//! The rows of a node: its switch, its port on the cluster's router, its management port.
+//! The rows of a node: its switch, its port on the cluster router, its management port.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -19,14 +19,17 @@ use crate::{
     store::{Node, Store},
 };
 
-/// The router that virtual machines believe in wherever they are, so that they can move between nodes; in front of the cluster's subnets.
+/// A gateway with the same MAC and link-local addresses on every node, so that a virtual machine (`KubeVirt`)
+/// keeps it when it migrates. In the option `arp_proxy`, the cluster subnets follow.
 const ARP_PROXY: &str = "0a:58:a9:fe:01:01 169.254.1.1 fe80::1";
-/// Above everything that a policy says.
+/// Priority, as upstream's: above the default deny of network policies (1000).
 const ALLOW_FROM_NODE: i64 = 1001;
 
-/// The rows of the node `name`; none as long as it has no subnet, or if it is of another zone.
+/// The rows of node `name`; none while it has no subnet, or if it belongs to another zone.
 pub fn node(store: &Store, name: &str) -> RowSet {
-    let Some(node) = store.node(name).filter(|node| !node.subnets.is_empty() && store.is_local(name)) else { return Vec::new() };
+    let Some(node) = store.node(name).filter(|node| !node.subnets.is_empty() && store.is_local(name)) else {
+        return Vec::new();
+    };
     let mut rows = vec![switch(node), port_to_router(node, &store.config)];
     rows.extend(router_port(node));
     rows.extend(management_port(node));
@@ -43,13 +46,16 @@ fn switch(node: &Node) -> DesiredRow {
             IpNet::V6(v6) => config.insert("ipv6_prefix", v6.network().to_string()),
         };
     }
-    // Addresses are given here and not by OVN; and what it is told to leave out would count as given twice beside the management port.
+    // The controller assigns addresses, not OVN, so `exclude_ips` has no use. With the management port's
+    // address in it, ovn-northd would log that address as a duplicate. The key of a family that the node does
+    // not have is removed, too.
     let without: &[_] = match (config.contains_key("subnet"), config.contains_key("ipv6_prefix")) {
         (true, true) => &["exclude_ips"],
         (true, false) => &["exclude_ips", "ipv6_prefix"],
         (false, _) => &["exclude_ips", "subnet"],
     };
-    let groups = [ovn::CLUSTER_LB_GROUP, ovn::SWITCH_LB_GROUP].map(|group| Table::LoadBalancerGroup.row(group));
+    let groups =
+        [ovn::CLUSTER_LB_GROUP, ovn::SWITCH_LB_GROUP].map(|group| Table::LoadBalancerGroup.row(group));
     DesiredRow {
         id: Table::LogicalSwitch.row(ovn::node_switch(&node.name)),
         columns: vec![
@@ -60,9 +66,12 @@ fn switch(node: &Node) -> DesiredRow {
     }
 }
 
-/// The switch's side of the link to the cluster's router.
+/// The switch's side of the link to the cluster router.
 fn port_to_router(node: &Node, config: &ClusterConfig) -> DesiredRow {
-    let arp_proxy = config.cluster_subnets.iter().fold(ARP_PROXY.to_owned(), |text, subnet| format!("{text} {}", subnet.cidr));
+    let arp_proxy = config
+        .cluster_subnets
+        .iter()
+        .fold(ARP_PROXY.to_owned(), |text, subnet| format!("{text} {}", subnet.cidr));
     let kind = Kind::Router { port: ovn::router_to_switch(&node.name) };
     SwitchPort {
         options: [("arp_proxy", arp_proxy)].into(),
@@ -71,23 +80,30 @@ fn port_to_router(node: &Node, config: &ClusterConfig) -> DesiredRow {
     .into()
 }
 
-/// The router's side of that link, pinned to the node; none as long as the node's chassis is not known.
+/// The router's side of that link, pinned to the node; none while the node's chassis is unknown.
 ///
-/// Unpinned, it would make every chassis compute the flows of every node's switch.
+/// Without the pin, every ovn-controller would compute the flows of every node's switch.
 fn router_port(node: &Node) -> Vec<DesiredRow> {
     let networks = ovn::gateways(&node.subnets);
     let (Some(chassis), Some(mac)) = (&node.chassis, ovn::port_mac(&networks)) else { return Vec::new() };
     let name = ovn::router_to_switch(&node.name);
     vec![
-        RouterPort { router: ovn::CLUSTER_ROUTER, name: name.clone(), mac, networks, options: Pairs::default() }.into(),
+        RouterPort {
+            router: ovn::CLUSTER_ROUTER,
+            name: name.clone(),
+            mac,
+            networks,
+            options: Pairs::default(),
+        }
+        .into(),
         GatewayChassis { router_port: name, chassis: chassis.clone() }.into(),
     ]
 }
 
-/// The node's own port on its switch.
+/// The node's management port on its switch.
 fn management_port(node: &Node) -> Option<DesiredRow> {
     let addresses = ovn::managements(&node.subnets);
-    // Of the first subnet whatever its family, as on the node's side.
+    // Derived from the first subnet's address, whatever its family. The node side computes the same MAC.
     let mac = node.management_mac.or_else(|| addresses.first().map(|net| Mac::from_ip(net.addr())))?;
     let kind = Kind::Interface { addresses: port_addresses(mac, &addresses) };
     let port = SwitchPort {
@@ -97,7 +113,7 @@ fn management_port(node: &Node) -> Option<DesiredRow> {
     Some(port.into())
 }
 
-/// The node may always reach its pods: a kubelet's probes are above all policies.
+/// Allows traffic from the node to its pods: network policies must not block a kubelet's probes.
 fn allow_from_node(node: &Node, management: IpAddr) -> DesiredRow {
     let family = if management.is_ipv4() { "ip4" } else { "ip6" };
     Acl {

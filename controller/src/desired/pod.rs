@@ -17,34 +17,49 @@ use crate::{
 
 /// The rows of pod `key`: one logical switch port on its node's switch, or none.
 ///
-/// None as long as the pod has no node in this zone, uses the node's own network, has ended, or has no address yet. Rows that it had
-/// before go away by the same rule.
+/// None while the pod has no node in this zone, uses the host network, has ended, or has no address yet. Rows
+/// from before are removed by the same rule.
 pub fn pod(store: &Store, key: &PodKey) -> RowSet {
     let Some(pod) = store.pod(key).filter(|pod| pod.needs_network()) else { return Vec::new() };
     let (Some(node), Some(assigned)) = (&pod.node, store.assigned(key)) else { return Vec::new() };
-    let Some(node) = store.node(node).filter(|node| store.is_local(&node.name) && !node.subnets.is_empty()) else { return Vec::new() };
+    let Some(node) = store.node(node).filter(|node| store.is_local(&node.name) && !node.subnets.is_empty())
+    else {
+        return Vec::new();
+    };
     let addresses = port_addresses(assigned.mac, &assigned.addresses);
 
     let uid = ("iface-id-ver", pod.uid.to_string());
     let mut options = match &pod.config_hash {
-        // ovn-controller binds only an interface of this very pod, not of its predecessor of the same name.
+        // ovn-controller binds only an interface with the same `iface-id-ver`: this pod's, not that of a
+        // predecessor of the same name.
         None => Pairs::from([uid]),
-        // A static pod's interface says the UID of the mirror that there was when its sandbox began, and outlives that mirror.
+        // A static pod's interface has the UID of the mirror pod that existed when its sandbox began, and
+        // outlives that mirror. The present mirror's UID could unbind it, so none is written.
         Some(_) => Pairs { without: &["iface-id-ver"], alike: [uid].into(), ..Pairs::default() },
     };
     if store.config.requested_chassis {
-        // Only this chassis may bind the port, so a stale sandbox elsewhere cannot take it over. The host's name, which is the node's,
-        // outlives the chassis' id; that means the same, and is left where upstream of 2026 wrote it.
+        // Only this chassis may bind the port, so a stale sandbox elsewhere cannot claim it. OVN matches a
+        // chassis by its id or its hostname, which is the node's name. The hostname outlives the id. An id
+        // that upstream of 2026 wrote means the same and stays.
         options.with.insert("requested-chassis", node.name.to_string());
         options.alike.extend(node.chassis.clone().map(|chassis| ("requested-chassis", chassis)));
     } else {
-        options.without = if pod.config_hash.is_some() { &["iface-id-ver", "requested-chassis"] } else { &["requested-chassis"] };
+        options.without = if pod.config_hash.is_some() {
+            &["iface-id-ver", "requested-chassis"]
+        } else {
+            &["requested-chassis"]
+        };
     }
+    // Port security drops what the pod sends with other addresses than these.
     let port = SwitchPort {
         port_security: Some(addresses.clone()),
         options,
         external_ids: BTreeMap::from([("namespace", key.namespace().to_owned()), ("pod", "true".to_owned())]),
-        ..SwitchPort::new(ovn::node_switch(&node.name), IfaceId::new(key, &Network::Default).as_str(), Kind::Interface { addresses })
+        ..SwitchPort::new(
+            ovn::node_switch(&node.name),
+            IfaceId::new(key, &Network::Default).as_str(),
+            Kind::Interface { addresses },
+        )
     };
     vec![port.into()]
 }

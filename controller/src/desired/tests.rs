@@ -1,3 +1,5 @@
+//! Which objects have rows, and a page of all rows for reading.
+
 use std::collections::BTreeSet;
 
 use serde_json::Value as Json;
@@ -38,11 +40,12 @@ fn store_of(config: ClusterConfig, nodes: &Json, pods: &Json) -> Store {
     let nodes: Vec<NodeObject> = serde_json::from_value(nodes["items"].clone()).unwrap();
     let pods: Vec<PodObject> = serde_json::from_value(pods["items"].clone()).unwrap();
     store.observe(Observation::Nodes(Seen::All(nodes.into_iter().map(NodeObject::into_node).collect())));
-    store.observe(Observation::Pods(Seen::All(pods.into_iter().map(|pod| pod.into_pod().unwrap()).collect())));
+    store
+        .observe(Observation::Pods(Seen::All(pods.into_iter().map(|pod| pod.into_pod().unwrap()).collect())));
     store
 }
 
-/// The elements of a column as text; that of a default none.
+/// The elements of a column as text; none for a default value.
 fn atoms(column: &Json) -> BTreeSet<String> {
     let text = |atom: &Json| match atom {
         Json::Array(reference) => reference[1].as_str().unwrap().to_owned(),
@@ -77,7 +80,11 @@ fn no_port_without_node_on_the_hosts_network_after_the_end_or_in_another_zone() 
         let pods = serde_json::json!({"items": [{"metadata": {"name": "a", "namespace": "b", "uid": "u", "annotations": annotations},
             "spec": spec, "status": {"phase": phase}}]});
         let store = store_of(config(false), &nodes, &pods);
-        assert_eq!(desired(&store, &Key::Pod(contract::names::PodKey::new("b", "a").unwrap())), [], "{spec} {phase} {zone}");
+        assert_eq!(
+            desired(&store, &Key::Pod(contract::names::PodKey::new("b", "a").unwrap())),
+            [],
+            "{spec} {phase} {zone}"
+        );
     }
 }
 
@@ -89,6 +96,10 @@ fn a_node_without_subnet_has_nothing_and_without_chassis_no_router_port() {
     ]});
     let store = store_of(config(true), &nodes, &serde_json::json!({"items": []}));
     assert_eq!(desired(&store, &Key::Node("n1".into())), []);
-    let names: Vec<String> = desired(&store, &Key::Node("n2".into())).into_iter().map(|row| row.id.name).collect();
-    assert_eq!(names, ["n2", "stor-n2", "k8s-n2", "default-network-controller:NetpolNode:n2:fd00:10:244:2::2"]);
+    let names: Vec<String> =
+        desired(&store, &Key::Node("n2".into())).into_iter().map(|row| row.id.name.to_string()).collect();
+    assert_eq!(
+        names,
+        ["n2", "stor-n2", "k8s-n2", "default-network-controller:NetpolNode:n2:fd00:10:244:2::2"]
+    );
 }

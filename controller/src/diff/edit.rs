@@ -1,4 +1,4 @@
-//! What has to be done to a row. Knows nothing of transactions: rows that are still to come are called by their names.
+//! Changes to rows. Knows nothing of transactions: rows that do not exist yet are referred to by name.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use ovsdb::{Datum, Uuid};
 
 use crate::rows::{RowName, Table};
 
-/// A row that is there, or one that is inserted along.
+/// An existing row, or one that the same transaction inserts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Target {
     Existing(Uuid),
     Inserted(RowName),
 }
 
-/// A row that is there.
+/// An existing row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Existing {
     pub(crate) table: Table,
@@ -25,7 +25,7 @@ pub(crate) struct Existing {
 pub(crate) enum Cell {
     Datum(Datum),
     References(Vec<Target>),
-    /// References to these rows and to new ones with these contents.
+    /// References to the `kept` rows and to new ones with the columns in `new`.
     Parts {
         table: Table,
         kept: Vec<Uuid>,
@@ -44,27 +44,28 @@ pub(crate) enum Edit {
         row: Existing,
         columns: Vec<(&'static str, Cell)>,
     },
-    /// Of a map: pairs whose keys go, and pairs that come after that.
+    /// For a map: keys to remove, and then pairs to add.
     Pairs {
         row: Existing,
         column: &'static str,
         remove: Vec<String>,
         add: BTreeMap<String, String>,
     },
-    /// Of a set of references: one more.
+    /// For a set of references: adds an element.
     Link {
         of: Target,
         table: Table,
         column: &'static str,
         element: Target,
     },
-    /// Of a set of references: one less. A row that needs a holder is gone with its last.
+    /// For a set of references: removes an element. A row of a non-root table is deleted with its last strong
+    /// reference.
     Unlink {
         of: Existing,
         column: &'static str,
         element: Uuid,
     },
-    /// Only as long as the row still holds these others.
+    /// Deletes the row if its sets still have exactly the elements in `holds`.
     Delete {
         row: Existing,
         holds: Vec<(&'static str, Cell)>,
@@ -72,16 +73,18 @@ pub(crate) enum Edit {
 }
 
 impl Edit {
-    /// The row that would be new.
+    /// The row that the edit inserts, if any.
     pub(crate) fn inserted(&self) -> Option<&RowName> {
         if let Self::Insert { id, .. } = self { Some(id) } else { None }
     }
 
-    /// The row that is concerned.
+    /// The row that the edit is about. For an element of a set: the element.
     pub(crate) fn subject(&self) -> Target {
         match self {
             Self::Insert { id, .. } => Target::Inserted(id.clone()),
-            Self::Update { row, .. } | Self::Pairs { row, .. } | Self::Delete { row, .. } => Target::Existing(row.row),
+            Self::Update { row, .. } | Self::Pairs { row, .. } | Self::Delete { row, .. } => {
+                Target::Existing(row.row)
+            }
             Self::Link { element, .. } => element.clone(),
             Self::Unlink { element, .. } => Target::Existing(*element),
         }

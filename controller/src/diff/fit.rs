@@ -1,4 +1,4 @@
-//! What of the desired rows a database can hold: an older one lacks columns and tables, which are left out.
+//! Fits desired rows to the schema of the database: tables and columns that an older one lacks are left out.
 
 use ovsdb::Schema;
 
@@ -6,7 +6,10 @@ use crate::rows::{DesiredRow, RowName, RowSet, Value};
 
 /// The rows without what the schema lacks.
 pub(crate) fn fit(rows: RowSet, schema: &Schema) -> RowSet {
-    rows.into_iter().filter(|row| schema.has_table(row.id.table.name())).map(|row| fit_row(row, schema)).collect()
+    rows.into_iter()
+        .filter(|row| schema.has_table(row.id.table.name()))
+        .map(|row| fit_row(row, schema))
+        .collect()
 }
 
 fn fit_row(DesiredRow { id, mut columns, mut member_of }: DesiredRow, schema: &Schema) -> DesiredRow {
@@ -14,7 +17,10 @@ fn fit_row(DesiredRow { id, mut columns, mut member_of }: DesiredRow, schema: &S
     columns.retain(|(column, _)| schema.has_column(table, column));
     for (_, value) in &mut columns {
         match value {
-            Value::References(rows) | Value::Including(rows) => rows.retain(|row: &RowName| schema.has_table(row.table.name())),
+            Value::References(rows) | Value::Including(rows) => {
+                // A row of a table that is left out will never exist.
+                rows.retain(|row: &RowName| schema.has_table(row.table.name()))
+            }
             Value::Parts { table, rows } => {
                 let has = |column: &str| schema.has_column(table.name(), column);
                 rows.iter_mut().for_each(|columns| columns.retain(|(column, _)| has(column)));
@@ -42,12 +48,15 @@ mod tests {
             "Meter": {"columns": {"bands": string}},
             "Meter_Band": {"columns": {"rate": string}},
         });
-        let schema: Schema = serde_json::from_value(serde_json::json!({"name": "OVN_Northbound", "tables": tables})).unwrap();
+        let schema: Schema =
+            serde_json::from_value(serde_json::json!({"name": "OVN_Northbound", "tables": tables})).unwrap();
         let (switch, group) = (Table::LogicalSwitch.row("n"), Table::PortGroup.row("g"));
         let member = |of: &RowName, column| Membership { of: of.clone(), column };
         let options = ("options", Value::Pairs(Pairs::default()));
         let references = |rows: Vec<RowName>| ("ports", Value::References(rows));
-        let band = |columns: Vec<(&'static str, Datum)>| ("bands", Value::Parts { table: Table::MeterBand, rows: vec![columns] });
+        let band = |columns: Vec<(&'static str, Datum)>| {
+            ("bands", Value::Parts { table: Table::MeterBand, rows: vec![columns] })
+        };
         let row = |id: RowName, columns, member_of| DesiredRow { id, columns, member_of };
         let port = Table::LogicalSwitchPort.row("p");
 
@@ -59,7 +68,11 @@ mod tests {
                     vec![member(&switch, "ports"), member(&group, "ports")],
                 ),
                 row(switch.clone(), vec![references(vec![port.clone(), group.clone()])], vec![]),
-                row(Table::Meter.row("m"), vec![band(vec![("rate", 1.into()), ("burst_size", 2.into())])], vec![]),
+                row(
+                    Table::Meter.row("m"),
+                    vec![band(vec![("rate", 1.into()), ("burst_size", 2.into())])],
+                    vec![],
+                ),
                 row(group.clone(), vec![], vec![]),
             ],
             &schema,

@@ -1,3 +1,5 @@
+//! Which lists are believed.
+
 use super::*;
 
 fn known(names: std::ops::Range<u32>) -> Vec<(u32, Option<Arc<str>>)> {
@@ -36,7 +38,11 @@ fn what_vanishes_day_by_day_is_believed_and_what_never_does_is_not() {
         (Rule::Nodes, 0, 0, true),
     ];
     for (rule, before, now, believed) in cases {
-        assert_eq!(believes(&mut Doubt::new(rule), known(0..before), &listed(&these(0..now))), believed, "{rule:?} {before} {now}");
+        assert_eq!(
+            believes(&mut Doubt::new(rule), known(0..before), &listed(&these(0..now))),
+            believed,
+            "{rule:?} {before} {now}"
+        );
     }
 }
 
@@ -46,7 +52,10 @@ fn an_object_of_another_uid_is_another_object() {
     assert!(!believes(&mut doubt, known(0..2), &[(0, "x"), (1, "y")]));
     assert_eq!(doubt.missing(), 2);
     let mut doubt = Doubt::new(Rule::Nodes);
-    assert!(believes(&mut doubt, vec![(0, None), (1, None)], &[(0, "x"), (1, "y")]), "where no uid is known, names count");
+    assert!(
+        believes(&mut doubt, vec![(0, None), (1, None)], &[(0, "x"), (1, "y")]),
+        "where no uid is known, names count"
+    );
 }
 
 #[test]
@@ -60,7 +69,10 @@ fn only_what_two_lists_lack_with_time_in_between_is_gone() {
     let mut doubt = Doubt::new(Rule::Pods);
     assert!(!believes(&mut doubt, known(0..10), &listed(&these(5..10))[..2]));
     doubt.time_passed();
-    assert!(!believes(&mut doubt, known(0..10), &listed(&these(0..2))) || doubt.missing() == 0, "others are missing now: {doubt:?}");
+    assert!(
+        !believes(&mut doubt, known(0..10), &listed(&these(0..2))) || doubt.missing() == 0,
+        "others are missing now: {doubt:?}"
+    );
     let mut doubt = Doubt::new(Rule::Pods);
     assert!(!believes(&mut doubt, known(0..20), &listed(&these(0..8))));
     doubt.time_passed();

@@ -1,6 +1,6 @@
-//! Ports of nodes' switches that are not ours (an extension's, an administrator's), and the addresses that they have.
+//! Foreign ports on nodes' switches (an extension's, an administrator's), and their addresses.
 //!
-//! Knows nothing of pods: who may have which address is the store's to say.
+//! Knows nothing of pods: the store decides which pod may have which address.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -11,23 +11,23 @@ use std::{
 use ipnet::IpNet;
 use ovsdb::{Replica, Uuid};
 
-use super::{
-    index::Index,
-    tables::{LogicalRouterPort, LogicalSwitchPort},
-};
+use super::index::Index;
 use crate::{
     key::{Key, NodeName},
-    rows::Table,
+    rows::{
+        Table,
+        table::{LogicalRouterPort, LogicalSwitchPort},
+    },
     store::ForeignAddress,
 };
 
-/// The ports that have addresses, or will have those of a router's port.
+/// Foreign ports that have addresses, or that take those of a router's port.
 #[derive(Debug, Default)]
 pub(super) struct ForeignPorts {
     ports: HashMap<Uuid, ForeignPort>,
-    /// Ports by the router's port that they lead to.
+    /// Ports by the name of the router's port that they lead to.
     leading_to: HashMap<String, BTreeSet<Uuid>>,
-    /// Ports that may be otherwise than they were.
+    /// Ports that may have changed.
     doubtful: BTreeSet<Uuid>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct ForeignPort {
     addresses: BTreeSet<ForeignAddress>,
 }
 
-/// Addresses that foreign ports have no more, and those that they have now.
+/// Addresses that foreign ports have lost, and addresses that they have got.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     pub(crate) left: Vec<ForeignAddress>,
@@ -45,11 +45,12 @@ pub(crate) struct Moves {
 }
 
 impl ForeignPorts {
+    /// The port may have changed.
     pub(super) fn doubt(&mut self, port: Uuid) {
         self.doubtful.insert(port);
     }
 
-    /// A router's port of that name is otherwise than it was.
+    /// The router's port with this name has changed.
     pub(super) fn doubt_leading_to(&mut self, router_port: &str) {
         self.doubtful.extend(self.leading_to.get(router_port).into_iter().flatten());
     }
@@ -58,7 +59,7 @@ impl ForeignPorts {
         std::mem::take(&mut self.doubtful)
     }
 
-    /// The row is this foreign port now; none: it is none.
+    /// Replaces what is known of the row. `now`: its foreign port; none if it is not one (any more).
     pub(super) fn put(&mut self, row: Uuid, now: Option<ForeignPort>, moves: &mut Moves) {
         let before = self.ports.remove(&row);
         if let Some(router_port) = before.as_ref().and_then(|port| port.leads_to.as_ref())
@@ -84,35 +85,43 @@ impl ForeignPorts {
 }
 
 impl ForeignPort {
-    /// Of a row that is a port of a node's switch and not ours.
+    /// The foreign port of a row. None if this controller owns the row, if no node's switch holds it, or if
+    /// it has no addresses.
     pub(super) fn of(replica: &Replica, index: &Index, row: Uuid) -> Option<Self> {
         let port: &LogicalSwitchPort = replica.row(row)?;
         if index.claim(row).owner().is_some() {
             return None;
         }
         let (name, node) = (index.name(row)?, node(index, row)?);
-        let leads_to = port.options.get("router-port").filter(|_| port.kind == "router").cloned();
+        let leads_to = port.options.get("router-port").filter(|_| *port.kind == *"router").map(str::to_owned);
         let router_ports = leads_to.iter().flat_map(|name| index.named(Table::LogicalRouterPort, name));
         let router_ports = router_ports.filter_map(|row| replica.row::<LogicalRouterPort>(*row));
-        // ovn-nb(5): `MAC IP…`, `dynamic` and what northd makes of it, `router` and what that port has; a virtual port's is an option.
-        let texts = port.addresses.iter().chain(&port.dynamic_addresses).chain(port.options.get("virtual-ip"));
-        let texts = texts.chain(router_ports.flat_map(|router_port| &router_port.networks));
-        let addresses = texts.flat_map(|text| text.split_whitespace()).filter_map(address);
-        let addresses = addresses.map(|address| ForeignAddress { address, port: Arc::clone(name), node: Arc::clone(&node) }).collect();
+        // ovn-nb(5): `addresses` has `MAC IP…`, `dynamic` (ovn-northd sets `dynamic_addresses`) or `router`
+        // (the addresses of the router's port). A virtual port has its address in `options:virtual-ip`.
+        let texts = port.addresses.iter().chain(&port.dynamic_addresses);
+        let texts =
+            texts.chain(router_ports.flat_map(|router_port| &router_port.networks)).map(|text| &**text);
+        let texts = texts.chain(port.options.get("virtual-ip"));
+        let addresses = texts.flat_map(str::split_whitespace).filter_map(address);
+        let addresses = addresses
+            .map(|address| ForeignAddress { address, port: Arc::clone(name), node: Arc::clone(&node) })
+            .collect();
+        // A port to a router is kept without addresses, too: the router's port may get some.
         (leads_to.is_some() || !BTreeSet::is_empty(&addresses)).then_some(Self { leads_to, addresses })
     }
 }
 
-/// Whose switch holds the port. A switch that only has a node's name may be that node's in a moment.
+/// The node whose switch holds the port. A switch that only has a node's name counts: that node may take it
+/// over.
 fn node(index: &Index, port: Uuid) -> Option<NodeName> {
-    let switches = index.parents(port).iter().filter(|parent| parent.table == Table::LogicalSwitch);
+    let switches = index.parents(port).iter().filter(|parent| parent.set.of == Table::LogicalSwitch);
     switches.filter_map(|switch| index.claim(switch.row).key()).find_map(|key| match key {
         Key::Node(name) => Some(Arc::clone(name)),
         Key::Cluster | Key::Pod(_) => None,
     })
 }
 
-/// A word that is an address, with or without the length of its network.
+/// The word as an address, with or without a prefix length.
 fn address(word: &str) -> Option<IpAddr> {
     word.parse().ok().or_else(|| word.parse().ok().map(|net: IpNet| net.addr()))
 }

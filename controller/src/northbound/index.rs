@@ -1,37 +1,46 @@
-//! What is asked of the copied rows again and again: by name, by holder, by owner. Kept up with each change, so that nothing scans.
+//! Secondary indexes of the replica: by name, by holder, by owner. Updated with each change, so that no
+//! lookup scans.
 //!
-//! A changed row costs its own size: of a set of references, the comparison of the two sorted lists.
+//! An update costs as much as the changed row is large; for a set of references, only what was added and
+//! removed.
 
 use std::{
+    borrow::Borrow,
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
+    hash::Hash,
     sync::Arc,
 };
 
-use ovsdb::{Atom, Change, ChangeKind, Changes, Replica, Uuid};
+use ovsdb::{Atom, Change, ChangeKind, Changes, Field, Replica, Uuid};
 
 use super::{
+    elements,
     foreign::{ForeignPort, ForeignPorts, Moves},
     owner::{Claim, Owners, is_of_node},
-    tables,
 };
 use crate::{
+    few::Few,
     key::Key,
-    rows::{RowName, Table},
+    rows::{
+        RowName, Table, path,
+        table::{Life, Set},
+    },
 };
 
-/// Names, holders and owners of all copied rows.
+/// Names, holders and owners of all rows in the replica.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     rows: HashMap<Uuid, Entry>,
-    names: HashMap<Table, HashMap<Arc<str>, Vec<Uuid>>>,
-    /// By the row that holds and its column: what it holds, sorted.
-    elements: HashMap<(Uuid, &'static str), Vec<Uuid>>,
-    parents: HashMap<Uuid, Vec<Parent>>,
-    owned: HashMap<Key, BTreeSet<Uuid>>,
+    /// Each list is sorted.
+    names: HashMap<Table, HashMap<Arc<str>, Few<Uuid>>>,
+    parents: HashMap<Uuid, Few<Parent>>,
+    /// Each list is sorted.
+    owned: HashMap<Key, Few<Uuid>>,
     foreign: ForeignPorts,
-    /// By switch: its ports whose names say that it is a node's. Such a switch has two, and may have thousands of others.
-    node_ports: HashMap<Uuid, BTreeSet<Uuid>>,
+    /// By switch: the ports whose names make it a node's switch, sorted. A node's switch has two of them, and
+    /// may have thousands of other ports.
+    node_ports: HashMap<Uuid, Few<Uuid>>,
 }
 
 #[derive(Debug)]
@@ -44,25 +53,31 @@ struct Entry {
 /// A row that holds another in a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parent {
-    pub(crate) table: Table,
     pub(crate) row: Uuid,
-    pub(crate) column: &'static str,
-    pub(crate) strong: bool,
+    pub(crate) set: &'static Set,
 }
 
-/// What follows from changed rows.
+/// The effects of changed rows.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    /// Whose rows have to be looked at.
+    /// The keys whose rows have to be compared again.
     pub(crate) keys: HashSet<Key>,
-    /// Names that there were no rows of, in their order of appearance.
+    /// Names that no row had before, in the order of appearance.
     pub(crate) appeared: Vec<(Table, Arc<str>)>,
-    /// Addresses of ports on nodes' switches that are not ours.
+    /// Changed addresses of foreign ports on nodes' switches.
     pub(crate) addresses: Moves,
 }
 
-/// The rows whose owner may be another now.
-type Doubtful = BTreeMap<Uuid, Table>;
+/// The processing of one set of changes. The replica shows them already.
+struct Pass<'a> {
+    index: &'a mut Index,
+    replica: &'a Replica,
+    /// Rows whose owner may have changed.
+    doubtful: BTreeMap<Uuid, Table>,
+    /// Rows whose identity includes their holder, and whose holder, or its name, may have changed.
+    moved: BTreeMap<Uuid, Table>,
+    touched: Touched,
+}
 
 impl Index {
     pub(crate) fn name(&self, row: Uuid) -> Option<&Arc<str>> {
@@ -77,31 +92,32 @@ impl Index {
         self.rows.get(&row).map_or(&Claim::Foreign, |entry| &entry.claim)
     }
 
-    /// All rows of that name, sorted; most tables have one at most.
+    /// All rows with this name, sorted. In most tables there is at most one.
     pub(crate) fn named(&self, table: Table, name: &str) -> &[Uuid] {
-        self.names.get(&table).and_then(|names| names.get(name)).map_or(&[], Vec::as_slice)
+        self.names.get(&table).and_then(|names| names.get(name)).map_or(&[], |rows| rows)
     }
 
-    /// The row that counts if there are several of that name: one of ours rather than another.
+    /// The row with this name. Of several, an owned one comes before a foreign one.
     pub(crate) fn find(&self, id: &RowName) -> Option<Uuid> {
-        self.named(id.table, &id.name).iter().copied().min_by_key(|row| (self.claim(*row).owner().is_none(), *row))
+        self.named(id.table, &id.path())
+            .iter()
+            .copied()
+            .min_by_key(|row| (self.claim(*row).owner().is_none(), *row))
     }
 
-    pub(crate) fn elements(&self, row: Uuid, column: &'static str) -> &[Uuid] {
-        self.elements.get(&(row, column)).map_or(&[], Vec::as_slice)
-    }
-
+    /// The rows that hold this one.
     pub(crate) fn parents(&self, row: Uuid) -> &[Parent] {
-        self.parents.get(&row).map_or(&[], Vec::as_slice)
+        self.parents.get(&row).map_or(&[], |parents| parents)
     }
 
-    /// Ports of a switch that make it a node's, by their names.
+    /// The ports of a switch whose names make it a node's.
     pub(super) fn node_ports(&self, switch: Uuid) -> impl Iterator<Item = Uuid> + use<'_> {
-        self.node_ports.get(&switch).into_iter().flatten().copied()
+        self.node_ports.get(&switch).into_iter().flat_map(|ports| ports.iter()).copied()
     }
 
+    /// The rows that the key owns.
     pub(crate) fn owned(&self, key: &Key) -> impl Iterator<Item = Uuid> + use<'_> {
-        self.owned.get(key).into_iter().flatten().copied()
+        self.owned.get(key).into_iter().flat_map(|rows| rows.iter()).copied()
     }
 
     /// Every key that owns a row.
@@ -109,223 +125,266 @@ impl Index {
         self.owned.keys()
     }
 
-    /// Takes the changes of rows that the replica shows already.
+    /// Updates the indexes by changes that the replica shows already.
     pub(super) fn apply(&mut self, replica: &Replica, owners: &Owners, changes: &Changes) -> Touched {
-        let mut touched = Touched::default();
-        let mut doubtful = Doubtful::new();
-        // Names and sets first, because owners follow from them and rows come in no order.
+        let mut pass = Pass {
+            index: self,
+            replica,
+            doubtful: BTreeMap::new(),
+            moved: BTreeMap::new(),
+            touched: Touched::default(),
+        };
+        // Names and sets first: owners depend on them, and changes come in no particular order.
         for change in changes {
             if let Some(table) = Table::of_name(change.table) {
-                self.take(replica, table, change, &mut doubtful, &mut touched);
+                pass.take(table, change);
             }
         }
-        let mut doubtful: Vec<(Uuid, Table)> = doubtful.into_iter().collect();
-        // Holders before what they hold.
-        doubtful.sort_by_key(|(_, table)| Reverse(table.rank()));
+        // After all sets, which tell the holders of rows; before the owners, which depend on the names.
+        for (row, table) in std::mem::take(&mut pass.moved) {
+            pass.rename(table, row);
+        }
+        let mut doubtful: Vec<(Uuid, Table)> = std::mem::take(&mut pass.doubtful).into_iter().collect();
+        // Holders before their elements: the owner of a part depends on its holder's. Tables of holders come
+        // later in the order of tables.
+        doubtful.sort_by_key(|(_, table)| Reverse(*table));
         for (row, table) in doubtful {
-            let claim = owners.claim(replica, self, table, row);
-            self.set_claim(row, claim, &mut touched.keys);
+            let claim = owners.claim(replica, pass.index, table, row);
+            pass.set_claim(row, claim);
         }
-        for port in self.foreign.take_doubtful() {
-            let now = ForeignPort::of(replica, self, port);
-            self.foreign.put(port, now, &mut touched.addresses);
+        // Last: whether a port is foreign depends on its owner and on that of its switch.
+        for port in pass.index.foreign.take_doubtful() {
+            let now = ForeignPort::of(replica, pass.index, port);
+            pass.index.foreign.put(port, now, &mut pass.touched.addresses);
         }
-        touched
+        pass.touched
     }
 
-    fn take(&mut self, replica: &Replica, table: Table, change: &Change, doubtful: &mut Doubtful, touched: &mut Touched) {
-        let row = change.uuid;
-        if change.kind != ChangeKind::Delete {
-            self.rename(replica, table, row, doubtful, touched);
-        }
-        let changed = |column: &str| change.kind != ChangeKind::Modify || change.columns().contains(&column);
-        for set in table.sets().iter().filter(|set| changed(set.column)) {
-            let now = references(replica, table, row, set.column);
-            self.relink(Parent { table, row, column: set.column, strong: set.strong }, set.holds, now, doubtful, &mut touched.keys);
-        }
-        // Whose elements came or went is told above; what follows is about the row's own columns.
-        let is_set = |column: &&str| table.sets().iter().any(|set| set.column == *column);
-        if change.kind == ChangeKind::Modify && change.columns().iter().all(is_set) {
-            return;
-        }
-        touched.keys.extend(self.claim(row).key().cloned());
-        doubtful.insert(row, table);
-        if table == Table::LogicalSwitchPort {
-            self.foreign.doubt(row);
-        }
-        if let Some(entry) = self.rows.get(&row).filter(|_| table == Table::LogicalRouterPort) {
-            self.foreign.doubt_leading_to(&entry.name);
-        }
-        if self.name(row).is_some_and(|name| table == Table::LogicalSwitchPort && is_of_node(name)) {
-            doubtful.extend(self.parents(row).iter().map(|parent| (parent.row, parent.table)));
-        }
-        if change.kind == ChangeKind::Delete {
-            self.forget(row, &mut touched.keys);
-            doubtful.remove(&row);
-        }
-    }
-
-    fn rename(&mut self, replica: &Replica, table: Table, row: Uuid, doubtful: &mut Doubtful, touched: &mut Touched) {
-        let now = tables::name(replica, table, row).unwrap_or_default();
-        let before = self.rows.get(&row).map(|entry| Arc::clone(&entry.name));
-        if before.as_deref() == Some(now) {
-            return;
-        }
-        let name: Arc<str> = Arc::from(now);
-        let (was_node_port, is_node_port) = (before.as_deref().is_some_and(is_of_node), is_of_node(&name));
-        if let Some(before) = before {
-            self.unname(table, &before, row);
-            if table == Table::LogicalRouterPort {
-                self.foreign.doubt_leading_to(&before);
-            }
-        }
-        match self.rows.get_mut(&row) {
-            Some(entry) => entry.name = Arc::clone(&name),
-            None => drop(self.rows.insert(row, Entry { table, name: Arc::clone(&name), claim: Claim::Foreign })),
-        }
-        if !name.is_empty() {
-            let rows = self.names.entry(table).or_default().entry(Arc::clone(&name)).or_default();
-            if rows.is_empty() {
-                touched.appeared.push((table, name));
-            }
-            if let Err(place) = rows.binary_search(&row) {
-                rows.insert(place, row);
-            }
-        }
-        if table == Table::LogicalSwitchPort && was_node_port != is_node_port {
-            let switches: Vec<Parent> = self.parents(row).iter().filter(|parent| is_switch(parent)).copied().collect();
-            for parent in switches {
-                self.set_node_port(parent.row, row, is_node_port);
-                doubtful.insert(parent.row, parent.table);
-            }
-        }
-        // Rows that are whose their holder is.
-        for set in table.sets().iter().filter(|set| follows_holder(set.holds)) {
-            doubtful.extend(self.elements(row, set.column).iter().map(|element| (*element, set.holds)));
-        }
-    }
-
-    fn relink(&mut self, parent: Parent, holds: Table, now: Vec<Uuid>, doubtful: &mut Doubtful, keys: &mut HashSet<Key>) {
-        let before = self.elements.remove(&(parent.row, parent.column)).unwrap_or_default();
-        for element in difference(&before, &now) {
-            if let Some(parents) = self.parents.get_mut(&element) {
-                parents.retain(|other| *other != parent);
-                if parents.is_empty() {
-                    self.parents.remove(&element);
-                }
-            }
-            if is_switch(&parent) && self.set_node_port(parent.row, element, false) {
-                doubtful.insert(parent.row, parent.table);
-            }
-            self.moved(parent, element, holds, doubtful, keys);
-        }
-        for element in difference(&now, &before) {
-            self.parents.entry(element).or_default().push(parent);
-            // One whose name is not known yet is looked at when it is.
-            if is_switch(&parent) && self.name(element).is_some_and(|name| is_of_node(name)) {
-                self.set_node_port(parent.row, element, true);
-                doubtful.insert(parent.row, parent.table);
-            }
-            self.moved(parent, element, holds, doubtful, keys);
-        }
-        if !now.is_empty() {
-            self.elements.insert((parent.row, parent.column), now);
-        }
-    }
-
-    /// An element came to a set or left it.
-    fn moved(&mut self, parent: Parent, element: Uuid, holds: Table, doubtful: &mut Doubtful, keys: &mut HashSet<Key>) {
-        keys.extend(self.claim(element).key().cloned());
-        if follows_holder(holds) {
-            doubtful.insert(element, holds);
-        }
-        if parent.table == Table::LogicalSwitch && holds == Table::LogicalSwitchPort {
-            self.foreign.doubt(element);
-        }
-    }
-
-    /// Whether it was otherwise before.
+    /// Notes whether a port makes the switch a node's. Returns whether this has changed.
     fn set_node_port(&mut self, switch: Uuid, port: Uuid, is_node_port: bool) -> bool {
+        let ports = self.node_ports.entry(switch).or_default();
+        let was_node_port = ports.contains(&port);
         if is_node_port {
-            return self.node_ports.entry(switch).or_default().insert(port);
+            ports.insert(port);
+        } else {
+            ports.remove(&port);
         }
-        let Some(ports) = self.node_ports.get_mut(&switch) else { return false };
-        let was = ports.remove(&port);
         if ports.is_empty() {
             self.node_ports.remove(&switch);
         }
-        was
-    }
-
-    fn set_claim(&mut self, row: Uuid, claim: Claim, keys: &mut HashSet<Key>) {
-        let Some(entry) = self.rows.get_mut(&row) else { return };
-        keys.extend(claim.key().cloned());
-        if entry.claim == claim {
-            return;
-        }
-        let before = std::mem::replace(&mut entry.claim, claim.clone());
-        if entry.table == Table::LogicalSwitch {
-            let ports = self.elements.get(&(row, "ports")).into_iter().flatten();
-            ports.for_each(|port| self.foreign.doubt(*port));
-        }
-        keys.extend(before.key().cloned());
-        self.disown(row, &before);
-        if let Some(owner) = claim.owner() {
-            self.owned.entry(owner.clone()).or_default().insert(row);
-        }
-    }
-
-    fn forget(&mut self, row: Uuid, keys: &mut HashSet<Key>) {
-        let Some(Entry { table, name, claim }) = self.rows.remove(&row) else { return };
-        keys.extend(claim.key().cloned());
-        self.disown(row, &claim);
-        self.unname(table, &name, row);
+        was_node_port != is_node_port
     }
 
     fn disown(&mut self, row: Uuid, claim: &Claim) {
-        let Some(owner) = claim.owner() else { return };
-        if let Some(rows) = self.owned.get_mut(owner) {
-            rows.remove(&row);
-            if rows.is_empty() {
-                self.owned.remove(owner);
-            }
+        if let Some(owner) = claim.owner() {
+            leave(&mut self.owned, owner, &row);
         }
     }
 
     fn unname(&mut self, table: Table, name: &str, row: Uuid) {
-        let Some(names) = self.names.get_mut(&table) else { return };
-        if let Some(rows) = names.get_mut(name) {
-            rows.retain(|other| *other != row);
-            if rows.is_empty() {
-                names.remove(name);
-            }
+        if let Some(names) = self.names.get_mut(&table) {
+            leave(names, name, &row);
         }
     }
 }
 
-/// Whether it is a switch that holds a port.
+impl Pass<'_> {
+    fn take(&mut self, table: Table, change: &Change) {
+        let row = change.uuid;
+        if change.kind != ChangeKind::Delete {
+            self.rename(table, row);
+        }
+        for set in table.sets() {
+            self.relink(Parent { row, set }, change);
+        }
+        // Added and removed elements have marked their own keys above. The rest is about the row's own
+        // columns.
+        let is_set = |column: &&str| table.sets().iter().any(|set| set.column == *column);
+        if change.kind == ChangeKind::Modify && change.columns().iter().all(is_set) {
+            return;
+        }
+        self.touched.keys.extend(self.index.claim(row).key().cloned());
+        self.doubtful.insert(row, table);
+        if table == Table::LogicalSwitchPort {
+            self.index.foreign.doubt(row);
+        }
+        if let Some(entry) = self.index.rows.get(&row).filter(|_| table == Table::LogicalRouterPort) {
+            self.index.foreign.doubt_leading_to(&entry.name);
+        }
+        // The owner of a switch depends on these ports, so it is determined again when one of them changes.
+        if self.index.name(row).is_some_and(|name| table == Table::LogicalSwitchPort && is_of_node(name)) {
+            self.doubtful.extend(self.index.parents(row).iter().map(|parent| (parent.row, parent.set.of)));
+        }
+        if change.kind == ChangeKind::Delete {
+            self.forget(row);
+            self.doubtful.remove(&row);
+            self.moved.remove(&row);
+        }
+    }
+
+    /// Follows the identity of a row, which may be new or unchanged.
+    fn rename(&mut self, table: Table, row: Uuid) {
+        let Some(name) = table.recognised(self.replica, row).map(|name| self.place(table, row, name)) else {
+            return;
+        };
+        let before = self.index.name(row).cloned();
+        if before.as_ref() == Some(&name) {
+            return;
+        }
+        let (was_node_port, is_node_port) = (before.as_deref().is_some_and(is_of_node), is_of_node(&name));
+        if let Some(before) = before {
+            self.index.unname(table, &before, row);
+            if table == Table::LogicalRouterPort {
+                self.index.foreign.doubt_leading_to(&before);
+            }
+        }
+        match self.index.rows.get_mut(&row) {
+            Some(entry) => entry.name = Arc::clone(&name),
+            None => drop(
+                self.index.rows.insert(row, Entry { table, name: Arc::clone(&name), claim: Claim::Foreign }),
+            ),
+        }
+        if !name.is_empty() {
+            let rows = self.index.names.entry(table).or_default().entry(Arc::clone(&name)).or_default();
+            // Keys that wait for a row with this name can continue.
+            if rows.is_empty() {
+                self.touched.appeared.push((table, name));
+            }
+            rows.insert(row);
+        }
+        if table == Table::LogicalSwitchPort && was_node_port != is_node_port {
+            for parent in self.index.parents(row).to_vec().iter().filter(|parent| is_switch(parent)) {
+                self.index.set_node_port(parent.row, row, is_node_port);
+                self.doubtful.insert(parent.row, parent.set.of);
+            }
+        }
+        // The owners of parts follow from their holder, which has another name now.
+        for set in table.sets().iter().filter(|set| set.holds.life() == Life::Part) {
+            elements(self.replica, row, set).iter().for_each(|element| self.doubt(*element, set.holds));
+        }
+    }
+
+    /// The holder of a part, or the holder's name, may have changed.
+    fn doubt(&mut self, part: Uuid, table: Table) {
+        self.doubtful.insert(part, table);
+        if table.is_within() {
+            self.moved.insert(part, table);
+        }
+    }
+
+    /// The name, joined with the holder's name in tables where that is part of the identity.
+    fn place(&self, table: Table, row: Uuid, name: Arc<str>) -> Arc<str> {
+        if !table.is_within() {
+            return name;
+        }
+        // A row that arrives before its holder has no name yet: the link to the holder marks it as moved.
+        let holder = self.index.parents(row).iter().find_map(|parent| self.index.name(parent.row));
+        holder.map_or_else(Arc::default, |holder| path(holder, &name).into())
+    }
+
+    /// Follows the elements that were added to a set and removed from it.
+    fn relink(&mut self, parent: Parent, change: &Change) {
+        let now = elements(self.replica, parent.row, parent.set);
+        match change.kind {
+            ChangeKind::Insert => now.iter().for_each(|element| self.link(parent, *element)),
+            ChangeKind::Modify => {
+                // The difference of a set has the added and the removed elements; the replica shows which is
+                // which.
+                let moved =
+                    change.difference(parent.set.column).map_or(&[][..], |difference| difference.atoms());
+                for element in moved.iter().filter_map(Atom::as_uuid) {
+                    match now.binary_search(&element) {
+                        Ok(_) => self.link(parent, element),
+                        Err(_) => self.unlink(parent, element),
+                    }
+                }
+            }
+            ChangeKind::Delete => {
+                let before = change
+                    .old_columns()
+                    .and_then(|row| row.column(parent.set.column))
+                    .map_or(&[][..], Field::references);
+                before.iter().for_each(|element| self.unlink(parent, *element));
+            }
+        }
+    }
+
+    fn link(&mut self, parent: Parent, element: Uuid) {
+        let parents = self.index.parents.entry(element).or_default();
+        if !parents.contains(&parent) {
+            parents.push(parent);
+        }
+        // If the port's name is not known yet, `rename` does this later.
+        if is_switch(&parent) && self.index.name(element).is_some_and(|name| is_of_node(name)) {
+            self.index.set_node_port(parent.row, element, true);
+            self.doubtful.insert(parent.row, parent.set.of);
+        }
+        self.moved(parent, element);
+    }
+
+    fn unlink(&mut self, parent: Parent, element: Uuid) {
+        leave(&mut self.index.parents, &element, &parent);
+        if is_switch(&parent) && self.index.set_node_port(parent.row, element, false) {
+            self.doubtful.insert(parent.row, parent.set.of);
+        }
+        self.moved(parent, element);
+    }
+
+    /// An element was added to a set or removed from it.
+    fn moved(&mut self, parent: Parent, element: Uuid) {
+        let Set { of, holds, .. } = *parent.set;
+        self.touched.keys.extend(self.index.claim(element).key().cloned());
+        if holds.life() == Life::Part {
+            self.doubt(element, holds);
+        }
+        if of == Table::LogicalSwitch && holds == Table::LogicalSwitchPort {
+            self.index.foreign.doubt(element);
+        }
+    }
+
+    fn set_claim(&mut self, row: Uuid, claim: Claim) {
+        let Some(entry) = self.index.rows.get_mut(&row) else { return };
+        self.touched.keys.extend(claim.key().cloned());
+        if entry.claim == claim {
+            return;
+        }
+        let before = std::mem::replace(&mut entry.claim, claim.clone());
+        // A switch has another owner: its foreign ports may count for another node now, or for none.
+        for set in entry.table.sets().iter().filter(|set| is_switch(&Parent { row, set })) {
+            elements(self.replica, row, set).iter().for_each(|port| self.index.foreign.doubt(*port));
+        }
+        // The former owner has to compare, too: it may have lost a row that it wants.
+        self.touched.keys.extend(before.key().cloned());
+        self.index.disown(row, &before);
+        if let Some(owner) = claim.owner() {
+            self.index.owned.entry(owner.clone()).or_default().insert(row);
+        }
+    }
+
+    fn forget(&mut self, row: Uuid) {
+        let Some(Entry { table, name, claim }) = self.index.rows.remove(&row) else { return };
+        self.touched.keys.extend(claim.key().cloned());
+        self.index.disown(row, &claim);
+        self.index.unname(table, &name, row);
+    }
+}
+
+/// Removes an element from the list of a key, and the list with its last element.
+fn leave<K, Q, E>(lists: &mut HashMap<K, Few<E>>, key: &Q, element: &E)
+where
+    K: Borrow<Q> + Eq + Hash,
+    Q: Eq + Hash + ?Sized,
+    E: PartialEq,
+{
+    if let Some(list) = lists.get_mut(key) {
+        list.remove(element);
+        if list.is_empty() {
+            lists.remove(key);
+        }
+    }
+}
+
+/// Whether the set is the ports of a switch.
 fn is_switch(parent: &Parent) -> bool {
-    parent.table == Table::LogicalSwitch && parent.column == "ports"
-}
-
-/// Whether rows of the table are whose the row is that holds them.
-fn follows_holder(table: Table) -> bool {
-    matches!(table, Table::GatewayChassis | Table::MeterBand)
-}
-
-fn references(replica: &Replica, table: Table, row: Uuid, column: &str) -> Vec<Uuid> {
-    let datum = tables::row(replica, table, row).and_then(|row| row.column(column));
-    let mut rows: Vec<Uuid> = datum.iter().flat_map(|datum| datum.atoms()).filter_map(Atom::as_uuid).collect();
-    rows.sort_unstable();
-    rows
-}
-
-/// What is in the first but not in the second; both are sorted.
-fn difference<'a>(first: &'a [Uuid], second: &'a [Uuid]) -> impl Iterator<Item = Uuid> + use<'a> {
-    let mut rest = second;
-    first.iter().copied().filter(move |row| {
-        let smaller = rest.iter().take_while(|other| *other < row).count();
-        rest = &rest[smaller..];
-        rest.first() != Some(row)
-    })
+    parent.set.of == Table::LogicalSwitch && parent.set.column == "ports"
 }

@@ -1,13 +1,16 @@
-//! Whose a row is: by the names and ids that we give (and upstream's programs gave), never by what the cluster looks like now.
+//! The owner of a row, by the names and ids that this controller gives (as upstream's programs do), never by
+//! the current state of the cluster.
 //!
 //! | row | owner |
 //! |---|---|
-//! | switch port `<ns>_<pod>` with `external_ids` `pod=true` and `namespace=<ns>`, of the cluster's own network | the pod |
+//! | switch port `<ns>_<pod>` with `pod=true` and `namespace=<ns>`, of the cluster's own network | the pod |
 //! | switch port `stor-X`, `k8s-X`; router port `rtos-X`; its gateway chassis `rtos-X-…` | node X |
 //! | ACL with the id `default-network-controller:NetpolNode:X:…` | node X |
 //! | switch that holds `stor-X` or `k8s-X` and is named X, or has `stor-X` as a port to `rtos-X` | node X |
-//! | what the cluster has once | the cluster |
-//! | everything else | nobody: foreign, never written |
+//! | rows that exist once in a cluster | the cluster |
+//! | every other row | none: the row is foreign and never written |
+//!
+//! `pod` and `namespace` are keys in the port's `external_ids`.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,23 +20,24 @@ use std::{
 use contract::names::PodKey;
 use ovsdb::{Replica, Uuid};
 
-use super::{index::Index, tables::LogicalSwitchPort};
+use super::index::Index;
 use crate::{
     key::Key,
-    rows::{RowName, Table},
+    rows::{RowName, Table, table::LogicalSwitchPort},
 };
 
-/// What a row's looks say.
+/// What a row's name, ids and holders say about its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Claim {
     Foreign,
-    /// The name is one that this key could want, so the key may take the row over; until it does, the row is foreign.
+    /// The name is one that this key may want, so the key may take the row over. Until then the row is
+    /// foreign.
     Named(Key),
     Ours(Key),
 }
 
 impl Claim {
-    /// The key that has to look when the row changes.
+    /// The key that becomes dirty when the row changes.
     pub(crate) fn key(&self) -> Option<&Key> {
         match self {
             Self::Foreign => None,
@@ -49,16 +53,16 @@ impl Claim {
     }
 }
 
-/// The rule above, with the names that the cluster has once.
+/// The rule above, with the names of the rows that exist once in a cluster.
 #[derive(Debug, Default)]
-pub(super) struct Owners(HashMap<Table, HashSet<String>>);
+pub(super) struct Owners(HashMap<Table, HashSet<Arc<str>>>);
 
 const SWITCH_TO_ROUTER: &str = "stor-";
 const ROUTER_TO_SWITCH: &str = "rtos-";
 const MANAGEMENT: &str = "k8s-";
 const NODE_ACL: &str = "default-network-controller:NetpolNode:";
 
-/// Whether a switch port's name says that it is one of those that make a switch a node's.
+/// Whether a switch port with this name makes its switch a node's.
 pub(super) fn is_of_node(name: &str) -> bool {
     name.starts_with(SWITCH_TO_ROUTER) || name.starts_with(MANAGEMENT)
 }
@@ -69,16 +73,16 @@ fn node(name: &str) -> Option<Key> {
 }
 
 impl Owners {
-    /// `fixed`: the rows that the cluster has once.
+    /// `fixed`: the rows that exist once in a cluster.
     pub(super) fn new(fixed: impl IntoIterator<Item = RowName>) -> Self {
         let mut names: HashMap<_, HashSet<_>> = HashMap::new();
-        for RowName { table, name } in fixed {
-            names.entry(table).or_default().insert(name);
+        for row in fixed {
+            names.entry(row.table).or_default().insert(row.path().into());
         }
         Self(names)
     }
 
-    /// Whose the row is, as far as names, ids and the holders of the row tell.
+    /// The claim on a row, by its name, its ids and its holders.
     pub(super) fn claim(&self, replica: &Replica, index: &Index, table: Table, uuid: Uuid) -> Claim {
         let Some(name) = index.name(uuid) else { return Claim::Foreign };
         if self.0.get(&table).is_some_and(|names| names.contains(&**name)) {
@@ -90,27 +94,36 @@ impl Owners {
             Table::LogicalSwitch => switch(replica, index, uuid, name),
             Table::LogicalRouterPort => ours(name.strip_prefix(ROUTER_TO_SWITCH).and_then(node)),
             Table::Acl => ours(name.strip_prefix(NODE_ACL).and_then(|rest| node(rest.split(':').next()?))),
+            // Its name is `<router port>-<chassis>`, and the router port's name contains the node's.
             Table::GatewayChassis => {
                 let ports = index.parents(uuid).iter().filter_map(|parent| index.name(parent.row));
-                let of_port = ports.filter(|port| name.strip_prefix(&***port).is_some_and(|rest| rest.starts_with('-')));
+                let of_port = ports
+                    .filter(|port| name.strip_prefix(&***port).is_some_and(|rest| rest.starts_with('-')));
                 ours(of_port.filter_map(|port| port.strip_prefix(ROUTER_TO_SWITCH)).find_map(node))
             }
+            // A band has no identity of its own. The key of its meter has to compare it when it changes.
             Table::MeterBand => {
                 let key = index.parents(uuid).iter().find_map(|parent| index.claim(parent.row).owner());
                 key.cloned().map_or(Claim::Foreign, Claim::Named)
             }
-            Table::LoadBalancerGroup | Table::Copp | Table::Meter | Table::LogicalRouter | Table::PortGroup | Table::AddressSet => {
-                Claim::Foreign
-            }
+            Table::LoadBalancerGroup
+            | Table::Copp
+            | Table::Meter
+            | Table::StaticRoute
+            | Table::LogicalRouter
+            | Table::PortGroup
+            | Table::AddressSet => Claim::Foreign,
         }
     }
 }
 
 fn switch_port(port: &LogicalSwitchPort) -> Claim {
+    // Pods first: a namespace may begin with `stor-` or `k8s-`, but no name of a node has an underscore.
     if let Some((namespace, name)) = port.name.split_once('_') {
         let Ok(key) = PodKey::new(namespace, name) else { return Claim::Foreign };
-        let id = |id: &str| port.external_ids.get(id).map(String::as_str);
+        let id = |id: &str| port.external_ids.get(id);
         let of_another_network = id("k8s.ovn.org/nad").is_some() || id("k8s.ovn.org/network").is_some();
+        // A port of another network, or of another program, may have such a name, too.
         let certain = id("pod") == Some("true") && id("namespace") == Some(namespace) && !of_another_network;
         return if certain { Claim::Ours(Key::Pod(key)) } else { Claim::Named(Key::Pod(key)) };
     }
@@ -120,16 +133,17 @@ fn switch_port(port: &LogicalSwitchPort) -> Claim {
 
 fn switch(replica: &Replica, index: &Index, uuid: Uuid, name: &str) -> Claim {
     let holds = |port: &Uuid| index.parents(*port).iter().any(|parent| parent.row == uuid);
-    let holds = |prefix: &str| index.named(Table::LogicalSwitchPort, &format!("{prefix}{name}")).iter().any(holds);
+    let holds =
+        |prefix: &str| index.named(Table::LogicalSwitchPort, &format!("{prefix}{name}")).iter().any(holds);
     if holds(SWITCH_TO_ROUTER) || holds(MANAGEMENT) {
         return node(name).map_or(Claim::Foreign, Claim::Ours);
     }
-    // A node's switch that somebody renamed; the port says so itself.
+    // A node's switch that was renamed: its port to the router still names the node.
     let renamed = index.node_ports(uuid).find_map(|port| {
         let of = index.name(port)?.strip_prefix(SWITCH_TO_ROUTER)?;
         let port: &LogicalSwitchPort = replica.row(port)?;
         let leads_to = port.options.get("router-port")?.strip_prefix(ROUTER_TO_SWITCH)?;
-        if port.kind == "router" && leads_to == of { node(of) } else { None }
+        if *port.kind == *"router" && leads_to == of { node(of) } else { None }
     });
     match renamed {
         Some(key) => Claim::Ours(key),

@@ -1,4 +1,4 @@
-//! What the loop tells others.
+//! The outputs of the reconciler: reports, progress, and why it ended.
 
 use std::sync::Arc;
 
@@ -15,17 +15,19 @@ use crate::{
 pub enum Report {
     /// The store cannot give the pod what it needs.
     Trouble(Trouble<PodKey, PodTrouble>),
-    /// A port that is not ours has the pod's address, too. The pod keeps it.
+    /// A port that is not the controller's has the pod's address, too. The pod keeps it.
     Shared(Trouble<PodKey, SharedAddress>),
-    /// What the node says of itself cannot be used; what it said before goes on to count.
+    /// An annotation of the node cannot be used; its last usable value stays in force.
     NodeTrouble(Trouble<NodeName, NodeTrouble>),
-    /// What the API server lists is not believed; none: it is again. It is to be asked again after some time, first for its identity.
+    /// A list of the API server is doubted; none: the doubt is over. The receiver has everything listed again
+    /// after some time, and the identity of the cluster read before that.
     Doubt(Option<Doubted>),
-    /// The database refused the rows of this object; they are tried again, for ever. Once for each distinct error.
+    /// The database refused the rows of this object, which are retried for ever. Sent once for each distinct
+    /// error.
     Refused { key: Key, uid: Option<Arc<str>>, error: String },
-    /// It did no longer.
+    /// The database accepts the rows of this object again.
     Recovered { key: Key },
-    /// Somebody changes a row of this object again and again; it is repaired more and more slowly.
+    /// Another program changes a row of this object again and again; it is repaired more and more slowly.
     Contested { key: Key, uid: Option<Arc<str>>, row: String },
 }
 
@@ -36,27 +38,29 @@ pub enum Stopped {
     LeadershipLost,
     /// Another process has taken the lock on the database, and leads.
     LockTaken,
-    /// Whoever observed has stopped.
+    /// The channel of observations is closed.
     ObservationsEnded,
 }
 
-/// How far the loop is.
+/// The state of the reconciler.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// The database was read and is followed.
+    /// The replica of the database is complete and up to date.
     pub loaded: bool,
-    /// It was found that the API server is of the cluster which the database was written for, or that one of both does not say.
+    /// The API server and the database were found to belong to the same cluster, or one of the two does not
+    /// tell. Stays true.
     pub own_cluster: bool,
-    /// Why nothing is written, whatever there is to write.
+    /// Why this process may write nothing at all; none if it may write.
     pub blocked: Option<Arc<str>>,
-    /// Everything was read, and the database shows what it should, except for the rows of `waiting` and `failing` objects.
+    /// Everything was read, and the database shows the desired rows, except for `waiting` and `failing`
+    /// objects.
     pub converged: bool,
-    /// It was so once since the start.
+    /// `converged` was true at least once since the start.
     pub ever_converged: bool,
     /// Objects whose rows have to be compared.
     pub dirty: usize,
     /// Objects whose rows refer to rows that are not there yet.
     pub waiting: usize,
-    /// Objects whose rows were refused, waiting to be tried again.
+    /// Objects whose rows were refused or are contested, and will be retried.
     pub failing: usize,
 }

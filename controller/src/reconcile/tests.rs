@@ -1,4 +1,5 @@
-//! Who may write: the loop with a real northbound database, whose lock and whose zone others change.
+//! The right to write: the reconciler with a real northbound database whose lock and zone other writers
+//! change.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use ::tests::{Database, Scratch};
 use ovsdb::{Connection, Endpoint, ErrorKind, Lock, LockState, OvsdbError, Row, Transaction, Where};
 use tokio::{task::JoinHandle, time::timeout};
 
-use super::{fence::LOCK, *};
+use super::{database_lock::LOCK, *};
 use crate::{
     config::ClusterConfig,
     northbound::connect,
@@ -27,12 +28,13 @@ struct Run {
 }
 
 impl Run {
-    /// A controller with one node; `zone`: what the database says of itself.
+    /// A controller with one node. `zone`: `NB_Global.name` of the database.
     async fn start(leadership: Leadership, zone: Option<&str>) -> Self {
         let scratch = Scratch::new();
         let server = Database::of_schema(scratch.path(), "nb", "/usr/share/ovn/ovn-nb.ovsschema");
         let endpoint = Endpoint::Unix(scratch.join("nb.sock"));
-        let connection = Connection::open(&endpoint, "OVN_Northbound", ovsdb::Options::default()).await.unwrap();
+        let connection =
+            Connection::open(&endpoint, "OVN_Northbound", ovsdb::Options::default()).await.unwrap();
         if let Some(zone) = zone {
             let mut transaction = Transaction::new();
             transaction.insert("NB_Global", Row::new().with("name", zone));
@@ -42,7 +44,8 @@ impl Run {
         }
         let (controller, observations, annotations, progress) = controller(endpoint, leadership);
         let task = tokio::spawn(controller.run());
-        let run = Self { server: Some(server), scratch, connection, observations, annotations, progress, task };
+        let run =
+            Self { server: Some(server), scratch, connection, observations, annotations, progress, task };
         run.observe(Observation::Nodes(Seen::All(vec![node("n1")])));
         run.observe(Observation::Pods(Seen::All(Vec::<(contract::names::PodKey, Pod)>::new())));
         run
@@ -61,12 +64,16 @@ impl Run {
         self.rows("Logical_Switch").await.into_iter().map(|(name, _)| name).collect()
     }
 
-    /// By name.
+    /// Names and UUIDs, sorted by name.
     async fn rows(&self, table: &str) -> Vec<(String, ovsdb::Uuid)> {
         let mut transaction = Transaction::new();
         let rows = transaction.select(table, Where::all(), &["name"]);
         let outcome = self.connection.transact(transaction).await.unwrap();
-        let mut names: Vec<_> = outcome.rows(rows).iter().map(|row| (row.string("name").unwrap().to_owned(), row.uuid())).collect();
+        let mut names: Vec<_> = outcome
+            .rows(rows)
+            .iter()
+            .map(|row| (row.string("name").unwrap().to_owned(), row.uuid()))
+            .collect();
         names.sort();
         names
     }
@@ -81,7 +88,12 @@ impl Run {
     }
 }
 
-type Parts = (Controller, mpsc::UnboundedSender<Observation>, mpsc::UnboundedReceiver<PodAnnotation>, watch::Receiver<Progress>);
+type Parts = (
+    Controller,
+    mpsc::UnboundedSender<Observation>,
+    mpsc::UnboundedReceiver<PodAnnotation>,
+    watch::Receiver<Progress>,
+);
 
 fn controller(endpoint: Endpoint, leadership: Leadership) -> Parts {
     let (_client, northbound) = connect(endpoint.into(), ovsdb::Options::default());
@@ -102,7 +114,11 @@ fn controller(endpoint: Endpoint, leadership: Leadership) -> Parts {
 }
 
 fn node(name: &str) -> Node {
-    Node { subnets: vec!["10.244.0.0/24".parse().unwrap()], chassis: Some("chassis".to_owned()), ..Node::named(name) }
+    Node {
+        subnets: vec!["10.244.0.0/24".parse().unwrap()],
+        chassis: Some("chassis".to_owned()),
+        ..Node::named(name)
+    }
 }
 
 fn is_blocked(progress: &Progress, by: &str) -> bool {
@@ -125,7 +141,9 @@ async fn a_transaction_without_the_lock_changes_nothing_even_if_its_sender_does_
     let mut other = Transaction::new();
     other.assert(LOCK);
     other.insert("Logical_Switch", Row::new().with("name", "late"));
-    let second = Connection::open(run.connection.endpoint(), "OVN_Northbound", ovsdb::Options::default()).await.unwrap();
+    let second = Connection::open(run.connection.endpoint(), "OVN_Northbound", ovsdb::Options::default())
+        .await
+        .unwrap();
     let error = second.transact(other).await.unwrap_err();
     assert_eq!(crate::commit::blame::blame(&error), crate::commit::blame::Blame::Lock, "{error}");
     assert!(!run.switches().await.contains(&"late".to_owned()));
@@ -137,7 +155,10 @@ async fn a_controller_without_an_election_waits_for_its_turn_and_says_so() {
     run.reaches("convergence", |progress| progress.converged).await;
     let lock = run.steal().await;
     run.reaches("the reason", |progress| is_blocked(progress, LOCK)).await;
-    run.observe(Observation::Nodes(Seen::All(vec![node("n1"), Node { subnets: vec!["10.244.1.0/24".parse().unwrap()], ..node("n2") }])));
+    run.observe(Observation::Nodes(Seen::All(vec![
+        node("n1"),
+        Node { subnets: vec!["10.244.1.0/24".parse().unwrap()], ..node("n2") },
+    ])));
     run.reaches("work", |progress| progress.dirty > 0).await;
     assert_eq!(run.switches().await, ["join", "n1"]);
     lock.unlock();
@@ -151,13 +172,13 @@ async fn nothing_is_changed_in_the_database_of_another_zone() {
     run.reaches("the reason", |progress| is_blocked(progress, "zone-7")).await;
     assert!(is_blocked(&run.progress.borrow(), "NB_Global.name"));
     assert!(run.switches().await.is_empty());
-    // Somebody finds that the name is wrong, not the address.
+    // An administrator corrects the name; the address was right.
     let mut transaction = Transaction::new();
     transaction.update("NB_Global", Where::all(), Row::new().with("name", "global"));
     run.connection.transact(transaction).await.unwrap();
     run.reaches("convergence", |progress| progress.converged).await;
     assert_eq!(run.switches().await, ["join", "n1"]);
-    // And wrong again: what is there stays.
+    // The name is wrong again: the rows stay.
     let mut transaction = Transaction::new();
     transaction.update("NB_Global", Where::all(), Row::new().with("name", "zone-7"));
     run.connection.transact(transaction).await.unwrap();
@@ -200,8 +221,8 @@ async fn everything_is_compared_in_turns_between_which_others_have_theirs() {
     assert!(seen.iter().any(|dirty| (1..=1000).contains(dirty)), "compared in one go: {seen:?}");
 }
 
-/// A race that was lost for one object made repairs of all up to a thousand of its transaction, and five of them in ten seconds had all of
-/// these rest for up to a minute.
+/// A race that was lost for one object counted as a repair of all objects in the transaction, up to a
+/// thousand. After five in ten seconds all of them rested for up to a minute.
 #[tokio::test]
 async fn a_lost_race_is_that_of_one_object_and_no_repair_of_the_others_in_its_transaction() {
     let nowhere = Endpoint::Unix(Scratch::new().join("nb.sock"));
@@ -209,27 +230,35 @@ async fn a_lost_race_is_that_of_one_object_and_no_repair_of_the_others_in_its_tr
     let [first, second] = ["n1", "n2"].map(|name| Key::Node(name.into()));
     reconciler.in_flight = Some(InFlight {
         keys: vec![(first.clone(), Cause::Store), (second.clone(), Cause::Store)],
-        // The lock, and one of each.
+        // The assert, and one operation of each key.
         operations: vec![vec![], vec![0], vec![1]],
         written: BTreeMap::new(),
         outcome: Box::pin(std::future::pending()),
     });
     let error = OvsdbError { kind: ErrorKind::TimedOut, details: String::new(), syntax: None };
-    reconciler.answered(Err(TransactError::Operation { index: 2, operation: "wait Logical_Switch".to_owned(), error }));
-    let marked: BTreeMap<Key, Cause> = std::iter::from_fn(|| reconciler.backlog.pop()).collect();
+    reconciler.answered(Err(TransactError::Operation {
+        index: 2,
+        operation: "wait Logical_Switch".to_owned(),
+        error,
+    }));
+    let marked: BTreeMap<Key, Cause> = std::iter::from_fn(|| reconciler.work_queue.pop()).collect();
     assert_eq!(marked, BTreeMap::from([(first, Cause::Store), (second, Cause::Rows)]));
 }
 
-/// Any row of the object that was left over in the table was taken for the wanted one under another name, which is wrong of rows that others
-/// name.
+/// Any leftover row of the object in the same table was taken for the wanted one and renamed, which is wrong
+/// for rows that other rows refer to by name.
 #[tokio::test]
 async fn a_row_that_is_left_over_is_not_renamed_into_one_that_is_wanted() {
     let run = Run::start(Leadership::always(), None).await;
     let mut rows = Vec::new();
     for chassis in ["chassis", "another"] {
-        run.observe(Observation::Nodes(Seen::Applied(Node { chassis: Some(chassis.to_owned()), ..node("n1") })));
+        run.observe(Observation::Nodes(Seen::Applied(Node {
+            chassis: Some(chassis.to_owned()),
+            ..node("n1")
+        })));
         let deadline = Instant::now() + SOON;
-        while !matches!(&run.rows("Gateway_Chassis").await[..], [(name, _)] if name.ends_with(&format!("-{chassis}"))) {
+        while !matches!(&run.rows("Gateway_Chassis").await[..], [(name, _)] if name.ends_with(&format!("-{chassis}")))
+        {
             assert!(Instant::now() < deadline, "{:?}", run.rows("Gateway_Chassis").await);
         }
         rows.extend(run.rows("Gateway_Chassis").await);
@@ -237,7 +266,8 @@ async fn a_row_that_is_left_over_is_not_renamed_into_one_that_is_wanted() {
     assert_ne!(rows[0].1, rows[1].1, "{rows:?}");
 }
 
-/// It is asked whatever the database's zone is: another zone's database is the same cluster's.
+/// The identity is compared whatever the database's zone is: another zone's database belongs to the same
+/// cluster.
 #[tokio::test]
 async fn the_cluster_of_the_database_is_compared_with_that_of_the_api_server() {
     for (seen, same) in [(Some("own"), true), (Some("another"), false), (None, true)] {
@@ -249,7 +279,7 @@ async fn the_cluster_of_the_database_is_compared_with_that_of_the_api_server() {
         run.reaches("the reason", |progress| is_blocked(progress, "zone-7")).await;
         assert!(!run.progress.borrow().own_cluster, "nobody has asked the API server yet");
         run.observe(Observation::Cluster(seen.map(Into::into)));
-        // Something that is told later.
+        // An observation that comes later.
         run.observe(Observation::Nodes(Seen::Applied(node("n2"))));
         if same {
             run.reaches("the identity", |progress| progress.own_cluster).await;
@@ -260,13 +290,14 @@ async fn the_cluster_of_the_database_is_compared_with_that_of_the_api_server() {
     }
 }
 
-/// What the leader before has written last, its successor must see: it has read the database long before.
+/// The successor has read the database long before, and must still see what the former leader wrote last.
 #[tokio::test]
 async fn a_pod_keeps_the_address_of_its_port_when_the_leader_before_did_not_come_to_write_its_annotation() {
     let mut first = Run::start(Leadership::always(), None).await;
     first.reaches("convergence", |progress| progress.converged).await;
     let (leadership, win) = Leadership::waiting();
-    let (second, observations, mut annotations, mut progress) = controller(first.connection.endpoint().clone(), leadership);
+    let (second, observations, mut annotations, mut progress) =
+        controller(first.connection.endpoint().clone(), leadership);
     let _task = tokio::spawn(second.run());
     timeout(SOON, progress.wait_for(|progress| progress.loaded)).await.unwrap().unwrap();
 

@@ -1,41 +1,42 @@
-//! A rule of a switch or of a group of ports. Columns follow ovn-nb(5), "ACL TABLE".
+//! An ACL of a switch or of a port group. Columns follow ovn-nb(5), "ACL TABLE".
 
 use contract::ovn::{self, ObjectId};
 use ovsdb::Datum;
 
 use super::{DesiredRow, Membership, RowName, Table, Value};
 
-/// A rule.
+/// An ACL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acl {
     pub id: ObjectId,
     /// The switch or port group.
     pub of: RowName,
     pub direction: Direction,
-    /// Of the rules that match a packet the one with the highest priority counts.
+    /// Within a tier, the matching ACL with the highest priority decides.
     pub priority: i64,
-    /// In OVN's language of expressions, ovn-sb(5) "Logical_Flow TABLE".
+    /// In OVN's expression language, ovn-sb(5) "Logical_Flow TABLE".
     pub matching: String,
     pub action: Action,
 }
 
-/// Which packets a rule sees.
+/// Which packets an ACL sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// On their way into a port.
+    /// Packets on their way to a port.
     ToPort,
-    /// On their way out of a port.
+    /// Packets that come from a port.
     FromPort,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// They pass, and so do the answers.
+    /// The packets pass, and so do the replies.
     AllowRelated,
     Drop,
 }
 
-/// Rules of namespaces' policies; admins' are in the tiers before, defaults in the one behind.
+/// The tier of namespaces' network policies. Administrators' policies are in the tiers before, default
+/// policies in the tier behind.
 const TIER: i64 = 2;
 
 impl From<Acl> for DesiredRow {
@@ -57,7 +58,7 @@ impl From<Acl> for DesiredRow {
                 ("match", Value::Datum(Datum::set([matching]))),
                 ("action", Value::Datum(Datum::set([action]))),
                 ("tier", Value::Datum(Datum::set([TIER]))),
-                // For the day on which somebody switches the rule's log on.
+                // Has no effect until an administrator enables the ACL's `log`.
                 ("meter", Value::Datum(Datum::set([ovn::ACL_METER]))),
                 ("external_ids", Value::Pairs(id.external_ids().into())),
             ],

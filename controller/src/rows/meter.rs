@@ -4,7 +4,7 @@ use ovsdb::Datum;
 
 use super::{DesiredRow, Table, Value};
 
-/// Drops what is above a rate, for each user of the meter by itself.
+/// Drops packets above a rate. Each user of the meter is limited separately (`fair`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meter {
     pub name: String,
@@ -13,7 +13,8 @@ pub struct Meter {
 
 impl From<Meter> for DesiredRow {
     fn from(Meter { name, packets_per_second }: Meter) -> Self {
-        let band = vec![("action", Datum::set(["drop"])), ("rate", Datum::set([i64::from(packets_per_second)]))];
+        let band =
+            vec![("action", Datum::set(["drop"])), ("rate", Datum::set([i64::from(packets_per_second)]))];
         Self {
             id: Table::Meter.row(name),
             columns: vec![

@@ -1,4 +1,5 @@
-//! A port of a logical router, and the chassis it is pinned to. Columns follow ovn-nb(5), "Logical_Router_Port TABLE".
+//! A port of a logical router, and the chassis that it is pinned to. Columns follow ovn-nb(5),
+//! "Logical_Router_Port TABLE".
 
 use contract::{mac::Mac, ovn};
 use ipnet::IpNet;
@@ -12,7 +13,7 @@ pub struct RouterPort {
     pub router: &'static str,
     pub name: String,
     pub mac: Mac,
-    /// The router's addresses on it, with the prefixes of the networks behind it.
+    /// The router's addresses on the port, with the prefix lengths of the attached networks.
     pub networks: Vec<IpNet>,
     pub options: Pairs,
 }
@@ -45,10 +46,13 @@ impl From<GatewayChassis> for DesiredRow {
             id: Table::GatewayChassis.row(ovn::gateway_chassis(&router_port, &chassis)),
             columns: vec![
                 ("chassis_name", Value::Datum(Datum::set([chassis]))),
-                // There is one chassis only, so any number does; this is upstream's.
+                // With a single chassis the priority has no effect; this is upstream's value.
                 ("priority", Value::Datum(Datum::set([1_i64]))),
             ],
-            member_of: vec![Membership { of: Table::LogicalRouterPort.row(router_port), column: "gateway_chassis" }],
+            member_of: vec![Membership {
+                of: Table::LogicalRouterPort.row(router_port),
+                column: "gateway_chassis",
+            }],
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A port of a logical switch: what a feature wants of it. Columns follow ovn-nb(5), "Logical_Switch_Port TABLE".
+//! A port of a logical switch, as a feature describes it. Columns follow ovn-nb(5),
+//! "Logical_Switch_Port TABLE".
 
 use std::collections::BTreeMap;
 
@@ -12,15 +13,15 @@ pub struct SwitchPort {
     pub switch: String,
     pub name: String,
     pub kind: Kind,
-    /// The only sources that packets from the port may have, in the form of `addresses`; none: any.
+    /// The allowed sources of packets from the port, in the form of `addresses`; none allows any source.
     pub port_security: Option<String>,
     pub options: Pairs,
     pub external_ids: BTreeMap<&'static str, String>,
-    /// Groups of ports that it belongs to.
+    /// The port groups that it belongs to.
     pub groups: Vec<RowName>,
 }
 
-/// What is behind a port.
+/// What a port connects to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// An interface with these addresses: `MAC IP [IP]`.
@@ -32,7 +33,7 @@ pub enum Kind {
 }
 
 impl SwitchPort {
-    /// A port with nothing but what it leads to.
+    /// A port without options, ids, groups and port security.
     pub fn new(switch: impl Into<String>, name: impl Into<String>, kind: Kind) -> Self {
         Self {
             switch: switch.into(),
@@ -49,6 +50,8 @@ impl SwitchPort {
 impl From<SwitchPort> for DesiredRow {
     fn from(port: SwitchPort) -> Self {
         let SwitchPort { switch, name, kind, port_security, mut options, external_ids, groups } = port;
+        // ovn-nb(5): an empty type is the interface of a VM or container; the address `router` stands for
+        // those of the router's port.
         let (kind, addresses) = match kind {
             Kind::Interface { addresses } => ("", addresses),
             Kind::Router { port } => {
@@ -67,7 +70,9 @@ impl From<SwitchPort> for DesiredRow {
                 ("options", Value::Pairs(options)),
                 ("external_ids", Value::Pairs(external_ids.into())),
             ],
-            member_of: std::iter::once(in_switch).chain(groups.into_iter().map(|of| Membership { of, column: "ports" })).collect(),
+            member_of: std::iter::once(in_switch)
+                .chain(groups.into_iter().map(|of| Membership { of, column: "ports" }))
+                .collect(),
         }
     }
 }

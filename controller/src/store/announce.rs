@@ -1,4 +1,4 @@
-//! Annotations to write, and troubles to tell: what the API server has to hear. Knows nothing of requests.
+//! The store's outbox: annotations to write, and problems to report as events. Knows nothing of requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,21 +12,44 @@ use contract::{
 
 use super::{Annotated, Known, Spelled, Store, Texts};
 use crate::{
+    allocate::pod_network::Assigned,
+    config::ClusterConfig,
     key::NodeName,
     trouble::{NodeTrouble, PodTrouble, SharedAddress, Trouble},
 };
 
-/// Annotations that a pod is to have. They go to the pod with this uid or to none: a pod of the same name that came later gets its own.
+/// Annotations to write on a pod. The patch applies only to the pod with this UID; a later pod of the same
+/// name gets its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodAnnotation {
     pub pod: PodKey,
     pub uid: Arc<str>,
-    pub annotations: BTreeMap<&'static str, String>,
-    /// What it was decided on, and is to be written over.
+    /// The annotations that the network was decided on. The patch replaces these and no others.
     pub over: Texts,
+    network: Arc<Assigned>,
+    other_networks: Option<Arc<str>>,
+    config: Arc<ClusterConfig>,
 }
 
-/// What waits to be taken.
+impl PodAnnotation {
+    /// The annotations by name. Thousands of pods may wait for their patch, so the text is built only when
+    /// the patch is sent.
+    pub fn annotations(&self) -> BTreeMap<&'static str, String> {
+        let Some(network) = self.network.network(&self.config) else { return BTreeMap::new() };
+        // Unreadable text is overwritten: the assigned network counts, whatever the annotation says.
+        let text = network
+            .write(&Network::Default, self.other_networks.as_deref())
+            .or_else(|_| network.write(&Network::Default, None));
+        // For programs that read only the annotation of 2018.
+        let legacy = self.config.legacy_annotations.then(|| network.write_legacy()).flatten();
+        [(POD_NETWORKS, text.ok()), (LEGACY, legacy)]
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, text?)))
+            .collect()
+    }
+}
+
+/// Items that wait for the caller.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     annotations: BTreeSet<PodKey>,
@@ -35,14 +58,14 @@ pub(super) struct Outbox {
     shared: Vec<Trouble<PodKey, SharedAddress>>,
 }
 
-/// How far the API server knows of a pod's network.
+/// Whether the API server has a pod's network.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Announced {
     #[default]
     No,
-    /// It was given out to be written, and has not been seen since.
+    /// The annotation is queued or on its way, and has not been observed on the pod since.
     Sent,
-    /// It was seen on the pod.
+    /// The annotation was observed on the pod.
     Seen,
 }
 
@@ -61,54 +84,60 @@ impl Outbox {
 }
 
 impl Store {
-    /// Annotations to be written, each once. The writer repeats what fails until the object is gone or has another uid; the store
-    /// gives an annotation out again if it was there once and is there no more, or says something else.
+    /// Annotations to write, each returned once. The writer retries until the pod is gone, has another UID,
+    /// or has other annotations than the decision was based on. The store returns an annotation again if it
+    /// disappears from the pod or changes.
     pub fn take_annotations(&mut self) -> Vec<PodAnnotation> {
         let keys = std::mem::take(&mut self.outbox.annotations);
         keys.into_iter().filter_map(|pod| self.annotation(pod)).collect()
     }
 
-    /// Troubles that arose since the last call, for events.
+    /// Problems that arose since the last call, for events.
     ///
-    /// That a node has no subnet yet is not among them: it is the node's trouble, and that of all its pods together.
+    /// A node without a subnet is not reported here: that is one problem of the node, not one of each of its
+    /// pods.
     pub fn take_troubles(&mut self) -> Vec<Trouble<PodKey, PodTrouble>> {
         std::mem::take(&mut self.outbox.troubles)
     }
 
-    /// The same of nodes.
+    /// The same for nodes.
     pub fn take_node_troubles(&mut self) -> Vec<Trouble<NodeName, NodeTrouble>> {
         std::mem::take(&mut self.outbox.of_nodes)
     }
 
-    /// Pods that share an address with a port that is not ours, each as often as it began since the last call.
+    /// Address conflicts between a pod and a foreign port that began since the last call.
     pub fn take_shared(&mut self) -> Vec<Trouble<PodKey, SharedAddress>> {
         std::mem::take(&mut self.outbox.shared)
     }
 
+    /// Queues an event that says why the pod waits.
     pub(super) fn tell_trouble(&mut self, key: &PodKey) {
         match (self.pods.get(key), self.trouble(key)) {
+            // Without a subnet the node has the problem: no event on each of its pods.
             (_, Some(PodTrouble::NodeWithoutSubnet(_)) | None) | (None, _) => {}
             (Some(known), Some(why)) => {
-                let trouble = Trouble { subject: key.clone(), uid: Arc::clone(&known.pod.uid), why: why.clone() };
+                let trouble =
+                    Trouble { subject: key.clone(), uid: Arc::clone(&known.pod.uid), why: why.clone() };
                 self.outbox.troubles.push(trouble);
             }
         }
     }
 
-    /// Sees to it that the API server hears of the pod's network.
+    /// Queues the pod's annotations, unless they already match its network.
     pub(super) fn announce(&mut self, key: &PodKey) {
-        let legacy = self.config.legacy_annotations;
+        let config = Arc::clone(&self.config);
         let node = self.pods.get(key).and_then(|known| known.pod.node.clone());
-        // A pod of another zone is that zone's to write.
+        // The controller of another zone writes the annotations of its own pods.
         let is_local = node.is_some_and(|node| self.is_local(&node));
         let Some(known) = self.pods.get_mut(key) else { return };
-        match (known.is_annotated(legacy), known.announced) {
+        match (known.is_annotated(&config), known.announced) {
             (true, _) => {
                 known.announced = Announced::Seen;
+                // Only a patch needs the texts, and none is needed now.
                 known.pod.texts = Texts::Right;
                 self.outbox.forget(key);
             }
-            // What is on its way is not sent twice: the pod was seen as it was before.
+            // The annotation is on its way; this event shows the pod as it was before.
             (false, Announced::Sent) => {}
             (false, Announced::No | Announced::Seen) if is_local => {
                 known.announced = Announced::Sent;
@@ -120,25 +149,29 @@ impl Store {
 
     fn annotation(&self, pod: PodKey) -> Option<PodAnnotation> {
         let known = self.pods.get(&pod)?;
-        let network = known.network.as_ref()?;
-        // Text that cannot be read is overwritten here: the pod has this network, whatever became of the record.
-        let text =
-            network.write(&Network::Default, known.pod.other_networks.as_deref()).or_else(|_| network.write(&Network::Default, None));
-        let legacy = self.config.legacy_annotations.then(|| network.write_legacy()).flatten();
-        let annotations =
-            [(POD_NETWORKS, text.ok()), (LEGACY, legacy)].into_iter().filter_map(|(name, text)| Some((name, text?))).collect();
-        Some(PodAnnotation { uid: Arc::clone(&known.pod.uid), pod, annotations, over: known.pod.texts.clone() })
+        Some(PodAnnotation {
+            uid: Arc::clone(&known.pod.uid),
+            pod,
+            over: known.pod.texts.clone(),
+            network: Arc::clone(known.network.as_ref()?),
+            other_networks: known.pod.other_networks.clone(),
+            config: Arc::clone(&self.config),
+        })
     }
 }
 
 impl Known {
-    /// Whether the pod's annotations say what its network is.
-    fn is_annotated(&self, with_legacy: bool) -> bool {
+    /// Whether the pod's annotations match its network, in every spelling that is required.
+    fn is_annotated(&self, config: &ClusterConfig) -> bool {
         match (&self.pod.annotated, &self.network) {
             (Annotated::Network { network, spelled }, Some(own)) => {
                 let complete = match spelled {
                     Spelled::Both => true,
-                    Spelled::Current => !with_legacy || own.write_legacy().is_none(),
+                    // A network without an address or gateway has no legacy spelling.
+                    Spelled::Current => {
+                        !config.legacy_annotations
+                            || own.network(config).is_none_or(|network| network.write_legacy().is_none())
+                    }
                     Spelled::Legacy => false,
                 };
                 complete && network == own

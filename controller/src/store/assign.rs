@@ -1,7 +1,8 @@
-//! Pods get addresses, keep them, wait for them, and give them back.
+//! Assigns addresses to pods, lets pods wait for addresses, and releases them.
 //!
-//! A pod's annotation is the record. An address is free again when its pod is gone or has ended *and* the pod's port has left the
-//! northbound database. Two pods never have the same one: whoever comes second waits, and is woken by what it waits for.
+//! A pod's annotation is the record. An address is free again when its pod is gone or has ended *and* the
+//! pod's port has left the northbound database. Two pods never share an address: the second pod waits, and is
+//! woken when the address becomes free.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -16,22 +17,22 @@ use super::{Annotated, Kept, Place, Pod, Store};
 use crate::{
     allocate::{
         addresses::{Exhausted, Taken},
-        pod_network::pod_network,
+        pod_network::{Assigned, pod_network},
     },
     key::{Change, Key, NodeName},
     trouble::PodTrouble,
 };
 
-/// Addresses that pods no longer use, by pod.
+/// Addresses that pods no longer use, by pod. They are not free before the pod's key is settled.
 pub(super) type Leaving = HashMap<PodKey, Vec<IpAddr>>;
 
-/// Ports of pods that have no addresses here yet.
+/// Ports that were found at the start, of pods without a network yet.
 pub(super) type Found = HashMap<PodKey, FoundPort>;
 
 /// A pod's port in the northbound database, as it was found at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundPort {
-    /// The pod that it was made for, where the port says it.
+    /// UID of the pod that it was made for (`iface-id-ver`). The port of a static pod may have none.
     pub uid: Option<Arc<str>>,
     pub mac: Option<Mac>,
     pub addresses: Vec<IpAddr>,
@@ -42,16 +43,16 @@ pub struct FoundPort {
 pub(super) struct Waiting {
     pods: HashMap<PodKey, PodTrouble>,
     for_address: HashMap<IpAddr, BTreeSet<PodKey>>,
-    /// Any address of the subnet does.
+    /// Pods that wait for any address of the subnet.
     in_subnet: HashMap<IpNet, BTreeSet<PodKey>>,
-    /// That the node's subnets change, though the pod need not be this node's.
+    /// Pods that wait for a change of the node's subnets. They may be pods of other nodes.
     for_node: HashMap<NodeName, BTreeSet<PodKey>>,
 }
 
-/// What there is of a pod at the start, in the order in which pods come.
+/// The evidence of a pod's addresses at the start. Pods with the first kind are assigned first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Record {
-    /// An annotation and a port with its addresses; or a port of this very pod, and no annotation that could say otherwise.
+    /// An annotation and a port that agree; or a port of this pod, and no usable annotation.
     WithPort,
     /// An annotation.
     Alone,
@@ -59,30 +60,39 @@ enum Record {
 }
 
 impl Store {
-    /// The northbound database has exactly the rows that `key` should have now: what its rows stopped using is free.
+    /// Reports that the northbound database has exactly the rows that `key` should have: addresses that they
+    /// no longer use become free. Returns the changes of pods that waited for these addresses.
     ///
-    /// To be called only if nothing dirtied the key since its rows were computed. The changes are of pods that waited for what is free now.
+    /// To be called only if the key has not become dirty since its rows were computed.
     pub fn settled(&mut self, key: &Key) -> Vec<Change> {
-        // What was not looked at, because it is not known how it should be, stopped using nothing.
         let Key::Pod(key) = key else { return Vec::new() };
+        // Rows that are kept were not compared, so the port may still use its addresses.
         if self.kept(&Key::Pod(key.clone())) == Kept::All {
             return Vec::new();
         }
         self.found.remove(key);
         let left = self.leaving.remove(key).unwrap_or_default();
-        let kept = self.assigned(key).map(|network| network.addresses.iter().map(IpNet::addr).collect::<Vec<_>>()).unwrap_or_default();
+        // A pod that was assigned the addresses of its own port at the start still has them.
+        let kept = self
+            .assigned(key)
+            .map(|network| network.addresses.iter().map(IpNet::addr).collect::<Vec<_>>())
+            .unwrap_or_default();
         let free: Vec<IpAddr> = left.into_iter().filter(|address| !kept.contains(address)).collect();
+        // All of them before a pod is woken: a dual-stack pod needs an address of each family at once.
         free.iter().for_each(|address| self.addresses.release(key, *address));
         free.into_iter().flat_map(|address| self.wake(address)).collect()
     }
 
-    /// This port of the pod was found in the northbound database: nobody else gets its addresses before the key is settled, and the pod
-    /// itself has them, if it is the pod that the port was made for and its annotation does not say otherwise.
+    /// Registers a pod's port that exists in the northbound database. No other pod gets its addresses before
+    /// the key is settled. The pod itself gets them if the port was made for it and its annotation does not
+    /// say otherwise.
     ///
-    /// To be called for every port found before the observation that completes the store, so that a pod that went while nobody looked
-    /// keeps its addresses until its port has gone too.
+    /// To be called for every existing port before the observation that completes the store. Otherwise the
+    /// addresses of a pod that was deleted while no controller ran could be assigned while its port still
+    /// exists.
     pub fn found_port(&mut self, key: &PodKey, port: FoundPort) {
         self.leaving.entry(key.clone()).or_default().extend(&port.addresses);
+        // Earlier, `assign_all` holds them: a pod whose annotation agrees with its port comes first.
         if self.is_complete() {
             port.addresses.iter().for_each(|address| {
                 self.addresses.hold(key, *address);
@@ -91,12 +101,16 @@ impl Store {
         self.found.insert(key.clone(), port);
     }
 
-    /// Everything is known for the first time. Pods whose annotations and ports agree come before all others: they run. Then what other
-    /// ports have is kept until they are gone, then come the other annotations, and only then is anything given. Among equals the oldest
-    /// pod comes first.
+    /// The first assignment, when all kinds have been listed. Pods whose annotations and ports agree come
+    /// first, because they run. Then the addresses of all other ports are held until the ports are gone. Then
+    /// the other annotations are read, and only then are new addresses assigned. Among equals the oldest pod
+    /// comes first.
     pub(super) fn assign_all(&mut self) -> Vec<Change> {
-        let mut pods: Vec<(Record, i64, PodKey)> =
-            self.pods.iter().map(|(key, known)| (self.record(key, &known.pod), known.pod.created, key.clone())).collect();
+        let mut pods: Vec<(Record, i64, PodKey)> = self
+            .pods
+            .iter()
+            .map(|(key, known)| (self.record(key, &known.pod), known.pod.created, key.clone()))
+            .collect();
         pods.sort_unstable();
         let mut pods = pods.into_iter().map(|(record, _, key)| (record, key)).peekable();
         let mut assigned = Vec::new();
@@ -106,29 +120,37 @@ impl Store {
             }
         };
         assign_next(self, Record::WithPort);
+        // An annotation alone must not win an address that another pod's port still has.
         for (key, addresses) in &self.leaving {
             addresses.iter().for_each(|address| {
                 self.addresses.hold(key, *address);
             });
         }
         assign_next(self, Record::Alone);
+        // After all records are read: the highest address in use is known only now.
         self.go_on_behind();
         assign_next(self, Record::None);
         assigned.into_iter().map(Change::Pod).collect()
     }
 
+    /// The evidence of this pod's addresses.
     fn record(&self, key: &PodKey, pod: &Pod) -> Record {
         match (&pod.annotated, self.leaving.get(key)) {
-            (Annotated::Nothing | Annotated::Unusable(_), _) if self.network_of_port(key, pod).is_some() => Record::WithPort,
+            (Annotated::Nothing | Annotated::Unusable(_), _) if self.network_of_port(key, pod).is_some() => {
+                Record::WithPort
+            }
             (Annotated::Nothing, _) => Record::None,
-            (Annotated::Network { network, .. }, Some(port)) if network.addresses.iter().all(|net| port.contains(&net.addr())) => {
+            (Annotated::Network { network, .. }, Some(port))
+                if network.addresses.iter().all(|net| port.contains(&net.addr())) =>
+            {
                 Record::WithPort
             }
             (Annotated::Network { .. } | Annotated::Unusable(_), _) => Record::Alone,
         }
     }
 
-    /// Does for a pod what can be done now. Whether its network is another than before.
+    /// Assigns, keeps or retires the network of a pod, or lets the pod wait. Returns whether its network
+    /// changed.
     pub(super) fn assign(&mut self, key: &PodKey) -> bool {
         if !self.is_complete() {
             return false;
@@ -144,6 +166,7 @@ impl Store {
         match self.find_network(key) {
             Ok(Some(network)) => {
                 self.waiting.remove(key);
+                // From now on the annotation is the record, and no longer the port.
                 self.found.remove(key);
                 let addresses: Vec<IpAddr> = network.addresses.iter().map(IpNet::addr).collect();
                 if let Some(known) = self.pods.get_mut(key) {
@@ -164,23 +187,29 @@ impl Store {
         }
     }
 
-    /// The network of a pod that has none: its annotation's, or a new one; none as long as it has no node, or if its node is another zone's.
-    fn find_network(&mut self, key: &PodKey) -> Result<Option<Arc<PodNetwork>>, PodTrouble> {
+    /// The network for a pod that has none: its port's, its annotation's, or a new one. None as long as the
+    /// pod is not scheduled; none without an annotation if its node is in another zone, where it is assigned.
+    ///
+    /// # Errors
+    /// The reason why the pod has to wait.
+    fn find_network(&mut self, key: &PodKey) -> Result<Option<Arc<Assigned>>, PodTrouble> {
         let Some(known) = self.pods.get(key) else { return Ok(None) };
+        // The pod's interface has the addresses of its port. Any others would cut it off.
         if let Some(network) = self.network_of_port(key, &known.pod)
             && !matches!(known.pod.annotated, Annotated::Network { .. })
             && self.addresses.claim(key, &network.addresses).is_ok()
         {
-            return Ok(Some(Arc::new(network)));
+            return Ok(Some(self.short(network)));
         }
         match (&known.pod.annotated, &known.pod.node) {
             (Annotated::Unusable(why), _) => Err(PodTrouble::UnusableAnnotation(why.clone())),
-            // Who is nowhere yet may not keep an address from others.
+            // A pod that may never be scheduled must not keep an address from others.
             (Annotated::Network { .. }, None) => Ok(None),
             (Annotated::Network { network, .. }, Some(node)) => {
                 let network = Arc::clone(network);
                 self.check_reserved(&network)?;
-                // What runs already goes on, whatever it has.
+                // A pod that already runs with these addresses keeps them, even if a new pod could not claim
+                // them.
                 if !self.has_port(key, &known.pod, &network) {
                     self.check_claim(key, node, &network)?;
                     self.check_foreign(key, &network)?;
@@ -192,37 +221,57 @@ impl Store {
             (Annotated::Nothing, None) => Ok(None),
             (Annotated::Nothing, Some(name)) => {
                 let node = self.nodes.get(name);
+                // The controller of another zone assigns the addresses of its own pods. While the zone is
+                // unknown, the pod waits for it.
                 if node.is_some_and(|node| self.place(node) != Place::Here) {
                     return Ok(None);
                 }
                 let Some(node) = node.filter(|node| !node.subnets.is_empty()) else {
                     return Err(PodTrouble::NodeWithoutSubnet(Arc::clone(name)));
                 };
-                let given = self.addresses.give(key, &node.subnets, |address| self.foreign.is_used(address, &self.nodes));
-                let given = given.map_err(|Exhausted { subnet }| PodTrouble::NoFreeAddress { node: Arc::clone(name), subnet })?;
-                Ok(pod_network(&self.config, given).map(Arc::new))
+                let given = self
+                    .addresses
+                    .give(key, &node.subnets, |address| self.foreign.is_used(address, &self.nodes));
+                let given = given.map_err(|Exhausted { subnet }| PodTrouble::NoFreeAddress {
+                    node: Arc::clone(name),
+                    subnet,
+                })?;
+                Ok(pod_network(&self.config, given).map(|network| self.short(network)))
             }
         }
     }
 
-    /// The network that the pod's port says it has: the port was made for this very pod, and its addresses are of the node's subnets.
+    /// The network of the pod's existing port, if the port was made for this pod and the node's subnets
+    /// contain all of its addresses.
     fn network_of_port(&self, key: &PodKey, pod: &Pod) -> Option<PodNetwork> {
         let FoundPort { uid, mac, addresses } = self.found.get(key)?;
         let (true, Some(mac)) = (pod.is_of(uid.as_ref()), mac) else { return None };
         let node = self.nodes.get(pod.node.as_ref()?).filter(|node| self.place(node) == Place::Here)?;
         let mut nets = Vec::with_capacity(addresses.len());
         for address in addresses {
-            let subnet = node.subnets.iter().find(|subnet| subnet.contains(address) && !ovn::reserved(subnet, *address))?;
+            let subnet = node
+                .subnets
+                .iter()
+                .find(|subnet| subnet.contains(address) && !ovn::reserved(subnet, *address))?;
             nets.push(IpNet::new(*address, subnet.prefix_len()).ok()?);
         }
-        let one_of_each =
-            nets.iter().filter(|net| net.addr().is_ipv4()).count() <= 1 && nets.iter().filter(|net| net.addr().is_ipv6()).count() <= 1;
+        // A pod's network has at most one address of each family.
+        let one_of_each = nets.iter().filter(|net| net.addr().is_ipv4()).count() <= 1
+            && nets.iter().filter(|net| net.addr().is_ipv6()).count() <= 1;
         let network = pod_network(&self.config, nets).filter(|_| one_of_each)?;
+        // The interface has the port's MAC, which need not derive from its address.
         Some(PodNetwork { mac: *mac, ..network })
     }
 
-    /// No pod may claim what routers and management ports have.
-    fn check_reserved(&self, network: &PodNetwork) -> Result<(), PodTrouble> {
+    /// The network in its compact form.
+    fn short(&self, network: PodNetwork) -> Arc<Assigned> {
+        let mut network = Assigned::from(network);
+        network.shorten(&self.config);
+        Arc::new(network)
+    }
+
+    /// No pod may claim an address that OVN uses on a node's switch (`ovn::reserved`).
+    fn check_reserved(&self, network: &Assigned) -> Result<(), PodTrouble> {
         for address in network.addresses.iter().map(IpNet::addr) {
             if let Some((subnet, node)) = self.node_at(address)
                 && ovn::reserved(subnet, address)
@@ -233,49 +282,66 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the pod's own port has these addresses.
-    fn has_port(&self, key: &PodKey, pod: &Pod, network: &PodNetwork) -> bool {
-        let has = |port: &&FoundPort| network.addresses.iter().all(|net| port.addresses.contains(&net.addr()));
+    /// Whether the pod's own port has all of these addresses.
+    fn has_port(&self, key: &PodKey, pod: &Pod, network: &Assigned) -> bool {
+        let has =
+            |port: &&FoundPort| network.addresses.iter().all(|net| port.addresses.contains(&net.addr()));
         self.found.get(key).filter(|port| pod.is_of(port.uid.as_ref())).filter(has).is_some()
     }
 
-    /// Who creates pods may preset their annotations, but neither with addresses of routers and services nor with another port's MAC.
-    fn check_claim(&self, key: &PodKey, node: &NodeName, network: &PodNetwork) -> Result<(), PodTrouble> {
-        if let Some(address) = network.addresses.iter().map(IpNet::addr).find(|address| self.config.is_infrastructure(*address)) {
+    /// The creator of a pod may preset its annotation, but not with an address of routers or services, nor
+    /// with the MAC of another port: a MAC of the router would attract the node's traffic.
+    fn check_claim(&self, key: &PodKey, node: &NodeName, network: &Assigned) -> Result<(), PodTrouble> {
+        if let Some(address) =
+            network.addresses.iter().map(IpNet::addr).find(|address| self.config.is_infrastructure(*address))
+        {
             return Err(PodTrouble::AddressNotForPods { address });
         }
-        // The MAC that follows from its own address is nobody else's.
+        // A MAC that derives from the pod's own address belongs to no other port.
         let mac = network.mac;
         if network.addresses.iter().any(|net| Mac::from_ip(net.addr()) == mac) {
             return Ok(());
         }
         let subnets = self.nodes.get(node).map_or(&[][..], |node| &node.subnets);
         let [first, second, a, b, c, d] = mac.octets();
-        let of_address = [first, second] == [0x0a, 0x58] && subnets.iter().any(|subnet| subnet.contains(&IpAddr::from([a, b, c, d])));
+        // MACs of pods are `0a:58` and the IPv4 address: this one is reserved for another address of the
+        // node, whether that address is in use or not.
+        let of_address = [first, second] == [0x0a, 0x58]
+            && subnets.iter().any(|subnet| subnet.contains(&IpAddr::from([a, b, c, d])));
         let management = self.nodes.get(node).and_then(|node| node.management_mac);
-        let managements = ovn::managements(subnets).into_iter().map(|net| Mac::from_ip(net.addr())).chain(management);
+        let managements =
+            ovn::managements(subnets).into_iter().map(|net| Mac::from_ip(net.addr())).chain(management);
         let mut of_node = managements.chain(ovn::port_mac(&ovn::gateways(subnets)));
-        let networks = self.pods_of(node).filter(|other| *other != key).filter_map(|other| self.assigned(other));
-        if of_address || of_node.any(|other| other == mac) || networks.map(|network| network.mac).any(|other| other == mac) {
+        let networks =
+            self.pods_of(node).filter(|other| *other != key).filter_map(|other| self.assigned(other));
+        if of_address
+            || of_node.any(|other| other == mac)
+            || networks.map(|network| network.mac).any(|other| other == mac)
+        {
             return Err(PodTrouble::MacTaken { mac, node: Arc::clone(node) });
         }
         Ok(())
     }
 
-    /// The pod needs its network no more: its addresses are free as soon as its port is gone. Whether it had any.
+    /// The pod no longer needs its network; its addresses are free once its port is gone. Returns whether it
+    /// had a network.
     pub(super) fn retire(&mut self, key: &PodKey) -> bool {
         self.waiting.remove(key);
         self.outbox.forget(key);
-        let Some(network) = self.pods.get_mut(key).and_then(|known| known.network.take()) else { return false };
+        let Some(network) = self.pods.get_mut(key).and_then(|known| known.network.take()) else {
+            return false;
+        };
+        // Not free yet: the port may still use them.
         self.leaving.entry(key.clone()).or_default().extend(network.addresses.iter().map(IpNet::addr));
         true
     }
 
-    /// A node has other subnets, or is another zone's: its pods that have no addresses may get some.
+    /// A node's subnets or zone have changed: pods without addresses may get some.
     pub(super) fn subnets_changed(&mut self, node: &NodeName, before: &[IpNet]) -> Vec<Change> {
         let now = self.nodes.get(node).map(|node| node.subnets.clone()).unwrap_or_default();
         for subnet in before.iter().filter(|subnet| !now.contains(subnet)) {
             self.addresses.forget(subnet);
+            // Another node may have the subnet by now.
             if self.subnets.get(&subnet.network()).is_some_and(|(_, owner)| owner == node) {
                 self.subnets.remove(&subnet.network());
             }
@@ -288,17 +354,22 @@ impl Store {
 
     /// The node's subnet that an address is in.
     fn node_at(&self, address: IpAddr) -> Option<&(IpNet, NodeName)> {
-        self.subnets.range(..=address).next_back().map(|(_, subnet)| subnet).filter(|(subnet, _)| subnet.contains(&address))
+        self.subnets
+            .range(..=address)
+            .next_back()
+            .map(|(_, subnet)| subnet)
+            .filter(|(subnet, _)| subnet.contains(&address))
     }
 
-    /// The nodes' subnets that overlap this one; those of nodes do not overlap one another.
+    /// The nodes' subnets that overlap this one. The nodes' subnets do not overlap each other, so at most one
+    /// of them begins before this one and reaches into it.
     pub(super) fn overlapping(&self, subnet: &IpNet) -> impl Iterator<Item = &(IpNet, NodeName)> {
         let (first, last) = (subnet.network(), subnet.broadcast());
         let around = self.subnets.range(..first).next_back().filter(|(_, (used, _))| used.contains(&first));
         around.into_iter().chain(self.subnets.range(first..=last)).map(|(_, used)| used)
     }
 
-    /// After a start addresses go on behind the highest of each subnet.
+    /// Continues behind the highest address in use of each subnet after a start.
     fn go_on_behind(&mut self) {
         for known in self.pods.values() {
             let node = known.pod.node.as_ref().and_then(|node| self.nodes.get(node));
@@ -309,12 +380,16 @@ impl Store {
         }
     }
 
-    /// An address is free: those who claim it may have it, else one of those who wait for any address of its subnet.
+    /// An address is free: pods that claim it come first, then one of the pods that wait for any address of
+    /// its subnet.
     pub(super) fn wake(&mut self, address: IpAddr) -> Vec<Change> {
         let claimants = self.waiting.for_address.get(&address).cloned().unwrap_or_default();
         let mut woken: Vec<PodKey> = claimants.into_iter().filter(|key| self.assign(key)).collect();
+        // One free address serves one pod, so only one of the queue is woken.
         if woken.is_empty() {
-            let next = self.node_at(address).and_then(|(subnet, _)| self.waiting.in_subnet.get(subnet)?.first().cloned());
+            let next = self
+                .node_at(address)
+                .and_then(|(subnet, _)| self.waiting.in_subnet.get(subnet)?.first().cloned());
             woken.extend(next.filter(|key| self.assign(key)));
         }
         woken.into_iter().map(Change::Pod).collect()
@@ -322,6 +397,7 @@ impl Store {
 
     fn wait(&mut self, key: &PodKey, trouble: PodTrouble) {
         if self.waiting.pods.get(key) == Some(&trouble) {
+            // The event for this reason has been reported already.
             return;
         }
         self.waiting.remove(key);
@@ -333,7 +409,7 @@ impl Store {
         self.waiting.pods.get(key)
     }
 
-    /// Pods that wait for addresses and why, for metrics and the curious.
+    /// Pods that wait for addresses, and why; for metrics and diagnostics.
     pub fn troubles(&self) -> impl Iterator<Item = (&PodKey, &PodTrouble)> {
         self.waiting.pods.iter()
     }
@@ -345,7 +421,8 @@ impl Waiting {
             PodTrouble::AddressTaken { address, .. } => {
                 self.for_address.entry(*address).or_default().insert(key.clone());
             }
-            // A port is in nobody's way on the switch of a node that is gone.
+            // When the node of a foreign port is removed, the port no longer counts: the pod waits for that,
+            // too.
             PodTrouble::AddressOfPort { address, node, .. } => {
                 self.for_address.entry(*address).or_default().insert(key.clone());
                 self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
@@ -356,8 +433,10 @@ impl Waiting {
             PodTrouble::AddressReserved { node, .. } | PodTrouble::MacTaken { node, .. } => {
                 self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
             }
-            // What ends these is a change of the pod or of its own node, and the pod is looked at then.
-            PodTrouble::NodeWithoutSubnet(_) | PodTrouble::UnusableAnnotation(_) | PodTrouble::AddressNotForPods { .. } => {}
+            // Only a change of the pod or of its own node ends these, and each such change reassigns the pod.
+            PodTrouble::NodeWithoutSubnet(_)
+            | PodTrouble::UnusableAnnotation(_)
+            | PodTrouble::AddressNotForPods { .. } => {}
         }
         self.pods.insert(key.clone(), trouble);
     }
@@ -370,12 +449,20 @@ impl Waiting {
                 leave(&mut self.for_node, &node, key);
             }
             Some(PodTrouble::NoFreeAddress { subnet, .. }) => leave(&mut self.in_subnet, &subnet, key),
-            Some(PodTrouble::AddressReserved { node, .. } | PodTrouble::MacTaken { node, .. }) => leave(&mut self.for_node, &node, key),
-            Some(PodTrouble::NodeWithoutSubnet(_) | PodTrouble::UnusableAnnotation(_) | PodTrouble::AddressNotForPods { .. }) | None => {}
+            Some(PodTrouble::AddressReserved { node, .. } | PodTrouble::MacTaken { node, .. }) => {
+                leave(&mut self.for_node, &node, key)
+            }
+            Some(
+                PodTrouble::NodeWithoutSubnet(_)
+                | PodTrouble::UnusableAnnotation(_)
+                | PodTrouble::AddressNotForPods { .. },
+            )
+            | None => {}
         }
     }
 }
 
+/// Removes a pod from one of the queues, and the queue with its last pod.
 fn leave<N: std::hash::Hash + Eq>(queues: &mut HashMap<N, BTreeSet<PodKey>>, of: &N, key: &PodKey) {
     if let Some(queue) = queues.get_mut(of) {
         queue.remove(key);

@@ -1,6 +1,7 @@
-//! Lists that lack much of what is known are not believed at first: the store stays as it is until a second look.
+//! The safety brake of the store: a list that lacks many known objects is held back, and the store stays as
+//! it is until a second list confirms the first.
 //!
-//! At the start what is known is what the northbound database has.
+//! At the start the known objects are those with rows in the northbound database.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,19 +14,24 @@ use crate::{
     key::NodeName,
 };
 
-/// What is doubted, and whose API server it is.
+/// Which lists are held back, and the identity of the API server's cluster.
 #[derive(Debug)]
 pub(super) struct Doubts {
     nodes: Doubt<NodeName>,
     pods: Doubt<PodKey>,
     identity: Identity,
-    /// Nodes with a switch at the start.
+    /// Nodes that had a switch at the start, until the first list of nodes is accepted.
     found: BTreeSet<NodeName>,
 }
 
 impl Default for Doubts {
     fn default() -> Self {
-        Self { nodes: Doubt::new(Rule::Nodes), pods: Doubt::new(Rule::Pods), identity: Identity::default(), found: BTreeSet::new() }
+        Self {
+            nodes: Doubt::new(Rule::Nodes),
+            pods: Doubt::new(Rule::Pods),
+            identity: Identity::default(),
+            found: BTreeSet::new(),
+        }
     }
 }
 
@@ -38,14 +44,16 @@ impl Doubts {
         self.pods.is_held()
     }
 
-    /// It is asked before the first lists, and after some time as long as something is doubted.
+    /// Takes the identity of the API server's cluster. It is read before the first lists, and again before
+    /// each second look while a list is held back.
     pub(super) fn cluster(&mut self, id: ClusterId) {
         self.identity.see(id);
         if self.identity.other_cluster().is_some() {
-            // What comes until it is the right one again says nothing.
+            // Lists and events of another cluster are ignored until the right one is back.
             self.nodes.hold();
             self.pods.hold();
         } else {
+            // The next lists may confirm the ones that are held back.
             self.nodes.time_passed();
             self.pods.time_passed();
         }
@@ -53,37 +61,52 @@ impl Doubts {
 }
 
 impl Store {
-    /// What is not believed at the moment.
+    /// What is held back at the moment, if anything is.
     pub fn doubted(&self) -> Option<Doubted> {
         let Doubts { nodes, pods, identity, found } = &self.doubts;
         let is_any = nodes.is_held() || pods.is_held();
         let example = || self.nodes.keys().chain(found).next().cloned();
         let other_cluster = || identity.other_cluster();
-        is_any.then(|| Doubted { nodes: nodes.missing(), pods: pods.missing(), other_cluster: other_cluster(), example: example() })
+        is_any.then(|| Doubted {
+            nodes: nodes.missing(),
+            pods: pods.missing(),
+            other_cluster: other_cluster(),
+            example: example(),
+        })
     }
 
-    /// The node has a switch in the northbound database. To be called as [`found_port`](Self::found_port).
+    /// Registers a node that has a switch in the northbound database. To be called when
+    /// [`found_port`](Self::found_port) is.
     pub fn found_node(&mut self, name: NodeName) {
         self.doubts.found.insert(name);
     }
 
-    /// The northbound database was written for this cluster. To be called as [`found_port`](Self::found_port).
+    /// Registers the cluster that the northbound database was written for. To be called when
+    /// [`found_port`](Self::found_port) is.
     pub fn found_cluster(&mut self, id: Arc<str>) {
         self.doubts.identity = Identity::of(id);
     }
 
-    /// The cluster that this process works for, if it is known and the API server's.
+    /// The cluster that this process works for; none while it is unknown, or while the API server is another
+    /// cluster's.
     pub fn cluster_id(&self) -> Option<&Arc<str>> {
         self.doubts.identity.own()
     }
 
+    /// Whether a list of nodes is accepted.
     pub(super) fn believes_nodes(&mut self, list: &[Node]) -> bool {
         let listed = list.iter().map(|node| (&node.name, &node.uid)).collect();
         let Doubts { nodes, found, identity, .. } = &mut self.doubts;
         let known: Vec<_> = match self.listed.nodes {
-            true => self.nodes.values().map(|node| (Arc::clone(&node.name), Some(Arc::clone(&node.uid)))).collect(),
+            true => self
+                .nodes
+                .values()
+                .map(|node| (Arc::clone(&node.name), Some(Arc::clone(&node.uid))))
+                .collect(),
+            // The northbound database has the names of nodes, but no UIDs.
             false => found.iter().map(|name| (Arc::clone(name), None)).collect(),
         };
+        // A list of another cluster is never accepted, however often it is repeated.
         let believed = identity.other_cluster().is_none() && nodes.believes(known, &listed);
         if believed {
             found.clear();
@@ -91,7 +114,8 @@ impl Store {
         believed
     }
 
-    /// Only pods that have something to lose count.
+    /// Whether a list of pods is accepted. Only pods with a network (at the start: with a port) count,
+    /// because only these can lose it.
     pub(super) fn believes_pods(&mut self, list: &[(PodKey, Pod)]) -> bool {
         let listed = list.iter().map(|(key, pod)| (key, &pod.uid)).collect();
         let known: Vec<_> = match self.listed.pods {

@@ -1,4 +1,5 @@
-//! Addresses of ports that are not ours on nodes' switches: no pod gets one, and a pod that has one already keeps it.
+//! Addresses of foreign ports (not this controller's) on nodes' switches. No pod is assigned such an address;
+//! a pod that already has one keeps it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -6,19 +7,17 @@ use std::{
     sync::Arc,
 };
 
-use contract::{
-    annotation::PodNetwork,
-    names::{IfaceId, Network, PodKey},
-};
+use contract::names::{IfaceId, Network, PodKey};
 use ipnet::IpNet;
 
 use super::{Node, Store};
 use crate::{
+    allocate::pod_network::Assigned,
     key::{Change, NodeName},
     trouble::{PodTrouble, SharedAddress, Trouble},
 };
 
-/// An address of a port that is not ours, on the switch of a node.
+/// An address of a foreign port on the switch of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ForeignAddress {
     pub address: IpAddr,
@@ -26,13 +25,18 @@ pub struct ForeignAddress {
     pub node: NodeName,
 }
 
-/// Ports by address.
+/// Foreign ports by address.
 #[derive(Debug, Default)]
 pub(super) struct ForeignAddresses(HashMap<IpAddr, BTreeSet<ForeignAddress>>);
 
 impl ForeignAddresses {
-    /// Ports on switches of nodes that are known. A switch may have the name of no node, and be another network's.
-    fn at<'a>(&'a self, address: IpAddr, nodes: &'a BTreeMap<NodeName, Node>) -> impl Iterator<Item = &'a ForeignAddress> {
+    /// Foreign ports with this address on switches of known nodes. Another switch may belong to another
+    /// network, where the same address is no conflict.
+    fn at<'a>(
+        &'a self,
+        address: IpAddr,
+        nodes: &'a BTreeMap<NodeName, Node>,
+    ) -> impl Iterator<Item = &'a ForeignAddress> {
         self.0.get(&address).into_iter().flatten().filter(|port| nodes.contains_key(&port.node))
     }
 
@@ -51,39 +55,58 @@ impl ForeignAddresses {
 }
 
 impl Store {
-    /// Ports that are not ours have these addresses no more, and those now. The changes are of pods that waited for what is free.
+    /// Foreign ports have lost the addresses in `left` and got those in `came`. Returns the changes of pods
+    /// that waited for an address that is free now.
     pub fn foreign_addresses(&mut self, left: Vec<ForeignAddress>, came: Vec<ForeignAddress>) -> Vec<Change> {
         left.iter().for_each(|gone| self.foreign.take(gone));
         for new in came {
             let address = new.address;
             self.foreign.0.entry(address).or_default().insert(new);
+            // A pod that has the address keeps it, because it runs; its owner gets an event.
             if let Some(pod) = self.addresses.owner(address).cloned() {
                 self.tell_shared(&pod, address);
             }
         }
+        // Last, because an address that moved from one foreign port to another is not free.
         left.into_iter().flat_map(|gone| self.wake(gone.address)).collect()
     }
 
-    /// A port that is not ours and has this address. A port with the pod's own name is what becomes the pod's.
+    /// A foreign port with this address. A port with the pod's own name does not count: the pod takes it
+    /// over.
     fn foreign_port(&self, pod: &PodKey, address: IpAddr) -> Option<&ForeignAddress> {
-        self.foreign.at(address, &self.nodes).find(|port| *port.port != *IfaceId::new(pod, &Network::Default).as_str())
+        self.foreign
+            .at(address, &self.nodes)
+            .find(|port| *port.port != *IfaceId::new(pod, &Network::Default).as_str())
     }
 
-    /// No pod may claim what such a port has.
-    pub(super) fn check_foreign(&self, pod: &PodKey, network: &PodNetwork) -> Result<(), PodTrouble> {
+    /// No pod may claim an address of a foreign port.
+    pub(super) fn check_foreign(&self, pod: &PodKey, network: &Assigned) -> Result<(), PodTrouble> {
         let mut addresses = network.addresses.iter().map(IpNet::addr);
         match addresses.find_map(|address| self.foreign_port(pod, address)).cloned() {
-            Some(ForeignAddress { address, port, node }) => Err(PodTrouble::AddressOfPort { address, port, node }),
+            Some(ForeignAddress { address, port, node }) => {
+                Err(PodTrouble::AddressOfPort { address, port, node })
+            }
             None => Ok(()),
         }
     }
 
-    /// The pod's owner has to hear of it, if the pod has this address and such a port has it, too.
+    /// Queues an event on the pod if the pod has this address and a foreign port has it, too.
     pub(super) fn tell_shared(&mut self, pod: &PodKey, address: IpAddr) {
         let Some(known) = self.pods.get(pod) else { return };
-        let has = known.network.as_ref().is_some_and(|network| network.addresses.iter().any(|net| net.addr() == address));
-        let Some(ForeignAddress { address, port, node }) = self.foreign_port(pod, address).filter(|_| has).cloned() else { return };
-        let trouble = Trouble { subject: pod.clone(), uid: Arc::clone(&known.pod.uid), why: SharedAddress { address, port, node } };
+        let has = known
+            .network
+            .as_ref()
+            .is_some_and(|network| network.addresses.iter().any(|net| net.addr() == address));
+        let Some(ForeignAddress { address, port, node }) =
+            self.foreign_port(pod, address).filter(|_| has).cloned()
+        else {
+            return;
+        };
+        let trouble = Trouble {
+            subject: pod.clone(),
+            uid: Arc::clone(&known.pod.uid),
+            why: SharedAddress { address, port, node },
+        };
         self.outbox.tell_shared(trouble);
     }
 }

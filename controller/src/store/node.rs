@@ -1,4 +1,4 @@
-//! A node, as its object describes it.
+//! The fields of a Node object that the store keeps.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,35 +10,37 @@ use ipnet::IpNet;
 
 use crate::{config::Zone, key::NodeName, trouble::NodeTrouble};
 
-/// A node, as its annotations describe it. What is there but cannot be read counts as not there, and is in `unreadable`.
+/// A node as its annotations describe it. An unreadable annotation counts as missing, and is listed in
+/// `unreadable`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     pub name: NodeName,
     pub uid: Arc<str>,
-    /// `resourceVersion`: what is decided on this version is written on no other.
+    /// `resourceVersion`. A decision on this version is written to no other one.
     pub version: Arc<str>,
-    /// Seconds since 1970; decides between two that claim the same.
+    /// Seconds since 1970. The older of two nodes gets what both claim.
     pub created: i64,
-    /// Addresses of its pods. Of each family at most one; empty as long as the cluster manager has given none.
+    /// The subnets of its pods, at most one of each family; empty until the cluster manager assigns them.
     pub subnets: Vec<IpNet>,
-    /// OVN's name of the node's chassis; none as long as the node has not said it.
+    /// OVN's name of the node's chassis; none until the node writes it.
     pub chassis: Option<String>,
-    /// None as long as the node has not said it, which means the one zone of a cluster that has no more.
+    /// None until the node writes it. In a cluster with the one zone `global` that means `global`.
     pub zone: Option<Zone>,
+    /// The node's number from the cluster manager. The join and transit addresses derive from it.
     pub id: Option<u16>,
-    /// Its gateway router on the join switch.
+    /// Addresses of its gateway router on the join switch, at most one of each family.
     pub join: Vec<IpNet>,
-    /// Itself on the switch between zones.
+    /// Addresses of the node on the transit switch between zones, at most one of each family.
     pub transit: Vec<IpNet>,
-    /// Of its management port; only older programs write it, else it follows from the address.
+    /// MAC of its management port. Only older programs write it; otherwise the MAC derives from the address.
     pub management_mac: Option<Mac>,
     pub labels: Arc<BTreeMap<String, String>>,
-    /// The annotations as they are, for writing one network's part without losing others'.
+    /// The unparsed annotations, for writing one network's entry without losing those of others.
     pub annotations: Arc<BTreeMap<String, String>>,
     pub unreadable: Vec<Unreadable>,
 }
 
-/// An annotation that cannot be read.
+/// An annotation that cannot be parsed, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     pub annotation: &'static str,
@@ -46,7 +48,7 @@ pub struct Unreadable {
 }
 
 impl Node {
-    /// A node of which only the name is known.
+    /// A node with nothing but a name.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -66,13 +68,14 @@ impl Node {
         }
     }
 
-    /// The trouble that one of these annotations makes, if it cannot be read.
+    /// The problem with one of these annotations, if one cannot be read.
     pub fn unreadable(&self, annotations: &[&str]) -> Option<NodeTrouble> {
         let found = self.unreadable.iter().find(|unreadable| annotations.contains(&unreadable.annotation))?;
         Some(NodeTrouble::UnreadableAnnotation { annotation: found.annotation, why: found.why.clone() })
     }
 
-    /// Annotations get lost, or are garbled for a moment; this is the same node as before, and has what it had.
+    /// Takes the values of missing and unreadable annotations from an earlier version of the same node
+    /// object: an annotation that is lost or garbled for a moment changes nothing.
     pub(super) fn keep(&mut self, before: &Self) {
         let Self { subnets, chassis, zone, id, join, transit, management_mac, .. } = before;
         if self.subnets.is_empty() {
@@ -87,7 +90,8 @@ impl Node {
         if self.transit.is_empty() {
             self.transit.clone_from(transit);
         }
-        // That it is not there says something: the MAC follows from the address.
+        // A missing annotation has a meaning here (the MAC derives from the address); unreadable text has
+        // none.
         if self.is_unreadable(&[MANAGEMENT_MACS, MANAGEMENT_MAC]) {
             self.management_mac = *management_mac;
         }
@@ -97,23 +101,30 @@ impl Node {
         self.unreadable.iter().any(|unreadable| annotations.contains(&unreadable.annotation))
     }
 
-    /// What cannot be read of that which the node itself writes; of the others the cluster manager tells, whose they are.
+    /// Unreadable annotations among those that the node writes. The cluster manager reports its own.
     pub(super) fn troubles(&self) -> impl Iterator<Item = NodeTrouble> + '_ {
-        let own = |unreadable: &&Unreadable| [CHASSIS_ID, ZONE, MANAGEMENT_MACS, MANAGEMENT_MAC].contains(&unreadable.annotation);
-        let trouble = |Unreadable { annotation, why }: &Unreadable| NodeTrouble::UnreadableAnnotation { annotation, why: why.clone() };
+        let own = |unreadable: &&Unreadable| {
+            [CHASSIS_ID, ZONE, MANAGEMENT_MACS, MANAGEMENT_MAC].contains(&unreadable.annotation)
+        };
+        let trouble = |Unreadable { annotation, why }: &Unreadable| NodeTrouble::UnreadableAnnotation {
+            annotation,
+            why: why.clone(),
+        };
         self.unreadable.iter().filter(own).map(trouble)
     }
 
-    /// Whether what rows are made of is the same; labels, and which object it is, do not matter for that.
+    /// Whether both have the same rows. Labels and the object's identity do not matter.
     pub(super) fn same_rows(&self, other: &Self) -> bool {
         self.same_for_pods(other)
             && (self.id, self.management_mac) == (other.id, other.management_mac)
             && (&self.join, &self.transit) == (&other.join, &other.transit)
     }
 
-    /// Whether what its pods' rows are made of is the same.
+    /// Whether the pods of both have the same rows.
     pub(super) fn same_for_pods(&self, other: &Self) -> bool {
         (&self.zone, &self.chassis, &self.subnets) == (&other.zone, &other.chassis, &other.subnets)
+            // Without a zone, an unreadable annotation means an unknown zone, and a missing one may mean
+            // `global`.
             && (self.zone.is_some() || self.is_unreadable(&[ZONE]) == other.is_unreadable(&[ZONE]))
     }
 }

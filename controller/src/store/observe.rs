@@ -1,4 +1,4 @@
-//! An observation becomes a change of what is known. Knows what is gone by what a list does not name.
+//! Applies observations to the store. An object that a full list does not name is gone.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -15,10 +15,12 @@ use crate::{
 };
 
 impl Store {
-    /// Takes what was seen; what became different.
+    /// Applies an observation, and returns the changes.
     ///
-    /// A complete list replaces what was known: what is not in it is gone, unless that is much ([`doubted`](Self::doubted)). No address is given before every kind was listed once;
-    /// the observation that completes the lists also reports the pods that get theirs then.
+    /// A complete list replaces the known objects: those that it does not name are gone, unless it lacks so
+    /// many that it is held back ([`doubted`](Self::doubted)). No address is assigned before every kind has
+    /// been listed once; the observation that completes the lists also returns the changes of pods that get
+    /// addresses then.
     pub fn observe(&mut self, observation: Observation) -> Vec<Change> {
         let mut changes = match observation {
             Observation::Cluster(id) => {
@@ -27,7 +29,7 @@ impl Store {
             }
             Observation::Nodes(Seen::All(nodes)) if !self.believes_nodes(&nodes) => Vec::new(),
             Observation::Pods(Seen::All(pods)) if !self.believes_pods(&pods) => Vec::new(),
-            // The list that is believed will have it.
+            // Dropped while a list is held back: the next accepted list contains the object's latest state.
             Observation::Nodes(Seen::Applied(_) | Seen::Deleted(_)) if self.doubts.hold_nodes() => Vec::new(),
             Observation::Pods(Seen::Applied(_) | Seen::Deleted(_)) if self.doubts.hold_pods() => Vec::new(),
             Observation::Nodes(Seen::All(nodes)) => {
@@ -50,7 +52,8 @@ impl Store {
         changes
     }
 
-    /// What is gone goes first, and what is there comes in the order of creation: who claims what an older node has has it not.
+    /// Removes nodes first, and then adds the others in the order of creation: a removed node must not block
+    /// a claim, and the older of two nodes gets a subnet that both claim.
     fn replace_nodes(&mut self, mut nodes: Vec<Node>) -> Vec<Change> {
         nodes.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
         let there: BTreeSet<NodeName> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
@@ -60,7 +63,8 @@ impl Store {
         changes
     }
 
-    /// What is gone goes first, and what is there comes in the order of creation: an address that one lost is its next owner's.
+    /// Removes pods first, and then adds the others in the order of creation: the older of two pods gets an
+    /// address that both claim.
     fn replace_pods(&mut self, mut pods: Vec<(PodKey, Pod)>) -> Vec<Change> {
         let there: BTreeSet<&PodKey> = pods.iter().map(|(key, _)| key).collect();
         let gone: Vec<PodKey> = self.pods.keys().filter(|key| !there.contains(key)).cloned().collect();
@@ -71,7 +75,7 @@ impl Store {
     }
 
     fn put_node(&mut self, mut node: Node) -> Vec<Change> {
-        // No row follows from them, and they are the largest part of a node.
+        // No row depends on labels, and they are the largest part of a node.
         node.labels = Arc::default();
         let name = Arc::clone(&node.name);
         let same = self.nodes.get(&name).filter(|before| before.uid == node.uid);
@@ -81,9 +85,14 @@ impl Store {
             node.keep(before);
         }
         if let Some(trouble) = self.overlap(&node) {
-            // As if it could not be read: a node that has a subnet keeps it.
-            if self.contested.insert(Arc::clone(&name), node.subnets.clone()).as_ref() != Some(&node.subnets) {
-                self.outbox.tell_node(Trouble { subject: Arc::clone(&name), uid: Arc::clone(&node.uid), why: trouble });
+            // A contested claim counts as an unreadable one: a node that has a subnet keeps it.
+            if self.contested.insert(Arc::clone(&name), node.subnets.clone()).as_ref() != Some(&node.subnets)
+            {
+                self.outbox.tell_node(Trouble {
+                    subject: Arc::clone(&name),
+                    uid: Arc::clone(&node.uid),
+                    why: trouble,
+                });
             }
             node.subnets = subnets_of_before;
         } else {
@@ -92,6 +101,7 @@ impl Store {
         for why in node.troubles().filter(|trouble| !told.contains(trouble)) {
             self.outbox.tell_node(Trouble { subject: Arc::clone(&name), uid: Arc::clone(&node.uid), why });
         }
+        // The stored node is compared, because missing annotations have been filled in above.
         let before = self.nodes.insert(Arc::clone(&name), node);
         let now = &self.nodes[&name];
         if before.as_ref().is_some_and(|before| before.same_rows(now)) {
@@ -102,29 +112,40 @@ impl Store {
         let mut changes = vec![Change::Node { name: Arc::clone(&name), pods }];
         if pods {
             changes.extend(self.subnets_changed(&name, &subnets_before));
-            if self.nodes.get(&name).is_some_and(|now| subnets_before.iter().any(|subnet| !now.subnets.contains(subnet))) {
+            // The node has given up a subnet, which another node may have claimed before.
+            if self
+                .nodes
+                .get(&name)
+                .is_some_and(|now| subnets_before.iter().any(|subnet| !now.subnets.contains(subnet)))
+            {
                 changes.extend(self.give_contested());
             }
         }
         changes
     }
 
-    /// What the node claims in vain.
+    /// The first subnet of the node that overlaps another node's, as a problem of the node.
     fn overlap(&self, node: &Node) -> Option<NodeTrouble> {
         node.subnets.iter().find_map(|subnet| {
             let (other, by) = self.overlapping(subnet).find(|(_, owner)| *owner != node.name)?;
-            let annotation = if node.annotations.contains_key(NODE_SUBNETS) { NODE_SUBNETS } else { LEGACY_SUBNET };
+            let annotation =
+                if node.annotations.contains_key(NODE_SUBNETS) { NODE_SUBNETS } else { LEGACY_SUBNET };
             Some(NodeTrouble::SubnetTaken { annotation, subnet: *subnet, other: *other, by: Arc::clone(by) })
         })
     }
 
-    /// A subnet is free: those who claim it may have it, the oldest first.
+    /// A subnet is free: retries the contested claims, the oldest node's first.
     fn give_contested(&mut self) -> Vec<Change> {
         let claims = self.contested.clone();
-        let claims = claims.into_iter().filter_map(|(name, subnets)| Some(Node { subnets, ..self.nodes.get(&name)?.clone() }));
+        let claims = claims
+            .into_iter()
+            .filter_map(|(name, subnets)| Some(Node { subnets, ..self.nodes.get(&name)?.clone() }));
         let mut claims: Vec<Node> = claims.collect();
         claims.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
-        claims.into_iter().flat_map(|node| if self.overlap(&node).is_none() { self.put_node(node) } else { Vec::new() }).collect()
+        claims
+            .into_iter()
+            .flat_map(|node| if self.overlap(&node).is_none() { self.put_node(node) } else { Vec::new() })
+            .collect()
     }
 
     fn remove_node(&mut self, name: &NodeName) -> Vec<Change> {
@@ -138,24 +159,34 @@ impl Store {
 
     fn put_pod(&mut self, key: PodKey, mut pod: Pod) -> Vec<Change> {
         let mut changed = true;
+        // Before the comparisons below: the stored networks are in the compact form, too.
+        if let Annotated::Network { network, .. } = &mut pod.annotated {
+            Arc::make_mut(network).shorten(&self.config);
+        }
         match self.pods.get_mut(&key) {
             Some(known) if known.pod.is_same(&pod) => {
                 self.absent.remove(&key);
-                let same = (&known.pod.annotated, &known.pod.other_networks) == (&pod.annotated, &pod.other_networks);
+                let same = (&known.pod.annotated, &known.pod.other_networks)
+                    == (&pod.annotated, &pod.other_networks);
                 if same && known.pod.texts == Texts::Right {
                     pod.texts = Texts::Right;
                 }
                 if known.pod == pod {
                     return Vec::new();
                 }
-                // That an annotation arrived that was sent from here is no change of anything.
+                // The arrival of this controller's own annotation changes no row.
                 let is_another_mirror = known.pod.uid != pod.uid;
-                changed = is_another_mirror || (known.pod.phase, known.pod.host_network) != (pod.phase, pod.host_network);
-                if is_another_mirror || (!same || known.pod.texts != pod.texts) && known.announced == Announced::Sent {
-                    // Somebody wrote what is on its way is not meant for, or it arrived; which of both is seen in a moment.
+                changed = is_another_mirror
+                    || (known.pod.phase, known.pod.host_network) != (pod.phase, pod.host_network);
+                if is_another_mirror
+                    || (!same || known.pod.texts != pod.texts) && known.announced == Announced::Sent
+                {
+                    // The annotation on its way has arrived, or it cannot be applied any more: another
+                    // program has changed the text that the patch tests, or the mirror has another UID.
+                    // `assign` below tells these cases apart, and queues it again if need be.
                     known.announced = Announced::No;
                 }
-                // One copy of what is the same.
+                // Equal values share one allocation.
                 pod.node.clone_from(&known.pod.node);
                 if !is_another_mirror {
                     pod.uid = Arc::clone(&known.pod.uid);
@@ -167,10 +198,14 @@ impl Store {
                 }
                 known.pod = pod;
             }
+            // A new pod, or another one of the same name, which must not inherit the network.
             _ => {
                 self.forget_pod(&key);
                 if let Some(node) = &mut pod.node {
-                    *node = self.nodes.get_key_value(node).map_or_else(|| Arc::clone(node), |(name, _)| Arc::clone(name));
+                    *node = self
+                        .nodes
+                        .get_key_value(node)
+                        .map_or_else(|| Arc::clone(node), |(name, _)| Arc::clone(name));
                     self.pods_of.entry(Arc::clone(node)).or_default().insert(key.clone());
                 }
                 self.pods.insert(key.clone(), Known { pod, network: None, announced: Announced::default() });
@@ -180,10 +215,15 @@ impl Store {
         changed.then_some(Change::Pod(key)).into_iter().collect()
     }
 
-    /// The pod is gone. The mirror of a static pod may come back in a moment, and the pod has its network meanwhile.
+    /// Removes a pod. A static pod keeps its network for now: its containers run on, and the kubelet may
+    /// create its mirror again.
     fn remove_pod(&mut self, key: &PodKey) -> Vec<Change> {
         match self.pods.get(key) {
-            Some(Known { pod: Pod { config_hash: Some(_), phase: Phase::Active, .. }, network: Some(_), .. }) => {
+            Some(Known {
+                pod: Pod { config_hash: Some(_), phase: Phase::Active, .. },
+                network: Some(_),
+                ..
+            }) => {
                 self.absent.insert(key.clone());
                 Vec::new()
             }
@@ -191,16 +231,18 @@ impl Store {
         }
     }
 
-    /// Static pods whose mirrors are gone. Each is to be told to [`is_gone`](Self::is_gone) after a while.
+    /// Static pods whose mirrors are missing. The caller passes each to [`is_gone`](Self::is_gone) after a
+    /// grace period.
     pub fn absent(&self) -> &BTreeSet<PodKey> {
         &self.absent
     }
 
-    /// No mirror came back: the static pod is gone.
+    /// Removes a static pod whose mirror has not come back.
     pub fn is_gone(&mut self, key: &PodKey) -> Vec<Change> {
         if self.absent.contains(key) { self.forget_pod(key) } else { Vec::new() }
     }
 
+    /// Removes a pod from all indexes. Its addresses stay taken until its key is settled.
     fn forget_pod(&mut self, key: &PodKey) -> Vec<Change> {
         self.absent.remove(key);
         self.retire(key);

@@ -1,41 +1,42 @@
-//! A pod, as its object describes it.
+//! The fields of a Pod object that the store keeps.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use contract::annotation::PodNetwork;
-
-use crate::key::NodeName;
+use crate::{allocate::pod_network::Assigned, key::NodeName};
 
 /// A pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
     pub uid: Arc<str>,
-    /// Seconds since 1970; decides between two that claim the same address.
+    /// Seconds since 1970. At the start and after a list, the older of two pods gets an address that both
+    /// claim.
     pub created: i64,
     pub node: Option<NodeName>,
     pub host_network: bool,
     pub phase: Phase,
-    /// What its annotation says; it may be another program's, of before, or preset by the pod's owner.
+    /// The network in its annotations. They may come from this controller, from an earlier one, or from the
+    /// pod's creator.
     pub annotated: Annotated,
-    /// The annotation's text, if it speaks of networks other than the cluster's own: those entries are to stay.
+    /// The text of `k8s.ovn.org/pod-networks`, if it has entries of other networks than the cluster's own. A
+    /// patch preserves those entries.
     pub other_networks: Option<Arc<str>>,
-    /// What its annotations are, for what is written over them.
+    /// Its annotations, for the patch that replaces them.
     pub texts: Texts,
-    /// Of the mirror of a static pod: the pod's own identity on the node. The mirror's UID is another after each time that somebody deletes
-    /// the mirror, while the pod goes on.
+    /// Set on the mirror of a static pod: the pod's own identity on the node. A mirror that is deleted comes
+    /// back with another UID, while the pod keeps running.
     pub config_hash: Option<Arc<str>>,
 }
 
-/// A pod's annotations as they were read. A network that was decided on them is written over them and over no others: those are another
-/// leader's, who decided later.
+/// A pod's annotations when its network was decided. The patch tests for them before it replaces them:
+/// different annotations come from another leader, which decided later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Texts {
     /// The pod has no annotations at all.
     #[default]
     NoneAtAll,
-    /// It has some; of those that say its network, these.
+    /// The pod has annotations. These are the ones that describe its network; there may be none.
     These(Arc<BTreeMap<&'static str, String>>),
-    /// They say what the pod has, so that nothing is written over them, and are not kept.
+    /// They match the assigned network. No patch follows, so the texts are not kept.
     Right,
 }
 
@@ -43,34 +44,34 @@ pub enum Texts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Active,
-    /// Succeeded or failed: its containers will never run again.
+    /// `Succeeded` or `Failed`: its containers never run again.
     Ended,
 }
 
-/// The network that a pod's annotations give it.
+/// The network that a pod's annotations describe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Annotated {
     Nothing,
     Network {
-        network: Arc<PodNetwork>,
+        network: Arc<Assigned>,
         spelled: Spelled,
     },
-    /// It cannot be used, and why.
+    /// The annotation cannot be used, for this reason.
     Unusable(String),
 }
 
-/// Which annotations say it.
+/// Which annotations describe the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spelled {
     /// `k8s.ovn.org/pod-networks`.
     Current,
-    /// `ovn` alone, as in 2018.
+    /// Only `ovn`, the annotation of 2018.
     Legacy,
     Both,
 }
 
 impl Pod {
-    /// A running pod of which only the identity is known.
+    /// An active pod with nothing but a UID.
     pub fn with_uid(uid: &str) -> Self {
         Self {
             uid: uid.into(),
@@ -85,18 +86,19 @@ impl Pod {
         }
     }
 
-    /// Whether this is the same pod on the same node, under its name.
+    /// Whether both are the same pod on the same node. The caller has compared the names.
     pub(super) fn is_same(&self, other: &Self) -> bool {
+        // The mirrors of one static pod differ in their UIDs, but not in the hash.
         let is_static = self.config_hash.is_some() && self.config_hash == other.config_hash;
         (is_static || self.uid == other.uid) && self.node == other.node
     }
 
-    /// Whether a port was made for this very pod, by the UID that the port says.
+    /// Whether a port with this `iface-id-ver` was made for this pod. The port of a static pod may have none.
     pub(super) fn is_of(&self, port_uid: Option<&Arc<str>>) -> bool {
         port_uid == Some(&self.uid) || port_uid.is_none() && self.config_hash.is_some()
     }
 
-    /// Whether it is to have an address and a port of its node's switch, once it has a node.
+    /// Whether the pod gets an address and a port on its node's switch, once it is scheduled.
     pub fn needs_network(&self) -> bool {
         self.phase == Phase::Active && !self.host_network
     }

@@ -1,6 +1,10 @@
 use std::collections::BTreeSet;
 
-use contract::{annotation::POD_NETWORKS, names::Network, node_annotation::ZONE};
+use contract::{
+    annotation::{POD_NETWORKS, PodNetwork},
+    names::Network,
+    node_annotation::ZONE,
+};
 
 use super::*;
 use crate::{
@@ -42,10 +46,13 @@ fn claiming(uid: &str, address: &str) -> Pod {
     annotated(pod(uid), &format!(r#"{{"default":{{"mac_address":"{mac}","ip_addresses":["{address}"]}}}}"#))
 }
 
-/// The pod as it is once the text was written on it.
+/// The pod after this text has been written on it.
 fn annotated(pod: Pod, text: &str) -> Pod {
     let network = PodNetwork::parse(text, &Network::Default).unwrap().unwrap();
-    Pod { annotated: Annotated::Network { network: Arc::new(network), spelled: Spelled::Current }, ..pod }
+    Pod {
+        annotated: Annotated::Network { network: Arc::new(network.into()), spelled: Spelled::Current },
+        ..pod
+    }
 }
 
 fn complete(nodes: Vec<Node>, pods: Vec<(PodKey, Pod)>) -> Store {
@@ -79,8 +86,9 @@ fn changed(name: &str) -> Vec<Change> {
 fn a_pod_gets_an_address_an_annotation_and_no_second_one() {
     let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
     assert_eq!(apply(&mut store, "a", pod("u1")), changed("a"));
-    let [PodAnnotation { pod: to, uid, annotations, over: _ }] = &store.take_annotations()[..] else { panic!("one annotation") };
-    assert_eq!((to, &**uid), (&key("a"), "u1"));
+    let [annotation] = &store.take_annotations()[..] else { panic!("one annotation") };
+    assert_eq!((&annotation.pod, &*annotation.uid), (&key("a"), "u1"));
+    let annotations = annotation.annotations();
     assert_eq!(
         annotations[POD_NETWORKS],
         r#"{"default":{"ip_addresses":["10.244.1.3/24"],"mac_address":"0a:58:0a:f4:01:03","gateway_ips":["10.244.1.1"],"routes":[{"dest":"10.244.0.0/16","nextHop":"10.244.1.1"},{"dest":"10.96.0.0/16","nextHop":"10.244.1.1"},{"dest":"169.254.169.5/32","nextHop":"10.244.1.1"},{"dest":"100.64.0.0/16","nextHop":"10.244.1.1"}],"ip_address":"10.244.1.3/24","gateway_ip":"10.244.1.1","role":"primary"}}"#
@@ -89,12 +97,13 @@ fn a_pod_gets_an_address_an_annotation_and_no_second_one() {
     assert_eq!(apply(&mut store, "a", before.clone()), [], "as it was before the annotation arrived");
     assert_eq!(apply(&mut store, "a", after), [], "with the annotation");
     assert_eq!(store.take_annotations(), []);
-    assert_eq!(apply(&mut store, "a", before), [], "somebody removed the annotation");
+    assert_eq!(apply(&mut store, "a", before), [], "the annotation was removed");
     assert_eq!(store.take_annotations().len(), 1);
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.3/24");
 }
 
-/// What is decided on annotations that are no more is not written, so it has to be decided again.
+/// A patch that was decided on annotations that have changed since is not applied, so it has to be decided
+/// again.
 #[test]
 fn a_network_is_written_again_when_the_annotations_that_it_is_written_over_have_changed() {
     let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
@@ -102,14 +111,33 @@ fn a_network_is_written_again_when_the_annotations_that_it_is_written_over_have_
         apply(store, "a", pod);
         store.take_annotations().into_iter().map(|annotation| annotation.over).collect::<Vec<_>>()
     };
-    let with =
-        |texts: &[(&'static str, &str)]| Texts::These(Arc::new(texts.iter().map(|(name, text)| (*name, (*text).to_owned())).collect()));
+    let with = |texts: &[(&'static str, &str)]| {
+        Texts::These(Arc::new(texts.iter().map(|(name, text)| (*name, (*text).to_owned())).collect()))
+    };
     assert_eq!(written(&mut store, pod("u1")), [Texts::NoneAtAll]);
-    assert_eq!(written(&mut store, Pod { created: 1, ..pod("u1") }), [], "another part of the pod has changed");
-    assert_eq!(written(&mut store, Pod { texts: with(&[]), ..pod("u1") }), [with(&[])], "another annotation has come");
-    let wrong = Pod { annotated: Annotated::Unusable("no".to_owned()), texts: with(&[(POD_NETWORKS, "no")]), ..pod("u1") };
+    assert_eq!(
+        written(&mut store, Pod { created: 1, ..pod("u1") }),
+        [],
+        "another part of the pod has changed"
+    );
+    assert_eq!(
+        written(&mut store, Pod { texts: with(&[]), ..pod("u1") }),
+        [with(&[])],
+        "another annotation has come"
+    );
+    let wrong = Pod {
+        annotated: Annotated::Unusable("no".to_owned()),
+        texts: with(&[(POD_NETWORKS, "no")]),
+        ..pod("u1")
+    };
     assert_eq!(written(&mut store, wrong.clone()), [with(&[(POD_NETWORKS, "no")])]);
-    let text = store.assigned(&key("a")).unwrap().write(&Network::Default, None).unwrap();
+    let text = store
+        .assigned(&key("a"))
+        .unwrap()
+        .network(&store.config)
+        .unwrap()
+        .write(&Network::Default, None)
+        .unwrap();
     let right = Pod { texts: with(&[(POD_NETWORKS, &text)]), ..annotated(pod("u1"), &text) };
     assert_eq!(written(&mut store, right.clone()), []);
     assert_eq!(store.pod(&key("a")).unwrap().texts, Texts::Right, "a text that is not needed is not kept");
@@ -125,8 +153,11 @@ fn nothing_is_given_before_everything_was_read() {
     assert!(!store.is_complete());
     assert_eq!((address(&store, "a"), store.take_annotations()), (None, vec![]));
     let pods = vec![(key("a"), pod("u1")), (key("b"), claiming("u2", "10.244.1.3/24"))];
-    let changes: BTreeSet<Key> =
-        store.observe(Observation::Pods(Seen::All(pods))).into_iter().flat_map(|change| change.dirtied(|_| Vec::new())).collect();
+    let changes: BTreeSet<Key> = store
+        .observe(Observation::Pods(Seen::All(pods)))
+        .into_iter()
+        .flat_map(|change| change.dirtied(|_| Vec::new()))
+        .collect();
     assert_eq!(changes, BTreeSet::from([Key::Pod(key("a")), Key::Pod(key("b"))]));
     assert_eq!(address(&store, "b").unwrap(), "10.244.1.3/24");
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.4/24", "behind the highest that is in use");
@@ -170,15 +201,19 @@ fn a_pod_that_comes_again_under_its_name_gets_its_own() {
     apply(&mut store, "b", claiming("u3", "10.244.1.3/24"));
     assert_eq!(address(&store, "b"), None, "the port still has the first one's address");
     assert_eq!(settle(&mut store, "a"), changed("b"));
-    assert_eq!((address(&store, "a").unwrap(), address(&store, "b").unwrap()), ("10.244.1.4/24".to_owned(), "10.244.1.3/24".to_owned()));
+    assert_eq!(
+        (address(&store, "a").unwrap(), address(&store, "b").unwrap()),
+        ("10.244.1.4/24".to_owned(), "10.244.1.3/24".to_owned())
+    );
 }
 
 #[test]
 fn who_claims_an_address_in_use_waits_and_says_for_whom() {
     let older = Pod { created: 1, ..claiming("u1", "10.244.1.9/24") };
     let younger = Pod { created: 2, ..claiming("u2", "10.244.1.9/24") };
-    // In the order of creation, whatever the order of the list and of the names.
-    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![(key("a"), younger.clone()), (key("b"), older)]);
+    // The order of creation counts, not the order of the list or of the names.
+    let mut store =
+        complete(vec![node("n1", "10.244.1.0/24")], vec![(key("a"), younger.clone()), (key("b"), older)]);
     assert_eq!((address(&store, "a"), address(&store, "b").unwrap()), (None, "10.244.1.9/24".to_owned()));
     let troubles = store.take_troubles();
     assert_eq!(
@@ -201,7 +236,7 @@ fn preset_addresses_stay_wherever_they_are_but_not_on_the_routers() {
     apply(&mut store, "router", claiming("u2", "10.244.1.1/24"));
     assert!(matches!(store.take_troubles()[..], [Trouble { why: PodTrouble::AddressReserved { .. }, .. }]));
     store.observe(Observation::Nodes(Seen::Deleted("n1".into())));
-    assert_eq!(address(&store, "router").unwrap(), "10.244.1.1/24", "nobody needs it any more");
+    assert_eq!(address(&store, "router").unwrap(), "10.244.1.1/24", "no router has it any more");
 }
 
 #[test]
@@ -218,7 +253,10 @@ fn a_pod_waits_for_its_nodes_subnet_and_is_woken_by_it() {
 #[test]
 fn a_port_found_at_the_start_keeps_its_address_until_it_is_gone() {
     let mut store = Store::new(config());
-    store.found_port(&key("gone"), FoundPort { uid: None, mac: None, addresses: vec!["10.244.1.3".parse().unwrap()] });
+    store.found_port(
+        &key("gone"),
+        FoundPort { uid: None, mac: None, addresses: vec!["10.244.1.3".parse().unwrap()] },
+    );
     store.observe(Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/29")])));
     store.observe(Observation::Pods(Seen::All(vec![(key("a"), pod("u1"))])));
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.4/29");
@@ -231,7 +269,8 @@ fn a_port_found_at_the_start_keeps_its_address_until_it_is_gone() {
 fn other_zones_pods_keep_their_records_and_get_nothing_here() {
     let mut far = node("n1", "10.244.1.0/24");
     far.zone = Some(Zone("far".to_owned()));
-    let mut store = complete(vec![far], vec![(key("a"), pod("u1")), (key("b"), claiming("u2", "10.244.1.9/24"))]);
+    let mut store =
+        complete(vec![far], vec![(key("a"), pod("u1")), (key("b"), claiming("u2", "10.244.1.9/24"))]);
     assert_eq!((address(&store, "a"), address(&store, "b").unwrap()), (None, "10.244.1.9/24".to_owned()));
     assert_eq!((store.troubles().count(), store.take_annotations()), (0, vec![]));
     let near = Node { zone: Some(Zone::default()), ..node("n1", "10.244.1.0/24") };
@@ -246,7 +285,7 @@ fn unusable_and_other_networks_annotations() {
     assert_eq!(store.take_troubles()[0].why.to_string(), "its annotation cannot be used: no address");
     let blue = r#"{"shop/blue":{"mac_address":"0a:58:0a:00:00:09","x":1}}"#;
     apply(&mut store, "b", Pod { other_networks: Some(blue.into()), ..pod("u2") });
-    let text = &store.take_annotations()[0].annotations[POD_NETWORKS];
+    let text = &store.take_annotations()[0].annotations()[POD_NETWORKS];
     assert!(text.starts_with(r#"{"default":{"ip_addresses":["10.244.1.3/24"]"#), "{text}");
     assert!(text.ends_with(r#","shop/blue":{"mac_address":"0a:58:0a:00:00:09","x":1}}"#), "{text}");
 }
@@ -254,23 +293,31 @@ fn unusable_and_other_networks_annotations() {
 #[test]
 fn the_legacy_annotation_is_read_and_on_request_written() {
     let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
-    store.config.legacy_annotations = true;
+    Arc::make_mut(&mut store.config).legacy_annotations = true;
     apply(&mut store, "a", pod("u1"));
     assert_eq!(
-        store.take_annotations()[0].annotations["ovn"],
+        store.take_annotations()[0].annotations()["ovn"],
         r#"{"gateway_ip":"10.244.1.1","ip_address":"10.244.1.3/24","mac_address":"0a:58:0a:f4:01:03"}"#
     );
-    store.config.legacy_annotations = false;
-    let Pod { annotated: Annotated::Network { network, .. }, .. } = claiming("u2", "10.244.1.9/24") else { panic!("a claim") };
-    apply(&mut store, "b", Pod { annotated: Annotated::Network { network, spelled: Spelled::Legacy }, ..pod("u2") });
-    let annotations = &store.take_annotations()[0].annotations;
+    Arc::make_mut(&mut store.config).legacy_annotations = false;
+    let Pod { annotated: Annotated::Network { network, .. }, .. } = claiming("u2", "10.244.1.9/24") else {
+        panic!("a claim")
+    };
+    apply(
+        &mut store,
+        "b",
+        Pod { annotated: Annotated::Network { network, spelled: Spelled::Legacy }, ..pod("u2") },
+    );
+    let annotations = store.take_annotations()[0].annotations();
     assert_eq!(annotations.keys().copied().collect::<Vec<_>>(), [POD_NETWORKS]);
 }
 
 #[test]
 fn what_a_list_does_not_name_is_gone() {
-    let mut store =
-        complete(vec![node("n1", "10.244.1.0/24"), node("n2", "10.244.2.0/24")], vec![(key("a"), pod("u1")), (key("b"), pod("u2"))]);
+    let mut store = complete(
+        vec![node("n1", "10.244.1.0/24"), node("n2", "10.244.2.0/24")],
+        vec![(key("a"), pod("u1")), (key("b"), pod("u2"))],
+    );
     assert_eq!(store.observe(Observation::Pods(Seen::All(vec![(key("b"), pod("u2"))]))), changed("a"));
     assert_eq!(store.observe(Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")]))).len(), 1);
     assert_eq!(store.keys().collect::<Vec<_>>(), [Key::Cluster, Key::Node("n1".into()), Key::Pod(key("b"))]);
@@ -287,7 +334,17 @@ fn addresses_are_given_in_turn() {
         delete(&mut store, "a");
         settle(&mut store, "a");
     }
-    assert_eq!(given, ["10.244.1.3/29", "10.244.1.4/29", "10.244.1.5/29", "10.244.1.6/29", "10.244.1.3/29", "10.244.1.4/29"]);
+    assert_eq!(
+        given,
+        [
+            "10.244.1.3/29",
+            "10.244.1.4/29",
+            "10.244.1.5/29",
+            "10.244.1.6/29",
+            "10.244.1.3/29",
+            "10.244.1.4/29"
+        ]
+    );
 }
 
 #[test]
@@ -297,7 +354,8 @@ fn both_families_are_given_and_freed_together() {
     for name in ["a", "b", "c", "d", "e"] {
         apply(&mut store, name, pod(name));
     }
-    let both = |store: &Store, name: &str| store.assigned(&key(name)).map(|network| network.addresses.clone());
+    let both =
+        |store: &Store, name: &str| store.assigned(&key(name)).map(|network| network.addresses.clone());
     assert_eq!(both(&store, "a").unwrap(), [net("10.244.1.3/29"), net("fd00::3/125")]);
     assert_eq!(both(&store, "e"), None, "there are five of IPv6 and four of IPv4");
     delete(&mut store, "b");
@@ -313,7 +371,10 @@ fn pods_keep_their_addresses_when_their_node_gets_another_subnet() {
     }
     let changes = store.observe(Observation::Nodes(Seen::Applied(node("n1", "10.244.9.0/29"))));
     assert_eq!(changes, [Change::Node { name: "n1".into(), pods: true }, Change::Pod(key("e"))]);
-    assert_eq!((address(&store, "a").unwrap(), address(&store, "e").unwrap()), ("10.244.1.3/29".to_owned(), "10.244.9.3/29".to_owned()));
+    assert_eq!(
+        (address(&store, "a").unwrap(), address(&store, "e").unwrap()),
+        ("10.244.1.3/29".to_owned(), "10.244.9.3/29".to_owned())
+    );
 }
 
 #[test]
@@ -332,7 +393,10 @@ fn a_subnet_that_two_nodes_claim_is_still_the_others_when_one_goes() {
 #[test]
 fn who_needs_nothing_here_any_more_does_not_wait() {
     let mut store = complete(vec![], vec![(key("a"), pod("u1"))]);
-    store.observe(Observation::Nodes(Seen::Applied(Node { zone: Some(Zone("far".to_owned())), ..Node::named("n1") })));
+    store.observe(Observation::Nodes(Seen::Applied(Node {
+        zone: Some(Zone("far".to_owned())),
+        ..Node::named("n1")
+    })));
     let unusable = Pod { annotated: Annotated::Unusable("no JSON".to_owned()), ..Pod::with_uid("u2") };
     apply(&mut store, "b", unusable);
     assert_eq!(store.troubles().count(), 1, "of b alone");
@@ -352,10 +416,15 @@ fn what_another_wrote_over_an_annotation_on_its_way_is_corrected() {
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.3/24");
 }
 
-/// A typo in an annotation of its node, or a moment without it, took the node off the network with all of its pods.
+/// A typo in an annotation, or a moment without it, took the node off the network with all of its pods.
 #[test]
 fn a_node_keeps_what_it_said_before_when_its_annotations_are_lost_or_cannot_be_read() {
-    let named = || Node { chassis: Some("c1".to_owned()), zone: Some(Zone::default()), id: Some(7), ..node("n1", "10.244.1.0/24") };
+    let named = || Node {
+        chassis: Some("c1".to_owned()),
+        zone: Some(Zone::default()),
+        id: Some(7),
+        ..node("n1", "10.244.1.0/24")
+    };
     let mut store = complete(vec![named()], vec![(key("a"), pod("u1"))]);
     let unreadable = vec![Unreadable { annotation: ZONE, why: "no".to_owned() }];
     let mac = "0a:58:00:00:00:01".parse().unwrap();
@@ -367,7 +436,7 @@ fn a_node_keeps_what_it_said_before_when_its_annotations_are_lost_or_cannot_be_r
     }
     let told: Vec<NodeTrouble> = store.take_node_troubles().into_iter().map(|trouble| trouble.why).collect();
     assert_eq!(told, [NodeTrouble::UnreadableAnnotation { annotation: ZONE, why: "no".to_owned() }]);
-    // What is readably different counts; another node of that name has nothing of the former.
+    // A readable change counts; another node of the same name inherits nothing.
     let far = Node { zone: Some(Zone("far".to_owned())), management_mac: Some(mac), ..Node::named("n1") };
     assert_eq!(store.observe(Observation::Nodes(Seen::Applied(far))).len(), 1);
     assert!(!store.is_local("n1") && store.kept(&Key::Pod(key("a"))) == Kept::Nothing);
@@ -385,9 +454,13 @@ fn what_is_not_known_at_the_start_leaves_rows_as_they_are() {
         Node { chassis: Some("c4".to_owned()), ..node("n4", "10.244.4.0/24") },
         Node { zone: Some(Zone("far".to_owned())), ..Node::named("n5") },
     ];
-    let pods = (1..=6).map(|n| (key(&format!("p{n}")), Pod { node: Some(format!("n{n}").into()), ..pod("u1") })).collect();
+    let pods = (1..=6)
+        .map(|n| (key(&format!("p{n}")), Pod { node: Some(format!("n{n}").into()), ..pod("u1") }))
+        .collect();
     let store = complete(nodes, pods);
-    let kept = |n: u32| (store.kept(&Key::Node(format!("n{n}").into())), store.kept(&Key::Pod(key(&format!("p{n}")))));
+    let kept = |n: u32| {
+        (store.kept(&Key::Node(format!("n{n}").into())), store.kept(&Key::Pod(key(&format!("p{n}")))))
+    };
     assert_eq!(kept(1), (Kept::All, Kept::All), "no subnet");
     assert_eq!(kept(2), (Kept::All, Kept::All), "a zone that cannot be read");
     assert_eq!(kept(3), (Kept::RouterPort, Kept::Nothing), "no chassis");
@@ -395,7 +468,8 @@ fn what_is_not_known_at_the_start_leaves_rows_as_they_are() {
     assert_eq!(store.assigned(&key("p2")), None, "nothing is given before the zone is known");
 }
 
-/// A pod that ran with its annotation gone, or garbled, got another address at the next start of the controller, or none.
+/// A running pod whose annotation was lost or garbled got another address at the next start of the
+/// controller, or none.
 #[test]
 fn a_running_pod_whose_annotation_is_lost_has_what_its_port_has() {
     let found = |uid: &str, address: &str| FoundPort {
@@ -414,11 +488,11 @@ fn a_running_pod_whose_annotation_is_lost_has_what_its_port_has() {
     for lost in [pod("u1"), unusable()] {
         let mut store = start(found("u1", "10.244.1.77"), lost);
         assert_eq!(address(&store, "a").unwrap(), "10.244.1.77/24");
-        let written = &store.take_annotations()[0].annotations[POD_NETWORKS];
+        let written = &store.take_annotations()[0].annotations()[POD_NETWORKS];
         assert!(written.contains("10.244.1.77/24") && written.contains("0a:58:0a:f4:01:99"), "{written}");
         assert_eq!(store.take_troubles(), []);
     }
-    // Its predecessor's, one that is no pod's to have, and one of another node's.
+    // The port of its predecessor, one with a reserved address, and one with an address of another node.
     for (port, given) in [
         (found("u0", "10.244.1.77"), "10.244.1.3/24"),
         (found("u1", "10.244.1.1"), "10.244.1.3/24"),
@@ -429,24 +503,37 @@ fn a_running_pod_whose_annotation_is_lost_has_what_its_port_has() {
     }
 }
 
-/// Whoever creates pods could have the traffic of a node, or the join and service addresses, by an annotation; and keep addresses from others
-/// with pods that are never scheduled.
+/// By an annotation, the creator of a pod could get the traffic of a node, or the join and service addresses;
+/// and could keep addresses from others with pods that are never scheduled.
 #[test]
 fn a_preset_annotation_claims_nothing_of_others() {
-    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![(key("other"), claiming("o", "10.244.1.9/24"))]);
+    let mut store =
+        complete(vec![node("n1", "10.244.1.0/24")], vec![(key("other"), claiming("o", "10.244.1.9/24"))]);
     let with_mac = |uid: &str, address: &str, mac: &str| {
-        annotated(pod(uid), &format!(r#"{{"default":{{"mac_address":"{mac}","ip_addresses":["{address}"]}}}}"#))
+        annotated(
+            pod(uid),
+            &format!(r#"{{"default":{{"mac_address":"{mac}","ip_addresses":["{address}"]}}}}"#),
+        )
     };
     for address in ["100.64.0.1/16", "100.88.0.9/16", "10.96.0.1/16", "169.254.169.4/29", "169.254.1.1/32"] {
         apply(&mut store, "a", claiming("a", address));
         let troubles = store.take_troubles();
-        assert!(matches!(troubles[..], [Trouble { why: PodTrouble::AddressNotForPods { .. }, .. }]), "{address} {troubles:?}");
+        assert!(
+            matches!(troubles[..], [Trouble { why: PodTrouble::AddressNotForPods { .. }, .. }]),
+            "{address} {troubles:?}"
+        );
     }
-    // Of the router, of the management port, of a pod, of the next pod that will be.
-    for (uid, mac) in ["0a:58:0a:f4:01:01", "0a:58:0a:f4:01:02", "0a:58:0a:f4:01:09", "0a:58:0a:f4:01:03"].into_iter().enumerate() {
+    // The MAC of the router, of the management port, of a pod, and of the next pod to be created.
+    for (uid, mac) in ["0a:58:0a:f4:01:01", "0a:58:0a:f4:01:02", "0a:58:0a:f4:01:09", "0a:58:0a:f4:01:03"]
+        .into_iter()
+        .enumerate()
+    {
         apply(&mut store, "a", with_mac(&format!("m{uid}"), "10.244.1.50/24", mac));
         let troubles = store.take_troubles();
-        assert!(matches!(troubles[..], [Trouble { why: PodTrouble::MacTaken { .. }, .. }]), "{mac} {troubles:?}");
+        assert!(
+            matches!(troubles[..], [Trouble { why: PodTrouble::MacTaken { .. }, .. }]),
+            "{mac} {troubles:?}"
+        );
     }
     apply(&mut store, "a", with_mac("own", "10.244.1.50/24", "02:00:00:00:00:01"));
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.50/24");
@@ -457,9 +544,9 @@ fn a_preset_annotation_claims_nothing_of_others() {
     apply(&mut store, "c", unscheduled);
     assert_eq!(address(&store, "c"), None);
     apply(&mut store, "d", claiming("v", "10.244.1.60/24"));
-    assert_eq!(address(&store, "d").unwrap(), "10.244.1.60/24", "whoever runs first has it");
+    assert_eq!(address(&store, "d").unwrap(), "10.244.1.60/24", "the pod that is scheduled first has it");
 
-    // A pod that has run with it for long goes on.
+    // A pod that already runs with such an address keeps it.
     let mut store = Store::new(config());
     let port = FoundPort { uid: Some("r".into()), mac: None, addresses: vec!["100.64.0.9".parse().unwrap()] };
     store.found_port(&key("r"), port);
@@ -468,23 +555,35 @@ fn a_preset_annotation_claims_nothing_of_others() {
     assert_eq!(address(&store, "r").unwrap(), "100.64.0.9/16");
 }
 
-/// Two nodes with one subnet had two equal networks on the cluster's router; a node may write that on itself.
+/// Two nodes with one subnet had two equal networks on the cluster's router; a node may write its own
+/// annotations.
 #[test]
 fn a_subnet_belongs_to_the_node_that_has_it_or_to_the_older_one_and_then_to_the_next() {
     let at = |name: &str, created: i64, subnet: &str| Node { created, ..node(name, subnet) };
-    let mut store = complete(vec![at("young", 2, "10.244.1.0/24"), at("old", 1, "10.244.1.0/24"), at("third", 3, "10.244.3.0/24")], vec![]);
+    let mut store = complete(
+        vec![at("young", 2, "10.244.1.0/24"), at("old", 1, "10.244.1.0/24"), at("third", 3, "10.244.3.0/24")],
+        vec![],
+    );
     let subnets = |store: &Store, name: &str| store.node(name).unwrap().subnets.clone();
     assert_eq!((subnets(&store, "old"), subnets(&store, "young")), (vec![net("10.244.1.0/24")], vec![]));
-    let told = |store: &mut Store| store.take_node_troubles().into_iter().map(|trouble| trouble.subject.to_string()).collect::<Vec<_>>();
+    let told = |store: &mut Store| {
+        store.take_node_troubles().into_iter().map(|trouble| trouble.subject.to_string()).collect::<Vec<_>>()
+    };
     assert_eq!(told(&mut store), ["young"]);
-    // A supernet: who has something keeps it.
+    // A claim of a supernet: the node keeps the subnet that it has.
     store.observe(Observation::Nodes(Seen::Applied(at("third", 3, "10.244.0.0/16"))));
-    assert_eq!((subnets(&store, "third"), told(&mut store)), (vec![net("10.244.3.0/24")], vec!["third".to_owned()]));
+    assert_eq!(
+        (subnets(&store, "third"), told(&mut store)),
+        (vec![net("10.244.3.0/24")], vec!["third".to_owned()])
+    );
     store.observe(Observation::Nodes(Seen::Applied(at("young", 2, "10.244.1.0/24"))));
     assert_eq!(told(&mut store), Vec::<String>::new(), "it is told once");
     let changes = store.observe(Observation::Nodes(Seen::Deleted("old".into())));
     assert!(changes.contains(&Change::Node { name: "young".into(), pods: true }), "{changes:?}");
-    assert_eq!((subnets(&store, "young"), subnets(&store, "third")), (vec![net("10.244.1.0/24")], vec![net("10.244.3.0/24")]));
+    assert_eq!(
+        (subnets(&store, "young"), subnets(&store, "third")),
+        (vec![net("10.244.1.0/24")], vec![net("10.244.3.0/24")])
+    );
     store.observe(Observation::Nodes(Seen::Deleted("young".into())));
     assert_eq!(subnets(&store, "third"), [net("10.244.0.0/16")]);
 }

@@ -1,6 +1,7 @@
-//! Objects of the API, reduced to the fields that are used, while they are read: a pod of 10 kB never exists in memory.
+//! API objects, reduced to the fields in use while they are parsed: a whole pod of 10 kB never exists in
+//! memory.
 //!
-//! Knows the API's spelling; gives [`Node`]s and [`Pod`]s. What is unknown or of no use is skipped unread.
+//! Knows the API's spelling, and produces [`Node`]s and [`Pod`]s. Unknown and unused fields are skipped.
 
 mod metadata;
 mod watched;
@@ -22,7 +23,8 @@ use serde::Deserialize;
 use super::{Annotated, Node, Phase, Pod, Spelled, Texts, Unreadable};
 use crate::config::Zone;
 
-/// A Node of the API. Of its metadata there are name, uid, resource version, times, labels and this project's annotations.
+/// A Node of the API. Its metadata are name, UID, resource version, timestamps, labels and this project's
+/// annotations.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeObject {
@@ -30,8 +32,8 @@ pub struct NodeObject {
     pub metadata: ObjectMeta,
 }
 
-/// A Pod of the API. Of its metadata there are name, namespace, uid, resource version, times and the annotations that give its network
-/// and say whether it is a static pod.
+/// A Pod of the API. Its metadata are name, namespace, UID, resource version, timestamps and the annotations
+/// that describe its network or mark the mirror of a static pod.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct PodObject {
@@ -55,9 +57,10 @@ pub struct PodStatus {
 }
 
 impl NodeObject {
-    /// The node that the object describes.
+    /// The node that the object describes, with all annotations parsed.
     pub fn into_node(self) -> Node {
-        let ObjectMeta { name, uid, resource_version, creation_timestamp, labels, annotations, .. } = self.metadata;
+        let ObjectMeta { name, uid, resource_version, creation_timestamp, labels, annotations, .. } =
+            self.metadata;
         let annotations = annotations.unwrap_or_default();
         let read = NodeAnnotations(&annotations);
         let mut unreadable = Vec::new();
@@ -81,7 +84,7 @@ impl NodeObject {
     }
 }
 
-/// What was read, or nothing and a note of why not.
+/// The value, or the default and an entry in `unreadable`.
 fn readable<T: Default>(read: Result<T, NodeAnnotationError>, unreadable: &mut Vec<Unreadable>) -> T {
     read.unwrap_or_else(|error| {
         unreadable.push(Unreadable { annotation: error.annotation, why: error.source.to_string() });
@@ -90,7 +93,10 @@ fn readable<T: Default>(read: Result<T, NodeAnnotationError>, unreadable: &mut V
 }
 
 impl PodObject {
-    /// The pod that the object describes. The error is of a name that no API server accepts.
+    /// The pod that the object describes.
+    ///
+    /// # Errors
+    /// The namespace or the name is one that no API server accepts.
     pub fn into_pod(self) -> Result<(PodKey, Pod), BadName> {
         let ObjectMeta { name, namespace, uid, creation_timestamp, annotations, .. } = self.metadata;
         let has_annotations = annotations.is_some();
@@ -98,15 +104,18 @@ impl PodObject {
         let pod = Pod {
             uid: uid.unwrap_or_default().into(),
             created: creation_timestamp.map_or(0, |time| time.0.as_second()),
+            // An empty `nodeName` means that the pod is not scheduled.
             node: self.spec.node_name.filter(|node| !node.is_empty()).map(Into::into),
             host_network: self.spec.host_network.unwrap_or_default(),
             phase: match self.status.phase.as_deref() {
                 Some("Succeeded" | "Failed") => Phase::Ended,
+                // Containers may run in every other phase, also in one that this program does not know.
                 _ => Phase::Active,
             },
             annotated: annotated(&annotations),
             other_networks: other_networks(&annotations),
             config_hash: config_hash(&annotations),
+            // A JSON patch cannot add a key to a map that does not exist, so it has to know.
             texts: if has_annotations { texts(annotations) } else { Texts::NoneAtAll },
         };
         Ok((PodKey::new(&namespace.unwrap_or_default(), &name.unwrap_or_default())?, pod))
@@ -114,32 +123,38 @@ impl PodObject {
 }
 
 fn annotated(annotations: &BTreeMap<String, String>) -> Annotated {
-    let spelled = match (annotations.contains_key(annotation::POD_NETWORKS), annotations.contains_key(annotation::LEGACY)) {
+    let spelled = match (
+        annotations.contains_key(annotation::POD_NETWORKS),
+        annotations.contains_key(annotation::LEGACY),
+    ) {
         (true, true) => Spelled::Both,
         (true, false) => Spelled::Current,
         (false, _) => Spelled::Legacy,
     };
     match PodNetwork::from_annotations(annotations, &Network::Default) {
         Ok(None) => Annotated::Nothing,
-        Ok(Some(network)) => Annotated::Network { network: Arc::new(network), spelled },
+        Ok(Some(network)) => Annotated::Network { network: Arc::new(network.into()), spelled },
         Err(error) => Annotated::Unusable(error.to_string()),
     }
 }
 
-/// Those that say the pod's network.
+/// The annotations that describe the pod's network.
 fn texts(mut annotations: BTreeMap<String, String>) -> Texts {
-    let texts = [annotation::POD_NETWORKS, annotation::LEGACY].into_iter().filter_map(|name| Some((name, annotations.remove(name)?)));
+    let texts = [annotation::POD_NETWORKS, annotation::LEGACY]
+        .into_iter()
+        .filter_map(|name| Some((name, annotations.remove(name)?)));
     Texts::These(Arc::new(texts.collect()))
 }
 
-/// The text of the current annotation, if more than the cluster's own network is in it.
+/// The text of the current annotation, if it has entries of other networks than the cluster's own.
 fn other_networks(annotations: &BTreeMap<String, String>) -> Option<Arc<str>> {
     let text = annotations.get(annotation::POD_NETWORKS)?;
     annotation::names_others(text, &Network::Default).then(|| text.as_str().into())
 }
 
-/// Of a mirror, the hash of the static pod.
+/// The hash of the static pod, if this is its mirror.
 fn config_hash(annotations: &BTreeMap<String, String>) -> Option<Arc<str>> {
+    // A mirror has the source of its static pod, `file` or `http`. The source `api` is an ordinary pod's.
     let source = annotations.get(annotation::CONFIG_SOURCE).filter(|source| *source != "api");
     annotations.get(annotation::CONFIG_HASH).filter(|_| source.is_some()).map(|hash| hash.as_str().into())
 }

@@ -1,4 +1,5 @@
-//! Our rows against upstream's, row by row and column by column. Knows no table: what has to be equal is what our rows say.
+//! Compares our rows with upstream's, row by row and column by column. Knows no table: our rows say what has
+//! to be equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +12,13 @@ use ovsdb::{Atom, Datum};
 
 use crate::fixture::{Columns, Fixture};
 
-/// What came out.
+/// The result.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     /// What our controller would write, one line each.
     pub(crate) differences: Vec<String>,
-    /// What upstream wrote and we never touch: `TABLE NAME` of rows, `TABLE.COLUMN` or `TABLE.COLUMN:KEY` of rows that are ours.
+    /// What upstream wrote and our controller never touches: `TABLE NAME` for rows, `TABLE.COLUMN` or
+    /// `TABLE.COLUMN:KEY` in our rows.
     pub(crate) others: BTreeSet<String>,
 }
 
@@ -44,13 +46,20 @@ impl Comparison {
                 self.differences.push(format!("{label}: {column}: {why}"));
             }
         }
-        // Sets of references are compared by whose elements they are.
+        // Sets of references are compared in `memberships`.
         let named = |column: &str| column == "name" || ours.columns.iter().any(|(ours, _)| *ours == column);
         let unnamed = columns.iter().filter(|(column, value)| !named(column) && references(value).is_empty());
         self.others.extend(unnamed.map(|(column, _)| format!("{}.{column}", ours.id.table.name())));
     }
 
-    fn value(&mut self, id: &RowName, column: &str, ours: &Value, value: Option<&Datum>, theirs: &Theirs<'_>) -> Result<(), String> {
+    fn value(
+        &mut self,
+        id: &RowName,
+        column: &str,
+        ours: &Value,
+        value: Option<&Datum>,
+        theirs: &Theirs<'_>,
+    ) -> Result<(), String> {
         match ours {
             Value::Datum(ours) => same(ours, value),
             Value::Pairs(wanted) => {
@@ -71,20 +80,35 @@ impl Comparison {
             }
             Value::References(rows) => {
                 let ours: BTreeSet<_> = rows.iter().map(|row| theirs.reference(row)).collect();
-                let value: BTreeSet<_> = value.map(references).unwrap_or_default().into_iter().map(Some).collect();
-                if ours == value { Ok(()) } else { Err(format!("ours refers to {ours:?}, upstream's to {value:?}")) }
+                let value: BTreeSet<_> =
+                    value.map(references).unwrap_or_default().into_iter().map(Some).collect();
+                if ours == value {
+                    Ok(())
+                } else {
+                    Err(format!("ours refers to {ours:?}, upstream's to {value:?}"))
+                }
             }
             Value::Including(rows) => {
                 let value = value.map(references).unwrap_or_default();
-                let missing: Vec<_> = rows.iter().filter(|row| theirs.reference(row).is_none_or(|name| !value.contains(name))).collect();
-                if missing.is_empty() { Ok(()) } else { Err(format!("upstream's does not refer to {missing:?}")) }
+                let missing: Vec<_> = rows
+                    .iter()
+                    .filter(|row| theirs.reference(row).is_none_or(|name| !value.contains(name)))
+                    .collect();
+                if missing.is_empty() {
+                    Ok(())
+                } else {
+                    Err(format!("upstream's does not refer to {missing:?}"))
+                }
             }
             Value::Parts { table, rows } => {
                 let all = &theirs.fixture.rows[table.name()];
-                let parts: Vec<&Columns> = value.map(references).unwrap_or_default().into_iter().map(|name| &all[name]).collect();
-                let equal =
-                    |ours: &[(&str, Datum)], part: &Columns| ours.iter().all(|(column, ours)| same(ours, part.get(*column)).is_ok());
-                let matched = rows.len() == parts.len() && rows.iter().all(|ours| parts.iter().any(|part| equal(ours, part)));
+                let parts: Vec<&Columns> =
+                    value.map(references).unwrap_or_default().into_iter().map(|name| &all[name]).collect();
+                let equal = |ours: &[(&str, Datum)], part: &Columns| {
+                    ours.iter().all(|(column, ours)| same(ours, part.get(*column)).is_ok())
+                };
+                let matched = rows.len() == parts.len()
+                    && rows.iter().all(|ours| parts.iter().any(|part| equal(ours, part)));
                 if matched { Ok(()) } else { Err(format!("ours is {rows:?}, upstream's {parts:?}")) }
             }
         }
@@ -98,7 +122,11 @@ impl Comparison {
             for membership in &row.member_of {
                 match theirs.reference(&membership.of) {
                     Some(parent) => drop(wanted.insert((parent, membership.column))),
-                    None => self.differences.push(format!("{}: upstream has no {}", theirs.label(&row.id), theirs.label(&membership.of))),
+                    None => self.differences.push(format!(
+                        "{}: upstream has no {}",
+                        theirs.label(&row.id),
+                        theirs.label(&membership.of)
+                    )),
                 }
             }
             let names_it = |value: &Value| match value {
@@ -107,12 +135,17 @@ impl Comparison {
             };
             for parent in ours {
                 let columns = parent.columns.iter().filter(|(_, value)| names_it(value));
-                wanted.extend(columns.filter_map(|(column, _)| Some((theirs.reference(&parent.id)?, *column))));
+                wanted
+                    .extend(columns.filter_map(|(column, _)| Some((theirs.reference(&parent.id)?, *column))));
             }
             let own: BTreeSet<&str> = ours.iter().filter_map(|row| theirs.reference(&row.id)).collect();
-            let found: BTreeSet<(&str, &str)> = theirs.holders(name).filter(|(parent, _)| own.contains(parent)).collect();
+            let found: BTreeSet<(&str, &str)> =
+                theirs.holders(name).filter(|(parent, _)| own.contains(parent)).collect();
             if found != wanted {
-                self.differences.push(format!("{}: ours is held by {wanted:?}, upstream's by {found:?}", theirs.label(&row.id)));
+                self.differences.push(format!(
+                    "{}: ours is held by {wanted:?}, upstream's by {found:?}",
+                    theirs.label(&row.id)
+                ));
             }
         }
     }
@@ -123,17 +156,24 @@ impl Comparison {
         let parts: BTreeSet<&str> = ours
             .iter()
             .flat_map(|row| {
-                row.columns.iter().filter(|(_, value)| matches!(value, Value::Parts { .. })).map(|(column, _)| (&row.id, *column))
+                row.columns
+                    .iter()
+                    .filter(|(_, value)| matches!(value, Value::Parts { .. }))
+                    .map(|(column, _)| (&row.id, *column))
             })
-            .flat_map(|(id, column)| theirs.columns(id).and_then(|columns| columns.get(column)).map(references).unwrap_or_default())
+            .flat_map(|(id, column)| {
+                theirs.columns(id).and_then(|columns| columns.get(column)).map(references).unwrap_or_default()
+            })
             .collect();
         let all = fixture.rows.iter().flat_map(|(table, rows)| rows.keys().map(move |name| (table, name)));
         let rest = all.filter(|(_, name)| !own.contains(name.as_str()) && !parts.contains(name.as_str()));
-        self.others.extend(rest.map(|(table, name)| format!("{table} {}", name.strip_prefix(&format!("{table}_")).unwrap_or(name))));
+        self.others.extend(rest.map(|(table, name)| {
+            format!("{table} {}", name.strip_prefix(&format!("{table}_")).unwrap_or(name))
+        }));
     }
 }
 
-/// Upstream's rows by what rows are recognised by.
+/// Upstream's rows, by the names or ids that identify rows.
 struct Theirs<'a> {
     fixture: &'a Fixture,
     /// Table and name, to the name that references use.
@@ -146,8 +186,10 @@ impl<'a> Theirs<'a> {
         for (table, rows) in &fixture.rows {
             for (reference, columns) in rows {
                 let name = match table.as_str() {
-                    // Its name is what log lines say.
-                    "ACL" => columns.get("external_ids").and_then(|ids| pairs(ids).get(contract::ovn::ID).copied()),
+                    // An ACL's name is only for log lines; its id identifies it.
+                    "ACL" => {
+                        columns.get("external_ids").and_then(|ids| pairs(ids).get(contract::ovn::ID).copied())
+                    }
                     _ => columns.get("name").and_then(|name| name.scalar()?.as_str()),
                 };
                 if let Some(name) = name {
@@ -160,19 +202,22 @@ impl<'a> Theirs<'a> {
     }
 
     fn reference(&self, row: &RowName) -> Option<&'a str> {
-        self.named.get(&(row.table.name(), row.name.as_str())).copied()
+        self.named.get(&(row.table.name(), &*row.name)).copied()
     }
 
     fn columns(&self, row: &RowName) -> Option<&'a Columns> {
         self.fixture.rows.get(row.table.name())?.get(self.reference(row)?)
     }
 
-    /// The sets that refer to a row.
+    /// The sets that hold a row.
     fn holders(&self, reference: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let rows = self.fixture.rows.values().flatten();
-        let columns =
-            rows.flat_map(|(parent, columns)| columns.iter().map(move |(column, value)| (parent.as_str(), column.as_str(), value)));
-        columns.filter(move |(.., value)| references(value).contains(reference)).map(|(parent, column, _)| (parent, column))
+        let columns = rows.flat_map(|(parent, columns)| {
+            columns.iter().map(move |(column, value)| (parent.as_str(), column.as_str(), value))
+        });
+        columns
+            .filter(move |(.., value)| references(value).contains(reference))
+            .map(|(parent, column, _)| (parent, column))
     }
 
     fn label(&self, row: &RowName) -> String {
@@ -180,7 +225,7 @@ impl<'a> Theirs<'a> {
     }
 }
 
-/// Whether a column holds what we want; none is the column's default.
+/// Whether a column holds our value; none stands for the column's default.
 fn same(ours: &Datum, theirs: Option<&Datum>) -> Result<(), String> {
     let default = |atom: &Atom| match atom {
         Atom::Integer(number) => *number == 0,

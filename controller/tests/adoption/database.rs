@@ -14,13 +14,14 @@ use crate::fixture::{Columns, Fixture};
 const SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 const NAME: &str = "nb";
 
-/// A northbound database of this machine's OVN. Columns that its schema has not are left out, as they are where an older OVN runs.
+/// A northbound database of this machine's OVN. Columns that its schema lacks are left out, as with an older
+/// OVN.
 pub(crate) struct Database {
     scratch: Scratch,
     server: tests::Database,
 }
 
-/// Everything in it: table and UUID, to the row.
+/// All rows, by table and UUID.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Content(BTreeMap<(String, String), BTreeMap<String, Value>>);
 
@@ -37,7 +38,8 @@ impl Database {
         self.server.endpoint()
     }
 
-    /// Bytes of all transactions that changed anything: the server appends each to its file, and nothing else.
+    /// Size of the database file in bytes. The server appends each transaction that changes anything, and
+    /// nothing else.
     pub(crate) fn written(&self) -> u64 {
         fs::metadata(self.scratch.join(format!("{NAME}.conf"))).unwrap().len()
     }
@@ -54,7 +56,8 @@ impl Database {
         for (table, rows) in rows {
             for (name, columns) in rows {
                 let columns = columns.iter().filter(|(column, _)| known[table].contains(*column));
-                let row: serde_json::Map<_, _> = columns.map(|(column, value)| (column.clone(), wire(value))).collect();
+                let row: serde_json::Map<_, _> =
+                    columns.map(|(column, value)| (column.clone(), wire(value))).collect();
                 transaction.push(json!({"op": "insert", "table": table, "uuid-name": name, "row": row}));
             }
         }
@@ -66,15 +69,24 @@ impl Database {
     fn columns(&self) -> BTreeMap<String, BTreeSet<String>> {
         let schema: Value = serde_json::from_str(&self.client("get-schema", &[], "OVN_Northbound")).unwrap();
         let columns = |table: &Value| table["columns"].as_object().unwrap().keys().cloned().collect();
-        schema["tables"].as_object().unwrap().iter().map(|(name, table)| (name.clone(), columns(table))).collect()
+        schema["tables"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, table)| (name.clone(), columns(table)))
+            .collect()
     }
 
     fn client(&self, subcommand: &str, options: &[&str], argument: &str) -> String {
-        program::output(program::command("ovsdb-client").args(options).args([subcommand, self.endpoint(), argument]))
+        program::output(program::command("ovsdb-client").args(options).args([
+            subcommand,
+            self.endpoint(),
+            argument,
+        ]))
     }
 }
 
-/// What became different between two moments. Rows are `TABLE NAME`, columns `TABLE NAME COLUMN`.
+/// The changes between two moments. Rows are `TABLE NAME`, columns `TABLE NAME COLUMN`.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Changes {
     pub(crate) added: BTreeSet<String>,
@@ -84,7 +96,11 @@ pub(crate) struct Changes {
 
 impl Content {
     pub(crate) fn changes(&self, after: &Self) -> Changes {
-        let mut changes = Changes { added: after.labels_beside(self), removed: self.labels_beside(after), ..Changes::default() };
+        let mut changes = Changes {
+            added: after.labels_beside(self),
+            removed: self.labels_beside(after),
+            ..Changes::default()
+        };
         for (id, row) in &self.0 {
             let Some(now) = after.0.get(id) else { continue };
             let columns = row.iter().filter(|(column, value)| now[*column] != **value);
@@ -94,11 +110,15 @@ impl Content {
     }
 
     fn labels_beside(&self, other: &Self) -> BTreeSet<String> {
-        self.0.iter().filter(|(id, _)| !other.0.contains_key(*id)).map(|((table, _), row)| format!("{table} {}", label(row))).collect()
+        self.0
+            .iter()
+            .filter(|(id, _)| !other.0.contains_key(*id))
+            .map(|((table, _), row)| format!("{table} {}", label(row)))
+            .collect()
     }
 }
 
-/// By what a person would call a row.
+/// The name that a person would give to a row.
 fn label(row: &BTreeMap<String, Value>) -> String {
     let ids = row.get("external_ids").and_then(|ids| ids[1].as_array()).into_iter().flatten();
     let id = ids.filter(|pair| pair[0] == contract::ovn::ID).find_map(|pair| pair[1].as_str());
@@ -110,9 +130,13 @@ fn label(row: &BTreeMap<String, Value>) -> String {
 /// The rows of a table as `ovsdb-client dump -f json` prints it.
 fn rows(table: &Value) -> Vec<((String, String), BTreeMap<String, Value>)> {
     let name = table["caption"].as_str().unwrap().strip_suffix(" table").unwrap();
-    let headings: Vec<&str> = table["headings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let headings: Vec<&str> =
+        table["headings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     let row = |values: &Value| {
-        let columns = headings.iter().zip(values.as_array().unwrap()).map(|(heading, value)| ((*heading).to_owned(), value.clone()));
+        let columns = headings
+            .iter()
+            .zip(values.as_array().unwrap())
+            .map(|(heading, value)| ((*heading).to_owned(), value.clone()));
         let mut columns: BTreeMap<_, _> = columns.collect();
         let uuid = columns.remove("_uuid").unwrap();
         ((name.to_owned(), uuid[1].as_str().unwrap().to_owned()), columns)
@@ -120,7 +144,7 @@ fn rows(table: &Value) -> Vec<((String, String), BTreeMap<String, Value>)> {
     table["data"].as_array().unwrap().iter().map(row).collect()
 }
 
-/// A value as it goes to a server.
+/// A value in the form of the wire protocol.
 fn wire(datum: &Datum) -> Value {
     let atom = |atom: &Atom| match atom {
         Atom::String(text) => json!(text),
@@ -131,6 +155,8 @@ fn wire(datum: &Datum) -> Value {
     };
     match datum {
         Datum::Set(atoms) => json!(["set", atoms.iter().map(atom).collect::<Vec<_>>()]),
-        Datum::Map(pairs) => json!(["map", pairs.iter().map(|(key, value)| [atom(key), atom(value)]).collect::<Vec<_>>()]),
+        Datum::Map(pairs) => {
+            json!(["map", pairs.iter().map(|(key, value)| [atom(key), atom(value)]).collect::<Vec<_>>()])
+        }
     }
 }

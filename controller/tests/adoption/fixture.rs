@@ -1,4 +1,5 @@
-//! A database that upstream wrote, and the objects that it had before it. Knows the form of the files, nothing of what rows mean.
+//! A database that upstream wrote, and the objects that it was written for. Knows the form of the files, not
+//! what rows mean.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,7 +46,14 @@ struct List<T> {
 
 impl Fixture {
     pub(crate) fn all() -> Vec<Self> {
-        vec![Self::central_v4(), Self::central_v6(), Self::central_dual(), Self::shared_v4(), Self::zone_v4(), Self::central_2024()]
+        vec![
+            Self::central_v4(),
+            Self::central_v6(),
+            Self::central_dual(),
+            Self::shared_v4(),
+            Self::zone_v4(),
+            Self::central_2024(),
+        ]
     }
 
     pub(crate) fn central_v4() -> Self {
@@ -74,8 +82,11 @@ impl Fixture {
 
     fn read(name: &'static str, config: ClusterConfig) -> Self {
         let northbound: Northbound = read_json(name, "northbound.json");
-        let columns = |row: BTreeMap<String, _>| row.into_iter().map(|(column, value)| (column, datum(&value))).collect();
-        let table = |rows: BTreeMap<String, _>| rows.into_iter().map(|(name, row)| (name, columns(row))).collect();
+        let columns = |row: BTreeMap<String, _>| {
+            row.into_iter().map(|(column, value)| (column, datum(&value))).collect()
+        };
+        let table =
+            |rows: BTreeMap<String, _>| rows.into_iter().map(|(name, row)| (name, columns(row))).collect();
         Self {
             name,
             config,
@@ -85,7 +96,7 @@ impl Fixture {
         }
     }
 
-    /// What our controller knows after it has read all objects.
+    /// The controller's store after it has read all objects.
     pub(crate) fn store(&self) -> Store {
         let mut store = Store::new(self.config.clone());
         for observation in self.observations() {
@@ -94,7 +105,7 @@ impl Fixture {
         store
     }
 
-    /// What the watches of a controller see first.
+    /// The first observations of a controller.
     pub(crate) fn observations(&self) -> [Observation; 2] {
         let nodes = self.nodes.iter().cloned().map(NodeObject::into_node).collect();
         [Observation::Nodes(Seen::All(nodes)), Observation::Pods(Seen::All(self.all_pods()))]
@@ -105,10 +116,13 @@ impl Fixture {
     }
 
     pub(crate) fn pod(&self, namespace: &str, name: &str) -> (PodKey, Pod) {
-        self.all_pods().into_iter().find(|(key, _)| (key.namespace(), key.name()) == (namespace, name)).unwrap()
+        self.all_pods()
+            .into_iter()
+            .find(|(key, _)| (key.namespace(), key.name()) == (namespace, name))
+            .unwrap()
     }
 
-    /// Addresses that pods have, by what upstream wrote on them. Those of pods that ended are free.
+    /// Addresses that pods have by upstream's annotations. Those of pods that have ended are free.
     pub(crate) fn addresses(&self) -> BTreeSet<IpAddr> {
         let pods = self.all_pods().into_iter().filter(|(_, pod)| pod.needs_network());
         let networks = pods.filter_map(|(_, pod)| match pod.annotated {
@@ -125,7 +139,7 @@ fn read_json<T: DeserializeOwned>(fixture: &str, file: &str) -> T {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What the options of `upstream/README.md` say.
+/// The options of `upstream/README.md`.
 fn v4() -> ClusterConfig {
     ClusterConfig {
         cluster_subnets: vec![ClusterSubnet { cidr: "10.244.0.0/16".parse().unwrap(), host_length: 24 }],
@@ -157,9 +171,10 @@ fn dual() -> ClusterConfig {
     }
 }
 
-/// RFC 7047 §5.1, `<value>`.
+/// Parses a `<value>` of RFC 7047 §5.1.
 fn datum(value: &serde_json::Value) -> Datum {
-    let list = |value: &serde_json::Value| value.as_array().unwrap_or_else(|| panic!("{value} is no list")).clone();
+    let list =
+        |value: &serde_json::Value| value.as_array().unwrap_or_else(|| panic!("{value} is no list")).clone();
     match value.as_array().map(Vec::as_slice) {
         Some([kind, elements]) if kind == "set" => Datum::Set(list(elements).iter().map(atom).collect()),
         Some([kind, pairs]) if kind == "map" => {
@@ -174,7 +189,9 @@ fn atom(value: &serde_json::Value) -> Atom {
         serde_json::Value::String(text) => Atom::String(text.clone()),
         serde_json::Value::Bool(truth) => Atom::Boolean(*truth),
         serde_json::Value::Number(number) => Atom::Integer(number.as_i64().unwrap()),
-        serde_json::Value::Array(reference) if reference[0] == "named-uuid" => Atom::NamedUuid(reference[1].as_str().unwrap().to_owned()),
+        serde_json::Value::Array(reference) if reference[0] == "named-uuid" => {
+            Atom::NamedUuid(reference[1].as_str().unwrap().to_owned())
+        }
         other => panic!("{other} is no value of a column"),
     }
 }

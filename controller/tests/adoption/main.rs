@@ -1,6 +1,7 @@
-//! A cluster of upstream's becomes ours: our rows against those that it wrote, and our controller started on its database.
+//! Adoption of an upstream cluster: our rows are compared with upstream's, and our controller is started on
+//! upstream's database.
 //!
-//! The databases are in `upstream/`; what they are is said there.
+//! The databases are in `upstream/`, with a description.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 

@@ -1,13 +1,23 @@
-//! What upstream wrote into a cluster's database and we neither write nor remove, with the reason. A row that is not here is one that our
-//! controller forgot.
+//! Rows and columns of upstream that the controller neither writes nor removes, with the feature that they
+//! belong to. A row that is missing here is one that the controller has forgotten.
 
-/// How a line of [`Comparison::others`](crate::compare::Comparison::others) begins, and what it is about.
+/// The beginning of a line of [`Comparison::others`](crate::compare::Comparison::others), and what the line
+/// is about.
 pub(crate) const KNOWN: [(&str, &str); 27] = [
     ("NB_Global ", "the database itself"),
-    ("ACL default_network_controller_NetpolDefault_", "network policies: traffic of a pod to itself through a service"),
-    ("ACL default_network_controller_NetpolNamespace_", "network policies: what a pod with a policy is closed to"),
+    (
+        "ACL default_network_controller_NetpolDefault_",
+        "network policies: traffic of a pod to itself through a service",
+    ),
+    (
+        "ACL default_network_controller_NetpolNamespace_",
+        "network policies: what a pod with a policy is closed to",
+    ),
     ("ACL default_network_controller_NetworkPolicy_", "network policies: what one opens"),
-    ("Port_Group default_network_controller_NetpolNamespace_", "network policies: the pods of a namespace that have one"),
+    (
+        "Port_Group default_network_controller_NetpolNamespace_",
+        "network policies: the pods of a namespace that have one",
+    ),
     ("Port_Group default_network_controller_NetworkPolicy_", "network policies: the pods of one"),
     ("Address_Set default_network_controller_PodSelector_", "network policies: peers"),
     ("Address_Set default_network_controller_Namespace_", "network policies: the pods of a namespace"),

@@ -1,4 +1,4 @@
-//! What we want, against what upstream wrote. No database.
+//! Our desired rows against those that upstream wrote, without a database.
 
 use std::collections::BTreeSet;
 
@@ -23,10 +23,17 @@ fn what_we_leave_alone_is_known() {
     let mut used = BTreeSet::new();
     for fixture in Fixture::all() {
         for other in Comparison::of(&fixture, &fixture.store()).others {
-            used.insert(others::known(&other).unwrap_or_else(|| panic!("{}: nothing is written about {other}", fixture.name)));
+            used.insert(
+                others::known(&other)
+                    .unwrap_or_else(|| panic!("{}: nothing is written about {other}", fixture.name)),
+            );
         }
     }
-    assert_eq!(used, others::KNOWN.map(|(beginning, _)| beginning).into(), "what is known, and is in no fixture");
+    assert_eq!(
+        used,
+        others::KNOWN.map(|(beginning, _)| beginning).into(),
+        "what is known, and is in no fixture"
+    );
 }
 
 #[test]
@@ -42,17 +49,25 @@ fn pods_keep_the_addresses_that_upstream_gave_them() {
 fn a_pod_would_have_got_from_us_what_upstream_gave_it() {
     for fixture in Fixture::all() {
         for node in &fixture.nodes {
-            let of_node = |pod: &Pod| pod.needs_network() && pod.node.as_deref() == node.metadata.name.as_deref();
+            let of_node =
+                |pod: &Pod| pod.needs_network() && pod.node.as_deref() == node.metadata.name.as_deref();
             let written = |name: &str| {
-                let object = fixture.pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(name)).unwrap();
-                serde_json::from_str::<serde_json::Value>(&object.metadata.annotations.as_ref()?[POD_NETWORKS]).ok()
+                let object =
+                    fixture.pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(name)).unwrap();
+                serde_json::from_str::<serde_json::Value>(
+                    &object.metadata.annotations.as_ref()?[POD_NETWORKS],
+                )
+                .ok()
             };
-            // The one with the highest address: the lowest that is free once it has none.
+            // The pod with the highest address. Without its annotation, that address is the lowest free one.
             let mut pods = fixture.all_pods();
-            let last = pods.iter_mut().filter(|(_, pod)| of_node(pod)).max_by_key(|(_, pod)| match &pod.annotated {
-                Annotated::Network { network, .. } => network.addresses.first().map(|address| address.addr()),
-                Annotated::Nothing | Annotated::Unusable(_) => None,
-            });
+            let last =
+                pods.iter_mut().filter(|(_, pod)| of_node(pod)).max_by_key(|(_, pod)| match &pod.annotated {
+                    Annotated::Network { network, .. } => {
+                        network.addresses.first().map(|address| address.addr())
+                    }
+                    Annotated::Nothing | Annotated::Unusable(_) => None,
+                });
             let (key, pod) = last.unwrap();
             let Some(upstreams) = written(key.name()) else {
                 assert_ne!(fixture.config.zone.0, "global", "upstream gave {key} nothing");
@@ -66,8 +81,12 @@ fn a_pod_would_have_got_from_us_what_upstream_gave_it() {
             store.observe(nodes);
             store.observe(Observation::Pods(Seen::All(pods)));
             let annotations = store.take_annotations();
-            let given = annotations.iter().find(|annotation| annotation.pod == key).map(|annotation| &annotation.annotations[POD_NETWORKS]);
-            let ours: serde_json::Value = serde_json::from_str(given.unwrap_or_else(|| panic!("{key} got nothing"))).unwrap();
+            let given = annotations
+                .iter()
+                .find(|annotation| annotation.pod == key)
+                .map(|annotation| annotation.annotations()[POD_NETWORKS].clone());
+            let ours: serde_json::Value =
+                serde_json::from_str(&given.unwrap_or_else(|| panic!("{key} got nothing"))).unwrap();
             assert_eq!(ours, upstreams, "{}: {key}", fixture.name);
         }
     }

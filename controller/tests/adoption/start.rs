@@ -1,4 +1,4 @@
-//! Our controller, started on the database that upstream left.
+//! Our controller, started on a database that upstream wrote.
 
 use contract::{
     annotation::PodNetwork,
@@ -16,7 +16,7 @@ use crate::{
     running::{Running, deadline},
 };
 
-/// A cluster of upstream's whose control plane is ours now.
+/// A cluster that upstream has set up, with our control plane.
 struct Adopted {
     database: Database,
     before: Content,
@@ -25,7 +25,8 @@ struct Adopted {
 }
 
 impl Adopted {
-    /// The controller has read everything and is content; `gone` says which pods were deleted while nobody looked.
+    /// Starts the controller and waits for convergence. `gone`: the pods that were deleted while no
+    /// controller ran.
     async fn cluster(fixture: &Fixture, gone: impl Fn(&PodKey) -> bool) -> Self {
         let database = Database::holding(fixture);
         let (before, written) = (database.content(), database.written());
@@ -79,8 +80,12 @@ async fn a_pod_that_went_while_nobody_looked_loses_its_port() {
     let adopted = Adopted::cluster(&Fixture::shared_v4(), |key| *key == gone).await;
     let Changes { added, changed, removed } = adopted.changes();
     assert_eq!((added, removed), (set([]), set(["Logical_Switch_Port shop_db-0"])));
-    // The groups are those of the namespace's policies: the server itself takes a port out of them that is no more.
-    let groups = changed.iter().filter(|change| change.starts_with("Port_Group ") && change.ends_with(" ports")).count();
+    // The groups are those of the namespace's policies. Their references to ports are weak: ovsdb-server
+    // removes that of a deleted port itself.
+    let groups = changed
+        .iter()
+        .filter(|change| change.starts_with("Port_Group ") && change.ends_with(" ports"))
+        .count();
     assert!(changed.contains("Logical_Switch n1 ports") && changed.len() == groups + 1, "{changed:?}");
 }
 
@@ -105,14 +110,24 @@ async fn a_new_pod_is_one_more_port() {
     let mut adopted = Adopted::cluster(&fixture, |_| false).await;
     let fresh = Pod { node: Some("n1".into()), ..Pod::with_uid("4b5f1c2e") };
     adopted.controller.observe(Observation::Pods(Seen::Applied((pod("shop", "fresh"), fresh))));
-    let expected = Changes { added: set(["Logical_Switch_Port shop_fresh"]), changed: set(["Logical_Switch n1 ports"]), removed: set([]) };
+    let expected = Changes {
+        added: set(["Logical_Switch_Port shop_fresh"]),
+        changed: set(["Logical_Switch n1 ports"]),
+        removed: set([]),
+    };
     adopted.become_different(&expected);
 
     let annotation = adopted.controller.annotations.recv().await.unwrap();
     assert_eq!(annotation.pod, pod("shop", "fresh"));
-    let given = PodNetwork::parse(&annotation.annotations["k8s.ovn.org/pod-networks"], &Network::Default).unwrap().unwrap();
+    let given = PodNetwork::parse(&annotation.annotations()["k8s.ovn.org/pod-networks"], &Network::Default)
+        .unwrap()
+        .unwrap();
     let used = fixture.addresses();
-    assert!(given.addresses.iter().all(|address| !used.contains(&address.addr())), "{:?} of {used:?}", given.addresses);
+    assert!(
+        given.addresses.iter().all(|address| !used.contains(&address.addr())),
+        "{:?} of {used:?}",
+        given.addresses
+    );
     assert_eq!(adopted.controller.annotations.try_recv().ok(), None);
 }
 

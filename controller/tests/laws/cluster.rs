@@ -1,4 +1,4 @@
-//! Nodes and pods, as watches would tell of them.
+//! Nodes and pods, as watches deliver them.
 
 use std::sync::Arc;
 
@@ -37,12 +37,15 @@ pub(crate) fn pod_key(number: u32) -> PodKey {
     PodKey::new(&format!("ns{}", number % 3), &format!("p{number}")).unwrap()
 }
 
-/// A pod with an annotation of before. Of a hundred in a row on one node no two have the same address.
+/// A pod with an annotation from before. Of a hundred consecutive numbers on one node, no two have the same
+/// address.
 ///
-/// Whoever has an address first keeps it, which nobody can tell from the cluster as it is in the end. So annotations of before are to have
-/// none that is given meanwhile: those come one after the other from the lowest, and after a start from the highest that is in use.
+/// The pod that has an address first keeps it, which the final state of a cluster does not show. So
+/// annotations from before must have no address that the controller assigns meanwhile: it assigns in order
+/// from the lowest one, and after a start from the highest that is in use.
 pub(crate) fn pod(number: u32, node: u32, generation: u32) -> (PodKey, Pod) {
-    // Forty free ones before the first, and behind each of those of histories, whose pods are the first six. 251 is prime.
+    // Forty free addresses before the first pod's, and after each of the first six: those are the pods of
+    // histories. 251 is prime.
     let host = 3 + 41 * number % 251;
     let (high, low) = (node / 256, node % 256);
     let network = PodNetwork {
@@ -56,7 +59,7 @@ pub(crate) fn pod(number: u32, node: u32, generation: u32) -> (PodKey, Pod) {
     };
     let pod = Pod {
         node: Some(node_name(node)),
-        annotated: Annotated::Network { network: Arc::new(network), spelled: Spelled::Current },
+        annotated: Annotated::Network { network: Arc::new(network.into()), spelled: Spelled::Current },
         ..Pod::with_uid(&format!("uid-{number}-{generation}"))
     };
     (pod_key(number), pod)

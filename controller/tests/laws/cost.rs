@@ -1,4 +1,4 @@
-//! Law 5: what one pod costs does not depend on how many there are; and what others write beside ours is cheap.
+//! Law 5: the cost of one pod does not depend on the number of pods, and foreign rows are cheap.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::{
 };
 
 const PODS_OF_A_NODE: u32 = 100;
-/// Half of them take a pod away, half put it back.
+/// Half of the events remove a pod, half bring it back. An even number, many enough for a median.
 const EVENTS: u32 = 80;
 
-/// A cluster of so many pods, of which some come and go.
+/// A cluster with `pods` pods, of which some come and go.
 struct Cluster {
     pods: u32,
     controller: Running,
-    /// What was computed for each pod that went, and for each that came.
+    /// CPU time for each pod that went, and for each that came.
     gone: Vec<Duration>,
     come: Vec<Duration>,
     northbound: Northbound,
 }
 
-/// Rows and transactions of an event, on average, and what is computed for one in the middle.
+/// Rows and transactions per event on average, and the median of the CPU time.
 #[derive(Debug)]
 struct Cost {
     rows: f64,
@@ -48,12 +48,18 @@ impl Cluster {
     async fn happen(&mut self, event: u32) {
         let number = self.pods - 1 - event / 2;
         let goes = event.is_multiple_of(2);
-        let seen = if goes { Seen::Deleted(pod_key(number)) } else { Seen::Applied(pod(number, node_of(number), event)) };
+        let seen = if goes {
+            Seen::Deleted(pod_key(number))
+        } else {
+            Seen::Applied(pod(number, node_of(number), event))
+        };
         let total = self.controller.transactions();
         let wanted = total.get() + 1;
         let begun = computed();
         self.controller.observe(Observation::Pods(seen));
-        self.controller.reaches("the pod's rows", |progress| progress.converged && total.get() >= wanted).await;
+        self.controller
+            .reaches("the pod's rows", |progress| progress.converged && total.get() >= wanted)
+            .await;
         let took = computed() - begun;
         if goes { self.gone.push(took) } else { self.come.push(took) }
     }
@@ -79,8 +85,8 @@ fn node_of(pod: u32) -> u32 {
     1 + pod / PODS_OF_A_NODE
 }
 
-/// What this thread has computed so far. It is the only one of the controllers and their connections, and time that other programs have does
-/// not count.
+/// CPU time of this thread so far. All controllers and their connections run on it, and the time of other
+/// programs does not count.
 fn computed() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
@@ -90,8 +96,8 @@ fn median(mut all: Vec<Duration>) -> Duration {
     all[all.len() / 2]
 }
 
-/// A busy machine makes the same work slower: caches are cold and a core is shared. So the two clusters take turns, for what slows one slows
-/// the other; and the event in the middle counts, because work that grows with the cluster is in each.
+/// A busy machine makes the same work slower: caches are cold and a core is shared. So the two clusters take
+/// turns, to be slowed down alike. The median is compared: work that grows with the cluster is in each event.
 #[tokio::test]
 async fn law_5_a_pod_costs_the_same_among_a_hundred_and_among_ten_thousand() {
     let (mut few, mut many) = (Cluster::of(100).await, Cluster::of(10_000).await);
@@ -103,14 +109,15 @@ async fn law_5_a_pod_costs_the_same_among_a_hundred_and_among_ten_thousand() {
     let (few, many) = (few.cost(before.0), many.cost(before.1));
     eprintln!("{few:?}\n{many:?}");
     for cost in [&few, &many] {
-        // The port and the set of its switch that holds it; to remove it takes the set alone.
+        // The port, and the set of its switch that holds it; a removal changes only the set.
         assert!(cost.rows <= 2.0 && cost.transactions <= 1.0, "{cost:?}");
     }
     let same = |few: Duration, many: Duration| many < few * 3 / 2 + Duration::from_micros(100);
     assert!(same(few.gone, many.gone) && same(few.come, many.come), "{few:?} {many:?}");
 }
 
-/// Whose a switch is was asked of each of its ports, whenever one came to it whose row was told after its switch.
+/// To find the owner of a switch, all of its ports were visited, each time a port came whose row followed the
+/// switch's.
 #[tokio::test]
 async fn a_port_that_comes_to_a_switch_of_others_costs_no_more_than_one_that_comes_to_ours() {
     let mut cluster = Cluster::of(2 * PODS_OF_A_NODE).await;
@@ -127,7 +134,7 @@ async fn a_port_that_comes_to_a_switch_of_others_costs_no_more_than_one_that_com
         for (place, switch) in (0..).zip(switches) {
             let begun = computed();
             add_foreign(&connection, switch, 10_000 + event..10_001 + event).await;
-            // With the answer to what it writes itself the controller has seen the port.
+            // When its own transaction is answered, the controller has seen the port.
             cluster.happen(2 * event + place).await;
             took[usize::from(place == 1)].push(computed() - begun);
         }
@@ -137,11 +144,16 @@ async fn a_port_that_comes_to_a_switch_of_others_costs_no_more_than_one_that_com
     assert!(foreign < ours * 6 / 5 + Duration::from_micros(100), "{foreign:?} {ours:?}");
 }
 
-/// Ports of nobody's in a switch.
+/// Adds foreign ports to a switch.
 async fn add_foreign(connection: &Connection, switch: &str, numbers: std::ops::Range<u32>) {
     let mut transaction = Transaction::new();
     let port = |number: u32| Row::new().with("name", format!("{switch}-{number}"));
-    let ports: Vec<NamedUuid> = numbers.map(|number| transaction.insert("Logical_Switch_Port", port(number))).collect();
-    transaction.mutate("Logical_Switch", Condition::equal("name", switch), vec![Mutation::insert("ports", ports)]);
+    let ports: Vec<NamedUuid> =
+        numbers.map(|number| transaction.insert("Logical_Switch_Port", port(number))).collect();
+    transaction.mutate(
+        "Logical_Switch",
+        Condition::equal("name", switch),
+        vec![Mutation::insert("ports", ports)],
+    );
     connection.transact(transaction).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! A private northbound database, and what is read from it and written to it behind the controller's back.
+//! A private northbound database, and access to it behind the controller's back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use tests::{Database, Scratch};
 const SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 const NAME: &str = "nb";
 
-/// The tables that are looked at, with all of their columns but those that other programs keep for themselves.
+/// The tables that are compared, with all of their columns.
 const TABLES: [&str; 14] = [
     "Logical_Switch",
     "Logical_Switch_Port",
@@ -35,7 +35,7 @@ pub(crate) struct Northbound {
 /// A row as it can be compared: without its UUID, and with names in place of references.
 pub(crate) type Row = BTreeMap<String, String>;
 
-/// What a database holds: by table and name, then UUID for rows of one name.
+/// What a database holds, by table, name and UUID; and the columns that its schema has.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Contents(pub(crate) BTreeMap<(String, String, Uuid), Row>, BTreeSet<(String, String)>);
 
@@ -59,7 +59,7 @@ impl Northbound {
         drop(self.server.take());
     }
 
-    /// Starts it again, if it does not run.
+    /// Starts the server again, if it does not run.
     pub(crate) fn restart(&mut self) {
         if self.server.is_none() {
             self.server = Some(Database::serve(self.scratch.path(), NAME));
@@ -75,8 +75,13 @@ impl Northbound {
 pub(crate) async fn contents(connection: &Connection) -> Contents {
     let mut transaction = Transaction::new();
     let selections = TABLES.map(|table| {
-        let columns: Vec<&str> = connection.schema().table(table).unwrap().columns.keys().map(String::as_str).collect();
-        (table, transaction.select(table, Where::all(), &columns), columns.into_iter().map(str::to_owned).collect::<Vec<_>>())
+        let columns: Vec<&str> =
+            connection.schema().table(table).unwrap().columns.keys().map(String::as_str).collect();
+        (
+            table,
+            transaction.select(table, Where::all(), &columns),
+            columns.into_iter().map(str::to_owned).collect::<Vec<_>>(),
+        )
     });
     let outcome = connection.transact(transaction).await.unwrap();
     let mut names = BTreeMap::new();
@@ -105,7 +110,7 @@ fn name(table: &str, row: &SelectedRow) -> String {
     }
 }
 
-/// Readable, and the same for the same value.
+/// A value as text: readable, and the same for equal values.
 fn spell(datum: &Datum, names: &BTreeMap<Uuid, String>) -> String {
     let atom = |atom: &Atom| match atom {
         Atom::Uuid(uuid) => names.get(uuid).map_or_else(|| uuid.to_string(), |name| format!("<{name}>")),
@@ -119,7 +124,7 @@ fn spell(datum: &Datum, names: &BTreeMap<Uuid, String>) -> String {
 }
 
 impl Contents {
-    /// Whether the database knows the column.
+    /// Whether the database has the column.
     pub(crate) fn has_column(&self, table: &str, column: &str) -> bool {
         self.1.contains(&(table.to_owned(), column.to_owned()))
     }

@@ -1,5 +1,5 @@
-//! What the database should show: `desired` of a store that was told the cluster as it is now, computed from nothing, and read here
-//! without the controller's own diff.
+//! What the database should show: `desired` of a new store that observes the cluster as it is now, compared
+//! here without the controller's own diff.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,12 @@ use ovsdb::{Atom, Datum};
 
 use crate::database::{Contents, Row};
 
-/// Everything that is wrong with the contents; empty if they are as they should be. Rows of `foreign` names are nobody's business.
+/// Everything that is wrong with the contents; empty if they are right. Foreign rows are ignored.
 pub(crate) fn wrong(store: &Store, contents: &Contents) -> Vec<String> {
     let rows: Vec<DesiredRow> = store.keys().flat_map(|key| desired(store, &key)).collect();
     let mut wrong: Vec<String> = rows.iter().filter_map(|row| wrong_row(row, contents).err()).collect();
-    let wanted: BTreeSet<(String, String)> = rows.iter().map(|row| (row.id.table.name().to_owned(), row.id.name.clone())).collect();
+    let wanted: BTreeSet<(String, String)> =
+        rows.iter().map(|row| (row.id.table.name().to_owned(), row.id.name.to_string())).collect();
     let mut seen = BTreeSet::new();
     for ((table, name, uuid), row) in &contents.0 {
         let key = (table.clone(), name.clone());
@@ -28,30 +29,43 @@ pub(crate) fn wrong(store: &Store, contents: &Contents) -> Vec<String> {
         }
     }
     let mut addresses = BTreeMap::new();
-    for ((table, name, _), row) in contents.0.iter().filter(|((table, name, _), row)| is_ours(table, name, row, contents)) {
-        let address = row.get("addresses").filter(|address| table == "Logical_Switch_Port" && *address != "router");
+    for ((table, name, _), row) in
+        contents.0.iter().filter(|((table, name, _), row)| is_ours(table, name, row, contents))
+    {
+        let address =
+            row.get("addresses").filter(|address| table == "Logical_Switch_Port" && *address != "router");
         let before = address.and_then(|address| addresses.insert(address, name));
         wrong.extend(before.map(|before| format!("{before} and {name} have one address: {address:?}")));
     }
     wrong
 }
 
-/// Whether upstream's names and ids say that the row is a controller's.
+/// Whether the row belongs to a controller, by upstream's names and ids.
 fn is_ours(table: &str, name: &str, row: &Row, contents: &Contents) -> bool {
     let column = |column: &str| row.get(column).map_or("", String::as_str);
     let holder = |table: &str, column: &str| {
-        let holds = |row: &Row| row.get(column).is_some_and(|value| value.split(", ").any(|part| part == format!("<{name}>")));
-        contents.0.iter().find(|((of, _, _), row)| of == table && holds(row)).map(|((_, name, _), _)| name.as_str()).unwrap_or_default()
+        let holds = |row: &Row| {
+            row.get(column).is_some_and(|value| value.split(", ").any(|part| part == format!("<{name}>")))
+        };
+        contents
+            .0
+            .iter()
+            .find(|((of, _, _), row)| of == table && holds(row))
+            .map(|((_, name, _), _)| name.as_str())
+            .unwrap_or_default()
     };
     match table {
         "Logical_Switch_Port" => {
             let in_foreign = holder("Logical_Switch", "ports").starts_with("foreign");
-            let of_pod = column("external_ids").contains("pod=true") && column("external_ids").contains("namespace=");
+            let of_pod =
+                column("external_ids").contains("pod=true") && column("external_ids").contains("namespace=");
             !in_foreign && (of_pod || name.starts_with("stor-") || name.starts_with("k8s-"))
         }
         "Logical_Switch" => column("ports").contains(&format!("<stor-{name}>")),
         "Logical_Router_Port" => name.starts_with("rtos-"),
-        "Gateway_Chassis" => holder("Logical_Router_Port", "gateway_chassis").starts_with("rtos-") && name.starts_with("rtos-"),
+        "Gateway_Chassis" => {
+            holder("Logical_Router_Port", "gateway_chassis").starts_with("rtos-") && name.starts_with("rtos-")
+        }
         "ACL" => name.starts_with("default-network-controller:NetpolNode:"),
         _ => false,
     }
@@ -59,25 +73,31 @@ fn is_ours(table: &str, name: &str, row: &Row, contents: &Contents) -> bool {
 
 fn wrong_row(row: &DesiredRow, contents: &Contents) -> Result<(), String> {
     let what = format!("{} {}", row.id.table.name(), row.id.name);
-    let found = contents.row(row.id.table.name(), &row.id.name).ok_or_else(|| format!("{what} is missing"))?;
+    let found =
+        contents.row(row.id.table.name(), &row.id.name).ok_or_else(|| format!("{what} is missing"))?;
     for (column, value) in &row.columns {
-        // The database that comes with this system may be older than the column.
+        // The schema of this machine's OVN may be older than the column.
         if contents.has_column(row.id.table.name(), column) {
             let now = found.get(*column).map_or("", String::as_str);
-            is_value(value, now).map_err(|wanted| format!("{what}: {column} is {now:?} and not {wanted:?}"))?;
+            is_value(value, now)
+                .map_err(|wanted| format!("{what}: {column} is {now:?} and not {wanted:?}"))?;
         }
     }
     for set in &row.member_of {
         let holder = contents.row(set.of.table.name(), &set.of.name);
         let holder = holder.ok_or_else(|| format!("{what}: {} is missing", set.of.name))?;
-        if !holder.get(set.column).is_some_and(|elements| elements.split(", ").any(|element| element == reference(&row.id))) {
+        if !holder
+            .get(set.column)
+            .is_some_and(|elements| elements.split(", ").any(|element| element == reference(&row.id)))
+        {
             return Err(format!("{what}: not in {} of {}: {holder:?}", set.column, set.of.name));
         }
     }
-    // And of the switches in no other that is ours.
+    // A port must be in no other switch of the controller.
     for ((table, name, _), other) in &contents.0 {
-        let holds = other.get("ports").is_some_and(|ports| ports.split(", ").any(|port| port == reference(&row.id)));
-        let wanted = row.member_of.iter().any(|set| set.of.name == *name);
+        let holds =
+            other.get("ports").is_some_and(|ports| ports.split(", ").any(|port| port == reference(&row.id)));
+        let wanted = row.member_of.iter().any(|set| *set.of.name == **name);
         if table == "Logical_Switch" && holds && !wanted && is_ours(table, name, other, contents) {
             return Err(format!("{what}: also in switch {name}"));
         }
@@ -89,21 +109,30 @@ fn reference(id: &RowName) -> String {
     format!("<{}>", id.name)
 }
 
-/// Whether a column that is spelled so holds the value; if not, what was expected.
+/// Whether the column's text `now` holds the value; if not, what was expected.
 fn is_value(value: &Value, now: &str) -> Result<(), String> {
     let parts: BTreeSet<&str> = now.split(", ").filter(|part| !part.is_empty()).collect();
     let good = match value {
         Value::Datum(datum) => now == spell(datum),
         Value::Pairs(wanted) => {
             let pairs: BTreeMap<&str, &str> = parts.iter().filter_map(|part| part.split_once('=')).collect();
-            let all = wanted.with.keys().all(|key| pairs.get(key).is_some_and(|value| wanted.accepts(key, value)));
-            all && !wanted.without.iter().any(|key| pairs.get(key).is_some_and(|value| !wanted.accepts(key, value)))
+            let all =
+                wanted.with.keys().all(|key| pairs.get(key).is_some_and(|value| wanted.accepts(key, value)));
+            all && !wanted
+                .without
+                .iter()
+                .any(|key| pairs.get(key).is_some_and(|value| !wanted.accepts(key, value)))
         }
-        Value::References(rows) => parts == rows.iter().map(reference).collect::<Vec<_>>().iter().map(String::as_str).collect(),
+        Value::References(rows) => {
+            parts == rows.iter().map(reference).collect::<Vec<_>>().iter().map(String::as_str).collect()
+        }
         Value::Including(rows) => rows.iter().all(|row| parts.contains(&*reference(row))),
         Value::Parts { rows, .. } => {
-            let rate = |row: &Vec<(&str, Datum)>| row.iter().find(|(column, _)| *column == "rate").map(|(_, rate)| spell(rate));
-            let wanted: Vec<String> = rows.iter().map(|row| format!("<rate {}>", number(&rate(row).unwrap()))).collect();
+            let rate = |row: &Vec<(&str, Datum)>| {
+                row.iter().find(|(column, _)| *column == "rate").map(|(_, rate)| spell(rate))
+            };
+            let wanted: Vec<String> =
+                rows.iter().map(|row| format!("<rate {}>", number(&rate(row).unwrap()))).collect();
             parts == wanted.iter().map(String::as_str).collect()
         }
     };
@@ -114,7 +143,7 @@ fn spell(datum: &Datum) -> String {
     let atom = |atom: &Atom| atom.as_str().map_or_else(|| format!("{atom:?}"), str::to_owned);
     let mut parts: Vec<String> = datum.atoms().iter().map(atom).collect();
     parts.sort();
-    // As contents leave out what is empty.
+    // Empty values are an empty text, as `contents` leaves them out.
     parts.join(", ")
 }
 

@@ -1,4 +1,4 @@
-//! The shortest way through everything: one node, one pod.
+//! The shortest way through the controller: one node, one pod.
 
 use controller::{
     config::ClusterConfig,
@@ -48,7 +48,10 @@ async fn a_database_says_which_clusters_it_is_once_something_is_written_and_no_o
         controller.observe(Observation::Cluster(Some(id.into())));
         controller
     };
-    let router = async || contents(&connection).await.row("Logical_Router", "ovn_cluster_router").unwrap()["external_ids"].clone();
+    let router = async || {
+        contents(&connection).await.row("Logical_Router", "ovn_cluster_router").unwrap()["external_ids"]
+            .clone()
+    };
 
     let mut controller = Running::start(northbound.endpoint(), config());
     controller.observe(all_nodes([node(1)]));
@@ -59,7 +62,11 @@ async fn a_database_says_which_clusters_it_is_once_something_is_written_and_no_o
     controller.observe(all_nodes([node(1)]));
     controller.observe(all_pods([pod(1, 1, 0)]));
     controller.converged().await;
-    assert_eq!((controller.transactions().get(), router().await.as_str()), (0, "k8s-cluster-router=yes"), "a start writes nothing");
+    assert_eq!(
+        (controller.transactions().get(), router().await.as_str()),
+        (0, "k8s-cluster-router=yes"),
+        "a start writes nothing"
+    );
     controller.observe(Observation::Pods(Seen::Applied(pod(2, 1, 0))));
     controller.reaches("work", |progress| !progress.converged).await;
     controller.converged().await;
@@ -80,8 +87,8 @@ async fn a_database_says_which_clusters_it_is_once_something_is_written_and_no_o
     assert_eq!(contents(&connection).await, before);
 }
 
-/// A start with other `--gateway-*-join-subnet` and transit subnets: the cluster's router has its new address there, and nothing of nodes and pods
-/// is touched.
+/// After a start with other join subnets (`--gateway-*-join-subnet`) and transit subnets, the cluster router
+/// has its new address, and no row of a node or pod is touched.
 #[tokio::test]
 async fn other_join_and_transit_subnets_change_the_cluster_routers_port_and_no_row_of_a_pod_or_node() {
     let northbound = Northbound::start();
@@ -94,13 +101,20 @@ async fn other_join_and_transit_subnets_change_the_cluster_routers_port_and_no_r
     let before = contents(&connection).await;
     controller.kill().await;
 
-    let changed = ClusterConfig { join_subnets: subnets(&["100.72.0.0/16"]), transit_subnets: subnets(&["100.92.0.0/16"]), ..config() };
+    let changed = ClusterConfig {
+        join_subnets: subnets(&["100.72.0.0/16"]),
+        transit_subnets: subnets(&["100.92.0.0/16"]),
+        ..config()
+    };
     let mut controller = Running::start(northbound.endpoint(), changed);
     controller.observe(all_nodes([node(1), node(2)]));
     controller.observe(all_pods([pod(1, 1, 0), pod(2, 2, 0)]));
     controller.converged().await;
     let after = contents(&connection).await;
-    assert_eq!(after.row("Logical_Router_Port", "rtoj-ovn_cluster_router").unwrap()["networks"], "100.72.0.1/16");
+    assert_eq!(
+        after.row("Logical_Router_Port", "rtoj-ovn_cluster_router").unwrap()["networks"],
+        "100.72.0.1/16"
+    );
     let others = |contents: &Contents| {
         let mut rows = contents.0.clone();
         rows.retain(|(_, name, _), _| name != "rtoj-ovn_cluster_router");
@@ -110,9 +124,11 @@ async fn other_join_and_transit_subnets_change_the_cluster_routers_port_and_no_r
     assert_eq!(controller.stop().await, Stopped::ObservationsEnded);
 }
 
-/// A switch without its port to the router was nobody's, and stayed for ever with its management port and pods' ports.
+/// A switch without its port to the router had no owner, and stayed for ever with its management port and its
+/// pods' ports.
 #[tokio::test]
-async fn the_switch_of_a_node_that_goes_while_nobody_looks_is_removed_though_somebody_took_its_link_to_the_router() {
+async fn the_switch_of_a_node_that_goes_while_nobody_looks_is_removed_though_somebody_took_its_link_to_the_router()
+ {
     let northbound = Northbound::start();
     let connection = northbound.open().await;
     let mut controller = Running::start(northbound.endpoint(), config());
@@ -126,7 +142,7 @@ async fn the_switch_of_a_node_that_goes_while_nobody_looks_is_removed_though_som
     let mut controller = Running::start(northbound.endpoint(), config());
     controller.observe(all_nodes([node(2), node(3)]));
     controller.observe(all_pods([]));
-    // If that is doubted, it is looked at again.
+    // The lists are doubted, so they have to come twice.
     controller.observe(Observation::Cluster(None));
     controller.observe(all_nodes([node(2), node(3)]));
     controller.observe(all_pods([]));

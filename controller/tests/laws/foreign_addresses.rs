@@ -1,4 +1,4 @@
-//! Law 3 beside pods: ports that are not ours live on nodes' switches, and their addresses are theirs.
+//! Law 3 for addresses: foreign ports on nodes' switches keep their addresses, which no pod gets.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::{
 enum Event {
     Pod(u32),
     PodGone(u32),
-    /// An address that is free now, so many places behind the highest in use.
+    /// A foreign port gets a free address, `ahead` places after the highest one in use.
     Foreign {
         ahead: u8,
     },
@@ -30,16 +30,19 @@ enum Event {
     Restart,
 }
 
-/// The addresses of each port of the switch, by name.
+/// The addresses of each port on the switch of node 1, by the port's name: the last byte of each.
 fn addresses(contents: &Contents) -> BTreeMap<String, Vec<u8>> {
     let ports = contents.0.iter().filter(|((table, ..), _)| table == "Logical_Switch_Port");
-    let hosts = |text: &str| text.split([' ', ',', '=']).filter_map(|word| word.strip_prefix("10.0.1.")?.parse().ok()).collect();
+    let hosts = |text: &str| {
+        text.split([' ', ',', '=']).filter_map(|word| word.strip_prefix("10.0.1.")?.parse().ok()).collect()
+    };
     let columns = ["addresses", "dynamic_addresses", "options"];
     let text = |row: &Row| columns.map(|column| row.get(column).cloned().unwrap_or_default());
     ports.map(|((_, name, _), row)| (name.clone(), hosts(&text(row).join(" ")))).collect()
 }
 
-/// Hybrid overlay's `int-NODE` has the first address that a pod could get: the next pod got it, too.
+/// The port `int-NODE` of hybrid overlay has the first address that a pod can get. The next pod got the same
+/// one.
 #[test]
 fn law_3_no_pod_gets_an_address_of_a_foreign_port() {
     let events = prop_oneof![
@@ -60,13 +63,19 @@ fn law_3_no_pod_gets_an_address_of_a_foreign_port() {
                 Event::Foreign { ahead } => {
                     world.rest().await;
                     let used = addresses(&world.contents().await);
-                    let highest = used.values().flatten().filter(|host| **host < 200).max().copied().unwrap_or(2);
-                    let (mac, address) = (format!("0a:58:0a:00:09:{number:02x}"), format!("10.0.1.{}", highest + ahead));
-                    // Each way in which a port has an address.
+                    let highest =
+                        used.values().flatten().filter(|host| **host < 200).max().copied().unwrap_or(2);
+                    let (mac, address) =
+                        (format!("0a:58:0a:00:09:{number:02x}"), format!("10.0.1.{}", highest + ahead));
+                    // All ways in which a port can have an address.
                     let columns = match number % 3 {
                         0 => ovsdb::Row::new().with("addresses", format!("{mac} {address} fd00::{number}")),
-                        1 => ovsdb::Row::new().with("addresses", "dynamic").with("dynamic_addresses", format!("{mac} {address}")),
-                        _ => ovsdb::Row::new().with("type", "virtual").with("options", Datum::map([("virtual-ip", address)])),
+                        1 => ovsdb::Row::new()
+                            .with("addresses", "dynamic")
+                            .with("dynamic_addresses", format!("{mac} {address}")),
+                        _ => ovsdb::Row::new()
+                            .with("type", "virtual")
+                            .with("options", Datum::map([("virtual-ip", address)])),
                     };
                     world.foreign_port(1, &format!("int-{number}"), columns).await;
                 }
@@ -91,13 +100,17 @@ async fn a_pod_may_not_claim_an_address_of_a_foreign_port_and_gets_it_once_the_p
     let mut world = World::new().await;
     world.happen(Step::Node(1)).await;
     world.rest().await;
-    // The address that pod 1 comes with.
+    // The address in the annotation of pod 1.
     world.foreign_port(1, "int-n1", ovsdb::Row::new().with("addresses", "0a:58:0a:00:09:09 10.0.1.44")).await;
     world.happen(Step::Pod { pod: 1, node: 1 }).await;
     let report = timeout(deadline(), world.controller.reports.recv()).await.unwrap().unwrap();
     let Report::Trouble(trouble) = report else { panic!("{report:?}") };
     assert_eq!(trouble.why.reason(), "AddressOfPort");
-    assert!(trouble.why.to_string().contains("10.0.1.44") && trouble.why.to_string().contains("int-n1"), "{}", trouble.why);
+    assert!(
+        trouble.why.to_string().contains("10.0.1.44") && trouble.why.to_string().contains("int-n1"),
+        "{}",
+        trouble.why
+    );
     world.controller.converged().await;
     assert_eq!(world.contents().await.row("Logical_Switch_Port", &port(1)), None);
 
@@ -128,13 +141,17 @@ async fn a_pod_keeps_an_address_that_a_foreign_port_gets_later_and_its_owner_is_
     world.end().await;
 }
 
-/// A router of somebody else on a node's switch: its port says `router`, and the address is the router's.
+/// A foreign router on a node's switch: the switch port's `addresses` is `router`, so its address is that of
+/// the router port.
 #[tokio::test]
 async fn no_pod_gets_the_address_of_a_foreign_router() {
     let mut world = World::new().await;
     world.happen(Step::Node(1)).await;
     world.rest().await;
-    let row = ovsdb::Row::new().with("type", "router").with("addresses", "router").with("options", Datum::map([("router-port", "theirs")]));
+    let row = ovsdb::Row::new()
+        .with("type", "router")
+        .with("addresses", "router")
+        .with("options", Datum::map([("router-port", "theirs")]));
     world.foreign_port(1, "to-theirs", row).await;
     world.foreign_router("theirs", "0a:58:0a:00:09:09", "10.0.1.3/24").await;
     world.happen(Step::Pod { pod: 2, node: 1 }).await;
@@ -144,7 +161,7 @@ async fn no_pod_gets_the_address_of_a_foreign_router() {
     world.end().await;
 }
 
-/// What somebody else has under the name of a pod's port is the pod's, if it comes to that.
+/// A foreign port with the name of a pod's port becomes the pod's, so its address is not in the pod's way.
 #[tokio::test]
 async fn a_port_of_a_pods_name_is_not_in_the_pods_own_way() {
     let mut world = World::new().await;
@@ -157,14 +174,16 @@ async fn a_port_of_a_pods_name_is_not_in_the_pods_own_way() {
     world.end().await;
 }
 
-/// A database of another system beside the cluster's: a switch with the name of no node is another network.
+/// A switch that has no node's name is another network, of another system in the same database.
 #[tokio::test]
 async fn a_port_of_a_switch_that_is_no_nodes_is_in_nobodys_way() {
     let mut world = World::new().await;
     world.happen(Step::Node(1)).await;
     world.rest().await;
     world.foreign_switch("tenant").await;
-    world.foreign_port_on("tenant", "vm", ovsdb::Row::new().with("addresses", "0a:58:0a:00:09:09 10.0.1.3")).await;
+    world
+        .foreign_port_on("tenant", "vm", ovsdb::Row::new().with("addresses", "0a:58:0a:00:09:09 10.0.1.3"))
+        .await;
     world.happen(Step::Pod { pod: 2, node: 1 }).await;
     world.rest().await;
     let ports = addresses(&world.contents().await);

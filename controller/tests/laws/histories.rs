@@ -1,6 +1,7 @@
-//! Laws 1 to 4 and 6, each on random histories. `OVN_LAWS_CASES` asks for more of them than the few of every run.
+//! Laws 1 to 4 and 6, each on random histories. `OVN_LAWS_CASES` sets their number; the default is a few.
 //!
-//! Many cases take longer than `cargo nextest` waits for a test: `OVN_LAWS_CASES=500 cargo test -p controller --test laws law_1`.
+//! Many cases take longer than `cargo nextest` allows: `OVN_LAWS_CASES=500 cargo test -p controller --test
+//! laws law_1`.
 
 use std::{
     fmt::Debug,
@@ -26,17 +27,31 @@ use crate::{
     world::World,
 };
 
-/// Runs the property on random histories, and prints the shortest that breaks it.
-pub(crate) fn on<S: Debug>(cases: u32, longest: usize, steps: impl Strategy<Value = S>, property: impl AsyncFn(Vec<S>)) {
-    let cases = std::env::var("OVN_LAWS_CASES").map_or(cases, |cases| cases.parse().expect("OVN_LAWS_CASES is a number"));
-    let mut runner = TestRunner::new(Config { cases, max_shrink_time: 20_000, failure_persistence: None, ..Config::default() });
+/// Checks the property on random histories, and prints the shortest one that breaks it.
+pub(crate) fn on<S: Debug>(
+    cases: u32,
+    longest: usize,
+    steps: impl Strategy<Value = S>,
+    property: impl AsyncFn(Vec<S>),
+) {
+    let cases = std::env::var("OVN_LAWS_CASES")
+        .map_or(cases, |cases| cases.parse().expect("OVN_LAWS_CASES is a number"));
+    let mut runner = TestRunner::new(Config {
+        cases,
+        max_shrink_time: 20_000,
+        failure_persistence: None,
+        ..Config::default()
+    });
     let outcome = runner.run(&vec(steps, 1..longest), |history| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let kept = catch_unwind(AssertUnwindSafe(|| runtime.block_on(property(history))));
         kept.map_err(|panic| {
             hurry();
             let text = panic.downcast_ref::<String>().cloned();
-            TestCaseError::fail(text.or_else(|| panic.downcast_ref().map(|text: &&str| (*text).to_owned())).unwrap_or_default())
+            TestCaseError::fail(
+                text.or_else(|| panic.downcast_ref().map(|text: &&str| (*text).to_owned()))
+                    .unwrap_or_default(),
+            )
         })
     });
     match outcome {
@@ -49,7 +64,8 @@ pub(crate) fn on<S: Debug>(cases: u32, longest: usize, steps: impl Strategy<Valu
     }
 }
 
-/// Law 1: after any order of events, restarts, crashes and interference, the database is what `desired` says, computed from nothing.
+/// Law 1: after any order of events, restarts, crashes and interference, the database is what `desired` says,
+/// computed from nothing.
 #[test]
 fn law_1_the_database_converges() {
     on(16, 30, anything(), async |history| {
@@ -66,13 +82,17 @@ fn law_2_a_restart_writes_nothing() {
         let before = world.contents().await;
         world.restart(true).await;
         world.rest().await;
-        assert_eq!(world.controller.counted("ovnkube_controller_nb_transactions_total"), 0.0, "transactions of the new controller");
+        assert_eq!(
+            world.controller.counted("ovnkube_controller_nb_transactions_total"),
+            0.0,
+            "transactions of the new controller"
+        );
         same(&world.contents().await, &before);
         world.end().await;
     });
 }
 
-/// Law 3: what is not ours stays as it is, whatever it refers to and wherever it is.
+/// Law 3: foreign rows stay as they are, whatever they refer to and wherever they are.
 #[test]
 fn law_3_foreign_rows_stay() {
     on(16, 30, beside_others(), async |history| {
@@ -83,7 +103,7 @@ fn law_3_foreign_rows_stay() {
     });
 }
 
-/// Law 4: what somebody else changed of ours is repaired within a second.
+/// Law 4: rows of the controller that another writer has changed are repaired within a second.
 #[test]
 fn law_4_drift_is_repaired_within_a_second() {
     on(6, MOST_DRIFTS + 1, drift(), repaired_in_time);
@@ -96,7 +116,7 @@ async fn law_4_every_kind_of_drift_is_repaired_within_a_second() {
     }
 }
 
-/// More of them, and the controller takes it for a fight.
+/// With more repairs of one key the controller would back off.
 const MOST_DRIFTS: usize = 4;
 
 async fn repaired_in_time(drifts: Vec<Drift>) {
@@ -118,14 +138,14 @@ async fn repaired_in_time(drifts: Vec<Drift>) {
     world.end().await;
 }
 
-/// The same thing again and again is a fight, which is another law's.
+/// Each drift once: the same one again and again is a fight, which `refusals` tests.
 fn once_each(drifts: Vec<Drift>) -> Vec<Drift> {
     let mut different: Vec<Drift> = Vec::new();
     drifts.into_iter().for_each(|drift| different.extend((!different.contains(&drift)).then_some(drift)));
     different
 }
 
-/// Law 6: a restart, in whatever order the cluster is read, takes no running pod's port away, not even to put it back.
+/// Law 6: a restart never removes a running pod's port, not even for a moment, whatever is read first.
 #[test]
 fn law_6_nothing_that_serves_a_pod_is_removed_at_the_start() {
     on(8, 16, observed(), async |history| {
@@ -144,14 +164,16 @@ fn law_6_nothing_that_serves_a_pod_is_removed_at_the_start() {
     });
 }
 
-/// Law 6 in the steady state: annotations of nodes that are lost or cannot be read change no row, nor do they at a start. Two nodes were
-/// off the network for as long as it took to correct them, with all of their pods.
+/// Law 6 in the steady state and at a start: annotations of nodes that are lost or cannot be parsed change no
+/// row. Two nodes with all of their pods lost the network until their annotations were corrected.
 #[test]
 fn law_6_nothing_is_removed_because_of_what_cannot_be_read() {
     on(8, 16, observed(), async |history| {
         let mut world = World::after(history).await;
         let before = world.contents().await;
-        for (spoilt, restarts) in [(Step::NodeAnnotationLost as fn(u32) -> Step, false), (Step::NodeAnnotationGarbled, true)] {
+        for (spoilt, restarts) in
+            [(Step::NodeAnnotationLost as fn(u32) -> Step, false), (Step::NodeAnnotationGarbled, true)]
+        {
             for node in 1..4 {
                 world.happen(spoilt(node)).await;
             }
@@ -168,7 +190,8 @@ fn law_6_nothing_is_removed_because_of_what_cannot_be_read() {
     });
 }
 
-/// Law 6 for pods: their annotations are written anew from what they have, after a restart from what their ports have.
+/// Law 6 for pods: lost annotations are written again with the pods' addresses, after a restart with those of
+/// their ports.
 #[test]
 fn law_6_pods_keep_their_addresses_when_their_annotations_are_lost_while_nobody_looks() {
     on(8, 16, observed(), async |history| {
@@ -178,7 +201,13 @@ fn law_6_pods_keep_their_addresses_when_their_annotations_are_lost_while_nobody_
         // A pod whose annotation was unreadable from the start has no address to keep: it gets its first one.
         let ports = world.ports_of_pods(&before);
         for pod in (1..7).filter(|pod| ports.contains_key(&port(*pod))) {
-            world.happen(if pod % 2 == 0 { Step::PodAnnotationLost(pod) } else { Step::PodAnnotationGarbled(pod) }).await;
+            world
+                .happen(if pod % 2 == 0 {
+                    Step::PodAnnotationLost(pod)
+                } else {
+                    Step::PodAnnotationGarbled(pod)
+                })
+                .await;
         }
         world.restart(true).await;
         world.controller.converged().await;
@@ -188,8 +217,8 @@ fn law_6_pods_keep_their_addresses_when_their_annotations_are_lost_while_nobody_
     });
 }
 
-/// Law 6 for lists: one that names nothing any more is not believed, in the steady state nor at a start, before another says the same after
-/// some time; one of another cluster never is.
+/// Law 6 for lists: an empty list is not believed, in the steady state or at a start, until another one says
+/// the same after some time. A list of another cluster is never believed.
 #[test]
 fn law_6_a_list_that_is_suddenly_empty_removes_nothing() {
     on(8, 16, observed(), async |history| {
@@ -232,7 +261,7 @@ fn law_6_a_list_that_is_suddenly_empty_removes_nothing() {
             world.rest().await;
             same(&world.contents().await, &before);
         }
-        // And what is true is believed in the end.
+        // A true list is believed in the end.
         world.controller.observe(all_nodes([]));
         world.controller.observe(all_pods([]));
         world.controller.observe(Observation::Cluster(None));
@@ -249,8 +278,9 @@ fn law_6_a_list_that_is_suddenly_empty_removes_nothing() {
 
 fn same(now: &Contents, before: &Contents) {
     let differing = |a: &Contents, b: &Contents| -> Vec<String> {
-        let other =
-            |((table, name, uuid), row): &(&(String, String, _), &Row)| b.0.get(&(table.clone(), name.clone(), *uuid)) != Some(*row);
+        let other = |((table, name, uuid), row): &(&(String, String, _), &Row)| {
+            b.0.get(&(table.clone(), name.clone(), *uuid)) != Some(*row)
+        };
         a.0.iter().filter(other).map(|((table, name, _), row)| format!("{table} {name}: {row:?}")).collect()
     };
     let (now, before) = (differing(now, before), differing(before, now));

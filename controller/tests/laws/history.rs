@@ -1,4 +1,5 @@
-//! What can happen to a cluster, as data: generated at random, shrunk when a law breaks, printed as it reads.
+//! What can happen to a cluster, as data: generated at random, shrunk when a law breaks, and readable when
+//! printed.
 
 use proptest::prelude::*;
 
@@ -6,14 +7,14 @@ use proptest::prelude::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Node(u32),
-    /// The node's chassis is another: its host was installed anew.
+    /// The node has another chassis: its host was reinstalled.
     NodeReinstalled(u32),
     NodeGone(u32),
-    /// Somebody removes the node's annotations; the next `Node` or rest brings them back.
+    /// The node's annotations are removed; the next `Node` or `Rest` brings them back.
     NodeAnnotationLost(u32),
-    /// Somebody writes over them what cannot be read.
+    /// The node's annotations are overwritten with text that cannot be parsed.
     NodeAnnotationGarbled(u32),
-    /// Somebody removes a pod's annotation.
+    /// A pod's annotation is removed.
     PodAnnotationLost(u32),
     PodAnnotationGarbled(u32),
     Pod {
@@ -22,13 +23,13 @@ pub(crate) enum Step {
     },
     PodEnded(u32),
     PodGone(u32),
-    /// The watches broke and list everything.
+    /// The watches broke, and list everything again.
     Relist,
-    /// The controller is killed, whatever it does, and started again.
+    /// The controller is killed at any point of its work, and started again.
     Restart {
         nodes_first: bool,
     },
-    /// The database server is killed, whatever it does, and started again.
+    /// The database server is killed at any point of its work, and started again.
     Crash,
     /// Time passes until nothing is left to do.
     Rest,
@@ -36,7 +37,7 @@ pub(crate) enum Step {
     Foreign(Foreign),
 }
 
-/// Another writer changes what is ours.
+/// Another writer changes rows of the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drift {
     PortLosesAddresses(u32),
@@ -47,7 +48,7 @@ pub(crate) enum Drift {
         pod: u32,
         node: u32,
     },
-    /// A port of a pod that is long gone.
+    /// Adds the port of a pod that is long gone.
     StalePort {
         pod: u32,
         node: u32,
@@ -72,12 +73,12 @@ pub(crate) enum Drift {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Foreign {
     Switch(u32),
-    /// A switch with ports whose names begin like ours.
+    /// A switch with ports whose names begin like the controller's.
     LookAlike,
     PortOnSwitch(u32),
     AclOnSwitch(u32),
     QosOnSwitch(u32),
-    /// A group of ports that are ours.
+    /// A group that refers to the controller's ports.
     Group,
     /// A port with the name that a pod's should have.
     TakesName(u32),
@@ -139,7 +140,7 @@ pub(crate) fn drift() -> impl Strategy<Value = Drift> {
     ]
 }
 
-/// Every kind of drift, on different nodes and pods as far as there are so many.
+/// Every kind of drift, on different nodes and pods as far as possible.
 pub(crate) fn one_of_each() -> Vec<Drift> {
     vec![
         Drift::PortLosesAddresses(1),
@@ -183,7 +184,7 @@ pub(crate) fn anything() -> impl Strategy<Value = Step> {
     prop_oneof![6 => interrupted(), 2 => drift().prop_map(Step::Drift), 2 => foreign().prop_map(Step::Foreign)]
 }
 
-/// Much that is foreign, and much that goes.
+/// Histories with many foreign rows and many removals.
 pub(crate) fn beside_others() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => NODES.prop_map(Step::Node),

@@ -1,4 +1,4 @@
-//! Nodes that leave together: more rows than one turn compares or one transaction holds.
+//! Nodes that leave together, with more rows than one turn compares or one transaction holds.
 
 use controller::observation::{Observation, Seen};
 
@@ -13,8 +13,8 @@ use crate::{
 const NODES: u32 = 12;
 const PODS_OF_A_NODE: u32 = 100;
 
-/// A switch with a foreign row outlives its node. A turn ended between the nodes and their pods: without its port to the router a switch is
-/// not the controller's any more, and the pods' ports stayed in it for ever.
+/// A switch with a foreign row outlives its node. When a turn ended between the nodes and their pods, the
+/// switch had lost its port to the router and with it its owner, and the pods' ports stayed in it for ever.
 #[tokio::test]
 async fn ports_of_pods_leave_switches_that_outlive_their_nodes_however_many_leave_at_once() {
     let northbound = Northbound::start();
@@ -26,11 +26,12 @@ async fn ports_of_pods_leave_switches_that_outlive_their_nodes_however_many_leav
     controller.converged().await;
     let mut second = SecondWriter::default();
     for number in 1..=NODES {
-        let foreign = if number % 2 == 0 { Foreign::QosOnSwitch(number) } else { Foreign::AclOnSwitch(number) };
+        let foreign =
+            if number % 2 == 0 { Foreign::QosOnSwitch(number) } else { Foreign::AclOnSwitch(number) };
         second.foreign(&connection, foreign).await;
     }
 
-    // Without an await in between: all of them are dirty before anything is compared.
+    // No await in between: all nodes are dirty before the controller compares anything.
     for number in 1..=NODES {
         controller.observe(Observation::Nodes(Seen::Deleted(node_name(number))));
     }

@@ -1,4 +1,4 @@
-//! What the database refuses, and what others fight about: only those objects wait whose rows it is.
+//! Rows that the database refuses or another writer contests: only the objects of these rows wait.
 
 use std::time::Duration;
 
@@ -28,10 +28,13 @@ async fn a_refused_pod_is_reported_once_holds_up_nobody_and_goes_on_when_it_can(
     let report = timeout(deadline(), world.controller.reports.recv()).await.unwrap().unwrap();
     let Report::Refused { key, uid, error } = report else { panic!("{report:?}") };
     assert_eq!(key, Key::Pod(pod_key(3)));
-    assert!(uid.is_some_and(|uid| uid.starts_with("uid-3-")), "events without it are not shown by kubectl describe");
+    assert!(
+        uid.is_some_and(|uid| uid.starts_with("uid-3-")),
+        "events without it are not shown by kubectl describe"
+    );
     assert!(error.contains("ns0_p3") && error.contains("index"), "{error}");
 
-    // The row in the way is gone: nothing waits for a timer.
+    // The row in the way is gone: the retry does not wait for a timer.
     let begun = Instant::now();
     world.rest().await;
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
@@ -57,9 +60,13 @@ async fn rows_that_somebody_changes_again_and_again_are_repaired_more_and_more_s
     let report = world.controller.reports.recv().await.unwrap();
     assert_eq!(
         report,
-        Report::Contested { key: Key::Pod(pod_key(1)), uid: Some("uid-1-2".into()), row: "Logical_Switch_Port ns1_p1".to_owned() }
+        Report::Contested {
+            key: Key::Pod(pod_key(1)),
+            uid: Some("uid-1-2".into()),
+            row: "Logical_Switch_Port ns1_p1".to_owned()
+        }
     );
-    // Others go on, and in the end we win.
+    // Other keys are not delayed, and in the end the controller wins.
     world.drift(Drift::PortLosesAddresses(2)).await;
     world.rest().await;
     world.end().await;
@@ -69,13 +76,22 @@ async fn rows_that_somebody_changes_again_and_again_are_repaired_more_and_more_s
 async fn pods_wait_for_a_switch_that_cannot_be_made_yet() {
     let mut world = World::new().await;
     world.rest().await;
-    // The node's link has its name taken: its rows are refused together, so there is no switch for the pod.
+    // The name of the node's link is taken. The node's rows are refused together, so there is no switch for
+    // the pod.
     world.foreign(Foreign::TakesLink(1)).await;
     world.happen(Step::Pod { pod: 1, node: 1 }).await;
     world.happen(Step::Node(1)).await;
-    world.controller.reaches("the pod waits", |progress| progress.converged && progress.failing == 1 && progress.waiting == 1).await;
+    world
+        .controller
+        .reaches("the pod waits", |progress| {
+            progress.converged && progress.failing == 1 && progress.waiting == 1
+        })
+        .await;
     let report = world.controller.reports.recv().await.unwrap();
-    assert!(matches!(&report, Report::Refused { key: Key::Node(node), .. } if *node == node_name(1)), "{report:?}");
+    assert!(
+        matches!(&report, Report::Refused { key: Key::Node(node), .. } if *node == node_name(1)),
+        "{report:?}"
+    );
     world.rest().await;
     world.end().await;
 }

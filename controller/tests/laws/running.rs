@@ -1,4 +1,4 @@
-//! A controller that runs, and what it is told and tells.
+//! A running controller, with its inputs and outputs.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -30,7 +30,7 @@ pub(crate) fn deadline() -> Duration {
     Duration::from_secs(if HURRY.load(Ordering::Relaxed) { 2 } else { 45 })
 }
 
-/// Something has failed, and the shortest way to it is looked for: no need to be patient any more.
+/// Shortens the deadline: a law is broken, and the shortest history that breaks it is searched for.
 pub(crate) fn hurry() {
     HURRY.store(true, Ordering::Relaxed);
 }
@@ -40,7 +40,7 @@ pub(crate) struct Running {
     pub(crate) progress: watch::Receiver<Progress>,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     pub(crate) annotations: mpsc::UnboundedReceiver<PodAnnotation>,
-    /// What is doubted, which the other reports do not tell of.
+    /// The doubts, which are not among `reports`.
     pub(crate) doubts: watch::Receiver<Option<Doubted>>,
     metrics: prometheus::Registry,
     collectors: Metrics,
@@ -49,8 +49,12 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(endpoint: Endpoint, config: ClusterConfig) -> Self {
-        // Reconnects at once, or tests would wait for it.
-        let options = Options { backoff_min: Duration::from_millis(2), backoff_max: Duration::from_millis(20), ..Options::default() };
+        // Reconnects at once, so that tests do not wait for it.
+        let options = Options {
+            backoff_min: Duration::from_millis(2),
+            backoff_max: Duration::from_millis(20),
+            ..Options::default()
+        };
         let (_client, northbound) = connect(endpoint.into(), options);
         let (observations, observed) = mpsc::unbounded_channel();
         let (annotate, annotations) = mpsc::unbounded_channel();
@@ -78,31 +82,48 @@ impl Running {
             progress: tell,
             metrics: collectors.clone(),
         };
-        Self { observations, progress, reports, annotations, doubts, metrics, collectors, task: tokio::spawn(controller.run()) }
+        Self {
+            observations,
+            progress,
+            reports,
+            annotations,
+            doubts,
+            metrics,
+            collectors,
+            task: tokio::spawn(controller.run()),
+        }
     }
 
     pub(crate) fn observe(&self, observation: Observation) {
         self.observations.send(observation).unwrap();
     }
 
-    /// Waits until the controller says that all is as it should be.
+    /// Waits until the controller reports convergence.
     pub(crate) async fn converged(&mut self) {
         self.reaches("convergence", |progress| progress.converged).await;
     }
 
     pub(crate) async fn reaches(&mut self, what: &str, state: impl FnMut(&Progress) -> bool) {
-        let reached = timeout(deadline(), self.progress.wait_for(state)).await.map(|progress| progress.unwrap().clone());
-        reached.unwrap_or_else(|_| panic!("{what}: not within {:?}; last seen: {:?}", deadline(), *self.progress.borrow()));
+        let reached = timeout(deadline(), self.progress.wait_for(state))
+            .await
+            .map(|progress| progress.unwrap().clone());
+        reached.unwrap_or_else(|_| {
+            panic!("{what}: not within {:?}; last seen: {:?}", deadline(), *self.progress.borrow())
+        });
     }
 
-    /// Waits until it doubts what it was told.
+    /// Waits until the controller doubts a list.
     pub(crate) async fn doubted(&mut self, mut what: impl FnMut(&Doubted) -> bool) {
-        let reached = timeout(deadline(), self.doubts.wait_for(|doubted| doubted.as_ref().is_some_and(&mut what))).await;
+        let reached =
+            timeout(deadline(), self.doubts.wait_for(|doubted| doubted.as_ref().is_some_and(&mut what)))
+                .await;
         let reached = reached.map(|doubted| doubted.unwrap().clone());
-        reached.unwrap_or_else(|_| panic!("not doubted within {:?}; last seen: {:?}", deadline(), *self.doubts.borrow()));
+        reached.unwrap_or_else(|_| {
+            panic!("not doubted within {:?}; last seen: {:?}", deadline(), *self.doubts.borrow())
+        });
     }
 
-    /// How many transactions were carried out.
+    /// The counter of committed transactions.
     pub(crate) fn transactions(&self) -> prometheus::IntCounter {
         self.collectors.committed()
     }
@@ -111,16 +132,18 @@ impl Running {
     pub(crate) fn counted(&self, name: &str) -> f64 {
         let families = self.metrics.gather();
         let family = families.iter().find(|family| family.name() == name);
-        family.map_or(0.0, |family| family.get_metric().iter().map(|metric| metric.get_counter().get_value()).sum())
+        family.map_or(0.0, |family| {
+            family.get_metric().iter().map(|metric| metric.get_counter().get_value()).sum()
+        })
     }
 
-    /// Ends it at whatever it does, as a crash would.
+    /// Ends the controller at any point of its work, as a crash would.
     pub(crate) async fn kill(self) {
         self.task.abort();
         let _ = self.task.await;
     }
 
-    /// Ends it by ending the watches.
+    /// Ends the controller by closing its channel of observations.
     pub(crate) async fn stop(self) -> Stopped {
         drop(self.observations);
         timeout(deadline(), self.task).await.unwrap().unwrap()

@@ -1,4 +1,5 @@
-//! Somebody else who writes the same database: rows of ours, and rows of its own, which are to stay as they are.
+//! Another writer of the same database. It changes rows of the controller, and has rows of its own, which
+//! must stay as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +11,12 @@ use crate::{
     history::{Drift, Foreign},
 };
 
-/// What it wrote for itself: by table and name.
+/// Its own rows, by table and name.
 #[derive(Debug, Default)]
 pub(crate) struct SecondWriter {
     own: BTreeMap<(&'static str, String), Own>,
     count: u32,
-    /// Of what it has deleted since.
+    /// Harm to rows that it has deleted since.
     harmed_before: Vec<String>,
 }
 
@@ -23,7 +24,7 @@ pub(crate) struct SecondWriter {
 struct Own {
     uuid: Uuid,
     columns: BTreeMap<&'static str, String>,
-    /// The row that holds it, if it cannot be without one.
+    /// The row that holds it, if it needs one.
     holder: Option<Uuid>,
 }
 
@@ -43,7 +44,7 @@ fn somebody_else() -> Datum {
     Datum::map([("owner", "somebody else")])
 }
 
-/// The rows with these contents, by UUID.
+/// The UUID of a row with this name.
 fn find(contents: &Contents, table: &str, name: &str) -> Option<Uuid> {
     contents.0.keys().find(|(of, named, _)| of == table && named == name).map(|(_, _, uuid)| *uuid)
 }
@@ -54,14 +55,17 @@ impl SecondWriter {
         let mut transaction = Transaction::new();
         let node_acl = |node: u32| {
             let begins = format!("default-network-controller:NetpolNode:{}:", node_name(node));
-            now.0.keys().find(|(table, name, _)| table == "ACL" && name.starts_with(&begins)).map(|(_, _, uuid)| *uuid)
+            now.0
+                .keys()
+                .find(|(table, name, _)| table == "ACL" && name.starts_with(&begins))
+                .map(|(_, _, uuid)| *uuid)
         };
         let take = |transaction: &mut Transaction, table: &str, column: &str, element: Option<Uuid>| {
             if let Some(element) = element {
                 transaction.mutate(table, Where::all(), vec![Mutation::delete(column, element)]);
             }
         };
-        // Its own row may have the name that ours should have; what happens to that one is no drift.
+        // A row of its own may have the name that the controller's row should have; it is left alone.
         let is_own = |row: &Uuid| self.own.values().any(|own| own.uuid == *row);
         let find = |table: &str, name: String| find(&now, table, &name).filter(|row| !is_own(row));
         let update_port = |transaction: &mut Transaction, pod: u32, columns: Row| {
@@ -70,8 +74,12 @@ impl SecondWriter {
             }
         };
         match drift {
-            Drift::PortLosesAddresses(pod) => update_port(&mut transaction, pod, Row::new().with("addresses", Datum::Set(vec![]))),
-            Drift::PortLosesIds(pod) => update_port(&mut transaction, pod, Row::new().with("external_ids", Datum::Map(vec![]))),
+            Drift::PortLosesAddresses(pod) => {
+                update_port(&mut transaction, pod, Row::new().with("addresses", Datum::Set(vec![])))
+            }
+            Drift::PortLosesIds(pod) => {
+                update_port(&mut transaction, pod, Row::new().with("external_ids", Datum::Map(vec![])))
+            }
             Drift::PortGetsOption(pod) => {
                 let options = Datum::map([("requested-chassis", "elsewhere"), ("theirs", "kept")]);
                 update_port(&mut transaction, pod, Row::new().with("options", options));
@@ -82,25 +90,42 @@ impl SecondWriter {
             Drift::PortEntersSwitch { pod, node } => {
                 if let Some(element) = find("Logical_Switch_Port", port(pod)) {
                     let name = node_name(node).to_string();
-                    transaction.mutate("Logical_Switch", named(name), vec![Mutation::insert("ports", element)]);
+                    transaction.mutate(
+                        "Logical_Switch",
+                        named(name),
+                        vec![Mutation::insert("ports", element)],
+                    );
                 }
             }
             Drift::StalePort { pod, node } => {
                 let ids = Datum::map([("namespace", pod_key(pod).namespace()), ("pod", "true")]);
-                let row = Row::new().with("name", port(pod)).with("addresses", "0a:58:0a:09:09:09 10.9.9.9").with("external_ids", ids);
+                let row = Row::new()
+                    .with("name", port(pod))
+                    .with("addresses", "0a:58:0a:09:09:09 10.9.9.9")
+                    .with("external_ids", ids);
                 let inserted = transaction.insert("Logical_Switch_Port", row);
-                transaction.mutate("Logical_Switch", named(node_name(node).to_string()), vec![Mutation::insert("ports", &inserted)]);
+                transaction.mutate(
+                    "Logical_Switch",
+                    named(node_name(node).to_string()),
+                    vec![Mutation::insert("ports", &inserted)],
+                );
             }
-            // Who deletes a switch deletes what is in it: not where there is something of its own.
+            // With a switch, all of its rows are deleted: not one that holds rows of its own.
             Drift::SwitchGone(node) => {
                 let switch = find("Logical_Switch", node_name(node).to_string());
-                if let Some(switch) = switch.filter(|switch| !self.own.values().any(|own| own.holder == Some(*switch))) {
+                if let Some(switch) =
+                    switch.filter(|switch| !self.own.values().any(|own| own.holder == Some(*switch)))
+                {
                     transaction.delete("Logical_Switch", switch);
                 }
             }
             Drift::SwitchRenamed(node) => {
                 let name = node_name(node).to_string();
-                transaction.update("Logical_Switch", named(name.as_str()), Row::new().with("name", format!("renamed-{name}")));
+                transaction.update(
+                    "Logical_Switch",
+                    named(name.as_str()),
+                    Row::new().with("name", format!("renamed-{name}")),
+                );
             }
             Drift::SwitchLosesConfig(node) => {
                 let name = node_name(node).to_string();
@@ -110,25 +135,52 @@ impl SecondWriter {
                 transaction.update("Logical_Switch", named(name), row);
             }
             Drift::LinkGone(node) => {
-                take(&mut transaction, "Logical_Switch", "ports", find("Logical_Switch_Port", format!("stor-{}", node_name(node))));
+                take(
+                    &mut transaction,
+                    "Logical_Switch",
+                    "ports",
+                    find("Logical_Switch_Port", format!("stor-{}", node_name(node))),
+                );
             }
             Drift::ManagementPortGone(node) => {
-                take(&mut transaction, "Logical_Switch", "ports", find("Logical_Switch_Port", format!("k8s-{}", node_name(node))));
+                take(
+                    &mut transaction,
+                    "Logical_Switch",
+                    "ports",
+                    find("Logical_Switch_Port", format!("k8s-{}", node_name(node))),
+                );
             }
             Drift::RouterPortGone(node) => {
-                take(&mut transaction, "Logical_Router", "ports", find("Logical_Router_Port", format!("rtos-{}", node_name(node))));
+                take(
+                    &mut transaction,
+                    "Logical_Router",
+                    "ports",
+                    find("Logical_Router_Port", format!("rtos-{}", node_name(node))),
+                );
             }
             Drift::ChassisGone(node) => {
                 let of_port = named(format!("rtos-{}", node_name(node)));
-                transaction.update("Logical_Router_Port", of_port, Row::new().with("gateway_chassis", Datum::Set(vec![])));
+                transaction.update(
+                    "Logical_Router_Port",
+                    of_port,
+                    Row::new().with("gateway_chassis", Datum::Set(vec![])),
+                );
             }
             Drift::AclGone(node) => take(&mut transaction, "Logical_Switch", "acls", node_acl(node)),
             Drift::AclTwice(node) => {
                 let Some(acl) = node_acl(node) else { return };
-                let id = now.0.keys().find(|(_, _, uuid)| *uuid == acl).map(|(_, name, _)| name.clone()).unwrap();
+                let id =
+                    now.0.keys().find(|(_, _, uuid)| *uuid == acl).map(|(_, name, _)| name.clone()).unwrap();
                 let row = Row::new().with("direction", "to-lport").with("action", "drop").with("match", "1");
-                let twin = transaction.insert("ACL", row.with("priority", 1).with("external_ids", Datum::map([("k8s.ovn.org/id", id)])));
-                transaction.mutate("Logical_Switch", named(node_name(node).to_string()), vec![Mutation::insert("acls", &twin)]);
+                let twin = transaction.insert(
+                    "ACL",
+                    row.with("priority", 1).with("external_ids", Datum::map([("k8s.ovn.org/id", id)])),
+                );
+                transaction.mutate(
+                    "Logical_Switch",
+                    named(node_name(node).to_string()),
+                    vec![Mutation::insert("acls", &twin)],
+                );
             }
             Drift::GroupsGone => {
                 transaction.delete("Port_Group", Condition::excludes("external_ids", somebody_else()));
@@ -137,7 +189,7 @@ impl SecondWriter {
                 let others = Condition::excludes("external_ids", somebody_else());
                 transaction.update("Port_Group", others, Row::new().with("ports", Datum::Set(vec![])));
             }
-            // All nodes' ports are gone with it.
+            // The ports of all nodes go with the router.
             Drift::RouterGone => {
                 transaction.delete("Logical_Router", named("ovn_cluster_router"));
             }
@@ -149,7 +201,7 @@ impl SecondWriter {
             }
         }
         if !transaction.is_empty() {
-            // It may have changed since it was read: then this writer loses.
+            // The database may have changed since it was read: then this writer loses.
             let _ = connection.transact(transaction).await;
         }
     }
@@ -161,21 +213,42 @@ impl SecondWriter {
         let switch = |node: u32| find(&now, "Logical_Switch", &node_name(node));
         let id = |kind: &str| format!("foreign-{kind}-{count}");
         match foreign {
-            Foreign::Switch(_) => self.insert(connection, "Logical_Switch", &id("switch"), Row::new(), None).await,
+            Foreign::Switch(_) => {
+                self.insert(connection, "Logical_Switch", &id("switch"), Row::new(), None).await
+            }
             Foreign::LookAlike => {
                 let of = self.insert_holder(connection, &id("lookalike")).await;
-                for name in [format!("stor-age{count}"), format!("k8s-log{count}"), format!("rtos-{count}_x")] {
-                    self.insert(connection, "Logical_Switch_Port", &name, Row::new().with("type", "localnet"), Some((of, "ports"))).await;
+                for name in [format!("stor-age{count}"), format!("k8s-log{count}"), format!("rtos-{count}_x")]
+                {
+                    self.insert(
+                        connection,
+                        "Logical_Switch_Port",
+                        &name,
+                        Row::new().with("type", "localnet"),
+                        Some((of, "ports")),
+                    )
+                    .await;
                 }
             }
             Foreign::PortOnSwitch(node) => {
                 if let Some(of) = switch(node) {
-                    self.insert(connection, "Logical_Switch_Port", &id("port"), Row::new(), Some((of, "ports"))).await;
+                    self.insert(
+                        connection,
+                        "Logical_Switch_Port",
+                        &id("port"),
+                        Row::new(),
+                        Some((of, "ports")),
+                    )
+                    .await;
                 }
             }
             Foreign::AclOnSwitch(node) => {
                 if let Some(of) = switch(node) {
-                    let row = Row::new().with("direction", "to-lport").with("action", "drop").with("match", "0").with("priority", 5);
+                    let row = Row::new()
+                        .with("direction", "to-lport")
+                        .with("action", "drop")
+                        .with("match", "0")
+                        .with("priority", 5);
                     self.insert(connection, "ACL", &id("acl"), row, Some((of, "acls"))).await;
                 }
             }
@@ -186,13 +259,19 @@ impl SecondWriter {
                 }
             }
             Foreign::Group => {
-                let ports: Vec<Uuid> =
-                    now.0.keys().filter(|(table, _, _)| table == "Logical_Switch_Port").map(|(_, _, uuid)| *uuid).collect();
-                self.insert(connection, "Port_Group", &id("group"), Row::new().with("ports", ports), None).await;
+                let ports: Vec<Uuid> = now
+                    .0
+                    .keys()
+                    .filter(|(table, _, _)| table == "Logical_Switch_Port")
+                    .map(|(_, _, uuid)| *uuid)
+                    .collect();
+                self.insert(connection, "Port_Group", &id("group"), Row::new().with("ports", ports), None)
+                    .await;
             }
             Foreign::TakesName(pod) => {
                 let of = self.insert_holder(connection, &id("thief")).await;
-                self.insert(connection, "Logical_Switch_Port", &port(pod), Row::new(), Some((of, "ports"))).await;
+                self.insert(connection, "Logical_Switch_Port", &port(pod), Row::new(), Some((of, "ports")))
+                    .await;
             }
             Foreign::TakesLink(node) => {
                 let of = self.insert_holder(connection, &id("thief")).await;
@@ -216,7 +295,8 @@ impl SecondWriter {
         let mut transaction = Transaction::new();
         let contents = contents(connection).await;
         let is_own = |row: &crate::database::Row| row.get("external_ids").is_some_and(|ids| ids == OWNER);
-        let ports = contents.0.iter().filter(|((table, ..), row)| table == "Logical_Switch_Port" && is_own(row));
+        let ports =
+            contents.0.iter().filter(|((table, ..), row)| table == "Logical_Switch_Port" && is_own(row));
         for ((_, _, port), _) in ports {
             transaction.mutate("Logical_Switch", Where::all(), vec![Mutation::delete("ports", *port)]);
         }
@@ -225,7 +305,8 @@ impl SecondWriter {
 
     pub(crate) async fn switch(&mut self, connection: &Connection, name: &str) {
         let mut transaction = Transaction::new();
-        transaction.insert("Logical_Switch", Row::new().with("name", name).with("external_ids", somebody_else()));
+        transaction
+            .insert("Logical_Switch", Row::new().with("name", name).with("external_ids", somebody_else()));
         connection.transact(transaction).await.unwrap();
     }
 
@@ -234,11 +315,15 @@ impl SecondWriter {
         let mut transaction = Transaction::new();
         let row = Row::new().with("name", port).with("mac", mac).with("networks", network);
         let inserted = transaction.insert("Logical_Router_Port", row);
-        transaction.insert("Logical_Router", Row::new().with("name", format!("router-of-{port}")).with("ports", &inserted));
+        transaction.insert(
+            "Logical_Router",
+            Row::new().with("name", format!("router-of-{port}")).with("ports", &inserted),
+        );
         self.with_stale_port(connection, transaction).await;
     }
 
-    /// What the controller has seen once a port of no pod is gone that comes with it.
+    /// Adds a port of no pod to the same transaction: the controller has seen all of it once that port is
+    /// gone.
     async fn with_stale_port(&mut self, connection: &Connection, mut transaction: Transaction) {
         self.count += 1;
         let ids = Datum::map([("namespace", "stale"), ("pod", "true")]);
@@ -248,10 +333,14 @@ impl SecondWriter {
         connection.transact(transaction).await.unwrap();
     }
 
-    /// Deletes the switches whose ports have names that pods' ports should have.
+    /// Deletes the switches with ports whose names the controller needs.
     pub(crate) async fn release(&mut self, connection: &Connection) {
-        let thieves: BTreeSet<Uuid> =
-            self.own.iter().filter(|((_, name), _)| name.starts_with("foreign-thief")).map(|(_, own)| own.uuid).collect();
+        let thieves: BTreeSet<Uuid> = self
+            .own
+            .iter()
+            .filter(|((_, name), _)| name.starts_with("foreign-thief"))
+            .map(|(_, own)| own.uuid)
+            .collect();
         let harmed = self.harmed(&contents(connection).await);
         self.harmed_before.extend(harmed);
         let mut transaction = Transaction::new();
@@ -259,7 +348,9 @@ impl SecondWriter {
             transaction.delete("Logical_Switch", *thief);
         }
         connection.transact(transaction).await.unwrap();
-        self.own.retain(|_, own| !thieves.contains(&own.uuid) && !own.holder.is_some_and(|holder| thieves.contains(&holder)));
+        self.own.retain(|_, own| {
+            !thieves.contains(&own.uuid) && !own.holder.is_some_and(|holder| thieves.contains(&holder))
+        });
     }
 
     async fn insert_holder(&mut self, connection: &Connection, name: &str) -> Uuid {
@@ -267,15 +358,25 @@ impl SecondWriter {
         self.own[&("Logical_Switch", name.to_owned())].uuid
     }
 
-    /// Inserts a row, into a set of another if need be; without effect where that one is gone meanwhile or the name is taken.
-    async fn insert(&mut self, connection: &Connection, table: &'static str, name: &str, row: Row, holder: Option<(Uuid, &'static str)>) {
+    /// Inserts a row, and adds it to a set of `holder`; without effect if the holder is gone or the name is
+    /// taken.
+    async fn insert(
+        &mut self,
+        connection: &Connection,
+        table: &'static str,
+        name: &str,
+        row: Row,
+        holder: Option<(Uuid, &'static str)>,
+    ) {
         let mut row = row.with("external_ids", somebody_else());
         if table == "ACL" || connection.schema().has_column(table, "name") {
             row.set("name", name);
         }
         let mut transaction = Transaction::new();
         let inserted = transaction.insert(table, row.clone());
-        let put = holder.map(|(of, column)| transaction.mutate("Logical_Switch", of, vec![Mutation::insert(column, &inserted)]));
+        let put = holder.map(|(of, column)| {
+            transaction.mutate("Logical_Switch", of, vec![Mutation::insert(column, &inserted)])
+        });
         let Ok(outcome) = connection.transact(transaction).await else { return };
         if put.is_some_and(|put| outcome.count(put) == 0) {
             return;
@@ -285,7 +386,7 @@ impl SecondWriter {
         self.own.insert((table, name.to_owned()), own);
     }
 
-    /// What became of its rows that it did not do itself.
+    /// What other writers did to its rows.
     pub(crate) fn harmed(&self, contents: &Contents) -> Vec<String> {
         let mut harmed = self.harmed_before.clone();
         for ((table, name), own) in &self.own {
@@ -293,13 +394,29 @@ impl SecondWriter {
                 harmed.push(format!("{table} {name} is gone"));
                 continue;
             };
-            let theirs = |column: &str| matches!(column, "external_ids" | "name" | "type" | "direction" | "action" | "match" | "priority");
-            let written = |(column, value): &(&String, &String)| {
-                !theirs(column) && !matches!(column.as_str(), "ports" | "acls" | "qos_rules") && !is_default(value)
+            let theirs = |column: &str| {
+                matches!(
+                    column,
+                    "external_ids" | "name" | "type" | "direction" | "action" | "match" | "priority"
+                )
             };
-            harmed.extend(row.iter().filter(written).map(|(column, value)| format!("{table} {name}: {column} is {value}")));
+            let written = |(column, value): &(&String, &String)| {
+                !theirs(column)
+                    && !matches!(column.as_str(), "ports" | "acls" | "qos_rules")
+                    && !is_default(value)
+            };
+            harmed.extend(
+                row.iter()
+                    .filter(written)
+                    .map(|(column, value)| format!("{table} {name}: {column} is {value}")),
+            );
             let differs = |(column, value): &(&&str, &String)| row.get(**column) != Some(value);
-            harmed.extend(own.columns.iter().filter(differs).map(|(column, value)| format!("{table} {name}: {column} is not {value}")));
+            harmed.extend(
+                own.columns
+                    .iter()
+                    .filter(differs)
+                    .map(|(column, value)| format!("{table} {name}: {column} is not {value}")),
+            );
         }
         harmed
     }

@@ -1,4 +1,4 @@
-//! Static pods: the API server has only mirrors of them, each with a UID of its own.
+//! Static pods: the API server only has their mirror pods, each with a UID of its own.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +35,8 @@ fn port(contents: &Contents) -> Option<(String, String, String)> {
     Some((uuid.to_string(), row["addresses"].clone(), row.get("options").cloned().unwrap_or_default()))
 }
 
-/// The next mirror's port had another address and `iface-id-ver` than the sandbox, which stays as it is: the pod was cut off.
+/// The port of the next mirror pod had another address and `iface-id-ver` than the sandbox, which does not
+/// change: the pod lost its network.
 #[tokio::test]
 async fn law_6_a_static_pod_keeps_its_port_when_its_mirror_is_deleted_and_made_anew() {
     let northbound = Northbound::start();
@@ -56,11 +57,11 @@ async fn law_6_a_static_pod_keeps_its_port_when_its_mirror_is_deleted_and_made_a
     appear(&controller, mirror("mirror-2", "hash"));
     let written = controller.annotations.recv().await.unwrap();
     assert_eq!(&*written.uid, "mirror-2");
-    assert!(written.annotations.values().any(|text| text.contains("10.0.1.3/24")), "{written:?}");
+    assert!(written.annotations().values().any(|text| text.contains("10.0.1.3/24")), "{written:?}");
     controller.converged().await;
     assert_eq!(port(&contents(&connection).await), before, "with the second mirror");
 
-    // And when nobody looked meanwhile.
+    // And while no controller runs.
     controller.kill().await;
     let mut controller = Running::start(northbound.endpoint(), config());
     controller.observe(all_nodes([node(1)]));
@@ -106,7 +107,7 @@ async fn a_static_pod_out_of_another_file_is_another_pod() {
     assert_eq!(port(&contents(&connection).await).unwrap().1, "0a:58:0a:00:01:04 10.0.1.4");
 }
 
-/// Upstream's controller writes the mirror's UID, which is what its plugin writes.
+/// Upstream's controller writes the mirror pod's UID, as its plugin does.
 #[tokio::test]
 async fn upstreams_port_of_a_static_pod_is_adopted_as_it_is_until_its_mirror_is_another() {
     let northbound = Northbound::start();
@@ -123,7 +124,11 @@ async fn upstreams_port_of_a_static_pod_is_adopted_as_it_is_until_its_mirror_is_
     controller.kill().await;
     let mut transaction = Transaction::new();
     let port_row = contents(&connection).await.0.keys().find(|(_, name, _)| name == "ns1_p1").unwrap().2;
-    transaction.mutate("Logical_Switch_Port", port_row, vec![Mutation::insert("options", Datum::map([("iface-id-ver", "mirror-1")]))]);
+    transaction.mutate(
+        "Logical_Switch_Port",
+        port_row,
+        vec![Mutation::insert("options", Datum::map([("iface-id-ver", "mirror-1")]))],
+    );
     connection.transact(transaction).await.unwrap();
 
     let mut controller = Running::start(northbound.endpoint(), config());
@@ -131,7 +136,10 @@ async fn upstreams_port_of_a_static_pod_is_adopted_as_it_is_until_its_mirror_is_
     controller.observe(all_pods([(pod_key(1), annotated("mirror-1"))]));
     controller.converged().await;
     assert_eq!(
-        (controller.transactions().get(), port(&contents(&connection).await).unwrap().2.contains("iface-id-ver=mirror-1")),
+        (
+            controller.transactions().get(),
+            port(&contents(&connection).await).unwrap().2.contains("iface-id-ver=mirror-1")
+        ),
         (0, true)
     );
     appear(&controller, annotated("mirror-2"));

@@ -1,4 +1,4 @@
-//! A cluster, a database, a controller between them, and whatever happens to each.
+//! A cluster, a database, a controller between them, and all that can happen to each.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ pub(crate) struct World {
     pub(crate) controller: Running,
     pub(crate) second: SecondWriter,
     nodes: BTreeMap<u32, Node>,
-    /// Of those, the ones that the API server has without readable annotations at the moment.
+    /// The nodes whose annotations at the API server are missing or cannot be parsed at present.
     garbled: BTreeMap<u32, Node>,
     pods: BTreeMap<u32, (PodKey, Pod)>,
     generation: u32,
@@ -55,7 +55,7 @@ impl World {
         world
     }
 
-    /// All of it has happened, and the controller rests.
+    /// The world after this history, with the controller at rest.
     pub(crate) async fn after(history: impl IntoIterator<Item = Step>) -> Self {
         let mut world = Self::new().await;
         for step in history {
@@ -65,12 +65,17 @@ impl World {
         world
     }
 
-    /// What the controller wants to be written on pods is written, and seen.
+    /// Writes the annotations that the controller has decided on, and lets it observe them.
     fn annotate(&mut self) {
-        while let Ok(PodAnnotation { pod: key, uid, annotations, .. }) = self.controller.annotations.try_recv() {
+        while let Ok(annotation) = self.controller.annotations.try_recv() {
+            let (annotations, PodAnnotation { pod: key, uid, .. }) = (annotation.annotations(), annotation);
             let network = PodNetwork::parse(&annotations[POD_NETWORKS], &Network::Default).unwrap().unwrap();
-            let Some((_, pod)) = self.pods.values_mut().find(|(other, pod)| *other == key && pod.uid == uid) else { continue };
-            pod.annotated = Annotated::Network { network: Arc::new(network), spelled: Spelled::Current };
+            let Some((_, pod)) = self.pods.values_mut().find(|(other, pod)| *other == key && pod.uid == uid)
+            else {
+                continue;
+            };
+            pod.annotated =
+                Annotated::Network { network: Arc::new(network.into()), spelled: Spelled::Current };
             let seen = (key, pod.clone());
             self.controller.observe(Observation::Pods(Seen::Applied(seen)));
         }
@@ -103,14 +108,16 @@ impl World {
                 self.spoil(number, [NODE_SUBNETS, CHASSIS_ID, ZONE].map(why).into());
             }
             Step::PodAnnotationLost(number) => self.annotated(number, Annotated::Nothing),
-            Step::PodAnnotationGarbled(number) => self.annotated(number, Annotated::Unusable("not JSON".to_owned())),
+            Step::PodAnnotationGarbled(number) => {
+                self.annotated(number, Annotated::Unusable("not JSON".to_owned()))
+            }
             Step::Pod { pod: number, node } => {
-                // A pod never moves: one of the same name that has another node is another pod.
+                // A pod never moves: a pod of the same name on another node is another pod.
                 if self.pods.remove(&number).is_some() {
                     self.controller.observe(Observation::Pods(Seen::Deleted(pod_key(number))));
                 }
                 let mut pod = pod(number, node, self.generation);
-                // The annotation of every second one is still to be decided.
+                // Every second pod has no annotation yet.
                 if number % 2 == 0 {
                     pod.1.annotated = Annotated::Nothing;
                 }
@@ -147,7 +154,7 @@ impl World {
         self.controller.observe(Observation::Nodes(Seen::Applied(spoiled)));
     }
 
-    /// As the cluster manager and the nodes do.
+    /// Restores annotations of nodes, as the cluster manager and the nodes do.
     fn repair(&mut self) {
         for number in std::mem::take(&mut self.garbled).into_keys() {
             self.controller.observe(Observation::Nodes(Seen::Applied(self.nodes[&number].clone())));
@@ -169,7 +176,8 @@ impl World {
         self.second.foreign(&self.connection, foreign).await;
     }
 
-    /// Somebody else's port comes to the switch of this node, with these columns; the controller has seen it.
+    /// Adds a foreign port with these columns to the node's switch, and waits until the controller has seen
+    /// it.
     pub(crate) async fn foreign_port(&mut self, node: u32, name: &str, columns: Row) {
         self.foreign_port_on(&node_name(node), name, columns).await;
     }
@@ -179,7 +187,7 @@ impl World {
         self.rest().await;
     }
 
-    /// Those ports are gone; the controller has seen it.
+    /// Removes the foreign ports, and waits until the controller has seen it.
     pub(crate) async fn no_foreign_ports(&mut self) {
         self.second.no_ports(&self.connection).await;
         self.rest().await;
@@ -189,13 +197,13 @@ impl World {
         self.second.switch(&self.connection, name).await;
     }
 
-    /// Somebody else's router has one port; the controller has seen it.
+    /// Adds a foreign router with one port, and waits until the controller has seen it.
     pub(crate) async fn foreign_router(&mut self, port: &str, mac: &str, network: &str) {
         self.second.router(&self.connection, port, mac, network).await;
         self.rest().await;
     }
 
-    /// What is doubted is listed again after a while.
+    /// Lists everything again, as a second look does.
     fn look_again(&self) {
         self.controller.observe(Observation::Cluster(None));
         self.relist(true);
@@ -211,25 +219,28 @@ impl World {
         lists.into_iter().for_each(|list| self.controller.observe(list));
     }
 
-    /// Starts a controller that is told nothing.
+    /// Replaces the controller by a new one, which observes nothing yet.
     pub(crate) async fn replace(&mut self) {
         let another = Running::start(self.northbound.endpoint(), config());
         std::mem::replace(&mut self.controller, another).kill().await;
     }
 
-    /// The new controller reads the database before it is told anything, and one kind of object long before the other.
+    /// Replaces the controller. The new one reads the database before it observes anything, and observes one
+    /// kind of object long before the other.
     pub(crate) async fn restart(&mut self, nodes_first: bool) {
         self.replace().await;
         self.controller.reaches("the database is read", |progress| progress.loaded).await;
         let (nodes, pods) = (all_nodes(self.listed_nodes()), all_pods(self.pods.values().cloned()));
         let (first, second) = if nodes_first { (nodes, pods) } else { (pods, nodes) };
         self.controller.observe(first);
-        // What is written now arrives before this is answered, or soon after.
+        // Gives the controller time to write, if it wrongly does: its transaction is done before this one or
+        // soon after.
         contents(&self.connection).await;
         self.controller.observe(second);
     }
 
-    /// Until the database shows what it should, and nothing is left to do. Rows whose names are taken cannot be there.
+    /// Waits until the database shows what it should and nothing is left to do. Taken names are released
+    /// first, because rows with these names cannot exist.
     pub(crate) async fn rest(&mut self) {
         self.second.release(&self.connection).await;
         self.repair();
@@ -246,13 +257,19 @@ impl World {
                 break;
             }
             let progress = self.controller.progress.borrow().clone();
-            assert!(begun.elapsed() < deadline(), "not within {:?}: convergence; {progress:?}; wrong: {wrong:#?}", deadline());
+            assert!(
+                begun.elapsed() < deadline(),
+                "not within {:?}: convergence; {progress:?}; wrong: {wrong:#?}",
+                deadline()
+            );
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        self.controller.reaches("rest", |progress| progress.converged && progress.failing == 0 && progress.waiting == 0).await;
+        self.controller
+            .reaches("rest", |progress| progress.converged && progress.failing == 0 && progress.waiting == 0)
+            .await;
     }
 
-    /// A store that was told the cluster as it is.
+    /// A new store that observes the cluster as it is.
     fn store(&self) -> Store {
         let mut store = Store::new(config());
         store.observe(all_nodes(self.nodes.values().cloned()));
@@ -264,9 +281,12 @@ impl World {
         contents(&self.connection).await
     }
 
-    /// The ports of pods that have to be there, by name.
+    /// The ports of pods, by name.
     pub(crate) fn ports_of_pods(&self, contents: &Contents) -> BTreeMap<String, Uuid> {
-        let ports = contents.0.keys().filter(|(table, name, _)| table == "Logical_Switch_Port" && name.starts_with("ns"));
+        let ports = contents
+            .0
+            .keys()
+            .filter(|(table, name, _)| table == "Logical_Switch_Port" && name.starts_with("ns"));
         ports.map(|(_, name, uuid)| (name.clone(), *uuid)).collect()
     }
 

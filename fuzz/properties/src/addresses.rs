@@ -1,4 +1,4 @@
-//! Arithmetic of addresses: what follows from a subnet is inside of it, whatever its size and wherever it ends.
+//! Arithmetic of addresses: every address derived from a subnet is inside it, whatever its size and position.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use crate::draw;
 
-/// `data` is what a subnet and an offset are drawn from.
+/// `data` is the source of a drawn subnet and offset.
 pub(crate) fn check(data: &[u8]) {
     let mut u = Unstructured::new(data);
     if let Ok((subnet, offset, other)) = drawn(&mut u) {
@@ -33,7 +33,10 @@ fn check_subnet(subnet: &IpNet, offset: u128, other: &IpNet) {
     for offset in [offset, offset % 5] {
         match addresses::nth(subnet, offset) {
             Some(found) => {
-                assert!(subnet.contains(&found.addr()) && found.prefix_len() == subnet.prefix_len(), "{subnet}: {found}");
+                assert!(
+                    subnet.contains(&found.addr()) && found.prefix_len() == subnet.prefix_len(),
+                    "{subnet}: {found}"
+                );
                 assert_eq!(number(found.addr()) - number(subnet.network()), offset, "{subnet}: {found}");
             }
             None => assert!(!holds || offset >= 1 << bits, "{subnet} has room for {offset}"),
@@ -44,7 +47,10 @@ fn check_subnet(subnet: &IpNet, offset: u128, other: &IpNet) {
         assert!(addresses::reserved(subnet, address.addr()), "{address} could be a pod's");
     }
     assert!(addresses::reserved(subnet, subnet.network()), "{subnet}: its first address");
-    assert_eq!(addresses::gateways(&[*subnet, *other]).len(), [subnet, other].iter().filter_map(|net| addresses::gateway(net)).count());
+    assert_eq!(
+        addresses::gateways(&[*subnet, *other]).len(),
+        [subnet, other].iter().filter_map(|net| addresses::gateway(net)).count()
+    );
 
     let mac = addresses::port_mac(&[*subnet, *other]).expect("there are addresses");
     let v4_first = [subnet, other].into_iter().find(|net| net.addr().is_ipv4()).unwrap_or(subnet);

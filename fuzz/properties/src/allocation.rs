@@ -1,5 +1,5 @@
-//! Who gets which address and which subnet: nobody what another has, nothing outside of what there is to give or reserved in it, and nobody
-//! is refused while something is free.
+//! Allocation of addresses and subnets: no two owners share one, none is outside of its range or reserved,
+//! and no request is refused while one is free.
 
 mod subnets;
 
@@ -12,21 +12,21 @@ use ipnet::IpNet;
 
 use crate::{addresses, draw};
 
-/// So many addresses are looked through one by one.
+/// Limit for checking addresses one by one, so that a run stays fast.
 const MANY: usize = 300;
 
-/// `data` is what subnets are drawn from, and what happens to them.
+/// `data` is the source of drawn subnets and operations on them.
 pub fn check(data: &[u8]) {
     addresses::check(data);
     let mut u = Unstructured::new(data);
-    // Errors are of the drawing: there are no bytes left.
+    // The only error is the end of the bytes to draw from.
     let _ = match u.arbitrary() {
         Ok(true) => check_addresses(&mut u),
         _ => subnets::check(&mut u),
     };
 }
 
-/// A subnet like those that nodes have, or any at all.
+/// A subnet of the size of a node's, or any other.
 fn subnet(u: &mut Unstructured<'_>) -> Result<IpNet> {
     let net = draw::net(u)?;
     let longest = net.max_prefix_len();
@@ -42,9 +42,12 @@ fn check_addresses(u: &mut Unstructured<'_>) -> Result<()> {
         let subnet = *u.choose(&subnets)?;
         let near = ovn::nth(&subnet, u.int_in_range(0..=40)?).map_or(subnet.network(), |net| net.addr());
         match u.int_in_range(0..=6)? {
-            0..=2 => give(&mut addresses, &mut owners, &pod, &subnets[..=u.int_in_range(0..=subnets.len() - 1)?]),
+            0..=2 => {
+                give(&mut addresses, &mut owners, &pod, &subnets[..=u.int_in_range(0..=subnets.len() - 1)?])
+            }
             3 => {
-                let nets = [near, *u.choose(&[near, subnet.broadcast(), subnets[0].network()])?].map(IpNet::from);
+                let nets =
+                    [near, *u.choose(&[near, subnet.broadcast(), subnets[0].network()])?].map(IpNet::from);
                 claim(&mut addresses, &mut owners, &pod, &nets);
             }
             4 => {
@@ -72,23 +75,31 @@ fn give(addresses: &mut Addresses, owners: &mut BTreeMap<IpAddr, PodKey>, pod: &
         Ok(given) => {
             assert_eq!(given.len(), subnets.len());
             for (net, subnet) in given.iter().zip(subnets) {
-                assert!(subnet.contains(&net.addr()) && net.prefix_len() == subnet.prefix_len(), "{net} is not of {subnet}");
+                assert!(
+                    subnet.contains(&net.addr()) && net.prefix_len() == subnet.prefix_len(),
+                    "{net} is not of {subnet}"
+                );
                 assert!(!ovn::reserved(subnet, net.addr()), "{net} is reserved");
-                assert_eq!(owners.insert(net.addr(), pod.clone()), None, "{net} was somebody's");
+                assert_eq!(owners.insert(net.addr(), pod.clone()), None, "{net} had an owner already");
             }
         }
         Err(Exhausted { subnet }) => {
             assert!(subnets.contains(&subnet));
-            // The same subnet may be asked for twice, as may one that is within another.
+            // The same subnet may be requested twice, and so may one inside another: each request needs an
+            // address of its own.
             let asked = subnets.len();
-            let free = subnet.hosts().take(MANY).filter(|address| !ovn::reserved(&subnet, *address) && !owners.contains_key(address));
+            let free = subnet
+                .hosts()
+                .take(MANY)
+                .filter(|address| !ovn::reserved(&subnet, *address) && !owners.contains_key(address));
             assert!(free.count() < asked, "{subnet} is said to be exhausted");
         }
     }
 }
 
 fn claim(addresses: &mut Addresses, owners: &mut BTreeMap<IpAddr, PodKey>, pod: &PodKey, nets: &[IpNet]) {
-    let other = nets.iter().find_map(|net| owners.get_key_value(&net.addr()).filter(|(_, owner)| *owner != pod));
+    let other =
+        nets.iter().find_map(|net| owners.get_key_value(&net.addr()).filter(|(_, owner)| *owner != pod));
     let expected = other.map_or(Ok(()), |(address, by)| Err(Taken { address: *address, by: by.clone() }));
     assert_eq!(addresses.claim(pod, nets), expected);
     if expected.is_ok() {

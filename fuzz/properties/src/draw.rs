@@ -1,4 +1,4 @@
-//! Values of the project's types, drawn from a fuzzer's bytes. Knows no property.
+//! Values of the project's types, drawn from a fuzzer's bytes. Contains no property.
 
 use std::{
     collections::VecDeque,
@@ -9,14 +9,14 @@ use arbitrary::{Result, Unstructured};
 use contract::mac::Mac;
 use ipnet::IpNet;
 
-/// A unicast address; multicast ones are made unicast.
+/// A unicast address: the bits of a drawn one are adjusted.
 pub(crate) fn mac(u: &mut Unstructured<'_>) -> Result<Mac> {
     let mut octets: [u8; 6] = u.arbitrary()?;
     octets[0] = octets[0] & !1 | 2;
     Ok(octets.try_into().expect("unicast, and not zero"))
 }
 
-/// Any address with any prefix length.
+/// An arbitrary address with an arbitrary prefix length.
 pub(crate) fn net(u: &mut Unstructured<'_>) -> Result<IpNet> {
     let (address, longest) = if u.arbitrary()? {
         (IpAddr::V4(Ipv4Addr::from(u.arbitrary::<u32>()?)), 32)
@@ -26,7 +26,7 @@ pub(crate) fn net(u: &mut Unstructured<'_>) -> Result<IpNet> {
     Ok(IpNet::new(address, u.int_in_range(0..=longest)?).expect("no longer than the address"))
 }
 
-/// Any address of the same family.
+/// An arbitrary address of the same family as `net`.
 pub(crate) fn ip_of(u: &mut Unstructured<'_>, net: IpNet) -> Result<IpAddr> {
     Ok(match net {
         IpNet::V4(_) => IpAddr::V4(Ipv4Addr::from(u.arbitrary::<u32>()?)),
@@ -34,7 +34,7 @@ pub(crate) fn ip_of(u: &mut Unstructured<'_>, net: IpNet) -> Result<IpAddr> {
     })
 }
 
-/// Decisions, one byte each. Where there are no bytes left, each is 0.
+/// Decisions, one byte each. When all bytes are used up, every decision is 0.
 #[derive(Debug, Default)]
 pub(crate) struct Bytes(VecDeque<u8>);
 

@@ -1,5 +1,5 @@
-//! Files that lead to the API server: a kubeconfig chooses what it says, and whatever is wrong with it, with a token or with certificates
-//! is said without a byte of a secret.
+//! The files that configure the API server's client: a kubeconfig has exactly the effect of its fields, and
+//! no error in it, in a token or in certificates shows a byte of a secret.
 
 mod drawn;
 mod open_fields;
@@ -14,7 +14,7 @@ use std::{
 use kube::config::AuthInfo;
 use kubeapi::{
     ApiServer, Authority, Cluster, Credential,
-    connection::material::{Files, Material, Reader},
+    connection::config::{ConnectionConfig, Files, Reader},
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use secrecy::ExposeSecret;
@@ -26,10 +26,11 @@ const TOKEN: &str = "/etc/kubernetes/token";
 const AUTHORITY: &str = "/etc/kubernetes/ca.crt";
 const URL: &str = "https://10.0.0.1:6443";
 
-/// In no message, whatever is wrong, unless the kubeconfig says it where everybody may read it.
+/// A secret that must not appear in any message, unless the kubeconfig also has it in a field that is public.
 const SECRET: &str = "s3cr3tS3CR3Ts3cr3t";
 
-/// `data` is a kubeconfig; behind `T` a token file, behind `P` certificates, behind `D` what a kubeconfig is drawn from.
+/// `data` is a kubeconfig; after `T` a token file, after `P` certificates, after `D` the source of a drawn
+/// kubeconfig.
 pub fn check(data: &[u8]) {
     match data.split_first() {
         Some((b'T', token)) => check_token(token),
@@ -50,14 +51,18 @@ impl Machine {
         Self(files)
     }
 
-    /// How the API server is reached, or why it is not.
-    fn material(&self, api_server: &ApiServer) -> Result<Material, String> {
-        let read = || Material::read(api_server, &mut Reader::new(self, RandomState::new()));
+    /// The client configuration for the API server, or the error.
+    fn material(&self, api_server: &ApiServer) -> Result<ConnectionConfig, String> {
+        let read = || ConnectionConfig::read(api_server, &mut Reader::new(self, RandomState::new()));
         let (first, second) = (read(), read());
-        assert_eq!(first.as_ref().map(shown).map_err(ToString::to_string), second.as_ref().map(shown).map_err(ToString::to_string));
+        assert_eq!(
+            first.as_ref().map(shown).map_err(ToString::to_string),
+            second.as_ref().map(shown).map_err(ToString::to_string)
+        );
         let material = first.map_err(|error| error.to_string());
         let said = material.as_ref().map_or_else(Clone::clone, shown);
-        let is_secret = !self.0.get(Path::new(CONFIG)).is_some_and(|config| open_fields::mention(config, SECRET));
+        let is_secret =
+            !self.0.get(Path::new(CONFIG)).is_some_and(|config| open_fields::mention(config, SECRET));
         assert!(!is_secret || !said.contains(SECRET), "{said}");
         match &material {
             Ok(material) => check_material(material),
@@ -76,24 +81,36 @@ impl Files for Machine {
     }
 }
 
-/// As a log or a panic would show it.
-fn shown(material: &Material) -> String {
+/// The text that a log or a panic would show.
+fn shown(material: &ConnectionConfig) -> String {
     format!("{material:?}")
 }
 
-fn by_kubeconfig(data: &[u8]) -> Result<Material, String> {
-    Machine::with(CONFIG, data).material(&ApiServer { cluster: Cluster::Kubeconfig(CONFIG.into()), credential: None })
+fn by_kubeconfig(data: &[u8]) -> Result<ConnectionConfig, String> {
+    Machine::with(CONFIG, data)
+        .material(&ApiServer { cluster: Cluster::Kubeconfig(CONFIG.into()), credential: None })
 }
 
-fn check_material(material: &Material) {
-    let Material { config, origin } = material;
+fn check_material(material: &ConnectionConfig) {
+    let ConnectionConfig { config, origin } = material;
     let scheme = config.cluster_url.scheme_str().unwrap_or_default();
-    assert!(["http", "https"].contains(&scheme) && config.cluster_url.host().is_some(), "{}", config.cluster_url);
-    assert!(!config.cluster_url.authority().is_some_and(|authority| authority.as_str().contains('@')), "{}", config.cluster_url);
+    assert!(
+        ["http", "https"].contains(&scheme) && config.cluster_url.host().is_some(),
+        "{}",
+        config.cluster_url
+    );
+    assert!(
+        !config.cluster_url.authority().is_some_and(|authority| authority.as_str().contains('@')),
+        "{}",
+        config.cluster_url
+    );
     assert_eq!(origin.url.split_once("://").map(|(scheme, _)| scheme), Some(scheme));
     assert_eq!(config.root_cert.is_some(), origin.authority.contains(" in "), "{}", origin.authority);
     let AuthInfo { token, password, exec, auth_provider, token_file, .. } = &config.auth_info;
-    assert!(exec.is_none() && auth_provider.is_none() && token_file.is_none(), "something that is not followed");
+    assert!(
+        exec.is_none() && auth_provider.is_none() && token_file.is_none(),
+        "something that is not followed"
+    );
     let secrets = [token, password].into_iter().flatten().map(ExposeSecret::expose_secret);
     for secret in secrets.filter(|secret| secret.len() > 16 && !origin_texts(material).contains(*secret)) {
         assert!(!shown(material).contains(secret), "a secret is shown");
@@ -104,14 +121,16 @@ fn check_material(material: &Material) {
     }
 }
 
-/// Names of the kubeconfig's may be anything, also the same as its secrets.
-fn origin_texts(material: &Material) -> String {
+/// Everything that messages may show of a configuration: its names, which may equal its secrets by chance.
+fn origin_texts(material: &ConnectionConfig) -> String {
     format!("{:?}", material.origin)
 }
 
 fn check_token(file: &[u8]) {
-    let way =
-        ApiServer { cluster: Cluster::Url { url: URL.to_owned(), authority: None }, credential: Some(Credential::TokenFile(TOKEN.into())) };
+    let way = ApiServer {
+        cluster: Cluster::Url { url: URL.to_owned(), authority: None },
+        credential: Some(Credential::TokenFile(TOKEN.into())),
+    };
     let text = String::from_utf8_lossy(file);
     let is_good = !text.trim().is_empty() && text.trim().bytes().all(|byte| byte.is_ascii_graphic());
     match Machine::with(TOKEN, file).material(&way) {
@@ -125,14 +144,18 @@ fn check_token(file: &[u8]) {
 }
 
 fn check_authorities(pem: &[u8]) {
-    let way =
-        ApiServer { cluster: Cluster::Url { url: URL.to_owned(), authority: Some(Authority::File(AUTHORITY.into())) }, credential: None };
+    let way = ApiServer {
+        cluster: Cluster::Url { url: URL.to_owned(), authority: Some(Authority::File(AUTHORITY.into())) },
+        credential: None,
+    };
     match Machine::with(AUTHORITY, pem).material(&way) {
         Ok(material) => {
             let found = material.config.root_cert.expect("they were accepted");
             assert!(!found.is_empty());
             let written: String = found.iter().map(|der| certificate(der)).collect();
-            let again: Vec<_> = CertificateDer::pem_slice_iter(written.as_bytes()).map(|der| der.expect("it was just written")).collect();
+            let again: Vec<_> = CertificateDer::pem_slice_iter(written.as_bytes())
+                .map(|der| der.expect("it was just written"))
+                .collect();
             assert_eq!(again.iter().map(|der| der.to_vec()).collect::<Vec<_>>(), found);
         }
         Err(error) => assert!(error.contains(AUTHORITY), "{error}"),

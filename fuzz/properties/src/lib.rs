@@ -1,8 +1,10 @@
-//! What must hold for any input from outside, as functions from bytes that panic where it does not.
+//! Properties that must hold for any input from outside, as functions of bytes that panic if the property is
+//! violated.
 //!
-//! The fuzzer calls them (`fuzz/fuzz_targets`, one file for each), and the tests of this package call them with the seeds
-//! (`fuzz/corpus-seeds`), so that a property that a seed breaks is noticed without a fuzzer. Nothing here does
-//! I/O, except that measurements of this process are read, and the system's certificate authorities once.
+//! The fuzzer calls them (`fuzz/fuzz_targets`, one file per target), and the tests of this package call them
+//! with the seeds (`fuzz/corpus-seeds`), so that a seed that breaks a property is noticed without a fuzzer.
+//! There is no I/O here, except for metrics of this process, and for the system's certificate authorities,
+//! which are read once.
 //!
 //! | target | input | comes from |
 //! |---|---|---|
@@ -11,18 +13,18 @@
 //! | [`attachments`] | the list that GC must keep | runtime |
 //! | [`names`] | ids and names that become paths, interfaces, ports | runtime, API server |
 //! | [`wire`] | bodies on the server's socket | the other program |
-//! | [`requests`] | requests to the server, and what the plugin reports | plugin |
+//! | [`requests`] | requests to the server, and reports of the plugin | plugin |
 //! | [`pod_network`] | a pod's annotations | API server |
 //! | [`node_annotations`] | a node's annotations | API server |
-//! | [`result`] | results to be converted or handed back | upstream's server, runtime |
-//! | [`log_line`] | values in log lines | anybody |
-//! | [`allocation`] | subnets and what follows from them, and who is given what | API server, options |
+//! | [`result`] | results to be converted or passed back | upstream's server, runtime |
+//! | [`log_line`] | values in log lines | any source |
+//! | [`allocation`] | subnets, addresses in them, and their allocation | API server, options |
 //! | [`watch`] | lists, watches and lookups of pods | API server |
 //! | [`kubeconfig`] | kubeconfigs, tokens, certificates | files |
 //! | [`conf_file`] | `ovn_k8s.conf` | file |
 //! | [`manifests`] | manifests of pods | files |
 //! | [`ovsdb_stream`] | the stream of a database server | ovsdb-server |
-//! | [`ovsdb_updates`] | reports of a monitor | ovsdb-server |
+//! | [`ovsdb_updates`] | updates of a monitor | ovsdb-server |
 //! | [`ovsdb_texts`] | values, schemas, outcomes, endpoints | ovsdb-server, options |
 //! | [`netlink`] | messages of the kernel | kernel |
 
@@ -48,7 +50,7 @@ pub mod result;
 pub mod watch;
 pub mod wire;
 
-/// A target's name, and its property.
+/// The name of a target, and its property.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
@@ -74,5 +76,6 @@ pub const TARGETS: &[Target] = &[
     ("wire", wire::check),
 ];
 
-/// A quoted part of refused input is cut; the sentence around it is short.
+/// Limit for an error text in bytes: quotations of refused input are cut, and the sentence around them is
+/// short.
 const LONGEST_ERROR: usize = 2048;

@@ -1,4 +1,5 @@
-//! Names: what is accepted is safe wherever it is used: as a component of a path, as a name in the kernel, in an alias, as the id of a port.
+//! Names: an accepted name is safe wherever it is used: as a component of a path, as a name in the kernel, in
+//! an alias, as the ID of a port.
 
 use std::path::Path;
 
@@ -7,17 +8,21 @@ use contract::{
     mac::Mac,
     names::{IfName, IfaceId, Network, PodKey, SandboxId},
 };
-use podnet::{mark::Mark, plan::Identity};
+use podnet::{ownership_tag::OwnershipTag, plan::Identity};
 
 use crate::LONGEST_ERROR;
 
-/// `data` is names, separated by white space.
+/// `data` is names, separated by a space.
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut words = text.split(' ');
     let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
 
-    for refusal in [text.parse::<SandboxId>().err(), text.parse::<IfName>().err(), PodKey::new(first, second).err()].into_iter().flatten() {
+    for refusal in
+        [text.parse::<SandboxId>().err(), text.parse::<IfName>().err(), PodKey::new(first, second).err()]
+            .into_iter()
+            .flatten()
+    {
         assert!(refusal.to_string().len() <= LONGEST_ERROR);
     }
     if let Ok(name) = text.parse::<IfName>() {
@@ -35,7 +40,7 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// Whether a file of this name is directly in its directory.
+/// Whether a file with this name is directly inside its directory.
 fn stays_inside(name: &str) -> bool {
     let base = Path::new("/base");
     let file = base.join(name);
@@ -65,9 +70,9 @@ fn check_sandbox(sandbox: &SandboxId, other: &str) {
         check_if_name(&identity.temporary_host_name());
         assert!(identity.owns(&alias), "{alias:?}");
         if *network == Network::Default
-            && let Some(mark) = Mark::read(&alias)
+            && let Some(mark) = OwnershipTag::read(&alias)
         {
-            // What GC reads from it.
+            // GC reads the owner back from the alias.
             assert_eq!((mark.identity, mark.pod), (identity, None));
         }
     }

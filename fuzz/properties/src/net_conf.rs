@@ -1,5 +1,6 @@
-//! The CNI configuration on standard input: what is accepted can be written in one canonical way, and means the same when it is read again,
-//! also inside a list of one plugin. Knows the keys that the product reads, not what it does with them.
+//! The CNI configuration on standard input: an accepted configuration can be written in one canonical form
+//! and means the same when it is read again, also inside a list with one plugin. Knows the keys that the
+//! product reads, not their effects.
 
 use cni::result::PrevResult;
 use contract::{
@@ -17,14 +18,18 @@ pub fn check(data: &[u8]) {
         Err(error) => {
             let text = error.to_string();
             assert!(text.len() <= LONGEST_ERROR, "an error of {} bytes", text.len());
-            return assert_ne!(error.code().number(), 999, "{error}: a caller's mistake is no internal error");
+            return assert_ne!(
+                error.code().number(),
+                999,
+                "{error}: a caller's mistake is no internal error"
+            );
         }
     };
     let written = write(&conf);
     let again = read(&written);
     assert_eq!(write(&again), written, "a second writing differs");
 
-    // A runtime hands over the plugin alone, cnitool may hand over the list.
+    // A runtime passes the plugin's configuration, cnitool may pass the whole list.
     let mut plugin = written.clone();
     let fields = plugin.as_object_mut().expect("an object is written");
     let shared = ["cniVersion", "name"].map(|key| (key, fields.remove(key).expect("both are written")));
@@ -32,8 +37,10 @@ pub fn check(data: &[u8]) {
     shared.into_iter().for_each(|(key, value)| list[key] = value);
     assert_eq!(write(&read(&list)), written, "the same as a list of one");
 
-    // What a runtime hands back is looked at by CHECK and DEL, whatever it is.
-    if let Some(previous) = conf.prev_result.and_then(|value| serde_json::from_value::<PrevResult>(value).ok()) {
+    // CHECK and DEL read `prevResult`, whatever the runtime passes.
+    if let Some(previous) =
+        conf.prev_result.and_then(|value| serde_json::from_value::<PrevResult>(value).ok())
+    {
         for interface in &previous.interfaces {
             assert!(previous.addresses_of(&interface.name).count() <= previous.ips.len());
         }
@@ -41,17 +48,28 @@ pub fn check(data: &[u8]) {
 }
 
 fn read(written: &Value) -> NetConf {
-    NetConf::parse(written.to_string().as_bytes()).unwrap_or_else(|error| panic!("{written} is refused: {error}"))
+    NetConf::parse(written.to_string().as_bytes())
+        .unwrap_or_else(|error| panic!("{written} is refused: {error}"))
 }
 
-/// Every field in one spelling, without the previous result, which is passed on as it is.
+/// Writes every field in its canonical form, without the previous result, which is passed on unchanged.
 fn write(conf: &NetConf) -> Value {
-    let NetConf { version, name, network, mtu, log, places, timeout_seconds, prev_result: _, valid_attachments } = conf;
+    let NetConf {
+        version,
+        name,
+        network,
+        mtu,
+        log,
+        places,
+        timeout_seconds,
+        prev_result: _,
+        valid_attachments,
+    } = conf;
     let LogConf { file, level } = log;
     let Places { server_socket, ovsdb_endpoint, ovn_run_dir } = places;
-    let attachment =
-        |ValidAttachment { sandbox, if_name }: &ValidAttachment| json!({"containerID": sandbox.as_str(), "ifname": if_name.as_str()});
-    let attachments: Option<Vec<Value>> = valid_attachments.as_ref().map(|list| list.iter().map(attachment).collect());
+    let attachment = |ValidAttachment { sandbox, if_name }: &ValidAttachment| json!({"containerID": sandbox.as_str(), "ifname": if_name.as_str()});
+    let attachments: Option<Vec<Value>> =
+        valid_attachments.as_ref().map(|list| list.iter().map(attachment).collect());
     let mut written = json!({
         "cniVersion": version.as_str(),
         "name": name,

@@ -1,7 +1,8 @@
-//! What the kernel says, as far as this project reads it: all ends of a tracked connection and nothing else, also behind the library that
-//! writes and reads the message; and of a link what its attributes say.
+//! Messages of the kernel, as far as this project reads them: all addresses of a tracked connection and
+//! nothing else, after a round trip through the netlink library; and the attributes of a link.
 //!
-//! The library's own reading of bytes is not fuzzed: it expects the kernel's well-formed attributes, and only the kernel sends them.
+//! The library's parsing of bytes is not fuzzed: it expects well-formed attributes, which only the kernel
+//! sends.
 
 use std::net::IpAddr;
 
@@ -16,13 +17,13 @@ use podnet::{conntrack, link::Link};
 
 use crate::draw;
 
-/// `data` is what a connection and a link are drawn from.
+/// `data` is the source of a drawn connection and a drawn link.
 pub fn check(data: &[u8]) {
     let mut u = Unstructured::new(data);
     let _ = check_connection(&mut u).and_then(|()| check_link(&mut u));
 }
 
-/// Errors are of the drawing: there are no bytes left.
+/// The only error is the end of the bytes to draw from.
 fn check_connection(u: &mut Unstructured<'_>) -> Result<()> {
     let first = draw::net(u)?;
     let ends = [first.addr(), draw::ip_of(u, first)?, draw::ip_of(u, first)?, draw::ip_of(u, first)?];
@@ -41,8 +42,10 @@ fn check_connection(u: &mut Unstructured<'_>) -> Result<()> {
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
     let read = NetlinkMessage::<NetfilterMessage>::deserialize(&bytes).expect("it was just written");
-    let NetlinkPayload::InnerMessage(NetfilterMessage { inner: NetfilterMessageInner::Conntrack(ConntrackMessage::New(found)), .. }) =
-        read.payload
+    let NetlinkPayload::InnerMessage(NetfilterMessage {
+        inner: NetfilterMessageInner::Conntrack(ConntrackMessage::New(found)),
+        ..
+    }) = read.payload
     else {
         panic!("another message comes back: {read:?}");
     };

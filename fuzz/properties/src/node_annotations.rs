@@ -1,11 +1,12 @@
-//! A node's annotations: what is read of each can be written and read again; subnets have room for a router, a node and a pod.
+//! A node's annotations: each parsed value can be written and read again; subnets have room for a router, a
+//! node and a pod.
 
 use std::collections::BTreeMap;
 
 use contract::{
     node_annotation::{
-        self, ALL, DEFAULT_NETWORK, HOST_CIDRS, JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MACS, NETWORK_IDS, NODE_SUBNETS, NodeAnnotations,
-        PRIMARY_ADDRESSES, PerNetwork, TRANSIT_ADDRESSES,
+        self, ALL, DEFAULT_NETWORK, HOST_CIDRS, JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MACS, NETWORK_IDS,
+        NODE_SUBNETS, NodeAnnotations, PRIMARY_ADDRESSES, PerNetwork, TRANSIT_ADDRESSES,
     },
     ovn as addresses,
 };
@@ -13,7 +14,7 @@ use ipnet::IpNet;
 
 use crate::LONGEST_ERROR;
 
-/// `data` is the text of an annotation, of any of them.
+/// `data` is the text of an annotation; it is tried as each of them.
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for key in ALL {
@@ -33,7 +34,11 @@ pub fn check(data: &[u8]) {
         ];
         for error in refusals.into_iter().flatten() {
             assert_eq!(error.annotation, key, "the error names another annotation");
-            assert!(error.source.to_string().len() <= LONGEST_ERROR, "an error of {} bytes", error.source.to_string().len());
+            assert!(
+                error.source.to_string().len() <= LONGEST_ERROR,
+                "an error of {} bytes",
+                error.source.to_string().len()
+            );
         }
     }
     check_subnets(text);
@@ -45,21 +50,32 @@ fn check_subnets(text: &str) {
     for key in [NODE_SUBNETS, LEGACY_SUBNET] {
         let Ok(subnets) = with(key, text, |node| node.subnets()) else { continue };
         for subnet in &subnets {
-            let [router, node] =
-                [addresses::gateway(subnet), addresses::management(subnet)].map(|address| address.expect("there is room").addr());
-            assert!(subnet.contains(&router) && subnet.contains(&node) && router != node, "{subnet}: {router}, {node}");
-            assert!(subnet.hosts().any(|host| !addresses::reserved(subnet, host)), "no room for a pod in {subnet}");
+            let [router, node] = [addresses::gateway(subnet), addresses::management(subnet)]
+                .map(|address| address.expect("there is room").addr());
+            assert!(
+                subnet.contains(&router) && subnet.contains(&node) && router != node,
+                "{subnet}: {router}, {node}"
+            );
+            assert!(
+                subnet.hosts().any(|host| !addresses::reserved(subnet, host)),
+                "no room for a pod in {subnet}"
+            );
         }
         let mut written = PerNetwork::default();
         written.set_subnets(DEFAULT_NETWORK, &subnets);
-        assert_eq!(with(NODE_SUBNETS, &written.to_string(), |node| node.subnets()).expect("it was just written"), subnets);
+        assert_eq!(
+            with(NODE_SUBNETS, &written.to_string(), |node| node.subnets()).expect("it was just written"),
+            subnets
+        );
     }
 }
 
 fn check_addresses(text: &str) {
     type Read = fn(NodeAnnotations<'_>) -> Result<Vec<IpNet>, node_annotation::NodeAnnotationError>;
-    let kinds: [(&str, Read); 2] =
-        [(TRANSIT_ADDRESSES, |node| node.transit_addresses()), (PRIMARY_ADDRESSES, |node| node.primary_addresses())];
+    let kinds: [(&str, Read); 2] = [
+        (TRANSIT_ADDRESSES, |node| node.transit_addresses()),
+        (PRIMARY_ADDRESSES, |node| node.primary_addresses()),
+    ];
     for (key, read) in kinds {
         if let Ok(found) = with(key, text, read) {
             let written = node_annotation::interface_addresses_text(&found);
@@ -69,12 +85,18 @@ fn check_addresses(text: &str) {
     if let Ok(found) = with(JOIN_ADDRESSES, text, |node| node.join_addresses()) {
         let mut written = PerNetwork::default();
         written.set_interface_addresses(DEFAULT_NETWORK, &found);
-        assert_eq!(with(JOIN_ADDRESSES, &written.to_string(), |node| node.join_addresses()).expect("it was just written"), found);
+        assert_eq!(
+            with(JOIN_ADDRESSES, &written.to_string(), |node| node.join_addresses())
+                .expect("it was just written"),
+            found
+        );
     }
     if let Ok(found) = with(HOST_CIDRS, text, |node| node.host_cidrs()) {
         let written = node_annotation::host_cidrs_text(&found);
         let again = with(HOST_CIDRS, &written, |node| node.host_cidrs()).expect("it was just written");
-        assert!(again.iter().all(|cidr| found.contains(cidr)) && found.iter().all(|cidr| again.contains(cidr)));
+        assert!(
+            again.iter().all(|cidr| found.contains(cidr)) && found.iter().all(|cidr| again.contains(cidr))
+        );
         assert_eq!(node_annotation::host_cidrs_text(&again), written, "a second writing differs");
     }
 }
@@ -83,12 +105,19 @@ fn check_numbers(text: &str) {
     if let Ok(Some(number)) = with(NETWORK_IDS, text, |node| node.network_id()) {
         let mut written = PerNetwork::default();
         written.set_number(DEFAULT_NETWORK, number);
-        assert_eq!(with(NETWORK_IDS, &written.to_string(), |node| node.network_id()).expect("it was just written"), Some(number));
+        assert_eq!(
+            with(NETWORK_IDS, &written.to_string(), |node| node.network_id()).expect("it was just written"),
+            Some(number)
+        );
     }
     if let Ok(Some(mac)) = with(MANAGEMENT_MACS, text, |node| node.management_mac()) {
         let mut written = PerNetwork::default();
         written.set_mac(DEFAULT_NETWORK, mac);
-        assert_eq!(with(MANAGEMENT_MACS, &written.to_string(), |node| node.management_mac()).expect("it was just written"), Some(mac));
+        assert_eq!(
+            with(MANAGEMENT_MACS, &written.to_string(), |node| node.management_mac())
+                .expect("it was just written"),
+            Some(mac)
+        );
     }
 }
 

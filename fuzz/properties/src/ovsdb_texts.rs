@@ -1,9 +1,9 @@
-//! What else a database server or an administrator spells: values, schemas, answers to transactions, endpoints.
+//! Other texts of a database server or an administrator: values, schemas, results of transactions, endpoints.
 
 use ovsdb::{Atom, Datum, Endpoints, Mutation, Row, Schema, Transaction, Where, fuzzing};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// `data` is any of them.
+/// `data` is the text of any of them.
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     check_value::<Atom>(text);
@@ -23,17 +23,20 @@ pub fn check(data: &[u8]) {
 
 fn check_value<T: Serialize + DeserializeOwned + std::fmt::Debug>(text: &str) {
     let Ok(value) = serde_json::from_str::<T>(text) else { return };
-    // The server's own rule, kept before anything is sent: no NUL in a text.
-    let Ok(written) = serde_json::to_string(&value) else { return assert!(text.contains("\\u0000"), "{value:?} cannot be written") };
-    let again: T = serde_json::from_str(&written).unwrap_or_else(|error| panic!("{written} is refused: {error}"));
-    // The last digit of a real may turn; nothing else does.
+    // The server refuses NUL in a string, so the client refuses to write one.
+    let Ok(written) = serde_json::to_string(&value) else {
+        return assert!(text.contains("\\u0000"), "{value:?} cannot be written");
+    };
+    let again: T =
+        serde_json::from_str(&written).unwrap_or_else(|error| panic!("{written} is refused: {error}"));
+    // A real number may change in its last digit; nothing else may change.
     let shown = format!("{value:?}");
     if !shown.contains("Real(") {
         assert_eq!(format!("{again:?}"), shown);
     }
 }
 
-/// One operation of each form of result; all handles of an accepted answer can be used.
+/// A transaction with one operation per form of result: all handles of an accepted result can be used.
 fn check_outcome(text: &str) {
     let mut transaction = Transaction::new();
     let inserted = transaction.insert("Port", Row::new().with("name", "x"));

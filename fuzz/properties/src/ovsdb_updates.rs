@@ -1,5 +1,6 @@
-//! Reports of a monitor: rows that were changed step by step are those of a full snapshot, in all three forms of reports; and whatever a
-//! report says, rows that it left can be written as a snapshot and read again.
+//! Updates of a monitor: rows that were changed step by step equal those of a full snapshot, in all three
+//! forms of updates. Whatever an update contains, the rows after it can be written as a snapshot and read
+//! again.
 
 mod history;
 
@@ -22,7 +23,8 @@ ovsdb::table! {
 
 pub(crate) const FORMS: [Form; 3] = [Form::Rfc, Form::Conditional, Form::Since];
 
-/// `data` is the parameters of a report or the answer to a monitor request, in JSON; and else what a history is drawn from.
+/// `data` is the parameters of an update or the result of a monitor request, in JSON; otherwise the source of
+/// a drawn history.
 pub fn check(data: &[u8]) {
     if let (Some(b'[' | b'{'), Ok(text)) = (data.first(), std::str::from_utf8(data)) {
         return FORMS.into_iter().for_each(|form| check_text(form, text));
@@ -35,7 +37,10 @@ fn check_text(form: Form, text: &str) {
         let mut replica = empty();
         let known = snapshot_text(
             form,
-            &[(row_id(1), json!({"name": "one", "tag": 5, "addresses": ["set", ["a", "b"]], "ids": ["map", [["k", "v"]]]}))],
+            &[(
+                row_id(1),
+                json!({"name": "one", "tag": 5, "addresses": ["set", ["a", "b"]], "ids": ["map", [["k", "v"]]]}),
+            )],
         );
         fuzzing::load(&mut replica, form, &known).1.expect("a row like any other");
         let (changes, result) = take(&mut replica, form, text);
@@ -48,7 +53,7 @@ fn check_text(form: Form, text: &str) {
     }
 }
 
-/// Read once: a fuzzer would spend its time on it.
+/// Parsed once, so that the fuzzer does not spend its time on it.
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
     serde_json::from_value(json!({"name": "Db", "tables": {"Port": {"columns": {
         "name": {"type": "string"},
@@ -60,7 +65,8 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
 });
 
 pub(crate) fn empty() -> Replica {
-    fuzzing::replica(&Monitor::new().table::<Port>(Where::all()), &SCHEMA).expect("the columns fit the fields")
+    fuzzing::replica(&Monitor::new().table::<Port>(Where::all()), &SCHEMA)
+        .expect("the columns fit the fields")
 }
 
 pub(crate) fn rows(replica: &Replica) -> BTreeMap<Uuid, Port> {
@@ -71,17 +77,20 @@ pub(crate) fn row_id(number: u8) -> Uuid {
     Uuid::from_u128(number.into())
 }
 
-/// All rows of a replica as a server would report them at first.
+/// All rows of a replica, as a server would report them initially.
 fn snapshot_of(form: Form, replica: &Replica) -> String {
-    let rows: Vec<(Uuid, Value)> =
-        rows(replica).iter().filter_map(|(uuid, port)| Some((*uuid, serde_json::to_value(Row::from(port)).ok()?))).collect();
+    let rows: Vec<(Uuid, Value)> = rows(replica)
+        .iter()
+        .filter_map(|(uuid, port)| Some((*uuid, serde_json::to_value(Row::from(port)).ok()?)))
+        .collect();
     assert_eq!(rows.len(), replica.count::<Port>(), "a row that was received cannot be written");
     snapshot_text(form, &rows)
 }
 
 pub(crate) fn snapshot_text(form: Form, rows: &[(Uuid, Value)]) -> String {
     let member = if form == Form::Rfc { "new" } else { "initial" };
-    let rows: Map<String, Value> = rows.iter().map(|(uuid, row)| (uuid.to_string(), json!({member: row}))).collect();
+    let rows: Map<String, Value> =
+        rows.iter().map(|(uuid, row)| (uuid.to_string(), json!({member: row}))).collect();
     let tables = json!({"Port": rows});
     match form {
         Form::Rfc | Form::Conditional => tables.to_string(),

@@ -1,5 +1,5 @@
-//! A pod's annotations: what is accepted can be written and read again, travels over the wire unchanged, and becomes a plan and a result of
-//! every version. Entries of other networks survive.
+//! A pod's annotations: an accepted annotation can be written and read again, passes the wire unchanged, and
+//! becomes a plan and a result of every version. Entries of other networks are preserved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,11 @@ pub fn check(data: &[u8]) {
     let blue = Network::Attachment { name: "blue".to_owned(), nad: "ns/blue".to_owned() };
     for network in [Network::Default, blue] {
         match PodNetwork::parse(text, &network) {
-            Err(error) => assert!(error.to_string().len() <= LONGEST_ERROR, "an error of {} bytes", error.to_string().len()),
+            Err(error) => assert!(
+                error.to_string().len() <= LONGEST_ERROR,
+                "an error of {} bytes",
+                error.to_string().len()
+            ),
             Ok(None) => {}
             Ok(Some(found)) => {
                 check_accepted(&found, &network);
@@ -45,26 +49,39 @@ fn annotation(key: &str, text: &str) -> BTreeMap<String, String> {
 }
 
 fn check_accepted(found: &PodNetwork, network: &Network) {
-    let written = found.write(network, None).unwrap_or_else(|error| panic!("{found:?} cannot be written: {error}"));
+    let written =
+        found.write(network, None).unwrap_or_else(|error| panic!("{found:?} cannot be written: {error}"));
     let again = PodNetwork::from_annotations(&annotation(POD_NETWORKS, &written), network);
-    assert_eq!(again.unwrap_or_else(|error| panic!("{written} is refused: {error}")).as_ref(), Some(found), "{written}");
+    assert_eq!(
+        again.unwrap_or_else(|error| panic!("{written} is refused: {error}")).as_ref(),
+        Some(found),
+        "{written}"
+    );
 
     if let Some(legacy) = found.write_legacy() {
         let again = PodNetwork::from_annotations(&annotation(LEGACY, &legacy), &Network::Default);
-        let again = again.unwrap_or_else(|error| panic!("{legacy} is refused: {error}")).expect("the annotation is there");
+        let again = again
+            .unwrap_or_else(|error| panic!("{legacy} is refused: {error}"))
+            .expect("the annotation is there");
         assert_eq!(again.mac, found.mac);
-        assert!(again.addresses.iter().all(|address| found.addresses.contains(address)) && !again.addresses.is_empty());
+        assert!(
+            again.addresses.iter().all(|address| found.addresses.contains(address))
+                && !again.addresses.is_empty()
+        );
     }
     check_plan(found, network);
 }
 
-/// What the control plane adds to what somebody else has written.
+/// The control plane adds its entry to an annotation that already has others.
 fn check_others(text: &str, found: &PodNetwork, network: &Network) {
     let keys = |text: &str| -> BTreeSet<String> {
-        let entries: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).expect("it was read before");
+        let entries: BTreeMap<String, serde_json::Value> =
+            serde_json::from_str(text).expect("it was read before");
         entries.into_keys().collect()
     };
-    let together = found.write(network, Some(text)).unwrap_or_else(|error| panic!("{text} was read, and is refused now: {error}"));
+    let together = found
+        .write(network, Some(text))
+        .unwrap_or_else(|error| panic!("{text} was read, and is refused now: {error}"));
     assert_eq!(keys(&together), keys(text));
     assert_eq!(PodNetwork::parse(&together, network).expect("it was just written").as_ref(), Some(found));
 }
@@ -89,9 +106,13 @@ fn check_plan(found: &PodNetwork, network: &Network) {
     let attachment = Attachment::plan(identity, &key, Some("4-2"), pod);
     let ids = attachment.external_ids();
     assert_eq!(ids.get(external_ids::ATTACHED_MAC), Some(&found.mac.to_string()));
-    assert_eq!(ids.get(external_ids::IP_ADDRESSES).map_or(0, |list| list.split(',').count()), found.addresses.len());
+    assert_eq!(
+        ids.get(external_ids::IP_ADDRESSES).map_or(0, |list| list.split(',').count()),
+        found.addresses.len()
+    );
 
-    let host = HostEnd { name: attachment.identity.sandbox.host_if_name(), mac: found.mac, index: 2, pod_index: 3 };
+    let host =
+        HostEnd { name: attachment.identity.sandbox.host_if_name(), mac: found.mac, index: 2, pod_index: 3 };
     let result = CniResult::of(&attachment, &host, "/run/netns/x");
     for version in SpecVersion::ALL {
         let rendered = result.render(version);

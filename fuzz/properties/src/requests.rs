@@ -1,5 +1,6 @@
-//! Requests to the server: each is answered in time, with what its caller can read, or refused in words that can be; and whatever is
-//! reported, measurements stay finite in number and size, and the owners of pods are told in single short lines.
+//! Requests to the server: each is answered in time with a response that its caller can parse, or refused
+//! with an error that it can parse. Whatever the plugin reports, metrics stay finite in number and value, and
+//! events are single short lines.
 
 use std::{
     collections::BTreeMap,
@@ -14,16 +15,16 @@ use contract::{
     names::PodKey,
     wire::{MAX_BODY, Response, StatusAnswer, WatchAnswer},
 };
-use kubeapi::events::Teller;
+use kubeapi::events::Recorder;
+use prometheus::{Registry, TextEncoder};
 use serde_json::Value;
 use server::{
-    conditions::Conditions,
     events::Events,
     metrics::Metrics,
     partners::Partners,
-    pods::{PodFacts, PodSource, PodWatch, Pods, Readiness, Whereabouts},
+    pods::{PodFacts, PodSource, PodWatch, Pods, Readiness, SourceDescription},
     ports::Ports,
-    requests::{AddDefaults, Asked, Body, Desk, InFlight, Phase, Reply, Route},
+    requests::{AddDefaults, ApiPath, ApiRequest, ApiResponse, Body, HandlerState, InFlight, Phase},
 };
 use tokio::{
     runtime::Builder,
@@ -33,39 +34,41 @@ use tokio::{
 
 use crate::{LONGEST_ERROR, wire};
 
-/// Upstream's plugin waits without saying for how long.
+/// Timeout for upstream's plugin, which sends none.
 const USUAL: Duration = Duration::from_secs(110);
-/// Nobody is kept waiting for longer.
+/// Longest time that any caller has to wait.
 const MOST: Duration = Duration::from_secs(3600);
-/// When the server ends.
+/// Time when the server stops: later than any answer to a CNI request.
 const END: Duration = Duration::from_secs(7200);
-/// What the API server takes as a note.
+/// Limit of the API server for the note of an event, in bytes.
 const LONGEST_NOTE: usize = 1024;
-/// There are not more lines, whatever was reported since the process began.
+/// Limit for the lines of all metrics, whatever was reported since the start of the process.
 const MOST_LINES: usize = 4096;
 
 const NETWORK: &str = r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"],"gateway_ips":["10.244.1.1"]}}"#;
 
-/// `data` is a line with method and path, and a body.
+/// `data` is a line with method and path, followed by a body.
 pub fn check(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
     let (head, body) = (&data[..end], data.get(end + 1..).unwrap_or_default());
-    let Some((method, path)) = std::str::from_utf8(head).ok().and_then(|head| head.split_once(' ')) else { return };
+    let Some((method, path)) = std::str::from_utf8(head).ok().and_then(|head| head.split_once(' ')) else {
+        return;
+    };
     let Ok(method) = method.parse() else { return };
     assert!(body.len() <= MAX_BODY);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
-        let (teller, mut notices) = Teller::to_channel(16);
+        let (teller, mut notices) = Recorder::to_channel(16);
         let (phases, phase) = watch::channel(Phase::Running);
-        let desk = desk(phase, Events::to(teller));
+        let handler_state = handler_state(phase, Events::to(teller));
         let started = Instant::now();
-        let asked = Route::of(&method, path).and_then(|route| route.read(body));
+        let asked = ApiPath::of(&method, path).and_then(|route| route.read(body));
         let answer = async {
             match asked {
                 Ok(asked) => {
                     let (kind, patience) = (Kind::of(&asked), patience(&asked));
                     let _inside = asked.span();
-                    let answer = desk.answer(asked, started).await;
+                    let answer = handler_state.answer(asked, started).await;
                     assert!(started.elapsed() <= patience, "{:?} instead of {patience:?}", started.elapsed());
                     answer.map(|reply| (kind, reply))
                 }
@@ -83,7 +86,7 @@ pub fn check(data: &[u8]) {
         };
         match answer {
             Ok((kind, mut reply)) => check_answer(kind, &mut reply),
-            Err(refusal) => check_refusal(&desk.refuse(&refusal, started.elapsed())),
+            Err(refusal) => check_refusal(&handler_state.refuse(&refusal, started.elapsed())),
         }
         while let Ok(notice) = notices.try_recv() {
             assert!(notice.note().len() <= LONGEST_NOTE && !notice.note().contains(char::is_control), "{:?}", notice.note());
@@ -94,7 +97,7 @@ pub fn check(data: &[u8]) {
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Verb,
-    /// Answered in upstream's words, which say nothing.
+    /// Answered in the form of upstream's server, without a result.
     Del,
     Status,
     Watch,
@@ -103,35 +106,38 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(asked: &Asked) -> Self {
+    fn of(asked: &ApiRequest) -> Self {
         match asked {
-            Asked::Cni(request) => match request.env.get("CNI_COMMAND").map(String::as_str) {
+            ApiRequest::Cni(request) => match request.env.get("CNI_COMMAND").map(String::as_str) {
                 Some("STATUS") => Self::Status,
                 Some("DEL") => Self::Del,
                 _ => Self::Verb,
             },
-            Asked::Watch(_) => Self::Watch,
-            Asked::Port(_) => Self::Port,
-            Asked::Metrics(_) => Self::Report,
+            ApiRequest::Watch(_) => Self::Watch,
+            ApiRequest::Port(_) => Self::Port,
+            ApiRequest::Metrics(_) => Self::Report,
         }
     }
 }
 
-/// How long the caller may be kept waiting.
-fn patience(asked: &Asked) -> Duration {
+/// Longest time that the caller of this request may have to wait.
+fn patience(asked: &ApiRequest) -> Duration {
     match asked {
-        Asked::Cni(request) => request.timeout_ms.map_or(USUAL, Duration::from_millis).min(MOST),
-        Asked::Watch(_) => END,
-        Asked::Port(_) | Asked::Metrics(_) => Duration::ZERO,
+        ApiRequest::Cni(request) => request.timeout_ms.map_or(USUAL, Duration::from_millis).min(MOST),
+        ApiRequest::Watch(_) => END,
+        ApiRequest::Port(_) | ApiRequest::Metrics(_) => Duration::ZERO,
     }
 }
 
-fn check_answer(kind: Kind, Reply { status, body }: &mut Reply) {
+fn check_answer(kind: Kind, ApiResponse { status, body }: &mut ApiResponse) {
     assert_eq!(*status, 200);
     let body = match body {
         Body::Whole(body) => body.as_slice(),
         Body::News(news) => {
-            assert!(matches!(kind, Kind::Port) && news.try_recv().is_err(), "news of a port that nobody writes");
+            assert!(
+                matches!(kind, Kind::Port) && news.try_recv().is_err(),
+                "news of a port that is not written"
+            );
             return;
         }
     };
@@ -152,7 +158,7 @@ fn check_answer(kind: Kind, Reply { status, body }: &mut Reply) {
     }
 }
 
-fn check_refusal(Reply { status, body }: &Reply) {
+fn check_refusal(ApiResponse { status, body }: &ApiResponse) {
     let Body::Whole(body) = body else { panic!("{body:?}") };
     assert!(status.is_client_error() || status.is_server_error(), "{status}");
     let error: CniError = read(body);
@@ -168,12 +174,14 @@ fn read<T: serde::de::DeserializeOwned>(body: &[u8]) -> T {
     serde_json::from_slice(body).unwrap_or_else(|error| panic!("{}: {error}", String::from_utf8_lossy(body)))
 }
 
-/// All that was ever reported in this process is in them.
-static METRICS: LazyLock<Arc<Metrics>> = LazyLock::new(Arc::default);
+static REGISTRY: LazyLock<Registry> = LazyLock::new(Registry::new);
+
+/// The metrics, which accumulate all reports in this process.
+static METRICS: LazyLock<Arc<Metrics>> =
+    LazyLock::new(|| Arc::new(Metrics::register(&REGISTRY).expect("the registry has no others")));
 
 fn check_measurements() {
-    static CONDITIONS: LazyLock<Conditions> = LazyLock::new(Conditions::default);
-    let text = METRICS.text(&CONDITIONS).expect("measurements can be written");
+    let text = TextEncoder::new().encode_to_string(&REGISTRY.gather()).expect("measurements can be written");
     assert!(text.lines().count() <= MOST_LINES, "{} lines", text.lines().count());
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
@@ -181,11 +189,11 @@ fn check_measurements() {
     }
 }
 
-/// One that knows a few pods.
-fn desk(phase: watch::Receiver<Phase>, events: Events) -> Desk {
+/// A server's state with a few known pods.
+fn handler_state(phase: watch::Receiver<Phase>, events: Events) -> HandlerState {
     let add = AddDefaults { mtu: Mtu::DEFAULT, routable_mtu: None };
     let (source, metrics) = (Arc::new(Known::default()), Arc::clone(&METRICS));
-    Desk {
+    HandlerState {
         source,
         add,
         phase,
@@ -198,7 +206,7 @@ fn desk(phase: watch::Receiver<Phase>, events: Events) -> Desk {
     }
 }
 
-/// Pods of namespace `shop`. One that is looked up comes when it is asked for again.
+/// The pods of namespace `shop`. A pod that is looked up appears at its second lookup.
 #[derive(Debug)]
 struct Known {
     pods: Pods,
@@ -215,8 +223,12 @@ impl Default for Known {
             ("bad", vec![(POD_NETWORKS, r#"{"default":{"ip_addresses":["x\u0000"]}}"#)]),
         ];
         for (name, annotations) in annotations {
-            let annotations = annotations.into_iter().map(|(key, text)| (key.to_owned(), text.to_owned())).collect();
-            pods.put(&PodKey::new("shop", name).expect("a good name"), PodFacts { uid: "u1".to_owned(), annotations });
+            let annotations =
+                annotations.into_iter().map(|(key, text)| (key.to_owned(), text.to_owned())).collect();
+            pods.put(
+                &PodKey::new("shop", name).expect("a good name"),
+                PodFacts { uid: "u1".to_owned(), annotations },
+            );
         }
         Self { pods, asked: Mutex::default() }
     }
@@ -228,11 +240,17 @@ impl PodSource for Known {
     }
 
     fn look_up(&self, pod: &PodKey) {
-        let mut asked = self.asked.lock().expect("nobody panics with it");
+        let mut asked = self.asked.lock().expect("no holder of the lock panics");
         let times = asked.entry(pod.clone()).or_default();
         *times += 1;
         if *times == 2 {
-            self.pods.put(pod, PodFacts { uid: "u2".to_owned(), annotations: [(POD_NETWORKS.to_owned(), NETWORK.to_owned())].into() });
+            self.pods.put(
+                pod,
+                PodFacts {
+                    uid: "u2".to_owned(),
+                    annotations: [(POD_NETWORKS.to_owned(), NETWORK.to_owned())].into(),
+                },
+            );
         }
     }
 
@@ -240,7 +258,7 @@ impl PodSource for Known {
         Readiness::Behind("a pause".to_owned())
     }
 
-    fn whereabouts(&self) -> Whereabouts {
-        Whereabouts::ApiServer { node: "n1".to_owned() }
+    fn source_description(&self) -> SourceDescription {
+        SourceDescription::ApiServer { node: "n1".to_owned() }
     }
 }

@@ -1,5 +1,5 @@
-//! CNI results: a result of this project and the same one converted for an older runtime say the same, as far as that version can say it;
-//! results of others are converted without a panic.
+//! CNI results: a result of this project that is converted for an older version equals the same result
+//! rendered in that version. Results of other programs are converted without a panic.
 
 use arbitrary::{Result, Unstructured};
 use cni::result::{CniResult, Interface, IpConfig, PrevResult, Route, convert};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::draw;
 
-/// `data` is a result in JSON, and else what a result of this project is drawn from.
+/// `data` is a result in JSON, and also the source of a drawn result of this project.
 pub fn check(data: &[u8]) {
     if let Ok(foreign) = serde_json::from_slice::<Value>(data) {
         for version in SpecVersion::ALL {
@@ -32,12 +32,18 @@ fn drawn(u: &mut Unstructured<'_>) -> Result<CniResult> {
     let mut ips = Vec::new();
     for _ in 0..u.int_in_range(0..=3)? {
         let address = draw::net(u)?;
-        ips.push(IpConfig { address, gateway: u.arbitrary::<bool>()?.then(|| draw::ip_of(u, address)).transpose()? });
+        ips.push(IpConfig {
+            address,
+            gateway: u.arbitrary::<bool>()?.then(|| draw::ip_of(u, address)).transpose()?,
+        });
     }
     let mut routes = Vec::new();
     for _ in 0..u.int_in_range(0..=3)? {
         let destination = draw::net(u)?;
-        routes.push(Route { destination, next_hop: u.arbitrary::<bool>()?.then(|| draw::ip_of(u, destination)).transpose()? });
+        routes.push(Route {
+            destination,
+            next_hop: u.arbitrary::<bool>()?.then(|| draw::ip_of(u, destination)).transpose()?,
+        });
     }
     Ok(CniResult { interfaces, ips, routes })
 }
@@ -56,11 +62,14 @@ fn check_own(result: &CniResult) {
     }
 }
 
-/// 0.3.0 and later: everything that CHECK and DEL look at comes back.
+/// Checks 0.3.0 and later: everything that CHECK and DEL read is preserved.
 fn check_list(result: &CniResult, rendered: &Value, version: SpecVersion) {
-    let back: PrevResult = serde_json::from_value(rendered.clone()).unwrap_or_else(|error| panic!("{rendered}: {error}"));
-    let ips: Vec<IpConfig> = back.ips.iter().map(|ip| IpConfig { address: ip.address, gateway: ip.gateway }).collect();
-    let routes: Vec<Route> = back.routes.iter().map(|route| Route { destination: route.dst, next_hop: route.gw }).collect();
+    let back: PrevResult =
+        serde_json::from_value(rendered.clone()).unwrap_or_else(|error| panic!("{rendered}: {error}"));
+    let ips: Vec<IpConfig> =
+        back.ips.iter().map(|ip| IpConfig { address: ip.address, gateway: ip.gateway }).collect();
+    let routes: Vec<Route> =
+        back.routes.iter().map(|route| Route { destination: route.dst, next_hop: route.gw }).collect();
     assert_eq!((&ips, &routes), (&result.ips, &result.routes), "{version}");
     assert_eq!(back.addresses_of("eth0").count(), ips.len(), "{version}: they are the pod's");
     for (theirs, ours) in back.interfaces.iter().zip(&result.interfaces) {
@@ -72,7 +81,7 @@ fn check_list(result: &CniResult, rendered: &Value, version: SpecVersion) {
     }
 }
 
-/// 0.1.0 and 0.2.0: the first address of each family with that family's routes, and nothing else.
+/// Checks 0.1.0 and 0.2.0: the first address of each family with that family's routes, and nothing else.
 fn check_by_family(result: &CniResult, rendered: &Value) {
     for (key, v4) in [("ip4", true), ("ip6", false)] {
         let first = result.ips.iter().find(|ip| ip.address.addr().is_ipv4() == v4);
@@ -81,10 +90,16 @@ fn check_by_family(result: &CniResult, rendered: &Value) {
             continue;
         };
         assert_eq!(rendered[key]["ip"], first.address.to_string());
-        assert_eq!(rendered[key].get("gateway").and_then(Value::as_str), first.gateway.map(|gateway| gateway.to_string()).as_deref());
+        assert_eq!(
+            rendered[key].get("gateway").and_then(Value::as_str),
+            first.gateway.map(|gateway| gateway.to_string()).as_deref()
+        );
         let routes = result.routes.iter().filter(|route| route.destination.addr().is_ipv4() == v4).count();
         assert_eq!(rendered[key]["routes"].as_array().map(Vec::len), Some(routes));
     }
     let known = ["cniVersion", "dns", "ip4", "ip6"];
-    assert!(rendered.as_object().expect("an object").keys().all(|key| known.contains(&key.as_str())), "{rendered}");
+    assert!(
+        rendered.as_object().expect("an object").keys().all(|key| known.contains(&key.as_str())),
+        "{rendered}"
+    );
 }

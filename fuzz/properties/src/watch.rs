@@ -1,5 +1,6 @@
-//! What the API server says of pods: however its answers are cut into pieces, lost, refused or begun anew, the control plane and a node's
-//! server end up with the pods that there are, and none of them ever is what no pod ever was.
+//! Pods from the API server: however its responses are cut into pieces, lost, refused or restarted, the
+//! control plane and a node's server end up with the existing pods, and never see a state that no pod ever
+//! had.
 
 mod api;
 mod follow;
@@ -10,26 +11,29 @@ use std::sync::{Arc, Mutex};
 use api::{Answer, End};
 use follow::Told;
 
-/// More takes longer and shows nothing else.
+/// Limits on the input: longer inputs take longer and reach no further code.
 const LONGEST_STREAM: usize = 1024;
 const LONGEST_HISTORY: usize = 200;
 
-/// The list that comes before a stream of any bytes.
-const LIST: &str =
-    r#"{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"namespace":"shop","name":"p0","uid":"u0","resourceVersion":"3"}}]}"#;
+/// The list before a stream of arbitrary bytes.
+const LIST: &str = r#"{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"namespace":"shop","name":"p0","uid":"u0","resourceVersion":"3"}}]}"#;
 
-/// `data` is where a stream is cut (the first four bytes) and the stream, whose first byte is that of JSON; and else what a history is
-/// drawn from.
+/// The first four bytes of `data` are the places where a stream is cut, and the rest is the stream, which
+/// starts as JSON; otherwise `data` is the source of a drawn history.
 pub fn check(data: &[u8]) {
     match data.split_at_checked(4) {
-        Some((cuts, stream)) if stream.first() == Some(&b'{') => check_stream(cuts, &stream[..stream.len().min(LONGEST_STREAM)]),
+        Some((cuts, stream)) if stream.first() == Some(&b'{') => {
+            check_stream(cuts, &stream[..stream.len().min(LONGEST_STREAM)])
+        }
         _ => history::check(&data[..data.len().min(LONGEST_HISTORY)]),
     }
 }
 
-/// The same comes out however the bytes come in, and nothing is told before everything is.
+/// The result does not depend on the pieces in which the bytes arrive, and the first observation is a
+/// complete list.
 fn check_stream(cuts: &[u8], stream: &[u8]) {
-    let mut places: Vec<usize> = cuts.iter().map(|cut| usize::from(*cut) * stream.len() / 255).chain([0, stream.len()]).collect();
+    let mut places: Vec<usize> =
+        cuts.iter().map(|cut| usize::from(*cut) * stream.len() / 255).chain([0, stream.len()]).collect();
     places.sort_unstable();
     let cut: Vec<&[u8]> = places.windows(2).map(|pair| &stream[pair[0]..pair[1]]).collect();
     let whole = heard(&[stream]);
@@ -40,7 +44,7 @@ fn check_stream(cuts: &[u8], stream: &[u8]) {
     }
 }
 
-/// What became known of a stream, and what is asked next.
+/// The observations of a stream, the known pods, and the requests.
 #[derive(Debug, PartialEq)]
 struct Heard {
     told: Vec<Told>,
@@ -52,9 +56,9 @@ fn heard(pieces: &[&[u8]]) -> Heard {
     let body: Vec<Vec<u8>> = pieces.iter().map(|piece| piece.to_vec()).collect();
     let asked = Arc::new(Mutex::new(Vec::<String>::new()));
     let paths = Arc::clone(&asked);
-    // One stream for each of the two, and a list for who asks for that first.
+    // One stream for each of the two clients, and a list for the client that asks for one first.
     let respond = move |path: &str| {
-        let mut paths = paths.lock().expect("nobody panics with it");
+        let mut paths = paths.lock().expect("no holder of the lock panics");
         let is_of_node = path.contains("fieldSelector");
         let before = paths.iter().filter(|path| path.contains("fieldSelector") == is_of_node).count();
         paths.push(path.to_owned());
@@ -65,8 +69,8 @@ fn heard(pieces: &[&[u8]]) -> Heard {
         }
     };
     let (told, known) = follow::run(respond, |_| follow::nap());
-    let mut asked = asked.lock().expect("nobody panics with it").clone();
-    // Which of the two is faster says nothing.
+    let mut asked = asked.lock().expect("no holder of the lock panics").clone();
+    // The order of the two clients is arbitrary.
     asked.sort();
     Heard { told, known, asked }
 }

@@ -1,4 +1,4 @@
-//! What travels over the server's socket: each body that is understood can be sent on, and means the same at the other end.
+//! Bodies on the server's socket: each parsed body can be sent on, and means the same at the other end.
 
 use std::fmt::Debug;
 
@@ -8,17 +8,22 @@ use contract::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// `data` is a body, of any of the requests and answers.
+/// `data` is the body of any request or response.
 pub fn check(data: &[u8]) {
     if let Some(request) = read::<Request>(data) {
         let again = resent(&request);
-        assert_eq!((again.env, again.config, again.timeout_ms), (request.env, request.config, request.timeout_ms));
+        assert_eq!(
+            (again.env, again.config, again.timeout_ms),
+            (request.env, request.config, request.timeout_ms)
+        );
     }
-    if let Some(Response { result, pod_if_info, kube_auth: _, primary_network: _, bridge: _ }) = read::<Response>(data) {
+    if let Some(Response { result, pod_if_info, kube_auth: _, primary_network: _, bridge: _ }) =
+        read::<Response>(data)
+    {
         if let Some(pod) = pod_if_info {
             check_interface(pod);
         }
-        // A number may be spelled in another way; nothing else changes.
+        // A number may be written differently; nothing else may change.
         assert_eq!(resent(&result).is_some(), result.is_some());
     }
     if let Some(request) = read::<WatchRequest>(data) {
@@ -33,7 +38,10 @@ pub fn check(data: &[u8]) {
     if let Some(metrics) = read::<Metrics>(data) {
         let again = resent(&metrics);
         assert_eq!(again.stages.len(), metrics.stages.len());
-        assert_eq!((again.failed_stage, again.rollback, again.code), (metrics.failed_stage, metrics.rollback, metrics.code));
+        assert_eq!(
+            (again.failed_stage, again.rollback, again.code),
+            (metrics.failed_stage, metrics.rollback, metrics.code)
+        );
     }
     if let Some(error) = read::<CniError>(data) {
         assert_eq!(resent(&error), error);
@@ -42,7 +50,7 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// Also used for what an annotation becomes.
+/// Checks one interface; also used for the interface that an annotation leads to.
 pub(crate) fn check_interface(pod: PodInterface) {
     let answer = resent(&Response::to_plugin(pod.clone()));
     assert_eq!(answer.pod_if_info, Some(pod));
@@ -53,6 +61,7 @@ fn read<T: DeserializeOwned>(data: &[u8]) -> Option<T> {
 }
 
 fn resent<T: Serialize + DeserializeOwned + Debug>(message: &T) -> T {
-    let text = serde_json::to_string(message).unwrap_or_else(|error| panic!("{message:?} cannot be written: {error}"));
+    let text = serde_json::to_string(message)
+        .unwrap_or_else(|error| panic!("{message:?} cannot be written: {error}"));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text} is refused: {error}"))
 }

@@ -1,4 +1,5 @@
-//! Every property holds for every seed of its target, and for a seed cut off anywhere; and targets, their files and their seeds are complete.
+//! Every property holds for every seed of its target, also if the seed is cut off anywhere. Targets, their
+//! files and their seeds are complete.
 
 use std::{
     fs,
@@ -41,11 +42,17 @@ fn every_property_holds_for_its_seeds_whole_and_cut_off() {
 #[test]
 fn every_target_has_its_file_and_its_place_in_the_manifest_and_nothing_else_has() {
     let manifest = fs::read_to_string(fuzz_dir().join("Cargo.toml")).unwrap();
-    let built: Vec<&str> = manifest.lines().filter_map(|line| line.strip_prefix("path = \"fuzz_targets/")?.strip_suffix(".rs\"")).collect();
+    let built: Vec<&str> = manifest
+        .lines()
+        .filter_map(|line| line.strip_prefix("path = \"fuzz_targets/")?.strip_suffix(".rs\""))
+        .collect();
     let known: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
     assert_eq!(built, known, "fuzz/Cargo.toml");
     let stems = |directory: &str| -> Vec<String> {
-        names_in(&fuzz_dir().join(directory)).iter().map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect()
+        names_in(&fuzz_dir().join(directory))
+            .iter()
+            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+            .collect()
     };
     assert_eq!(stems("fuzz_targets"), known, "fuzz/fuzz_targets");
     assert_eq!(stems("corpus-seeds"), known, "fuzz/corpus-seeds");

@@ -1,4 +1,5 @@
-//! Runtimes that ask for STATUS while the API server is away for a minute: one that is played, and containerd 2 with its kubelet.
+//! Runtimes ask for STATUS while the API server is away for a minute: a simulated one, and containerd 2 with
+//! its kubelet.
 
 use std::{
     fs, thread,
@@ -20,20 +21,22 @@ use crate::{
     runtimes::{CONF, connection_is, ready_all_the_time},
 };
 
-/// The API server is away for this long: an upgrade of it takes as long.
+/// The API server is away for this long: an upgrade of it takes about a minute.
 const AWAY: Duration = Duration::from_secs(60);
 
 #[test]
 fn row_67_no_node_is_taken_out_of_service_while_the_api_server_is_away_for_a_minute() {
     Lab::of_nodes(1).test(|lab| {
         let kubernetes = Kubernetes::start(lab)?;
-        // Runtimes are told of the plugin once the node has its subnet, and its management port there.
+        // The server writes the CNI configuration once the node has its subnet and its management port.
         let node = &lab.nodes[0];
         let subnets = json!({"default": node.subnets}).to_string();
         let annotated = json!({"metadata": {"annotations": {"k8s.ovn.org/node-subnets": subnets}}});
         kubernetes.api.patch(&format!("/api/v1/nodes/{}", node.name), &annotated)?;
         node.start_server()?;
-        eventually("the CNI configuration is written", SOON, || fs::metadata(node.path(CONF)).context(CONF).map(drop))?;
+        eventually("the CNI configuration is written", SOON, || {
+            fs::metadata(node.path(CONF)).context(CONF).map(drop)
+        })?;
         row(67).within(Duration::from_secs(180)).hold_in(lab, |site| {
             ready_all_the_time(site, || {
                 kubernetes.proxy.go_away();
@@ -41,10 +44,12 @@ fn row_67_no_node_is_taken_out_of_service_while_the_api_server_is_away_for_a_min
                 site.lab.central.southbound.kill()?;
                 connection_is(site, "not connected")?;
                 site.lab.central.start_southbound()?;
-                while let Some(left) = back.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+                while let Some(left) =
+                    back.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+                {
                     thread::park_timeout(left);
                 }
-                // The DaemonSet is rolled when it fits least.
+                // The DaemonSet is rolled out at the worst moment.
                 site.node.server.stop()?;
                 site.node.start_server()?;
                 kubernetes.proxy.come_back()

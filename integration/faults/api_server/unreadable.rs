@@ -1,4 +1,5 @@
-//! What the API server has says nothing, or it does not take what is written there: the control plane on a whole Kubernetes.
+//! The API server's objects are unreadable, or it refuses what the control plane writes. The control plane
+//! runs on a whole Kubernetes.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const SUBNETS: &str = "k8s.ovn.org/node-subnets";
 const NETWORK: &str = "k8s.ovn.org/pod-networks";
-/// A pod on a busy machine.
+/// Time for a pod to become ready on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
 fn pod(name: &str, selector: &Value) -> Value {
@@ -48,25 +49,29 @@ fn annotate(cluster: &Cluster, path: &str, annotations: &Value) -> Result<()> {
     cluster.api.patch(path, &json!({"metadata": {"annotations": annotations}})).map(drop)
 }
 
-/// Whether there is an event on the object with this reason, whose note says so.
+/// Succeeds if the object has an event with this reason whose note contains `note`.
 fn told(cluster: &Cluster, name: &str, reason: &str, note: &str) -> Result<()> {
     let events = cluster.api.read("/apis/events.k8s.io/v1/namespaces/default/events")?;
     let events = events["items"].as_array().context("events")?;
     let is_it = |event: &&Value| event["reason"] == reason && event["regarding"]["name"] == name;
-    let notes: Vec<&Value> =
-        events.iter().filter(is_it).filter(|event| event["regarding"]["uid"].is_string()).map(|event| &event["note"]).collect();
+    let notes: Vec<&Value> = events
+        .iter()
+        .filter(is_it)
+        .filter(|event| event["regarding"]["uid"].is_string())
+        .map(|event| &event["note"])
+        .collect();
     ensure!(notes.iter().any(|told| told.as_str().is_some_and(|told| told.contains(note))), "{notes:?}");
     Ok(())
 }
 
-// --- 78 ------------------------------------------------------------------------------------------------------------------------
+// --- 78 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_78_annotations_of_a_node_that_are_lost_or_garbled_cost_its_pods_no_packet() {
     Cluster::of_nodes(2).test(|cluster| {
         let [here, there] = [start(cluster, "here", "node1")?, start(cluster, "there", "node2")?];
         let before = annotations(&cluster.api.read(NODE)?);
-        // Ready is not reached from everywhere yet.
+        // A pod that is ready need not be reachable from every node yet.
         cluster.lab.ping(&here, there.address())?;
         cluster.lab.ping(&there, here.address())?;
         let flow = cluster.lab.flow(&here, &there)?;
@@ -82,11 +87,12 @@ fn row_78_annotations_of_a_node_that_are_lost_or_garbled_cost_its_pods_no_packet
             })?;
         }
 
-        // Nobody remembers what it was: it is left alone, with its rows, until somebody corrects it.
+        // After a restart the control plane has no earlier value: it leaves the node and its rows alone until
+        // the annotation is corrected.
         cluster.master.kill()?;
         annotate(cluster, NODE, &json!({SUBNETS: "{"}))?;
         cluster.master.spawn()?;
-        eventually("it says what to correct", SOON, || {
+        eventually("the node has an event that says what to correct", SOON, || {
             told(cluster, "node1", "UnreadableAnnotation", "k8s.ovn.org/node-subnets cannot be read")?;
             cluster.master_is_ready(1)
         })?;
@@ -98,14 +104,15 @@ fn row_78_annotations_of_a_node_that_are_lost_or_garbled_cost_its_pods_no_packet
     });
 }
 
-// --- 79 ------------------------------------------------------------------------------------------------------------------------
+// --- 79 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_79_a_pod_whose_annotation_is_lost_while_nobody_looks_keeps_its_address() {
     Cluster::of_nodes(1).test(|cluster| {
         let [lost, garbled] = [start(cluster, "lost", "node1")?, start(cluster, "garbled", "node1")?];
         let path = |name: &str| format!("{PODS}/{name}");
-        let before = ["lost", "garbled"].map(|name| cluster.api.read(&path(name)).map(|pod| annotations(&pod)[NETWORK].clone()));
+        let before = ["lost", "garbled"]
+            .map(|name| cluster.api.read(&path(name)).map(|pod| annotations(&pod)[NETWORK].clone()));
         let flow = cluster.lab.flow(&lost, &garbled)?;
         cluster.master.kill()?;
         annotate(cluster, &path("lost"), &json!({NETWORK: null}))?;
@@ -116,8 +123,14 @@ fn row_79_a_pod_whose_annotation_is_lost_while_nobody_looks_keeps_its_address() 
             eventually("the annotation is there again", SOON, || {
                 let now = annotations(&cluster.api.read(&path(name))?);
                 let now: Value = serde_json::from_str(now[NETWORK].as_str().context("no annotation")?)?;
-                ensure!(now["default"]["ip_addresses"] == before["default"]["ip_addresses"], "{now} instead of {before}");
-                ensure!(now["default"]["mac_address"] == before["default"]["mac_address"], "{now} instead of {before}");
+                ensure!(
+                    now["default"]["ip_addresses"] == before["default"]["ip_addresses"],
+                    "{now} instead of {before}"
+                );
+                ensure!(
+                    now["default"]["mac_address"] == before["default"]["mac_address"],
+                    "{now} instead of {before}"
+                );
                 Ok(())
             })?;
         }
@@ -126,7 +139,7 @@ fn row_79_a_pod_whose_annotation_is_lost_while_nobody_looks_keeps_its_address() 
     });
 }
 
-// --- 80 ------------------------------------------------------------------------------------------------------------------------
+// --- 80 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_80_a_pod_whose_annotation_is_refused_keeps_no_other_waiting() {
@@ -147,7 +160,7 @@ fn row_80_a_pod_whose_annotation_is_refused_keeps_no_other_waiting() {
         cluster.api.create(&format!("{ADMISSION}/validatingadmissionpolicies"), &policy)?;
         let bindings = format!("{ADMISSION}/validatingadmissionpolicybindings");
         cluster.api.create(&bindings, &binding)?;
-        // It has no node, and so no network, before it is refused.
+        // The pod has no node, and so no network, before the policy is in force.
         cluster.api.create(PODS, &pod("refused", &json!({"kubernetes.io/hostname": "none"})))?;
         let status = format!("{PODS}/refused/status");
         let mut round = 0;
@@ -161,12 +174,12 @@ fn row_80_a_pod_whose_annotation_is_refused_keeps_no_other_waiting() {
         let target = json!({"apiVersion": "v1", "kind": "Node", "name": "node1"});
         let to_node = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "refused"}, "target": target});
         cluster.api.create(&format!("{PODS}/refused/binding"), &to_node)?;
-        eventually("its owner hears of it", SOON, || told(cluster, "refused", "AnnotationsRefused", "not this one"))?;
+        eventually("the pod has the event", SOON, || told(cluster, "refused", "AnnotationsRefused", "not this one"))?;
         for name in ["one", "two", "three"] {
             start(cluster, name, "node1")?;
         }
         cluster.api.delete(&format!("{bindings}/refuse"))?;
-        eventually("it has its own as soon as nothing refuses it", SOON, || {
+        eventually("the pod has its annotation once the policy is gone", SOON, || {
             let now = annotations(&cluster.api.read(&format!("{PODS}/refused"))?);
             ensure!(now[NETWORK].is_string(), "{now}");
             Ok(())
@@ -174,13 +187,14 @@ fn row_80_a_pod_whose_annotation_is_refused_keeps_no_other_waiting() {
     });
 }
 
-// --- 81 ------------------------------------------------------------------------------------------------------------------------
+// --- 81 ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn row_81_what_was_meant_for_a_pod_never_reaches_its_successor_of_the_same_name() {
     Cluster::of_nodes(1).test(|cluster| {
         cluster.api.create(PODS, &pod("again", &json!({"kubernetes.io/hostname": "none"})))?;
-        // As the control plane writes it: the uid is the condition, and the answer what it takes for "gone".
+        // The control plane's own patch has the uid as a condition; these answers are the ones that it takes
+        // for "gone".
         let patch = json!({"metadata": {"uid": "4b5f1c2e-0000-4000-8000-000000000000", "annotations": {NETWORK: "{}"}}});
         let answer = cluster.api.patch(&format!("{PODS}/again/status"), &patch);
         let error = answer.err().map(|error| format!("{error:?}")).context("it was written on another pod")?;

@@ -1,5 +1,6 @@
-//! 200 pods a second that come and go, and what was seen of them: which address each ever had, as the API server and as the northbound
-//! database tell it. Most are on nodes that nobody runs, some on a real one.
+//! 200 pods a second come and go. The burst records each address that a pod or port ever had, as the API
+//! server and the northbound database report it. Most pods are on nodes without a kubelet, some on a real
+//! one.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -29,36 +30,37 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::{PODS, SETTLED};
 
-/// Pods a second.
+/// Pods created per second (row 82).
 const RATE: u32 = 200;
-/// They come at that rate for so long before and after something is done to the leader.
+/// How long pods come at that rate before and after the leader is disturbed.
 const BEFORE: Duration = Duration::from_secs(3);
 const AFTER: Duration = Duration::from_secs(5);
-/// So many of them at once, on nodes that nobody runs: addresses of each node are used more than once in a burst.
+/// The number of pods alive at once, on nodes without a kubelet: few enough addresses that each node's are
+/// reused in a burst.
 const ALIVE: usize = 1000;
 const NODES: usize = 6;
 
-/// Pods that come and go, and what was seen of them.
+/// Pods that come and go, and what the watch and the monitor have reported of them.
 pub(super) struct Burst {
     stopped: Arc<AtomicBool>,
     creating: JoinHandle<Result<Vec<Instant>>>,
     seen: Arc<Mutex<Seen>>,
-    /// When something was done to the leader.
+    /// When the leader was disturbed.
     moments: Mutex<Vec<Instant>>,
 }
 
-/// What watch and monitor have told, in their order.
+/// What the watch and the monitor have reported, in order.
 #[derive(Debug, Default)]
 struct Seen {
     versions: usize,
     annotated: Vec<Instant>,
-    /// Why the watch had to begin again.
+    /// Why the watch had to start again.
     unseen: Option<String>,
     of_pods: Holders<String>,
     of_ports: Holders<Uuid>,
 }
 
-/// Whose an address is.
+/// The holder of each address, and conflicts between holders.
 #[derive(Debug)]
 struct Holders<K> {
     addresses: HashMap<String, K>,
@@ -103,7 +105,7 @@ ovsdb::table! {
 }
 
 impl Burst {
-    /// Begins, and has served some hundred pods.
+    /// Starts the burst, and returns once some hundred pods have their annotation.
     pub(super) fn under_way(cluster: &Cluster) -> Result<Self> {
         for number in 0..NODES {
             cluster.api.create("/api/v1/nodes", &node(number))?;
@@ -112,7 +114,8 @@ impl Burst {
             cluster.api.create(PODS, &real_pod(number))?;
         }
         are_ready(cluster, 0..4)?;
-        // Every pod has its node already; who looks at each of them all the same takes processor time from the rest.
+        // Every pod already names its node. Scheduler and controller manager would process each of them all
+        // the same, and take processor time from the rest.
         cluster.control_plane.scheduler.stop()?;
         cluster.control_plane.controller_manager.stop()?;
         let seen = Arc::new(Mutex::new(Seen::default()));
@@ -126,7 +129,8 @@ impl Burst {
         Ok(burst)
     }
 
-    /// Waits until some hundred pods more have been served, and for some seconds at least. Something is done to the leader then.
+    /// Waits until some hundred more pods have their annotation, and `BEFORE` at least. The caller disturbs
+    /// the leader then.
     pub(super) fn in_the_middle(&self, cluster: &Cluster) -> Result<()> {
         let (began, before) = (Instant::now(), self.seen().annotated.len());
         cluster.pods.wait("pods are served", SETTLED, |_| {
@@ -140,7 +144,8 @@ impl Burst {
         Ok(())
     }
 
-    /// Some seconds later no more pods come. Those that are there have what they need, and nobody has ever had what another had.
+    /// Stops creating pods after some seconds. The existing ones must have what they need, and no address may
+    /// ever have had two holders.
     pub(super) fn end(self, cluster: &Cluster) -> Result<()> {
         for number in 4..8 {
             cluster.api.create(PODS, &real_pod(number))?;
@@ -150,28 +155,54 @@ impl Burst {
         let created = cluster.api.runtime.block_on(self.creating)??;
         let annotated = |pod: &Pod| pod.annotations().contains_key("k8s.ovn.org/pod-networks");
         let known = cluster.pods.wait("every pod has its annotation", SETTLED, |known| {
-            let without: Vec<&String> = known.iter().filter(|(_, pod)| !annotated(pod)).map(|(key, _)| key).collect();
-            ensure!(without.is_empty(), "{} of {} have none: {:?} …", without.len(), known.len(), without.first());
+            let without: Vec<&String> =
+                known.iter().filter(|(_, pod)| !annotated(pod)).map(|(key, _)| key).collect();
+            ensure!(
+                without.is_empty(),
+                "{} of {} have none: {:?} …",
+                without.len(),
+                known.len(),
+                without.first()
+            );
             Ok(known.clone())
         })?;
-        // Ports and annotations agree; no other port is there.
+        // Ports and annotations agree, and there is no other port.
         cluster.northbound_must_match()?;
         let names = are_ready(cluster, 0..8)?;
         let attached = names.iter().map(|name| cluster.attached(name)).collect::<Result<Vec<_>>>()?;
         for pod in &attached {
             let condition = format!("external_ids:iface-id={}", pod.port());
-            let ids = cluster.lab.nodes[0].vsctl(["--bare", "--columns=external_ids", "find", "Interface", &condition])?;
+            let ids = cluster.lab.nodes[0].vsctl([
+                "--bare",
+                "--columns=external_ids",
+                "find",
+                "Interface",
+                &condition,
+            ])?;
             let address = pod.address().to_string();
-            ensure!(ids.contains(&format!("ip_addresses={address}/")), "{} has {address}; its interface: {ids}", pod.name);
+            ensure!(
+                ids.contains(&format!("ip_addresses={address}/")),
+                "{} has {address}; its interface: {ids}",
+                pod.name
+            );
         }
         cluster.lab.ping(&attached[0], attached[7].address())?;
         cluster.lab.ping(&attached[7], attached[1].address())?;
 
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        eprintln!("{} pods were created, {} were annotated, {} are there", created.len(), seen.annotated.len(), known.len());
+        eprintln!(
+            "{} pods were created, {} were annotated, {} are there",
+            created.len(),
+            seen.annotated.len(),
+            known.len()
+        );
         for moment in self.moments.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            let [before, after] = [(*moment - BEFORE, BEFORE), (*moment, AFTER)].map(|(from, long)| rate(&created, from, long));
-            eprintln!("created: {before:.0} a second in the {BEFORE:?} before the leader, {after:.0} in the {AFTER:?} after");
+            let [before, after] =
+                [(*moment - BEFORE, BEFORE), (*moment, AFTER)].map(|(from, long)| rate(&created, from, long));
+            eprintln!(
+                "created: {before:.0} a second in the {BEFORE:?} before the leader, {after:.0} in the \
+                 {AFTER:?} after"
+            );
         }
         ensure!(seen.of_pods.wrong.is_empty(), "annotations: {:#?}", seen.of_pods.wrong);
         ensure!(seen.of_ports.wrong.is_empty(), "ports: {:#?}", seen.of_ports.wrong);
@@ -184,24 +215,25 @@ impl Burst {
     }
 }
 
-/// Waits until the real pods of these numbers run; their keys.
+/// Waits until the real pods of these numbers run; returns their keys.
 fn are_ready(cluster: &Cluster, numbers: Range<usize>) -> Result<Vec<String>> {
     let names: Vec<String> = numbers.map(|number| format!("default/real-{number}")).collect();
     cluster.pods.wait("the real pods run", SETTLED, |known| {
-        let waiting: Vec<&String> = names.iter().filter(|name| !known.get(*name).is_some_and(is_ready)).collect();
+        let waiting: Vec<&String> =
+            names.iter().filter(|name| !known.get(*name).is_some_and(is_ready)).collect();
         ensure!(waiting.is_empty(), "{waiting:?} do not");
         Ok(())
     })?;
     Ok(names)
 }
 
-/// How many moments of a second are in a time.
+/// The moments per second within a time.
 fn rate(moments: &[Instant], from: Instant, long: Duration) -> f64 {
     let within = moments.iter().filter(|moment| (from..from + long).contains(*moment)).count();
     f64::from(u32::try_from(within).unwrap_or(u32::MAX)) / long.as_secs_f64()
 }
 
-/// Creates pods at the rate, and deletes the oldest: when each was created.
+/// Creates pods at the rate, and deletes the oldest; returns when each was created.
 async fn come_and_go(client: Client, stopped: Arc<AtomicBool>) -> Result<Vec<Instant>> {
     let mut beat = tokio::time::interval(Duration::from_secs(1) / RATE);
     let (mut alive, mut calls, mut created, mut answered) = (VecDeque::new(), JoinSet::new(), 0, Vec::new());
@@ -213,17 +245,19 @@ async fn come_and_go(client: Client, stopped: Arc<AtomicBool>) -> Result<Vec<Ins
         alive.push_back(name);
         let oldest = if alive.len() > ALIVE { alive.pop_front() } else { None };
         let client = client.clone();
-        // What is answered need not be read: that takes as long here as it took to write it.
+        // Answers are not parsed: parsing takes as long here as the API server took to write them.
         calls.spawn(async move {
             if let Some(oldest) = oldest {
-                let delete = Request::delete(format!("{PODS}/{oldest}?gracePeriodSeconds=0")).body(Vec::new())?;
+                let delete =
+                    Request::delete(format!("{PODS}/{oldest}?gracePeriodSeconds=0")).body(Vec::new())?;
                 client.request_text(delete).await.with_context(|| format!("delete {oldest}"))?;
             }
-            let create = Request::post(PODS).header("content-type", "application/json").body(pod.into_bytes())?;
+            let create =
+                Request::post(PODS).header("content-type", "application/json").body(pod.into_bytes())?;
             client.request_text(create).await.context("create a pod")?;
             anyhow::Ok(Instant::now())
         });
-        // An API server that is slower sets the rate.
+        // A slower API server sets the rate.
         while calls.len() > 64
             && let Some(call) = calls.join_next().await
         {
@@ -236,7 +270,7 @@ async fn come_and_go(client: Client, stopped: Arc<AtomicBool>) -> Result<Vec<Ins
     Ok(answered)
 }
 
-/// Notes every version of every pod.
+/// Records every version of every pod.
 async fn watch_pods(client: Client, seen: Arc<Mutex<Seen>>) {
     let events = watcher(Api::<PartialObjectMeta<Pod>>::all(client), watcher::Config::default());
     pin_mut!(events);
@@ -264,11 +298,12 @@ async fn watch_pods(client: Client, seen: Arc<Mutex<Seen>>) {
     }
 }
 
-/// Notes every transaction.
+/// Records every transaction.
 async fn watch_ports(seen: Arc<Mutex<Seen>>) {
     let endpoint = NORTHBOUND.parse().expect("an endpoint");
     let monitor = Monitor::new().table::<Port>(Where::all());
-    let (_client, mut updates) = ovsdb::Client::start(endpoint, "OVN_Northbound", monitor, Options::default());
+    let (_client, mut updates) =
+        ovsdb::Client::start(endpoint, "OVN_Northbound", monitor, Options::default());
     loop {
         let Event::Changed(changes) = updates.next().await else { continue };
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -278,7 +313,8 @@ async fn watch_ports(seen: Arc<Mutex<Seen>>) {
                 ChangeKind::Delete => seen.of_ports.gone(&change.uuid),
                 ChangeKind::Insert | ChangeKind::Modify => {
                     let port = updates.row::<Port>(change.uuid);
-                    let address = port.and_then(|port| port.addresses.first()?.split(' ').nth(1).map(str::to_owned));
+                    let address =
+                        port.and_then(|port| port.addresses.first()?.split(' ').nth(1).map(str::to_owned));
                     after.extend(address.map(|address| (change.uuid, address)));
                 }
             }
@@ -293,7 +329,7 @@ pub(super) fn node_name(number: usize) -> String {
     format!("nobody-{number}")
 }
 
-/// A node that nobody runs; the control plane cannot know.
+/// A node without a kubelet; the control plane cannot tell.
 pub(super) fn node(number: usize) -> Value {
     let address = format!("172.31.0.{}", 10 + number);
     json!({

@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::{API_SERVER, Answer, Fault, Shared, request};
 
-/// Answers one request; dropped when the connection is cut.
+/// Answers one request. The caller drops the future when the connection is cut.
 pub(super) async fn exchange(stream: TcpStream, shared: &Shared) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut client = shared.acceptor.accept(stream).await?;
@@ -34,15 +34,21 @@ pub(super) async fn exchange(stream: TcpStream, shared: &Shared) -> Result<()> {
     let mut upstream = shared.connector.connect(name, upstream).await?;
     upstream.write_all(&request.bytes).await?;
     let (mut from_client, mut to_client) = tokio::io::split(client);
+    // A client that leaves ends the connection to the API server, too: a watch would go on for ever.
     tokio::select! {
         passed = pass_on(&mut upstream, &mut to_client, |first| first && truncate || is_watch && shared.truncates()) => passed,
         left = until_the_client_leaves(&mut from_client) => left,
     }
 }
 
-/// Passes an answer on as it comes. `truncates` decides of each piece of its body whether it ends in its middle, and is told whether it is
-/// the first one.
-async fn pass_on(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin), truncates: impl Fn(bool) -> bool) -> Result<()> {
+/// Passes an answer on as it comes. `truncates` decides for each piece of the body whether it ends in its
+/// middle; its argument tells whether the piece is the first one.
+async fn pass_on(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    truncates: impl Fn(bool) -> bool,
+) -> Result<()> {
+    // The head goes out whole, so that a cut always falls into the body.
     let mut piece = Vec::new();
     let body = loop {
         ensure!(from.read_buf(&mut piece).await? > 0, "the API server hung up");
@@ -58,9 +64,10 @@ async fn pass_on(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite 
             return Ok(to.shutdown().await?);
         }
         if truncates(first) {
+            // Flushed: the client has to see half of the piece before the connection ends.
             to.write_all(&piece[..piece.len() / 2]).await?;
             to.flush().await?;
-            // Without TLS's own good-bye, as a machine that loses its power.
+            // Without TLS's close_notify, as when a machine loses its power.
             bail!("told to hang up in the middle of a chunk");
         }
         first = false;
@@ -70,9 +77,13 @@ async fn pass_on(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite 
     }
 }
 
-async fn say(client: &mut (impl AsyncWrite + Unpin), Answer { status, headers, body }: &Answer) -> Result<()> {
+async fn say(
+    client: &mut (impl AsyncWrite + Unpin),
+    Answer { status, headers, body }: &Answer,
+) -> Result<()> {
     let length = body.len();
-    let answer = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}");
+    let answer =
+        format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}");
     client.write_all(answer.as_bytes()).await?;
     Ok(client.shutdown().await?)
 }

@@ -7,31 +7,32 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::Of;
 
-/// Larger than any head that a client of the API server sends.
+/// Bytes; larger than any head that a client of the API server sends. It only stops a client that never ends
+/// its head.
 const LONGEST_HEAD: usize = 64 * 1024;
 
-/// What was asked, and when.
+/// A request, and when it came.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// When its head had arrived.
     pub at: Instant,
-    /// `GET`
+    /// Method, such as `GET`.
     pub method: String,
-    /// With its parameters.
+    /// Path with its parameters.
     pub path: String,
-    /// The bearer token, if there was one. Of a lab, so no secret.
+    /// The bearer token, empty if there was none. It is no secret: the lab made it.
     pub token: String,
 }
 
 /// A request that was read to its end.
 pub(super) struct Request {
     pub(super) asked: Asked,
-    /// To be sent on: one request a connection.
+    /// What the API server gets, with `connection: close`: one request per connection.
     pub(super) bytes: Vec<u8>,
 }
 
 impl Asked {
-    /// Whether it is one of these.
+    /// Whether `of` includes it.
     pub fn is(&self, of: &Of) -> bool {
         let of_pods = self.method == "GET" && self.path.starts_with("/api/v1/pods?");
         let watch = self.path.contains("watch=");
@@ -44,7 +45,7 @@ impl Asked {
         }
     }
 
-    /// Whether its answer goes on for as long as both ends like.
+    /// Whether its answer has no end of its own.
     pub(super) fn is_watch(&self) -> bool {
         self.path.contains("watch=")
     }
@@ -63,16 +64,20 @@ pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Reques
     let head = String::from_utf8(bytes[..end].to_vec()).context("the head of a request")?;
     let mut lines = head.trim_end().split("\r\n");
     let (method, rest) = lines.next().and_then(|line| line.split_once(' ')).context("a request line")?;
+    // The path ends before the protocol version.
     let path = rest.rsplit_once(' ').context("a request line")?.0;
-    let fields: Vec<(String, &str)> =
-        lines.filter_map(|line| line.split_once(':')).map(|(name, value)| (name.to_ascii_lowercase(), value.trim())).collect();
+    let fields: Vec<(String, &str)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim()))
+        .collect();
     let field = |wanted: &str| fields.iter().find(|(name, _)| name == wanted).map(|(_, value)| *value);
 
     let length: usize = field("content-length").map_or(Ok(0), str::parse).context("content-length")?;
     while bytes.len() < end + length {
         ensure!(stream.read_buf(&mut bytes).await? > 0, "the client hung up in the middle of a body");
     }
-    let token = field("authorization").and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default().to_owned();
+    let token =
+        field("authorization").and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default().to_owned();
     let asked = Asked { at: Instant::now(), method: method.to_owned(), path: path.to_owned(), token };
     let mut onward = format!("{method} {rest}\r\nconnection: close\r\n");
     for (name, value) in fields.iter().filter(|(name, _)| name != "connection") {
@@ -95,7 +100,10 @@ mod tests {
     async fn a_request_is_read_to_its_end_and_asks_for_one_connection() {
         let text = b"PATCH /api/v1/pods/x?a=b HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer t\r\nContent-Length: 2\r\n\r\n{}";
         let request = read(&mut &text[..]).await.unwrap();
-        assert_eq!((request.asked.method.as_str(), request.asked.path.as_str()), ("PATCH", "/api/v1/pods/x?a=b"));
+        assert_eq!(
+            (request.asked.method.as_str(), request.asked.path.as_str()),
+            ("PATCH", "/api/v1/pods/x?a=b")
+        );
         assert!(request.asked.is(&Of::Token("t".to_owned())) && !request.asked.is(&Of::Lists));
         let onward = String::from_utf8(request.bytes).unwrap();
         assert!(onward.starts_with("PATCH /api/v1/pods/x?a=b HTTP/1.1\r\nconnection: close\r\n"), "{onward}");
@@ -105,7 +113,9 @@ mod tests {
 
     #[tokio::test]
     async fn lists_and_watches_of_pods_are_told_apart() {
-        let asked = async |path: &str| read(&mut format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap().asked;
+        let asked = async |path: &str| {
+            read(&mut format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap().asked
+        };
         assert!(asked("/api/v1/pods?fieldSelector=spec.nodeName%3Dnode1").await.is(&Of::Lists));
         assert!(asked("/api/v1/pods?&watch=true").await.is(&Of::Watches));
         assert!(!asked("/api/v1/nodes?watch=true").await.is(&Of::Watches));

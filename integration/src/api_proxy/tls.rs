@@ -1,4 +1,5 @@
-//! Both ends of TLS: towards clients as the API server, towards the API server as a client without a certificate.
+//! Both ends of TLS: towards clients as the API server, towards the API server as a client without a
+//! certificate.
 
 use std::sync::Arc;
 
@@ -14,17 +15,19 @@ use tokio_rustls::{
 
 use crate::cluster::Credentials;
 
-/// Shows the API server's own certificate.
+/// The server side, with the API server's own certificate.
 pub(super) fn acceptor(credentials: &Credentials) -> Result<TlsAcceptor> {
     let file = credentials.server_certificate();
-    let chain = CertificateDer::pem_file_iter(&file).and_then(Iterator::collect).with_context(|| format!("read {}", file.display()))?;
+    let chain = CertificateDer::pem_file_iter(&file)
+        .and_then(Iterator::collect)
+        .with_context(|| format!("read {}", file.display()))?;
     let file = credentials.server_key();
     let key = PrivateKeyDer::from_pem_file(&file).with_context(|| format!("read {}", file.display()))?;
     let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     Ok(TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_single_cert(chain, key)?)))
 }
 
-/// Trusts the cluster's authority.
+/// The client side, which trusts the cluster's authority.
 pub(super) fn connector(credentials: &Credentials) -> Result<TlsConnector> {
     let file = credentials.authority();
     let mut roots = RootCertStore::empty();

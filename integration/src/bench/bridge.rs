@@ -1,7 +1,8 @@
-//! `bridge` with `host-local` as a contestant: the plugins of the CNI project, as Debian ships them (containernetworking-plugins).
+//! `bridge` with `host-local` as a contestant: the plugins of the CNI project, as Debian ships them
+//! (containernetworking-plugins).
 //!
-//! They attach a pod to a Linux bridge: no Open vSwitch, no OVN, no server. So they show what a runtime gets from plugins that are nothing
-//! but netlink, two programs and a file lock, and not what an ADD of this project could become.
+//! They attach a pod to a Linux bridge, without Open vSwitch, OVN or a server. The figures show the cost of
+//! netlink, two programs and a file lock. They are no target for an ADD of this project.
 
 use std::{fs, io, path::Path};
 
@@ -10,27 +11,30 @@ use serde_json::{Value, json};
 
 use super::netlink::Netlink;
 
-/// Where Debian puts them.
+/// Debian's directory for CNI plugins.
 pub(crate) const DIR: &str = "/usr/lib/cni";
-/// Name of the bridge; no other on the node has it.
+/// Name of the bridge; unique on the node.
 const BRIDGE: &str = "bench0";
 const NETWORK: &str = "bench-bridge";
 /// In the node's own `/var/lib/cni`.
 const RESERVATIONS: &str = "/var/lib/cni/networks";
-/// Of the pods that are attached to it: no network of the lab's, and room for 65,000.
+/// Subnet of the pods on the bridge: outside all networks of the lab, with room for 65,000 pods.
 pub(crate) const SUBNET: &str = "10.88.0.0/16";
 
-/// Whether they are installed.
+/// Checks that both plugins are installed.
 pub(crate) fn installed() -> Result<()> {
     for program in ["bridge", "host-local"] {
         if !Path::new(DIR).join(program).exists() {
-            bail!("{DIR}/{program} is missing (package containernetworking-plugins); install it with: integration/prerequisites.sh bench");
+            bail!(
+                "{DIR}/{program} is missing (package containernetworking-plugins); \
+                 install it with: integration/prerequisites.sh bench"
+            );
         }
     }
     Ok(())
 }
 
-/// What a `.conflist` of this network says about its plugin, as a runtime hands it on.
+/// The plugin's entry in a `.conflist` of this network, as a runtime passes it on.
 pub(crate) fn config() -> Value {
     json!({
         "cniVersion": "1.0.0",
@@ -47,7 +51,8 @@ pub(crate) fn config() -> Value {
     })
 }
 
-/// Takes the bridge away, and the directory of addresses; an error if an address is still reserved.
+/// Removes the bridge and the directory of reservations. A remaining reservation is an error: host-local has
+/// leaked an address.
 pub(crate) fn remove(netlink: &Netlink) -> Result<()> {
     if Path::new("/sys/class/net").join(BRIDGE).exists() {
         netlink.delete_link(BRIDGE).with_context(|| format!("delete {BRIDGE}"))?;
@@ -55,11 +60,18 @@ pub(crate) fn remove(netlink: &Netlink) -> Result<()> {
     let dir = Path::new(RESERVATIONS).join(NETWORK);
     let reserved: Vec<String> = match fs::read_dir(&dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<Result<_>>()?,
+        entries => entries?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<Result<_>>()?,
     };
-    let addresses: Vec<&String> = reserved.iter().filter(|name| name.starts_with(|first: char| first.is_ascii_digit())).collect();
+    let addresses: Vec<&String> =
+        reserved.iter().filter(|name| name.starts_with(|first: char| first.is_ascii_digit())).collect();
     if let Some(first) = addresses.first() {
-        bail!("host-local keeps {} addresses of pods that are gone, {first} among them, in {}", addresses.len(), dir.display());
+        bail!(
+            "host-local keeps {} addresses of pods that are gone, {first} among them, in {}",
+            addresses.len(),
+            dir.display()
+        );
     }
     fs::remove_dir_all(&dir).with_context(|| format!("remove {}", dir.display()))
 }

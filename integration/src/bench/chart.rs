@@ -1,4 +1,5 @@
-//! `bench.svg`: times and rates of every contestant, by calls at once and by pods that are there already. Draws what the report says.
+//! `bench.svg`: times and rates of every contestant, by calls at once and by pods that are already attached.
+//! Draws what the report says.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ const PANEL: (u32, u32) = (560, 340);
 const PAPER: RGBColor = WHITE;
 const INK: RGBColor = RGBColor(68, 68, 68);
 const GRID: RGBColor = RGBColor(221, 221, 221);
-/// For viewers that prefer dark. The lines' colours show on both.
+/// Colours for a dark colour scheme. The colours of the lines are readable on both backgrounds.
 const DARK: &str = "<style>@media (prefers-color-scheme: dark) {\
     [fill=\"#FFFFFF\"] { fill: #16181d } [fill=\"#444444\"] { fill: #d7dae0 }\
     [stroke=\"#444444\"] { stroke: #d7dae0 } [stroke=\"#DDDDDD\"] { stroke: #3a3f47 } }</style>";
@@ -24,14 +25,14 @@ const DARK: &str = "<style>@media (prefers-color-scheme: dark) {\
 struct Line {
     label: String,
     colour: RGBColor,
-    /// p50 and rates are drawn full, p99 thin.
+    /// p50 and rates are drawn as thick lines, p99 as a thin one.
     full: bool,
     points: Vec<Option<f64>>,
 }
 
 struct Panel {
     title: String,
-    /// What is under the points.
+    /// Labels of the x axis.
     columns: Vec<usize>,
     under: &'static str,
     unit: &'static str,
@@ -51,8 +52,13 @@ pub(crate) fn svg(report: &Report) -> Result<String> {
         }
         root.present().map_err(drawing)?;
     }
+    // The style goes inside the root element. An XML declaration, if there is one, comes before that element.
     let end = text.find('>').map_or(0, |end| end + 1);
-    let end = if text.starts_with("<?xml") { text[end..].find('>').map_or(end, |next| end + next + 1) } else { end };
+    let end = if text.starts_with("<?xml") {
+        text[end..].find('>').map_or(end, |next| end + next + 1)
+    } else {
+        end
+    };
     text.insert_str(end, DARK);
     Ok(text)
 }
@@ -63,7 +69,12 @@ fn panels(report: &Report) -> Vec<Panel> {
         columns: report.size.at_once.clone(),
         under: "calls at once",
         unit,
-        lines: lines(report, &report.size.at_once, figures, |at_once, contestant| Cell { verb, ports: 0, at_once, contestant }),
+        lines: lines(report, &report.size.at_once, figures, |at_once, contestant| Cell {
+            verb,
+            ports: 0,
+            at_once,
+            contestant,
+        }),
     };
     let times = [Figure::P50, Figure::P99];
     let mut panels = vec![
@@ -94,7 +105,12 @@ enum Figure {
     Rate,
 }
 
-fn lines(report: &Report, columns: &[usize], figures: &[Figure], cell: impl Fn(usize, Contestant) -> Cell) -> Vec<Line> {
+fn lines(
+    report: &Report,
+    columns: &[usize],
+    figures: &[Figure],
+    cell: impl Fn(usize, Contestant) -> Cell,
+) -> Vec<Line> {
     let contestants: BTreeSet<Contestant> = report.cells.iter().map(|found| found.cell.contestant).collect();
     let figure = |figure, summary: &Summary| match figure {
         Figure::P50 => summary.p50,
@@ -105,9 +121,14 @@ fn lines(report: &Report, columns: &[usize], figures: &[Figure], cell: impl Fn(u
         label: contestant.to_string(),
         colour: colour(contestant),
         full: wanted != Figure::P99,
-        points: columns.iter().map(|column| report.find(cell(*column, contestant)).map(|summary| figure(wanted, summary))).collect(),
+        points: columns
+            .iter()
+            .map(|column| report.find(cell(*column, contestant)).map(|summary| figure(wanted, summary)))
+            .collect(),
     };
-    let all = contestants.into_iter().flat_map(|contestant| figures.iter().map(move |figure| line(contestant, *figure)));
+    let all = contestants
+        .into_iter()
+        .flat_map(|contestant| figures.iter().map(move |figure| line(contestant, *figure)));
     all.filter(|line| line.points.iter().any(Option::is_some)).collect()
 }
 
@@ -123,12 +144,18 @@ fn colour(contestant: Contestant) -> RGBColor {
 
 fn draw<B: DrawingBackend>(panel: &Panel, area: &DrawingArea<B, Shift>) -> Result<()> {
     let Panel { title, columns, under, unit, lines } = panel;
-    let values: Vec<f64> = lines.iter().flat_map(|line| line.points.iter().copied().flatten()).filter(|value| *value > 0.0).collect();
-    let (least, most) = values.iter().fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(*value), most.max(*value)));
+    let values: Vec<f64> = lines
+        .iter()
+        .flat_map(|line| line.points.iter().copied().flatten())
+        .filter(|value| *value > 0.0)
+        .collect();
+    let (least, most) = values
+        .iter()
+        .fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(*value), most.max(*value)));
     if values.is_empty() {
         return Ok(());
     }
-    // Columns are few: their numbers are exact.
+    // There are few columns: a column's index is exact as f64.
     let place = |index: usize| index as f64;
     let text = |size: u32| ("sans-serif", size).into_font().color(&INK);
     let mut chart = ChartBuilder::on(area)
@@ -136,6 +163,8 @@ fn draw<B: DrawingBackend>(panel: &Panel, area: &DrawingArea<B, Shift>) -> Resul
         .caption(title, text(17))
         .x_label_area_size(42)
         .y_label_area_size(58)
+        // The y axis is logarithmic: the contestants differ by a factor of ten and more. That needs values
+        // above zero.
         .build_cartesian_2d(-0.3..place(columns.len()) - 0.7, (least * 0.7..most * 1.5).log_scale())
         .map_err(drawing)?;
     let label = |place: &f64| {
@@ -158,15 +187,22 @@ fn draw<B: DrawingBackend>(panel: &Panel, area: &DrawingArea<B, Shift>) -> Resul
         .draw()
         .map_err(drawing)?;
     for Line { label, colour, full, points } in lines {
-        let points: Vec<(f64, f64)> = points.iter().enumerate().filter_map(|(index, value)| Some((place(index), (*value)?))).collect();
-        let style = ShapeStyle { color: colour.to_rgba(), filled: *full, stroke_width: if *full { 3 } else { 1 } };
+        let points: Vec<(f64, f64)> =
+            points.iter().enumerate().filter_map(|(index, value)| Some((place(index), (*value)?))).collect();
+        let style =
+            ShapeStyle { color: colour.to_rgba(), filled: *full, stroke_width: if *full { 3 } else { 1 } };
         let series = chart.draw_series(LineSeries::new(points.iter().copied(), style)).map_err(drawing)?;
         if *full {
             series.label(label).legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
         }
         chart.draw_series(points.into_iter().map(|point| Circle::new(point, 3, style))).map_err(drawing)?;
     }
-    let legend = chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).label_font(text(13)).margin(4).draw();
+    let legend = chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .label_font(text(13))
+        .margin(4)
+        .draw();
     legend.map_err(drawing)
 }
 

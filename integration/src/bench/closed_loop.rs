@@ -1,4 +1,4 @@
-//! Many workers, one list: each takes the next item as soon as it is done with one. And the order in which contestants take their turns.
+//! Runs a list of items on many workers at once, and rotates the order in which contestants take turns.
 
 use std::{
     sync::{
@@ -11,8 +11,8 @@ use std::{
 
 use super::floor::milliseconds;
 
-/// Lets every worker take the next item as soon as it is done with one. The wall time in milliseconds, and the results in the order of
-/// the items.
+/// Runs `work` on every item; each worker takes the next item as soon as it has finished one. Returns the
+/// wall time in milliseconds and the results in the order of the items.
 pub(crate) fn closed_loop<W: Send, T: Sync, R: Send>(
     workers: &mut [W],
     items: &[T],
@@ -35,9 +35,12 @@ pub(crate) fn closed_loop<W: Send, T: Sync, R: Send>(
                 })
             })
             .collect();
+        // The barrier releases all workers at once: the time to start the threads is outside the measurement.
         ready.wait();
         let began = Instant::now();
-        let results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let results = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         let mut results: Vec<(usize, R)> = results.flatten().collect();
         let wall = milliseconds(began.elapsed());
         results.sort_by_key(|(index, _)| *index);
@@ -45,7 +48,7 @@ pub(crate) fn closed_loop<W: Send, T: Sync, R: Send>(
     })
 }
 
-/// The same list, begun elsewhere: nobody is always first.
+/// The same list, starting at another item, so that each contestant comes first in some round.
 pub(crate) fn rotated<T: Clone>(list: &[T], turn: impl TryInto<usize>) -> Vec<T> {
     let mut list = list.to_vec();
     if !list.is_empty() {
@@ -71,7 +74,10 @@ mod tests {
 
     #[test]
     fn everybody_is_first_in_turn() {
-        assert_eq!([0, 1, 2].map(|turn: usize| rotated(&['a', 'b'], turn)), [['a', 'b'], ['b', 'a'], ['a', 'b']]);
+        assert_eq!(
+            [0, 1, 2].map(|turn: usize| rotated(&['a', 'b'], turn)),
+            [['a', 'b'], ['b', 'a'], ['a', 'b']]
+        );
         assert!(rotated(&[] as &[char], 3).is_empty());
     }
 }

@@ -12,7 +12,7 @@ use super::{
     plugin::{self, Plugin},
 };
 
-/// The way of a contestant.
+/// How a contestant attaches pods.
 #[derive(Debug, Clone)]
 pub(crate) enum Way {
     Floor,
@@ -29,19 +29,22 @@ pub(crate) enum Attached {
 }
 
 impl Way {
-    /// `upstream` is where upstream's plugin is.
+    /// `upstream` is the path of upstream's plugin.
     pub(crate) fn of(contestant: Contestant, upstream: Option<&Path>) -> Result<Self> {
         Ok(match contestant {
             Contestant::Floor => Self::Floor,
             Contestant::Ours => Self::Plugin(Arc::new(Plugin::ours())),
             Contestant::Bridge => Self::Plugin(Arc::new(Plugin::bridge()?)),
-            Contestant::Upstream => Self::Plugin(Arc::new(Plugin::upstream(upstream.context("where is upstream's plugin?")?))),
+            Contestant::Upstream => {
+                Self::Plugin(Arc::new(Plugin::upstream(upstream.context("no path of upstream's plugin")?)))
+            }
             Contestant::Emulated => Self::Emulated,
             Contestant::BinTrue => bail!("{contestant} attaches no pods"),
         })
     }
 
-    /// What attaches pods that stay, so that `contestant` finds a node with other pods: each network has its own interface in them.
+    /// The plugin that attaches the pods that stay, so that `contestant` finds a node with other pods. Each
+    /// network has an interface of its own in them.
     pub(crate) fn staying(&self, contestant: Contestant) -> Option<Arc<Plugin>> {
         match (self, contestant) {
             (Self::Plugin(plugin), Contestant::Ours) => Some(Arc::clone(plugin)),
@@ -50,7 +53,12 @@ impl Way {
         }
     }
 
-    pub(crate) fn add(&self, floor: &mut Floor, pod: &FloorPod<'_>, sandbox: &str) -> (Call, Option<Attached>) {
+    pub(crate) fn add(
+        &self,
+        floor: &mut Floor,
+        pod: &FloorPod<'_>,
+        sandbox: &str,
+    ) -> (Call, Option<Attached>) {
         match self {
             Self::Floor => {
                 let (call, attached) = floor.add(pod, sandbox);
@@ -77,7 +85,7 @@ impl Attached {
         }
     }
 
-    /// CHECK, by who has it.
+    /// CHECK, for the contestants that implement it.
     pub(crate) fn check(&self, pod: &PlannedPod) -> Option<Call> {
         match self {
             Self::Floor(_) | Self::Emulated(_) => None,

@@ -1,4 +1,5 @@
-//! CPU time of processes, as the kernel's scheduler counts it (proc_pid_stat(5), and `schedstat` of each thread in nanoseconds).
+//! CPU time of processes, as the kernel's scheduler counts it (proc_pid_stat(5), and `schedstat` of each
+//! thread in nanoseconds).
 
 use std::{collections::BTreeMap, fs};
 
@@ -10,12 +11,13 @@ use nix::sys::{
 
 use super::measurements::{Contestant, Process};
 
-/// CPU time until now, in milliseconds.
+/// CPU time so far, in milliseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CpuTimes(BTreeMap<Process, f64>);
 
 impl CpuTimes {
-    /// Of the daemons, and of whoever plays `contestant`: this process, or the programs that it has started and waited for.
+    /// CPU time of the daemons and of the process that plays `contestant`: this process, or the children that
+    /// it has started and waited for.
     pub(crate) fn now(daemons: &[(Process, u32)], contestant: Contestant) -> Result<Self> {
         let mut times = BTreeMap::new();
         for (process, pid) in daemons {
@@ -23,7 +25,9 @@ impl CpuTimes {
         }
         let whose: &[UsageWho] = match contestant {
             Contestant::Floor => &[UsageWho::RUSAGE_SELF],
-            Contestant::Ours | Contestant::Bridge | Contestant::Upstream | Contestant::BinTrue => &[UsageWho::RUSAGE_CHILDREN],
+            Contestant::Ours | Contestant::Bridge | Contestant::Upstream | Contestant::BinTrue => {
+                &[UsageWho::RUSAGE_CHILDREN]
+            }
             Contestant::Emulated => &[UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN],
         };
         let mut caller = 0.0;
@@ -35,27 +39,30 @@ impl CpuTimes {
         Ok(Self(times))
     }
 
-    /// What was used since `before`.
+    /// CPU time used since `before`.
     pub(crate) fn since(&self, before: &Self) -> BTreeMap<Process, f64> {
-        let used = |(process, time): (&Process, &f64)| (*process, (time - before.0.get(process).unwrap_or(time)).max(0.0));
+        let used = |(process, time): (&Process, &f64)| {
+            (*process, (time - before.0.get(process).unwrap_or(time)).max(0.0))
+        };
         self.0.iter().map(used).collect()
     }
 }
 
-/// Of all threads of a process, in milliseconds.
+/// CPU time of all threads of a process, in milliseconds.
 pub(crate) fn of_threads(pid: u32) -> Result<f64> {
     let dir = format!("/proc/{pid}/task");
     let mut nanoseconds = 0.0;
     for thread in fs::read_dir(&dir).with_context(|| format!("read {dir}"))? {
-        // A thread that has ended meanwhile has taken its time with it.
+        // The time of a thread that has ended since `read_dir` is lost: schedstat goes with the thread.
         let text = fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
-        nanoseconds += text.split_whitespace().next().and_then(|first| first.parse::<f64>().ok()).unwrap_or_default();
+        nanoseconds +=
+            text.split_whitespace().next().and_then(|first| first.parse::<f64>().ok()).unwrap_or_default();
     }
     Ok(nanoseconds / 1e6)
 }
 
 fn milliseconds(time: TimeVal) -> f64 {
-    // Exact up to 285 years.
+    // f64 is exact up to 285 years of microseconds.
     time.num_microseconds() as f64 / 1e3
 }
 

@@ -1,7 +1,9 @@
-//! The measuring process. It runs on the node, in the node's namespaces, so that calling a plugin is an exec and nothing else.
+//! The measuring process. It runs on the node, in the node's namespaces, so that calling a plugin takes one
+//! exec and nothing else.
 //!
-//! For each number of pods that are there already: rounds. A round: for each number of calls at once, each contestant adds all pods and
-//! deletes them again, and everything settles in between; then the verbs that need no pod, turn by turn. The order of the contestants
+//! For each number of pods that are already attached it runs several rounds. In a round, for each number of
+//! calls at once, each contestant adds all pods and deletes them again, and the driver waits in between until
+//! the daemons are idle. Then come the verbs that need no pod, turn by turn. The order of the contestants
 //! rotates from round to round.
 
 use std::{fs, io, sync::Arc};
@@ -25,37 +27,38 @@ use super::{
     stage_log,
 };
 
-/// How many calls at the same time attach the pods that are there already.
+/// Calls at the same time in the phases that are not measured. It only affects how long the run takes.
 const HURRY: usize = 8;
 
-/// In a round; a GC that removes something is done once.
+/// Calls of GC with nothing to remove, per round; a GC that removes attachments is called once.
 const GC_OF_NOTHING: usize = 10;
 
-/// Reads the plan on standard input and returns what was measured.
+/// Reads the plan from standard input and returns the measurements.
 pub(crate) fn drive() -> Result<Measurements> {
     let plan: Plan = serde_json::from_reader(io::stdin().lock()).context("the plan")?;
-    // Each of 100 callers has connections, a namespace and pipes.
+    // Each caller has connections, a namespace and pipes; with 100 callers the usual soft limit of 1,024 is
+    // too low.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most).context("allow this process more descriptors")?;
     Driver::new(&plan)?.run()
 }
 
-/// Everything that lasts for the whole run.
+/// The state of the whole run.
 struct Driver<'a> {
     plan: &'a Plan,
-    /// Those that come and go.
+    /// The pods that come and go.
     pods: Vec<FloorPod<'a>>,
-    /// Those that are there already.
+    /// The attachments of the pods that stay.
     there: Vec<(&'a PlannedPod, plugin::Attached)>,
-    /// How many pods these are.
+    /// Number of pods that stay.
     filled: usize,
     floors: Vec<Floor>,
     ways: Vec<(Contestant, Way)>,
     settler: Settler,
-    /// Sandboxes so far: every ADD has one of its own.
+    /// Sandboxes so far: every ADD has a sandbox of its own.
     sandboxes: usize,
     phases: Vec<Phase>,
-    /// Where in `phases` the ADDs of the plugin are, with their sandboxes.
+    /// Indexes in `phases` of the plugin's ADDs, with their sandboxes.
     logged: Vec<(usize, Vec<String>)>,
 }
 
@@ -88,14 +91,22 @@ impl<'a> Driver<'a> {
             self.fill(*ports)?;
             let at_once = if *ports == 0 { &size.at_once } else { &size.at_once_with_ports };
             for round in 0..=size.rounds {
-                let name = if round == 0 { "warm-up".to_owned() } else { format!("round {round} of {}", size.rounds) };
+                let name = if round == 0 {
+                    "warm-up".to_owned()
+                } else {
+                    format!("round {round} of {}", size.rounds)
+                };
                 eprintln!("bench: {ports} pods there, {name}");
                 for at_once in at_once {
                     for (contestant, way) in rotated(&self.ways, round) {
                         if !size.has_part(contestant, *ports, round) {
                             continue;
                         }
-                        self.pods(Cell { verb: Verb::Add, ports: *ports, at_once: *at_once, contestant }, &way, round)?;
+                        self.pods(
+                            Cell { verb: Verb::Add, ports: *ports, at_once: *at_once, contestant },
+                            &way,
+                            round,
+                        )?;
                     }
                 }
                 if *ports == 0 {
@@ -104,6 +115,8 @@ impl<'a> Driver<'a> {
                 if size.contestants.contains(&Contestant::Ours) {
                     self.garbage(*ports, round)?;
                 }
+                // After the warm-up round, so that caches and thread pools that are filled once count as the
+                // baseline.
                 if before.is_none() {
                     before = Some(Holding::of_all(&self.plan.daemons)?);
                 }
@@ -115,22 +128,30 @@ impl<'a> Driver<'a> {
         Ok(Measurements { phases: self.phases, processes })
     }
 
-    /// Attaches further pods, by each plugin that attaches pods at all, until there are `ports`.
+    /// Attaches further pods until `ports` stay, once by each plugin that attaches pods.
     fn fill(&mut self, ports: usize) -> Result<()> {
         let pods: Vec<&PlannedPod> = self.plan.pods.iter().skip(self.pods.len()).take(ports).collect();
-        let missing: Vec<(&PlannedPod, String)> = pods.into_iter().skip(self.filled).map(|pod| (pod, self.sandbox())).collect();
-        for (contestant, plugin) in self.ways.iter().filter_map(|(contestant, way)| Some((contestant, way.staying(*contestant)?))) {
-            let (_, added) = closed_loop(&mut self.floors[..HURRY], &missing, |_, (pod, sandbox)| plugin.add(pod, sandbox));
+        let missing: Vec<(&PlannedPod, String)> =
+            pods.into_iter().skip(self.filled).map(|pod| (pod, self.sandbox())).collect();
+        for (contestant, plugin) in
+            self.ways.iter().filter_map(|(contestant, way)| Some((contestant, way.staying(*contestant)?)))
+        {
+            let (_, added) = closed_loop(&mut self.floors[..HURRY], &missing, |_, (pod, sandbox)| {
+                plugin.add(pod, sandbox)
+            });
             for ((pod, _), (call, attached)) in missing.iter().zip(added) {
                 let why = call.error.unwrap_or_default();
-                self.there.push((pod, attached.with_context(|| format!("{contestant}, ADD for a pod that stays: {why}"))?));
+                self.there.push((
+                    pod,
+                    attached.with_context(|| format!("{contestant}, ADD for a pod that stays: {why}"))?,
+                ));
             }
         }
         self.filled = ports;
         self.settler.settle()
     }
 
-    /// Detaches what [`Self::fill`] has attached, and takes the bridge away.
+    /// Detaches the pods that [`Self::fill`] has attached, and removes the bridge.
     fn empty(&mut self) -> Result<()> {
         let there = std::mem::take(&mut self.there);
         self.of_all(&there, |(pod, attached)| attached.del(pod)).context("DEL for a pod that stayed")?;
@@ -141,12 +162,16 @@ impl<'a> Driver<'a> {
     /// Adds all pods and deletes them again.
     fn pods(&mut self, add: Cell, way: &Way, round: u32) -> Result<()> {
         let Cell { contestant, at_once, .. } = add;
-        let sandboxes: Vec<String> = (0..self.plan.size.share(contestant, at_once)).map(|_| self.sandbox()).collect();
+        let sandboxes: Vec<String> =
+            (0..self.plan.size.share(contestant, at_once)).map(|_| self.sandbox()).collect();
         let cell = |verb| Cell { verb, ..add };
 
         let pods: Vec<(&FloorPod<'_>, &String)> = self.pods.iter().zip(&sandboxes).collect();
         let before = self.cpu(contestant)?;
-        let (wall, added) = closed_loop(&mut self.floors[..at_once], &pods, |floor, (pod, sandbox)| way.add(floor, pod, sandbox));
+        let (wall, added) = closed_loop(&mut self.floors[..at_once], &pods, |floor, (pod, sandbox)| {
+            way.add(floor, pod, sandbox)
+        });
+        // Settle before the CPU times are read: what the daemons do after an ADD belongs to it.
         self.settler.settle()?;
         let (calls, attached): (Vec<Call>, Vec<Option<Attached>>) = added.into_iter().unzip();
         let phase = Phase { cell: add, round, wall, calls, cpu: self.cpu(contestant)?.since(&before) };
@@ -158,6 +183,7 @@ impl<'a> Driver<'a> {
 
         let attached: Vec<(&PlannedPod, Attached)> =
             self.pods.iter().zip(attached).filter_map(|(pod, attached)| Some((pod.pod, attached?))).collect();
+        // CHECK is measured one call at a time only.
         if at_once == 1 && contestant != Contestant::Upstream {
             let checks: Vec<_> = attached.iter().filter_map(|(pod, attached)| attached.check(pod)).collect();
             if !checks.is_empty() {
@@ -166,7 +192,9 @@ impl<'a> Driver<'a> {
         }
 
         let before = self.cpu(contestant)?;
-        let (wall, calls) = closed_loop(&mut self.floors[..at_once], &attached, |floor, (pod, attached)| attached.del(floor, pod));
+        let (wall, calls) = closed_loop(&mut self.floors[..at_once], &attached, |floor, (pod, attached)| {
+            attached.del(floor, pod)
+        });
         self.settler.settle()?;
         let cpu = self.cpu(contestant)?.since(&before);
         failed |= calls.iter().any(|call| call.error.is_some());
@@ -174,15 +202,16 @@ impl<'a> Driver<'a> {
         if failed { self.clear_up(&sandboxes) } else { Ok(()) }
     }
 
-    /// Takes away what a contestant has left of pods whose ADD or DEL has failed: ports of theirs would be in the way of the next one's.
+    /// Removes the leftovers of failed calls: a port of a failed pod would disturb the next contestant.
     fn clear_up(&mut self, sandboxes: &[String]) -> Result<()> {
         let plugin = Plugin::ours();
         let pods: Vec<(&PlannedPod, &String)> = self.pods.iter().map(|pod| pod.pod).zip(sandboxes).collect();
-        self.of_all(&pods, |(pod, sandbox)| plugin.del(pod, sandbox)).context("DEL for what a failed call has left")?;
+        self.of_all(&pods, |(pod, sandbox)| plugin.del(pod, sandbox))
+            .context("DEL for what a failed call has left")?;
         self.settler.settle()
     }
 
-    /// Calls that nobody measures, all of which have to succeed.
+    /// Runs calls that are not measured, all of which must succeed.
     fn of_all<T: Sync>(&mut self, pods: &[T], call: impl Fn(&T) -> Call + Sync) -> Result<()> {
         let (_, calls) = closed_loop(&mut self.floors[..HURRY], pods, |_, pod| call(pod));
         match calls.into_iter().find_map(|call| call.error) {
@@ -194,7 +223,10 @@ impl<'a> Driver<'a> {
     /// The verbs that need no pod, turn by turn with `/bin/true`.
     fn programs(&mut self, round: u32) -> Result<()> {
         let ours = Arc::new(Plugin::ours());
-        let mut programs = vec![(Verb::Version, Contestant::BinTrue, Arc::clone(&ours)), (Verb::Status, Contestant::Ours, ours)];
+        let mut programs = vec![
+            (Verb::Version, Contestant::BinTrue, Arc::clone(&ours)),
+            (Verb::Status, Contestant::Ours, ours),
+        ];
         programs.extend(self.ways.iter().filter_map(|(contestant, way)| match way {
             Way::Floor | Way::Emulated => None,
             Way::Plugin(plugin) => Some((Verb::Version, *contestant, Arc::clone(plugin))),
@@ -217,16 +249,20 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// GC of nothing, and GC of stale attachments.
+    /// Measures GC with nothing to remove, and GC of stale attachments.
     fn garbage(&mut self, ports: usize, round: u32) -> Result<()> {
         let plugin = Arc::new(Plugin::ours());
-        let pods: Vec<(&PlannedPod, String)> = self.plan.pods.iter().take(self.plan.size.stale).map(|pod| (pod, self.sandbox())).collect();
-        let (_, added) = closed_loop(&mut self.floors[..HURRY], &pods, |_, (pod, sandbox)| plugin.add(pod, sandbox));
+        let pods: Vec<(&PlannedPod, String)> =
+            self.plan.pods.iter().take(self.plan.size.stale).map(|pod| (pod, self.sandbox())).collect();
+        let (_, added) =
+            closed_loop(&mut self.floors[..HURRY], &pods, |_, (pod, sandbox)| plugin.add(pod, sandbox));
         self.settler.settle()?;
         let stale: Vec<plugin::Attached> = added
             .into_iter()
             .map(|(call, attached)| {
-                attached.with_context(|| format!("ADD for a pod that is to be stale: {}", call.error.unwrap_or_default()))
+                attached.with_context(|| {
+                    format!("ADD for a pod that is to be stale: {}", call.error.unwrap_or_default())
+                })
             })
             .collect::<Result<_>>()?;
         let stale: Vec<&plugin::Attached> = stale.iter().collect();
@@ -257,15 +293,20 @@ impl<'a> Driver<'a> {
         CpuTimes::now(&self.plan.daemons, contestant)
     }
 
-    /// The next container id, whose beginning is unique: the link is named after it, and the log shows it.
+    /// The next container ID. Its beginning is unique: the link is named after it, and the log shows it.
     fn sandbox(&mut self) -> String {
         self.sandboxes += 1;
         sandbox(self.sandboxes)
     }
 
-    /// Adds what the plugin's log says of its ADDs.
+    /// Adds the stage times of the plugin's ADDs, from its log.
     fn read_stages(&mut self) -> Result<()> {
-        if self.logged.iter().flat_map(|(phase, _)| &self.phases[*phase].calls).all(|call| call.error.is_some()) {
+        if self
+            .logged
+            .iter()
+            .flat_map(|(phase, _)| &self.phases[*phase].calls)
+            .all(|call| call.error.is_some())
+        {
             return Ok(());
         }
         let log = fs::read_to_string(PLUGIN_LOG).with_context(|| format!("read {PLUGIN_LOG}"))?;

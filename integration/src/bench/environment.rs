@@ -1,4 +1,4 @@
-//! On what machine and with which versions a run was made: figures of two runs compare only where this is the same.
+//! The machine and the versions of a run: figures of two runs compare only where these are equal.
 
 use std::{fmt, fs, thread, time::Instant};
 
@@ -15,25 +15,27 @@ use super::{
     statistics::{percentile, sorted},
 };
 
-/// The machine, and what runs on it.
+/// The machine, and the versions of the programs on it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Environment {
     pub(crate) kernel: String,
     pub(crate) cpus: usize,
-    /// The kernel's ticks per second, as its coarse clock shows them. A grace period takes some.
+    /// The kernel's ticks per second, from the resolution of its coarse clock. An RCU grace period takes
+    /// several ticks.
     pub(crate) hz: Option<u64>,
-    /// How long the kernel takes to see that nobody uses what is removed (`membarrier(2)`, the global one), in milliseconds: the median
-    /// of 21. Every DEL waits for one or two.
+    /// Length of an RCU grace period in milliseconds: median of 21 global `membarrier(2)` calls. The kernel
+    /// waits for one or two grace periods in every DEL, before it frees the link.
     pub(crate) grace_period: Option<f64>,
-    /// Model, as `/proc/cpuinfo` has it.
+    /// Model, from `/proc/cpuinfo`.
     pub(crate) cpu: String,
-    /// `/proc/loadavg` before the first round. More than the benchmark's own 1 to 2 at the end means that others were at work.
+    /// `/proc/loadavg` before the first round. The benchmark itself adds 1 to 2; a higher value at the end
+    /// means that the machine had other work.
     pub(crate) load_before: String,
-    /// The same after the last.
+    /// `/proc/loadavg` after the last round.
     pub(crate) load_after: String,
     pub(crate) open_vswitch: String,
     pub(crate) ovn: String,
-    /// Who forwards: always Open vSwitch itself in the lab, `netdev`.
+    /// Datapath type: in the lab always `netdev`, Open vSwitch's userspace datapath.
     pub(crate) datapath: &'static str,
     pub(crate) scheduling: Scheduling,
     /// Version of the package.
@@ -46,9 +48,9 @@ pub(crate) struct Environment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Scheduling {
-    /// As everything else.
+    /// With the default policy, like all other processes.
     Normal,
-    /// Ahead of everything else.
+    /// With real-time priority, ahead of all other processes.
     Realtime,
 }
 
@@ -59,7 +61,10 @@ impl Environment {
         let load = load()?;
         let Versions { open_vswitch, ovn } = Versions::installed()?;
         Ok(Self {
-            kernel: fs::read_to_string("/proc/sys/kernel/osrelease").context("kernel release")?.trim().to_owned(),
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
+                .context("kernel release")?
+                .trim()
+                .to_owned(),
             cpus: thread::available_parallelism()?.get(),
             hz: hz(),
             grace_period: grace_period(),
@@ -75,18 +80,20 @@ impl Environment {
         })
     }
 
-    /// The same, at the end of the run.
+    /// Adds the load at the end of the run.
     pub(crate) fn at_the_end(self) -> Result<Self> {
         Ok(Self { load_after: load()?, ..self })
     }
 }
 
 fn hz() -> Option<u64> {
+    // The coarse clock advances once per tick: its resolution is the length of a tick.
     let tick = clock_getres(ClockId::MonotonicCoarse);
     u64::try_from(tick.tv_nsec).ok().filter(|tick| *tick > 0).map(|tick| 1_000_000_000 / tick)
 }
 
 fn grace_period() -> Option<f64> {
+    // A global membarrier returns after one grace period (kernel/sched/membarrier.c: synchronize_rcu).
     let time = || {
         let began = Instant::now();
         membarrier(MembarrierCommand::Global).ok().map(|()| milliseconds(began.elapsed()))
@@ -104,14 +111,17 @@ impl fmt::Display for Environment {
         let unknown = || "unknown".to_owned();
         let hz = self.hz.map_or_else(unknown, |hz| format!("{hz} Hz"));
         let grace_period = self.grace_period.map_or_else(unknown, |time| format!("{time:.1} ms"));
-        let Self { kernel, cpus, cpu, load_before, load_after, open_vswitch, ovn, datapath, scheduling, .. } = self;
+        let Self {
+            kernel, cpus, cpu, load_before, load_after, open_vswitch, ovn, datapath, scheduling, ..
+        } = self;
         let scheduling = match scheduling {
             Scheduling::Normal => "",
             Scheduling::Realtime => ", ahead of other work",
         };
         write!(
             f,
-            "Linux {kernel} ({hz}, grace period {grace_period}), {cpus} x {cpu}, load {load_before} before and {load_after} after{scheduling}; \
+            "Linux {kernel} ({hz}, grace period {grace_period}), {cpus} x {cpu}, \
+             load {load_before} before and {load_after} after{scheduling}; \
              Open vSwitch {open_vswitch} ({datapath}), OVN {ovn}"
         )
     }

@@ -1,5 +1,5 @@
-//! One program, from its start to its end. No shell and no namespace change in between, so that the standard library can start it
-//! without copying this process.
+//! Runs one program, from start to exit. There is no shell and no change of namespace, so that the standard
+//! library can start the program with `posix_spawn` instead of copying this process.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -13,28 +13,29 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-/// A pipe holds this much without anybody reading.
+/// Capacity of a pipe by default (pipe(7)). A longer input would block the writer: nothing reads the pipe
+/// before the program starts.
 const PIPE: usize = 65536;
 
-/// What a program left behind.
+/// A program that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<u8>,
-    /// From before its start until it was waited for.
+    /// From before the start of the program until it was waited for.
     pub(crate) duration: Duration,
 }
 
-/// Where standard error goes.
+/// Destination of standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Chatter {
-    /// To the terminal: there should be none.
+    /// The terminal: no output is expected.
     Shown,
-    /// To this file: the program logs there.
+    /// This file: the program logs to standard error.
     Kept(&'static Path),
 }
 
-/// Runs `program` with this environment and nothing else, and `input` on standard input.
+/// Runs `program` with exactly this environment, and with `input` on standard input.
 pub(crate) fn run<K: AsRef<OsStr>>(
     program: &Path,
     environment: impl IntoIterator<Item = (K, OsString)>,
@@ -45,7 +46,11 @@ pub(crate) fn run<K: AsRef<OsStr>>(
     let stderr = match chatter {
         Chatter::Shown => Stdio::inherit(),
         Chatter::Kept(file) => {
-            let file = File::options().append(true).create(true).open(file).with_context(|| format!("open {}", file.display()))?;
+            let file = File::options()
+                .append(true)
+                .create(true)
+                .open(file)
+                .with_context(|| format!("open {}", file.display()))?;
             Stdio::from(file)
         }
     };
@@ -61,7 +66,7 @@ pub(crate) fn run<K: AsRef<OsStr>>(
     Ok(Ended { status, stdout, duration: began.elapsed() })
 }
 
-/// A pipe that has everything in it already, so that starting the program is all there is to time.
+/// A pipe that already holds the whole input, so that writing it is no part of the measured time.
 fn full_pipe(input: &str) -> Result<Stdio> {
     ensure!(input.len() <= PIPE, "an input of {} bytes", input.len());
     let (reader, writer) = std::io::pipe()?;

@@ -1,7 +1,9 @@
-//! The floor as a contestant: what an ADD and a DEL cannot do without, by one process whose connections are open.
+//! The floor as a contestant: the work that no ADD and no DEL can avoid, done by one process whose
+//! connections are already open.
 //!
-//! ADD: veth with its peer in the pod, one transaction, address, up and route while ovs-vswitchd works, `ovn-installed`.
-//! DEL: one transaction, and the link. No exec, no server, no look at what was there before, no guard, no rollback.
+//! ADD: veth with its peer in the pod, one transaction, then address, up and route while ovs-vswitchd works,
+//! then `ovn-installed`. DEL: one transaction, and the link. There is no exec, no server, no check of earlier
+//! state, no guard and no rollback.
 
 use std::{
     collections::BTreeMap,
@@ -25,11 +27,11 @@ use super::{
     plan::PlannedPod,
 };
 
-/// Longer than anything that is worth measuring.
+/// Limit for one wait: far longer than any time that is worth measuring.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 ovsdb::table! {
-    /// What the end of the wait is read from.
+    /// The columns that show the progress of an interface.
     struct Interface in "Interface" {
         name: String,
         ofport: Option<i64>,
@@ -38,7 +40,7 @@ ovsdb::table! {
     }
 }
 
-/// One caller, with its connections. Several of them work at the same time.
+/// One caller with its connections. Several callers work at the same time.
 #[derive(Debug)]
 pub(crate) struct Floor {
     runtime: Runtime,
@@ -47,14 +49,14 @@ pub(crate) struct Floor {
     mtu: u32,
 }
 
-/// A pod as the floor finds it: with a socket in its namespace.
+/// A pod with a netlink socket in its namespace.
 #[derive(Debug)]
 pub(crate) struct FloorPod<'a> {
     pub(crate) pod: &'a PlannedPod,
     pub(crate) netns: Netns,
 }
 
-/// What DEL needs to know of an ADD.
+/// The data that DEL needs from an ADD.
 #[derive(Debug, Clone)]
 pub(crate) struct Attached {
     link: String,
@@ -71,13 +73,14 @@ impl Floor {
     /// Opens the connections.
     pub(crate) fn open(mtu: u32) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // The connection is not served between calls: nobody is to wonder why it is silent.
+        // The connection is not served between calls: a probe would go unanswered, and close it.
         let options = Options { probe_interval: None, ..Options::default() };
-        let connection = runtime.block_on(Connection::open(&OVSDB_ENDPOINT.parse()?, "Open_vSwitch", options))?;
+        let connection =
+            runtime.block_on(Connection::open(&OVSDB_ENDPOINT.parse()?, "Open_vSwitch", options))?;
         Ok(Self { runtime, connection, netlink: Netlink::open()?, mtu })
     }
 
-    /// Attaches a pod as `sandbox`.
+    /// Attaches a pod as sandbox `sandbox`.
     pub(crate) fn add(&mut self, pod: &FloorPod<'_>, sandbox: &str) -> (Call, Option<Attached>) {
         let link: String = sandbox.chars().take(15).collect();
         let mut clock = Clock::start();
@@ -86,48 +89,79 @@ impl Floor {
         (call, port.map(|port| Attached { link, port }))
     }
 
-    /// Detaches it again.
+    /// Detaches the pod.
     pub(crate) fn del(&mut self, attached: &Attached) -> Call {
         let mut clock = Clock::start();
         let done = self.detach(attached, &mut clock);
         clock.finish(done).0
     }
 
-    /// The same, as upstream's plugin does it.
-    pub(crate) fn emulated_add(&self, pod: &FloorPod<'_>, sandbox: &str) -> (Call, Option<emulated::Attached>) {
+    /// ADD with the commands of upstream's plugin.
+    pub(crate) fn emulated_add(
+        &self,
+        pod: &FloorPod<'_>,
+        sandbox: &str,
+    ) -> (Call, Option<emulated::Attached>) {
         emulated::add(&self.netlink, self.mtu, pod, sandbox)
     }
 
-    /// Detaches it again in that way.
+    /// DEL with the commands of upstream's plugin.
     pub(crate) fn emulated_del(&self, attached: &emulated::Attached) -> Call {
         attached.del(&self.netlink)
     }
 
-    fn attach(&self, FloorPod { pod, netns }: &FloorPod<'_>, sandbox: &str, link: &str, clock: &mut Clock) -> Result<Uuid> {
+    fn attach(
+        &self,
+        FloorPod { pod, netns }: &FloorPod<'_>,
+        sandbox: &str,
+        link: &str,
+        clock: &mut Clock,
+    ) -> Result<Uuid> {
         let mac = pod.mac.parse::<Mac>()?.octets();
         self.netlink.add_veth(link, self.mtu, mac, netns)?;
         clock.lap(Stage::Veth);
         self.runtime.block_on(async {
-            let ids = [(IFACE_ID, &pod.iface_id[..]), (IFACE_ID_VER, &pod.uid), (ATTACHED_MAC, &pod.mac), (SANDBOX, sandbox)];
+            let ids = [
+                (IFACE_ID, &pod.iface_id[..]),
+                (IFACE_ID_VER, &pod.uid),
+                (ATTACHED_MAC, &pod.mac),
+                (SANDBOX, sandbox),
+            ];
             let mut tx = Transaction::new();
-            let interface = tx.insert("Interface", Row::new().with("name", link).with("external_ids", ovsdb::Datum::map(ids)));
+            let interface = tx.insert(
+                "Interface",
+                Row::new().with("name", link).with("external_ids", ovsdb::Datum::map(ids)),
+            );
             let port = tx.insert("Port", Row::new().with("name", link).with("interfaces", &interface));
-            tx.mutate("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), vec![Mutation::insert("ports", &port)]);
+            tx.mutate(
+                "Bridge",
+                Condition::equal("name", INTEGRATION_BRIDGE),
+                vec![Mutation::insert("ports", &port)],
+            );
+            // Monitor and transaction go out together, without a round trip in between. ovsdb-server handles
+            // them in order, so the monitor sees the row from its insertion.
             let watch = Monitor::new().table::<Interface>(Condition::equal("name", link));
             let (watch, outcome) = tokio::join!(self.connection.monitor(watch), self.connection.transact(tx));
             let (mut watch, outcome) = (watch?, outcome?);
             clock.lap(Stage::Port);
+            // While ovs-vswitchd creates the port, the pod's interface is configured.
             netns.netlink.configure_eth0(pod.address, pod.gateway)?;
             clock.lap(Stage::Pod);
             let interface = outcome.uuid(&interface);
-            timeout(PATIENCE, installed(&mut watch, interface, clock)).await.context("waiting for ovn-installed")??;
+            timeout(PATIENCE, installed(&mut watch, interface, clock))
+                .await
+                .context("waiting for ovn-installed")??;
             Ok(outcome.uuid(&port))
         })
     }
 
     fn detach(&self, Attached { link, port }: &Attached, clock: &mut Clock) -> Result<()> {
         let mut tx = Transaction::new();
-        tx.mutate("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), vec![Mutation::delete("ports", *port)]);
+        tx.mutate(
+            "Bridge",
+            Condition::equal("name", INTEGRATION_BRIDGE),
+            vec![Mutation::delete("ports", *port)],
+        );
         self.runtime.block_on(async { timeout(PATIENCE, self.connection.transact(tx)).await })??;
         clock.lap(Stage::Port);
         self.netlink.delete_link(link)?;
@@ -154,11 +188,11 @@ async fn installed(watch: &mut Monitored, interface: Uuid, clock: &mut Clock) ->
     }
 }
 
-/// Notes what each part of a call took.
+/// Measures the parts of a call.
 struct Clock {
     start: Instant,
     lap: Instant,
-    /// When the port was committed: ovs-vswitchd works from then on, whatever the caller does meanwhile.
+    /// Time of the commit. From then on ovs-vswitchd works at the same time as the caller.
     committed: Instant,
     parts: Vec<(Part, f64)>,
 }

@@ -1,6 +1,6 @@
-//! What must hold for the plugin to be near enough to the floor. Pure.
+//! The pass and fail criteria of the benchmark. Pure.
 //!
-//! Limits are relative to what was measured in the same run, so that a slow machine moves both sides.
+//! Limits are relative to figures of the same run, so that a slow machine moves both sides.
 
 use std::fmt;
 
@@ -12,32 +12,32 @@ use super::{
     statistics::{Summaries, Summary},
 };
 
-/// What the plugin's executable may weigh.
+/// Largest permitted size of the plugin's executable. Each CNI call executes the file anew.
 const MAX_PLUGIN_BYTES: u64 = 4_000_000;
 const MEGABYTE: f64 = 1e6;
 
-/// One demand, and whether it is met.
+/// One criterion, and whether it is met.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Gate {
-    /// The demand.
+    /// The criterion.
     pub(crate) demand: &'static str,
     pub(crate) kind: Kind,
     pub(crate) holds: bool,
-    /// What was measured, and the limit.
+    /// The measured value and the limit.
     pub(crate) found: String,
 }
 
-/// What a gate is about.
+/// The kind of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
-    /// How long calls take, or how many of them there are in a second: the machine's other work shows in it.
+    /// Durations or rates. Other load on the machine affects them.
     Time,
-    /// What is so on any machine.
+    /// Results that do not depend on the machine.
     Outcome,
 }
 
-/// What the run left on the node.
+/// Leftovers of the run on the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Leftovers {
     None,
@@ -45,14 +45,14 @@ pub(crate) enum Leftovers {
     Some(String),
 }
 
-/// One figure of the plugin against the same of another contestant.
+/// One figure of the plugin, compared with the same figure of another contestant.
 struct Comparison {
     demand: &'static str,
     verb: Verb,
     at_once: usize,
     figure: Figure,
     with: Contestant,
-    /// The limit, of the other's figure.
+    /// Computes the limit from the other contestant's figure.
     limit: fn(f64) -> f64,
 }
 
@@ -147,11 +147,20 @@ impl Figure {
 }
 
 impl Gate {
-    /// Every demand.
-    pub(crate) fn all(summaries: &Summaries, measurements: &Measurements, leftovers: &Leftovers, plugin_bytes: u64) -> Vec<Self> {
+    /// Every criterion.
+    pub(crate) fn all(
+        summaries: &Summaries,
+        measurements: &Measurements,
+        leftovers: &Leftovers,
+        plugin_bytes: u64,
+    ) -> Vec<Self> {
         let was_upstream = summaries.keys().any(|cell| cell.contestant == Contestant::Upstream);
         let upstream = if was_upstream { WITH_UPSTREAM } else { WITH_EMULATED };
-        let mut gates: Vec<Self> = COMPARISONS.iter().chain([&upstream]).map(|comparison| Self::compare(comparison, summaries)).collect();
+        let mut gates: Vec<Self> = COMPARISONS
+            .iter()
+            .chain([&upstream])
+            .map(|comparison| Self::compare(comparison, summaries))
+            .collect();
         gates.extend([
             Self::size(plugin_bytes),
             Self::no_errors(measurements),
@@ -168,7 +177,9 @@ impl Gate {
             summaries.get(&cell).filter(|summary| summary.calls > 0).map(|summary| figure.of(summary))
         };
         let gate = |holds, found| Self { demand, kind: Kind::Time, holds, found };
-        let (Some(ours), Some(other)) = (of(Contestant::Ours), of(*with)) else { return gate(false, "not measured".to_owned()) };
+        let (Some(ours), Some(other)) = (of(Contestant::Ours), of(*with)) else {
+            return gate(false, "not measured".to_owned());
+        };
         let (limit, unit) = (limit(other), figure.unit());
         gate(figure.within(ours, limit), format!("{ours:.2} {unit}, limit {limit:.2}, {with} {other:.2}"))
     }
@@ -180,13 +191,17 @@ impl Gate {
         Self { demand: "size of the plugin", kind: Kind::Outcome, holds: bytes <= MAX_PLUGIN_BYTES, found }
     }
 
-    /// In the warm-up too. What upstream's way cannot do is for the table to show.
+    /// Counts failed calls, also in the warm-up. Failures of upstream's way are shown in the table only.
     fn no_errors(measurements: &Measurements) -> Self {
         let phases = || measurements.phases.iter().filter(|phase| !phase.cell.contestant.is_slow());
         let calls: usize = phases().map(|phase| phase.calls.len()).sum();
         let errors: Vec<String> = phases()
-            .flat_map(|phase| phase.calls.iter().filter_map(|call| call.error.as_ref()).map(move |error| (phase, error)))
-            .map(|(phase, error)| format!("{} {} of {}: {error}", phase.cell.contestant, phase.cell.verb, phase.cell.at_once))
+            .flat_map(|phase| {
+                phase.calls.iter().filter_map(|call| call.error.as_ref()).map(move |error| (phase, error))
+            })
+            .map(|(phase, error)| {
+                format!("{} {} of {}: {error}", phase.cell.contestant, phase.cell.verb, phase.cell.at_once)
+            })
             .collect();
         let found = match errors.first() {
             None => format!("{calls} calls, 0 errors"),
@@ -198,7 +213,10 @@ impl Gate {
     fn nothing_held(processes: &[Growth]) -> Self {
         let text = |Growth { process, before, after }: &Growth| {
             let (of, ot) = (before.descriptors, before.threads);
-            format!("{process} {} descriptors (before {of}), {} threads (before {ot})", after.descriptors, after.threads)
+            format!(
+                "{process} {} descriptors (before {of}), {} threads (before {ot})",
+                after.descriptors, after.threads
+            )
         };
         let server = |growth: &&Growth| growth.process == Process::Server;
         let grown = processes.iter().filter(server).any(Growth::has_grown);
@@ -215,7 +233,9 @@ impl Gate {
         let demand = "links, namespaces and rows are what they were before";
         match leftovers {
             Leftovers::None => Self { demand, kind: Kind::Outcome, holds: true, found: "equal".to_owned() },
-            Leftovers::Some(difference) => Self { demand, kind: Kind::Outcome, holds: false, found: difference.clone() },
+            Leftovers::Some(difference) => {
+                Self { demand, kind: Kind::Outcome, holds: false, found: difference.clone() }
+            }
         }
     }
 }
@@ -237,7 +257,7 @@ mod tests {
         processes::Holding,
     };
 
-    /// A contestant's figure of each comparison at its limit: the other's is 10.
+    /// The plugin's figure in each comparison, exactly at its limit: the other contestant's figure is 10.
     const AT_LIMITS: [f64; COMPARISONS.len()] = [15.0, 15.0, 9.0, 15.0, 11.0];
 
     fn summaries(figures: [f64; COMPARISONS.len()]) -> Summaries {
@@ -247,7 +267,8 @@ mod tests {
         for (Comparison { verb, at_once, figure, with, .. }, ours) in COMPARISONS.iter().zip(figures) {
             for (contestant, value) in [(*with, 10.0), (Contestant::Ours, ours)] {
                 let cell = Cell { verb: *verb, ports: 0, at_once: *at_once, contestant };
-                let summary: &mut Summary = summaries.entry(cell).or_insert_with(|| Summary { calls: 1, ..Summary::default() });
+                let summary: &mut Summary =
+                    summaries.entry(cell).or_insert_with(|| Summary { calls: 1, ..Summary::default() });
                 match figure {
                     Figure::P50 => summary.p50 = value,
                     Figure::P99 => summary.rounds_p99 = vec![1.0, value, 1000.0],
@@ -263,7 +284,10 @@ mod tests {
         let calls = vec![Call { duration: 1.0, parts: Vec::new(), error: error.map(str::to_owned) }];
         let held = Holding { rss_kb: 1, peak_rss_kb: 1, descriptors: 20, threads: 4 };
         let processes = vec![Growth { process: Process::Server, before: held, after: held }];
-        Measurements { phases: vec![Phase { cell, round: 0, wall: 1.0, calls, cpu: BTreeMap::new() }], processes }
+        Measurements {
+            phases: vec![Phase { cell, round: 0, wall: 1.0, calls, cpu: BTreeMap::new() }],
+            processes,
+        }
     }
 
     fn missed(summaries: &Summaries, error: Option<&str>, leftovers: &Leftovers, bytes: u64) -> Vec<String> {
@@ -278,7 +302,9 @@ mod tests {
 
     #[test]
     fn each_gate_is_missed_beyond_its_limit_and_says_so() {
-        let one = |missed: Vec<String>, word: &str| assert!(missed.len() == 1 && missed[0].contains(word), "{word}: {missed:?}");
+        let one = |missed: Vec<String>, word: &str| {
+            assert!(missed.len() == 1 && missed[0].contains(word), "{word}: {missed:?}")
+        };
         for (index, Comparison { demand, figure, .. }) in COMPARISONS.iter().enumerate() {
             let mut figures = AT_LIMITS;
             figures[index] += if matches!(figure, Figure::Rate) { -0.1 } else { 0.1 };
@@ -313,6 +339,10 @@ mod tests {
         assert_eq!(missed(&Summaries::new(), None, &Leftovers::None, 1).len(), COMPARISONS.len() + 1);
         let gates = Gate::all(&Summaries::new(), &Measurements::default(), &Leftovers::None, 1);
         let missed = gates.iter().filter(|gate| !gate.holds).count();
-        assert_eq!(missed, COMPARISONS.len() + 3, "nor do calls that nobody made, nor a server that nobody looked at");
+        assert_eq!(
+            missed,
+            COMPARISONS.len() + 3,
+            "calls that were not made and a server that was not sampled do not hold either"
+        );
     }
 }

@@ -1,14 +1,15 @@
-//! How the times of a part are spread: buckets whose bounds double. Pure.
+//! The distribution of the times of a part: buckets whose bounds double. Pure.
 
 use serde::Serialize;
 
-/// Upper bounds in milliseconds, each within its bucket; one more bucket is for what is longer.
-pub(crate) const BOUNDS: [f64; 14] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0];
+/// Inclusive upper bounds in milliseconds. One more bucket counts longer times.
+pub(crate) const BOUNDS: [f64; 14] =
+    [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0];
 
-/// Eighths of a line's height.
+/// Bars in steps of an eighth of the line's height.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// How many times were in each bucket.
+/// Number of times in each bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Histogram([usize; BOUNDS.len() + 1]);
@@ -23,11 +24,12 @@ impl Histogram {
         Self(buckets)
     }
 
-    /// One character a bucket; the tallest is the fullest.
+    /// One character per bucket; the fullest bucket has the tallest bar.
     pub(crate) fn bars(&self) -> String {
         let most = self.0.iter().copied().max().unwrap_or(0);
         let bar = |count: &usize| match count {
             0 => '·',
+            // At least the lowest bar for a bucket with any time in it: a single outlier must be visible.
             count => BARS[(count * BARS.len()).div_ceil(most) - 1],
         };
         self.0.iter().map(bar).collect()

@@ -1,4 +1,4 @@
-//! What was measured, raw: every call of every phase. Knows nothing of statistics.
+//! Raw measurements: every call of every phase, without statistics.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::processes::Growth;
 
-/// What is called.
+/// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum Verb {
@@ -17,34 +17,34 @@ pub(crate) enum Verb {
     Check,
     Status,
     Version,
-    /// GC of nothing: everything that is there is valid.
+    /// GC with nothing to remove: every attachment is valid.
     Gc,
-    /// GC that removes: see `stale` of [`super::plan::Size`].
+    /// GC that removes attachments: see `stale` of [`super::plan::Size`].
     #[serde(rename = "GC_STALE")]
     GcStale,
 }
 
-/// Who is measured.
+/// A contestant of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Contestant {
-    /// What cannot be done without, in one process; see [`super::floor`].
+    /// The work that no plugin can avoid, in one process; see [`super::floor`].
     Floor,
-    /// `/bin/true`: what starting any program costs.
+    /// `/bin/true`: the cost of starting any program.
     #[value(skip)]
     BinTrue,
     /// The plugin, with the server.
     Ours,
-    /// `bridge` and `host-local` of the CNI project, which know nothing of Open vSwitch; see [`super::bridge`].
+    /// `bridge` and `host-local` of the CNI project, without Open vSwitch; see [`super::bridge`].
     Bridge,
     /// Upstream's plugin, with this project's server.
     Upstream,
-    /// What upstream's plugin does to Open vSwitch, done by the driver; see [`super::emulated`].
+    /// The commands of upstream's plugin, run by the driver; see [`super::emulated`].
     Emulated,
 }
 
 impl Contestant {
-    /// Whether it takes so much longer than the others that it would take most of the run.
+    /// Whether this contestant is so slow that it would take up most of the run.
     pub(crate) fn is_slow(self) -> bool {
         match self {
             Self::Floor | Self::BinTrue | Self::Ours | Self::Bridge => false,
@@ -57,14 +57,14 @@ impl Contestant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Cell {
     pub(crate) verb: Verb,
-    /// How many pods are attached already, and stay so.
+    /// Number of pods that are attached already and stay.
     pub(crate) ports: usize,
-    /// How many calls at the same time.
+    /// Number of calls at the same time.
     pub(crate) at_once: usize,
     pub(crate) contestant: Contestant,
 }
 
-/// Whose CPU time is counted.
+/// A process, or group of processes, whose CPU time is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Process {
@@ -76,16 +76,17 @@ pub(crate) enum Process {
     OvnController,
 }
 
-/// One turn of a contestant: each pod, or each repetition, once.
+/// One turn of a contestant: one call per pod, or per repetition.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Phase {
     pub(crate) cell: Cell,
-    /// 0 warms up and does not count.
+    /// Round 0 is the warm-up and does not count.
     pub(crate) round: u32,
-    /// From the first start to the last end, in milliseconds.
+    /// Wall time from the first start to the last end, in milliseconds.
     pub(crate) wall: f64,
     pub(crate) calls: Vec<Call>,
-    /// CPU time of the whole phase, in milliseconds, until everything had settled; empty where a phase is too short to count it.
+    /// CPU time of the whole phase in milliseconds, until the daemons are idle; empty if the phase is too
+    /// short to measure it.
     pub(crate) cpu: BTreeMap<Process, f64>,
 }
 
@@ -94,9 +95,9 @@ pub(crate) struct Phase {
 pub(crate) struct Call {
     /// Milliseconds from start to end.
     pub(crate) duration: f64,
-    /// What its parts took, in milliseconds. Parts may overlap.
+    /// Durations of its parts, in milliseconds. Parts may overlap.
     pub(crate) parts: Vec<(Part, f64)>,
-    /// Why it does not count.
+    /// The error of a call that failed; such a call is excluded from the figures.
     pub(crate) error: Option<String>,
 }
 
@@ -105,17 +106,18 @@ pub(crate) struct Call {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Part {
     Stage(Stage),
-    /// What the plugin does not see of itself: exec, and the way to its own clock; its end and being waited for.
+    /// The time that the plugin cannot see: exec, the code before its clock starts, its exit, and the wait
+    /// for it.
     Outside,
-    /// What it does between stages, at its beginning and at its end.
+    /// The time of the plugin outside of its stages: before the first, between them and after the last.
     Between,
 }
 
-/// Everything the driver found out.
+/// All measurements of the driver.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Measurements {
     pub(crate) phases: Vec<Phase>,
-    /// What the daemons hold.
+    /// Memory, descriptors and threads of the daemons.
     pub(crate) processes: Vec<Growth>,
 }
 

@@ -1,4 +1,4 @@
-//! The netlink messages of the floor, one request at a time over a blocking socket: nothing between the caller and the kernel.
+//! The netlink messages of the floor: one request at a time over a blocking socket, with no layer in between.
 
 use std::{
     fs::File,
@@ -11,17 +11,22 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use ipnet::IpNet;
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressMessage},
-    link::{AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
+    link::{
+        AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags,
+        LinkInfo, LinkMessage,
+    },
     route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType},
 };
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use nix::sched::{CloneFlags, setns};
 
-/// A socket of one network namespace.
+/// A netlink socket of one network namespace.
 #[derive(Debug)]
 pub(crate) struct Netlink(Socket);
 
@@ -33,9 +38,11 @@ pub(crate) struct Netns {
 }
 
 impl Netns {
-    /// Opens it, and a socket in it.
+    /// Opens the namespace, and a netlink socket in it.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+        // A socket belongs to the namespace it was opened in. A thread of its own enters the namespace and
+        // ends there, so that no thread of the driver stays in a foreign namespace.
         let socket = thread::scope(|scope| {
             let inside = scope.spawn(|| {
                 setns(file.as_fd(), CloneFlags::CLONE_NEWNET)?;
@@ -48,15 +55,17 @@ impl Netns {
 }
 
 impl Netlink {
-    /// A socket of this thread's namespace.
+    /// Opens a socket in this thread's namespace.
     pub(crate) fn open() -> Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         Ok(Self(socket))
     }
 
-    /// Creates a veth, its peer `eth0` in the pod, and brings `host`, its end here, up. That end gets no IPv6 address: nobody talks to it,
-    /// and each address and route is an event for every daemon that follows links. The kernel takes this wish for links that exist only.
+    /// Creates a veth pair with the peer `eth0` in the pod, and brings `host`, the node's end, up. The node's
+    /// end gets no IPv6 link-local address: it is not needed, and each address and route is an event for
+    /// every daemon that follows links. The kernel accepts `IFLA_INET6_ADDR_GEN_MODE` only for an existing
+    /// link, so the second request sets it.
     pub(crate) fn add_veth(&self, host: &str, mtu: u32, mac: [u8; 6], pod: &Netns) -> Result<()> {
         let mut peer = LinkMessage::default();
         peer.attributes = vec![
@@ -69,15 +78,20 @@ impl Netlink {
         link.attributes = vec![
             LinkAttribute::IfName(host.to_owned()),
             LinkAttribute::Mtu(mtu),
-            LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth), LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer)))]),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Veth),
+                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+            ]),
         ];
-        self.request(RouteNetlinkMessage::NewLink(link), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL).context("create the veth")?;
+        self.request(RouteNetlinkMessage::NewLink(link), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
+            .context("create the veth")?;
 
         let mut up = LinkMessage::default();
         up.header.flags = LinkFlags::Up;
         up.header.change_mask = LinkFlags::Up;
         let no_address = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
-        up.attributes = vec![LinkAttribute::IfName(host.to_owned()), LinkAttribute::AfSpecUnspec(vec![no_address])];
+        up.attributes =
+            vec![LinkAttribute::IfName(host.to_owned()), LinkAttribute::AfSpecUnspec(vec![no_address])];
         self.request(RouteNetlinkMessage::SetLink(up), NLM_F_ACK).map(drop).context("bring the host's end up")
     }
 
@@ -88,7 +102,7 @@ impl Netlink {
         self.request(RouteNetlinkMessage::DelLink(link), NLM_F_ACK).map(drop).context("delete the veth")
     }
 
-    /// In the pod: address, up, default route.
+    /// Configures the pod's `eth0`: address, up, default route.
     pub(crate) fn configure_eth0(&self, address: IpNet, gateway: IpAddr) -> Result<()> {
         let mut wanted = LinkMessage::default();
         wanted.attributes = vec![LinkAttribute::IfName("eth0".to_owned())];
@@ -102,7 +116,8 @@ impl Netlink {
         add_address.header.family = family;
         add_address.header.prefix_len = address.prefix_len();
         add_address.header.index = index;
-        add_address.attributes = vec![AddressAttribute::Local(address.addr()), AddressAttribute::Address(address.addr())];
+        add_address.attributes =
+            vec![AddressAttribute::Local(address.addr()), AddressAttribute::Address(address.addr())];
         let add = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
         self.request(RouteNetlinkMessage::NewAddress(add_address), add).context("add the address")?;
 
@@ -110,6 +125,7 @@ impl Netlink {
         up.header.index = index;
         up.header.flags = LinkFlags::Up;
         up.header.change_mask = LinkFlags::Up;
+        // Up before the route: the kernel refuses a route over a link that is down (ENETDOWN).
         self.request(RouteNetlinkMessage::SetLink(up), NLM_F_ACK).context("bring eth0 up")?;
 
         let mut route = RouteMessage::default();
@@ -126,7 +142,7 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewRoute(route), add).map(drop).context("add the route")
     }
 
-    /// Sends a message and reads the kernel's answer: what was asked for, or its consent.
+    /// Sends a message and reads the kernel's answer: an object, or `None` for an acknowledgement.
     fn request(&self, message: RouteNetlinkMessage, flags: u16) -> Result<Option<RouteNetlinkMessage>> {
         let mut message = NetlinkMessage::from(message);
         message.header.flags = NLM_F_REQUEST | flags;

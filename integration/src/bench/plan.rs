@@ -1,4 +1,5 @@
-//! What is to be measured, on which pods; made by the command, read by the driver on the node.
+//! The plan of a run: what is measured, on which pods. The command makes it, and the driver on the node reads
+//! it.
 
 use std::{net::IpAddr, path::PathBuf};
 
@@ -9,45 +10,47 @@ use serde::{Deserialize, Serialize};
 
 use super::measurements::{Contestant, Process};
 
-/// One phase has as many, so that the most callers at once have one each.
+/// Pods of a phase: as many as the largest usual number of calls at once, so that each caller has a pod.
 const USUAL_PODS: usize = 100;
-/// The calls at once that are measured while other pods are there.
+/// Numbers of calls at once that are also measured with other pods on the node: without any competition, and
+/// under load.
 const WITH_PORTS: [usize; 2] = [1, 32];
 
-/// How much is measured.
+/// Size of the measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Size {
     /// Pods that each contestant adds and deletes in each round.
     pub(crate) pods: usize,
-    /// The same where each takes long: at fewer than 32 at once, and for a contestant that is slow; or as many as there are calls at once.
+    /// Pods of a slow phase, i.e. fewer than 32 calls at once or a slow contestant; at least the number of
+    /// calls at once.
     pub(crate) few_pods: usize,
-    /// Of a GC that removes something: how many. The valid ones are those that are there already.
+    /// Stale attachments that one GC removes. The valid attachments are the pods that stay.
     pub(crate) stale: usize,
-    /// Rounds that count.
+    /// Rounds that count, without the warm-up.
     pub(crate) rounds: u32,
-    /// Of these, the ones that contestants who are slow take part in: the first.
+    /// Rounds that slow contestants take part in: the first of `rounds`.
     pub(crate) slow_rounds: u32,
-    /// How many calls at the same time while no other pod is there; 1 first.
+    /// Numbers of calls at the same time while no other pod is attached; 1 first.
     pub(crate) at_once: Vec<usize>,
-    /// How many pods are attached already; 0 first.
+    /// Numbers of pods that are attached already; 0 first.
     pub(crate) ports: Vec<usize>,
-    /// How many calls at the same time while other pods are there.
+    /// Numbers of calls at the same time while other pods are attached.
     pub(crate) at_once_with_ports: Vec<usize>,
-    /// Who attaches pods.
+    /// Contestants that attach pods.
     pub(crate) contestants: Vec<Contestant>,
 }
 
-/// Everything the driver has to know.
+/// The input of the driver.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) size: Size,
-    /// The first ones come and go; the others are those that are there already.
+    /// The first `size.pods` come and go; the others stay.
     pub(crate) pods: Vec<PlannedPod>,
     /// MTU of the pods.
     pub(crate) mtu: u32,
-    /// Upstream's plugin.
+    /// Path of upstream's plugin.
     pub(crate) upstream: Option<PathBuf>,
-    /// Whose CPU time counts.
+    /// The daemons whose CPU time counts, with their process IDs.
     pub(crate) daemons: Vec<(Process, u32)>,
 }
 
@@ -61,11 +64,11 @@ pub(crate) struct PlannedPod {
     pub(crate) mac: String,
     pub(crate) address: IpNet,
     pub(crate) gateway: IpAddr,
-    /// As the node sees it.
+    /// Path of the network namespace, as seen from the node.
     pub(crate) netns: PathBuf,
 }
 
-/// What the caller wants to be different from the usual.
+/// Deviations from the usual size.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wanted {
     pub(crate) quick: bool,
@@ -74,19 +77,21 @@ pub(crate) struct Wanted {
     pub(crate) at_once: Option<Vec<usize>>,
     pub(crate) ports: Option<Vec<usize>>,
     pub(crate) contestants: Option<Vec<Contestant>>,
-    /// Upstream's plugin.
+    /// Path of upstream's plugin.
     pub(crate) upstream: Option<PathBuf>,
 }
 
 impl Size {
-    /// The usual size, or the quick one, with what the caller wants otherwise.
+    /// The usual size, or the quick one, with the deviations in `wanted`.
     pub(crate) fn new(wanted: Wanted) -> Result<Self> {
         let Wanted { quick, pods, rounds, at_once, ports, contestants, upstream } = wanted;
-        let (usual_at_once, usual_ports) = if quick { (&[1, 32, 100][..], &[][..]) } else { (&[1, 8, 32, 100][..], &[100, 250][..]) };
+        let (usual_at_once, usual_ports) =
+            if quick { (&[1, 32, 100][..], &[][..]) } else { (&[1, 8, 32, 100][..], &[100, 250][..]) };
         let at_once = with(1, at_once.unwrap_or_else(|| usual_at_once.to_vec()));
         ensure!(at_once.first() == Some(&1), "0 calls at once measure nothing");
         let most = at_once.last().copied().unwrap_or(1);
         let few_pods = pods.unwrap_or(if quick { 16 } else { 60 });
+        // At least one pod for each caller, also where `--pods` asks for fewer.
         let pods = pods.unwrap_or(USUAL_PODS).max(most);
         let ports = with(0, ports.unwrap_or_else(|| usual_ports.to_vec()));
         let all = pods + ports.last().copied().unwrap_or(0);
@@ -94,32 +99,50 @@ impl Size {
         let rounds = rounds.unwrap_or(5);
         let slow_rounds = if quick { rounds.min(2) } else { rounds };
         ensure!(rounds > 0, "0 rounds measure nothing");
-        let at_once_with_ports = at_once.iter().copied().filter(|at_once| WITH_PORTS.contains(at_once)).collect();
+        let at_once_with_ports =
+            at_once.iter().copied().filter(|at_once| WITH_PORTS.contains(at_once)).collect();
         let contestants = contestants.unwrap_or_else(|| {
             let upstream = if upstream.is_some() { Contestant::Upstream } else { Contestant::Emulated };
             vec![Contestant::Floor, Contestant::Ours, Contestant::Bridge, upstream]
         });
-        ensure!(!contestants.contains(&Contestant::Upstream) || upstream.is_some(), "where is upstream's plugin? --upstream FILE says it");
-        Ok(Self { pods, few_pods, stale: 50.min(pods), rounds, slow_rounds, at_once, ports, at_once_with_ports, contestants })
+        ensure!(
+            !contestants.contains(&Contestant::Upstream) || upstream.is_some(),
+            "the contestant upstream needs the path of upstream's plugin: --upstream FILE"
+        );
+        Ok(Self {
+            pods,
+            few_pods,
+            stale: 50.min(pods),
+            rounds,
+            slow_rounds,
+            at_once,
+            ports,
+            at_once_with_ports,
+            contestants,
+        })
     }
 
     /// How many pods `contestant` adds and deletes in a round.
     pub(crate) fn share(&self, contestant: Contestant, at_once: usize) -> usize {
-        if at_once < 32 || contestant.is_slow() { self.few_pods.max(at_once).min(self.pods) } else { self.pods }
+        if at_once < 32 || contestant.is_slow() {
+            self.few_pods.max(at_once).min(self.pods)
+        } else {
+            self.pods
+        }
     }
 
-    /// Whether `contestant` takes part in a round, of which 0 is the warm-up, while so many pods are there.
+    /// Whether `contestant` takes part in a round (0 is the warm-up) while `ports` other pods are attached.
     pub(crate) fn has_part(&self, contestant: Contestant, ports: usize, round: u32) -> bool {
         !contestant.is_slow() || ports == 0 && round <= self.slow_rounds
     }
 
-    /// Pods that the node has.
+    /// Pods on the node: those that come and go, and those that stay.
     pub(crate) fn all_pods(&self) -> usize {
         self.pods + self.ports.last().copied().unwrap_or(0)
     }
 }
 
-/// `list` with `first` among it, in order.
+/// `list` with `first` added, sorted, without duplicates.
 fn with(first: usize, mut list: Vec<usize>) -> Vec<usize> {
     list.push(first);
     list.sort_unstable();
@@ -129,7 +152,12 @@ fn with(first: usize, mut list: Vec<usize>) -> Vec<usize> {
 
 impl Plan {
     /// The plan for `pods` on `node`.
-    pub(crate) fn new(size: Size, pods: &[integration::Pod], node: &Node, upstream: Option<PathBuf>) -> Result<Self> {
+    pub(crate) fn new(
+        size: Size,
+        pods: &[integration::Pod],
+        node: &Node,
+        upstream: Option<PathBuf>,
+    ) -> Result<Self> {
         let Node { ovsdb_server, vswitchd, ovn_controller, server, mtu, .. } = node;
         let pid = |daemon: &Daemon| daemon.pid().with_context(|| format!("{} is not running", daemon.name()));
         let daemons = vec![
@@ -163,7 +191,8 @@ mod tests {
 
     #[test]
     fn one_at_once_is_always_measured_and_the_pods_suffice_for_the_most() {
-        let size = Size::new(Wanted { pods: Some(4), at_once: Some(vec![32, 8, 8]), ..Wanted::default() }).unwrap();
+        let size =
+            Size::new(Wanted { pods: Some(4), at_once: Some(vec![32, 8, 8]), ..Wanted::default() }).unwrap();
         assert_eq!((size.at_once, size.pods), (vec![1, 8, 32], 32));
         assert_eq!((size.ports, size.at_once_with_ports), (vec![0, 100, 250], vec![1, 32]));
     }
@@ -173,7 +202,8 @@ mod tests {
         let (quick, usual) = (true, false);
         for (form, rounds) in [(quick, 2), (usual, 5)] {
             let size = Size::new(Wanted { quick: form, ..Wanted::default() }).unwrap();
-            let parts = |contestant| (0..=size.rounds).filter(|round| size.has_part(contestant, 0, *round)).count();
+            let parts =
+                |contestant| (0..=size.rounds).filter(|round| size.has_part(contestant, 0, *round)).count();
             assert_eq!((parts(Contestant::Emulated), parts(Contestant::Ours)), (1 + rounds, 6));
             assert!(!size.has_part(Contestant::Emulated, 100, 1) && size.has_part(Contestant::Ours, 100, 1));
         }

@@ -1,4 +1,4 @@
-//! A plugin as a contestant: called as a container runtime calls it, once per verb.
+//! A plugin as a contestant: called as a container runtime calls it, one exec per verb.
 
 use std::{
     ffi::OsString,
@@ -20,45 +20,45 @@ use super::{
     plan::PlannedPod,
 };
 
-/// Where the node has this project's.
+/// Directory of this project's plugin on the node.
 const DIR: &str = "/opt/cni/bin";
-/// Where upstream's writes; on the node, where the lab has its logs.
+/// Upstream's log, in the node's directory of the lab's logs.
 const UPSTREAM_LOG: &str = "/var/log/ovn/upstream-cni.log";
 const UPSTREAM_CHATTER: &str = "/var/log/ovn/upstream-cni.err";
 
-/// A plugin that is installed, with its configuration.
+/// An installed plugin with its configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Plugin {
     program: PathBuf,
-    /// `CNI_PATH`: where it finds the plugins that it calls itself.
+    /// `CNI_PATH`: the directory of the plugins that this plugin calls.
     dir: PathBuf,
     config: Value,
-    /// Name of the interface that it makes in the pod.
+    /// Name of the interface in the pod.
     ifname: &'static str,
     addresses: Addresses,
     chatter: Chatter,
 }
 
-/// Which address a pod should have got.
+/// The address that ADD must return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Addresses {
-    /// The one that OVN knows, with its MAC.
+    /// The pod's address and MAC from OVN.
     OfThePod,
-    /// Any of this network.
+    /// Any address of this network.
     Of(IpNet),
 }
 
-/// What CHECK and DEL need to know of an ADD.
+/// The data that CHECK and DEL need from an ADD.
 #[derive(Debug, Clone)]
 pub(crate) struct Attached {
     plugin: Arc<Plugin>,
     sandbox: String,
-    /// Its result, which the runtime hands back.
+    /// The result of ADD, which the runtime passes to later verbs as `prevResult`.
     result: Value,
 }
 
 impl Plugin {
-    /// This project's.
+    /// This project's plugin.
     pub(crate) fn ours() -> Self {
         let config = json!({"cniVersion": "1.1.0", "name": "ovn-kubernetes", "type": PLUGIN});
         Self {
@@ -84,7 +84,8 @@ impl Plugin {
         })
     }
 
-    /// Upstream's, at `program`; it does the plumbing itself, because this project's server hands it what to configure.
+    /// Upstream's plugin at `program`. It does the plumbing itself, because this project's server answers
+    /// with what to configure.
     pub(crate) fn upstream(program: &Path) -> Self {
         let config = json!({
             "cniVersion": "1.0.0",
@@ -101,17 +102,17 @@ impl Plugin {
             config,
             ifname: "eth0",
             addresses: Addresses::OfThePod,
-            // What its other log has, too.
+            // It logs to standard error as well as to its log file.
             chatter: Chatter::Kept(Path::new(UPSTREAM_CHATTER)),
         }
     }
 
-    /// For pods that other plugins attach, too: a namespace's `eth0` is the one of this project's plugin.
+    /// The same plugin for pods that have an `eth0` from this project's plugin: its interface is `eth1`.
     pub(crate) fn beside_others(self: &Arc<Self>) -> Arc<Self> {
         Arc::new(Self { ifname: "eth1", ..Self::clone(self) })
     }
 
-    /// ADD. The result is looked at after the clock has stopped.
+    /// ADD. The result is verified after the clock has stopped.
     pub(crate) fn add(self: &Arc<Self>, pod: &PlannedPod, sandbox: &str) -> (Call, Option<Attached>) {
         let ended = self.call(Verb::Add, Some((pod, sandbox)), None);
         let mut attached = None;
@@ -122,13 +123,14 @@ impl Plugin {
             Ok(())
         });
         if call.error.is_some() {
-            // As a runtime does; otherwise one failure would be one of everybody's.
+            // A container runtime sends DEL after a failed ADD. Without it, the leftover port would make
+            // later calls fail.
             drop(self.call(Verb::Del, Some((pod, sandbox)), None));
         }
         (call, attached)
     }
 
-    /// DEL of whatever a sandbox has, by whomever.
+    /// DEL of a sandbox, whichever contestant attached it.
     pub(crate) fn del(&self, pod: &PlannedPod, sandbox: &str) -> Call {
         judge(self.call(Verb::Del, Some((pod, sandbox)), None), |_| Ok(()))
     }
@@ -147,34 +149,60 @@ impl Plugin {
         })
     }
 
-    /// GC while `valid` are the valid attachments; `stale` must be gone afterwards.
+    /// GC with the valid attachments `valid`; the links of `stale` must be gone afterwards.
     pub(crate) fn gc(&self, valid: &[&Attached], stale: &[&Attached]) -> Call {
         let mut config = self.config.clone();
         config["cni.dev/valid-attachments"] = valid.iter().map(|attached| attached.identity()).collect();
-        judge(exec::run(&self.program, self.environment(Verb::Gc, None), &config.to_string(), self.chatter), |_| {
-            let left = stale.iter().map(|attached| attached.link()).find(|link| Path::new("/sys/class/net").join(link).exists());
-            left.map_or(Ok(()), |link| bail!("{link} is stale and still there"))
-        })
+        judge(
+            exec::run(&self.program, self.environment(Verb::Gc, None), &config.to_string(), self.chatter),
+            |_| {
+                let left = stale
+                    .iter()
+                    .map(|attached| attached.link())
+                    .find(|link| Path::new("/sys/class/net").join(link).exists());
+                left.map_or(Ok(()), |link| bail!("{link} is stale and still there"))
+            },
+        )
     }
 
     /// `/bin/true`, started in the same way.
     pub(crate) fn bin_true(&self) -> Call {
         judge(
-            exec::run(Path::new("/bin/true"), self.environment(Verb::Version, None), &self.config(None).to_string(), self.chatter),
+            exec::run(
+                Path::new("/bin/true"),
+                self.environment(Verb::Version, None),
+                &self.config(None).to_string(),
+                self.chatter,
+            ),
             |_| Ok(()),
         )
     }
 
-    fn call(&self, verb: Verb, subject: Option<(&PlannedPod, &str)>, prev_result: Option<&Value>) -> Result<Ended> {
-        exec::run(&self.program, self.environment(verb, subject), &self.config(prev_result).to_string(), self.chatter)
+    fn call(
+        &self,
+        verb: Verb,
+        subject: Option<(&PlannedPod, &str)>,
+        prev_result: Option<&Value>,
+    ) -> Result<Ended> {
+        exec::run(
+            &self.program,
+            self.environment(verb, subject),
+            &self.config(prev_result).to_string(),
+            self.chatter,
+        )
     }
 
     fn environment(&self, verb: Verb, subject: Option<(&PlannedPod, &str)>) -> Vec<(&'static str, OsString)> {
         let path = "/usr/sbin:/usr/bin:/sbin:/bin";
-        let mut variables = vec![("PATH", path.into()), ("CNI_COMMAND", verb.command().into()), ("CNI_PATH", self.dir.clone().into())];
+        let mut variables = vec![
+            ("PATH", path.into()),
+            ("CNI_COMMAND", verb.command().into()),
+            ("CNI_PATH", self.dir.clone().into()),
+        ];
         if let Some((PlannedPod { namespace, name, uid, netns, .. }, sandbox)) = subject {
             let pod = format!(
-                "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_INFRA_CONTAINER_ID={sandbox};K8S_POD_UID={uid}"
+                "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};\
+                 K8S_POD_INFRA_CONTAINER_ID={sandbox};K8S_POD_UID={uid}"
             );
             variables.extend([
                 ("CNI_CONTAINERID", sandbox.into()),
@@ -206,12 +234,12 @@ impl Attached {
         judge(self.call(Verb::Check, pod), |_| Ok(()))
     }
 
-    /// As an entry of `cni.dev/valid-attachments`.
+    /// The attachment as an entry of `cni.dev/valid-attachments`.
     fn identity(&self) -> Value {
         json!({"containerID": self.sandbox, "ifname": self.plugin.ifname})
     }
 
-    /// Name of its interface on the node, if this project's plugin has attached it.
+    /// Name of the link on the node; only for attachments of this project's plugin.
     fn link(&self) -> &str {
         &self.sandbox[..15]
     }
@@ -226,7 +254,11 @@ impl Addresses {
         let address = &result["ips"][0]["address"];
         match self {
             Self::OfThePod => {
-                ensure!(*address == pod.address.to_string(), "the result has address {address} instead of {}", pod.address);
+                ensure!(
+                    *address == pod.address.to_string(),
+                    "the result has address {address} instead of {}",
+                    pod.address
+                );
                 let mut interfaces = result["interfaces"].as_array().into_iter().flatten();
                 let found = interfaces.any(|interface| interface["mac"] == pod.mac);
                 ensure!(found, "no interface of the result has the pod's MAC {}", pod.mac);
@@ -243,10 +275,12 @@ impl Addresses {
     }
 }
 
-/// A call that ended as it should is one that counts.
+/// Makes a call of an ended program: it counts if the program succeeded and `verify` accepts its output.
 fn judge(ended: Result<Ended>, verify: impl FnOnce(&[u8]) -> Result<()>) -> Call {
     let (duration, verdict) = match ended {
-        Ok(Ended { status, stdout, duration }) => (milliseconds(duration), succeeded(status, &stdout).and_then(|()| verify(&stdout))),
+        Ok(Ended { status, stdout, duration }) => {
+            (milliseconds(duration), succeeded(status, &stdout).and_then(|()| verify(&stdout)))
+        }
         Err(error) => (0.0, Err(error)),
     };
     Call { duration, parts: Vec::new(), error: verdict.err().map(|error| format!("{error:#}")) }

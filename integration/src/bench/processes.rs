@@ -1,4 +1,4 @@
-//! Memory, descriptors and threads of the daemons (proc_pid_status(5)): what a run must not let grow.
+//! Memory, descriptors and threads of the daemons (proc_pid_status(5)), which must not grow during a run.
 
 use std::{fs, time::Duration};
 
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use super::measurements::Process;
 
-/// Threads that wait for work end after ten seconds without any.
+/// Limit of the wait for idle threads: the runtime ends a blocking thread after ten seconds without work.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What a process has, at one moment.
+/// The resources of a process at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holding {
     /// Resident memory, in kB.
     pub(crate) rss_kb: u64,
-    /// The most it ever was, in kB.
+    /// Peak resident memory, in kB.
     pub(crate) peak_rss_kb: u64,
     pub(crate) descriptors: usize,
     pub(crate) threads: u64,
@@ -26,9 +26,9 @@ pub(crate) struct Holding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Growth {
     pub(crate) process: Process,
-    /// Once everything had been done once: after the first warm-up.
+    /// At the end of the warm-up round: every kind of call has been made once.
     pub(crate) before: Holding,
-    /// After everything.
+    /// At the end of the run.
     pub(crate) after: Holding,
 }
 
@@ -42,34 +42,42 @@ impl Holding {
             word.and_then(|word| word.parse().ok()).with_context(|| format!("{file} has no number {key}"))
         };
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))?.count();
-        Ok(Self { rss_kb: number("VmRSS")?, peak_rss_kb: number("VmHWM")?, descriptors, threads: number("Threads")? })
+        Ok(Self {
+            rss_kb: number("VmRSS")?,
+            peak_rss_kb: number("VmHWM")?,
+            descriptors,
+            threads: number("Threads")?,
+        })
     }
 
-    /// Of each of `daemons`.
+    /// The resources of each of `daemons`.
     pub(crate) fn of_all(daemons: &[(Process, u32)]) -> Result<Vec<(Process, Self)>> {
         daemons.iter().map(|(process, pid)| Ok((*process, Self::of(*pid)?))).collect()
     }
 }
 
 impl Growth {
-    /// Waits a little until a process holds no more than `before`: connections close after the calls that used them.
+    /// Compares with `before`, after a wait for connections and threads of the last calls to end. A process
+    /// that still holds more is reported, not an error.
     pub(crate) fn since(before: &[(Process, Holding)], daemons: &[(Process, u32)]) -> Result<Vec<Self>> {
         let now = || -> Result<Vec<Self>> {
             let after = Holding::of_all(daemons)?;
             let pairs = before.iter().zip(after).filter(|((process, _), (other, _))| process == other);
-            Ok(pairs.map(|((process, before), (_, after))| Self { process: *process, before: *before, after }).collect())
+            Ok(pairs
+                .map(|((process, before), (_, after))| Self { process: *process, before: *before, after })
+                .collect())
         };
         let settled = eventually("descriptors and threads as before", PATIENCE, || {
             let grown: Vec<Self> = now()?.into_iter().filter(Self::has_grown).collect();
             ensure!(grown.is_empty(), "{grown:?}");
             Ok(())
         });
-        // Whoever holds more than before is for a gate to say, not an error.
+        // The wait may time out: the gate reports the growth.
         drop(settled);
         now()
     }
 
-    /// Descriptors or threads: memory may.
+    /// Whether descriptors or threads have grown. Memory may grow: the allocator keeps freed pages.
     pub(crate) fn has_grown(&self) -> bool {
         self.after.descriptors > self.before.descriptors || self.after.threads > self.before.threads
     }
@@ -86,7 +94,11 @@ mod tests {
         let many: Vec<_> = (0..500).map(|_| fs::File::open("/dev/null").unwrap()).collect();
         let after = Holding::of(own).unwrap();
         // Other tests of this process open and close files meanwhile.
-        assert!(after.descriptors > before.descriptors + 400, "{before:?}, then {after:?} with {} files more", many.len());
+        assert!(
+            after.descriptors > before.descriptors + 400,
+            "{before:?}, then {after:?} with {} files more",
+            many.len()
+        );
         assert!(after.rss_kb > 0 && after.peak_rss_kb >= after.rss_kb && after.threads > 0, "{after:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The result of a run, as a table for the terminal and as `bench.json`, whose fields are those of [`Report`].
+//! The result of a run: a table for the terminal, and `bench.json`, whose fields are those of [`Report`].
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
@@ -14,25 +14,26 @@ use super::{
     statistics::{Summaries, Summary},
 };
 
-/// `bench.json`. All durations are in milliseconds, also CPU time, unless the field says otherwise.
+/// `bench.json`. All durations, including CPU times, are in milliseconds, unless the field says otherwise.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Report {
-    /// Grows when a field changes its meaning or goes.
+    /// Version of the format; it grows when a field is removed or changes its meaning.
     pub(crate) format: u32,
     pub(crate) environment: Environment,
     /// `pods` per phase, `rounds` that count, `at_once`.
     pub(crate) size: Size,
-    /// Of the whole run, with the start of the lab.
+    /// Duration of the whole run in seconds, including the start of the lab.
     pub(crate) seconds: f64,
-    /// The figures.
+    /// The figures, one entry per line of the table.
     pub(crate) cells: Vec<CellReport>,
     /// `demand`, `holds`, `found`.
     pub(crate) gates: Vec<Gate>,
-    /// What each daemon holds: `process`, and `before` and `after` with `rss_kb`, `peak_rss_kb`, `descriptors`, `threads`.
+    /// Resources of each daemon: `process`, and `before` and `after` with `rss_kb`, `peak_rss_kb`,
+    /// `descriptors`, `threads`.
     pub(crate) processes: Vec<Growth>,
     /// Upper bounds of all `buckets`, in milliseconds; the last bucket has none.
     pub(crate) bucket_bounds: [f64; BOUNDS.len()],
-    /// Up to ten messages of calls that failed.
+    /// Up to ten messages of failed calls.
     pub(crate) errors: Vec<String>,
 }
 
@@ -45,8 +46,10 @@ pub(crate) struct CellReport {
     pub(crate) summary: Summary,
 }
 
+/// The current value of [`Report::format`].
 const FORMAT: u32 = 2;
-const PROCESSES: [Process; 5] = [Process::Caller, Process::Server, Process::OvsdbServer, Process::Vswitchd, Process::OvnController];
+const PROCESSES: [Process; 5] =
+    [Process::Caller, Process::Server, Process::OvsdbServer, Process::Vswitchd, Process::OvnController];
 
 impl Report {
     pub(crate) fn new(
@@ -57,7 +60,8 @@ impl Report {
         gates: Vec<Gate>,
         took: Duration,
     ) -> Self {
-        let errors = measurements.phases.iter().flat_map(|phase| &phase.calls).filter_map(|call| call.error.clone());
+        let errors =
+            measurements.phases.iter().flat_map(|phase| &phase.calls).filter_map(|call| call.error.clone());
         Self {
             format: FORMAT,
             environment,
@@ -89,7 +93,21 @@ impl Report {
         writeln!(
             f,
             "{:<8}{:>6}{:>9}  {:<10}{:>6}{:>8}{:>8}{:>8}{:>8}{:>8}{:>9}{:>8}{:>8}{:>10}{:>12}",
-            "verb", "there", "at once", "", "calls", "ms", "ms", "ms", "ms", "per s", "caller", "server", "ovsdb", "vswitchd", "controller"
+            "verb",
+            "there",
+            "at once",
+            "",
+            "calls",
+            "ms",
+            "ms",
+            "ms",
+            "ms",
+            "per s",
+            "caller",
+            "server",
+            "ovsdb",
+            "vswitchd",
+            "controller"
         )?;
         let mut last = None;
         for CellReport { cell, summary } in &self.cells {
@@ -99,7 +117,11 @@ impl Report {
             }
             last = Some(*verb);
             let Summary { calls, errors, p50, p90, p99, max, rate, cpu, .. } = summary;
-            write!(f, "{verb:<8}{ports:>6}{at_once:>9}  {contestant:<10}{calls:>6}{p50:>8.2}{p90:>8.2}{p99:>8.2}{max:>8.2}{rate:>8.1}")?;
+            write!(
+                f,
+                "{verb:<8}{ports:>6}{at_once:>9}  {contestant:<10}{calls:>6}\
+                 {p50:>8.2}{p90:>8.2}{p99:>8.2}{max:>8.2}{rate:>8.1}"
+            )?;
             for (process, width) in PROCESSES.into_iter().zip([9, 8, 8, 10, 12]) {
                 match cpu.get(&process) {
                     Some(time) => write!(f, "{time:>width$.2}")?,
@@ -117,33 +139,53 @@ impl Report {
     fn parts(&self, f: &mut fmt::Formatter<'_>, verb: Verb, at_once: usize) -> fmt::Result {
         let of = |contestant| self.find(Cell { verb, ports: 0, at_once, contestant });
         let columns = [of(Contestant::Floor), of(Contestant::Ours)];
-        let rows: BTreeSet<Part> = columns.iter().flatten().flat_map(|summary| summary.parts.keys().copied()).collect();
+        let rows: BTreeSet<Part> =
+            columns.iter().flatten().flat_map(|summary| summary.parts.keys().copied()).collect();
         if rows.is_empty() {
             return Ok(());
         }
         let title = format!("{verb}, {at_once} at once, ms");
-        writeln!(f, "{title:<32}{:>10}{:>10}{:>10}   ours, from 0.25 ms up, doubling", "floor p50", "ours p50", "ours p99")?;
+        writeln!(
+            f,
+            "{title:<32}{:>10}{:>10}{:>10}   ours, from 0.25 ms up, doubling",
+            "floor p50", "ours p50", "ours p99"
+        )?;
         for part in rows {
             let [floor, ours] = columns.map(|summary| summary.and_then(|summary| summary.parts.get(&part)));
             write!(f, "  {part:<30}")?;
-            for time in [floor.map(|times| times.p50), ours.map(|times| times.p50), ours.map(|times| times.p99)] {
+            for time in
+                [floor.map(|times| times.p50), ours.map(|times| times.p50), ours.map(|times| times.p99)]
+            {
                 match time {
                     Some(time) => write!(f, "{time:>10.2}")?,
                     None => write!(f, "{:>10}", "-")?,
                 }
             }
-            writeln!(f, "   {}{}", ours.map(|times| times.buckets.bars()).unwrap_or_default(), explanation(part))?;
+            writeln!(
+                f,
+                "   {}{}",
+                ours.map(|times| times.buckets.bars()).unwrap_or_default(),
+                explanation(part)
+            )?;
         }
         writeln!(f)
     }
 
     fn memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<16}{:>10}{:>10}{:>10}{:>14}{:>10}", "after / before", "RSS kB", "before", "peak", "descriptors", "threads")?;
+        writeln!(
+            f,
+            "{:<16}{:>10}{:>10}{:>10}{:>14}{:>10}",
+            "after / before", "RSS kB", "before", "peak", "descriptors", "threads"
+        )?;
         for Growth { process, before, after } in &self.processes {
             let process = process.to_string();
             let descriptors = format!("{} / {}", after.descriptors, before.descriptors);
             let threads = format!("{} / {}", after.threads, before.threads);
-            writeln!(f, "{process:<16}{:>10}{:>10}{:>10}{descriptors:>14}{threads:>10}", after.rss_kb, before.rss_kb, after.peak_rss_kb)?;
+            writeln!(
+                f,
+                "{process:<16}{:>10}{:>10}{:>10}{descriptors:>14}{threads:>10}",
+                after.rss_kb, before.rss_kb, after.peak_rss_kb
+            )?;
         }
         writeln!(f)
     }
@@ -170,7 +212,8 @@ impl fmt::Display for Report {
         if self.size.contestants.contains(&Contestant::Emulated) {
             writeln!(
                 f,
-                "emulated: the ovs-vsctl commands of upstream's plugin and its pauses, without the plugin; not a measurement of upstream\n"
+                "emulated: the ovs-vsctl commands of upstream's plugin and its pauses, without the plugin; \
+                 not a measurement of upstream\n"
             )?;
         }
         self.gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
@@ -223,9 +266,13 @@ mod tests {
     #[test]
     fn the_table_has_the_figures_the_stages_and_the_gates() {
         let text = report(false).to_string();
-        for expected in
-            ["41.25", "ovn_installed", "6.50", "Linux 6.1 (250 Hz, grace period 8.0 ms), 2 x processor", "MISSED  speed: too slow"]
-        {
+        for expected in [
+            "41.25",
+            "ovn_installed",
+            "6.50",
+            "Linux 6.1 (250 Hz, grace period 8.0 ms), 2 x processor",
+            "MISSED  speed: too slow",
+        ] {
             assert!(text.contains(expected), "{expected}:\n{text}");
         }
         assert!(!report(false).holds(|_| true));
@@ -240,7 +287,7 @@ mod tests {
         for expected in ["prefers-color-scheme: dark", "ADD: rate", "\nours\n", "calls at once"] {
             assert!(svg.contains(expected), "{expected}:\n{svg}");
         }
-        // What the style changes has to be there under these names.
+        // The style for dark viewers selects elements by these colours.
         for colour in ["\"#FFFFFF\"", "\"#444444\"", "\"#DDDDDD\""] {
             assert!(svg.matches(colour).count() > 1, "{colour}:\n{svg}");
         }
@@ -250,7 +297,10 @@ mod tests {
     fn bench_json_has_flat_cells() {
         let json = serde_json::to_value(report(true)).unwrap();
         let cell = &json["cells"][0];
-        assert_eq!((cell["verb"].as_str(), cell["contestant"].as_str(), cell["p50"].as_f64()), (Some("ADD"), Some("ours"), Some(41.25)));
+        assert_eq!(
+            (cell["verb"].as_str(), cell["contestant"].as_str(), cell["p50"].as_f64()),
+            (Some("ADD"), Some("ours"), Some(41.25))
+        );
         assert_eq!(cell["parts"]["ovn_installed"]["p50"], 6.5);
         assert_eq!(json["environment"]["kernel"], "6.1");
     }

@@ -1,6 +1,8 @@
-//! Waits until what a phase has started is over: ovs-vswitchd has done what its database says, ovn-controller what OVN's say.
+//! Waits until the work of a phase is done: ovs-vswitchd has applied its database, and ovn-controller has
+//! applied OVN's.
 //!
-//! Otherwise one phase would pay for the one before: ovs-vswitchd takes 12 ms to remove a port, long after DEL has returned.
+//! Otherwise the work of one phase would slow down the next: ovs-vswitchd takes 12 ms to remove a port, long
+//! after DEL has returned.
 
 use std::time::Duration;
 
@@ -10,21 +12,22 @@ use integration::central::NORTHBOUND;
 use ovsdb::{Connection, Monitor, Monitored, Mutation, Mutator, Options, Table, Transaction, Where};
 use tokio::{runtime::Runtime, time::timeout};
 
+/// Limit for one daemon. Removing 100 ports takes it about a second.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 ovsdb::table! {
-    /// `ovs-vsctl` waits in the same way (ovs-vsctl(8), "--no-wait").
+    /// `cur_cfg` follows `next_cfg`; `ovs-vsctl` waits in the same way (ovs-vsctl(8), "--no-wait").
     struct OpenVswitch in "Open_vSwitch" {
         cur_cfg: i64,
     }
 
-    /// `ovn-nbctl --wait=hv sync`.
+    /// `hv_cfg` follows `nb_cfg`, as with `ovn-nbctl --wait=hv sync`.
     struct NbGlobal in "NB_Global" {
         hv_cfg: i64,
     }
 }
 
-/// The connections to the two databases that can be asked.
+/// Connections to the local Open vSwitch database and to the northbound database.
 #[derive(Debug)]
 pub(crate) struct Settler {
     runtime: Runtime,
@@ -44,11 +47,12 @@ impl Settler {
         Ok(Self { runtime, switch, northbound })
     }
 
-    /// Returns once everybody is done with everything before this call.
+    /// Returns once all daemons have finished the work that was requested before this call.
     pub(crate) fn settle(&mut self) -> Result<()> {
         let Self { runtime, switch, northbound } = self;
         runtime.block_on(async {
-            // In this order: what ovs-vswitchd does is news to ovn-controller.
+            // Open vSwitch first: changes that ovs-vswitchd makes to the database are new work for
+            // ovn-controller.
             let wait = switch.advance(|rows| rows.rows::<OpenVswitch>().map(|(_, row)| row.cur_cfg).max());
             timeout(PATIENCE, wait).await.context("ovs-vswitchd does not come to rest")??;
             let wait = northbound.advance(|rows| rows.rows::<NbGlobal>().map(|(_, row)| row.hv_cfg).max());
@@ -57,7 +61,8 @@ impl Settler {
     }
 }
 
-/// A pair of counters: one says what is wanted, the other what is done.
+/// A pair of counters: clients increment `wanted`, and the daemon copies its value to the other when it has
+/// caught up.
 #[derive(Debug)]
 struct Counter {
     connection: Connection,
@@ -74,13 +79,18 @@ impl Counter {
         Ok(Self { connection, table: T::NAME, wanted, done })
     }
 
-    /// Wants one more, and waits until it is done.
+    /// Increments `wanted`, and waits until the other counter has reached that value.
     async fn advance(&mut self, done: impl Fn(&Monitored) -> Option<i64>) -> Result<()> {
         let mut tx = Transaction::new();
         tx.mutate(self.table, Where::all(), vec![Mutation::new(self.wanted, Mutator::Add, 1)]);
+        // Selected in the same transaction: other clients increment the counter, too.
         let wanted = tx.select(self.table, Where::all(), &[self.wanted]);
         let outcome = self.connection.transact(tx).await?;
-        let wanted = outcome.rows(wanted).first().and_then(|row| row.integer(self.wanted)).context("the table has a row")?;
+        let wanted = outcome
+            .rows(wanted)
+            .first()
+            .and_then(|row| row.integer(self.wanted))
+            .context("the table has a row")?;
         while done(&self.done).is_none_or(|done| done < wanted) {
             self.done.changed().await?;
         }

@@ -1,4 +1,4 @@
-//! What the plugin's log says of each ADD: the line `done`, with the whole time and the time of each stage.
+//! The stage times of each ADD, from the line `done` of the plugin's log.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use contract::stage::Stage;
 
 use super::measurements::Part;
 
-/// The log shows this much of a sandbox's id.
+/// The log shows only this many characters of a sandbox ID.
 pub(crate) const SHOWN: usize = 12;
 
-/// Times of one ADD as the plugin saw them, in milliseconds.
+/// Times of one ADD, as measured by the plugin, in milliseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StageTimes {
     pub(crate) whole: f64,
@@ -17,24 +17,27 @@ pub(crate) struct StageTimes {
 }
 
 impl StageTimes {
-    /// The parts of a call that took `duration` from the outside.
+    /// The parts of a call that took `duration` milliseconds as measured by the driver.
     pub(crate) fn parts(&self, duration: f64) -> Vec<(Part, f64)> {
-        let mut parts: Vec<(Part, f64)> = self.stages.iter().map(|(stage, time)| (Part::Stage(*stage), *time)).collect();
+        let mut parts: Vec<(Part, f64)> =
+            self.stages.iter().map(|(stage, time)| (Part::Stage(*stage), *time)).collect();
         parts.push((Part::Between, (self.whole - self.on_the_way()).max(0.0)));
         parts.push((Part::Outside, (duration - self.whole).max(0.0)));
         parts
     }
 
-    /// How long the stages took together: of those at the same time, the longer ones.
+    /// Time on the critical path of the stages: of concurrent stages, the longer one counts.
     fn on_the_way(&self) -> f64 {
-        let of = |wanted: Stage| self.stages.iter().find(|(stage, _)| *stage == wanted).map_or(0.0, |(_, time)| *time);
-        let begin = of(Stage::Ovsdb).max(of(Stage::Annotation));
+        let of = |wanted: Stage| {
+            self.stages.iter().find(|(stage, _)| *stage == wanted).map_or(0.0, |(_, time)| *time)
+        };
+        let begin = of(Stage::Netns).max(of(Stage::Ovsdb)).max(of(Stage::Annotation));
         let wait = of(Stage::Pod).max(of(Stage::Ofport) + of(Stage::OvnInstalled));
         begin + of(Stage::Veth) + of(Stage::Port) + wait + of(Stage::Result)
     }
 }
 
-/// The ADDs of a log, by what it shows of their sandboxes.
+/// The ADDs in a log, by the shown part of their sandbox IDs.
 pub(crate) fn adds(log: &str) -> BTreeMap<String, StageTimes> {
     log.lines().filter_map(add).collect()
 }
@@ -59,10 +62,13 @@ mod tests {
     use super::*;
 
     const LOG: &str = "\
-2026-01-01T00:00:00.000Z|00001|run|INFO|[DEL lab/node1-pod3 sandbox=000000000001 eth0] done ms=20.5 stages=\"\"
-2026-01-01T00:00:00.000Z|00001|run|INFO|[ADD lab/node1-pod3 sandbox=00000000000a eth0] done ms=30.5 stages=\"annotation 2.0, ovsdb 1.5, \
+2026-01-01T00:00:00.000Z|00001|run|INFO|[DEL lab/node1-pod3 sandbox=000000000001 eth0] \
+done ms=20.5 stages=\"\"
+2026-01-01T00:00:00.000Z|00001|run|INFO|[ADD lab/node1-pod3 sandbox=00000000000a eth0] done ms=30.5 \
+stages=\"annotation 2.0, ovsdb 1.5, \
 veth 1.0, port 0.5, pod 3.0, ofport 18.0, ovn_installed 7.0, result 0.1\"
-2026-01-01T00:00:00.000Z|00001|run|ERR|[ADD lab/node1-pod4 sandbox=00000000000b eth0] failed code=11 ms=1.0 stages=\"ovsdb 1.0\"";
+2026-01-01T00:00:00.000Z|00001|run|ERR|[ADD lab/node1-pod4 sandbox=00000000000b eth0] failed code=11 ms=1.0 \
+stages=\"ovsdb 1.0\"";
 
     #[test]
     fn the_stages_of_an_add_that_is_done_are_read() {
@@ -77,7 +83,8 @@ veth 1.0, port 0.5, pod 3.0, ofport 18.0, ovn_installed 7.0, result 0.1\"
     fn what_no_stage_accounts_for_is_between_them_or_outside() {
         let parts = adds(LOG)["00000000000a"].parts(33.0);
         let of = |wanted: Part| parts.iter().find(|(part, _)| *part == wanted).unwrap().1;
-        // 30.5 less 2.0 (annotation, ovsdb at the same time), 1.0, 0.5, 25.0 (pod at the same time), 0.1.
+        // 30.5 less 2.0 (annotation, concurrent with ovsdb), 1.0, 0.5, 25.0 (ofport and ovn_installed,
+        // concurrent with pod), 0.1.
         assert!((of(Part::Between) - 1.9).abs() < 1e-9, "{parts:?}");
         assert!((of(Part::Outside) - 2.5).abs() < 1e-9, "{parts:?}");
     }

@@ -1,4 +1,4 @@
-//! From calls to figures: percentiles, rates, medians of parts. Pure.
+//! Turns calls into figures: percentiles, rates, medians of parts. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::{
     measurements::{Cell, Measurements, Part, Phase, Process},
 };
 
-/// The figures of one cell, over all rounds that count. Durations in milliseconds.
+/// The figures of one cell, over all rounds that count. Durations are in milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Summary {
-    /// Calls that succeeded; the figures are theirs.
+    /// Calls that succeeded; all other figures are computed from these.
     pub(crate) calls: usize,
     /// Calls that failed.
     pub(crate) errors: usize,
@@ -22,14 +22,14 @@ pub(crate) struct Summary {
     pub(crate) max: f64,
     /// Calls per second while the phases ran.
     pub(crate) rate: f64,
-    /// CPU time per call, by process. What the daemons do after the call, because of it, is part of it.
+    /// CPU time per call, by process, including the work of the daemons after the call.
     pub(crate) cpu: BTreeMap<Process, f64>,
-    /// How the durations are spread.
+    /// Distribution of the durations.
     pub(crate) buckets: Histogram,
-    /// Each part. Parts overlap, and medians do not add up.
+    /// Figures of each part. Parts overlap, and medians do not add up.
     #[serde(serialize_with = "by_name")]
     pub(crate) parts: BTreeMap<Part, PartSummary>,
-    /// The median of each round, in order: how much the machine's other work shows.
+    /// The median of each round, in order: the spread shows the influence of other load.
     pub(crate) rounds: Vec<f64>,
     /// The p99 of each round, in order.
     pub(crate) rounds_p99: Vec<f64>,
@@ -56,8 +56,9 @@ pub(crate) fn summarise(measurements: &Measurements) -> Summaries {
 }
 
 fn summary(phases: &[&Phase]) -> Summary {
-    let succeeded =
-        |phase: &Phase| -> Vec<f64> { sorted(phase.calls.iter().filter(|call| call.error.is_none()).map(|call| call.duration).collect()) };
+    let succeeded = |phase: &Phase| -> Vec<f64> {
+        sorted(phase.calls.iter().filter(|call| call.error.is_none()).map(|call| call.duration).collect())
+    };
     let durations = sorted(phases.iter().flat_map(|phase| succeeded(phase)).collect());
     let all: usize = phases.iter().map(|phase| phase.calls.len()).sum();
     let wall: f64 = phases.iter().map(|phase| phase.wall).sum();
@@ -67,7 +68,9 @@ fn summary(phases: &[&Phase]) -> Summary {
         for (process, time) in &phase.cpu {
             *cpu.entry(*process).or_default() += time / count(all);
         }
-        for (part, time) in phase.calls.iter().filter(|call| call.error.is_none()).flat_map(|call| &call.parts) {
+        for (part, time) in
+            phase.calls.iter().filter(|call| call.error.is_none()).flat_map(|call| &call.parts)
+        {
             parts.entry(*part).or_default().push(*time);
         }
     }
@@ -88,8 +91,8 @@ fn summary(phases: &[&Phase]) -> Summary {
 }
 
 impl Summary {
-    /// The p99 of the median round. One moment in which the machine does something else is in one round, whose p99 it decides alone, as
-    /// it does that of all calls.
+    /// The p99 of the median round. One disturbance by other load decides the p99 of its round and that of
+    /// all calls, but not that of the median round.
     pub(crate) fn usual_p99(&self) -> f64 {
         percentile(&sorted(self.rounds_p99.clone()), 50)
     }
@@ -108,15 +111,16 @@ pub(crate) fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values
 }
 
-/// The nearest-rank percentile: the smallest value that `percent` of all do not exceed; 0 of none.
+/// The nearest-rank percentile: the smallest value that at least `percent` percent of the values do not
+/// exceed; 0 for an empty list.
 pub(crate) fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
 }
 
-/// A number of calls, as a divisor.
+/// A number of calls as a divisor.
 fn count(number: usize) -> f64 {
-    // There are fewer calls than 2^52.
+    // Exact: there are fewer calls than 2^52.
     number as f64
 }
 
@@ -134,7 +138,11 @@ mod tests {
     const CELL: Cell = Cell { verb: Verb::Add, ports: 0, at_once: 1, contestant: Contestant::Ours };
 
     fn phase(round: u32, wall: f64, durations: &[f64]) -> Phase {
-        let call = |duration: &f64| Call { duration: *duration, parts: vec![(Part::Stage(Stage::Veth), duration / 2.0)], error: None };
+        let call = |duration: &f64| Call {
+            duration: *duration,
+            parts: vec![(Part::Stage(Stage::Veth), duration / 2.0)],
+            error: None,
+        };
         let cpu = BTreeMap::from([(Process::Vswitchd, 6.0)]);
         Phase { cell: CELL, round, wall, calls: durations.iter().map(call).collect(), cpu }
     }

@@ -7,16 +7,17 @@ use anyhow::Result;
 use super::{Course, Dice, pause};
 use crate::{Daemon, Node};
 
-/// Longest times between two blows, and until what was struck comes back.
+/// Longest time between two kills, and until a killed daemon is started again. Both are well below the
+/// deadline of an ADD (10 s), so that calls see daemons go and come back.
 const PEACE: Duration = Duration::from_millis(2000);
 const ABSENCE: Duration = Duration::from_millis(700);
 
 type Start = fn(&Node) -> Result<()>;
 
-/// Strikes until the time is over; all daemons run when it returns. How often each was killed.
+/// Kills daemons until the time is over; all of them run when it returns. Returns how often each was killed.
 pub(super) fn run(node: &Node, mut dice: Dice, course: &Course) -> Result<BTreeMap<String, u32>> {
     let mut kills = BTreeMap::new();
-    // In the order in which they need each other to start.
+    // In start order: each needs those before it.
     let daemons: [(&Daemon, Start); 4] = [
         (&node.ovsdb_server, Node::start_ovsdb_server),
         (&node.vswitchd, Node::start_vswitchd),
@@ -27,9 +28,10 @@ pub(super) fn run(node: &Node, mut dice: Dice, course: &Course) -> Result<BTreeM
         pause(&mut dice, PEACE);
         let first = dice.below(daemons.len());
         let second = if dice.once_in(3) { dice.below(daemons.len()) } else { first };
-        let struck: Vec<_> = daemons.iter().enumerate().filter(|(index, _)| [first, second].contains(index)).collect();
+        let struck: Vec<_> =
+            daemons.iter().enumerate().filter(|(index, _)| [first, second].contains(index)).collect();
         for (_, (daemon, _)) in &struck {
-            // One that has ended by itself is a finding.
+            // Fails if the daemon has ended already: a daemon that ends by itself is a finding.
             daemon.kill()?;
             *kills.entry(daemon.name().to_owned()).or_default() += 1;
         }

@@ -1,4 +1,5 @@
-//! Random numbers that a seed makes again: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators").
+//! Random numbers that a seed reproduces: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom
+//! number generators").
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +17,7 @@ impl Dice {
         Self(self.next())
     }
 
-    /// A number under `limit`.
+    /// A number below `limit`; 0 if that is 0.
     pub(super) fn below(&mut self, limit: usize) -> usize {
         let limit = u64::try_from(limit).expect("a count fits into 64 bits").max(1);
         usize::try_from(self.next() % limit).expect("less than a count is one")
@@ -27,7 +28,7 @@ impl Dice {
         self.below(times) == 0
     }
 
-    /// From 0 to 1.
+    /// From 0 to 1, both included.
     pub(super) fn fraction(&mut self) -> f64 {
         // 2^32 values are exact, and fine enough for a pause.
         f64::from(u32::try_from(self.next() >> 32).expect("32 bits")) / f64::from(u32::MAX)
@@ -42,7 +43,7 @@ impl Dice {
     }
 }
 
-/// A seed for those who do not care.
+/// A seed from the clock, for a run without `--seed`.
 pub(super) fn seed_of_the_clock() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (u64::from(now.subsec_nanos()) << 8) ^ now.as_secs()

@@ -1,4 +1,4 @@
-//! What was done, in numbers.
+//! What a run did, in numbers.
 
 use std::{collections::BTreeMap, fmt, ops::AddAssign};
 

@@ -1,4 +1,4 @@
-//! One thread of a runtime: its pods come and go, and some of its calls are killed.
+//! One thread of a container runtime: its pods come and go, and some of its calls are killed.
 
 use std::{ops::AddAssign, slice, time::Duration};
 
@@ -9,38 +9,41 @@ use serde_json::json;
 use super::{Calls, Course, Dice, Tally, in_time, pause};
 use crate::{Node, Outcome, Pod, Runtime, runtime::Running};
 
-/// Deadline of an ADD, and what its rollback or a DEL may take with everything around it being killed.
+/// Deadline of an ADD, and how much longer its rollback, or a DEL, may take while everything around it is
+/// killed. Together they exceed the 30 s that the plugin allows itself for a DEL.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const CLEANING: Duration = Duration::from_secs(25);
-/// The longest time until a call that is to be killed is killed; on an idle machine an ADD takes some 20 ms.
+/// The longest time until a call is killed. On an idle machine an ADD takes some 20 ms, so the kill hits any
+/// of its stages; ten times longer, and most calls would have ended before.
 const LIFE: Duration = Duration::from_millis(80);
-/// A runtime does not let more sandboxes than this wait for their DEL.
+/// The most sandboxes that wait for their DEL: a runtime does not let them pile up.
 const MOST_OWED: usize = 6;
-/// The longest time until a DEL that failed is tried again.
+/// The longest time until a failed DEL is tried again; shorter than a daemon is away, so that retries fail,
+/// too.
 const BACKOFF: Duration = Duration::from_millis(100);
 
-/// How an ADD may end when others are killed, or a DEL comes too early. Anything else is a finding.
+/// Codes of an ADD while daemons are killed, or when a DEL comes too early. Any other code is a finding.
 const ADD_CODES: &[u32] = &[3, 11, 101];
-/// A DEL needs the database, and nothing else that is killed.
+/// Of the daemons that are killed, a DEL needs the database only.
 const DEL_CODES: &[u32] = &[11];
 
-/// A runtime's thread and what it remembers.
+/// One thread of a runtime and its state.
 pub(super) struct Worker<'node> {
     node: &'node Node,
     dice: Dice,
     runtime: Runtime<'node>,
-    /// In their latest sandboxes.
+    /// The pods, with their latest sandboxes.
     pods: Vec<Pod>,
     tally: Tally,
     remains: Remains,
 }
 
-/// What is there when the storm is over.
+/// What is left when the time is over.
 #[derive(Debug, Default)]
 pub(super) struct Remains {
-    /// Sandboxes whose ADD was started, and which no DEL has ended yet.
+    /// Sandboxes whose ADD was started and whose DEL has not succeeded yet.
     pub(super) owed: Vec<Pod>,
-    /// Those of them whose ADD succeeded, with no newer sandbox since.
+    /// Those of them whose ADD succeeded and whose pod has no newer sandbox.
     pub(super) attached: Vec<Pod>,
     /// Sandboxes whose network namespace is still there.
     pub(super) namespaces: Vec<Pod>,
@@ -49,7 +52,14 @@ pub(super) struct Remains {
 impl<'node> Worker<'node> {
     pub(super) fn new(node: &'node Node, pods: &[Pod], dice: Dice) -> Self {
         let runtime = node.runtime().with("timeoutSeconds", json!(TIMEOUT.as_secs()));
-        Self { node, dice, runtime, pods: pods.to_vec(), tally: Tally::default(), remains: Remains::default() }
+        Self {
+            node,
+            dice,
+            runtime,
+            pods: pods.to_vec(),
+            tally: Tally::default(),
+            remains: Remains::default(),
+        }
     }
 
     pub(super) fn run(mut self, course: &Course) -> Result<(Tally, Remains)> {
@@ -70,6 +80,7 @@ impl<'node> Worker<'node> {
         self.pods[index] = pod.clone();
         self.node.add_namespaces(slice::from_ref(&pod))?;
         self.remains.namespaces.push(pod.clone());
+        // Before the call: from here on the sandbox is owed a DEL, however its ADD ends.
         self.remains.owed.push(pod.clone());
         self.remains.attached.retain(|other| other.name != pod.name);
 
@@ -77,12 +88,12 @@ impl<'node> Worker<'node> {
         let added = match self.dice.below(6) {
             0 => self.kill_soon(adding)?,
             1 => {
-                // A runtime that has lost its patience.
+                // The runtime gives up on the ADD: its DEL starts while the ADD runs.
                 pause(&mut self.dice, LIFE);
                 let deleting = self.runtime.call("DEL", Some(&pod)).start()?;
                 let deleted = deleting.wait()?;
                 let ended = adding.wait()?;
-                // Which of them was the last is not known: the sandbox is still owed a DEL, and nothing is expected of its network.
+                // Either may have come last: the sandbox is still owed a DEL, and its network is not checked.
                 count(&mut self.tally.dels, &deleted, DEL_CODES, "DEL")?;
                 count(&mut self.tally.adds, &ended, ADD_CODES, "ADD")?;
                 return Ok(());
@@ -96,7 +107,7 @@ impl<'node> Worker<'node> {
         Ok(())
     }
 
-    /// DEL of a sandbox that is owed one, before or after its namespace is deleted.
+    /// Sends the DEL that a sandbox is owed, before or after its namespace is deleted.
     fn take_away(&mut self, index: usize) -> Result<()> {
         let pod = self.remains.owed[index].clone();
         self.remains.attached.retain(|other| other.sandbox != pod.sandbox);
@@ -122,13 +133,16 @@ impl<'node> Worker<'node> {
     }
 
     fn remove_namespace(&mut self, pod: &Pod) -> Result<()> {
-        let Some(index) = self.remains.namespaces.iter().position(|other| other.sandbox == pod.sandbox) else { return Ok(()) };
+        let Some(index) = self.remains.namespaces.iter().position(|other| other.sandbox == pod.sandbox)
+        else {
+            return Ok(());
+        };
         self.remains.namespaces.swap_remove(index);
         self.node.remove_namespaces(slice::from_ref(pod))
     }
 }
 
-/// Counts a call by how it ended; an end that nothing explains is an error.
+/// Counts a call by how it ended. An end that no injected fault explains is an error.
 fn count(calls: &mut Calls, outcome: &Outcome, codes: &[u32], verb: &str) -> Result<()> {
     in_time(verb, outcome.duration, TIMEOUT + CLEANING)?;
     if outcome.status.code().is_none() {

@@ -1,4 +1,5 @@
-//! What the programs under test may do in the cluster: what their deployment gives them (`conf/kubernetes`), and nothing more.
+//! What the programs under test may do in the cluster: exactly what their deployment grants
+//! (`conf/kubernetes`).
 
 use std::collections::BTreeSet;
 
@@ -15,9 +16,9 @@ pub const MANIFEST: &str = include_str!("../../../conf/kubernetes/ovn-kubernetes
 const CONTROL_PLANE: &str = include_str!("../../../conf/kubernetes/ovn-kubernetes-control-plane.yaml");
 
 const NAMESPACE: &str = "ovn-kubernetes";
-/// The account of a node's server.
+/// Service account of the server on a node.
 pub const NODE: &str = "ovn-kubernetes-node";
-/// The account of the control plane.
+/// Service account of the control plane.
 pub const MASTER: &str = "ovn-kubernetes-control-plane";
 
 /// Creates the deployments' namespace, accounts, roles and bindings; writes a token of each account.
@@ -37,14 +38,19 @@ pub fn grant(api: &Api, credentials: &Credentials) -> Result<()> {
                 // The programs run beside the lab's other daemons, not in pods.
                 _ => continue,
             };
-            // Both manifests have the namespace.
+            // Both manifests contain the namespace.
             if created.insert((collection.clone(), object["metadata"]["name"].to_string())) {
                 api.create(&collection, &object)?;
             }
         }
+        // Valid for a day, longer than any test.
         let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}});
-        let answer = api.create(&format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"), &request)?;
-        credentials.write_token(account, answer["status"]["token"].as_str().context("the API server gave no token")?)?;
+        let answer =
+            api.create(&format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"), &request)?;
+        credentials.write_token(
+            account,
+            answer["status"]["token"].as_str().context("the API server gave no token")?,
+        )?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The API server as an administrator uses it: objects are JSON, calls wait for their answer.
+//! The API server as an administrator uses it. Objects are JSON, and calls block until the answer comes.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use tokio::runtime::Runtime;
 
 use super::credentials::{ADMIN, Credentials};
 
-/// A connection to the API server, which need not be there yet.
+/// A client of the API server, which need not run yet.
 #[derive(Clone)]
 pub struct Api {
-    /// For calls of another kind, or many at once.
+    /// For other calls, or many at once.
     pub client: Client,
-    /// Where they run.
+    /// The runtime on which `client` works.
     pub runtime: Arc<Runtime>,
 }
 
@@ -29,20 +29,24 @@ impl fmt::Debug for Api {
 }
 
 impl Api {
-    /// As the administrator, with two threads of its own.
+    /// A client of the administrator, with two threads of its own.
     pub fn new(credentials: &Credentials) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let file = credentials.kubeconfig(ADMIN);
         let client = runtime.block_on(async {
-            let kubeconfig = Kubeconfig::read_from(&file).with_context(|| format!("read {}", file.display()))?;
-            let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+            let kubeconfig =
+                Kubeconfig::read_from(&file).with_context(|| format!("read {}", file.display()))?;
+            let mut config =
+                Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+            // Short: an API server that does not answer must not use up the time of the caller, which tries
+            // again.
             config.connect_timeout = Some(Duration::from_secs(2));
             anyhow::Ok(Client::try_from(config)?)
         })?;
         Ok(Self { client, runtime: Arc::new(runtime) })
     }
 
-    /// Creates the object `object` in the collection `path`, such as `/api/v1/namespaces/default/pods`.
+    /// Creates `object` in the collection `path`, such as `/api/v1/namespaces/default/pods`.
     pub fn create(&self, path: &str, object: &Value) -> Result<Value> {
         self.call(Method::POST, path, Some(("application/json", object)))
     }
@@ -62,18 +66,24 @@ impl Api {
         self.call(Method::DELETE, path, None)
     }
 
-    /// Runs many calls of [`Api::create`] at once.
+    /// Calls [`Api::create`] for many objects, up to eight at once.
     pub fn create_all(&self, path: &str, objects: &[Value]) -> Result<()> {
         std::thread::scope(|scope| {
             let threads: Vec<_> = objects
                 .chunks(objects.len().div_ceil(8).max(1))
-                .map(|objects| scope.spawn(move || objects.iter().try_for_each(|object| self.create(path, object).map(drop))))
+                .map(|objects| {
+                    scope.spawn(move || {
+                        objects.iter().try_for_each(|object| self.create(path, object).map(drop))
+                    })
+                })
                 .collect();
-            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked"))))
+            threads.into_iter().try_for_each(|thread| {
+                thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked")))
+            })
         })
     }
 
-    /// What `path` says, as text.
+    /// The answer to GET of `path`, as text.
     pub fn text(&self, path: &str) -> Result<String> {
         let request = Request::get(path).body(Vec::new())?;
         self.runtime.block_on(self.client.request_text(request)).with_context(|| format!("GET {path}"))

@@ -1,4 +1,5 @@
-//! Which containerd runs a node's pods: Debian's, which knows neither STATUS nor CNI 1.1.0, or today's, which asks for STATUS all the time.
+//! Which containerd runs a node's pods: Debian's, which knows neither STATUS nor CNI 1.1.0, or version 2,
+//! which asks for STATUS every few seconds.
 
 use std::{env, path::Path};
 
@@ -7,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use super::programs;
 use crate::{Daemon, Node, prerequisites};
 
-/// With the value `2`, clusters have [`Containerd::Two`] where a test does not say which.
+/// Environment variable: `2` selects [`Containerd::Two`] for clusters whose test does not choose.
 const CHOICE: &str = "OVN_CLUSTER_CONTAINERD";
 /// Where containerd reads its configuration, on the node.
 pub(super) const CONFIGURATION: &str = "/run/containerd.toml";
@@ -22,7 +23,7 @@ pub enum Containerd {
 }
 
 impl Containerd {
-    /// What the environment says, or Debian's.
+    /// The version that the environment selects; Debian's by default.
     pub(super) fn usual() -> Result<Self> {
         match env::var(CHOICE).as_deref() {
             Err(_) | Ok("" | "1") => Ok(Self::One),
@@ -45,7 +46,7 @@ impl Containerd {
             Self::Two => {
                 let directory = programs::containerd_2()?;
                 let daemon = node.new_daemon(directory.join("containerd"), arguments);
-                // It takes the first shim in PATH, and Debian's is of the other version.
+                // containerd runs the first shim in PATH, and Debian's belongs to the other version.
                 daemon.set_environment(vec![("PATH".to_owned(), path_with(&directory)?)]);
                 Ok(daemon)
             }

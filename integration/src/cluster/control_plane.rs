@@ -16,21 +16,21 @@ use super::{
 };
 use crate::{Daemon, fabric, mounts};
 
-/// Where the API server is, for everyone.
+/// URL of the API server, from the lab's root and from every node.
 pub const URL: &str = "https://172.30.0.1:6443";
-/// Addresses of services.
+/// Addresses of Services.
 pub(crate) const SERVICES: &str = "10.96.0.0/16";
-/// Its address as a service; nothing in this cluster forwards it.
+/// The API server's address as a Service. Nothing in this cluster forwards it.
 pub(crate) const SERVICE: &str = "10.96.0.1";
 
 const ETCD: &str = "http://127.0.0.1:2379";
-/// A busy machine is slow; an idle one needs 3 s.
+/// How long the API server may take to be ready: an idle machine needs 3 s, the rest is for a busy one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The programs; each may be stopped and started again.
+/// The central programs. Each can be stopped and started again.
 #[derive(Debug)]
 pub struct ControlPlane {
-    /// The database.
+    /// The database of the API server.
     pub etcd: Daemon,
     /// Started again with [`super::Cluster::start_api_server`].
     pub api_server: Daemon,
@@ -46,7 +46,7 @@ impl ControlPlane {
         Self::start_with(credentials, api, &[])
     }
 
-    /// The same where nobody makes service accounts: a pod needs none.
+    /// The same without service accounts, which the controller manager would create: a pod needs none.
     pub fn without_service_accounts(credentials: &Credentials, api: &Api) -> Result<Self> {
         Self::start_with(credentials, api, &["--disable-admission-plugins=ServiceAccount"])
     }
@@ -58,6 +58,7 @@ impl ControlPlane {
             controller_manager: controller_manager(credentials)?,
             scheduler: scheduler(credentials)?,
         };
+        // Not awaited: the API server tries again until etcd answers.
         control_plane.etcd.spawn()?;
         control_plane.start_api_server(api)?;
         Ok(control_plane)
@@ -86,7 +87,7 @@ fn etcd() -> Result<Daemon> {
         format!("--listen-client-urls={ETCD}"),
         format!("--advertise-client-urls={ETCD}"),
         "--listen-peer-urls=http://127.0.0.1:2380".to_owned(),
-        // The data ends with the lab anyway.
+        // The data ends with the lab anyway, so it need not reach the disk.
         "--unsafe-no-fsync".to_owned(),
         "--log-level=warn".to_owned(),
     ];
@@ -109,7 +110,7 @@ fn api_server(credentials: &Credentials, options: &[&str]) -> Result<Daemon> {
         "--authorization-mode=Node,RBAC".to_owned(),
         "--enable-admission-plugins=NodeRestriction".to_owned(),
         "--allow-privileged=true".to_owned(),
-        // Otherwise logs and exec look the node's name up.
+        // By default the API server looks up the name of the node for logs and exec.
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
     ];
     arguments.extend(options.iter().map(|option| (*option).to_owned()));
@@ -124,7 +125,7 @@ fn controller_manager(credentials: &Credentials) -> Result<Daemon> {
         // Each controller has the rights of its own account.
         "--use-service-account-credentials=true".to_owned(),
         "--leader-elect=false".to_owned(),
-        // Its own limit would be what a burst of pods measures.
+        // With the default limits, a burst of pods would measure the rate limiter of the client.
         "--kube-api-qps=500".to_owned(),
         "--kube-api-burst=1000".to_owned(),
     ];

@@ -1,4 +1,5 @@
-//! Who is who in the cluster: an authority, the API server's certificate, and a token for everyone who talks to it.
+//! The identities in the cluster: a certificate authority, the API server's certificate, and a token for each
+//! client.
 
 use std::{
     fs,
@@ -12,19 +13,19 @@ use serde_json::json;
 use super::control_plane;
 use crate::{command, fabric, mounts};
 
-/// The administrator, who may do everything.
+/// User name of the administrator, whose requests are all allowed.
 pub const ADMIN: &str = "admin";
 pub(crate) const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 pub(crate) const SCHEDULER: &str = "system:kube-scheduler";
 
-/// Files with credentials; nodes see them under the same paths.
+/// Files with credentials. Nodes see them under the same paths.
 #[derive(Debug)]
 pub struct Credentials {
     directory: PathBuf,
 }
 
 impl Credentials {
-    /// Makes them for the cluster's own parts and for the kubelets of `nodes`.
+    /// Creates the credentials of the cluster's own programs and of the kubelets of `nodes`.
     pub fn create(nodes: &[String]) -> Result<Self> {
         let directory = Path::new(mounts::LAB).join("kubernetes");
         fs::create_dir_all(&directory)?;
@@ -35,10 +36,13 @@ impl Credentials {
         for user in users.into_iter().chain(nodes.iter().map(|node| kubelet(node))) {
             let groups = match user.as_str() {
                 ADMIN => "system:masters",
+                // The node authorizer and NodeRestriction recognise a kubelet by this group and its user
+                // name.
                 node if node.starts_with("system:node:") => "system:nodes",
                 _ => "",
             };
             let token = random()?;
+            // Token, user name, user id, groups: a line of `--token-auth-file`.
             table += &format!("{token},{user},{user},\"{groups}\"\n");
             fs::write(credentials.kubeconfig(&user), credentials.kubeconfig_text(&user, &token))?;
         }
@@ -46,39 +50,42 @@ impl Credentials {
         Ok(credentials)
     }
 
-    /// The certificate of who signed the API server's.
+    /// Certificate of the authority that signed the API server's.
     pub fn authority(&self) -> PathBuf {
         self.directory.join("ca.crt")
     }
 
-    /// kubectl's configuration of `user`.
+    /// Configuration file (kubeconfig) of `user`.
     pub fn kubeconfig(&self, user: &str) -> PathBuf {
         self.directory.join(format!("{}.kubeconfig", user.replace(':', "-")))
     }
 
-    /// A token of a deployment's own account, for the program under test.
+    /// File with the token of a deployment's account, for the program under test.
     pub fn token(&self, account: &str) -> PathBuf {
         self.directory.join(format!("{account}.token"))
     }
 
-    /// Writes it, with a line break behind it, as editors and `echo` do.
+    /// Writes the token of `account` with a newline at its end, as editors and `echo` do.
     pub(crate) fn write_token(&self, account: &str, token: &str) -> Result<()> {
-        fs::write(self.token(account), format!("{token}\n")).with_context(|| format!("write the token of {account}"))
+        fs::write(self.token(account), format!("{token}\n"))
+            .with_context(|| format!("write the token of {account}"))
     }
 
     pub(crate) fn token_table(&self) -> PathBuf {
         self.directory.join("tokens.csv")
     }
 
+    /// The API server's certificate.
     pub fn server_certificate(&self) -> PathBuf {
         self.directory.join("apiserver.crt")
     }
 
+    /// The private key of that certificate.
     pub fn server_key(&self) -> PathBuf {
         self.directory.join("apiserver.key")
     }
 
-    /// Signs the tokens of service accounts.
+    /// The key that signs the tokens of service accounts.
     pub(crate) fn service_account_key(&self) -> PathBuf {
         self.directory.join("service-account.key")
     }
@@ -90,13 +97,16 @@ impl Credentials {
         };
         let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30";
         openssl(&format!("req -x509 {key} -keyout ca.key -out ca.crt -subj /CN=lab-authority"))?;
-        let names =
-            format!("IP:{},IP:127.0.0.1,IP:{},DNS:localhost,DNS:kubernetes.default.svc", fabric::LAB_ADDRESS, control_plane::SERVICE);
+        let names = format!(
+            "IP:{},IP:127.0.0.1,IP:{},DNS:localhost,DNS:kubernetes.default.svc",
+            fabric::LAB_ADDRESS,
+            control_plane::SERVICE
+        );
         openssl(&format!(
-            "req -x509 {key} -keyout apiserver.key -out apiserver.crt -subj /CN=kube-apiserver -CA ca.crt -CAkey ca.key \
-             -addext subjectAltName={names} -addext basicConstraints=critical,CA:FALSE"
+            "req -x509 {key} -keyout apiserver.key -out apiserver.crt -subj /CN=kube-apiserver \
+             -CA ca.crt -CAkey ca.key -addext subjectAltName={names} -addext basicConstraints=critical,CA:FALSE"
         ))?;
-        // The API server derives the public key from this form only.
+        // From this form alone the API server derives the public key.
         openssl("ecparam -genkey -noout -name prime256v1 -out service-account.key")
     }
 
@@ -113,7 +123,7 @@ impl Credentials {
     }
 }
 
-/// User name of a node's kubelet.
+/// User name of the kubelet on a node.
 pub(crate) fn kubelet(node: &str) -> String {
     format!("system:node:{node}")
 }

@@ -1,4 +1,5 @@
-//! Nodes and a Service's endpoints that must stay in service: each state that the API server tells of them, not only the first and the last.
+//! Nodes and a Service's endpoints that must stay in service. Checks every state that the API server reports
+//! of them, not only the first and the last.
 
 use std::{
     fmt,
@@ -20,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use super::{Cluster, pods::Soon};
 
-/// What was seen from [`Cluster::keep_in_service`] on.
+/// What was seen since [`Cluster::keep_in_service`].
 #[derive(Debug)]
 pub struct InService {
     nodes: Watch,
@@ -28,7 +29,8 @@ pub struct InService {
 }
 
 impl Cluster {
-    /// Watches all nodes, and the endpoints of the Service `default/SERVICE`, of which so many are ready now and always.
+    /// Watches all nodes, and the endpoints of the Service `default/SERVICE`: `endpoints` of them are ready
+    /// now and have to stay so.
     pub fn keep_in_service(&self, service: &str, endpoints: usize) -> InService {
         let of_service = watcher::Config::default().labels(&format!("kubernetes.io/service-name={service}"));
         let slices = Api::<EndpointSlice>::namespaced(self.api.client.clone(), "default");
@@ -37,21 +39,29 @@ impl Cluster {
             (ready != endpoints).then(|| format!("{} has {ready} of {endpoints} endpoints", slice.name_any()))
         };
         InService {
-            nodes: Watch::begin(self, Api::<Node>::all(self.api.client.clone()), watcher::Config::default(), not_ready),
+            nodes: Watch::begin(
+                self,
+                Api::<Node>::all(self.api.client.clone()),
+                watcher::Config::default(),
+                not_ready,
+            ),
             endpoints: Watch::begin(self, slices, of_service, too_few),
         }
     }
 }
 
 impl InService {
-    /// Fails if a node was not ready once, or an endpoint was not.
+    /// Checks everything that was seen.
+    ///
+    /// # Errors
+    /// If a node or an endpoint was not ready at any time, or nothing was seen.
     pub fn verdict(&self) -> Result<()> {
         self.nodes.verdict()?;
         self.endpoints.verdict()
     }
 }
 
-/// Objects of one kind, and what was wrong with one of them at any time.
+/// A watch on the objects of one kind, and every fault that it saw in one of them.
 #[derive(Debug)]
 struct Watch {
     seen: Arc<Mutex<Seen>>,
@@ -65,14 +75,19 @@ struct Seen {
 }
 
 impl Watch {
-    fn begin<K>(cluster: &Cluster, objects: Api<K>, which: watcher::Config, judge: impl Fn(&K) -> Option<String> + Send + 'static) -> Self
+    fn begin<K>(
+        cluster: &Cluster,
+        objects: Api<K>,
+        which: watcher::Config,
+        judge: impl Fn(&K) -> Option<String> + Send + 'static,
+    ) -> Self
     where
         K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
     {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let shared = Arc::clone(&seen);
         let task = cluster.api.runtime.spawn(async move {
-            // After a failure it goes on where it was: no state is missed.
+            // After a failure the watch resumes where it stopped, so that no state is missed.
             let events = watcher::watcher(objects, which).backoff(Soon);
             pin_mut!(events);
             while let Some(event) = events.next().await {
@@ -103,12 +118,19 @@ impl Drop for Watch {
     }
 }
 
-/// Why no pods are sent to the node, and its own are taken out of Services.
+/// Why the node is out of service: it gets no new pods, and its pods leave their Services. None for a node
+/// that is ready.
 fn not_ready(node: &Node) -> Option<String> {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     match conditions.iter().find(|condition| condition.type_ == "Ready") {
         Some(ready) if ready.status == "True" => None,
-        Some(ready) => Some(format!("{}: Ready is {}, {:?}: {:?}", node.name_any(), ready.status, ready.reason, ready.message)),
+        Some(ready) => Some(format!(
+            "{}: Ready is {}, {:?}: {:?}",
+            node.name_any(),
+            ready.status,
+            ready.reason,
+            ready.message
+        )),
         None => Some(format!("{} says nothing of Ready", node.name_any())),
     }
 }

@@ -1,4 +1,5 @@
-//! The project's own control plane as processes: `ovnkube --init-master` or one of its roles alone, with the rights that its deployment gives it and no other.
+//! The project's own control plane as processes: `ovnkube --init-master`, or one of its roles alone, with
+//! exactly the rights that its deployment grants.
 
 use std::{
     io::{Read as _, Write as _},
@@ -17,22 +18,22 @@ use super::{
 };
 use crate::{Daemon, central, executable, mounts};
 
-/// What the cluster's network is like, as its administrator says it.
+/// The cluster's network, as its administrator configures it.
 #[derive(Debug, Clone)]
 pub struct Network {
-    /// As `--cluster-subnets` has it: `10.244.0.0/16/24`.
+    /// Value of `--cluster-subnets`: `10.244.0.0/16/24`.
     pub cluster_subnets: String,
     /// Further options of every instance.
     pub options: Vec<String>,
 }
 
-/// Of cluster manager and controller in one process.
+/// Option for cluster manager and controller in one process.
 pub const BOTH: &str = "--init-master";
-/// Of the controller alone.
+/// Option for the controller alone.
 pub const CONTROLLER: &str = "--init-ovnkube-controller";
 
-/// One instance of the control plane, not running yet. `roles` is the option that says what it is; `name` is its identity in the lease and
-/// names its log; `port` is where it answers `/readyz` and `/metrics`, on 127.0.0.1.
+/// One instance of the control plane, not running yet. `roles` is the option that selects its roles. `name`
+/// is its identity in the Lease and names its log. It serves `/readyz` and `/metrics` on `port` of 127.0.0.1.
 pub fn instance(roles: &str, name: &str, port: u16, credentials: &Credentials, network: &Network) -> Daemon {
     let Network { cluster_subnets, options } = network;
     let logs = Path::new(mounts::LOGS).join("kubernetes");
@@ -58,14 +59,18 @@ pub fn instance(roles: &str, name: &str, port: u16, credentials: &Credentials, n
     )
 }
 
-/// Whether the instance that answers on `port` says that it is ready; an error says what it lacks.
+/// Succeeds if the instance on `port` is ready; the error says what it lacks.
 pub fn ready(port: u16) -> Result<()> {
     let answer = get(port, "/readyz")?;
-    ensure!(answer.starts_with("HTTP/1.1 200"), "/readyz says: {}", answer.split("\r\n\r\n").last().unwrap_or_default());
+    ensure!(
+        answer.starts_with("HTTP/1.1 200"),
+        "/readyz says: {}",
+        answer.split("\r\n\r\n").last().unwrap_or_default()
+    );
     Ok(())
 }
 
-/// Whether the instance that answers on `port` counts itself as the leader.
+/// Whether the instance on `port` is the leader, by its own metric.
 pub fn leads(port: u16) -> Result<bool> {
     let answer = get(port, "/metrics")?;
     let leads = answer.lines().find_map(|line| line.strip_prefix("ovnkube_controller_leader "));
@@ -73,9 +78,13 @@ pub fn leads(port: u16) -> Result<bool> {
 }
 
 fn get(port: u16, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).with_context(|| format!("connect to port {port}"))?;
+    let mut stream =
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).with_context(|| format!("connect to port {port}"))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes())?;
+    stream.write_all(
+        format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes(),
+    )?;
+    // The answer ends with the connection.
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)

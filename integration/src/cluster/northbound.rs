@@ -1,6 +1,7 @@
-//! What the northbound database should hold for the nodes and pods of now, worked out here from what the API server says, and what it holds.
+//! What the northbound database should hold for the current nodes and pods, derived here from the API
+//! server's objects, and what it does hold.
 //!
-//! Must not know how the control plane decides: names and columns are those of upstream's databases.
+//! Must not know how the control plane decides. Names and columns are those of upstream's databases.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +17,7 @@ use serde_json::Value;
 use super::Cluster;
 use crate::{central::NORTHBOUND, eventually};
 
-/// Annotation of a node: its part of the cluster's addresses.
+/// Annotation of a node: its subnets, a part of the cluster's.
 const SUBNETS: &str = "k8s.ovn.org/node-subnets";
 /// Annotation of a pod: its network.
 const NETWORK: &str = "k8s.ovn.org/pod-networks";
@@ -51,12 +52,13 @@ ovsdb::table! {
 }
 
 impl Cluster {
-    /// Waits until the northbound database has exactly the switches, routers, ports and ACLs that the nodes and pods of now should have.
+    /// Waits until the northbound database has exactly the switches, routers, ports and ACLs that the current
+    /// nodes and pods should have.
     pub fn northbound_must_match(&self) -> Result<()> {
         self.northbound_must_match_within(Duration::from_secs(20))
     }
 
-    /// The same with more nodes and pods than few.
+    /// The same with another time limit, for many nodes and pods.
     pub fn northbound_must_match_within(&self, patience: Duration) -> Result<()> {
         eventually("the northbound database has what nodes and pods need, and no more", patience, || {
             let (wanted, found) = (self.wanted_rows()?, self.northbound_rows()?);
@@ -82,6 +84,7 @@ impl Cluster {
         ]);
         for node in self.api.read("/api/v1/nodes")?["items"].as_array().context("a list of nodes")? {
             let name = node["metadata"]["name"].as_str().context("a node's name")?;
+            // A node without a subnet has no rows: name it, instead of the rows that are missing.
             subnet(node)?;
             rows.extend([
                 format!("switch {name}"),
@@ -94,6 +97,7 @@ impl Cluster {
         let mut addresses = BTreeMap::new();
         for (key, pod) in self.pods.now() {
             let Some(port) = port(&pod).with_context(|| key.clone())? else { continue };
+            // Two pods with one address would still match row by row, so look here.
             if let Some(other) = addresses.insert(port.addresses.clone(), key.clone()) {
                 bail!("{other} and {key} have the same address: {}", port.addresses);
             }
@@ -115,7 +119,9 @@ impl Cluster {
             lines.insert(format!("router {}", router.name));
             router_of.extend(router.ports.iter().map(|port| (*port, router.name.clone())));
         }
-        let owner = |owners: &BTreeMap<Uuid, String>, uuid: Uuid| owners.get(&uuid).cloned().unwrap_or_else(|| "nothing".to_owned());
+        let owner = |owners: &BTreeMap<Uuid, String>, uuid: Uuid| {
+            owners.get(&uuid).cloned().unwrap_or_else(|| "nothing".to_owned())
+        };
         for (uuid, acl) in rows.rows::<Acl>() {
             lines.insert(format!("ACL of {}: priority {}", owner(&acl_of, uuid), acl.priority));
         }
@@ -124,11 +130,24 @@ impl Cluster {
         }
         for (uuid, port) in rows.rows::<LogicalSwitchPort>() {
             let switch = owner(&switch_of, uuid);
+            // Only the port of a pod has `iface-id-ver`, the UID of the pod.
             lines.insert(match port.options.get("iface-id-ver") {
                 None => format!("port of {switch}: {}", port.name),
                 Some(uid) => {
-                    ensure!(port.addresses == port.port_security, "{}: {:?}, but {:?}", port.name, port.addresses, port.port_security);
-                    PodPort { switch, name: port.name.clone(), addresses: port.addresses.join(", "), uid: uid.clone() }.line()
+                    ensure!(
+                        port.addresses == port.port_security,
+                        "{}: {:?}, but {:?}",
+                        port.name,
+                        port.addresses,
+                        port.port_security
+                    );
+                    PodPort {
+                        switch,
+                        name: port.name.clone(),
+                        addresses: port.addresses.join(", "),
+                        uid: uid.clone(),
+                    }
+                    .line()
                 }
             });
         }
@@ -162,7 +181,8 @@ impl PodPort {
     }
 }
 
-/// The port that a pod should have, by what its annotation says.
+/// The port that a pod should have, by its annotation. None for pods without a node, pods on the host's
+/// network, and pods that have ended: these need no port.
 fn port(pod: &Pod) -> Result<Option<PodPort>> {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else { return Ok(None) };
     let Some(node) = &spec.node_name else { return Ok(None) };
@@ -184,7 +204,9 @@ fn port(pod: &Pod) -> Result<Option<PodPort>> {
 }
 
 fn subnet(node: &Value) -> Result<String> {
-    let text = node["metadata"]["annotations"][SUBNETS].as_str().with_context(|| format!("{} has no subnet", node["metadata"]["name"]))?;
+    let text = node["metadata"]["annotations"][SUBNETS]
+        .as_str()
+        .with_context(|| format!("{} has no subnet", node["metadata"]["name"]))?;
     let subnets: Value = serde_json::from_str(text)?;
     subnets["default"][0].as_str().map(str::to_owned).with_context(|| format!("{text} has no subnet"))
 }

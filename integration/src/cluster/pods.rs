@@ -1,4 +1,4 @@
-//! All pods of the cluster as the API server's watch tells them: what tests wait for.
+//! All pods of the cluster, from a watch of the API server: what tests wait for.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use kube::{
 
 use super::api::Api;
 
-/// Every pod by namespace and name; the clones of one share what is known.
+/// The current pods. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Pods(Arc<Shared>);
 
@@ -30,15 +30,16 @@ struct Shared {
 pub type Known = BTreeMap<String, Pod>;
 
 impl Pods {
-    /// Begins to watch, and goes on through failures of the API server.
+    /// Starts the watch, which goes on through failures of the API server.
     pub(crate) fn watch(api: &Api) -> Self {
         let pods = Self::default();
         let (seen, client) = (pods.clone(), api.client.clone());
         api.runtime.spawn(async move {
-            // The API server is away for as long as a test says; a test that waits for it to be seen again learns nothing.
+            // A constant pause: a test takes the API server away for as long as it likes, and must not wait
+            // for a long backoff afterwards.
             let events = watcher(kube::Api::<Pod>::all(client), watcher::Config::default()).backoff(Soon);
             pin_mut!(events);
-            // What the list that is under way has not named yet.
+            // Known pods that the list under way has not named: those that remain at its end are gone.
             let mut missing = Known::new();
             while let Some(event) = events.next().await {
                 match event {
@@ -47,9 +48,11 @@ impl Pods {
                         missing.remove(&key(&pod));
                         seen.put(pod);
                     }
-                    Ok(watcher::Event::InitDone) => std::mem::take(&mut missing).into_values().for_each(|pod| seen.remove(&pod)),
+                    Ok(watcher::Event::InitDone) => {
+                        std::mem::take(&mut missing).into_values().for_each(|pod| seen.remove(&pod))
+                    }
                     Ok(watcher::Event::Delete(pod)) => seen.remove(&pod),
-                    // The watcher tries again.
+                    // Ignored: the watcher tries again.
                     Err(_) => {}
                 }
             }
@@ -57,9 +60,16 @@ impl Pods {
         pods
     }
 
-    /// Waits until `probe` finds what it looks for in the pods of now; it is asked at every change. After `deadline`, an error that says
-    /// what it saw last.
-    pub fn wait<T>(&self, what: &str, deadline: Duration, mut probe: impl FnMut(&Known) -> Result<T>) -> Result<T> {
+    /// Calls `probe` with the current pods, at once and at every change, until it succeeds.
+    ///
+    /// # Errors
+    /// After `deadline`: `what`, and the last error of `probe`.
+    pub fn wait<T>(
+        &self,
+        what: &str,
+        deadline: Duration,
+        mut probe: impl FnMut(&Known) -> Result<T>,
+    ) -> Result<T> {
         let end = Instant::now() + deadline;
         let mut known = self.lock();
         loop {
@@ -75,7 +85,7 @@ impl Pods {
         }
     }
 
-    /// The pods of now.
+    /// The current pods.
     pub fn now(&self) -> Known {
         self.lock().clone()
     }
@@ -95,7 +105,7 @@ impl Pods {
     }
 }
 
-/// Tries again after a moment, for ever.
+/// A backoff of 200 ms, for ever: an API server that comes back is seen at once, and a dead one costs little.
 #[derive(Debug)]
 pub(super) struct Soon;
 

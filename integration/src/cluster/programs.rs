@@ -1,4 +1,5 @@
-//! Where the cluster's programs and images are: `integration/cluster/programs.sh` builds them, Debian has the rest.
+//! Where the programs and images of a cluster are: `integration/cluster/programs.sh` builds some, Debian has
+//! the rest.
 
 use std::{
     env,
@@ -9,7 +10,7 @@ use anyhow::{Result, ensure};
 
 use crate::{executable, prerequisites};
 
-/// Image that keeps a pod's namespaces.
+/// Image of the sandbox's container, which holds the namespaces of a pod open.
 pub const PAUSE: &str = "localhost/pause:1";
 /// Image of test pods: busybox, and agnhost's servers and clients. Its entry point is `/agnhost netexec`.
 pub const AGNHOST: &str = "localhost/agnhost:1";
@@ -44,15 +45,27 @@ fn built(what: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Checks everything that a cluster needs beyond a lab, so that one run tells all that is missing.
+/// Checks everything that a cluster needs beyond a lab, so that one run reports all that is missing.
+///
+/// # Errors
+/// If a program or a plugin is missing, with the command that installs it.
 pub fn verify() -> Result<()> {
     bin_dir()?;
     let path = prerequisites::search_path();
     let in_path = |program: &str| env::split_paths(&path).any(|dir| dir.join(program).is_file());
-    let programs = ["etcd", "containerd", "ctr", "runc", "openssl"].into_iter().filter(|program| !in_path(program)).map(str::to_owned);
-    let plugins = ["loopback", "bridge", "host-local"].map(|plugin| Path::new(REFERENCE_PLUGINS).join(plugin));
-    let missing: Vec<String> =
-        programs.chain(plugins.iter().filter(|plugin| !plugin.is_file()).map(|plugin| plugin.display().to_string())).collect();
-    ensure!(missing.is_empty(), "missing: {}; install it with: integration/prerequisites.sh cluster", missing.join(", "));
+    let programs = ["etcd", "containerd", "ctr", "runc", "openssl"]
+        .into_iter()
+        .filter(|program| !in_path(program))
+        .map(str::to_owned);
+    let plugins =
+        ["loopback", "bridge", "host-local"].map(|plugin| Path::new(REFERENCE_PLUGINS).join(plugin));
+    let missing: Vec<String> = programs
+        .chain(plugins.iter().filter(|plugin| !plugin.is_file()).map(|plugin| plugin.display().to_string()))
+        .collect();
+    ensure!(
+        missing.is_empty(),
+        "missing: {}; install it with: integration/prerequisites.sh cluster",
+        missing.join(", ")
+    );
     Ok(())
 }

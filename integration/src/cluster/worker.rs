@@ -1,4 +1,5 @@
-//! What makes a lab's node a node of Kubernetes: containerd, kubelet and the project's server, in the node's namespaces.
+//! Makes a node of Kubernetes of a lab's node: containerd, kubelet and the project's server, in the node's
+//! namespaces.
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
@@ -19,9 +20,10 @@ pub const CONTAINERD: &str = "/run/containerd/containerd.sock";
 /// Manifests in this directory of the node are static pods.
 pub const STATIC_PODS: &str = "/etc/kubernetes/manifests";
 
+/// How long containerd may take to listen, while all nodes of a cluster start at once on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A node's daemons of Kubernetes.
+/// The Kubernetes daemons of a node.
 #[derive(Debug)]
 pub struct Worker {
     /// The container runtime.
@@ -31,16 +33,22 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Configures both.
+    /// Configures both; starts nothing.
     pub(crate) fn prepare(node: &Node, containerd: Containerd, credentials: &Credentials) -> Result<Self> {
         let group = format!("{}/{}", inside::cgroup()?, node.name);
+        // Before the kubelet, which does not start without its `cgroupRoot`.
         cgroups::create(&group)?;
-        let configure = |path: &str, text: &str| fs::write(node.path(path), text).with_context(|| format!("write {path} of {}", node.name));
+        let configure = |path: &str, text: &str| {
+            fs::write(node.path(path), text).with_context(|| format!("write {path} of {}", node.name))
+        };
         fs::create_dir_all(node.path(STATIC_PODS))?;
         configure(containerd::CONFIGURATION, containerd.configuration())?;
         configure("/run/kubelet.yaml", &include_str!("kubelet.yaml").replace("CGROUP", &group))?;
         for plugin in ["loopback", "bridge", "host-local"] {
-            symlink(Path::new(programs::REFERENCE_PLUGINS).join(plugin), node.path("/opt/cni/bin").join(plugin))?;
+            symlink(
+                Path::new(programs::REFERENCE_PLUGINS).join(plugin),
+                node.path("/opt/cni/bin").join(plugin),
+            )?;
         }
         let kubelet_arguments = [
             "--config=/run/kubelet.yaml".to_owned(),
@@ -50,7 +58,10 @@ impl Worker {
             "--root-dir=/var/lib/kubelet".to_owned(),
             "-v=2".to_owned(),
         ];
-        Ok(Self { containerd: containerd.daemon(node)?, kubelet: node.new_daemon(programs::kubernetes("kubelet")?, kubelet_arguments) })
+        Ok(Self {
+            containerd: containerd.daemon(node)?,
+            kubelet: node.new_daemon(programs::kubernetes("kubelet")?, kubelet_arguments),
+        })
     }
 
     /// Starts containerd (again) and waits until it listens.
@@ -59,14 +70,25 @@ impl Worker {
         self.containerd.start_within(PATIENCE, || central::accepts(&socket))
     }
 
-    /// Makes the image in an archive (as `docker save` writes it) known to the node.
+    /// Imports the image in an archive, as `docker save` writes it, into containerd.
     pub fn import_image(&self, node: &Node, archive: &Path) -> Result<()> {
+        // Absolute, because ctr runs in the mount namespace of the node.
         let archive = archive.canonicalize().with_context(|| format!("find {}", archive.display()))?;
-        node.run(["ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "images", "import", &archive.to_string_lossy()]).map(drop)
+        node.run([
+            "ctr",
+            "--address",
+            CONTAINERD,
+            "--namespace",
+            "k8s.io",
+            "images",
+            "import",
+            &archive.to_string_lossy(),
+        ])
+        .map(drop)
     }
 }
 
-/// The project's server on a node knows the node and its pods from the API server, with a token of its own.
+/// Options of the project's server: it learns its node and pods from the API server, with a token of its own.
 pub(crate) fn server_arguments(node: &str, credentials: &Credentials, network: &Network) -> Vec<String> {
     vec![
         format!("--init-node={node}"),

@@ -1,12 +1,12 @@
-//! A sheet of characters to draw boxes on. Pure.
+//! A grid of characters to draw boxes on. Pure.
 
 use super::line::{Line, Paint};
 
-/// Grows to the right and down as it is drawn on.
+/// Grows to the right and downwards as needed.
 #[derive(Debug, Default)]
 pub(crate) struct Canvas(Vec<Vec<(Paint, char)>>);
 
-/// How the frame of a box looks.
+/// Shape of a box's corners.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Corners {
     Round,
@@ -14,7 +14,7 @@ pub(crate) enum Corners {
 }
 
 impl Canvas {
-    /// Writes `text` from column `x` of row `y` on, over what is there.
+    /// Writes `text` from column `x` of row `y` on, and replaces earlier characters.
     pub(crate) fn write(&mut self, x: usize, y: usize, paint: Paint, text: &str) {
         if self.0.len() <= y {
             self.0.resize(y + 1, Vec::new());
@@ -27,13 +27,20 @@ impl Canvas {
         row[x..end].iter_mut().zip(text.chars()).for_each(|(cell, character)| *cell = (paint, character));
     }
 
-    /// The same with the middle of `text` at column `x`.
+    /// Writes `text` with its middle at column `x`.
     pub(crate) fn write_around(&mut self, x: usize, y: usize, paint: Paint, text: &str) {
         self.write(x.saturating_sub(text.chars().count() / 2), y, paint, text);
     }
 
     /// Draws a frame whose upper left corner is at (`x`, `y`).
-    pub(crate) fn frame(&mut self, x: usize, y: usize, (width, height): (usize, usize), corners: Corners, paint: Paint) {
+    pub(crate) fn frame(
+        &mut self,
+        x: usize,
+        y: usize,
+        (width, height): (usize, usize),
+        corners: Corners,
+        paint: Paint,
+    ) {
         let [top_left, top_right, bottom_left, bottom_right] = match corners {
             Corners::Round => ['╭', '╮', '╰', '╯'],
             Corners::Square => ['┌', '┐', '└', '┘'],

@@ -1,4 +1,4 @@
-//! The pods of the demo, and what exists of them before the runtime calls the plugin.
+//! The pods of the demo, and their state before the runtime calls the plugin.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use integration::{Lab, Node, Pod};
 
 /// Kubernetes namespace of the pods.
 const NAMESPACE: &str = "shop";
-/// Each pod, and the position of its node.
+/// Each pod with the index of its node.
 const PODS: &[(&str, usize)] = &[("front", 0), ("cart", 0), ("stock", 1)];
-/// The annotation that limits what the first pod receives, and its value.
+/// The annotation that limits the first pod's ingress rate, and its value.
 pub(crate) const LIMIT_ANNOTATION: &str = "kubernetes.io/ingress-bandwidth";
 pub(crate) const LIMIT_MEGABITS: u32 = 100;
 
-/// The pods on paper.
+/// Plans the pods; nothing is created yet.
 pub(crate) fn plan(lab: &Lab) -> Vec<Pod> {
     let pod = |(name, node): &(&str, usize)| {
         let mut pod = lab.plan_pod(&lab.nodes[*node]);
@@ -25,7 +25,7 @@ pub(crate) fn plan(lab: &Lab) -> Vec<Pod> {
     PODS.iter().map(pod).collect()
 }
 
-/// The control plane's part: logical ports, and manifests with the pods' annotations.
+/// The control plane's part: creates logical ports, and manifests with the pods' annotations.
 pub(crate) fn declare(lab: &Lab, pods: &[Pod]) -> Result<()> {
     lab.add_ports(pods)?;
     for (index, pod) in pods.iter().enumerate() {
@@ -37,12 +37,12 @@ pub(crate) fn declare(lab: &Lab, pods: &[Pod]) -> Result<()> {
     Ok(())
 }
 
-/// The container runtime's part: an empty network namespace for each pod.
+/// The container runtime's part: creates an empty network namespace for each pod.
 pub(crate) fn make_sandboxes(lab: &Lab, pods: &[Pod]) -> Result<()> {
     lab.nodes.iter().try_for_each(|node| node.add_namespaces(&of_node(node, pods)))
 }
 
-/// Takes back what both have made.
+/// Removes everything that `declare` and `make_sandboxes` have created.
 pub(crate) fn withdraw(lab: &Lab, pods: &[Pod]) -> Result<()> {
     lab.nodes.iter().try_for_each(|node| node.remove_namespaces(&of_node(node, pods)))?;
     pods.iter().try_for_each(|pod| lab.node_of(pod).remove_manifest(pod))?;

@@ -1,4 +1,4 @@
-//! How to look around in a lab that is kept open. Pure.
+//! Commands to look around with in a lab that is kept open. Pure.
 
 use integration::{Lab, Pod, central};
 
@@ -8,12 +8,18 @@ use super::line::{Line, Paint};
 pub(crate) fn hints(lab: &Lab, pods: &[Pod]) -> Vec<Line> {
     let mut lines = vec![Line::from("  From another terminal, as root, enter a node:")];
     for node in &lab.nodes {
-        lines.push(command(&format!("nsenter -t $(pgrep -nf 'integration hold {}') -m -n -p bash", node.name), ""));
+        lines.push(command(
+            &format!("nsenter -t $(pgrep -nf 'integration hold {}') -m -n -p bash", node.name),
+            "",
+        ));
     }
     lines.extend([Line::default(), Line::from("  and there:")]);
     if let (Some(first), Some(last)) = (pods.first(), pods.last()) {
         let netns = first.netns_name();
-        lines.push(command(&format!("ip netns exec {netns} ping {}", last.address()), &format!("{} to {}", first.name, last.name)));
+        lines.push(command(
+            &format!("ip netns exec {netns} ping {}", last.address()),
+            &format!("{} to {}", first.name, last.name),
+        ));
         lines.push(command(&format!("ip netns exec {netns} bash"), "a shell in a pod"));
     }
     lines.extend([

@@ -1,10 +1,10 @@
-//! What is on the nodes before, with and after the pods, as a table of counts. Pure.
+//! The state of the nodes before, with and after the pods, as a table of counts. Pure.
 
 use integration::Census;
 
 use super::line::{Line, Paint};
 
-/// What is counted: the first word of a census's lines, and its name for people.
+/// The counted kinds: the first word of a census's lines, and a label.
 const COUNTED: &[(&str, &str)] = &[
     ("link", "network links"),
     ("netns", "network namespaces"),
@@ -13,15 +13,16 @@ const COUNTED: &[(&str, &str)] = &[
     ("QoS", "QoS rows"),
     ("Queue", "queue rows"),
 ];
-/// Where the columns of numbers end, for two nodes.
+/// Right ends of the columns of numbers, for two nodes.
 const COLUMNS: [[usize; 3]; 2] = [[30, 41, 48], [62, 73, 80]];
 
-/// A node's name, and its censuses before, with and after the pods.
+/// A node's name, with its censuses before, with and after the pods.
 type Node<'a> = (&'a str, [&'a Census; 3]);
 
 /// The table.
 pub(crate) fn table(nodes: &[Node<'_>]) -> Vec<Line> {
-    let texts: Vec<[String; 3]> = nodes.iter().map(|(_, censuses)| censuses.map(ToString::to_string)).collect();
+    let texts: Vec<[String; 3]> =
+        nodes.iter().map(|(_, censuses)| censuses.map(ToString::to_string)).collect();
     let mut names = Line::default();
     let mut heads = Line::default().to(4);
     for ((name, _), columns) in nodes.iter().zip(COLUMNS) {
@@ -34,7 +35,8 @@ pub(crate) fn table(nodes: &[Node<'_>]) -> Vec<Line> {
         let mut line = Line::default().to(4).text(*label);
         for (texts, columns) in texts.iter().zip(COLUMNS) {
             let counts = texts.each_ref().map(|text| count(text, word));
-            let paints = [Paint::Plain, if counts[0] == counts[1] { Paint::Faint } else { Paint::Bar }, after(counts)];
+            let paints =
+                [Paint::Plain, if counts[0] == counts[1] { Paint::Faint } else { Paint::Bar }, after(counts)];
             for ((count, paint), column) in counts.into_iter().zip(paints).zip(columns) {
                 line = line.right(column, paint, count.to_string());
             }

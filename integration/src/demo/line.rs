@@ -1,8 +1,8 @@
-//! One line of output: words, each with what it means to the eye. Pure; whether it is shown in colour is the screen's business.
+//! One line of output: words, each with its meaning. Pure; the screen decides whether to show colours.
 
 use std::fmt;
 
-/// What a word is, and so how it looks on a terminal.
+/// Meaning of a word, which decides its looks on a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paint {
     /// Text.
@@ -13,7 +13,7 @@ pub(crate) enum Paint {
     Faint,
     /// Something that worked.
     Good,
-    /// Something that did not.
+    /// Something that failed.
     Bad,
     /// A pod.
     Pod,
@@ -21,12 +21,12 @@ pub(crate) enum Paint {
     Node,
     /// The tunnel.
     Tunnel,
-    /// Time that passed.
+    /// A duration.
     Bar,
 }
 
 impl Paint {
-    /// Select Graphic Rendition (ECMA-48, 8.3.117), in the colours that every terminal has.
+    /// The parameter of Select Graphic Rendition (ECMA-48, 8.3.117), in colours that every terminal has.
     fn code(self) -> &'static str {
         match self {
             Self::Plain => "0",
@@ -60,7 +60,7 @@ impl Line {
         self.add(Paint::Plain, text)
     }
 
-    /// Continues at `column`, after one space at least, if there is anything before.
+    /// Continues at `column`, after at least one space unless the line is empty.
     #[must_use]
     pub(crate) fn to(self, column: usize) -> Self {
         let width = self.width();
@@ -68,7 +68,7 @@ impl Line {
         self.text(" ".repeat(gap))
     }
 
-    /// Adds a word that ends before `column`.
+    /// Adds a word that ends right before `column`.
     #[must_use]
     pub(crate) fn right(self, column: usize, paint: Paint, text: impl Into<String>) -> Self {
         let text = text.into();
@@ -76,12 +76,12 @@ impl Line {
         self.to(start).add(paint, text)
     }
 
-    /// Columns it takes: every character of ours takes one.
+    /// Width in columns. Every character that the demo prints is one column wide.
     pub(crate) fn width(&self) -> usize {
         self.0.iter().map(|(_, text)| text.chars().count()).sum()
     }
 
-    /// With colours.
+    /// The line with colours.
     pub(crate) fn coloured(&self) -> String {
         let word = |(paint, text): &(Paint, String)| match paint {
             Paint::Plain => text.clone(),
@@ -103,7 +103,7 @@ impl From<String> for Line {
     }
 }
 
-/// Without colours.
+/// The line without colours.
 impl fmt::Display for Line {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|(_, text)| formatter.write_str(text))

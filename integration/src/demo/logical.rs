@@ -1,4 +1,4 @@
-//! The logical view: what OVN's northbound database asks for, as a tree.
+//! The logical view: the contents of OVN's northbound database, as a tree.
 
 use anyhow::{Context as _, Result};
 use integration::{
@@ -11,7 +11,7 @@ use super::{
     rows::Table,
 };
 
-/// A logical switch and its way to the router.
+/// A logical switch, with the addresses of its router port.
 #[derive(Debug, Clone)]
 struct Switch {
     name: String,
@@ -23,14 +23,16 @@ struct Switch {
 #[derive(Debug, Clone)]
 struct Port {
     name: String,
-    /// MAC, then one of each family.
+    /// The MAC address, then one IP address of each family.
     addresses: String,
     is_up: bool,
 }
 
-/// Reads the database and draws it, once the ports of `pods` are up there: the news takes a moment longer than their flows.
+/// Reads the database and draws it, once the ports of `pods` are up in it. `up` reaches the northbound
+/// database a moment after the port's flows are installed.
 pub(crate) fn tree(central: &Central, pods: &[Pod]) -> Result<Vec<Line>> {
-    let words = |pod: &Pod| ["--", "wait-until", "Logical_Switch_Port", &pod.port(), "up=true"].map(str::to_owned);
+    let words =
+        |pod: &Pod| ["--", "wait-until", "Logical_Switch_Port", &pod.port(), "up=true"].map(str::to_owned);
     central.nbctl(pods.iter().flat_map(words)).context("wait until OVN calls the pods' ports up")?;
     Ok(draw(&read(central)?))
 }
@@ -45,14 +47,21 @@ fn read(central: &Central) -> Result<Vec<Switch>> {
     for row in switches.rows()? {
         let mut switch = Switch { name: row.text("name")?, gateways: Vec::new(), ports: Vec::new() };
         for uuid in row.texts("ports")? {
-            let port = ports.iter().find(|port| port.text("_uuid").is_ok_and(|it| it == uuid)).context("a switch has ports that exist")?;
+            let port = ports
+                .iter()
+                .find(|port| port.text("_uuid").is_ok_and(|it| it == uuid))
+                .context("a switch has ports that exist")?;
             if port.text("type")? == "router" {
                 let peer = port.value_of("options", "router-port")?;
                 let peer = router_ports.iter().find(|port| port.text("name").is_ok_and(|it| it == peer));
                 switch.gateways = peer.map(|peer| peer.texts("networks")).transpose()?.unwrap_or_default();
             } else {
                 let addresses = port.texts("addresses")?.join(" ");
-                switch.ports.push(Port { name: port.text("name")?, addresses, is_up: port.text("up")? == "true" });
+                switch.ports.push(Port {
+                    name: port.text("name")?,
+                    addresses,
+                    is_up: port.text("up")? == "true",
+                });
             }
         }
         switch.ports.sort_by(|left, right| left.addresses.cmp(&right.addresses));
@@ -63,13 +72,23 @@ fn read(central: &Central) -> Result<Vec<Switch>> {
 }
 
 fn draw(switches: &[Switch]) -> Vec<Line> {
-    let mut lines = vec![Line::default().to(2).add(Paint::Strong, ROUTER).add(Paint::Faint, "  logical router")];
-    let names = switches.iter().flat_map(|switch| &switch.ports).map(|port| port.name.chars().count()).max().unwrap_or_default();
+    let mut lines =
+        vec![Line::default().to(2).add(Paint::Strong, ROUTER).add(Paint::Faint, "  logical router")];
+    let names = switches
+        .iter()
+        .flat_map(|switch| &switch.ports)
+        .map(|port| port.name.chars().count())
+        .max()
+        .unwrap_or_default();
     for (switch, (branch, stem)) in with_branches(switches) {
         let line = Line::default().to(2).add(Paint::Faint, branch).add(Paint::Node, &switch.name);
-        lines.push(line.add(Paint::Faint, format!("  logical switch, gateway {}", switch.gateways.join(" "))));
+        lines
+            .push(line.add(Paint::Faint, format!("  logical switch, gateway {}", switch.gateways.join(" "))));
         for (port, (branch, _)) in with_branches(&switch.ports) {
-            let line = Line::default().to(2).add(Paint::Faint, format!("{stem}{branch}")).add(Paint::Pod, &port.name);
+            let line = Line::default()
+                .to(2)
+                .add(Paint::Faint, format!("{stem}{branch}"))
+                .add(Paint::Pod, &port.name);
             let line = line.to(2 + 6 + names + 2).text(&port.addresses).text("  ");
             lines.push(if port.is_up { line.add(Paint::Good, "up") } else { line.add(Paint::Bad, "down") });
         }
@@ -77,10 +96,13 @@ fn draw(switches: &[Switch]) -> Vec<Line> {
     lines
 }
 
-/// Each member with its branch of the tree, and what continues below it.
+/// Each member with its branch of the tree, and the prefix of the lines below it.
 fn with_branches<T>(members: &[T]) -> impl Iterator<Item = (&T, (&'static str, &'static str))> {
     let last = members.len().saturating_sub(1);
-    members.iter().enumerate().map(move |(index, member)| (member, if index == last { ("└─ ", "   ") } else { ("├─ ", "│  ") }))
+    members
+        .iter()
+        .enumerate()
+        .map(move |(index, member)| (member, if index == last { ("└─ ", "   ") } else { ("├─ ", "│  ") }))
 }
 
 #[cfg(test)]
@@ -89,9 +111,17 @@ mod tests {
 
     #[test]
     fn switches_hang_on_the_router_and_ports_on_their_switch() {
-        let port = |name: &str, is_up| Port { name: name.to_owned(), addresses: "0a:58 10.0.0.3".to_owned(), is_up };
-        let switch = |name: &str, ports| Switch { name: name.to_owned(), gateways: vec!["10.0.0.1/24".to_owned()], ports };
-        let tree = [switch("node1", vec![port("shop_front", true), port("shop_a", false)]), switch("node2", vec![port("shop_b", true)])];
+        let port =
+            |name: &str, is_up| Port { name: name.to_owned(), addresses: "0a:58 10.0.0.3".to_owned(), is_up };
+        let switch = |name: &str, ports| Switch {
+            name: name.to_owned(),
+            gateways: vec!["10.0.0.1/24".to_owned()],
+            ports,
+        };
+        let tree = [
+            switch("node1", vec![port("shop_front", true), port("shop_a", false)]),
+            switch("node2", vec![port("shop_b", true)]),
+        ];
         let lines: Vec<String> = draw(&tree).iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,

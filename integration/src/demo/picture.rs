@@ -1,4 +1,4 @@
-//! The Open vSwitch view as a picture: nodes, br-int, its ports, the pods behind them, the tunnel. Pure.
+//! The Open vSwitch view as a picture: nodes, br-int, its ports, the pods on them, the tunnel. Pure.
 
 use super::{
     canvas::{Canvas, Corners},
@@ -7,14 +7,15 @@ use super::{
 
 /// Space between two nodes.
 const BETWEEN: usize = 5;
-/// Rows of a node besides its pods' addresses: two frames, the port's name, br-int with its frame, the tunnel's name.
+/// Rows of a node without its pods' addresses: two frames, the port's name, br-int with its frame, the
+/// tunnel's name.
 const ROWS: usize = 10;
 
-/// A node as its Open vSwitch describes it.
+/// A node, as its Open vSwitch database describes it.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeView {
     pub(crate) name: String,
-    /// Address of its end of the tunnels.
+    /// Address of the node's end of the tunnels.
     pub(crate) tunnel_address: String,
     /// `datapath_type` of br-int.
     pub(crate) datapath: String,
@@ -22,20 +23,20 @@ pub(crate) struct NodeView {
     pub(crate) tunnels: Vec<Tunnel>,
 }
 
-/// A port of br-int with a pod behind it.
+/// A port of br-int with a pod on it.
 #[derive(Debug, Clone)]
 pub(crate) struct PodPort {
     pub(crate) pod: String,
-    /// As they are on the interface in the pod's namespace.
+    /// Addresses of the interface in the pod's namespace.
     pub(crate) addresses: Vec<String>,
-    /// Name in the pod.
+    /// Interface name in the pod.
     pub(crate) ifname: String,
-    /// Name on the node.
+    /// Interface name on the node.
     pub(crate) host_ifname: String,
     pub(crate) ofport: String,
 }
 
-/// A port of br-int that leads to another node.
+/// A port of br-int with a tunnel to another node.
 #[derive(Debug, Clone)]
 pub(crate) struct Tunnel {
     pub(crate) name: String,
@@ -44,10 +45,11 @@ pub(crate) struct Tunnel {
     pub(crate) ofport: String,
 }
 
-/// Draws `nodes` beside each other, joined where each has a tunnel to the next.
+/// Draws `nodes` side by side, connected where a node has a tunnel to the next one.
 pub(crate) fn draw(nodes: &[NodeView], indent: usize) -> impl Iterator<Item = Line> {
     let mut canvas = Canvas::default();
-    let addresses = nodes.iter().flat_map(|node| &node.pods).map(|pod| pod.addresses.len()).max().unwrap_or_default();
+    let addresses =
+        nodes.iter().flat_map(|node| &node.pods).map(|pod| pod.addresses.len()).max().unwrap_or_default();
     let mut x = 0;
     let mut places = Vec::new();
     for node in nodes {
@@ -61,7 +63,12 @@ pub(crate) fn draw(nodes: &[NodeView], indent: usize) -> impl Iterator<Item = Li
         {
             let y = addresses + ROWS;
             let width = ends[1] - ends[0] + 1;
-            canvas.write(ends[0], y, Paint::Tunnel, &format!("╚{:═^1$}╝", format!(" {} ", tunnel.kind), width - 2));
+            canvas.write(
+                ends[0],
+                y,
+                Paint::Tunnel,
+                &format!("╚{:═^1$}╝", format!(" {} ", tunnel.kind), width - 2),
+            );
         }
     }
     canvas.into_lines(indent)
@@ -70,7 +77,11 @@ pub(crate) fn draw(nodes: &[NodeView], indent: usize) -> impl Iterator<Item = Li
 impl NodeView {
     fn width(&self) -> usize {
         let pods: usize = self.pods.iter().map(|pod| pod.width() + 1).sum();
-        let texts = [self.name.chars().count() + 3, self.bridge().chars().count() + 6, self.tunnel_names().chars().count() + 2];
+        let texts = [
+            self.name.chars().count() + 3,
+            self.bridge().chars().count() + 6,
+            self.tunnel_names().chars().count() + 2,
+        ];
         (pods + 3).max(texts.into_iter().max().unwrap_or_default() + 2)
     }
 
@@ -112,7 +123,8 @@ impl NodeView {
 
 impl PodPort {
     fn width(&self) -> usize {
-        let addresses = self.addresses.iter().map(|address| address.chars().count()).max().unwrap_or_default();
+        let addresses =
+            self.addresses.iter().map(|address| address.chars().count()).max().unwrap_or_default();
         (self.pod.chars().count() + 2).max(addresses).max(self.host_ifname.chars().count()) + 4
     }
 
@@ -137,7 +149,10 @@ mod tests {
         let other = 3 - index;
         let port = |(position, pod): (usize, &&str)| PodPort {
             pod: (*pod).to_owned(),
-            addresses: vec![format!("10.244.{index}.{}", position + 3), format!("fd00::{index}:{}", position + 3)],
+            addresses: vec![
+                format!("10.244.{index}.{}", position + 3),
+                format!("fd00::{index}:{}", position + 3),
+            ],
             ifname: "eth0".to_owned(),
             host_ifname: format!("0{index}00000{position}0000000"),
             ofport: (position + 2).to_string(),

@@ -4,14 +4,14 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What one `list` command prints.
+/// The output of one `list` command.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Table {
     headings: Vec<String>,
     data: Vec<Vec<Value>>,
 }
 
-/// One row of it.
+/// One row of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row<'table> {
     headings: &'table [String],
@@ -19,15 +19,21 @@ pub(crate) struct Row<'table> {
 }
 
 impl Table {
-    /// The tables of a command line with `N` commands.
+    /// Parses the output of a command line with `N` commands, which is one JSON document after the other.
     pub(crate) fn parse<const N: usize>(json: &str) -> Result<[Self; N]> {
-        let tables = serde_json::Deserializer::from_str(json).into_iter().collect::<Result<Vec<Self>, _>>().context("tables of rows")?;
+        let tables = serde_json::Deserializer::from_str(json)
+            .into_iter()
+            .collect::<Result<Vec<Self>, _>>()
+            .context("tables of rows")?;
         let count = tables.len();
         tables.try_into().ok().with_context(|| format!("{count} tables instead of {N}"))
     }
 
     pub(crate) fn rows(&self) -> Result<Vec<Row<'_>>> {
-        ensure!(self.data.iter().all(|cells| cells.len() == self.headings.len()), "rows and headings do not agree: {self:?}");
+        ensure!(
+            self.data.iter().all(|cells| cells.len() == self.headings.len()),
+            "rows and headings do not agree: {self:?}"
+        );
         Ok(self.data.iter().map(|cells| Row { headings: &self.headings, cells }).collect())
     }
 }
@@ -38,12 +44,12 @@ impl Row<'_> {
         Ok(&self.cells[position.with_context(|| format!("no column {column}"))?])
     }
 
-    /// A column that holds one value; empty if it holds none.
+    /// The value of a column with at most one value; empty if there is none.
     pub(crate) fn text(&self, column: &str) -> Result<String> {
         Ok(self.texts(column)?.into_iter().next().unwrap_or_default())
     }
 
-    /// A column that holds any number of values.
+    /// The values of a column with any number of values.
     pub(crate) fn texts(&self, column: &str) -> Result<Vec<String>> {
         let cell = self.cell(column)?;
         Ok(match (cell[0].as_str(), &cell[1]) {
@@ -52,9 +58,10 @@ impl Row<'_> {
         })
     }
 
-    /// The value of `key` in a column that holds pairs; empty if it is not there.
+    /// The value of `key` in a column with a map; empty if the key is missing.
     pub(crate) fn value_of(&self, column: &str, key: &str) -> Result<String> {
-        let pairs = self.cell(column)?[1].as_array().with_context(|| format!("column {column} holds no pairs"))?;
+        let pairs =
+            self.cell(column)?[1].as_array().with_context(|| format!("column {column} holds no pairs"))?;
         Ok(pairs.iter().find(|pair| pair[0] == key).map(|pair| atom(&pair[1])).unwrap_or_default())
     }
 }
@@ -81,10 +88,16 @@ mod tests {
         let [table, empty] = Table::parse(text).unwrap();
         assert!(empty.rows().unwrap().is_empty());
         let rows = table.rows().unwrap();
-        assert_eq!((rows[0].text("name").unwrap(), rows[0].text("ofport").unwrap()), ("a".to_owned(), "2".to_owned()));
+        assert_eq!(
+            (rows[0].text("name").unwrap(), rows[0].text("ofport").unwrap()),
+            ("a".to_owned(), "2".to_owned())
+        );
         assert_eq!(rows[0].texts("ports").unwrap(), ["1-2", "3-4"]);
         assert_eq!(rows[0].value_of("options", "remote_ip").unwrap(), "172.30.0.12");
-        assert_eq!((rows[1].text("ofport").unwrap(), rows[1].texts("ports").unwrap()), (String::new(), vec!["5-6".to_owned()]));
+        assert_eq!(
+            (rows[1].text("ofport").unwrap(), rows[1].texts("ports").unwrap()),
+            (String::new(), vec!["5-6".to_owned()])
+        );
         assert!(rows[1].text("tag").is_err());
     }
 

@@ -1,4 +1,4 @@
-//! Where the demo is shown: a terminal, a file or a pipe. Colours and progress only for a terminal.
+//! The output of the demo: a terminal, a file or a pipe. Colours and progress are for terminals only.
 
 use std::{
     env,
@@ -13,7 +13,7 @@ use super::{
     tick,
 };
 
-/// Columns that everything fits in.
+/// Width of the output in columns: it fits into the smallest usual terminal.
 pub(crate) const WIDTH: usize = 80;
 
 /// Standard output.
@@ -23,22 +23,23 @@ pub(crate) struct Screen {
     is_terminal: bool,
     in_colour: bool,
     sections: u32,
-    /// Columns of text that the next line replaces.
+    /// Width of the progress text that the next line replaces.
     transient: usize,
 }
 
 impl Screen {
-    /// The screen that standard output is.
+    /// The screen on standard output.
     pub(crate) fn open() -> Self {
         let out = io::stdout();
         let is_terminal = out.is_terminal();
         let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
         // https://no-color.org
-        let in_colour = is_terminal && !set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let in_colour =
+            is_terminal && !set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb");
         Self { out, is_terminal, in_colour, sections: 0, transient: 0 }
     }
 
-    /// Begins a section: its title, and what the reader is about to see.
+    /// Begins a section with its title and an explanation of what follows.
     pub(crate) fn section(&mut self, title: &str, explanation: &str) -> Result<()> {
         self.sections += 1;
         let number = format!("{} ", self.sections);
@@ -49,12 +50,14 @@ impl Screen {
         self.line(Line::default())
     }
 
-    /// Text for the reader, broken into lines.
+    /// Prints an explanation, broken into lines.
     pub(crate) fn explain(&mut self, text: &str) -> Result<()> {
-        self.lines(wrapped(text, WIDTH - 2).into_iter().map(|line| Line::default().to(2).add(Paint::Faint, line)))
+        self.lines(
+            wrapped(text, WIDTH - 2).into_iter().map(|line| Line::default().to(2).add(Paint::Faint, line)),
+        )
     }
 
-    /// Shows, on a terminal, what is going on until the next line replaces it.
+    /// Shows on a terminal what is going on, until the next line replaces it.
     pub(crate) fn working_on(&mut self, what: &str) -> Result<()> {
         if self.is_terminal {
             let text = Line::default().to(2).add(Paint::Faint, format!("· {what} …"));
@@ -70,7 +73,10 @@ impl Screen {
         let rendered = self.rendered(&line);
         match std::mem::take(&mut self.transient) {
             0 => writeln!(self.out, "{}", rendered.trim_end())?,
-            covered => writeln!(self.out, "\r{rendered}{}", " ".repeat(covered.saturating_sub(line.width())))?,
+            // Back to the first column; spaces cover the rest of the progress text.
+            covered => {
+                writeln!(self.out, "\r{rendered}{}", " ".repeat(covered.saturating_sub(line.width())))?
+            }
         }
         Ok(())
     }
@@ -79,7 +85,7 @@ impl Screen {
         lines.into_iter().try_for_each(|line| self.line(line))
     }
 
-    /// Lines about something that failed, the first one first.
+    /// Prints the lines of an error; all but the first are indented.
     pub(crate) fn failure(&mut self, text: &str) -> Result<()> {
         for (index, line) in text.lines().flat_map(|line| wrapped(line, WIDTH - 4)).enumerate() {
             self.line(Line::default().to(if index == 0 { 2 } else { 4 }).add(Paint::Bad, line))?;
@@ -91,7 +97,8 @@ impl Screen {
         if self.in_colour { line.coloured() } else { line.to_string() }
     }
 
-    /// Does one thing and shows how long it took. A failure is explained here, once; what is returned then only names the step.
+    /// Does one step and shows how long it took. An error is explained here, once; the returned error only
+    /// names the step.
     pub(crate) fn step<T>(&mut self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.timed_step(what, || {
             let began = Instant::now();
@@ -99,8 +106,12 @@ impl Screen {
         })
     }
 
-    /// The same where `work` knows better how long it took.
-    pub(crate) fn timed_step<T>(&mut self, what: &str, work: impl FnOnce() -> Result<(T, Duration)>) -> Result<T> {
+    /// Like `step`, but `work` measures its own duration.
+    pub(crate) fn timed_step<T>(
+        &mut self,
+        what: &str,
+        work: impl FnOnce() -> Result<(T, Duration)>,
+    ) -> Result<T> {
         self.working_on(what)?;
         match work() {
             Ok((done, took)) => {
@@ -115,7 +126,7 @@ impl Screen {
     }
 }
 
-/// `12 ms`, `1.24 s`.
+/// `12 ms` or `1.24 s`.
 pub(crate) fn milliseconds(time: Duration) -> String {
     match time.as_secs_f64() {
         seconds if seconds >= 1.0 => format!("{seconds:.2} s"),

@@ -1,4 +1,4 @@
-//! The sections of the demo, in their order: each does something real and shows it.
+//! The sections of the demo, in order: each does something real and shows it.
 
 use std::{
     env,
@@ -23,13 +23,16 @@ use super::{
 
 /// Bytes of a TCP transfer.
 const BULK: u64 = 8 << 20;
-/// The same to a pod whose rate is limited.
+/// Bytes of a TCP transfer to a pod whose rate is limited: at 100 Mbit/s it takes a third of a second.
 const LIMITED_BULK: u64 = 4 << 20;
 
-/// Tells all of it; with `orders`, the pods are kept until they come.
+/// Shows all sections. With `orders`, the pods stay until the outer process says to go on.
 pub(crate) fn tell(screen: &mut Screen, orders: Option<&Orders>) -> Result<()> {
     let began = Instant::now();
-    screen.line(Line::default().add(Paint::Strong, "OVN-Kubernetes: how pods get their network, and how they lose it again"))?;
+    screen.line(
+        Line::default()
+            .add(Paint::Strong, "OVN-Kubernetes: how pods get their network, and how they lose it again"),
+    )?;
     let lab = start(screen)?;
     let before = censuses(&lab)?;
     let pods = cast::plan(&lab);
@@ -45,7 +48,10 @@ pub(crate) fn tell(screen: &mut Screen, orders: Option<&Orders>) -> Result<()> {
     story.delete()?;
     story.compare([before, with_pods, censuses(&lab)?])?;
     let took = milliseconds(began.elapsed().saturating_sub(kept));
-    screen.lines([Line::default(), Line::default().to(2).add(Paint::Good, format!("Everything worked, in {took}."))])?;
+    screen.lines([
+        Line::default(),
+        Line::default().to(2).add(Paint::Good, format!("Everything worked, in {took}.")),
+    ])?;
     if orders.is_none() {
         screen.explain("`make demo KEEP=1` leaves the pods there to look around.")?;
     }
@@ -59,16 +65,23 @@ struct Story<'a> {
 }
 
 fn start(screen: &mut Screen) -> Result<Lab> {
-    screen.section("Two nodes", "Each has a real Open vSwitch, OVN's agent and this project's node server, in namespaces of its own.")?;
+    screen.section(
+        "Two nodes",
+        "Each has a real Open vSwitch, OVN's agent and this project's node server, in namespaces of its own.",
+    )?;
     let Versions { open_vswitch, ovn } = Versions::installed()?;
-    let lab = screen.step(&format!("Open vSwitch {open_vswitch} and OVN {ovn} run, and a tunnel joins the nodes"), || {
-        Lab::of_nodes(2).families(Families::Dual).build()
-    })?;
+    let lab = screen.step(
+        &format!("Open vSwitch {open_vswitch} and OVN {ovn} run, and a tunnel joins the nodes"),
+        || Lab::of_nodes(2).families(Families::Dual).build(),
+    )?;
     for node in &lab.nodes {
-        screen.step(&format!("ovnkube --init-node {} --pod-manifests {}", node.name, node::MANIFESTS), || {
-            node.start_server()?;
-            calls::runtime_of(node).map(drop)
-        })?;
+        screen.step(
+            &format!("ovnkube --init-node {} --pod-manifests {}", node.name, node::MANIFESTS),
+            || {
+                node.start_server()?;
+                calls::runtime_of(node).map(drop)
+            },
+        )?;
     }
     Ok(lab)
 }
@@ -78,11 +91,14 @@ impl Story<'_> {
         let Self { screen, lab, pods } = self;
         screen.section(
             "Three pods get their network (ADD)",
-            "A container runtime calls the plugin once per pod: who the pod is comes in the environment, the network's configuration on \
-             standard input.",
+            "A container runtime calls the plugin once per pod: the pod's identity comes in the environment, \
+             the network's configuration on standard input.",
         )?;
-        screen.step("the control plane chose addresses and made logical ports", || cast::declare(lab, pods))?;
-        screen.step("the runtime made an empty network namespace for each pod", || cast::make_sandboxes(lab, pods))?;
+        screen
+            .step("the control plane chose addresses and made logical ports", || cast::declare(lab, pods))?;
+        screen.step("the runtime made an empty network namespace for each pod", || {
+            cast::make_sandboxes(lab, pods)
+        })?;
         let mut results = Vec::new();
         for pod in *pods {
             let runtime = calls::runtime_of(lab.node_of(pod))?;
@@ -98,15 +114,26 @@ impl Story<'_> {
 
     fn show_time(&mut self) -> Result<()> {
         let unoptimised = cfg!(debug_assertions) && env::var_os(executable::BIN_DIR).is_none();
-        let build = if unoptimised { " (This build is unoptimised; `make bench` measures an optimised one.)" } else { "" };
+        let build = if unoptimised {
+            " (This build is unoptimised; `make bench` measures an optimised one.)"
+        } else {
+            ""
+        };
         self.screen.section(
             "Where the time of each ADD went",
             &format!("The stages as the plugin reported them; some run at the same time.{build}"),
         )?;
-        let timelines = self.pods.iter().map(|pod| timeline_of(self.lab.node_of(pod), pod)).collect::<Result<Vec<_>>>()?;
+        let timelines = self
+            .pods
+            .iter()
+            .map(|pod| timeline_of(self.lab.node_of(pod), pod))
+            .collect::<Result<Vec<_>>>()?;
         let scale = timelines.iter().map(Timeline::end).fold(f64::MIN_POSITIVE, f64::max);
         for (pod, timeline) in self.pods.iter().zip(&timelines) {
-            let line = Line::default().to(2).add(Paint::Pod, cast::title(pod)).add(Paint::Faint, format!(" on {}", pod.node));
+            let line = Line::default()
+                .to(2)
+                .add(Paint::Pod, cast::title(pod))
+                .add(Paint::Faint, format!(" on {}", pod.node));
             self.screen.line(line.right(WIDTH, Paint::Strong, format!("{:.1} ms", timeline.total)))?;
             self.screen.lines(timeline.bars(scale))?;
         }
@@ -114,33 +141,44 @@ impl Story<'_> {
     }
 
     fn show_logical_view(&mut self) -> Result<()> {
-        self.screen
-            .section("What OVN is asked for", "OVN's northbound database has a logical switch for each node, and a router between them.")?;
+        self.screen.section(
+            "What OVN is asked for",
+            "OVN's northbound database has a logical switch for each node, and a router between them.",
+        )?;
         self.screen.lines(logical::tree(&self.lab.central, self.pods)?)
     }
 
     fn show_switches(&mut self) -> Result<()> {
         self.screen.section(
             "What Open vSwitch made of it",
-            "Each node's switch br-int and the numbers of its ports: pods above, the tunnel to the other node below.",
+            "Each node's switch br-int and the numbers of its ports: pods above, \
+             the tunnel to the other node below.",
         )?;
-        let nodes = self.lab.nodes.iter().map(|node| switch::view(node, self.pods)).collect::<Result<Vec<_>>>()?;
+        let nodes =
+            self.lab.nodes.iter().map(|node| switch::view(node, self.pods)).collect::<Result<Vec<_>>>()?;
         self.screen.lines(picture::draw(&nodes, 2))
     }
 
     fn send(&mut self) -> Result<()> {
         let Self { screen, lab, pods } = self;
         let [front, cart, stock] = pods else { bail!("three pods") };
-        screen.section("Packets", "Round trips and checksummed bytes, through switches that run in user space.")?;
+        screen.section(
+            "Packets",
+            "Round trips and checksummed bytes, through switches that run in user space.",
+        )?;
         screen.line(traffic::head(BULK))?;
         traffic::exchange(screen, lab, [front, cart], BULK)?;
         traffic::exchange(screen, lab, [cart, stock], BULK)?;
         screen.line(Line::default())?;
         let limit = cast::LIMIT_MEGABITS;
-        screen.explain(&format!("{} may receive {limit} Mbit/s (annotation {}):", front.name, cast::LIMIT_ANNOTATION))?;
+        screen.explain(&format!(
+            "{} may receive {limit} Mbit/s (annotation {}):",
+            front.name,
+            cast::LIMIT_ANNOTATION
+        ))?;
         screen.line(traffic::head(LIMITED_BULK))?;
         for rate in traffic::exchange(screen, lab, [stock, front], LIMITED_BULK)? {
-            // A queue lets a burst pass.
+            // The token bucket of a queue lets a burst pass at first: 20 percent of tolerance.
             if rate > f64::from(limit) * 1.2 {
                 bail!("{} received {rate:.0} Mbit/s; has this kernel no HTB (module sch_htb)?", front.name);
             }
@@ -150,7 +188,10 @@ impl Story<'_> {
 
     fn check(&mut self, results: &[Value]) -> Result<()> {
         let Self { screen, lab, pods } = self;
-        screen.section("CHECK and STATUS", "Does each pod still have what ADD gave it, and could another ADD succeed on its node?")?;
+        screen.section(
+            "CHECK and STATUS",
+            "Does each pod still have what ADD gave it, and could another ADD succeed on its node?",
+        )?;
         for (pod, result) in pods.iter().zip(results) {
             let runtime = calls::runtime_of(lab.node_of(pod))?;
             calls::call(screen, &calls::name("CHECK", pod), || runtime.check(pod, result))?;
@@ -161,10 +202,13 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// How long they were kept.
+    /// Keeps the pods until the user goes on. Returns how long that took.
     fn keep(&mut self, orders: &Orders) -> Result<Duration> {
         let began = Instant::now();
-        self.screen.section("Your turn", "The pods stay until standard input ends: Ctrl-D goes on with DEL, Ctrl-C ends all at once.")?;
+        self.screen.section(
+            "Your turn",
+            "The pods stay until standard input ends: Ctrl-D goes on with DEL, Ctrl-C ends all at once.",
+        )?;
         self.screen.lines(keep::hints(self.lab, self.pods))?;
         orders.wait()?;
         Ok(began.elapsed())
@@ -187,9 +231,14 @@ impl Story<'_> {
     }
 
     fn compare(&mut self, [before, with_pods, after]: [Vec<Census>; 3]) -> Result<()> {
-        self.screen.section("Nothing is left", "What is on each node: before the pods came, with them, and after DEL.")?;
+        self.screen.section(
+            "Nothing is left",
+            "What is on each node: before the pods came, with them, and after DEL.",
+        )?;
         let nodes = self.lab.nodes.iter().zip(&before).zip(&with_pods).zip(&after);
-        let columns: Vec<_> = nodes.map(|(((node, before), with_pods), after)| (node.name.as_str(), [before, with_pods, after])).collect();
+        let columns: Vec<_> = nodes
+            .map(|(((node, before), with_pods), after)| (node.name.as_str(), [before, with_pods, after]))
+            .collect();
         self.screen.lines(leftovers::table(&columns))?;
         self.screen.line(Line::default())?;
         for (node, [before, _, after]) in columns {
@@ -203,7 +252,8 @@ impl Story<'_> {
     }
 }
 
-/// The report comes after the result, and the log is written in the background.
+/// Waits for the report: the plugin sends it after its result, and the server writes its log in the
+/// background.
 fn timeline_of(node: &Node, pod: &Pod) -> Result<Timeline> {
     let file = node.path("/var/log/openvswitch/ovnkube.log");
     eventually("the plugin's report in the server's log", Duration::from_secs(2), || {

@@ -1,4 +1,4 @@
-//! Asks a node's Open vSwitch, and the pods' namespaces, for what the picture shows.
+//! Reads the data for the picture from a node's Open vSwitch and from the pods' namespaces.
 
 use anyhow::{Context as _, Result};
 use integration::{Node, Pod};
@@ -9,7 +9,7 @@ use super::{
     rows::{Row, Table},
 };
 
-/// `node` now; `pods` are all pods that are known.
+/// The current view of `node`; `pods` are all pods of the demo.
 pub(crate) fn view(node: &Node, pods: &[Pod]) -> Result<NodeView> {
     const QUESTIONS: &str = "--format=json --columns=external_ids list Open_vSwitch \
                              -- --columns=name,datapath_type,ports list Bridge br-int \
@@ -27,7 +27,11 @@ pub(crate) fn view(node: &Node, pods: &[Pod]) -> Result<NodeView> {
 
     let mut view = NodeView {
         name: node.name.clone(),
-        tunnel_address: switch.rows()?.first().context("Open_vSwitch")?.value_of("external_ids", "ovn-encap-ip")?,
+        tunnel_address: switch
+            .rows()?
+            .first()
+            .context("Open_vSwitch")?
+            .value_of("external_ids", "ovn-encap-ip")?,
         datapath: bridge.text("datapath_type")?,
         pods: Vec::new(),
         tunnels: Vec::new(),
@@ -41,7 +45,7 @@ pub(crate) fn view(node: &Node, pods: &[Pod]) -> Result<NodeView> {
     Ok(view)
 }
 
-/// An interface of br-int leads to a pod, to another node, or (br-int itself) nowhere.
+/// Adds an interface of br-int to the view as a pod's port or as a tunnel; br-int's own interface is neither.
 fn sort_in(node: &Node, pods: &[Pod], row: &Row<'_>, view: &mut NodeView) -> Result<()> {
     let (name, ofport) = (row.text("name")?, row.text("ofport")?);
     let remote = row.value_of("options", "remote_ip")?;
@@ -53,12 +57,18 @@ fn sort_in(node: &Node, pods: &[Pod], row: &Row<'_>, view: &mut NodeView) -> Res
     if let Some(pod) = pods.iter().find(|pod| pod.port() == iface_id) {
         let ifname = row.value_of("external_ids", "pod-if-name")?;
         let addresses = addresses(node, pod, &ifname)?;
-        view.pods.push(PodPort { pod: format!("{}/{}", pod.namespace, pod.name), addresses, ifname, host_ifname: name, ofport });
+        view.pods.push(PodPort {
+            pod: format!("{}/{}", pod.namespace, pod.name),
+            addresses,
+            ifname,
+            host_ifname: name,
+            ofport,
+        });
     }
     Ok(())
 }
 
-/// What `ip` in the pod says.
+/// The addresses that `ip` shows in the pod.
 fn addresses(node: &Node, pod: &Pod, ifname: &str) -> Result<Vec<String>> {
     #[derive(Deserialize)]
     struct Link {
@@ -72,6 +82,7 @@ fn addresses(node: &Node, pod: &Pod, ifname: &str) -> Result<Vec<String>> {
 
     let output = node.run_in_pod(pod, ["ip", "-json", "address", "show", "dev", ifname])?;
     let links: Vec<Link> = serde_json::from_str(&output).context("output of `ip -json`")?;
-    let addresses = links.into_iter().flat_map(|link| link.addr_info).filter(|address| address.scope == "global");
+    let addresses =
+        links.into_iter().flat_map(|link| link.addr_info).filter(|address| address.scope == "global");
     Ok(addresses.map(|address| address.local).collect())
 }

@@ -1,18 +1,20 @@
-//! Where the time of an ADD went: the stages that the plugin reported to the node server, as the server logs them, and as bars.
+//! The stages of an ADD, which the plugin reports to the node server: parsed from the server's log, and drawn
+//! as bars.
 
 use anyhow::{Context as _, Result, bail};
 
 use super::line::{Line, Paint};
 
-/// Columns of the bars.
+/// Width of the bars, in columns.
 const BAR: usize = 31;
 /// First column of the bars.
 const BAR_AT: usize = 43;
-/// Where the numbers end.
+/// Column where the numbers end.
 const NUMBERS_END: usize = 80;
 
-/// The stages in the order in which they are shown, and what each is for.
+/// The stages in the order of the output, with their meanings.
 const STAGES: &[(&str, &str)] = &[
+    ("netns", "enter the pod's namespace"),
     ("ovsdb", "reach Open vSwitch"),
     ("annotation", "ask the node server"),
     ("veth", "create the link"),
@@ -31,7 +33,7 @@ pub(crate) struct Timeline {
     stages: Vec<Stage>,
 }
 
-/// Milliseconds from the start of the plugin.
+/// A stage, in milliseconds since the start of the plugin.
 #[derive(Debug, Clone, PartialEq)]
 struct Stage {
     name: String,
@@ -44,8 +46,12 @@ impl Timeline {
     pub(crate) fn find(log: &str, pod: &str, sandbox: &str) -> Result<Self> {
         let of_pod = format!("[ADD {pod} ");
         let line = log.lines().rev().find(|line| {
-            let sandboxes = line.split_once(" sandbox=").map(|(_, rest)| rest.split([' ', ']']).next().unwrap_or_default());
-            line.contains(&of_pod) && line.contains(" stages=") && sandboxes.is_some_and(|id| !id.is_empty() && sandbox.starts_with(id))
+            let sandboxes = line
+                .split_once(" sandbox=")
+                .map(|(_, rest)| rest.split([' ', ']']).next().unwrap_or_default());
+            line.contains(&of_pod)
+                && line.contains(" stages=")
+                && sandboxes.is_some_and(|id| !id.is_empty() && sandbox.starts_with(id))
         });
         let line = line.with_context(|| format!("the server's log has no report on ADD {pod}"))?;
         Self::parse(line).with_context(|| format!("report in the server's log: {line}"))
@@ -56,19 +62,21 @@ impl Timeline {
         let (_, stages) = line.split_once(" stages=\"").context("no stages")?;
         let (stages, _) = stages.split_once('"').context("the stages do not end")?;
         let mut stages = stages.split(", ").map(Stage::parse).collect::<Result<Vec<_>>>()?;
-        // Those that run at the same time are always shown in the same order.
-        stages.sort_by_key(|stage| STAGES.iter().position(|(name, _)| *name == stage.name).unwrap_or(STAGES.len()));
+        // Concurrent stages finish in any order; the output has a fixed one.
+        stages.sort_by_key(|stage| {
+            STAGES.iter().position(|(name, _)| *name == stage.name).unwrap_or(STAGES.len())
+        });
         let (_, total) = line.split_once(" ms=").context("no milliseconds")?;
         let total = total.split(' ').next().unwrap_or_default().parse().context("milliseconds")?;
         Ok(Self { total, stages })
     }
 
-    /// When its last stage ended.
+    /// End of the last stage.
     pub(crate) fn end(&self) -> f64 {
         self.stages.iter().map(|stage| stage.end).fold(0.0, f64::max)
     }
 
-    /// A bar for each stage, where `scale` milliseconds are the full width.
+    /// A bar for each stage; `scale` milliseconds are the full width.
     pub(crate) fn bars(&self, scale: f64) -> impl Iterator<Item = Line> {
         self.stages.iter().map(move |Stage { name, start, end }| {
             let line = Line::default().to(4).text(name).to(18).add(Paint::Faint, meaning(name));
@@ -77,7 +85,7 @@ impl Timeline {
         })
     }
 
-    /// The scale under the bars.
+    /// The axis under the bars.
     pub(crate) fn axis(scale: f64) -> Line {
         let end = format!("{scale:.1} ms");
         let rule = "─".repeat(BAR.saturating_sub(3 + end.len()));
@@ -93,20 +101,22 @@ impl Stage {
             let (start, end) = span.split_once('-')?;
             Some(Self { name: name.to_owned(), start: start.parse().ok()?, end: end.parse().ok()? })
         };
-        match parsed().filter(|stage: &Self| 0.0 <= stage.start && stage.start <= stage.end && stage.end.is_finite()) {
+        match parsed()
+            .filter(|stage: &Self| 0.0 <= stage.start && stage.start <= stage.end && stage.end.is_finite())
+        {
             Some(stage) => Ok(stage),
             None => bail!("stage {text:?} is not NAME START-END"),
         }
     }
 }
 
-/// A stage that is newer than this page stands alone, and last.
+/// The meaning of a stage; empty for a stage that is newer than this table.
 fn meaning(stage: &str) -> &'static str {
     STAGES.iter().find(|(name, _)| *name == stage).map_or("", |(_, meaning)| *meaning)
 }
 
-/// Half a column is the finest step; a stage of no time still shows.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the bar, checked here")]
+/// A bar in steps of half a column. A stage of zero length still gets one step.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the bar's width")]
 fn bar(start: f64, end: f64, scale: f64) -> String {
     let halves = 2 * BAR;
     let position = |time: f64| ((time / scale).clamp(0.0, 1.0) * halves as f64).round() as usize;
@@ -127,16 +137,22 @@ mod tests {
     use super::*;
 
     const LOG: &str = "\
-2026-11-21T01:46:21.478Z|00003|add|INFO|[ADD shop/cart sandbox=010000030000 eth0] answered ms=0.4 mac=0a:58:0a:f4:01:03
-2026-11-21T01:46:21.525Z|00004|metrics|INFO|[ADD shop/cart sandbox=010000030000] the plugin succeeded ms=10.0 stages=\"annotation 0.2-1.0, ovsdb 0.0-2.0, veth 2.0-5.0, later 5.0-10.0\"
-2026-11-21T01:46:22.525Z|00005|metrics|INFO|[ADD shop/cart-2 sandbox=020000030000] the plugin succeeded ms=7.0 stages=\"ovsdb 0.0-7.0\"
+2026-11-21T01:46:21.478Z|00003|add|INFO|[ADD shop/cart sandbox=010000030000 eth0] \
+answered ms=0.4 mac=0a:58:0a:f4:01:03
+2026-11-21T01:46:21.525Z|00004|metrics|INFO|[ADD shop/cart sandbox=010000030000] \
+the plugin succeeded ms=10.0 stages=\"annotation 0.2-1.0, ovsdb 0.0-2.0, veth 2.0-5.0, later 5.0-10.0\"
+2026-11-21T01:46:22.525Z|00005|metrics|INFO|[ADD shop/cart-2 sandbox=020000030000] \
+the plugin succeeded ms=7.0 stages=\"ovsdb 0.0-7.0\"
 ";
 
     #[test]
     fn the_report_of_a_pod_is_found_and_its_stages_are_in_order() {
         let timeline = Timeline::find(LOG, "shop/cart", "010000030000000abc").unwrap();
         let names: Vec<&str> = timeline.stages.iter().map(|stage| stage.name.as_str()).collect();
-        assert_eq!((timeline.total, timeline.end(), names), (10.0, 10.0, vec!["ovsdb", "annotation", "veth", "later"]));
+        assert_eq!(
+            (timeline.total, timeline.end(), names),
+            (10.0, 10.0, vec!["ovsdb", "annotation", "veth", "later"])
+        );
         assert!(Timeline::find(LOG, "shop/cart", "020000030000000abc").is_err());
         assert!(Timeline::find(LOG, "shop/ca", "010000030000000abc").is_err());
     }
@@ -155,8 +171,12 @@ mod tests {
         assert_eq!(bar(0.0, 1.5, full), "█▌");
         assert_eq!(bar(1.5, 3.0, full), " ▐█");
         assert_eq!(bar(full, full, full).chars().last(), Some('▐'));
-        let lines: Vec<Line> = Timeline::find(LOG, "shop/cart", "010000030000000abc").unwrap().bars(10.0).collect();
-        assert_eq!(lines[0].to_string(), format!("    ovsdb         reach Open vSwitch       {:31}   2.0", "██████").trim_end());
+        let lines: Vec<Line> =
+            Timeline::find(LOG, "shop/cart", "010000030000000abc").unwrap().bars(10.0).collect();
+        assert_eq!(
+            lines[0].to_string(),
+            format!("    ovsdb         reach Open vSwitch       {:31}   2.0", "██████").trim_end()
+        );
         assert!(lines.iter().all(|line| line.width() == NUMBERS_END), "{lines:?}");
         assert_eq!(Timeline::axis(10.0).width(), BAR_AT + BAR);
     }

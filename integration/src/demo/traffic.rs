@@ -1,4 +1,4 @@
-//! Packets between the pods, and how fast they are.
+//! Packets between the pods, with their round-trip times and rates.
 
 use std::{net::IpAddr, time::Instant};
 
@@ -19,15 +19,26 @@ const ADDRESS: usize = 20;
 const PATH: usize = 39;
 const PING_END: usize = 64;
 
-/// The table's head.
+/// The head of the table.
 pub(crate) fn head(bytes: u64) -> Line {
-    let line = Line::default().to(4).add(Paint::Faint, "from").to(TO).add(Paint::Faint, "to").to(ADDRESS).add(Paint::Faint, "address");
+    let line = Line::default()
+        .to(4)
+        .add(Paint::Faint, "from")
+        .to(TO)
+        .add(Paint::Faint, "to")
+        .to(ADDRESS)
+        .add(Paint::Faint, "address");
     let line = line.to(PATH).add(Paint::Faint, "path").right(PING_END, Paint::Faint, "ping");
     line.right(WIDTH, Paint::Faint, format!("TCP, {} MiB", bytes >> 20))
 }
 
-/// Ping and TCP from one pod to every address of another: a row for each. Returns the rates in Mbit/s.
-pub(crate) fn exchange(screen: &mut Screen, lab: &Lab, [from, to]: [&Pod; 2], bytes: u64) -> Result<Vec<f64>> {
+/// Ping and TCP from one pod to every address of another, with a line for each. Returns the rates in Mbit/s.
+pub(crate) fn exchange(
+    screen: &mut Screen,
+    lab: &Lab,
+    [from, to]: [&Pod; 2],
+    bytes: u64,
+) -> Result<Vec<f64>> {
     let mut rates = Vec::new();
     for address in to.addresses.iter().map(ipnet::IpNet::addr) {
         let what = format!("{} sends to {} at {address}", from.name, to.name);
@@ -36,18 +47,26 @@ pub(crate) fn exchange(screen: &mut Screen, lab: &Lab, [from, to]: [&Pod; 2], by
             Ok(measured) => measured,
             Err(error) => return screen.step(&what, || Err(error)),
         };
-        let path = if from.node == to.node { format!("inside {}", from.node) } else { format!("{} → {}", from.node, to.node) };
+        let path = if from.node == to.node {
+            format!("inside {}", from.node)
+        } else {
+            format!("{} → {}", from.node, to.node)
+        };
         let line = tick().add(Paint::Pod, &from.name).to(TO).add(Paint::Pod, &to.name);
         let line = line.to(ADDRESS).text(address.to_string()).to(PATH).add(Paint::Faint, path);
-        screen.line(line.right(PING_END, Paint::Plain, format!("{ping:.2} ms")).right(WIDTH, Paint::Plain, rate(megabits)))?;
+        screen.line(line.right(PING_END, Paint::Plain, format!("{ping:.2} ms")).right(
+            WIDTH,
+            Paint::Plain,
+            rate(megabits),
+        ))?;
         rates.push(megabits);
     }
     Ok(rates)
 }
 
-/// Round trip in milliseconds, and rate in Mbit/s.
+/// The average round-trip time in milliseconds, and the rate in Mbit/s.
 fn measure(lab: &Lab, from: &Pod, to: &Pod, address: IpAddr, bytes: u64) -> Result<(f64, f64)> {
-    // The first packet waits for address resolution.
+    // Warm-up: the first packet waits for address resolution.
     lab.ping(from, address)?;
     let words = ["ping", "-n", "-q", "-c", PINGS, "-i", "0.01", "-W", "1"].map(str::to_owned);
     let report = lab.node_of(from).run_in_pod(from, words.into_iter().chain([address.to_string()]))?;
@@ -59,14 +78,18 @@ fn measure(lab: &Lab, from: &Pod, to: &Pod, address: IpAddr, bytes: u64) -> Resu
     Ok((ping, megabits))
 }
 
-/// The average of `rtt min/avg/max/mdev = 0.498/0.558/0.621/0.050 ms`.
+/// The average in a line such as `rtt min/avg/max/mdev = 0.498/0.558/0.621/0.050 ms`.
 fn average(report: &str) -> Option<f64> {
     let (_, numbers) = report.lines().find(|line| line.contains("min/avg/max"))?.split_once('=')?;
     numbers.split('/').nth(1)?.trim().parse().ok()
 }
 
 fn rate(megabits: f64) -> String {
-    if megabits < 1000.0 { format!("{megabits:.0} Mbit/s") } else { format!("{:.1} Gbit/s", megabits / 1000.0) }
+    if megabits < 1000.0 {
+        format!("{megabits:.0} Mbit/s")
+    } else {
+        format!("{:.1} Gbit/s", megabits / 1000.0)
+    }
 }
 
 #[cfg(test)]

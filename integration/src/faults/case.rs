@@ -1,4 +1,4 @@
-//! One row's test: the fault, and around it what every row asks.
+//! One row's test: the fault, and the checks that every row makes around it.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,13 @@ use super::{
 };
 use crate::{Blueprint, Census, Lab, eventually, inside};
 
-/// How long what was let go of may take to be gone.
+/// How long released resources may take to be gone. A leak never goes, so the value costs time only where
+/// there is one.
 const SETTLING: Duration = Duration::from_secs(12);
-/// How long daemons that came back may take until each has found the other.
+/// How long daemons that came back may take until they are connected to each other.
 const RECOVERY: Duration = Duration::from_secs(30);
 
-/// A row whose test is being written: what may be different from other rows, then [`Case::test`].
+/// A row's test in preparation: what differs from other rows, then [`Case::test`].
 #[derive(Debug, Clone)]
 pub struct Case {
     row: &'static Row,
@@ -43,25 +44,34 @@ enum Traffic {
 #[track_caller]
 pub fn row(number: u8) -> Case {
     let row = matrix::find(number).expect("a test belongs to a row of the matrix");
-    Case { row, limit: Duration::from_secs(30), traffic: Traffic::GoesOn, recovery: RECOVERY, settling: SETTLING, lab: Lab::of_nodes(1) }
+    Case {
+        row,
+        limit: Duration::from_secs(30),
+        traffic: Traffic::GoesOn,
+        recovery: RECOVERY,
+        settling: SETTLING,
+        lab: Lab::of_nodes(1),
+    }
 }
 
 impl Case {
-    /// Time for all that the test does itself; 30 s unless said otherwise.
+    /// Time limit for all that the test itself does; 30 s unless said otherwise.
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// The fault may cost the bystanders packets: whoever forwards them is what is broken. They have to reach each other afterwards.
+    /// The bystanders may lose packets, because the fault breaks what forwards them. They have to reach each
+    /// other afterwards.
     #[must_use]
     pub fn traffic_may_stop(mut self) -> Self {
         self.traffic = Traffic::MayStop;
         self
     }
 
-    /// How long may pass after the test until STATUS succeeds, and until what was let go of is gone; 30 s and 12 s unless said otherwise.
+    /// How long STATUS may take to succeed after the test, and resources to be released; 30 s and 12 s unless
+    /// said otherwise.
     #[must_use]
     pub fn calm_within(mut self, limit: Duration) -> Self {
         (self.recovery, self.settling) = (limit, limit);
@@ -75,7 +85,8 @@ impl Case {
         self
     }
 
-    /// Builds a lab, runs `body` in it, and then asks what every row asks. Call it with a closure that is written in the test itself.
+    /// Builds a lab, runs `body` in it, and then makes the checks of every row. Call it with a closure that
+    /// is written in the test itself, because its type names the test.
     ///
     /// # Panics
     /// If something does not hold, or the test's name is not that of its row.
@@ -83,16 +94,24 @@ impl Case {
     pub fn test<F: FnOnce(&Site<'_>) -> Result<()>>(self, body: F) {
         let path = inside::test_path::<F>();
         let number = self.row.number;
-        assert_eq!(matrix::number_of(path), Some(number), "the test of row {number} is to be called row_{number:02}_…, not {path}");
+        assert_eq!(
+            matrix::number_of(path),
+            Some(number),
+            "the test of row {number} is to be called row_{number:02}_…, not {path}"
+        );
         inside::in_namespaces(path, || self.clone().hold_in(&self.lab.clone().build()?, body));
     }
 
-    /// The same in a lab that is there already.
+    /// The same in a lab that runs already.
+    ///
+    /// # Errors
+    /// If `body` fails; otherwise every check that does not hold.
     pub fn hold_in(self, lab: &Lab, body: impl FnOnce(&Site<'_>) -> Result<()>) -> Result<()> {
         let Self { row, limit, traffic, recovery, settling, lab: _ } = self;
         let site = Site::prepare(lab)?;
         let before = Before::note(&site)?;
         let [first, second] = &site.bystanders;
+        // From before the fault until after the next pod: every lost packet counts.
         let flow = lab.flow(first, second)?;
         let began = Instant::now();
         let done = body(&site);
@@ -109,12 +128,15 @@ impl Case {
         let echoes = flow.stop()?;
         if traffic == Traffic::GoesOn {
             let lost = echoes.sent - echoes.received.min(echoes.sent);
-            let whole = if lost == 0 { Ok(()) } else { Err(anyhow!("they lost {lost} of {} packets", echoes.sent)) };
+            let whole =
+                if lost == 0 { Ok(()) } else { Err(anyhow!("they lost {lost} of {} packets", echoes.sent)) };
             findings.note("bystanders", whole);
         }
         findings.note("cleaning up", site.clean_up());
         before.compare(&site, settling, &mut findings);
-        findings.verdict().with_context(|| format!("row {} ({}) holds, but something around it does not", row.number, row.fault))
+        findings.verdict().with_context(|| {
+            format!("row {} ({}) holds, but something around it does not", row.number, row.fault)
+        })
     }
 }
 
@@ -127,13 +149,23 @@ struct Before {
 
 impl Before {
     fn note(site: &Site<'_>) -> Result<Self> {
-        Ok(Self { census: site.node.census()?, server: server_of(site)?, answers: site.node.answers.all().len() })
+        Ok(Self {
+            census: site.node.census()?,
+            server: server_of(site)?,
+            answers: site.node.answers.all().len(),
+        })
     }
 
     fn compare(&self, site: &Site<'_>, settling: Duration, findings: &mut Findings) {
-        // The kernel takes the links of a deleted namespace away a little later.
-        findings.note("a leak", eventually("the node is as before", settling, || self.census.must_equal(&site.node.census()?)));
-        findings.note("the server", eventually("it has let go", settling, || self.server.is_back(&server_of(site)?)));
+        // The kernel removes the links of a deleted namespace a moment later.
+        findings.note(
+            "a leak",
+            eventually("the node is as before", settling, || self.census.must_equal(&site.node.census()?)),
+        );
+        findings.note(
+            "the server",
+            eventually("it has let go", settling, || self.server.is_back(&server_of(site)?)),
+        );
         for answer in site.node.answers.all().into_iter().skip(self.answers) {
             findings.note("an answer of the plugin", answer.verify().with_context(|| answer.verb));
         }
@@ -149,7 +181,7 @@ fn in_time(took: Duration, limit: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Once all is well, a pod comes and goes at the first attempt.
+/// Checks that, once STATUS succeeds, a new pod is attached and detached at the first attempt.
 fn next_pod(site: &Site<'_>, recovery: Duration) -> Result<()> {
     site.healthy_within(recovery)?;
     let pod = site.new_pod()?;
@@ -159,7 +191,7 @@ fn next_pod(site: &Site<'_>, recovery: Duration) -> Result<()> {
     site.nothing_of(&pod)
 }
 
-/// Everything that does not hold: one finding must not hide the others.
+/// The checks that do not hold: one must not hide the others.
 #[derive(Debug, Default)]
 struct Findings(Vec<String>);
 

@@ -1,6 +1,6 @@
 /*
- * How much a process has allocated and not freed: loaded before its C library (LD_PRELOAD). How many pages that takes is the allocator's
- * business: one small allocation keeps a page, and what was freed around it.
+ * Counts what a process has allocated and not freed. Loaded before its C library (LD_PRELOAD). Pages do not tell
+ * that: one small allocation keeps a page, with everything that was freed around it.
  *
  * OVN_HEAP_FILE=FILE   two 64-bit numbers: the process that counts there (0: none yet), and its bytes
  */
@@ -15,13 +15,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The GNU C library's own names of what is replaced here. */
+/* The GNU C library's own names of the functions that are replaced here. */
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 extern void __libc_free(void *);
 
+/* Counts until start() has mapped the file, and for ever without one. */
 static int64_t before_start[2];
 static int64_t *counted = before_start;
 
@@ -38,7 +39,7 @@ __attribute__((constructor)) static void start(void)
     }
     close(fd);
     int64_t *numbers = page, nobody = 0, own = getpid();
-    /* A program that this one starts counts nowhere; one that takes this one's place counts from the beginning. */
+    /* A child inherits the file and does not count in it. After exec(2) the same process counts anew. */
     if (!__atomic_compare_exchange_n(&numbers[0], &nobody, own, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) && nobody != own)
         return;
     numbers[1] = before_start[1];
@@ -71,7 +72,7 @@ void *realloc(void *block, size_t size)
 {
     int64_t old = size_of(block);
     void *moved = __libc_realloc(block, size);
-    /* Without a new one the old one stays, unless it was freed that way. */
+    /* A realloc that fails keeps the old block; one to size 0 frees it. */
     if (moved || size == 0)
         __atomic_fetch_sub(&counted[1], old, __ATOMIC_RELAXED);
     return come(moved);

@@ -1,7 +1,9 @@
-//! A real API server with etcd for the lab's first node, and the proxy through which that node's server sees it.
+//! A real API server with etcd for the lab's first node, and the proxy through which the server on that node
+//! reaches it.
 //!
-//! Pods get there through etcd, in the form in which the API server itself may keep them (`--storage-media-type=application/json`): the
-//! API server gives every pod that is created through it a UID of its own, and the lab has told its UIDs to OVN before.
+//! Pods are written to etcd, in a form in which the API server itself may store them
+//! (`--storage-media-type=application/json`). The API server would give a pod that is created through it a
+//! UID of its own, and the lab has already told its UIDs to OVN.
 
 use std::{
     fs,
@@ -24,25 +26,26 @@ use crate::{
     node::PodSink,
 };
 
-/// Where etcd answers JSON.
+/// Address of etcd's HTTP gateway, which takes JSON.
 const ETCD: &str = "127.0.0.1:2379";
 
-/// The API server, and what stands in front of it.
+/// The API server and the proxy in front of it.
 #[derive(Debug)]
 pub struct Kubernetes {
-    /// Between the node's server and the API server.
+    /// The proxy between the node's server and the API server.
     pub proxy: ApiProxy,
-    /// As the administrator, around the proxy.
+    /// A client of the administrator, which does not use the proxy.
     pub api: Api,
-    /// etcd and API server.
+    /// The daemons of etcd and the API server.
     pub control_plane: ControlPlane,
-    /// Where the token is that the node's server reads. Its own path is a link from another directory, so that nothing tells the server
-    /// when the token changes.
+    /// File with the token of the node's server. The server reads it through a link in another directory,
+    /// where no event tells of a new token.
     pub token: PathBuf,
 }
 
 impl Kubernetes {
-    /// Starts it, and has the server of the lab's first node know its pods from it, when that is started the next time.
+    /// Starts everything. From its next start, the server of the lab's first node learns its pods from this
+    /// API server.
     pub fn start(lab: &Lab) -> Result<Self> {
         programs::bin_dir()?;
         let node = lab.nodes.first().context("a lab has a node")?;
@@ -50,10 +53,17 @@ impl Kubernetes {
         let api = Api::new(&credentials)?;
         let control_plane = ControlPlane::without_service_accounts(&credentials, &api)?;
         access::grant(&api, &credentials)?;
-        api.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab"}}))?;
-        api.create("/api/v1/nodes", &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}}))?;
+        api.create(
+            "/api/v1/namespaces",
+            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab"}}),
+        )?;
+        api.create(
+            "/api/v1/nodes",
+            &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}}),
+        )?;
         let proxy = ApiProxy::start(&api, &credentials)?;
 
+        // The server gets a link into another directory; see `token`.
         let directory = Path::new(mounts::LAB).join("token");
         fs::create_dir_all(directory.join("behind"))?;
         let (token, link) = (directory.join("behind/token"), directory.join("token"));
@@ -72,22 +82,26 @@ impl Kubernetes {
         Ok(Self { proxy, api, control_plane, token })
     }
 
-    /// The token that the node's server should use now.
+    /// The current token of the node's server.
     pub fn token(&self) -> Result<String> {
         Ok(fs::read_to_string(&self.token)?.trim().to_owned())
     }
 
-    /// Puts another one in its place; both are good until somebody refuses the old one.
+    /// Replaces the token and returns the new one. The API server accepts both; a test makes the proxy refuse
+    /// the old one.
     pub fn rotate_token(&self) -> Result<String> {
         let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}});
-        let answer = self.api.create(&format!("/api/v1/namespaces/ovn-kubernetes/serviceaccounts/{}/token", access::NODE), &request)?;
+        let answer = self.api.create(
+            &format!("/api/v1/namespaces/ovn-kubernetes/serviceaccounts/{}/token", access::NODE),
+            &request,
+        )?;
         let token = answer["status"]["token"].as_str().context("the API server gave no token")?;
         fs::write(&self.token, format!("{token}\n"))?;
         Ok(token.to_owned())
     }
 }
 
-/// Pods as objects in etcd.
+/// Writes pods as objects into etcd.
 #[derive(Debug)]
 struct EtcdPods;
 
@@ -103,16 +117,21 @@ impl PodSink for EtcdPods {
     }
 }
 
+/// The key under which the API server stores the pod.
 fn key(Pod { namespace, name, .. }: &Pod) -> ByteString {
     ByteString(format!("/registry/pods/{namespace}/{name}").into_bytes())
 }
 
+/// Sends one request to etcd and checks the status of its answer.
 fn ask(what: &str, request: &Value) -> Result<()> {
     let mut stream = TcpStream::connect(ETCD).context("connect to etcd")?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let body = request.to_string();
     let length = body.len();
-    write!(stream, "POST /v3/kv/{what} HTTP/1.1\r\nHost: {ETCD}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}")?;
+    write!(
+        stream,
+        "POST /v3/kv/{what} HTTP/1.1\r\nHost: {ETCD}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).context("etcd's answer")?;
     ensure!(answer.starts_with("HTTP/1.1 200"), "etcd: {answer}");

@@ -1,15 +1,15 @@
-//! The rows of the fault matrix: what is injected, and what has to hold. Pure.
+//! The rows of the fault matrix: the fault that is injected, and what has to hold. Pure.
 
 /// One fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// From 1, of two digits at most; its tests are called `row_NN_…`.
+    /// From 1, with two digits at most; the tests of row NN are called `row_NN_…`.
     pub number: u8,
     /// What is injected.
     pub fault: &'static str,
-    /// What has to hold, besides what every row asks.
+    /// What has to hold, besides the checks of every row.
     pub expected: &'static str,
-    /// Why it cannot have a test yet: the part that does not exist.
+    /// Why the row has no test yet: the missing part.
     pub absent: Option<&'static str>,
 }
 
@@ -23,15 +23,35 @@ pub const ROWS: &[Row] = &[
     row(2, "no server: DEL", "it needs none: port and link are gone, exit status 0"),
     row(
         3,
-        "a socket file that nobody listens on",
+        "a socket file without a listener",
         "as without a server; the next server takes the place of its own dead socket, and of nothing else",
     ),
-    row(4, "server stopped (SIGSTOP) during ADD", "code 11 at the deadline; resumed, it forgets whoever has gone"),
+    row(
+        4,
+        "server stopped (SIGSTOP) during ADD",
+        "code 11 at the deadline; resumed, it drops the requests of callers that have gone",
+    ),
     row(5, "kill -9 before anything is made", "nothing is left, DEL succeeds"),
-    row(6, "kill -9 between link and port", "DEL removes the link by its name; without a DEL, the server does"),
-    row(7, "kill -9 between port and result", "DEL removes port and link; a runtime that keeps the sandbox keeps its network"),
-    row(8, "server restarts with 100 live pods", "no packet is lost, no row is written, STATUS is 0 again within 1 s"),
-    row(9, "server restarts during 32 ADDs", "each succeeds or has code 11, none outlives its deadline, no port is there twice"),
+    row(
+        6,
+        "kill -9 between link and port",
+        "DEL removes the link by its name; without a DEL, the server does",
+    ),
+    row(
+        7,
+        "kill -9 between port and result",
+        "DEL removes port and link; a runtime that keeps the sandbox keeps its network",
+    ),
+    row(
+        8,
+        "server restarts with 100 live pods",
+        "no packet is lost, no row is written, STATUS is 0 again within 1 s",
+    ),
+    row(
+        9,
+        "server restarts during 32 ADDs",
+        "each succeeds or has code 11, none outlives its deadline, no port is there twice",
+    ),
     row(
         10,
         "ovsdb-server: kill -9, started again",
@@ -42,54 +62,146 @@ pub const ROWS: &[Row] = &[
         "ovsdb-server restarts with an empty database",
         "STATUS 51; once br-int is back, so are the ports of live pods and their traffic",
     ),
-    row(12, "the reply to a commit is lost", "what was committed is found again: removed, or kept by whoever owns it"),
-    row(13, "every answer of the database comes 3 s late", "ADD takes that much longer per round trip and succeeds; nobody asks twice"),
-    row(14, "the name of the port is taken in the database", "one's own row is taken over, a foreign one named and left alone"),
-    row(15, "the database answers garbage, or without end", "the connection ends, nobody panics, memory stays below 64 MB"),
-    row(16, "ovs-vswitchd: kill -9", "code 11 at the deadline, which names it; STATUS 51; once it is back, waiting ADDs succeed"),
+    row(
+        12,
+        "the reply to a commit is lost",
+        "what was committed is found again: removed, or kept by its owner",
+    ),
+    row(
+        13,
+        "every answer of the database comes 3 s late",
+        "ADD takes that much longer per round trip and succeeds; no request is repeated",
+    ),
+    row(
+        14,
+        "the name of the port is taken in the database",
+        "one's own row is taken over, a foreign one named and left alone",
+    ),
+    row(
+        15,
+        "the database answers garbage, or without end",
+        "the connection ends, no program panics, memory stays below 64 MB",
+    ),
+    row(
+        16,
+        "ovs-vswitchd: kill -9",
+        "code 11 at the deadline, which names it; STATUS 51; once it is back, waiting ADDs succeed",
+    ),
     row(17, "ovs-vswitchd stopped for 10 s", "ADDs within their deadline succeed late"),
-    row(18, "the link vanishes beneath its port", "ADD fails at once with the text of Open vSwitch, nothing is left"),
+    row(
+        18,
+        "the link vanishes beneath its port",
+        "ADD fails at once with the text of Open vSwitch, nothing is left",
+    ),
     row(19, "no br-int", "code 11 at once, STATUS not 0; once it is back, ADD succeeds"),
-    row(20, "ovn-controller killed", "code 11 at the deadline, which names it; running pods keep their flows"),
+    row(
+        20,
+        "ovn-controller killed",
+        "code 11 at the deadline, which names it; running pods keep their flows",
+    ),
     row(21, "ovn-controller restarts during a burst of ADDs", "all succeed, running pods notice nothing"),
-    row(22, "the logical port comes late, or never", "ADD waits for it until its deadline, and returns at once when it comes"),
-    row(23, "ovn-northd or the southbound database is down", "as without a logical port; STATUS stays 0, a metric tells of it"),
-    row(24, "ovn-installed of an older row", "it is not believed"),
-    row(25, "API server down when the server starts", "DEL, CHECK and STATUS are answered; ADD has code 11 until pods are known"),
-    row(26, "API server down later", "pods that are known are attached, others are waited for; the watch goes on"),
+    row(
+        22,
+        "the logical port comes late, or never",
+        "ADD waits for it until its deadline, and returns at once when it comes",
+    ),
+    row(
+        23,
+        "ovn-northd or the southbound database is down",
+        "as without a logical port; STATUS stays 0, a metric tells of it",
+    ),
+    row(24, "ovn-installed of an older row", "it is ignored"),
+    row(
+        25,
+        "API server down when the server starts",
+        "DEL, CHECK and STATUS are answered; ADD has code 11 until pods are known",
+    ),
+    row(
+        26,
+        "API server down later",
+        "pods that are known are attached, others are waited for; the watch goes on",
+    ),
     row(27, "watch: 410, cut short, 429, 500", "listed again after a pause, no change is lost"),
     row(28, "401 after a token was replaced", "the token is read again, the request repeated at once"),
     row(29, "the annotation comes after 0.5, 5 and 29 s", "ADD returns at once after it"),
     row(30, "the annotation never comes", "code 11 at the deadline; nothing was made"),
-    row(31, "malformed annotations, of another subnet, of 1 MiB", "a code of 100 and above, an Event, no storm of retries, no panic"),
-    row(32, "the pod's UID is not that of the call", "the right one is waited for; never the wrong one's network"),
-    row(33, "a new sandbox while the old one's ADD waits", "the new one wins; DEL of the old one leaves the new port alone"),
-    row(34, "DEL during ADD of the same interface", "the ADD ends and is undone, then DEL succeeds; nothing appears after it"),
+    row(
+        31,
+        "malformed annotations, of another subnet, of 1 MiB",
+        "a code of 100 and above, an Event, no storm of retries, no panic",
+    ),
+    row(
+        32,
+        "the pod's UID is not that of the call",
+        "the right one is waited for; never the wrong one's network",
+    ),
+    row(
+        33,
+        "a new sandbox while the old one's ADD waits",
+        "the new one wins; DEL of the old one leaves the new port alone",
+    ),
+    row(
+        34,
+        "DEL during ADD of the same interface",
+        "the ADD ends and is undone, then DEL succeeds; nothing appears after it",
+    ),
     row(35, "100 ADDs of the same interface at once", "exactly one succeeds"),
     row(36, "the pod has that interface already", "an error; the interface is not touched"),
-    row(37, "the host's name for the link is taken", "an error or another name; the foreign link is not touched"),
+    row(
+        37,
+        "the host's name for the link is taken",
+        "an error or another name; the foreign link is not touched",
+    ),
     row(38, "DEL: namespace empty, missing, a file, another pod's", "success; the other pod is not touched"),
     row(39, "DEL twice, of strangers, with garbage, in old versions", "success each time"),
     row(40, "container ids of 1, 64 and 255 characters, dots, ../x", "valid ones work, others have code 4"),
     row(41, "log directory full, read-only or missing", "ADD and DEL succeed"),
     row(42, "the runtime's cache is on a full disk", "DEL without an earlier result succeeds"),
     row(43, "/run full or read-only when the server starts", "a clear fatal error; STATUS 50"),
-    row(44, "64 descriptors for the server, 100 ADDs at once", "it waits for free ones without spinning; all are served"),
+    row(
+        44,
+        "64 descriptors for the server, 100 ADDs at once",
+        "it waits for free ones without spinning; all are served",
+    ),
     row(45, "no more threads", "ADD succeeds or has code 11, the server lives"),
     row(46, "40 MB of memory for 500 pods", "enough in a steady state"),
-    row(47, "the wall clock jumps by an hour", "nothing fires early or late; credentials are looked at again"),
-    row(48, "10 MB requests, slow ones, half-closed ones, 1,000 idle ones", "limits hold, real ADDs are served"),
+    row(
+        47,
+        "the wall clock jumps by an hour",
+        "nothing fires early or late; credentials are looked at again",
+    ),
+    row(
+        48,
+        "10 MB requests, slow ones, half-closed ones, 1,000 idle ones",
+        "limits hold, real ADDs are served",
+    ),
     row(49, "a peer that is not root", "refused, logged once"),
     row(50, "a storm of link changes", "ADDs slow down, none times out"),
     row(51, "netlink: ENOBUFS, EINTR, EBUSY, EEXIST", "tried again or told; no endless loop"),
     row(52, "the namespace is deleted during ADD", "undone; code 3, 8 or 11"),
     row(53, "the ports of all live pods are deleted", "they are back within 2 s, pods reach each other"),
-    row(54, "the node restarts: links gone, database kept", "stale rows go before a new ADD of the same port; nobody takes another's"),
-    row(55, "GC with 50 valid attachments of 60", "10 are removed; a failure of one does not stop the others; other networks stay"),
+    row(
+        54,
+        "the node restarts: links gone, database kept",
+        "stale rows go before a new ADD of the same port; no pod takes another's",
+    ),
+    row(
+        55,
+        "GC with 50 valid attachments of 60",
+        "10 are removed; a failure of one does not stop the others; other networks stay",
+    ),
     row(56, "GC with an empty list during ADD", "the ADD is protected"),
     row(57, "STATUS under rows 1, 10, 16, 20 and 25", "50 or 51 within 200 ms"),
-    row(58, "CHECK after tampering", "a code of 100 and above that names the difference; additions of others are tolerated"),
-    row(59, "plugin and server of different versions; replaced during a burst", "they understand each other; no call fails"),
+    row(
+        58,
+        "CHECK after tampering",
+        "a code of 100 and above that names the difference; additions of others are tolerated",
+    ),
+    row(
+        59,
+        "plugin and server of different versions; replaced during a burst",
+        "they understand each other; no call fails",
+    ),
     row(60, "SIGTERM during ADDs", "they end within 20 s, STATUS 50; the configuration stays"),
     row(61, "server killed every 500 ms for 60 s, 8 pods at a time", "a consistent state, nothing is left"),
     row(62, "10,000 cycles of ADD and DEL", "memory, descriptors and the size of the database are flat"),
@@ -98,12 +210,25 @@ pub const ROWS: &[Row] = &[
         "server stopped, its backlog full",
         "DEL succeeds within 2 s, CHECK has code 11 within 5 s, STATUS 50 within 2 s; no call hangs",
     ),
-    row(64, "ovsdb-server stopped, its backlog full", "DEL, CHECK and GC have code 11, STATUS 51, ADD ends at its deadline; no call hangs"),
-    row(65, "strangers on the host where calls for one interface are kept apart", "they hold nobody up, and cannot reach it"),
-    row(66, "a pod is given another's address, or is deleted after its own was", "the connections of the pod that works with it stay"),
+    row(
+        64,
+        "ovsdb-server stopped, its backlog full",
+        "DEL, CHECK and GC have code 11, STATUS 51, ADD ends at its deadline; no call hangs",
+    ),
+    row(
+        65,
+        "other users of the host at the locks of calls for one interface",
+        "no call waits for them, and they cannot reach the locks",
+    ),
+    row(
+        66,
+        "a pod is given another's address, or is deleted after its own was",
+        "the connections of the pod that works with it stay",
+    ),
     row(
         67,
-        "southbound database and server restart, API server away for a minute, on a runtime that asks for STATUS",
+        "southbound database and server restart, API server away for a minute, \
+         on a runtime that asks for STATUS",
         "STATUS is 0 throughout",
     ),
     row(
@@ -111,21 +236,47 @@ pub const ROWS: &[Row] = &[
         "OVN's run-time directory is elsewhere, or out of sight",
         "STATUS is 0 all the same, and 50 when ovn-controller really is gone",
     ),
-    row(69, "the CNI configuration is removed or changed, again and again", "it is back, and the server does not fight"),
-    row(70, "networks that are not supported: a primary user-defined one, one twice in a pod", "code 2, named; what is attached goes on"),
-    row(71, "a node boots without an API server", "the kubelet, whose static pod that may be, starts; both units count as started"),
-    row(72, "a node boots without a default route and without a kubeconfig", "nothing ends; each is used as soon as it is there"),
-    row(73, "a node reboots, or its power is cut; /run is empty, the database is kept", "it is ready again, the kubelet runs"),
-    row(74, "the node's address changes while it runs, or while it is off", "tunnels end at the new one, unless an administrator gave it"),
+    row(
+        69,
+        "the CNI configuration is removed or changed, again and again",
+        "it is back, and the server does not fight",
+    ),
+    row(
+        70,
+        "networks that are not supported: a primary user-defined one, one twice in a pod",
+        "code 2, named; what is attached goes on",
+    ),
+    row(
+        71,
+        "a node boots without an API server",
+        "the kubelet starts, which may run it as a static pod; both units count as started",
+    ),
+    row(
+        72,
+        "a node boots without a default route and without a kubeconfig",
+        "nothing ends; each is used as soon as it is there",
+    ),
+    row(
+        73,
+        "a node reboots, or its power is cut; /run is empty, the database is kept",
+        "it is ready again, the kubelet runs",
+    ),
+    row(
+        74,
+        "the node's address changes while it runs, or while it is off",
+        "tunnels end at the new one, unless an administrator gave it",
+    ),
     row(
         75,
-        "no pod of this node is known any more: another node's name, another cluster, manifests that are not mounted",
+        "no pod of this node is known any more: another node's name, another cluster, \
+         manifests that are not mounted",
         "nothing is removed until it is confirmed; log, Event and /readyz say what is suspected",
     ),
     row(
         76,
         "500 leftovers of a reboot are removed",
-        "ADDs meanwhile take what they always take; a port of a living pod that vanishes meanwhile is back within 2 s",
+        "ADDs meanwhile take what they always take; \
+         a port of a living pod that vanishes meanwhile is back within 2 s",
     ),
     row(
         77,
@@ -134,28 +285,51 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         78,
-        "annotations of a node are lost or garbled, also while nobody looks",
+        "annotations of a node are lost or garbled, also while no control plane runs",
         "no packet is lost; they are repaired, or said to need it",
     ),
-    row(79, "a pod's annotation is lost or garbled while no control plane runs", "it keeps its address, and no packet is lost"),
-    row(80, "an admission policy refuses the annotations of one pod", "others start meanwhile; an event on the pod says why it does not"),
-    row(81, "a pod is replaced by another of its name", "nothing that was meant for it is written on the other"),
+    row(
+        79,
+        "a pod's annotation is lost or garbled while no control plane runs",
+        "it keeps its address, and no packet is lost",
+    ),
+    row(
+        80,
+        "an admission policy refuses the annotations of one pod",
+        "others start meanwhile; an event on the pod says why it does not",
+    ),
+    row(
+        81,
+        "a pod is replaced by another of its name",
+        "nothing that was meant for it is written on the other",
+    ),
     row(
         82,
-        "control plane: kill -9 of the leader while 200 pods a second come and go, started again with the same arguments",
-        "it leads within 2 s; annotation, port and interface agree for every pod, no address was ever with two",
+        "control plane: kill -9 of the leader while 200 pods a second come and go, \
+         started again with the same arguments",
+        "it leads within 2 s; annotation, port and interface agree for every pod, \
+         no address was ever with two",
     ),
-    row(83, "the same with another one that stands by, Lease 15/10/2 s", "the other leads within 15 s; the same for every pod"),
+    row(
+        83,
+        "the same with another one that stands by, Lease 15/10/2 s",
+        "the other leads within 15 s; the same for every pod",
+    ),
     row(
         84,
         "control plane: the leader is stopped (SIGSTOP) past its Lease, then goes on",
         "another one leads; the former leader changes nothing and ends; the same for every pod",
     ),
-    row(85, "control plane: SIGTERM of the leader", "what is under way is done, then another one leads at once; the same for every pod"),
+    row(
+        85,
+        "control plane: SIGTERM of the leader",
+        "what is under way is done, then another one leads at once; the same for every pod",
+    ),
     row(
         86,
         "control plane: the northbound database is another zone's (NB_Global.name)",
-        "nothing in it is changed, /readyz says whose it is; once the name is right, everything is as it should be",
+        "nothing in it is changed, /readyz names the zone; \
+         once the name is right, everything is as it should be",
     ),
 ];
 
@@ -186,7 +360,9 @@ mod tests {
     fn a_test_belongs_to_the_row_that_its_name_begins_with() {
         assert_eq!(number_of("server::row_04_a_paused_server"), Some(4));
         assert_eq!(number_of("row_62_a_soak"), Some(62));
-        for wrong in ["row_4_x", "row_99_x", "row_00_x", "row_16", "row_16_", "arow_16_x", "row_166_x", "row_é6_x"] {
+        for wrong in
+            ["row_4_x", "row_99_x", "row_00_x", "row_16", "row_16_", "arow_16_x", "row_166_x", "row_é6_x"]
+        {
             assert_eq!(number_of(wrong), None, "{wrong}");
         }
     }

@@ -10,41 +10,43 @@ use anyhow::{Context as _, Result, ensure};
 use crate::{cluster::cgroups, inside};
 
 const MOUNTED: &str = "/sys/fs/cgroup";
-const HINT: &str =
-    "memory is limited by a control group, which cannot be had here: a container needs --privileged --cgroupns=host for that";
+const HINT: &str = "memory is limited by a control group, which cannot be had here: \
+    a container needs --privileged --cgroupns=host for that";
 
-/// A group whose processes have so much memory together, and no swap.
+/// A group whose processes share a limited amount of memory, without swap.
 #[derive(Debug)]
 pub struct LittleMemory {
     group: PathBuf,
-    /// The group that this process is in otherwise.
+    /// The group of this process.
     home: PathBuf,
     version: &'static Version,
 }
 
-/// What the files of a group are called (cgroup-v1/memory.rst and cgroup-v2.rst of the kernel).
+/// Names of the files of a group (cgroup-v1/memory.rst and cgroup-v2.rst of the kernel).
 #[derive(Debug)]
 struct Version {
     limit: &'static str,
-    /// Bounds swap; with which value.
+    /// The file that limits swap, and its value for a limit of memory.
     swap: &'static str,
     swap_beside: fn(u64) -> u64,
-    /// Has a line `oom_kill N`.
+    /// The file with a line `oom_kill N`.
     events: &'static str,
 }
 
 const V1: Version = Version {
     limit: "memory.limit_in_bytes",
-    // Memory and swap together.
+    // Limits memory and swap together.
     swap: "memory.memsw.limit_in_bytes",
     swap_beside: |limit| limit,
     events: "memory.oom_control",
 };
-const V2: Version = Version { limit: "memory.max", swap: "memory.swap.max", swap_beside: |_| 0, events: "memory.events" };
+const V2: Version =
+    Version { limit: "memory.max", swap: "memory.swap.max", swap_beside: |_| 0, events: "memory.events" };
 
 impl LittleMemory {
-    /// Makes a group that has so many bytes. Everything counts that the kernel charges: memory of a process' own, what it has the kernel
-    /// keep, and pages of files, which the kernel takes away when they are too many.
+    /// Creates a group with so many bytes. Everything that the kernel charges counts: the memory of the
+    /// processes, what the kernel keeps for them, and pages of files, which it takes back when there are too
+    /// many.
     pub fn of(bytes: u64) -> Result<Self> {
         Self::create(bytes).context(HINT)
     }
@@ -55,8 +57,10 @@ impl LittleMemory {
         let (root, home, version) = hierarchy()?;
         let group = root.join(&name).join("memory");
         fs::create_dir_all(&group).with_context(|| format!("create {}", group.display()))?;
+        // Before the limit for swap: cgroup v1 refuses one for memory and swap that is below the one for
+        // memory.
         write(&group.join(version.limit), bytes)?;
-        // A kernel that does not count swap has no such file.
+        // The file is missing if the kernel does not count swap, which is harmless where no swap is in use.
         let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default().lines().count() > 1;
         if swaps || group.join(version.swap).exists() {
             write(&group.join(version.swap), (version.swap_beside)(bytes))?;
@@ -64,31 +68,43 @@ impl LittleMemory {
         Ok(Self { group, home, version })
     }
 
-    /// Runs `start` in the group. What it starts stays there: a process that is moved later leaves behind what it was charged for.
+    /// Runs `start` in the group. What it starts stays there. Moving a process later is not enough: it leaves
+    /// behind what it was charged for.
     pub fn start<T>(&self, start: impl FnOnce() -> Result<T>) -> Result<T> {
+        // 0 is the writing process; its children start in its group.
         write(&self.group.join("cgroup.procs"), 0)?;
         let started = start();
         write(&self.home.join("cgroup.procs"), 0)?;
         started
     }
 
-    /// An error unless the process is in the group, and the kernel has had to end nothing there.
+    /// Checks that the memory was enough for the process.
+    ///
+    /// # Errors
+    /// If the process is not in the group, or the kernel has killed a process there for lack of memory.
     pub fn is_enough_for(&self, pid: u32) -> Result<()> {
         let processes = read(&self.group.join("cgroup.procs"))?;
-        ensure!(processes.lines().any(|process| process == pid.to_string()), "process {pid} is not in the group: {processes:?}");
+        ensure!(
+            processes.lines().any(|process| process == pid.to_string()),
+            "process {pid} is not in the group: {processes:?}"
+        );
         let events = read(&self.group.join(self.version.events))?;
-        let killed =
-            events.lines().find_map(|line| line.strip_prefix("oom_kill ")).with_context(|| format!("no oom_kill in {events:?}"))?;
+        let killed = events
+            .lines()
+            .find_map(|line| line.strip_prefix("oom_kill "))
+            .with_context(|| format!("no oom_kill in {events:?}"))?;
         ensure!(killed == "0", "the kernel has ended {killed} processes");
         Ok(())
     }
 }
 
-/// Where memory is limited, and the group that this process is in.
+/// The root of the hierarchy that limits memory, and the group of this process in it.
 fn hierarchy() -> Result<(PathBuf, PathBuf, &'static Version)> {
     let own = read(Path::new("/proc/self/cgroup"))?;
     let groups = own.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
-    let group = |controller: &str| groups.clone().find(|(of, _)| of.split(',').any(|name| name == controller)).map(|(_, path)| path);
+    let group = |controller: &str| {
+        groups.clone().find(|(of, _)| of.split(',').any(|name| name == controller)).map(|(_, path)| path)
+    };
     let root = Path::new(MOUNTED);
     let (root, path, version) = if root.join("cgroup.controllers").exists() {
         (root.to_path_buf(), group(""), &V2)

@@ -1,4 +1,4 @@
-//! Libraries in C that are loaded before a program's own (`LD_PRELOAD`), built when they are needed.
+//! Libraries in C that are loaded before a program's own (`LD_PRELOAD`), built on demand.
 
 use std::{
     fs,
@@ -11,11 +11,10 @@ use contract::fnv1a::fnv1a;
 
 use crate::{command, executable};
 
-/// The variable with the libraries that are loaded first.
+/// Environment variable with the libraries that the dynamic loader loads first.
 pub(super) const VARIABLE: &str = "LD_PRELOAD";
 
-/// The library of `src/faults/NAME.c`. Built once: its name says of which source. Tests that build it at the same time put the same file in
-/// place.
+/// The library of `src/faults/NAME.c`. Built once for each source: the hash of the source is in its name.
 pub(super) fn library(name: &str) -> Result<PathBuf> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/faults").join(format!("{name}.c"));
     let source = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
@@ -26,8 +25,13 @@ pub(super) fn library(name: &str) -> Result<PathBuf> {
         fs::create_dir_all(&tools)?;
         let unfinished = tempfile::NamedTempFile::new_in(&tools)?.into_temp_path();
         let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&unfinished).arg(&file).arg("-ldl");
+        compiler
+            .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
+            .arg(&unfinished)
+            .arg(&file)
+            .arg("-ldl");
         command::output(&mut compiler).context("build the library that replaces calls of the C library")?;
+        // A rename: tests that build it at the same time each put the same complete file in place.
         unfinished.persist(&library)?;
     }
     Ok(library)

@@ -6,20 +6,24 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::heap;
 
-/// By how much its pages may have grown, in kilobytes, where its allocations are not counted.
+/// By how much its pages may have grown, in kilobytes, where its allocations are not counted. Wide, because
+/// the allocator cannot give back every free page.
 const MORE_MEMORY: u64 = 5 * 1024;
-/// By how much its allocations may have, in kilobytes: room in tables that had many entries is kept.
+/// By how much its allocations may have grown, in kilobytes: tables that had many entries keep their room.
 const MORE_ALLOCATED: u64 = 1024;
-/// The server keeps as many threads for work that blocks, once it has needed them; a leak of one per request is found by any burst.
+/// By how many its threads may have grown: the server keeps up to 8 for blocking work, once started
+/// (`MOST_BLOCKING`). A leak of one per request shows after any burst.
 const MORE_THREADS: usize = 8;
 
-/// One look at a process.
+/// What one process holds at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
-    /// Kilobytes of its own (`RssAnon` of proc(5)). Pages of its executable are not counted: they come when code runs for the first time.
+    /// Kilobytes of its own pages (`RssAnon` of proc(5)). Pages of its executable do not count: they come
+    /// when code runs for the first time.
     pub memory: u64,
-    /// Kilobytes that it has allocated and not freed, if that is counted. Pages are not a measure of it: which of them the allocator can give back depends on
-    /// what was allocated between what was freed, and so on the order in which threads ran.
+    /// Kilobytes that it has allocated and not freed, if that is counted. Pages are no measure of it: which
+    /// of them the allocator can give back depends on what was allocated between what was freed, and so on
+    /// the order in which threads ran.
     pub allocated: Option<u64>,
     /// Open descriptors.
     pub descriptors: usize,
@@ -28,28 +32,47 @@ pub struct Held {
 }
 
 impl Held {
-    /// What the process with this id, of the lab's process namespace, holds now.
+    /// What the process with this id holds now; an id of the lab's process namespace.
     pub fn by(pid: u32) -> Result<Self> {
         let dir = Path::new("/proc").join(pid.to_string());
-        let status = fs::read_to_string(dir.join("status")).with_context(|| format!("read {}/status", dir.display()))?;
+        let status = fs::read_to_string(dir.join("status"))
+            .with_context(|| format!("read {}/status", dir.display()))?;
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            let number = line.and_then(|line| line.split_whitespace().next()).with_context(|| format!("no {name} in {status}"))?;
+            let number = line
+                .and_then(|line| line.split_whitespace().next())
+                .with_context(|| format!("no {name} in {status}"))?;
             number.parse::<u64>().with_context(|| format!("{name} of process {pid}"))
         };
         let descriptors = fs::read_dir(dir.join("fd"))?.count();
         let allocated = heap::allocated(pid)?.map(|bytes| bytes / 1024);
-        Ok(Self { memory: field("RssAnon")?, allocated, descriptors, threads: usize::try_from(field("Threads")?)? })
+        Ok(Self {
+            memory: field("RssAnon")?,
+            allocated,
+            descriptors,
+            threads: usize::try_from(field("Threads")?)?,
+        })
     }
 
-    /// An error if `after` is more than a process holds that has let go of everything; `self` is what it held before.
+    /// Compares what the process held before (`self`) with what it holds now.
+    ///
+    /// # Errors
+    /// If it holds more than a process that has released everything.
     pub fn is_back(&self, after: &Self) -> Result<()> {
-        ensure!(after.descriptors <= self.descriptors, "descriptors are open that were not before: {self}, now {after}");
-        ensure!(after.threads <= self.threads + MORE_THREADS, "threads run that did not before: {self}, now {after}");
+        ensure!(
+            after.descriptors <= self.descriptors,
+            "descriptors are open that were not before: {self}, now {after}"
+        );
+        ensure!(
+            after.threads <= self.threads + MORE_THREADS,
+            "threads run that did not before: {self}, now {after}"
+        );
         let holds_more = match (self.allocated, after.allocated) {
             (Some(before), Some(after)) => after > before + MORE_ALLOCATED,
             (None, None) => after.memory > self.memory + MORE_MEMORY,
-            (Some(_), None) | (None, Some(_)) => bail!("allocations are counted at one time only: {self}, now {after}"),
+            (Some(_), None) | (None, Some(_)) => {
+                bail!("allocations are counted at one time only: {self}, now {after}")
+            }
         };
         ensure!(!holds_more, "memory is held that was not before: {self}, now {after}");
         Ok(())
@@ -96,7 +119,8 @@ mod tests {
     #[test]
     fn pages_do_not_count_where_allocations_do() {
         COUNTED.is_back(&Held { memory: 90_000, allocated: Some(3024), ..COUNTED }).unwrap();
-        let error = COUNTED.is_back(&Held { memory: 1, allocated: Some(3025), ..COUNTED }).unwrap_err().to_string();
+        let error =
+            COUNTED.is_back(&Held { memory: 1, allocated: Some(3025), ..COUNTED }).unwrap_err().to_string();
         assert!(error.starts_with("memory"), "{error}");
         COUNTED.is_back(&BEFORE).unwrap_err();
         BEFORE.is_back(&COUNTED).unwrap_err();

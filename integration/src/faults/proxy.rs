@@ -1,7 +1,8 @@
-//! A proxy in front of a unix socket (`db.sock`, the server's), which does to the conversation what a test asks for.
+//! A proxy in front of a unix socket (of the database or of the server), which tampers with the conversation
+//! as a test orders.
 //!
-//! Runs as threads of the test's process, and ends with it. Knows nothing of what is said, except that a request of OVSDB's protocol
-//! (RFC 7047, JSON-RPC) carries an `id` that its reply repeats.
+//! Runs as threads of the test's process, and ends with it. It knows nothing of the content, except that a
+//! request of OVSDB's protocol (RFC 7047, JSON-RPC) carries an `id` that its reply repeats.
 
 use std::{
     fs, io,
@@ -22,32 +23,35 @@ use anyhow::{Context as _, Result};
 
 use crate::Node;
 
-/// What is done to every connection, those that are open included.
+/// What is done to connections. `Say`, `SayForEver`, `Silence` and `HangUp` count for a connection from its
+/// start; everything else also applies to connections that are open already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tampering {
-    /// Passed on as it is.
+    /// Everything is passed on unchanged.
     None,
-    /// What the server says arrives that much later.
+    /// What the server sends arrives that much later.
     Delay(Duration),
-    /// The first request that contains this text is passed on; the connection ends when its reply comes, which is lost.
+    /// The first request that contains this text is passed on. When its reply comes, the reply is lost and
+    /// the connection ends.
     LoseReplyTo(String),
-    /// Every reply to a request that contains this text is lost in this way.
+    /// The same for every request that contains this text.
     LoseEveryReplyTo(String),
-    /// The connection ends after that many bytes of what the server says.
+    /// The connection ends after that many bytes from the server.
     CutAfter(usize),
-    /// In each block of what the server says, one byte is replaced by one that no JSON has.
+    /// In each block from the server, one byte is replaced by 0xff, which no JSON contains.
     Corrupt,
-    /// This is said instead of what the server would say, once the first request has come; then the connection ends.
+    /// The client gets this text instead of the server's answer to its first request; then the connection
+    /// ends.
     Say(String),
-    /// The same, but it begins with this text and goes on with this byte without end.
+    /// The same, but the answer continues with this byte without end.
     SayForEver(String, u8),
-    /// Nothing is ever said.
+    /// The client never gets an answer.
     Silence,
-    /// The connection ends as soon as it was accepted.
+    /// The connection ends as soon as it is accepted.
     HangUp,
 }
 
-/// A proxy that runs.
+/// A running proxy.
 #[derive(Debug)]
 pub struct Proxy {
     socket: PathBuf,
@@ -59,17 +63,27 @@ struct Shared {
     behind: PathBuf,
     tampering: Mutex<Tampering>,
     connections: AtomicUsize,
+    /// Connections whose client has received something.
+    answered: AtomicUsize,
     struck: AtomicUsize,
-    /// Those that were accepted since the last time that all were ended.
+    /// The connections that were accepted since the last [`Proxy::hang_up`].
     open: Mutex<Vec<UnixStream>>,
 }
 
 impl Proxy {
-    /// Listens on `socket` and passes on to `behind`, both as the lab's root sees them ([`Node::path`]).
+    /// Listens on `socket` and passes everything on to `behind`; both paths as the lab's root sees them
+    /// ([`Node::path`]).
     pub fn start(socket: PathBuf, behind: PathBuf) -> Result<Self> {
-        let listener = UnixListener::bind(&socket).with_context(|| format!("listen on {}", socket.display()))?;
-        let (connections, struck) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let shared = Arc::new(Shared { behind, tampering: Mutex::new(Tampering::None), connections, struck, open: Mutex::default() });
+        let listener =
+            UnixListener::bind(&socket).with_context(|| format!("listen on {}", socket.display()))?;
+        let shared = Arc::new(Shared {
+            behind,
+            tampering: Mutex::new(Tampering::None),
+            connections: AtomicUsize::new(0),
+            answered: AtomicUsize::new(0),
+            struck: AtomicUsize::new(0),
+            open: Mutex::default(),
+        });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -82,8 +96,8 @@ impl Proxy {
         Ok(Self { socket, shared })
     }
 
-    /// Takes the place of a socket on `node`: who connects from now on gets the proxy, connections that stand are not touched. Undone by
-    /// [`Proxy::give_back`], or by the server when it listens again.
+    /// Takes the place of a socket on `node`: new connections reach the proxy, existing ones are not touched.
+    /// [`Proxy::give_back`] undoes it, and so does the server when it listens again.
     pub fn in_place_of(node: &Node, socket: impl AsRef<Path>) -> Result<Self> {
         let socket = node.path(socket);
         let behind = behind(&socket);
@@ -93,10 +107,11 @@ impl Proxy {
 
     /// Puts the server's own socket back.
     pub fn give_back(&self) -> Result<()> {
-        fs::rename(behind(&self.socket), &self.socket).with_context(|| format!("give {} back", self.socket.display()))
+        fs::rename(behind(&self.socket), &self.socket)
+            .with_context(|| format!("give {} back", self.socket.display()))
     }
 
-    /// From now on, this is done.
+    /// Sets what is done from now on.
     pub fn set(&self, tampering: Tampering) {
         *lock(&self.shared.tampering) = tampering;
     }
@@ -108,12 +123,17 @@ impl Proxy {
         }
     }
 
-    /// How many connections were made so far.
+    /// Number of connections so far.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// How often something was done to a conversation: a test that injects nothing proves nothing.
+    /// Number of clients that have received an answer, or the first part of one.
+    pub fn answered(&self) -> usize {
+        self.shared.answered.load(Ordering::Relaxed)
+    }
+
+    /// How often the proxy has tampered with a conversation. A test that injects nothing proves nothing.
     pub fn struck(&self) -> usize {
         self.shared.struck.load(Ordering::Relaxed)
     }
@@ -125,15 +145,15 @@ fn behind(socket: &Path) -> PathBuf {
     name.into()
 }
 
-/// The reply that one connection is not to get.
+/// The reply that a connection loses.
 #[derive(Debug, Clone, Default)]
 struct Lost(Arc<Mutex<Option<Reply>>>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Reply {
-    /// Whatever the server says next.
+    /// Whatever the server sends next.
     Any,
-    /// What contains this text.
+    /// The reply that contains this text.
     With(String),
 }
 
@@ -147,7 +167,7 @@ impl Shared {
     }
 
     fn serve(self: Arc<Self>, client: &UnixStream) {
-        // A side that has gone ends the conversation, whatever the error.
+        // Errors are ignored: whatever happened, the conversation is over.
         let _ = match self.tampering() {
             Tampering::HangUp => {
                 self.strike();
@@ -186,7 +206,8 @@ impl Shared {
     fn pass_on(self: Arc<Self>, client: &UnixStream) -> io::Result<()> {
         let server = UnixStream::connect(&self.behind)?;
         let lost = Lost::default();
-        let (shared, requests, replies) = (Arc::clone(&self), (client.try_clone()?, server.try_clone()?), (server, client.try_clone()?));
+        let (shared, requests, replies) =
+            (Arc::clone(&self), (client.try_clone()?, server.try_clone()?), (server, client.try_clone()?));
         let expected = lost.clone();
         let upward = thread::spawn(move || {
             let (from, to) = requests;
@@ -195,6 +216,7 @@ impl Shared {
         });
         let (from, to) = replies;
         let _ = self.pass_replies(&from, &to, &lost);
+        // Both sides: the thread that passes requests on may still read from the client.
         let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
         let _ = upward.join();
         Ok(())
@@ -214,21 +236,25 @@ impl Shared {
                 if matches!(self.tampering(), Tampering::LoseReplyTo(_)) {
                     *lock(&self.tampering) = Tampering::None;
                 }
+                // Before the request goes on: its reply may come at once.
                 *lock(&lost.0) = Some(reply_to(&text, &wanted));
             }
             to.write_all(&block[..length])?;
         }
     }
 
-    /// Reads and passes on at the same time, so that a delay is one of time, not of rate.
+    /// Reads and passes on in two threads, so that a delay adds latency and does not limit the rate.
     fn pass_replies(self: &Arc<Self>, mut from: &UnixStream, to: &UnixStream, lost: &Lost) -> io::Result<()> {
         let (sender, receiver) = mpsc::channel::<(Instant, Vec<u8>)>();
-        let mut to_client = to.try_clone()?;
+        let (mut to_client, shared) = (to.try_clone()?, Arc::clone(self));
         let writer = thread::spawn(move || {
-            for (due, bytes) in receiver {
+            for (index, (due, bytes)) in receiver.into_iter().enumerate() {
                 wait_until(due);
                 if to_client.write_all(&bytes).is_err() {
                     break;
+                }
+                if index == 0 {
+                    shared.answered.fetch_add(1, Ordering::Relaxed);
                 }
             }
         });
@@ -266,6 +292,7 @@ impl Shared {
                 break;
             }
         }
+        // The writer still sends what came before the cut, and then ends.
         drop(sender);
         let _ = writer.join();
         Ok(())
@@ -282,8 +309,10 @@ impl Lost {
     }
 }
 
-/// How the reply to the request with this text is known: by the `id` that follows it, or, outside of JSON-RPC, by being the next one.
+/// How to recognise the reply to the request with this text: by the `id` of the request, or, outside of
+/// JSON-RPC, as the next one.
 fn reply_to(text: &str, wanted: &str) -> Reply {
+    // A block may contain several requests; the text is in one of them.
     let of_request = serde_json::Deserializer::from_str(text)
         .into_iter::<serde_json::Value>()
         .map_while(Result::ok)
@@ -299,7 +328,7 @@ fn wait_until(due: Instant) {
     thread::sleep(due.saturating_duration_since(Instant::now()));
 }
 
-/// A panic in one thread must not hide what the others find.
+/// Ignores poisoning: a panic in one thread must not hide what the others find.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

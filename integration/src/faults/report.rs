@@ -1,6 +1,6 @@
 //! `integration faults`: runs the tests of the rows and prints a line for each.
 //!
-//! Reads what `cargo nextest` has written about them (JUnit); must not know what they do.
+//! Reads the report of `cargo nextest` (JUnit). Must not know what the tests do.
 
 use std::{
     fmt, fs, io,
@@ -17,32 +17,33 @@ use super::{
 };
 use crate::{command, executable};
 
-/// With these the tests' executables were built; others would build everything again.
-const PACKAGES: &[&str] = &["-p", "cni", "-p", "server", "-p", "integration", "--features", "cni/failpoints,server/failpoints"];
+/// The options with which the executables of the tests were built. Others would build everything again.
+const PACKAGES: &[&str] =
+    &["-p", "cni", "-p", "ovnkube", "-p", "integration", "--features", "cni/failpoints,ovnkube/failpoints"];
 
 /// Inject the faults of the matrix, and print which of its rows hold.
 #[derive(Debug, Clone, Args)]
 pub struct Faults {
     /// Only these rows.
     rows: Vec<u8>,
-    /// Leave the long forms of rows to others.
+    /// Skip the long forms of rows.
     #[arg(long)]
     quick: bool,
-    /// Run nothing: print what the last run has found.
+    /// Run nothing: print the result of the last run.
     #[arg(long)]
     last: bool,
 }
 
-/// What became of a row.
+/// The result of a row.
 #[derive(Debug, Clone, PartialEq)]
-enum Mark {
+enum OwnershipTag {
     Held { seconds: f64 },
     Failed { seconds: f64, tests: Vec<String> },
     NotThereYet(&'static str),
     NoTest,
 }
 
-/// One test, as nextest has reported it.
+/// One test, as nextest reports it.
 #[derive(Debug, Clone, PartialEq)]
 struct Test {
     name: String,
@@ -51,31 +52,45 @@ struct Test {
 }
 
 impl Faults {
-    /// Runs and prints; fails unless every row that is asked for holds or has a reason not to be there.
+    /// Runs the tests and prints the results. The exit status is 0 if every selected row holds, or has a
+    /// reason to have no test.
+    ///
+    /// # Errors
+    /// If there is no such row, or nextest does not run or leaves no report.
     pub fn run(&self, say: &mut dyn FnMut(&str)) -> Result<ExitCode> {
         for number in &self.rows {
             ensure!(matrix::find(*number).is_some(), "there is no row {number}");
         }
-        let rows: Vec<&Row> = ROWS.iter().filter(|row| self.rows.is_empty() || self.rows.contains(&row.number)).collect();
+        let rows: Vec<&Row> =
+            ROWS.iter().filter(|row| self.rows.is_empty() || self.rows.contains(&row.number)).collect();
         let junit = executable::target_dir()?.join("nextest/faults/junit.xml");
         if !self.last {
-            fs::remove_file(&junit).or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+            // A report of an earlier run must not stand for this one.
+            fs::remove_file(&junit)
+                .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
             self.run_tests()?;
         }
-        let text = fs::read_to_string(&junit).with_context(|| format!("no report of nextest in {}: see above", junit.display()))?;
+        let text = fs::read_to_string(&junit)
+            .with_context(|| format!("no report of nextest in {}: see above", junit.display()))?;
         let marks = judge(&rows, &tests_in(&text)?);
         rows.iter().zip(&marks).for_each(|(row, mark)| say(&line(row, mark)));
         say(&summary(&rows, &marks));
-        let well = marks.iter().all(|mark| matches!(mark, Mark::Held { .. } | Mark::NotThereYet(_)));
+        let well =
+            marks.iter().all(|mark| matches!(mark, OwnershipTag::Held { .. } | OwnershipTag::NotThereYet(_)));
         Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// What the tests themselves say is on the terminal; whether they passed is in nextest's report.
+    /// The output of the tests goes to the terminal; whether they passed is in nextest's report.
     fn run_tests(&self) -> Result<()> {
         let mut nextest = Command::new("cargo");
-        nextest.current_dir(workspace()?).args(["nextest", "run", "--locked", "--profile", "faults", "--test", "faults"]).args(PACKAGES);
+        nextest
+            .current_dir(workspace()?)
+            .args(["nextest", "run", "--locked", "--profile", "faults", "--test", "faults"])
+            .args(PACKAGES);
+        // A selection without tests is for the report to judge.
         nextest.args(["--no-tests", "pass"]);
-        let filter: Vec<String> = self.rows.iter().map(|number| format!("test(/(^|::)row_{number:02}_/)")).collect();
+        let filter: Vec<String> =
+            self.rows.iter().map(|number| format!("test(/(^|::)row_{number:02}_/)")).collect();
         if !filter.is_empty() {
             nextest.args(["-E", &filter.join(" + ")]);
         }
@@ -84,7 +99,7 @@ impl Faults {
         }
         let line = command::line(&nextest);
         let status = nextest.status().with_context(|| format!("start `{line}`"))?;
-        // 100: tests have failed, https://docs.rs/nextest-metadata (NextestExitCode).
+        // 100: tests failed, https://docs.rs/nextest-metadata (NextestExitCode).
         match status.code() {
             Some(0 | 100) => Ok(()),
             _ => bail!("`{line}`: {status}"),
@@ -92,12 +107,13 @@ impl Faults {
     }
 }
 
-/// The directory with the workspace's `Cargo.toml`: cargo's target directory need not be in it.
+/// The directory with the workspace's `Cargo.toml`. It is not derived from cargo's target directory, which
+/// may be elsewhere.
 fn workspace() -> Result<&'static Path> {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the package is in a workspace")
 }
 
-/// The tests in a JUnit report: `<testcase name=… time=…>` with a `<failure>` or `<error>` in it, or without.
+/// The tests in a JUnit report: each `<testcase …>`, failed if `<failure>` or `<error>` is in it.
 fn tests_in(junit: &str) -> Result<Vec<Test>> {
     let test = |element: &str| {
         let attribute = |key: &str| {
@@ -114,34 +130,41 @@ fn tests_in(junit: &str) -> Result<Vec<Test>> {
     junit.split("<testcase").skip(1).map(test).collect()
 }
 
-fn judge(rows: &[&Row], tests: &[Test]) -> Vec<Mark> {
+fn judge(rows: &[&Row], tests: &[Test]) -> Vec<OwnershipTag> {
     let mark = |row: &&Row| {
-        let of_row: Vec<&Test> = tests.iter().filter(|test| matrix::number_of(&test.name) == Some(row.number)).collect();
+        let of_row: Vec<&Test> =
+            tests.iter().filter(|test| matrix::number_of(&test.name) == Some(row.number)).collect();
         let seconds = of_row.iter().map(|test| test.seconds).sum();
-        let failed: Vec<String> = of_row.iter().filter(|test| !test.passed).map(|test| test.name.clone()).collect();
+        let failed: Vec<String> =
+            of_row.iter().filter(|test| !test.passed).map(|test| test.name.clone()).collect();
         match (of_row.is_empty(), row.absent) {
-            (true, Some(reason)) => Mark::NotThereYet(reason),
-            (true, None) => Mark::NoTest,
-            (false, _) if failed.is_empty() => Mark::Held { seconds },
-            (false, _) => Mark::Failed { seconds, tests: failed },
+            (true, Some(reason)) => OwnershipTag::NotThereYet(reason),
+            (true, None) => OwnershipTag::NoTest,
+            (false, _) if failed.is_empty() => OwnershipTag::Held { seconds },
+            (false, _) => OwnershipTag::Failed { seconds, tests: failed },
         }
     };
     rows.iter().map(mark).collect()
 }
 
-fn line(row: &Row, mark: &Mark) -> String {
+fn line(row: &Row, mark: &OwnershipTag) -> String {
     let Row { number, fault, expected, .. } = row;
     match mark {
-        Mark::Failed { tests, .. } => {
-            format!("{number:>3}  {mark}  {fault}\n       expected: {expected}\n       failed: {}", tests.join(", "))
+        OwnershipTag::Failed { tests, .. } => {
+            format!(
+                "{number:>3}  {mark}  {fault}\n       expected: {expected}\n       failed: {}",
+                tests.join(", ")
+            )
         }
-        Mark::NotThereYet(reason) => format!("{number:>3}  {mark}  {fault} (not there yet: {reason})"),
-        Mark::Held { .. } | Mark::NoTest => format!("{number:>3}  {mark}  {fault}"),
+        OwnershipTag::NotThereYet(reason) => {
+            format!("{number:>3}  {mark}  {fault} (not there yet: {reason})")
+        }
+        OwnershipTag::Held { .. } | OwnershipTag::NoTest => format!("{number:>3}  {mark}  {fault}"),
     }
 }
 
-/// Of equal width for all.
-impl fmt::Display for Mark {
+/// Every mark has the same width.
+impl fmt::Display for OwnershipTag {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Held { seconds } => write!(formatter, "held    {seconds:>6.1} s"),
@@ -152,22 +175,23 @@ impl fmt::Display for Mark {
     }
 }
 
-fn summary(rows: &[&Row], marks: &[Mark]) -> String {
-    let numbers = |which: fn(&Mark) -> bool| {
-        let numbers = rows.iter().zip(marks).filter(|(_, mark)| which(mark)).map(|(row, _)| row.number.to_string());
+fn summary(rows: &[&Row], marks: &[OwnershipTag]) -> String {
+    let numbers = |which: fn(&OwnershipTag) -> bool| {
+        let numbers =
+            rows.iter().zip(marks).filter(|(_, mark)| which(mark)).map(|(row, _)| row.number.to_string());
         numbers.collect::<Vec<_>>()
     };
     let mut text = String::new();
     for (what, numbers) in [
-        ("failed", numbers(|mark| matches!(mark, Mark::Failed { .. }))),
-        ("without a test", numbers(|mark| matches!(mark, Mark::NoTest))),
-        ("of parts that do not exist yet", numbers(|mark| matches!(mark, Mark::NotThereYet(_)))),
+        ("failed", numbers(|mark| matches!(mark, OwnershipTag::Failed { .. }))),
+        ("without a test", numbers(|mark| matches!(mark, OwnershipTag::NoTest))),
+        ("of parts that do not exist yet", numbers(|mark| matches!(mark, OwnershipTag::NotThereYet(_)))),
     ] {
         if !numbers.is_empty() {
             text = format!("{text}{what}: {}\n", numbers.join(", "));
         }
     }
-    let held = numbers(|mark| matches!(mark, Mark::Held { .. })).len();
+    let held = numbers(|mark| matches!(mark, OwnershipTag::Held { .. })).len();
     format!("{text}{held} of {} hold", rows.len())
 }
 
@@ -198,16 +222,27 @@ mod tests {
         let rows = [row(1, None), row(2, None), row(3, Some("no part")), row(10, None)];
         let rows: Vec<&Row> = rows.iter().collect();
         let marks = judge(&rows, &tests_in(JUNIT).unwrap());
-        let failed = Mark::Failed { seconds: 3.0, tests: vec!["database::row_10_x".to_owned()] };
-        assert_eq!(marks, [Mark::Held { seconds: 3.5 }, Mark::NoTest, Mark::NotThereYet("no part"), failed]);
+        let failed = OwnershipTag::Failed { seconds: 3.0, tests: vec!["database::row_10_x".to_owned()] };
+        assert_eq!(
+            marks,
+            [
+                OwnershipTag::Held { seconds: 3.5 },
+                OwnershipTag::NoTest,
+                OwnershipTag::NotThereYet("no part"),
+                failed
+            ]
+        );
         let text = summary(&rows, &marks);
-        assert!(text.ends_with("\n1 of 4 hold") && text.contains("failed: 10\n") && text.contains("yet: 3\n"), "{text}");
+        assert!(
+            text.ends_with("\n1 of 4 hold") && text.contains("failed: 10\n") && text.contains("yet: 3\n"),
+            "{text}"
+        );
         assert!(text.contains("without a test: 2\n"), "{text}");
     }
 
     #[test]
     fn a_row_with_a_reason_counts_once_it_has_a_test() {
         let marks = judge(&[&row(1, Some("no part"))], &tests_in(JUNIT).unwrap());
-        assert_eq!(marks, [Mark::Held { seconds: 3.5 }]);
+        assert_eq!(marks, [OwnershipTag::Held { seconds: 3.5 }]);
     }
 }

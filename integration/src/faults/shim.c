@@ -1,10 +1,11 @@
 /*
- * What a kernel does when it is short of something, for one process: loaded before its C library (LD_PRELOAD).
+ * Simulates, for one process, a kernel that is short of something. Loaded before its C library (LD_PRELOAD).
  *
- * OVN_SHIM_NETLINK=TYPE:NTH:ERRNO   the NTH netlink message of that type does nothing and is answered with ERRNO
- * OVN_SHIM_NETLINK=recv:NTH:ERRNO   the NTH receipt from a netlink socket fails with ERRNO
- * OVN_SHIM_CONTROL=FILE             three 64-bit numbers: seconds that the wall clock is ahead, and whether threads are refused
- *                                   (EAGAIN), which may change at any time; how many were refused, which is written here
+ * OVN_SHIM_NETLINK=TYPE:NTH:ERRNO  the NTH netlink message of that type does nothing; the answer is ERRNO
+ * OVN_SHIM_NETLINK=recv:NTH:ERRNO  the NTH call that receives from a netlink socket fails with ERRNO
+ * OVN_SHIM_CONTROL=FILE            three 64-bit numbers: seconds that the wall clock is ahead, and whether
+ *                                  threads are refused (EAGAIN), which may change at any time; how many were
+ *                                  refused, which is written here
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -62,7 +63,7 @@ static int is_netlink(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_NETLINK;
 }
 
-/* The message of a datagram that is to be refused, or NULL. Of one process with one thread that speaks netlink: no locks. */
+/* The message of a datagram to be refused, or NULL. No locks: one thread of the process uses netlink. */
 static struct nlmsghdr *spoilt(int fd, void *buffer, size_t length)
 {
     if (wanted_type < 0 || countdown <= 0 || !is_netlink(fd))
@@ -76,6 +77,7 @@ static struct nlmsghdr *spoilt(int fd, void *buffer, size_t length)
 
 ssize_t sendto(int fd, const void *buffer, size_t length, int flags, const struct sockaddr *to, socklen_t to_length)
 {
+    /* A copy, because the buffer is const and the type of the message changes. */
     void *copy = malloc(length);
     memcpy(copy, buffer, length);
     struct nlmsghdr *header = spoilt(fd, copy, length);
@@ -104,6 +106,7 @@ ssize_t recvfrom(int fd, void *restrict buffer, size_t length, int flags, struct
         errno = wanted_errno;
         return -1;
     }
+    /* The kernel has refused the unknown type with an error of its own: put the wanted one in its place. */
     struct nlmsghdr *header = buffer;
     struct nlmsgerr *error = NLMSG_DATA(header);
     if (spoilt_seq && received >= (ssize_t)NLMSG_LENGTH(sizeof *error) && header->nlmsg_type == NLMSG_ERROR
@@ -146,6 +149,7 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone)
 
 time_t time(time_t *now)
 {
+    /* The C library's own time() does not call the clock_gettime() above. */
     struct timespec precise;
     clock_gettime(CLOCK_REALTIME, &precise);
     if (now)

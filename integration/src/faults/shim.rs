@@ -1,7 +1,9 @@
-//! What a kernel answers when it is short of something, for one process: a few calls of its C library are replaced (`LD_PRELOAD`).
+//! Simulates a kernel that is short of something, for one process: a few calls of its C library are replaced
+//! (`LD_PRELOAD`).
 //!
-//! The machine itself is left alone: its clock, its limits, its memory. Works with executables that are linked dynamically, as cargo builds
-//! them for tests; the plugin and the server of `make build` are static and would not notice.
+//! The machine keeps its clock, its limits and its memory. Works with executables that are linked
+//! dynamically, as cargo builds them for tests. The plugin and the server of `make build` are static, and
+//! load no library.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -17,24 +19,27 @@ use crate::{Invocation, command, executable, mounts};
 
 const LIBRARY: &str = "shim";
 
-/// The libraries to load, and the file with which it is told what to do while a process runs.
+/// The libraries to load, and the file that controls them while a process runs.
 #[derive(Debug)]
 pub struct Shim {
     libraries: String,
     control: PathBuf,
 }
 
-/// An answer of the kernel to a netlink message.
+/// A failure of a netlink socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Netlink {
-    /// The `nth` message of this type does nothing, and is answered with this error number.
+    /// The `nth` message of this type has no effect, and is answered with this error number.
     Refuse { message: u16, nth: u32, errno: i32 },
-    /// The `nth` receipt fails with this error number, and what was received is lost.
+    /// The `nth` call that receives fails with this error number, and what it received is lost.
     Lose { nth: u32, errno: i32 },
 }
 
 impl Shim {
-    /// Builds the library, unless that was done, and makes a control file that says that all is well. `program` must be linked dynamically.
+    /// Builds the library if necessary, and creates a control file that injects nothing.
+    ///
+    /// # Errors
+    /// If `program` is not linked dynamically.
     pub fn for_program(program: &str) -> Result<Self> {
         let linked = command::output(Command::new("ldd").arg(executable::under_test(program)?));
         ensure!(
@@ -44,39 +49,39 @@ impl Shim {
         );
         let control = Path::new(mounts::LAB).join(format!("shim-{program}"));
         fs::write(&control, [0; 24]).with_context(|| format!("write {}", control.display()))?;
-        // What the lab counts in a server of its own goes on being counted.
+        // The server's allocations have to be counted as before.
         let libraries = format!("{}:{}", preload::library(LIBRARY)?.display(), heap::library()?);
         Ok(Self { libraries, control })
     }
 
-    /// The environment of a process that it is to work in.
+    /// The environment of a process in which the faults are to happen.
     pub fn environment(&self) -> Vec<(String, String)> {
         let control = self.control.to_string_lossy().into_owned();
         vec![(preload::VARIABLE.to_owned(), self.libraries.clone()), ("OVN_SHIM_CONTROL".to_owned(), control)]
     }
 
-    /// The call of the plugin with it.
+    /// The same call of the plugin, in that environment.
     #[must_use]
     pub fn around(&self, call: Invocation) -> Invocation {
         self.environment().into_iter().fold(call, |call, (key, value)| call.env(key, value))
     }
 
-    /// From now on the wall clock is ahead by so many seconds, or behind; monotonic clocks are not.
+    /// Puts the wall clock ahead by so many seconds, or back. Monotonic clocks stay.
     pub fn set_clock_ahead(&self, seconds: i64) -> Result<()> {
         self.set(0, seconds)
     }
 
-    /// From now on no thread can be started (`EAGAIN`).
+    /// Refuses every new thread (`EAGAIN`).
     pub fn refuse_threads(&self) -> Result<()> {
         self.set(1, 1)
     }
 
-    /// Threads can be started again.
+    /// Allows new threads again.
     pub fn allow_threads(&self) -> Result<()> {
         self.set(1, 0)
     }
 
-    /// How many threads could not be started so far.
+    /// How many threads were refused so far.
     pub fn refused_threads(&self) -> Result<i64> {
         let mut count = [0; 8];
         let file = File::open(&self.control)?;
@@ -86,12 +91,13 @@ impl Shim {
 
     fn set(&self, index: u64, value: i64) -> Result<()> {
         let file = OpenOptions::new().write(true).open(&self.control)?;
-        file.write_all_at(&value.to_ne_bytes(), index * 8).with_context(|| format!("write {}", self.control.display()))
+        file.write_all_at(&value.to_ne_bytes(), index * 8)
+            .with_context(|| format!("write {}", self.control.display()))
     }
 }
 
 impl Netlink {
-    /// The variable that says it to the library.
+    /// The variable that passes it to the library.
     pub fn variable(self) -> (&'static str, String) {
         let value = match self {
             Self::Refuse { message, nth, errno } => format!("{message}:{nth}:{errno}"),

@@ -1,4 +1,5 @@
-//! Where a fault happens: one node, its server, two pods that talk all the time, and the words in which a row's test is written.
+//! Where a fault happens: one node, its server, two pods that exchange packets all the time, and the
+//! vocabulary in which the tests of rows are written.
 
 use std::{
     slice,
@@ -11,25 +12,27 @@ use serde_json::json;
 
 use crate::{CniError, Lab, Node, Outcome, Pod, Runtime, eventually, runtime::Running};
 
-/// Enough for what should be done at once on a busy machine, and less than any deadline of the plugin.
+/// Time limit for what should not wait at all: enough for a busy machine, and far less than the default
+/// deadline of an ADD (55 s).
 pub const AT_ONCE: Duration = Duration::from_secs(5);
-/// How long daemons that came back may take until each has found the other.
+/// How long daemons that came back may take until they are connected to each other.
 const RECOVERY: Duration = Duration::from_secs(20);
 
-/// The site of a fault. Its pods need no cleaning up: whoever made it does that.
+/// The site of a fault. Tests do not clean up the pods of a site; [`super::Case`] does.
 #[derive(Debug)]
 pub struct Site<'lab> {
     /// The whole lab.
     pub lab: &'lab Lab,
     /// Its first node, with its server running.
     pub node: &'lab Node,
-    /// Attached before anything happens, and talking to each other until everything is over.
+    /// Attached before the fault, and exchanging packets until everything is over.
     pub bystanders: [Pod; 2],
     sandboxes: Mutex<Vec<Pod>>,
 }
 
 impl<'lab> Site<'lab> {
-    /// Starts the node's server where it does not run, waits until all is well, and attaches the two bystanders.
+    /// Starts the node's server if it does not run, attaches the two bystanders, and waits until STATUS
+    /// succeeds and they reach each other.
     pub(super) fn prepare(lab: &'lab Lab) -> Result<Self> {
         let node = &lab.nodes[0];
         if !node.server.is_running() {
@@ -57,7 +60,7 @@ impl<'lab> Site<'lab> {
         Ok(pods)
     }
 
-    /// A pod with all that a new one has, except its annotation; [`Node::write_manifest`] gives it that.
+    /// A new pod without its annotation; [`Node::write_manifest`] adds it.
     pub fn new_pod_without_annotation(&self) -> Result<Pod> {
         let pod = self.lab.plan_pod(self.node);
         self.remember(&pod);
@@ -67,7 +70,7 @@ impl<'lab> Site<'lab> {
         Ok(pod)
     }
 
-    /// A pod that is attached and has been seen to work.
+    /// An attached pod whose network has been checked.
     pub fn attached_pod(&self) -> Result<Pod> {
         let pod = self.new_pod()?;
         self.add(&pod)?.success()?;
@@ -75,7 +78,8 @@ impl<'lab> Site<'lab> {
         Ok(pod)
     }
 
-    /// Another sandbox of the same pod, or a pod that a test made itself, with its namespace: it is cleaned up like the others.
+    /// Creates the namespace of another sandbox of a pod, or of a pod that a test made itself. It is cleaned
+    /// up like the others.
     pub fn adopt(&self, pod: Pod) -> Result<Pod> {
         self.node.add_namespaces(slice::from_ref(&pod))?;
         self.remember(&pod);
@@ -120,19 +124,20 @@ impl<'lab> Site<'lab> {
 
     // --- What is seen ---
 
-    /// The ADD of `pod` has failed with this code, these words in its message, a hint what to look at next, and has left nothing.
+    /// Checks that the ADD of `pod` failed with this code, with all `words` in its message and a hint what to
+    /// look at next, and left nothing.
     pub fn failed(&self, pod: &Pod, outcome: &Outcome, code: u32, words: &[&str]) -> Result<CniError> {
         let error = failed_with(outcome, code, words)?;
         self.nothing_of(pod)?;
         Ok(error)
     }
 
-    /// STATUS has this code, and names `words`.
+    /// Checks that STATUS fails with this code and names `words`.
     pub fn status_is(&self, code: u32, words: &[&str]) -> Result<()> {
         failed_with(&self.node.runtime().status()?, code, words).map(drop)
     }
 
-    /// Waits until STATUS finds everything there: daemons connect to each other in their own time.
+    /// Waits until STATUS succeeds: daemons need a while to connect to each other.
     pub fn until_healthy(&self) -> Result<()> {
         self.healthy_within(RECOVERY)
     }
@@ -141,7 +146,7 @@ impl<'lab> Site<'lab> {
         eventually("STATUS succeeds", limit, || self.node.runtime().status()?.success().map(drop))
     }
 
-    /// No link and no row of this sandbox is on the node.
+    /// Checks that no link and no row of this sandbox is on the node.
     pub fn nothing_of(&self, pod: &Pod) -> Result<()> {
         let census = self.node.census()?;
         let left = [census.lines_with(&pod.host_interface()), census.lines_with(&pod.sandbox)].concat();
@@ -149,7 +154,7 @@ impl<'lab> Site<'lab> {
         Ok(())
     }
 
-    /// Exactly one interface of this pod is in Open vSwitch.
+    /// Checks that Open vSwitch has exactly one interface of this pod.
     pub fn one_port_of(&self, pod: &Pod) -> Result<()> {
         let iface_id = format!("external_ids:iface-id={}", pod.port());
         let rows = self.node.vsctl(["--bare", "--columns=name", "find", "Interface", &iface_id])?;
@@ -157,7 +162,7 @@ impl<'lab> Site<'lab> {
         Ok(())
     }
 
-    /// The pod reaches the gateway of its subnet, which OVN answers for, and a bystander.
+    /// Checks that the pod reaches a bystander, and the gateway of its subnet, for which OVN answers.
     pub fn has_network(&self, pod: &Pod) -> Result<()> {
         self.lab.ping(pod, pod.gateways[0])?;
         self.lab.ping(pod, self.bystanders[0].address())
@@ -173,25 +178,28 @@ impl<'lab> Site<'lab> {
         self.node.vsctl(["wait-until", "Interface", &pod.host_interface(), "ofport>0"]).map(drop)
     }
 
-    /// Waits until the server's log says that it waits for the annotation of each.
+    /// Waits until the server's log says of each pod that it waits for the annotation.
     pub fn are_waited_for(&self, pods: &[Pod]) -> Result<()> {
         eventually("the server waits for the annotations", AT_ONCE, || {
             let log = self.node.shell("cat /var/log/openvswitch/ovnkube.log")?;
-            let waits = |pod: &&Pod| log.lines().any(|line| line.contains(&pod.name) && line.contains("no annotation"));
+            let waits = |pod: &&Pod| {
+                log.lines().any(|line| line.contains(&pod.name) && line.contains("no annotation"))
+            };
             let waiting = pods.iter().filter(waits).count();
             ensure!(waiting == pods.len(), "{waiting} of {}", pods.len());
             Ok(())
         })
     }
 
-    /// The bystanders reach each other, now.
+    /// Checks that the bystanders reach each other now.
     pub fn bystanders_reach_each_other(&self) -> Result<()> {
         let [first, second] = &self.bystanders;
         self.lab.ping(first, second.address())?;
         self.lab.ping(second, first.address())
     }
 
-    /// What a runtime does in the end, whatever became of an ADD: DEL, which must succeed, and the namespace goes.
+    /// Cleans up as a runtime does, whatever became of an ADD: DEL, which has to succeed, and then the end of
+    /// the namespace.
     pub(super) fn clean_up(&self) -> Result<()> {
         let pods = std::mem::take(&mut *self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner));
         for pod in &pods {
@@ -202,7 +210,8 @@ impl<'lab> Site<'lab> {
     }
 }
 
-/// The call has failed with this code, all these words in its message, and a hint what to look at next.
+/// Checks that the call failed with this code, with all `words` in its message and a hint what to look at
+/// next.
 pub fn failed_with(outcome: &Outcome, code: u32, words: &[&str]) -> Result<CniError> {
     let error = outcome.failure()?;
     ensure!(error.code == code, "code {code} expected: {error:?}");
@@ -213,7 +222,7 @@ pub fn failed_with(outcome: &Outcome, code: u32, words: &[&str]) -> Result<CniEr
     Ok(error)
 }
 
-/// The call has ended without a stage having to wait for its deadline.
+/// Checks that no stage of the call waited for its deadline.
 pub fn at_once(outcome: &Outcome) -> Result<()> {
     ensure!(outcome.duration < AT_ONCE, "it took {:?}: {}", outcome.duration, outcome.stdout);
     Ok(())

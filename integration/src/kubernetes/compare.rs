@@ -1,11 +1,11 @@
-//! `integration cluster --compare ROUNDS`: bursts of pods, from creating them to all of them ready and from deleting them to all of them
-//! gone, with this network and with the reference plugins `bridge` and `host-local` on the same node, in turn; and how much of it the
-//! runtime spent in the plugin.
+//! `integration cluster --compare ROUNDS`: bursts of pods, with this network and with the reference plugins
+//! `bridge` and `host-local` on the same node, in turn. Measures the time from creating them until all are
+//! ready, from deleting them until all are gone, and how much of it the runtime spent in the plugin.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`burst`] | one burst of pods, measured |
-//! | [`plugin_time`] | what the runtime and our own plugin say of the time that was spent in plugins |
+//! | [`plugin_time`] | the time spent in plugins, from the runtime's metrics and our plugin's log |
 //! | [`report`] | the table and `bench-cluster.json` |
 
 use std::{fs, time::Duration};
@@ -22,13 +22,14 @@ mod burst;
 mod plugin_time;
 mod report;
 
-/// A hundred pods on a busy machine.
+/// How long a burst may take: enough for a hundred pods on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// The runtime uses the first configuration of the directory.
+/// CNI configuration of the plugin `bridge`. The runtime uses the first file of the directory, so this one
+/// comes before ours.
 const BRIDGE_CONF: &str = "/etc/cni/net.d/00-bridge.conflist";
 const BRIDGE_PREFIX: &str = "10.99.";
 
-/// Whose network pods get.
+/// The network that pods get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Network {
@@ -36,14 +37,17 @@ enum Network {
     Bridge,
 }
 
-/// Measures, prints, and writes bench/bench-cluster.json in cargo's target directory.
+/// Measures, prints, and writes `bench/bench-cluster.json` in cargo's target directory.
 pub(crate) fn run(cluster: &Cluster, rounds: usize, sizes: &[usize]) -> Result<()> {
     let node = &cluster.lab.nodes[0];
-    let environment = Environment::of_this_machine(executable::under_test(executable::PLUGIN)?.metadata()?.len(), Scheduling::Normal)?;
+    let environment = Environment::of_this_machine(
+        executable::under_test(executable::PLUGIN)?.metadata()?.len(),
+        Scheduling::Normal,
+    )?;
     let mut bursts = Vec::new();
     for round in 0..rounds {
         let mut order = [Network::Ours, Network::Bridge];
-        // Who comes second finds a warmer machine.
+        // In turn, because the second network finds a warmer machine.
         order.rotate_left(round % 2);
         for network in order {
             switch(cluster, node, network)?;
@@ -58,12 +62,14 @@ pub(crate) fn run(cluster: &Cluster, rounds: usize, sizes: &[usize]) -> Result<(
     print!("{report}");
     let file = executable::target_dir()?.join("bench/bench-cluster.json");
     fs::create_dir_all(file.parent().context("a file has a directory")?)?;
-    fs::write(&file, serde_json::to_string_pretty(&report)?).with_context(|| format!("write {}", file.display()))?;
+    fs::write(&file, serde_json::to_string_pretty(&report)?)
+        .with_context(|| format!("write {}", file.display()))?;
     println!("\nall figures: {}", file.display());
     Ok(())
 }
 
-/// Makes the runtime use `network`, and waits until a pod has it: the runtime reads its directory some time after it changes.
+/// Makes the runtime use `network`, and waits until a pod has it: the runtime reads its directory some time
+/// after the change.
 fn switch(cluster: &Cluster, node: &Node, network: Network) -> Result<()> {
     match network {
         Network::Bridge => {
@@ -74,7 +80,7 @@ fn switch(cluster: &Cluster, node: &Node, network: Network) -> Result<()> {
             let conf = json!({"cniVersion": "1.0.0", "name": "bridge", "plugins": [plugin]});
             fs::write(node.path("/run/bridge.conflist"), conf.to_string())?;
             node.run(["mv", "/run/bridge.conflist", BRIDGE_CONF])?;
-            // It has nothing to do with these pods, and takes no processor time from them.
+            // The control plane does nothing for these pods, and must not take processor time from them.
             if cluster.master.is_running() {
                 cluster.master.stop()?;
             }
@@ -86,5 +92,7 @@ fn switch(cluster: &Cluster, node: &Node, network: Network) -> Result<()> {
             }
         }
     }
-    eventually(&format!("pods have {network:?}"), PATIENCE, || Burst::measure(cluster, node, network, 1).map(drop))
+    eventually(&format!("pods have {network:?}"), PATIENCE, || {
+        Burst::measure(cluster, node, network, 1).map(drop)
+    })
 }

@@ -1,4 +1,4 @@
-//! Calls to the API server, as many at once as it takes to keep it busy; each answer only as long as it must be.
+//! Calls to the API server, many at once. Answers are reduced to metadata, so that reading them costs little.
 
 use std::{
     future::Future,
@@ -14,14 +14,15 @@ use serde_json::{Value, json};
 
 use super::objects::Name;
 
-/// More do not make it faster on two processors, where it answers some 1,500 a second.
+/// Calls in flight. On two processors the API server answers some 1,500 a second; more calls in flight do not
+/// make it faster.
 const IN_FLIGHT: usize = 64;
-/// Names, labels and annotations instead of the whole object.
+/// Asks for names, labels and annotations instead of the whole object.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-/// An annotation as long as the one that pods get.
+/// Key of an annotation with the length of the one that pods get.
 const FLOOR: &str = "scale.example/floor";
 
-/// Runs `act` on every item, many at once; how long it took.
+/// Runs `act` on every item, many at once. Returns the wall time.
 pub(crate) async fn all<T, F>(items: impl IntoIterator<Item = T>, act: impl Fn(T) -> F) -> Result<Duration>
 where
     F: Future<Output = Result<()>>,
@@ -36,12 +37,20 @@ pub(crate) async fn create(client: &Client, collection: &str, object: &Value) ->
     call(client, Method::POST, collection, "application/json", serde_json::to_vec(object)?).await
 }
 
-/// Deletes a pod at once: nobody runs it.
+/// Deletes a pod without a grace period: there is no kubelet to confirm the end of its containers.
 pub(crate) async fn delete(client: &Client, pod: &Name) -> Result<()> {
-    call(client, Method::DELETE, &pod.path(), "application/json", json!({"gracePeriodSeconds": 0}).to_string().into_bytes()).await
+    call(
+        client,
+        Method::DELETE,
+        &pod.path(),
+        "application/json",
+        json!({"gracePeriodSeconds": 0}).to_string().into_bytes(),
+    )
+    .await
 }
 
-/// Writes an annotation of the usual length to a pod, the way annotations are written: the floor of whoever does.
+/// Writes an annotation of the usual length to a pod, by the usual kind of patch: the floor of any annotating
+/// client.
 pub(crate) async fn annotate(client: &Client, pod: &Name) -> Result<()> {
     let network = json!({"default": {
         "ip_addresses": ["10.128.200.201/24"], "mac_address": "0a:58:0a:80:c8:c9", "gateway_ips": ["10.128.200.1"],
@@ -58,6 +67,11 @@ pub(crate) async fn annotate(client: &Client, pod: &Name) -> Result<()> {
 
 async fn call(client: &Client, method: Method, path: &str, kind: &str, body: Vec<u8>) -> Result<()> {
     let what = format!("{method} {path}");
-    let request = Request::builder().method(method).uri(path).header("content-type", kind).header("accept", METADATA_ONLY).body(body)?;
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind)
+        .header("accept", METADATA_ONLY)
+        .body(body)?;
     client.request::<IgnoredAny>(request).await.map(drop).context(what)
 }

@@ -1,4 +1,4 @@
-//! What was measured of one size. Knows nothing of what is wanted.
+//! The measured figures of one size. Goals are in `gates`.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use super::process::Usage;
 pub(crate) struct Figures {
     pub(crate) nodes: usize,
     pub(crate) pods: usize,
-    /// Pods that the API server took a second when they were created, without the control plane.
+    /// Rate at which the API server created pods, without the control plane.
     pub(crate) created_per_second: f64,
     pub(crate) floor: Floor,
     pub(crate) converged: Converged,
@@ -21,7 +21,7 @@ pub(crate) struct Figures {
     pub(crate) rows: Rows,
 }
 
-/// What the API server can do: annotations written by a client that does nothing else.
+/// The speed of the API server: annotations written by a client that does nothing else.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Floor {
     pub(crate) patches: usize,
@@ -33,7 +33,7 @@ impl Floor {
         self.patches as f64 / self.seconds
     }
 
-    /// How long it takes for that many.
+    /// Seconds for `patches` patches at this rate.
     pub(crate) fn seconds_of(&self, patches: usize) -> f64 {
         patches as f64 / self.per_second()
     }
@@ -44,12 +44,13 @@ impl Floor {
 pub(crate) struct Converged {
     /// Until the last pod's annotation was visible.
     pub(crate) annotated: f64,
-    /// Until the last pod's port was committed.
+    /// Until the last pod's port was committed to the northbound database.
     pub(crate) ports: f64,
-    /// Transactions of the northbound database.
+    /// Transactions in the northbound database.
     pub(crate) transactions: u64,
-    /// Processor time: of the control plane with its memory, the API server, etcd, the northbound database's server.
+    /// Processor time and memory of the control plane.
     pub(crate) controller: Usage,
+    /// Processor time of the API server, of etcd and of the northbound database's server.
     pub(crate) api_server_cpu: f64,
     pub(crate) etcd_cpu: f64,
     pub(crate) northbound_cpu: f64,
@@ -61,30 +62,31 @@ impl Converged {
     }
 }
 
-/// From the start of a process that finds everything as it should be.
+/// From the start of a process that finds everything already in its desired state.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Restart {
-    /// Until it said that it is ready.
+    /// Until `/readyz` reported that it is ready.
     pub(crate) ready: f64,
-    /// Until a pod that was created then had its port and its annotation.
+    /// Until a pod that was created after that had its port and its annotation.
     pub(crate) served: f64,
-    /// Transactions of the northbound database until it was ready.
+    /// Transactions in the northbound database until it was ready.
     pub(crate) transactions: u64,
-    /// Changes of pods until it was ready.
+    /// Watch events of pods until it was ready.
     pub(crate) pod_events: u64,
     pub(crate) cpu: f64,
 }
 
-/// From the start of an empty northbound database's server, with annotations present and the control plane running.
+/// From the start of the server of an empty northbound database, with annotations present and the control
+/// plane running.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Replaced {
     pub(crate) seconds: f64,
     pub(crate) transactions: u64,
-    /// Changes of pods meanwhile.
+    /// Watch events of pods during that time.
     pub(crate) pod_events: u64,
 }
 
-/// At one rate, from the API server's answer to a pod's creation. Times are in milliseconds.
+/// At one rate, from the API server's answer to the creation of a pod. Times are in milliseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Latency {
     /// Pods a second.
@@ -92,9 +94,9 @@ pub(crate) struct Latency {
     pub(crate) pods: usize,
     pub(crate) port: Percentiles,
     pub(crate) annotation: Percentiles,
-    /// Both.
+    /// Until both are there.
     pub(crate) served: Percentiles,
-    /// Processor time of the control plane for each.
+    /// Processor time of the control plane per pod.
     pub(crate) cpu: f64,
     pub(crate) transactions: u64,
 }
@@ -106,12 +108,12 @@ pub(crate) struct Percentiles {
     pub(crate) max: f64,
 }
 
-/// What the northbound database holds in the end.
+/// Contents of the databases at the end.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Rows {
     pub(crate) pod_ports: usize,
     pub(crate) other_ports: usize,
     pub(crate) switches: usize,
-    /// Subnets and ids that nodes had in the end.
+    /// Nodes with a subnet annotation.
     pub(crate) nodes_with_subnets: usize,
 }

@@ -1,6 +1,7 @@
-//! What must hold. Pure.
+//! The goals. Pure.
 //!
-//! The goals are those of 10,000 pods; times and memory grow with the pods beyond that, and never shrink below.
+//! The goals are for 10,000 pods. Limits on time and memory grow in proportion with more pods, and stay the
+//! same with fewer.
 
 use std::fmt;
 
@@ -8,20 +9,22 @@ use serde::Serialize;
 
 use super::figures::{Figures, Latency};
 
-/// To converge from nothing, as a multiple of the API server's own time for as many patches.
+/// Limit for convergence from nothing, as a multiple of the API server's own time for as many patches.
 const FROM_NOTHING: f64 = 1.5;
-/// For a restart, and for an empty northbound database: seconds.
+/// Limit for a restart, and for the refill of an empty northbound database, in seconds.
 const SECONDS: f64 = 2.0;
-/// Pods a second, and how long one may wait for port and annotation at the 99th percentile: milliseconds.
+/// Creation rate in pods a second, and the limit for the wait for port and annotation at the 99th percentile,
+/// in milliseconds.
 const RATE: usize = 50;
 const WAIT: f64 = 20.0;
-/// MB, at its peak.
+/// Limit for the peak of resident memory, in MB.
 const MEMORY: f64 = 60.0;
+/// Number of pods that the limits above are for.
 const USUAL_PODS: usize = 10_000;
-/// How much more a pod may cost in the larger of two clusters.
+/// Limit for the cost of a pod in the larger of two clusters, as a multiple of its cost in the smaller one.
 const SAME_COST: f64 = 1.3;
 
-/// One demand, and whether it is met.
+/// One goal, and whether it is met.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Gate {
     pub(crate) demand: String,
@@ -31,33 +34,53 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Every demand on one size.
+    /// Every goal for one size.
     pub(crate) fn of(figures: &Figures) -> Vec<Self> {
-        let Figures { nodes, pods, floor, converged, restart, replaced, latencies, steady, rows, .. } = figures;
+        let Figures { nodes, pods, floor, converged, restart, replaced, latencies, steady, rows, .. } =
+            figures;
         let larger = (*pods as f64 / USUAL_PODS as f64).max(1.0);
         let mut gates = vec![
-            Self::at_most("from an empty database to converged", "s", converged.seconds(), FROM_NOTHING * floor.seconds_of(*pods)),
+            Self::at_most(
+                "from an empty database to converged",
+                "s",
+                converged.seconds(),
+                FROM_NOTHING * floor.seconds_of(*pods),
+            ),
             Self::at_most("restart until ready", "s", restart.ready, SECONDS * larger),
             Self::exactly("transactions of a restart", restart.transactions, 0),
             Self::exactly("pods written by a restart", restart.pod_events, 0),
             Self::at_most("empty northbound database filled again", "s", replaced.seconds, SECONDS * larger),
             Self::exactly("pods written meanwhile", replaced.pod_events, 0),
-            Self::at_most("memory, peak", "MB", converged.controller.peak_rss.max(steady.peak_rss), MEMORY * larger),
+            Self::at_most(
+                "memory, peak",
+                "MB",
+                converged.controller.peak_rss.max(steady.peak_rss),
+                MEMORY * larger,
+            ),
             Self::exactly("ports of pods in the end", rows.pod_ports as u64, *pods as u64),
             Self::exactly("nodes with subnets", rows.nodes_with_subnets as u64, *nodes as u64),
         ];
         let wait = latencies.iter().find(|latency| latency.rate == RATE);
-        gates.extend(wait.map(|Latency { served, .. }| Self::at_most("pod created to served, p99 at 50 pods/s", "ms", served.p99, WAIT)));
+        gates.extend(wait.map(|Latency { served, .. }| {
+            Self::at_most("pod created to served, p99 at 50 pods/s", "ms", served.p99, WAIT)
+        }));
         gates
     }
 
-    /// The demands on two sizes together.
+    /// The goals for two sizes together.
     pub(crate) fn of_sizes(smaller: &Figures, larger: &Figures) -> Vec<Self> {
         let sizes = format!("{} and {} pods", smaller.pods, larger.pods);
         let bulk = |figures: &Figures| figures.converged.controller.cpu * 1e3 / figures.pods as f64;
-        let mut gates = vec![Self::at_most(&format!("CPU per pod from nothing, {sizes}"), "ms", bulk(larger), SAME_COST * bulk(smaller))];
+        let mut gates = vec![Self::at_most(
+            &format!("CPU per pod from nothing, {sizes}"),
+            "ms",
+            bulk(larger),
+            SAME_COST * bulk(smaller),
+        )];
         for latency in &larger.latencies {
-            let Some(before) = smaller.latencies.iter().find(|before| before.rate == latency.rate) else { continue };
+            let Some(before) = smaller.latencies.iter().find(|before| before.rate == latency.rate) else {
+                continue;
+            };
             let demand = format!("CPU per pod at {} pods/s, {sizes}", latency.rate);
             gates.push(Self::at_most(&demand, "ms", latency.cpu, SAME_COST * before.cpu));
         }
@@ -66,13 +89,20 @@ impl Gate {
 
     fn at_most(demand: &str, unit: &str, measured: f64, goal: f64) -> Self {
         let text = |number: f64| format!("{number:.2} {unit}");
-        // Zero is what was not measured.
+        // Zero means: not measured.
         let holds = measured > 0.0 && measured <= goal;
-        Self { demand: demand.to_owned(), measured: text(measured), goal: format!("≤ {}", text(goal)), holds }
+        Self {
+            demand: demand.to_owned(), measured: text(measured), goal: format!("≤ {}", text(goal)), holds
+        }
     }
 
     fn exactly(demand: &str, measured: u64, goal: u64) -> Self {
-        Self { demand: demand.to_owned(), measured: measured.to_string(), goal: format!("= {goal}"), holds: measured == goal }
+        Self {
+            demand: demand.to_owned(),
+            measured: measured.to_string(),
+            goal: format!("= {goal}"),
+            holds: measured == goal,
+        }
     }
 }
 
@@ -142,12 +172,20 @@ mod tests {
 
     #[test]
     fn larger_clusters_have_more_time_and_smaller_ones_no_less() {
-        let sized = |pods: usize| Figures { pods, rows: Rows { pod_ports: pods, ..at_the_limits().rows }, ..at_the_limits() };
+        let sized = |pods: usize| Figures {
+            pods,
+            rows: Rows { pod_ports: pods, ..at_the_limits().rows },
+            ..at_the_limits()
+        };
         let mut larger = sized(50_000);
         larger.restart.ready = 10.0;
         assert_eq!(missed(&Gate::of(&larger)), [""; 0]);
         let smaller = sized(1_000);
-        assert_eq!(missed(&Gate::of(&smaller)), ["from an empty database to converged"], "its own floor is shorter");
+        assert_eq!(
+            missed(&Gate::of(&smaller)),
+            ["from an empty database to converged"],
+            "its own floor is shorter"
+        );
     }
 
     #[test]
@@ -164,6 +202,6 @@ mod tests {
     #[test]
     fn what_was_not_measured_does_not_hold() {
         let nothing = Figures { nodes: 1, pods: 1, ..Figures::default() };
-        assert_eq!(Gate::of(&nothing).iter().filter(|gate| gate.holds).count(), 3, "what must be zero is");
+        assert_eq!(Gate::of(&nothing).iter().filter(|gate| gate.holds).count(), 3, "the goals of zero");
     }
 }

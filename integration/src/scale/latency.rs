@@ -1,4 +1,4 @@
-//! How long pods wait for their network when they come at a steady rate.
+//! Waiting times of pods for their network when they are created at a steady rate.
 
 use std::time::{Duration, Instant};
 
@@ -15,20 +15,22 @@ use super::{
 };
 use crate::bench::statistics::{percentile, sorted};
 
+/// Duration of a phase: long enough for the rate to be steady, short enough for three rates in one run.
 const SECONDS: usize = 10;
-/// So that a 99th percentile means something.
+/// Fewest pods of a phase: with 200 pods the 99th percentile is not just the slowest one.
 const AT_LEAST: usize = 200;
 
-/// How many pods come at `rate` a second.
+/// Number of pods of the phase with `rate` pods a second.
 pub(crate) fn pods_at(rate: usize) -> usize {
     AT_LEAST.max(rate * SECONDS)
 }
 
-/// Creates pods at `rate` a second, whatever becomes of them, and deletes them again.
+/// Creates pods at `rate` a second without waiting for their network, and deletes them at the end.
 pub(crate) async fn measure(run: &Run<'_>, rate: usize) -> Result<Latency> {
     let count = pods_at(rate);
     let before = (Usage::of(&run.site.controller)?.cpu, Central::northbound_transactions()?);
-    let probes: Vec<Name> = (0..count).map(|number| Name::of_probe(&rate.to_string(), number, number % run.plan.pods)).collect();
+    let probes: Vec<Name> =
+        (0..count).map(|number| Name::of_probe(&rate.to_string(), number, number % run.plan.pods)).collect();
     let answered = create(run, rate, &probes).await?;
     run.until_served(run.plan.pods + count).await?;
     let after = (Usage::of(&run.site.controller)?.cpu, Central::northbound_transactions()?);
@@ -37,10 +39,15 @@ pub(crate) async fn measure(run: &Run<'_>, rate: usize) -> Result<Latency> {
         let mut waits = [Vec::new(), Vec::new(), Vec::new()];
         for (probe, answered) in probes.iter().zip(answered) {
             let pod = pods.pods.get(&probe.key()).context("a pod is gone")?;
-            // The watch may tell of a pod before its creator hears that it is there.
+            // The watch may report a pod before its creator reads the answer to the POST: the earlier time
+            // counts.
             let created = answered.min(pod.added);
             let annotation = pod.annotated.context("an annotation is gone")? - created;
-            let port = *northbound.ports.get(&probe.port()).with_context(|| format!("there is no port {}", probe.port()))? - created;
+            let port = *northbound
+                .ports
+                .get(&probe.port())
+                .with_context(|| format!("there is no port {}", probe.port()))?
+                - created;
             for (waits, wait) in waits.iter_mut().zip([port, annotation, port.max(annotation)]) {
                 waits.push(wait.as_secs_f64() * 1e3);
             }
@@ -54,14 +61,14 @@ pub(crate) async fn measure(run: &Run<'_>, rate: usize) -> Result<Latency> {
     Ok(latency)
 }
 
-/// When each creation was answered.
+/// Creates `probes` at a steady rate. Returns the time of each answer.
 async fn create(run: &Run<'_>, rate: usize, probes: &[Name]) -> Result<Vec<Instant>> {
     let mut beat = interval(Duration::from_secs(1) / u32::try_from(rate)?);
     let mut creations = JoinSet::new();
     for (number, probe) in probes.iter().enumerate() {
         beat.tick().await;
         let (client, collection) = (run.client().clone(), probe.collection());
-        // Neighbours in time are not neighbours on a node.
+        // 7,919 is a prime: consecutive pods go to nodes that are far apart.
         let pod = objects::pod(probe, &objects::node_name(number * 7_919 % run.plan.nodes));
         creations.spawn(async move {
             calls::create(&client, &collection, &pod).await?;

@@ -1,4 +1,4 @@
-//! The rows of the northbound database, as a monitor of our own tells them.
+//! The rows of the northbound database, observed by an independent monitor.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,12 +23,12 @@ ovsdb::table! {
     }
 }
 
-/// Ports of pods, by name, and when each was seen first.
+/// Ports of pods by name, with the time when each was first seen.
 #[derive(Debug, Default)]
 pub(crate) struct Northbound {
     pub(crate) connected: bool,
     pub(crate) ports: HashMap<String, Instant>,
-    /// Ports of anything else.
+    /// Number of all other ports.
     pub(crate) other_ports: usize,
     pub(crate) switches: usize,
     pub(crate) last_port: Option<Instant>,
@@ -37,7 +37,7 @@ pub(crate) struct Northbound {
 }
 
 impl Northbound {
-    /// When the last of `count` pods got its port.
+    /// Time when the last of `count` pods got its port; an error unless there are exactly `count`.
     pub(crate) fn all_ports(&self, count: usize) -> Result<Option<Instant>> {
         ensure!(self.connected, "no connection");
         ensure!(self.ports.len() == count, "{} of {count} ports are there", self.ports.len());
@@ -45,16 +45,18 @@ impl Northbound {
     }
 }
 
-/// Begins to monitor, also a server that is not there yet or is replaced.
+/// Starts to monitor. The server may be missing at first, or be replaced later: the client reconnects.
 pub(crate) fn monitor() -> Result<Seen<Northbound>> {
     let seen = Seen::<Northbound>::new();
-    let monitor = Monitor::new().table::<LogicalSwitchPort>(Where::all()).table::<LogicalSwitch>(Where::all());
-    // The server is busy for as long as a thousand rows take; a whole database is one message.
+    let monitor =
+        Monitor::new().table::<LogicalSwitchPort>(Where::all()).table::<LogicalSwitch>(Where::all());
+    // No probes: a server that is busy with thousands of rows answers late. The backlog is large because a
+    // whole database arrives as one message.
     let options = Options { probe_interval: None, backlog: 512 << 20, ..Options::default() };
     let (client, mut updates) = Client::start(NORTHBOUND.parse()?, "OVN_Northbound", monitor, options);
     let noting = seen.clone();
     tokio::spawn(async move {
-        // The connection lasts as long as somebody has its client.
+        // The connection closes when its client is dropped.
         let _client = client;
         loop {
             let event = updates.next().await;
@@ -76,7 +78,8 @@ impl Northbound {
     fn apply(&mut self, changes: &Changes, updates: &Updates) {
         let now = Instant::now();
         self.changes += changes.len() as u64;
-        // After a replacement of the database, rows that went and rows that came have the same names.
+        // Deletions first: after a replacement of the database, deleted and inserted rows have the same
+        // names.
         let of_kind = |kind| changes.of::<LogicalSwitchPort>().filter(move |change| change.kind == kind);
         for row in of_kind(ChangeKind::Delete).filter_map(|change| change.old::<LogicalSwitchPort>()) {
             if row.is_of_pod() {
@@ -85,7 +88,9 @@ impl Northbound {
                 self.other_ports -= 1;
             }
         }
-        for row in of_kind(ChangeKind::Insert).filter_map(|change| updates.row::<LogicalSwitchPort>(change.uuid)) {
+        for row in
+            of_kind(ChangeKind::Insert).filter_map(|change| updates.row::<LogicalSwitchPort>(change.uuid))
+        {
             if row.is_of_pod() {
                 self.ports.insert(row.name.clone(), now);
                 self.last_port = Some(now);

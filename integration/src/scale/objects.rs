@@ -1,13 +1,13 @@
-//! The nodes and pods of a run, as a cluster has them: pure.
+//! The nodes and pods of a run, as API objects: pure.
 
 use serde_json::{Value, json};
 
-/// Pods that share a namespace.
+/// Pods per namespace.
 const TOGETHER: usize = 100;
-/// In every pod that a run creates to measure latency.
+/// Name prefix of the pods that are created to measure latency.
 pub(crate) const PROBE: &str = "probe";
 
-/// A pod's place in the API.
+/// Namespace and name of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) namespace: String,
@@ -15,12 +15,12 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// The pod of that number.
+    /// The pod with this number.
     pub(crate) fn of(number: usize) -> Self {
         Self { namespace: namespace(number), name: format!("web-{number:06}-6d4cf56db6-x2vlp") }
     }
 
-    /// One that is created to measure, in the namespace of the pod `neighbour`.
+    /// A pod to measure with, in the namespace of pod number `neighbour`.
     pub(crate) fn of_probe(phase: &str, number: usize, neighbour: usize) -> Self {
         Self { namespace: namespace(neighbour), name: format!("{PROBE}-{phase}-{number:06}") }
     }
@@ -37,7 +37,7 @@ impl Name {
         format!("{}/{}", self.collection(), self.name)
     }
 
-    /// Of its logical switch port: the name that the plugin gives its interface as `iface-id`.
+    /// Name of its logical switch port, which is also the `iface-id` that the plugin sets.
     pub(crate) fn port(&self) -> String {
         format!("{}_{}", self.namespace, self.name)
     }
@@ -47,7 +47,7 @@ fn namespace(number: usize) -> String {
     format!("team-{:04}", number / TOGETHER)
 }
 
-/// The namespaces of that many pods.
+/// The namespaces of `pods` pods.
 pub(crate) fn namespaces(pods: usize) -> Vec<Value> {
     let object = |number: usize| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace(number * TOGETHER)}});
     (0..pods.div_ceil(TOGETHER).max(1)).map(object).collect()
@@ -57,7 +57,7 @@ pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number:04}")
 }
 
-/// A node that has said what a node says of itself; its subnet is for the control plane to give.
+/// A node with the annotations that node servers write; the subnet annotation is left to the control plane.
 pub(crate) fn node(number: usize) -> Value {
     let name = node_name(number);
     let address = format!("172.{}.{}.{}", 16 + number / 62_500, number / 250 % 250, 2 + number % 250);
@@ -83,7 +83,7 @@ pub(crate) fn node(number: usize) -> Value {
     })
 }
 
-/// A pod as a Deployment's ReplicaSet and the scheduler leave it: on its node, not started yet.
+/// A pod as a Deployment's ReplicaSet and the scheduler leave it: bound to its node, not started yet.
 pub(crate) fn pod(name: &Name, node: &str) -> Value {
     let app = name.name.split('-').take(2).collect::<Vec<_>>().join("-");
     json!({
@@ -117,8 +117,10 @@ mod tests {
 
     #[test]
     fn every_pod_has_a_name_and_a_namespace_of_the_list() {
-        let listed: BTreeSet<String> =
-            namespaces(250).iter().filter_map(|object| object["metadata"]["name"].as_str().map(str::to_owned)).collect();
+        let listed: BTreeSet<String> = namespaces(250)
+            .iter()
+            .filter_map(|object| object["metadata"]["name"].as_str().map(str::to_owned))
+            .collect();
         assert_eq!(listed.len(), 3);
         let keys: BTreeSet<String> = (0..250).map(|number| Name::of(number).key()).collect();
         assert_eq!(keys.len(), 250);
@@ -128,7 +130,8 @@ mod tests {
 
     #[test]
     fn nodes_have_addresses_of_their_own() {
-        let addresses: BTreeSet<String> = (0..70_000).step_by(7).map(|number| node(number)["status"]["addresses"][0].to_string()).collect();
+        let addresses: BTreeSet<String> =
+            (0..70_000).step_by(7).map(|number| node(number)["status"]["addresses"][0].to_string()).collect();
         assert_eq!(addresses.len(), 10_000);
         assert!(addresses.iter().all(|address| !address.contains("256")), "no number is over 255");
     }

@@ -1,4 +1,5 @@
-//! The annotations of pods, as the API server's watch tells them: seen here, not asked of whoever writes them.
+//! The annotations of pods, observed by an independent watch and not reported by the program that writes
+//! them.
 
 use std::{collections::HashMap, time::Instant};
 
@@ -11,21 +12,21 @@ use serde::Deserialize;
 
 use super::seen::Seen;
 
-/// From what the API server has at hand: it would wait in vain for
-/// etcd 3.4 to tell it of a newer version while there are no pods.
+/// `resourceVersion=0` starts from the API server's cache. Without it, the API server would wait in vain for
+/// etcd 3.4 to report a newer revision while there are no pods.
 const WATCH: &str = "/api/v1/pods?watch=true&resourceVersion=0&timeoutSeconds=14400";
 
 /// Every pod, by `namespace/name`.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     pub(crate) pods: HashMap<String, Pod>,
-    /// Of those that are there.
+    /// Number of present pods with an annotation.
     pub(crate) annotated: usize,
-    /// When the last annotation was seen.
+    /// Time when the last annotation was seen.
     pub(crate) last_annotated: Option<Instant>,
-    /// Events of any kind.
+    /// Number of events of any kind.
     pub(crate) events: u64,
-    /// Why no more is seen.
+    /// Why the watch has ended.
     ended: Option<String>,
 }
 
@@ -58,14 +59,14 @@ struct Metadata {
 }
 
 impl Pods {
-    /// Whether there are `count`.
+    /// Succeeds if there are exactly `count` pods.
     pub(crate) fn all_there(&self, count: usize) -> Result<()> {
         self.fine()?;
         ensure!(self.pods.len() == count, "{} of {count} are there", self.pods.len());
         Ok(())
     }
 
-    /// The number of pods that have their annotation, once it is `count` and there are no others.
+    /// Time of the last annotation, once exactly `count` pods are there and all have theirs.
     pub(crate) fn all_annotated(&self, count: usize) -> Result<Option<Instant>> {
         self.fine()?;
         ensure!(
@@ -107,12 +108,13 @@ impl Pods {
     }
 }
 
-/// Begins to watch, from now on.
+/// Starts to watch.
 pub(crate) fn watch(client: &Client) -> Seen<Pods> {
     let seen = Seen::<Pods>::new();
     let (noting, client) = (seen.clone(), client.clone());
     tokio::spawn(async move {
-        // An API server that has just started may close a watch; the next one tells of all pods, known or not.
+        // An API server that has just started may close a watch; the next watch lists all pods again, and
+        // `take` accepts pods it already has.
         let why = loop {
             if let Err(error) = follow(&client, &noting).await {
                 break format!("{error:#}");
@@ -123,13 +125,14 @@ pub(crate) fn watch(client: &Client) -> Seen<Pods> {
     seen
 }
 
-/// Notes what one watch tells, to its end.
+/// Records the events of one watch until it ends.
 async fn follow(client: &Client, seen: &Seen<Pods>) -> Result<()> {
     let lines = client.request_stream(Request::get(WATCH).body(Vec::new())?).await?.lines();
     let mut lines = std::pin::pin!(lines);
     while let Some(line) = lines.next().await {
         let line = line?;
-        let event = serde_json::from_str(&line).with_context(|| line.chars().take(200).collect::<String>())?;
+        let event =
+            serde_json::from_str(&line).with_context(|| line.chars().take(200).collect::<String>())?;
         seen.note(|pods| pods.take(event));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The result of a run, as text for the terminal and as `scale.json`, whose fields are those of [`Report`].
+//! The result of a run: text for the terminal, and `scale.json`, whose fields are those of [`Report`].
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn new(environment: Environment, sizes: Vec<Figures>) -> Self {
         let mut gates: Vec<Gate> = sizes.first().map(Gate::of).unwrap_or_default();
-        // The further sizes are there to be compared with each other.
+        // The first size has the absolute goals; the further sizes are only compared with each other.
         let mut further: Vec<&Figures> = sizes.iter().skip(1).collect();
         further.sort_by_key(|figures| figures.pods);
         if let [smallest, .., largest] = further[..] {
@@ -38,19 +38,33 @@ impl Report {
 }
 
 fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
-    let Figures { nodes, pods, created_per_second, floor, converged, restart, replaced, latencies, steady, rows } = figures;
+    let Figures {
+        nodes,
+        pods,
+        created_per_second,
+        floor,
+        converged,
+        restart,
+        replaced,
+        latencies,
+        steady,
+        rows,
+    } = figures;
     let floor_seconds = floor.seconds_of(*pods);
-    let Converged { annotated, ports, transactions, controller, api_server_cpu, etcd_cpu, northbound_cpu } = converged;
+    let Converged { annotated, ports, transactions, controller, api_server_cpu, etcd_cpu, northbound_cpu } =
+        converged;
     let per_pod = |cpu: f64| cpu * 1e3 / *pods as f64;
     writeln!(f, "{nodes} nodes, {pods} pods\n")?;
     writeln!(
         f,
-        "  API server: {created_per_second:.0} pods/s created; floor {:.0} annotations/s, {floor_seconds:.2} s for all",
+        "  API server: {created_per_second:.0} pods/s created; \
+         floor {:.0} annotations/s, {floor_seconds:.2} s for all",
         floor.per_second()
     )?;
     writeln!(
         f,
-        "  from nothing: {:.2} s ({:.2} × the floor): ports {ports:.2} s, annotations {annotated:.2} s; {transactions} transactions",
+        "  from nothing: {:.2} s ({:.2} × the floor): \
+         ports {ports:.2} s, annotations {annotated:.2} s; {transactions} transactions",
         converged.seconds(),
         converged.seconds() / floor_seconds
     )?;
@@ -65,7 +79,8 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
     let Restart { ready, served, transactions, pod_events, cpu } = restart;
     writeln!(
         f,
-        "  restart: ready {ready:.2} s, a new pod served {served:.2} s; {transactions} transactions, {pod_events} pods written, {cpu:.2} s CPU"
+        "  restart: ready {ready:.2} s, a new pod served {served:.2} s; \
+         {transactions} transactions, {pod_events} pods written, {cpu:.2} s CPU"
     )?;
     writeln!(
         f,
@@ -81,7 +96,8 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
     let Rows { pod_ports, other_ports, switches, nodes_with_subnets } = rows;
     writeln!(
         f,
-        "  rows in the end: {pod_ports} ports of pods, {other_ports} others, {switches} switches; {nodes_with_subnets} nodes with subnets\n"
+        "  rows in the end: {pod_ports} ports of pods, {other_ports} others, {switches} switches; \
+         {nodes_with_subnets} nodes with subnets\n"
     )?;
     if latencies.is_empty() {
         return Ok(());
@@ -91,7 +107,13 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
         "  {:<10}{:>6}{:>24}{:>24}{:>24}{:>10}{:>14}",
         "pods/s", "pods", "port, ms", "annotation, ms", "both, ms", "CPU, ms", "transactions"
     )?;
-    writeln!(f, "  {:<16}{}{:>10}", "", format!("{:>8}{:>8}{:>8}", "p50", "p99", "max").repeat(3), "per pod")?;
+    writeln!(
+        f,
+        "  {:<16}{}{:>10}",
+        "",
+        format!("{:>8}{:>8}{:>8}", "p50", "p99", "max").repeat(3),
+        "per pod"
+    )?;
     for Latency { rate, pods, port, annotation, served, cpu, transactions } in latencies {
         write!(f, "  {rate:<10}{pods:>6}")?;
         for percentiles in [port, annotation, served] {
@@ -117,9 +139,14 @@ mod tests {
 
     #[test]
     fn further_sizes_are_compared_with_each_other_only() {
-        let sized = |pods| Figures { pods, latencies: vec![Latency { rate: 50, ..Latency::default() }], ..Figures::default() };
+        let sized = |pods| Figures {
+            pods,
+            latencies: vec![Latency { rate: 50, ..Latency::default() }],
+            ..Figures::default()
+        };
         let gates = |sizes: &[usize]| {
-            let environment = Environment::of_this_machine(1, crate::bench::environment::Scheduling::Normal).unwrap();
+            let environment =
+                Environment::of_this_machine(1, crate::bench::environment::Scheduling::Normal).unwrap();
             Report::new(environment, sizes.iter().copied().map(sized).collect()).gates.len()
         };
         assert_eq!(gates(&[10_000, 50_000, 1_000]), gates(&[10_000]) + 2);

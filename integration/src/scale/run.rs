@@ -1,4 +1,4 @@
-//! One size, from an empty cluster to the last figure, phase after phase.
+//! The run of one size, phase after phase, from an empty cluster to the last figure.
 
 use std::time::{Duration, Instant};
 
@@ -19,10 +19,10 @@ use super::{
     site::Site,
 };
 
-/// As many patches as the floor is measured with, at most: some seconds.
+/// Most patches that the floor is measured with: enough for some seconds.
 const FLOOR: usize = 10_000;
 
-/// What is to be measured.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) nodes: usize,
@@ -31,17 +31,18 @@ pub(crate) struct Plan {
     pub(crate) rates: Vec<usize>,
 }
 
-/// The programs and what is seen of them.
+/// The running programs and their observers.
 pub(crate) struct Run<'a> {
     pub(crate) site: &'a Site,
     pub(crate) plan: &'a Plan,
     pub(crate) pods: Seen<Pods>,
     pub(crate) northbound: Seen<Northbound>,
-    /// Longer than anything that is worth measuring.
+    /// Limit for one wait: far longer than any time that is worth measuring, and growing with the number of
+    /// pods.
     pub(crate) patience: Duration,
 }
 
-/// Measures everything, and tells `say` what is under way.
+/// Measures everything, and reports progress to `say`.
 pub(crate) async fn run(site: &Site, plan: &Plan, say: &(dyn Fn(&str) + Sync)) -> Result<Figures> {
     let run = Run {
         site,
@@ -53,14 +54,22 @@ pub(crate) async fn run(site: &Site, plan: &Plan, say: &(dyn Fn(&str) + Sync)) -
     let &Plan { nodes, pods, .. } = plan;
     say(&format!("writing {nodes} nodes and {pods} pods to the API server"));
     let created = run.create().await?;
-    let mut figures = Figures { nodes, pods, created_per_second: pods as f64 / created.as_secs_f64(), ..Figures::default() };
+    let mut figures = Figures {
+        nodes,
+        pods,
+        created_per_second: pods as f64 / created.as_secs_f64(),
+        ..Figures::default()
+    };
     say("annotating them with a plain client: the API server's floor");
     figures.floor = run.floor().await?;
     say(&format!("{:.0} a second; starting the control plane", figures.floor.per_second()));
     figures.converged = run.converge().await?;
     say(&format!("converged after {:.2} s; starting it again", figures.converged.seconds()));
     figures.restart = run.restart().await?;
-    say(&format!("ready after {:.2} s; replacing the northbound database by an empty one", figures.restart.ready));
+    say(&format!(
+        "ready after {:.2} s; replacing the northbound database by an empty one",
+        figures.restart.ready
+    ));
     figures.replaced = run.replace().await?;
     say(&format!("filled again after {:.2} s", figures.replaced.seconds));
     for rate in &plan.rates {
@@ -77,11 +86,16 @@ impl Run<'_> {
         self.site.client()
     }
 
-    /// Waits until each of `count` pods has port and annotation; when the last of each came.
+    /// Waits until each of `count` pods has its port and its annotation. Returns the times of the last
+    /// annotation and of the last port.
     pub(crate) async fn until_served(&self, count: usize) -> Result<[Option<Instant>; 2]> {
-        let annotated = self.pods.wait("every pod has its annotation", self.patience, |pods| pods.all_annotated(count));
-        let ports = self.northbound.wait("every pod has its port", self.patience, |northbound| northbound.all_ports(count));
-        let (annotated, ports) = self.site.while_running(async { tokio::try_join!(annotated, ports) }).await?;
+        let annotated =
+            self.pods.wait("every pod has its annotation", self.patience, |pods| pods.all_annotated(count));
+        let ports = self
+            .northbound
+            .wait("every pod has its port", self.patience, |northbound| northbound.all_ports(count));
+        let (annotated, ports) =
+            self.site.while_running(async { tokio::try_join!(annotated, ports) }).await?;
         Ok([annotated, ports])
     }
 
@@ -89,7 +103,10 @@ impl Run<'_> {
         let client = self.client();
         let namespaces = objects::namespaces(self.plan.pods);
         calls::all(&namespaces, |object| calls::create(client, "/api/v1/namespaces", object)).await?;
-        calls::all(0..self.plan.nodes, async |number| calls::create(client, "/api/v1/nodes", &objects::node(number)).await).await?;
+        calls::all(0..self.plan.nodes, async |number| {
+            calls::create(client, "/api/v1/nodes", &objects::node(number)).await
+        })
+        .await?;
         let create = async |number: usize| {
             let name = Name::of(number);
             let pod = objects::pod(&name, &objects::node_name(number % self.plan.nodes));
@@ -101,10 +118,13 @@ impl Run<'_> {
         Ok(took)
     }
 
-    /// The watch goes on meanwhile, as it does while the control plane annotates.
+    /// Annotates pods with a plain client, while the watch goes on as it does while the control plane
+    /// annotates.
     async fn floor(&self) -> Result<Floor> {
         let patches = self.plan.pods.min(FLOOR);
-        let took = calls::all(0..patches, async |number| calls::annotate(self.client(), &Name::of(number)).await).await?;
+        let took =
+            calls::all(0..patches, async |number| calls::annotate(self.client(), &Name::of(number)).await)
+                .await?;
         Ok(Floor { patches, seconds: took.as_secs_f64() })
     }
 
@@ -132,6 +152,7 @@ impl Run<'_> {
     async fn restart(&self) -> Result<Restart> {
         let controller = &self.site.controller;
         tokio::task::block_in_place(|| self.site.until_ready(self.patience))?;
+        // A clean stop after readiness: the restarted process finds nothing left to write.
         tokio::task::block_in_place(|| controller.stop())?;
         let (transactions, events) = (Central::northbound_transactions()?, self.pods.now().events);
         let began = Instant::now();
@@ -145,9 +166,10 @@ impl Run<'_> {
             cpu: Usage::of(controller)?.cpu,
             served: 0.0,
         };
-        // It says that it is ready: a pod shows it.
+        // Readiness is only the program's claim: a new pod must be served, too.
         let probe = Name::of_probe("restart", 0, 0);
-        calls::create(self.client(), &probe.collection(), &objects::pod(&probe, &objects::node_name(0))).await?;
+        calls::create(self.client(), &probe.collection(), &objects::pod(&probe, &objects::node_name(0)))
+            .await?;
         self.until_served(self.plan.pods + 1).await?;
         let served = began.elapsed().as_secs_f64();
         calls::delete(self.client(), &probe).await?;
@@ -174,8 +196,10 @@ impl Run<'_> {
     }
 
     async fn rows(&self) -> Result<Rows> {
-        let nodes: Value = self.client().request(http::Request::get("/api/v1/nodes").body(Vec::new())?).await?;
-        let has_subnet = |node: &&Value| node["metadata"]["annotations"]["k8s.ovn.org/node-subnets"].is_string();
+        let nodes: Value =
+            self.client().request(http::Request::get("/api/v1/nodes").body(Vec::new())?).await?;
+        let has_subnet =
+            |node: &&Value| node["metadata"]["annotations"]["k8s.ovn.org/node-subnets"].is_string();
         let nodes_with_subnets = nodes["items"].as_array().into_iter().flatten().filter(has_subnet).count();
         let northbound = self.northbound.now();
         Ok(Rows {

@@ -1,4 +1,4 @@
-//! What an observer has seen so far, and waiting for it to see more.
+//! The observations of an observer so far, and waiting for further ones.
 
 use std::{
     fmt::Debug,
@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant as Deadline, timeout_at},
 };
 
-/// Shared between the observer, who writes, and those who wait.
+/// State that is shared between the observer, which writes it, and the tasks that wait for changes.
 #[derive(Debug)]
 pub(crate) struct Seen<T>(Arc<Shared<T>>);
 
@@ -33,19 +33,26 @@ impl<T: Default + Debug> Seen<T> {
         Self(Arc::new(Shared { state: Mutex::new(T::default()), changed: watch::Sender::new(()) }))
     }
 
-    /// What was seen until now.
+    /// The observations until now.
     pub(crate) fn now(&self) -> MutexGuard<'_, T> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the observer: notes something.
+    /// Changes the state and wakes all waiting tasks; for the observer.
     pub(crate) fn note(&self, change: impl FnOnce(&mut T)) {
         change(&mut self.now());
         self.0.changed.send_replace(());
     }
 
-    /// Waits until `probe` finds what it looks for; it is asked at every change. An error says what it saw last.
-    pub(crate) async fn wait<R>(&self, what: &str, patience: Duration, mut probe: impl FnMut(&T) -> Result<R>) -> Result<R> {
+    /// Waits until `probe` succeeds; it runs once, and again after each change. A timeout error has the last
+    /// error of `probe`.
+    pub(crate) async fn wait<R>(
+        &self,
+        what: &str,
+        patience: Duration,
+        mut probe: impl FnMut(&T) -> Result<R>,
+    ) -> Result<R> {
+        // Subscribe before the first probe, so that no change in between is missed.
         let mut changed = self.0.changed.subscribe();
         let end = Deadline::from_std(Instant::now() + patience);
         loop {

@@ -1,4 +1,5 @@
-//! What a run is made on: a real API server with etcd, a real northbound database, and the control plane under test as a process.
+//! The programs of a run: a real API server with etcd, a real northbound database, and the control plane
+//! under test.
 
 use std::{future::Future, process::Command, time::Duration};
 
@@ -15,11 +16,12 @@ use integration::{
 };
 use kube::Client;
 
-/// Where the control plane answers `/readyz`.
+/// Port of the control plane's `/readyz`; the namespaces are private, so it is always free.
 const PORT: u16 = 9410;
 /// Room for 32,768 nodes with 250 pods each, or half as many with twice as many, and so on.
 const CLUSTER_SUBNET: &str = "10.128.0.0/9";
-/// What a node's subnet has no room for: network, gateway, management port, broadcast; and addresses that are not given again at once.
+/// Addresses of a node's subnet that no pod gets: network, gateway, management port, broadcast; and recently
+/// used addresses, which are not assigned again at once.
 const SPARE: usize = 16;
 
 /// The running programs, all in namespaces of their own.
@@ -31,7 +33,7 @@ pub(crate) struct Site {
     pub(crate) controller: Daemon,
 }
 
-/// Whether OVN translates what is written.
+/// Whether ovn-northd runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Northd {
     Off,
@@ -39,7 +41,7 @@ pub(crate) enum Northd {
 }
 
 impl Site {
-    /// Starts everything but the control plane; its nodes have room for `pods_per_node`.
+    /// Starts everything except the control plane. Each node's subnet has room for `pods_per_node` pods.
     pub(crate) fn start(pods_per_node: usize, northd: Northd) -> Result<Self> {
         programs::verify()?;
         fabric::create(&[])?;
@@ -54,7 +56,13 @@ impl Site {
         }
         access::grant(&api, &credentials)?;
         let cluster_subnets = format!("{CLUSTER_SUBNET}/{}", host_prefix(pods_per_node + SPARE)?);
-        let controller = master::instance(master::BOTH, "scale", PORT, &credentials, &Network { cluster_subnets, options: Vec::new() });
+        let controller = master::instance(
+            master::BOTH,
+            "scale",
+            PORT,
+            &credentials,
+            &Network { cluster_subnets, options: Vec::new() },
+        );
         Ok(Self { api, kubernetes, central, controller })
     }
 
@@ -62,7 +70,7 @@ impl Site {
         &self.api.client
     }
 
-    /// Waits until the control plane says that it is ready.
+    /// Waits until the control plane's `/readyz` succeeds.
     pub(crate) fn until_ready(&self, patience: Duration) -> Result<()> {
         eventually("the control plane is ready", patience, || {
             self.must_run()?;
@@ -70,7 +78,7 @@ impl Site {
         })
     }
 
-    /// Waits for `seen`, unless the control plane ends meanwhile.
+    /// Waits for `seen`; fails early if the control plane ends meanwhile.
     pub(crate) async fn while_running<T>(&self, seen: impl Future<Output = Result<T>>) -> Result<T> {
         let mut look = tokio::time::interval(Duration::from_millis(500));
         let mut seen = std::pin::pin!(seen);
@@ -87,12 +95,13 @@ impl Site {
             return Ok(());
         }
         let log = self.controller.log();
-        let end = command::output(Command::new("tail").arg("-n20").arg(log)).context("the control plane has ended")?;
+        let end = command::output(Command::new("tail").arg("-n20").arg(log))
+            .context("the control plane has ended")?;
         bail!("the control plane has ended; {}:\n{end}", log.display())
     }
 }
 
-/// The longest prefix with that many addresses, at most that of the usual subnets.
+/// The prefix length of the smallest subnet with `addresses` addresses; never longer than the usual /24.
 fn host_prefix(addresses: usize) -> Result<u32> {
     let bits = addresses.next_power_of_two().trailing_zeros().max(8);
     u32::checked_sub(32, bits).filter(|prefix| *prefix > 9).context("a node cannot have that many pods")
@@ -104,7 +113,10 @@ mod tests {
 
     #[test]
     fn a_node_has_room_for_its_pods() {
-        assert_eq!([20, 256, 257, 512, 1000].map(|addresses| host_prefix(addresses).unwrap()), [24, 24, 23, 23, 22]);
+        assert_eq!(
+            [20, 256, 257, 512, 1000].map(|addresses| host_prefix(addresses).unwrap()),
+            [24, 24, 23, 23, 22]
+        );
         assert!(host_prefix(1 << 23).is_err());
     }
 }

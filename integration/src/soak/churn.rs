@@ -1,4 +1,5 @@
-//! The pods of a soak: a queue in which the oldest go and new ones come, each under a name, UID and sandbox that was never there before.
+//! The pods of a soak: a queue in which the oldest go and new ones come, each with a name, UID and sandbox
+//! that was never used before.
 
 use std::{
     collections::VecDeque,
@@ -12,29 +13,29 @@ use serde_json::{Value, json};
 
 use crate::{Lab, Node, Outcome, Pod};
 
-/// One pod in so many has rate limits, so that their rows come and go, too.
+/// One pod in so many has rate limits, so that rows of `QoS` and `Queue` come and go, too.
 const LIMITED: usize = 5;
 
-/// Who is attached, and who comes next.
+/// The attached pods, and the addresses for the next ones.
 pub(super) struct Churn<'lab> {
     lab: &'lab Lab,
     node: &'lab Node,
     at_once: usize,
     /// The oldest first.
     attached: VecDeque<Attached>,
-    /// Addresses that nobody has.
+    /// Addresses that no pod has.
     free: VecDeque<Seat>,
-    /// What went wrong, one line each.
+    /// Failed calls and pings, one line each.
     pub(super) failures: Vec<String>,
 }
 
-/// An address of the node, and how many pods have had it.
+/// An address of the node, and the number of pods that have had it.
 struct Seat {
     pod: Pod,
     pods: usize,
 }
 
-/// A pod, where it sits, and what its ADD returned.
+/// A pod, its address, and the result of its ADD.
 struct Attached {
     seat: Seat,
     pod: Pod,
@@ -48,7 +49,7 @@ enum Limits {
     None,
 }
 
-/// How long the calls of a round took.
+/// Durations of the calls of a round.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     pub(super) adds: Vec<Duration>,
@@ -67,45 +68,49 @@ impl Seat {
 
 impl<'lab> Churn<'lab> {
     pub(super) fn new(lab: &'lab Lab, node: &'lab Node, pods: usize, at_once: usize) -> Result<Self> {
-        // Twice as many addresses as pods: those of a round are given back after it.
+        // Twice as many addresses as pods: addresses of detached pods become free only at the end of a round.
         let free = (0..2 * pods).map(|_| Seat { pod: lab.plan_pod(node), pods: 0 }).collect();
         Ok(Self { lab, node, at_once, attached: VecDeque::new(), free, failures: Vec::new() })
     }
 
     /// Attaches the first pods.
     pub(super) fn fill(&mut self, pods: usize) -> Result<Times> {
-        let limits = (0..pods).map(|number| if number % LIMITED == 0 { Limits::Some } else { Limits::None }).collect();
+        let limits =
+            (0..pods).map(|number| if number % LIMITED == 0 { Limits::Some } else { Limits::None }).collect();
         let coming = self.prepare(limits)?;
         self.work(&mut [], coming)
     }
 
-    /// Detaches as many of the oldest, each before a new one is attached.
+    /// Replaces the `cycles` oldest pods: each cycle detaches one and then attaches a new one.
     pub(super) fn round(&mut self, cycles: usize) -> Result<Times> {
         let mut going: Vec<Attached> = self.attached.drain(..cycles).collect();
-        // So that as many pods have limits as before.
+        // The number of pods with limits stays constant, so that the rows of limits can be compared.
         let coming = self.prepare(going.iter().map(|attached| attached.limits).collect())?;
         let times = self.work(&mut going, coming)?;
         self.tidy(going)?;
         Ok(times)
     }
 
-    /// Detaches all.
+    /// Detaches all pods.
     pub(super) fn empty(&mut self) -> Result<()> {
         let mut going: Vec<Attached> = self.attached.drain(..).collect();
         self.work(&mut going, Vec::new())?;
         self.tidy(going)
     }
 
-    /// The oldest and the newest pod reach each other.
+    /// Pings the oldest pod from the newest one.
     pub(super) fn see_network(&mut self) -> Result<()> {
-        let (Some(oldest), Some(newest)) = (self.attached.front(), self.attached.back()) else { return Ok(()) };
+        let (Some(oldest), Some(newest)) = (self.attached.front(), self.attached.back()) else {
+            return Ok(());
+        };
         if let Err(error) = self.lab.ping(&newest.pod, oldest.pod.address()) {
             self.failures.push(format!("{error:#}"));
         }
         Ok(())
     }
 
-    /// What the control plane and the runtime do before an ADD.
+    /// Does the work of the control plane and of the runtime before an ADD: logical ports, namespaces,
+    /// manifests.
     fn prepare(&mut self, limits: Vec<Limits>) -> Result<Vec<Attached>> {
         let seats: Vec<Seat> = self.free.drain(..limits.len()).collect();
         let coming: Vec<Attached> = seats
@@ -118,7 +123,8 @@ impl<'lab> Churn<'lab> {
         self.node.add_namespaces(&pods)?;
         for Attached { pod, limits, .. } in &coming {
             let manifest = pod.manifest(Some(&pod.annotation()));
-            let limited = "\n  annotations:\n    kubernetes.io/ingress-bandwidth: 100M\n    kubernetes.io/egress-bandwidth: 50M";
+            let limited = "\n  annotations:\n    kubernetes.io/ingress-bandwidth: 100M\
+                           \n    kubernetes.io/egress-bandwidth: 50M";
             let manifest = match limits {
                 Limits::Some => manifest.replacen("\n  annotations:", limited, 1),
                 Limits::None => manifest,
@@ -128,17 +134,19 @@ impl<'lab> Churn<'lab> {
         Ok(coming)
     }
 
-    /// What they do after a DEL.
+    /// Does the work of the control plane and of the runtime after a DEL.
     fn tidy(&mut self, gone: Vec<Attached>) -> Result<()> {
         let pods: Vec<Pod> = gone.iter().map(|attached| attached.pod.clone()).collect();
         self.node.remove_namespaces(&pods)?;
         pods.iter().try_for_each(|pod| self.node.remove_manifest(pod))?;
+        // In portions: the ports are arguments of one command line.
         pods.chunks(500).try_for_each(|pods| self.lab.remove_ports(pods))?;
         self.free.extend(gone.into_iter().map(|attached| attached.seat));
         Ok(())
     }
 
-    /// Each caller takes the next cycle as soon as it is done with one: DEL of `going`, then ADD of `coming`.
+    /// Runs the cycles on several callers; each takes the next cycle as soon as it has finished one: DEL of
+    /// `going`, then ADD of `coming`.
     fn work(&mut self, going: &mut [Attached], mut coming: Vec<Attached>) -> Result<Times> {
         let next = AtomicUsize::new(0);
         let (going, pods, node) = (&*going, &coming, self.node);
@@ -154,7 +162,10 @@ impl<'lab> Churn<'lab> {
         };
         let done: Vec<_> = thread::scope(|scope| {
             let callers: Vec<_> = (0..self.at_once.min(cycles)).map(|_| scope.spawn(caller)).collect();
-            callers.into_iter().map(|caller| caller.join().map_err(|_| anyhow!("a thread panicked (see above)"))).collect::<Result<_>>()
+            callers
+                .into_iter()
+                .map(|caller| caller.join().map_err(|_| anyhow!("a thread panicked (see above)")))
+                .collect::<Result<_>>()
         })?;
         let mut times = Times::default();
         for (index, del, add) in done.into_iter().flatten() {
@@ -176,7 +187,7 @@ impl<'lab> Churn<'lab> {
     }
 }
 
-/// One call, which must succeed.
+/// Makes one call, which must succeed.
 fn call(node: &Node, verb: &str, pod: &Pod, prev_result: Option<&Value>) -> Result<(Duration, Value)> {
     let runtime = match prev_result {
         Some(result) => node.runtime().with("prevResult", result.clone()),

@@ -1,4 +1,4 @@
-//! What a soak watches, in which unit, and what is demanded of it.
+//! The quantities that a soak samples, their units, and their demands.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 /// A process of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Process {
-    /// `ovnkube --init-node`: the only one of them that is ours.
+    /// `ovnkube --init-node`: the only one of these processes that is part of this project.
     Server,
     /// Open vSwitch's database.
     OvsdbServer,
@@ -17,14 +17,16 @@ pub enum Process {
     OvnController,
 }
 
-/// Something with a number that could grow.
+/// A sampled number that could grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quantity {
     /// Resident memory in kB (1,024 bytes), as proc_pid_smaps(5) counts it.
     Rss(Process),
-    /// The part of it that is nobody else's and on no disk: what a leak is made of. Pages of the executable come when code runs for the first time.
+    /// Anonymous memory, which a leak consists of; without pages of the executable, which are loaded when
+    /// code runs for the first time.
     Own(Process),
-    /// Resident memory, where pages that n processes share count as 1/n: it rises when another process with the same executable ends.
+    /// Resident memory, where a page that n processes share counts as 1/n. It rises when another process with
+    /// the same executable ends.
     Pss(Process),
     /// Open file descriptors.
     Descriptors(Process),
@@ -50,7 +52,7 @@ pub enum Quantity {
     Flows,
     /// Size of `conf.db` in kB.
     Database,
-    /// The same after it was compacted, at the start and at the end.
+    /// The same right after compaction, at the start and at the end.
     Compacted,
     /// Size of the plugin's log in kB.
     PluginLog,
@@ -62,41 +64,55 @@ pub enum Quantity {
     DelTime,
 }
 
-/// When a quantity is as it should be.
+/// The condition for a quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Demand {
-    /// The same number whenever nothing is under way.
+    /// The same number in every sample.
     Same,
-    /// The line through the second half rises by so much at most, from its begin to its end.
+    /// The trend line through the second half rises by at most this much from its start to its end.
     Flat(f64),
-    /// Nothing: it is shown.
+    /// None: the quantity is only shown.
     Nothing,
 }
 
-/// What the server's memory may seem to grow by: pages come one at a time, and the allocator gives them back when it likes. In the 5,000
-/// cycles that are the second half of 10,000 it is 61 bytes a cycle.
+/// Permitted growth of the server's memory, in kB: pages come one at a time, and the allocator returns them
+/// at its own pace. Over the 5,000 cycles that are the second half of 10,000 it is 61 bytes a cycle.
 pub const MEMORY: f64 = 300.0;
-/// The connection of a call that is just over.
+/// One descriptor: the connection of a call that has just ended.
 const DESCRIPTORS: f64 = 1.0;
-/// The runtime keeps threads for blocking work until they have had none for ten seconds.
+/// The runtime ends an idle thread for blocking work only after ten seconds.
 const THREADS: f64 = 4.0;
-/// What compaction may leave of 10,000 pods that are gone: a row of a pod is some 600 bytes.
+/// Permitted growth of the compacted database, in kB, after 10,000 pods that are gone. A row of a pod has
+/// some 600 bytes, so that a leak of one row in a thousand pods stays below it and a systematic one does not.
 const DATABASE: f64 = 8.0;
 
 impl Quantity {
-    /// What must hold.
+    /// The demand on this quantity.
     pub fn demand(self) -> Demand {
         match self {
             Self::Own(Process::Server) => Demand::Flat(MEMORY),
             Self::Descriptors(Process::Server) => Demand::Flat(DESCRIPTORS),
             Self::Threads(Process::Server) => Demand::Flat(THREADS),
-            Self::Ports | Self::Interfaces | Self::Limits | Self::Links | Self::Namespaces | Self::Mounts | Self::Files => Demand::Same,
+            Self::Ports
+            | Self::Interfaces
+            | Self::Limits
+            | Self::Links
+            | Self::Namespaces
+            | Self::Mounts
+            | Self::Files => Demand::Same,
             Self::Compacted => Demand::Flat(DATABASE),
-            // Leaks of others are theirs, a log is rotated, the database is compacted when it has doubled.
-            Self::Rss(_) | Self::Own(_) | Self::Pss(_) | Self::Descriptors(_) | Self::Threads(_) => Demand::Nothing,
-            Self::Connections | Self::Flows | Self::Database | Self::PluginLog | Self::ServerLog | Self::AddTime | Self::DelTime => {
+            // Leaks of other programs are not this project's, logs are rotated, and the database is compacted
+            // when it has doubled.
+            Self::Rss(_) | Self::Own(_) | Self::Pss(_) | Self::Descriptors(_) | Self::Threads(_) => {
                 Demand::Nothing
             }
+            Self::Connections
+            | Self::Flows
+            | Self::Database
+            | Self::PluginLog
+            | Self::ServerLog
+            | Self::AddTime
+            | Self::DelTime => Demand::Nothing,
         }
     }
 }

@@ -2,30 +2,32 @@
 
 use serde::Serialize;
 
-/// Where a series goes.
+/// The trend of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Trend {
     /// At the start.
     pub first: f64,
     /// At the end.
     pub last: f64,
-    /// Smallest of all.
+    /// The smallest value.
     pub least: f64,
-    /// Largest of all.
+    /// The largest value.
     pub most: f64,
-    /// Per 1,000 cycles, over the second half: what a program needs once it has warmed up is no growth.
+    /// Slope per 1,000 cycles, over the second half only: what a program allocates while it warms up is not a
+    /// leak.
     pub slope: f64,
-    /// How much the line with this slope rises over the second half.
+    /// Rise of the line with this slope over the second half.
     pub growth: f64,
 }
 
-/// Fewer points than these have no half that could be looked at alone.
+/// Fewest points of a half: a series with fewer than twice as many is used as a whole.
 const POINTS: usize = 4;
 
 impl Trend {
-    /// Of points (cycles done, value), in the order of time; nothing of none.
+    /// The trend of points (completed cycles, value) in the order of time; `None` for an empty series.
     ///
-    /// The slope is the median of the slopes between all pairs of points (Theil and Sen), which a few outliers do not move.
+    /// The slope is the median of the slopes between all pairs of points (Theil and Sen), which a few
+    /// outliers do not move.
     pub fn of(points: &[(f64, f64)]) -> Option<Self> {
         let (&(_, first), &(_, last)) = (points.first()?, points.last()?);
         let half = if points.len() < 2 * POINTS { points } else { &points[points.len() / 2..] };
@@ -55,7 +57,7 @@ fn pairs(points: &[(f64, f64)]) -> impl Iterator<Item = Pair> {
         .filter(|((x, _), (later, _))| later > x)
 }
 
-/// The middle one, or the mean of the two in the middle; 0 of none.
+/// The middle value, or the mean of the two middle values; 0 for an empty list.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -76,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_leak_has_a_slope_and_noise_has_none() {
-        // 64 bytes a cycle are 62.5 kB in 1,000 cycles, and 312.5 kB in 5,000.
+        // 64 bytes a cycle are 62.5 kB per 1,000 cycles, and 312.5 kB in 5,000.
         let leak = Trend::of(&series(|sample| 9000.0 + 6.25 * f64::from(sample))).unwrap();
         assert!((leak.slope - 62.5).abs() < 1e-6 && (leak.growth - 312.5).abs() < 1e-6, "{leak:?}");
         let noise = Trend::of(&series(|sample| 9000.0 + f64::from(sample * 7919 % 64))).unwrap();
@@ -85,7 +87,8 @@ mod tests {
 
     #[test]
     fn warming_up_is_no_growth_and_neither_is_one_bad_moment() {
-        let warm = Trend::of(&series(|sample| if sample < 40 { 50.0 * f64::from(sample) } else { 2000.0 })).unwrap();
+        let warm =
+            Trend::of(&series(|sample| if sample < 40 { 50.0 * f64::from(sample) } else { 2000.0 })).unwrap();
         assert_eq!((warm.slope, warm.first, warm.last), (0.0, 0.0, 2000.0));
         let spike = Trend::of(&series(|sample| if sample == 77 { 900.0 } else { 5.0 })).unwrap();
         assert_eq!((spike.slope, spike.most), (0.0, 900.0));

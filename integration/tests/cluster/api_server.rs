@@ -1,4 +1,4 @@
-//! The API server goes away and comes back.
+//! Pods while the API server is away, and after it is back.
 
 use std::{fs, time::Duration};
 
@@ -15,28 +15,33 @@ fn pods_keep_their_network_while_the_api_server_is_away_for_30_s() {
         let file = node.path(STATIC_PODS).join("static.json");
         fs::write(&file, small_pod("static", "node1").to_string())?;
         wait_ready(cluster, &["static-node1"])?;
-        let [here, there] = [start(cluster, &small_pod("here", "node1"))?, start(cluster, &small_pod("there", "node2"))?];
+        let [here, there] =
+            [start(cluster, &small_pod("here", "node1"))?, start(cluster, &small_pod("there", "node2"))?];
         let fixed = attached(cluster, "static-node1")?;
 
-        // The first packet may be lost to address resolution.
+        // Warm-up: the first packet may be lost to address resolution.
         cluster.lab.ping(&here, there.address())?;
         cluster.control_plane.api_server.kill()?;
-        // A removed manifest is a DEL without the API server.
+        // A static pod's manifest is removed: the kubelet calls DEL without the API server.
         fs::remove_file(&file)?;
         eventually("DEL leaves nothing", Duration::from_secs(20), || -> Result<_> {
             let rows = node.census()?;
             ensure!(rows.lines_with(&fixed.sandbox).is_empty(), "{:#?}", rows.lines_with(&fixed.sandbox));
             Ok(())
         })?;
-        // Ten packets a second, for 30 s. Not before: the userspace datapath drops a packet now and then while a port comes or goes
-        // (coverage counter `datapath_drop_upcall_error`), whoever asks for it.
-        let pinged = node.run_in_pod(&here, ["ping", "-n", "-D", "-O", "-i", "0.1", "-c", "300", &there.address().to_string()])?;
-        let answers = pinged.split(", ").find_map(|part| part.strip_suffix(" received")).context(pinged.clone())?;
+        // Ten packets a second for 30 s. Only after the DEL: the userspace datapath drops a packet now and
+        // then while any port comes or goes (coverage counter `datapath_drop_upcall_error`).
+        let pinged = node.run_in_pod(
+            &here,
+            ["ping", "-n", "-D", "-O", "-i", "0.1", "-c", "300", &there.address().to_string()],
+        )?;
+        let answers =
+            pinged.split(", ").find_map(|part| part.strip_suffix(" received")).context(pinged.clone())?;
         let unanswered: Vec<&str> = pinged.lines().filter(|line| !line.contains("bytes from")).collect();
         ensure!(answers == "300", "packets were lost: {unanswered:#?}");
 
         cluster.start_api_server()?;
-        // Scheduler and kubelet look for the API server after half a minute, having found none for so long.
+        // After such a long outage the scheduler and the kubelet retry only every 30 s.
         let new = start_within(cluster, &pod("new", "node1"), Duration::from_secs(120))?;
         cluster.lab.ping(&there, new.address())?;
         cluster.lab.tcp(&new, &there, 1 << 20)?;
@@ -45,12 +50,13 @@ fn pods_keep_their_network_while_the_api_server_is_away_for_30_s() {
     });
 }
 
-/// The sandbox of a running pod ends; its successor gets its network from what the server knows.
+/// The sandbox of a running pod ends, and the next one gets its network from what the server already knows.
 #[test]
 fn a_pod_gets_another_sandbox_while_the_api_server_is_away() {
     Cluster::of_nodes(1).test(|cluster| {
         let node = &cluster.lab.nodes[0];
-        let [pod, other] = [start(cluster, &small_pod("pod", "node1"))?, start(cluster, &small_pod("other", "node1"))?];
+        let [pod, other] =
+            [start(cluster, &small_pod("pod", "node1"))?, start(cluster, &small_pod("other", "node1"))?];
         cluster.control_plane.api_server.kill()?;
         node.run([
             "ctr",

@@ -1,4 +1,4 @@
-//! The project's own control plane while it is killed, while its database goes away, and while two of them run.
+//! The project's control plane while it is killed, while its database goes away, and while two instances run.
 
 use std::{
     env,
@@ -16,16 +16,19 @@ use integration::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    DEPLOYMENTS, PODS, all_attached, delete, deployment, pod, reach_each_other, scale, small_pod, spec, start, wait_for_exactly, wait_gone,
+    DEPLOYMENTS, PODS, all_attached, delete, deployment, pod, reach_each_other, scale, small_pod, spec,
+    start, wait_for_exactly, wait_gone,
 };
 
-/// With the value `full`, the tests that are shortened otherwise take as long as they should.
+/// With the value `full`, tests that are shortened by default run at full length.
 const LENGTH: &str = "OVN_CLUSTER_TESTS";
-/// Seconds: a leader that is gone is followed by another soon enough for a test.
-const SHORT_LEASE: [&str; 3] = ["--ha-election-lease-duration=6", "--ha-election-renew-deadline=4", "--ha-election-retry-period=1"];
+/// A Lease with times in seconds, so short that a test can wait for the next leader.
+const SHORT_LEASE: [&str; 3] =
+    ["--ha-election-lease-duration=6", "--ha-election-renew-deadline=4", "--ha-election-retry-period=1"];
 const NETWORKS: &str = "k8s.ovn.org/pod-networks";
+/// The lease duration in [`SHORT_LEASE`].
 const LEASE: Duration = Duration::from_secs(6);
-/// A burst of pods on a busy machine.
+/// Limit for a burst of pods on a busy machine.
 const BURST: Duration = Duration::from_secs(120);
 
 #[test]
@@ -36,16 +39,22 @@ fn a_hundred_pods_with_probes_keep_their_network_while_the_control_plane_and_its
             cluster.api.create(DEPLOYMENTS, &deployment(node, &with_probes(node)))?;
             scale(cluster, node, 50)?;
         }
-        // In the middle of the burst.
+        // Kill the control plane in the middle of the burst.
         some_are_annotated(cluster, 20)?;
         let names = survives_death(cluster, 100)?;
         let pods = all_attached(cluster, &names)?;
         reach_each_other(cluster, &pods, 8)?;
-        let page =
-            cluster.kubectl(["exec", &pods[0].name, "--", "wget", "-qO-", &format!("http://{}:8080/hostname", pods[99].address())])?;
+        let page = cluster.kubectl([
+            "exec",
+            &pods[0].name,
+            "--",
+            "wget",
+            "-qO-",
+            &format!("http://{}:8080/hostname", pods[99].address()),
+        ])?;
         ensure!(page == pods[99].name, "{} calls itself {page:?}", pods[99].name);
 
-        // The server of the database restarts: nobody notices.
+        // The database server restarts with its contents: pods must not notice.
         let flow = cluster.lab.flow(&pods[0], &pods[99])?;
         cluster.lab.central.northbound.stop()?;
         cluster.lab.central.start_northbound()?;
@@ -53,7 +62,7 @@ fn a_hundred_pods_with_probes_keep_their_network_while_the_control_plane_and_its
         wait_for_exactly(cluster, 101, BURST)?;
         flow.stop()?.none_is_lost(10)?;
 
-        // Its contents are lost: everything is written again, as it was.
+        // The contents are lost: the control plane must write everything again, unchanged.
         let addresses = annotations(&cluster.pods.now());
         cluster.lab.central.replace_northbound()?;
         cluster.northbound_must_match()?;
@@ -72,7 +81,8 @@ fn a_hundred_pods_with_probes_keep_their_network_while_the_control_plane_and_its
 
 #[test]
 fn deployments_go_up_and_down_while_the_control_plane_is_killed() {
-    let (replicas, rounds) = if env::var(LENGTH).is_ok_and(|length| length == "full") { (100, 5) } else { (30, 2) };
+    let (replicas, rounds) =
+        if env::var(LENGTH).is_ok_and(|length| length == "full") { (100, 5) } else { (30, 2) };
     Cluster::of_nodes(2).master_options(&SHORT_LEASE).test(|cluster| {
         let before = cluster.leftovers()?;
         let mut anywhere = spec("");
@@ -97,14 +107,13 @@ fn deployments_go_up_and_down_while_the_control_plane_is_killed() {
 #[test]
 fn one_of_two_control_planes_leads_and_nodes_come_and_go() {
     Cluster::of_nodes(2).master_options(&SHORT_LEASE).test(|cluster| {
-        let before = cluster.leftovers()?;
         let [here, there] = [start(cluster, &pod("here", "node1"))?, start(cluster, &pod("there", "node2"))?];
         cluster.lab.ping(&here, there.address())?;
 
-        // The second waits, the first leads; then the first is gone.
+        // The first instance leads and the second stands by. Then the first is killed.
         let second = cluster.another_master(2);
         second.spawn()?;
-        // It waits for its turn with everything read, and counts as ready: nothing is wrong with it.
+        // A standby has read everything and reports ready: nothing is wrong with it.
         eventually("the second is ready to take over", LEASE, || cluster.master_is_ready(2))?;
         let transactions = Central::northbound_transactions()?;
         let holder = lease_holder(cluster)?;
@@ -123,7 +132,7 @@ fn one_of_two_control_planes_leads_and_nodes_come_and_go() {
         cluster.master.spawn()?;
         let later = start(cluster, &small_pod("later", "node1"))?;
         cluster.lab.ping(&later, there.address())?;
-        // A clean stop lets the other one lead at once.
+        // A clean stop releases the Lease, so that the other instance leads at once.
         second.stop()?;
         eventually("the first leads again", Duration::from_secs(3), || {
             let holder = lease_holder(cluster)?;
@@ -143,12 +152,11 @@ fn one_of_two_control_planes_leads_and_nodes_come_and_go() {
         cluster.northbound_must_match()?;
         cluster.api.delete(PODS)?;
         wait_gone(cluster, "again")?;
-        let _ = before;
         cluster.northbound_must_match()
     });
 }
 
-/// Each had a Lease of its own, and both wrote to one database.
+/// Regression: each role had a Lease of its own, and both instances wrote to one database.
 #[test]
 fn both_roles_in_one_process_and_a_controller_alone_take_turns() {
     Cluster::of_nodes(1).master_options(&SHORT_LEASE).test(|cluster| {
@@ -173,7 +181,7 @@ fn both_roles_in_one_process_and_a_controller_alone_take_turns() {
         let killed = Instant::now();
         eventually("both roles lead", 2 * LEASE, || leads(cluster, 1))?;
         ensure!(killed.elapsed() < LEASE + Duration::from_secs(3), "it took {:?}", killed.elapsed());
-        // Started again on the same host, it has both at once.
+        // Restarted on the same host, the process has the same identity and takes both Leases at once.
         cluster.master.kill()?;
         let killed = Instant::now();
         cluster.master.spawn()?;
@@ -184,7 +192,8 @@ fn both_roles_in_one_process_and_a_controller_alone_take_turns() {
     });
 }
 
-/// A patch had no condition but the pod's UID: one that came late overwrote what the next leader had decided.
+/// Regression: a patch had no condition except the pod's UID, so that a late one overwrote the next leader's
+/// decision.
 #[test]
 fn a_late_annotation_of_a_former_leader_does_not_replace_that_of_the_next() {
     Cluster::of_nodes(1).test(|cluster| {
@@ -192,11 +201,17 @@ fn a_late_annotation_of_a_former_leader_does_not_replace_that_of_the_next() {
         cluster.master.stop()?;
         let former = cluster.another_master_over(2, &proxy.url());
         former.spawn()?;
-        // Nobody runs this node: pods on it get their annotation, and that is all.
-        cluster.api.create("/api/v1/nodes", &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ghost"}}))?;
-        let subnet = eventually("the node has its subnet", Duration::from_secs(30), || cluster.subnet_of("ghost"))?;
+        // No kubelet runs for this node: its pods get their annotation and nothing else.
+        cluster.api.create(
+            "/api/v1/nodes",
+            &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ghost"}}),
+        )?;
+        let subnet =
+            eventually("the node has its subnet", Duration::from_secs(30), || cluster.subnet_of("ghost"))?;
         let ours = format!("{}.77", subnet.rsplit_once('.').context("a subnet")?.0);
-        let annotation = json!({"default": {"ip_addresses": [format!("{ours}/24")], "mac_address": "0a:58:0a:00:00:77"}}).to_string();
+        let annotation =
+            json!({"default": {"ip_addresses": [format!("{ours}/24")], "mac_address": "0a:58:0a:00:00:77"}})
+                .to_string();
         for (name, before) in [("bare", json!({})), ("annotated", json!({"other": "1"}))] {
             let (path, begun) = (format!("{PODS}/{name}"), Instant::now());
             let late = Duration::from_secs(3);
@@ -214,17 +229,21 @@ fn a_late_annotation_of_a_former_leader_does_not_replace_that_of_the_next() {
             })?;
             former.pause()?;
             let sent = Instant::now();
-            // What the next leader has decided.
+            // The decision of the next leader.
             cluster.api.patch(&path, &json!({"metadata": {"annotations": {NETWORKS: annotation}}}))?;
             let mut replaced = None;
             eventually("the late one has come", 3 * late, || {
                 let now = cluster.api.read(&path)?["metadata"]["annotations"][NETWORKS].clone();
                 replaced = (now != annotation.as_str()).then_some(now);
-                ensure!(replaced.is_some() || sent.elapsed() > late + Duration::from_secs(2), "{:?}", sent.elapsed());
+                ensure!(
+                    replaced.is_some() || sent.elapsed() > late + Duration::from_secs(2),
+                    "{:?}",
+                    sent.elapsed()
+                );
                 Ok(())
             })?;
             ensure!(replaced.is_none(), "{name}: {replaced:?} came late and replaced {annotation}");
-            // It leads still, has seen the other one by now, and decides anew.
+            // It still leads, has seen the other annotation by now, and decides anew.
             former.resume()?;
             eventually("a leader repairs what it finds", Duration::from_secs(20), || {
                 let now = cluster.api.read(&path)?["metadata"]["annotations"][NETWORKS].clone();
@@ -241,13 +260,15 @@ fn leads(cluster: &Cluster, number: u16) -> Result<()> {
     Ok(())
 }
 
-/// For so long, this one of two leads and the other does not.
+/// For `time`, this one of the two instances leads and the other does not.
 fn one_leads(cluster: &Cluster, number: u16, time: Duration) -> Result<()> {
     let (begun, mut wrong) = (Instant::now(), None);
     eventually("the time is over", time + LEASE, || {
         for (of, expected) in [(number, true), (3 - number, false)] {
             if cluster.master_leads(of)? != expected {
-                wrong.get_or_insert_with(|| format!("after {:?} it is not {expected} that master-{of} leads", begun.elapsed()));
+                wrong.get_or_insert_with(|| {
+                    format!("after {:?} it is not {expected} that master-{of} leads", begun.elapsed())
+                });
             }
         }
         ensure!(wrong.is_some() || begun.elapsed() >= time, "it goes on");
@@ -257,23 +278,26 @@ fn one_leads(cluster: &Cluster, number: u16, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Its address is free, whoever gets it next, and its port is gone while it is still there.
+/// A completed pod's address is free for other pods, and its port is removed although the pod object remains.
 fn a_completed_pod_gives_its_address_back(cluster: &Cluster) -> Result<()> {
     let mut template = spec("node1");
     template["restartPolicy"] = json!("Never");
-    template["containers"][0] = json!({"name": "main", "image": AGNHOST, "imagePullPolicy": "Never", "command": ["/bin/true"]});
+    template["containers"][0] =
+        json!({"name": "main", "image": AGNHOST, "imagePullPolicy": "Never", "command": ["/bin/true"]});
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job", "namespace": "default"},
         "spec": {"completions": 3, "parallelism": 3, "template": {"spec": template}},
     });
     cluster.api.create("/apis/batch/v1/namespaces/default/jobs", &job)?;
     cluster.pods.wait("three pods have completed", Duration::from_secs(60), |known| {
-        let phase = |pod: &k8s_openapi::api::core::v1::Pod| pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
+        let phase = |pod: &k8s_openapi::api::core::v1::Pod| {
+            pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default()
+        };
         let completed = known.values().filter(|pod| phase(pod) == "Succeeded").count();
         ensure!(completed == 3, "{completed} have");
         Ok(())
     })?;
-    // They are there, and have no port.
+    // The pods are still there, but have no ports.
     cluster.northbound_must_match()?;
     cluster.api.delete("/apis/batch/v1/namespaces/default/jobs/job?propagationPolicy=Background").map(drop)
 }
@@ -284,9 +308,14 @@ fn a_node_is_deleted_and_comes_back(cluster: &Cluster) -> Result<()> {
     worker.kubelet.kill()?;
     cluster.api.delete("/api/v1/nodes/node2")?;
     cluster.northbound_must_match()?;
-    // Its subnet is free, and given after all others: its pods may live until they are collected.
-    cluster.api.create("/api/v1/nodes", &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))?;
-    let others = eventually("the other node has a subnet", Duration::from_secs(10), || cluster.subnet_of("other"))?;
+    // The subnet of the deleted node is free, but assigned after all others: its pods may run until they are
+    // collected.
+    cluster.api.create(
+        "/api/v1/nodes",
+        &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}),
+    )?;
+    let others =
+        eventually("the other node has a subnet", Duration::from_secs(10), || cluster.subnet_of("other"))?;
     ensure!(others != subnet, "the other has {others}, which pods of node2 may still use");
     worker.kubelet.spawn()?;
     eventually("node2 has a subnet of its own again", Duration::from_secs(60), || {
@@ -299,14 +328,14 @@ fn a_node_is_deleted_and_comes_back(cluster: &Cluster) -> Result<()> {
     cluster.northbound_must_match()
 }
 
-/// A pod whose kubelet asks it over the network whether it is ready, and runs a program in it to know whether it lives.
-/// The HTTP probe ends once it has succeeded: conntrack in the userspace datapath of Open vSwitch 3.1.0 gives up (`conn_update_state`, an
-/// assertion) when many pods go whose kubelet still asks them.
+/// A pod with an HTTP startup probe over its network, and a readiness probe that runs a program in it. The
+/// HTTP probe stops after its first success: conntrack in the userspace datapath of Open vSwitch 3.1.0 fails
+/// an assertion (`conn_update_state`) when many pods are deleted while the kubelet still probes them.
 fn with_probes(node: &str) -> Value {
     let mut spec = spec(node);
-    spec["containers"][0]["startupProbe"] =
-        json!({"httpGet": {"path": "/hostname", "port": 8080}, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 60});
-    spec["containers"][0]["readinessProbe"] = json!({"exec": {"command": ["/bin/true"]}, "periodSeconds": 30, "timeoutSeconds": 20});
+    spec["containers"][0]["startupProbe"] = json!({"httpGet": {"path": "/hostname", "port": 8080}, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 60});
+    spec["containers"][0]["readinessProbe"] =
+        json!({"exec": {"command": ["/bin/true"]}, "periodSeconds": 30, "timeoutSeconds": 20});
     spec
 }
 
@@ -325,8 +354,8 @@ fn some_are_gone(cluster: &Cluster, all: usize) -> Result<()> {
     })
 }
 
-/// The control plane is killed in the middle of something and starts again: as many pods as asked for become ready, whose names are
-/// returned, and the northbound database has their rows.
+/// Kills and restarts the control plane in the middle of its work. Exactly `pods` pods must become ready, and
+/// the northbound database must match them. Returns the names of the pods.
 fn survives_death(cluster: &Cluster, pods: usize) -> Result<Vec<String>> {
     cluster.master.kill()?;
     cluster.master.spawn()?;
@@ -335,13 +364,17 @@ fn survives_death(cluster: &Cluster, pods: usize) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Pods by name with what their annotation says.
+/// Pods by name, with their annotations.
 fn annotations(known: &Known) -> Vec<(String, String)> {
-    let annotation = |pod: &k8s_openapi::api::core::v1::Pod| pod.metadata.annotations.as_ref()?.get("k8s.ovn.org/pod-networks").cloned();
+    let annotation = |pod: &k8s_openapi::api::core::v1::Pod| {
+        pod.metadata.annotations.as_ref()?.get("k8s.ovn.org/pod-networks").cloned()
+    };
     known.iter().filter_map(|(key, pod)| Some((key.clone(), annotation(pod)?))).collect()
 }
 
 fn lease_holder(cluster: &Cluster) -> Result<String> {
-    let lease = cluster.api.read("/apis/coordination.k8s.io/v1/namespaces/ovn-kubernetes/leases/ovn-kubernetes-master")?;
+    let lease = cluster
+        .api
+        .read("/apis/coordination.k8s.io/v1/namespaces/ovn-kubernetes/leases/ovn-kubernetes-master")?;
     Ok(lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
 }

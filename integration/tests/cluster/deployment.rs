@@ -20,7 +20,8 @@ fn the_daemon_set_installs_the_plugin_and_gives_pods_their_network() {
         deploy(cluster)?;
         cluster.wait_until_ready()?;
         let before = cluster.leftovers()?;
-        let [here, there] = [start(cluster, &pod("here", "node1"))?, start(cluster, &small_pod("there", "node2"))?];
+        let [here, there] =
+            [start(cluster, &pod("here", "node1"))?, start(cluster, &small_pod("there", "node2"))?];
         cluster.lab.ping(&here, there.address())?;
         cluster.lab.tcp(&there, &here, 1 << 20)?;
 
@@ -35,7 +36,7 @@ fn the_daemon_set_installs_the_plugin_and_gives_pods_their_network() {
     });
 }
 
-/// Replaces the servers that the lab has started by those of the DaemonSet, as on nodes where nothing was installed yet.
+/// Replaces the servers that the lab has started by those of the DaemonSet, as on a fresh node.
 pub(crate) fn deploy(cluster: &Cluster) -> Result<()> {
     let image = image()?;
     for (node, worker) in cluster.nodes() {
@@ -46,7 +47,10 @@ pub(crate) fn deploy(cluster: &Cluster) -> Result<()> {
     }
     let file = Path::new(mounts::LAB).join("deployment.yaml");
     let placeholder = "#apiserver=https://192.0.2.1:6443";
-    ensure!(MANIFEST.contains(placeholder), "the manifest has another place for the API server's address than {placeholder}");
+    ensure!(
+        MANIFEST.contains(placeholder),
+        "the manifest has no {placeholder}: its default for the API server's address has changed"
+    );
     fs::write(&file, MANIFEST.replace(placeholder, &format!("apiserver={}", control_plane::URL)))?;
     cluster.kubectl(["apply", "--filename", &file.to_string_lossy()])?;
     eventually("the server is ready on every node", SOON, || {
@@ -56,35 +60,54 @@ pub(crate) fn deploy(cluster: &Cluster) -> Result<()> {
     })
 }
 
-/// Every pod of the DaemonSet is replaced, as an update does it.
+/// Replaces every pod of the DaemonSet, as an update does.
 pub(crate) fn roll_out(cluster: &Cluster) -> Result<()> {
     cluster.kubectl(["--namespace=ovn-kubernetes", "rollout", "restart", "daemonset/ovn-kubernetes-node"])?;
-    cluster.kubectl(["--namespace=ovn-kubernetes", "rollout", "status", "daemonset/ovn-kubernetes-node", "--timeout=120s"]).map(drop)
+    cluster
+        .kubectl([
+            "--namespace=ovn-kubernetes",
+            "rollout",
+            "status",
+            "daemonset/ovn-kubernetes-node",
+            "--timeout=120s",
+        ])
+        .map(drop)
 }
 
-/// The image of `conf/Containerfile`, made without a builder.
+/// The image of `conf/Containerfile`, built without a container builder.
 fn image() -> Result<std::path::PathBuf> {
     let root = Path::new(mounts::LAB).join("image");
     for (program, directory) in [(executable::SERVER, "usr/bin"), (executable::PLUGIN, "usr/libexec/cni")] {
         fs::create_dir_all(root.join(directory))?;
         let executable = fs::read(executable::under_test(program)?)?;
-        // The program that loads libraries, which the image does not have.
+        // The dynamic loader, which the image does not have.
         let is_static = !executable.windows(LOADER.len()).any(|window| window == LOADER);
-        ensure!(is_static, "{program} is not static, and the image has nothing but it: run this through `make test-cluster`");
+        ensure!(
+            is_static,
+            "{program} is not static, and the image has nothing but it: run this through `make test-cluster`"
+        );
         let file = root.join(directory).join(program);
         fs::write(&file, executable)?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
     }
     let archive = root.with_extension("tar");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster/image.sh");
-    let reference = MANIFEST.lines().find_map(|line| line.trim().strip_prefix("image: ")).context("the manifest names an image")?;
+    let reference = MANIFEST
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("image: "))
+        .context("the manifest names an image")?;
     command::output(Command::new(script).arg(reference).arg(&root).arg(&archive).arg("/usr/bin/ovnkube"))?;
     Ok(archive)
 }
 
-/// The pods' last words, for a failure's message.
+/// The last log lines of the DaemonSet's pods, for error messages.
 fn said(cluster: &Cluster) -> String {
     cluster
-        .kubectl(["--namespace=ovn-kubernetes", "logs", "--selector=app.kubernetes.io/name=ovn-kubernetes-node", "--tail=5"])
+        .kubectl([
+            "--namespace=ovn-kubernetes",
+            "logs",
+            "--selector=app.kubernetes.io/name=ovn-kubernetes-node",
+            "--tail=5",
+        ])
         .unwrap_or_default()
 }

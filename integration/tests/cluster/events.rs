@@ -1,4 +1,4 @@
-//! What `kubectl describe pod` says when a pod has no network.
+//! The events that `kubectl describe pod` shows for a pod without a network.
 
 use std::time::Duration;
 
@@ -14,7 +14,9 @@ fn a_pod_whose_annotation_does_not_come_gets_an_event_and_later_its_network() {
         let before = cluster.leftovers()?;
         cluster.master.stop()?;
         cluster.api.create(PODS, &small_pod("forgotten", "node1"))?;
-        let late = eventually("the pod has an event", Duration::from_secs(60), || event(cluster, "forgotten", "NetworkLate"))?;
+        let late = eventually("the pod has an event", Duration::from_secs(60), || {
+            event(cluster, "forgotten", "NetworkLate")
+        })?;
         ensure!(late["type"] == "Warning" && late["reportingInstance"] == "node1", "{late:#}");
         ensure!(late["note"].as_str().is_some_and(|note| note.contains("annotation")), "{late:#}");
         let shown = cluster.kubectl(["describe", "pod", "forgotten"])?;
@@ -31,5 +33,7 @@ fn event(cluster: &Cluster, pod: &str, reason: &str) -> Result<Value> {
     let events = cluster.api.read("/apis/events.k8s.io/v1/namespaces/default/events")?;
     let events = events["items"].as_array().context("a list of events")?;
     let found = events.iter().find(|event| event["reason"] == reason && event["regarding"]["name"] == pod);
-    found.cloned().with_context(|| format!("events: {:?}", events.iter().map(|event| &event["reason"]).collect::<Vec<_>>()))
+    found.cloned().with_context(|| {
+        format!("events: {:?}", events.iter().map(|event| &event["reason"]).collect::<Vec<_>>())
+    })
 }

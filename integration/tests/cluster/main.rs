@@ -1,4 +1,4 @@
-//! Pods that real kubelets start, through the plugin and the server under test: `make test-cluster`.
+//! Pods that real kubelets start through the plugin and the server under test: `make test-cluster`.
 
 mod api_server;
 mod cnitool;

@@ -1,4 +1,4 @@
-//! Pods reach each other, and leave nothing.
+//! Pods reach each other, and leave nothing behind.
 
 use std::fs;
 
@@ -12,16 +12,21 @@ use crate::support::{PODS, attached, delete, pod, small_pod, start, wait_gone, w
 fn pods_of_two_nodes_reach_each_other_by_ping_tcp_and_udp() {
     Cluster::of_nodes(2).test(|cluster| {
         let before = cluster.leftovers()?;
-        cluster.api.create_all(PODS, &[pod("here", "node1"), pod("beside", "node1"), pod("there", "node2")])?;
+        cluster
+            .api
+            .create_all(PODS, &[pod("here", "node1"), pod("beside", "node1"), pod("there", "node2")])?;
         wait_ready(cluster, &["here", "beside", "there"])?;
-        let [here, beside, there] = [attached(cluster, "here")?, attached(cluster, "beside")?, attached(cluster, "there")?];
+        let [here, beside, there] =
+            [attached(cluster, "here")?, attached(cluster, "beside")?, attached(cluster, "there")?];
         for (from, to) in [(&here, &beside), (&here, &there), (&there, &here)] {
             cluster.lab.ping(from, to.address())?;
             cluster.lab.tcp(from, to, 4 << 20)?;
             let echoes = cluster.lab.udp(from, to, 100, 1300)?;
             ensure!(echoes.received == echoes.sent, "{} to {}: {echoes:?}", from.name, to.name);
-            // As a person would: programs in the pods' own images.
-            let exec = |command: &str| cluster.kubectl(["exec", &from.name, "--"].into_iter().chain(command.split_whitespace()));
+            // The same with programs in the pods' own image, as a user would.
+            let exec = |command: &str| {
+                cluster.kubectl(["exec", &from.name, "--"].into_iter().chain(command.split_whitespace()))
+            };
             exec(&format!("ping -c 1 -W 2 {}", to.address()))?;
             let name = exec(&format!("timeout 5 wget -qO- http://{}:8080/hostname", to.address()))?;
             ensure!(name == to.name, "{} calls itself {name:?}", to.name);
@@ -38,7 +43,7 @@ fn fifty_pods_of_a_node_reach_each_other_and_leave_nothing() {
         let before = cluster.leftovers()?;
         let names: Vec<String> = (0..50).map(|number| format!("pod-{number}")).collect();
         let mut pods: Vec<_> = names.iter().map(|name| small_pod(name, "node1")).collect();
-        // Some of them with a limit, which is a QoS row and its queues.
+        // Every tenth pod has a limit, i.e. a QoS row with its queues.
         for pod in pods.iter_mut().step_by(10) {
             pod["metadata"]["annotations"] = json!({"kubernetes.io/ingress-bandwidth": "100M"});
         }
@@ -46,8 +51,9 @@ fn fifty_pods_of_a_node_reach_each_other_and_leave_nothing() {
         wait_ready(cluster, &names)?;
         let attached = names.iter().map(|name| attached(cluster, name)).collect::<Result<Vec<Pod>>>()?;
         let targets: Vec<String> = attached.iter().map(|pod| pod.address().to_string()).collect();
-        // All at once from each; single packets may be lost to address resolution.
-        let reach = "for try in 1 2 3 4 5 6 7 8 9 10; do ping -n -q -c 1 -W 1 $to >/dev/null && exit; done; echo $to";
+        // Each pod pings all others at once. Single packets may be lost to address resolution.
+        let reach =
+            "for try in 1 2 3 4 5 6 7 8 9 10; do ping -n -q -c 1 -W 1 $to >/dev/null && exit; done; echo $to";
         let pings = format!("for to in {}; do ({reach}) & done; wait", targets.join(" "));
         let node = &cluster.lab.nodes[0];
         let rows = node.census()?;
@@ -55,9 +61,15 @@ fn fifty_pods_of_a_node_reach_each_other_and_leave_nothing() {
         for some in attached.chunks(5) {
             for pod in some {
                 let silent = node.run_in_pod(pod, ["sh", "-c", &pings])?;
-                ensure!(silent.is_empty(), "{} does not reach {}", pod.name, silent.split_whitespace().collect::<Vec<_>>().join(", "));
+                ensure!(
+                    silent.is_empty(),
+                    "{} does not reach {}",
+                    pod.name,
+                    silent.split_whitespace().collect::<Vec<_>>().join(", ")
+                );
             }
-            // The kernel keeps 1024 neighbours for all network namespaces together (gc_thresh3); all pairs are more.
+            // The kernel keeps at most 1024 neighbours for all network namespaces together (gc_thresh3),
+            // fewer than all pairs need.
             node.run(["ip", "-all", "netns", "exec", "ip", "neigh", "flush", "all"])?;
         }
         cluster.api.delete(PODS)?;
@@ -75,7 +87,7 @@ fn static_pods_have_their_network_and_pods_of_the_host_network_are_left_alone() 
         let mut host = small_pod("host", "node1");
         host["spec"]["hostNetwork"] = json!(true);
         cluster.api.create(PODS, &host)?;
-        // A static pod's object at the API server is its mirror, which has the node's name behind its own.
+        // At the API server a static pod is a mirror pod, whose name ends with the node's name.
         wait_ready(cluster, &["static-node1", "host"])?;
 
         let pod = start(cluster, &small_pod("ordinary", "node1"))?;

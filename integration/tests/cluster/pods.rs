@@ -1,4 +1,4 @@
-//! Pods come and go under the same names.
+//! Pods that come and go under the same names.
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
@@ -19,11 +19,14 @@ fn a_pod_that_is_deleted_and_created_again_under_its_name_has_its_own_network() 
         for _ in 0..5 {
             let pod = start(cluster, &pod("again", "node1"))?;
             for old in &earlier {
-                ensure!(pod.uid != old.uid && pod.sandbox != old.sandbox && pod.address() != old.address(), "{pod:?}, and earlier {old:?}");
+                ensure!(
+                    pod.uid != old.uid && pod.sandbox != old.sandbox && pod.address() != old.address(),
+                    "{pod:?}, and earlier {old:?}"
+                );
             }
             cluster.lab.ping(&witness, pod.address())?;
             cluster.lab.tcp(&witness, &pod, 1 << 16)?;
-            // The next one is created as soon as its name is free.
+            // The next pod is created as soon as the name is free.
             delete(cluster, "again")?;
             wait_gone(cluster, "again")?;
             earlier.push(pod);
@@ -69,7 +72,8 @@ fn a_stateful_set_is_rolled_while_its_pods_keep_their_names() {
 fn versions(cluster: &Cluster, names: &[&str], version: &str) -> Result<Vec<Pod>> {
     cluster.pods.wait(&format!("version {version} runs"), SOON, |known| {
         for name in names {
-            let pod = known.get(&format!("default/{name}")).with_context(|| format!("{name} is not there"))?;
+            let pod =
+                known.get(&format!("default/{name}")).with_context(|| format!("{name} is not there"))?;
             let label = pod.labels().get("version");
             ensure!(
                 label.is_some_and(|label| label == version) && is_ready(pod) && address_of(pod).is_some(),

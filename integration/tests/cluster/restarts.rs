@@ -1,4 +1,4 @@
-//! Parts of a node restart while pods run, come and go.
+//! Restarts of a node's programs while pods run, come and go.
 
 use anyhow::ensure;
 use integration::{Cluster, cluster::attached::is_ready};
@@ -10,10 +10,11 @@ fn pods_keep_their_network_while_the_kubelet_and_containerd_restart() {
     Cluster::of_nodes(1).test(|cluster| {
         let before = cluster.leftovers()?;
         let (node, worker) = cluster.nodes().next().expect("a cluster has a node");
-        let [one, other] = [start(cluster, &small_pod("one", "node1"))?, start(cluster, &small_pod("other", "node1"))?];
+        let [one, other] =
+            [start(cluster, &small_pod("one", "node1"))?, start(cluster, &small_pod("other", "node1"))?];
         let flow = cluster.lab.flow(&one, &other)?;
         worker.kubelet.kill()?;
-        // What is asked of a node without its kubelet is done by the next one.
+        // Requests to a node without its kubelet are served by the next kubelet.
         cluster.api.create(PODS, &small_pod("later", "node1"))?;
         worker.containerd.kill()?;
         worker.start_containerd(node)?;
@@ -21,7 +22,10 @@ fn pods_keep_their_network_while_the_kubelet_and_containerd_restart() {
         wait_ready(cluster, &["one", "other", "later"])?;
         flow.stop()?.none_is_lost(50)?;
         let [same, still] = [cluster.attached("default/one")?, cluster.attached("default/other")?];
-        ensure!(same.sandbox == one.sandbox && still.sandbox == other.sandbox, "pods were restarted: {same:?} {still:?}");
+        ensure!(
+            same.sandbox == one.sandbox && still.sandbox == other.sandbox,
+            "pods were restarted: {same:?} {still:?}"
+        );
         cluster.lab.ping(&one, cluster.attached("default/later")?.address())?;
         cluster.api.delete(PODS)?;
         cluster.must_leave_nothing(&before)
@@ -53,7 +57,7 @@ fn a_burst_of_pods_gets_its_network_while_the_server_is_killed_and_restarted() {
         let [first, last] = [cluster.attached("default/pod-0")?, cluster.attached("default/pod-29")?];
         cluster.lab.ping(&first, last.address())?;
         cluster.lab.tcp(&last, &first, 1 << 20)?;
-        // DEL needs no server.
+        // DEL needs no server: the pod must go while it is away.
         node.server.kill()?;
         delete(cluster, "pod-0")?;
         wait_gone(cluster, "pod-0")?;

@@ -1,11 +1,12 @@
-//! containerd 2, which asks for STATUS every 5 s, and whose kubelet takes a node out of service that has a bad answer.
+//! containerd 2, which calls STATUS every 5 s. After an error its kubelet takes the node out of service.
 
 use integration::{Cluster, cluster::Containerd};
 
 use crate::{deployment, in_service::Scene, support::PODS};
 
 #[test]
-fn no_node_leaves_service_while_the_southbound_database_the_api_server_and_the_servers_restart_under_containerd_2() {
+fn no_node_leaves_service_while_the_southbound_database_the_api_server_and_the_servers_restart_under_containerd_2()
+ {
     Cluster::of_nodes(2).containerd(Containerd::Two).test(|cluster| {
         let before = cluster.leftovers()?;
         let scene = Scene::begin(cluster)?;

@@ -1,13 +1,14 @@
-//! Random sequences of verbs and faults on the real daemons, compared step by step with a small reference model of what must be attached.
+//! Random sequences of verbs and faults on the real daemons, compared step by step with a small reference
+//! model of the attached interfaces.
 //!
 //! | variable | means |
 //! |---|---|
-//! | `OVN_MODEL_SECONDS` | for how long sequences are played (12) |
-//! | `OVN_MODEL_STEPS` | how long a sequence may be (25) |
-//! | `OVN_MODEL_SEED` | plays the sequence of this seed, and no other |
+//! | `OVN_MODEL_SECONDS` | duration of the test in seconds (12) |
+//! | `OVN_MODEL_STEPS` | maximum length of a sequence (25) |
+//! | `OVN_MODEL_SEED` | plays only the sequence of this seed |
 //!
-//! A sequence that fails is made shorter and simpler for as long as it still fails, and printed with its seed. A seed makes the same
-//! sequence again; what a killed plugin had done by then differs from run to run, within what the model allows.
+//! A failing sequence is shrunk for as long as it still fails, and printed with its seed. A seed always makes
+//! the same sequence; how far a killed plugin has got differs from run to run, within what the model allows.
 
 #[path = "../support/attached.rs"]
 mod attached;
@@ -34,7 +35,8 @@ use proptest::{
 use player::Player;
 use step::{Step, sequences};
 
-/// How long a failing sequence is made shorter.
+/// Limit for shrinking a failing sequence: each try takes seconds, and the result is useful even if it is not
+/// the smallest.
 const SHRINKING: Duration = Duration::from_secs(60);
 
 #[test]
@@ -43,7 +45,9 @@ fn whatever_happens_in_whatever_order_exactly_what_must_be_attached_is() {
         let longest = setting("OVN_MODEL_STEPS")?.unwrap_or(25);
         let seconds = setting("OVN_MODEL_SECONDS")?.unwrap_or(12);
         let only: Option<u64> = setting("OVN_MODEL_SEED")?;
-        let first = only.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() << 20);
+        let first = only.unwrap_or_else(|| {
+            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() << 20
+        });
         let mut player = Player::new(lab)?;
         let end = Instant::now() + Duration::from_secs(seconds);
         let (mut played, mut steps) = (0, 0);
@@ -60,12 +64,14 @@ fn whatever_happens_in_whatever_order_exactly_what_must_be_attached_is() {
     });
 }
 
-/// Plays the sequence of a seed; how many steps it had.
+/// Plays the sequence of a seed. Returns the number of its steps.
 fn play(player: &mut Player<'_>, seed: u64, longest: usize) -> Result<usize> {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    let mut tree = sequences(longest).new_tree(&mut runner).map_err(|reason| anyhow!("no sequence: {reason}"))?;
+    let mut runner =
+        TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let mut tree =
+        sequences(longest).new_tree(&mut runner).map_err(|reason| anyhow!("no sequence: {reason}"))?;
     let steps = tree.current();
     let Err(mut failure) = player.play(&steps) else { return Ok(steps.len()) };
 
@@ -76,7 +82,7 @@ fn play(player: &mut Player<'_>, seed: u64, longest: usize) -> Result<usize> {
     while smaller && Instant::now() < end {
         let steps: Vec<Step> = tree.current();
         let failed = player.play(&steps).err();
-        // A lab that cannot be cleared any more cannot tell anything either.
+        // In a lab that cannot be cleaned up, further tries prove nothing.
         let usable = failed.is_none() || can_go_on(player);
         smaller = match failed {
             Some(why) => {
@@ -88,12 +94,17 @@ fn play(player: &mut Player<'_>, seed: u64, longest: usize) -> Result<usize> {
         smaller &= usable;
     }
     let list: String = smallest.iter().map(|step| format!("\n  {step:?}")).collect();
-    Err(failure
-        .context(format!("seed {seed} (again with OVN_MODEL_SEED={seed}; at first: {first}); the smallest sequence that fails:{list}")))
+    Err(failure.context(format!(
+        "seed {seed} (again with OVN_MODEL_SEED={seed}; at first: {first}); \
+         the smallest sequence that fails:{list}"
+    )))
 }
 
 fn can_go_on(player: &mut Player<'_>) -> bool {
-    player.recover().inspect_err(|error| eprintln!("not made shorter, for the lab cannot be brought back: {error:#}")).is_ok()
+    player
+        .recover()
+        .inspect_err(|error| eprintln!("the sequence is not shrunk: the lab cannot be restored: {error:#}"))
+        .is_ok()
 }
 
 fn setting<T: FromStr>(name: &str) -> Result<Option<T>>

@@ -1,4 +1,4 @@
-//! Plays a sequence on the lab and compares what is there with the reference after every step.
+//! Plays a sequence on the lab, and compares the node with the reference model after every step.
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
@@ -13,12 +13,12 @@ use crate::{
     step::{End, Net, PODS, Program, Step},
 };
 
-/// How long daemons may take to find each other after one of them was killed.
+/// Limit for the daemons to reconnect after one of them was killed.
 const RECOVERY: Duration = Duration::from_secs(30);
-/// What a plugin that fails or dies on purpose is told by.
+/// The environment variable that makes a plugin fail or die on purpose.
 const FAILPOINT: &str = "OVN_CNI_FAILPOINT";
 
-/// The lab as the player sees it: a node, its pods with their sandboxes so far, and what was there before all of them.
+/// The state of the player: a node, its pods with their sandboxes so far, and the census before all of them.
 pub(crate) struct Player<'lab> {
     lab: &'lab Lab,
     node: &'lab Node,
@@ -26,13 +26,13 @@ pub(crate) struct Player<'lab> {
     /// The sandboxes of each pod, oldest first.
     pods: Vec<Vec<Pod>>,
     model: Model,
-    /// Results that the runtime has kept.
+    /// Results of ADDs, as a runtime keeps them.
     results: BTreeMap<Key, Value>,
     untouched: Census,
 }
 
 impl<'lab> Player<'lab> {
-    /// Pods that are not attached yet, on a node whose server runs.
+    /// Starts the server and plans the pods; none is attached yet.
     pub(crate) fn new(lab: &'lab Lab) -> Result<Self> {
         let node = &lab.nodes[0];
         node.start_server()?;
@@ -42,7 +42,7 @@ impl<'lab> Player<'lab> {
         Ok(Self { lab, node, blue, pods, model: Model::default(), results: BTreeMap::new(), untouched })
     }
 
-    /// Plays all steps, then takes everything away; the node must be as it was before.
+    /// Plays all steps, then deletes everything; the node must be as it was before.
     pub(crate) fn play(&mut self, steps: &[Step]) -> Result<()> {
         self.begin();
         for (index, step) in steps.iter().enumerate() {
@@ -52,7 +52,7 @@ impl<'lab> Player<'lab> {
         self.clear().context("after the last step")
     }
 
-    /// After a failure: the lab as it was, for the next try. An error if it cannot be brought back.
+    /// Restores the lab after a failure, for the next try.
     pub(crate) fn recover(&mut self) -> Result<()> {
         for program in [Program::Database, Program::Switch, Program::Controller, Program::Server] {
             let (daemon, start) = self.daemon(program);
@@ -75,7 +75,8 @@ impl<'lab> Player<'lab> {
     }
 
     fn step(&mut self, step: Step) -> Result<()> {
-        let known = matches!(step, Step::Check(pod, net) if self.results.contains_key(&self.model.key(pod, net)));
+        let known =
+            matches!(step, Step::Check(pod, net) if self.results.contains_key(&self.model.key(pod, net)));
         let (answer, mut allowed) = self.model.expect(step, known);
         if let Some(outcome) = self.act(step)? {
             let result = must_answer(&outcome, answer)?;
@@ -87,7 +88,7 @@ impl<'lab> Player<'lab> {
             }
         }
         if let Step::Recreate(pod) = step {
-            // OVN takes the port from the interfaces of the pod before.
+            // OVN takes the logical port away from the interfaces of the previous pod.
             self.results.retain(|key, _| key.pod != pod);
         }
         self.model.note(step);
@@ -96,7 +97,7 @@ impl<'lab> Player<'lab> {
         Ok(())
     }
 
-    /// Does what the step says; the outcome of the plugin's call, if that is what the step is.
+    /// Performs a step. Returns the outcome of the plugin's call, if the step is one.
     fn act(&mut self, step: Step) -> Result<Option<Outcome>> {
         let outcome = match step {
             Step::Add(pod, net) => self.runtime(net).add(self.pod(self.model.key(pod, net)))?,
@@ -122,7 +123,7 @@ impl<'lab> Player<'lab> {
             Step::Check(pod, net) => {
                 let key = self.model.key(pod, net);
                 let Some(result) = self.results.get(&key) else { return Ok(None) };
-                // A switch that was started again has not given every port its number yet.
+                // A restarted ovs-vswitchd may not have assigned all port numbers yet.
                 let check = || self.runtime(net).check(self.pod(key), result);
                 let whole = self.model.state.links.contains(&key) && self.model.state.rows.contains(&key);
                 if whole {
@@ -131,7 +132,8 @@ impl<'lab> Player<'lab> {
                 check()?
             }
             Step::Gc(net, forgotten) => {
-                let valid: Vec<&Pod> = self.model.valid(net, forgotten).into_iter().map(|key| self.pod(key)).collect();
+                let valid: Vec<&Pod> =
+                    self.model.valid(net, forgotten).into_iter().map(|key| self.pod(key)).collect();
                 self.runtime(net).gc(&valid)?
             }
             Step::Status => self.node.runtime().status()?,
@@ -141,7 +143,12 @@ impl<'lab> Player<'lab> {
             }
             Step::Recreate(pod) => {
                 let next = self.newest(pod).recreated();
-                self.lab.central.nbctl(["set", "Logical_Switch_Port", &next.port(), &format!("options:iface-id-ver={}", next.uid)])?;
+                self.lab.central.nbctl([
+                    "set",
+                    "Logical_Switch_Port",
+                    &next.port(),
+                    &format!("options:iface-id-ver={}", next.uid),
+                ])?;
                 self.write_manifest(&next)?;
                 return self.add_sandbox(pod, next).map(|()| None);
             }
@@ -150,13 +157,16 @@ impl<'lab> Player<'lab> {
         Ok(Some(outcome))
     }
 
-    /// An ADD that was disturbed has attached the interface, or the runtime calls DEL, after which nothing of it is there.
+    /// An ADD that was disturbed has either attached the interface, or failed. After a failure the runtime
+    /// calls DEL, and nothing may be left.
     fn disturbed(&self, key: Key, succeeded: bool, mut allowed: Vec<State>) -> Result<Vec<State>> {
-        // One that was attached before stays as it is, and the ADD fails.
+        // Only one state is allowed if the interface was attached before: the ADD fails, and no DEL follows.
         if allowed.len() > 1 {
             let after_failure = allowed.split_off(1);
             if !succeeded {
-                eventually("DEL after the failed ADD", RECOVERY, || self.runtime(key.net).del(self.pod(key))?.success().map(drop))?;
+                eventually("DEL after the failed ADD", RECOVERY, || {
+                    self.runtime(key.net).del(self.pod(key))?.success().map(drop)
+                })?;
                 allowed = after_failure;
             }
         }
@@ -188,23 +198,35 @@ impl<'lab> Player<'lab> {
             .pods
             .iter()
             .enumerate()
-            .flat_map(|(pod, sandboxes)| sandboxes.iter().zip(0..).map(move |(sandbox, number)| (sandbox.sandbox.as_str(), (pod, number))))
+            .flat_map(|(pod, sandboxes)| {
+                sandboxes
+                    .iter()
+                    .zip(0..)
+                    .map(move |(sandbox, number)| (sandbox.sandbox.as_str(), (pod, number)))
+            })
             .collect();
         let seen = seen::on(self.node, &sandboxes)?;
-        ensure!(allowed.iter().any(|state| state.explains(&seen)), "the node has {seen:#?}\nit should be one of {allowed:#?}");
+        ensure!(
+            allowed.iter().any(|state| state.explains(&seen)),
+            "the node has {seen:#?}\nit should be one of {allowed:#?}"
+        );
         Ok(seen)
     }
 
-    /// Pods whose interface is whole and known to the runtime reach their gateway.
+    /// Pods whose interface is complete and known to the runtime reach their gateway.
     fn has_network(&self) -> Result<()> {
-        for key in self.results.keys().filter(|key| key.net == Net::Own && self.model.state.rows.contains(key)) {
+        for key in
+            self.results.keys().filter(|key| key.net == Net::Own && self.model.state.rows.contains(key))
+        {
             let pod = self.pod(*key);
-            eventually(&format!("{key:?} has its network"), RECOVERY, || self.lab.ping(pod, pod.gateways[0]))?;
+            eventually(&format!("{key:?} has its network"), RECOVERY, || {
+                self.lab.ping(pod, pod.gateways[0])
+            })?;
         }
         Ok(())
     }
 
-    /// DEL of everything that there ever was, then of the namespaces: nothing is left.
+    /// DEL of every sandbox that ever existed, then removal of their namespaces: nothing may be left.
     fn clear(&mut self) -> Result<()> {
         for key in self.model.everything() {
             if let Some(pod) = self.pods[key.pod].get(usize::try_from(key.sandbox)?) {
@@ -215,18 +237,29 @@ impl<'lab> Player<'lab> {
             let [older @ .., _] = sandboxes.as_slice() else { continue };
             self.node.remove_namespaces(older)?;
         }
-        let without_namespaces =
-            |census: &Census| census.to_string().lines().filter(|line| !line.starts_with("netns ")).collect::<Vec<_>>().join("\n");
+        let without_namespaces = |census: &Census| {
+            census
+                .to_string()
+                .lines()
+                .filter(|line| !line.starts_with("netns "))
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
         eventually("the node is as before", RECOVERY, || {
             let now = self.node.census()?;
-            if without_namespaces(&now) == without_namespaces(&self.untouched) { Ok(()) } else { self.untouched.must_equal(&now) }
+            if without_namespaces(&now) == without_namespaces(&self.untouched) {
+                Ok(())
+            } else {
+                self.untouched.must_equal(&now)
+            }
         })
     }
 
-    /// The host's end of another network has only the first 13 digits of the id or less in its name; the lab counts sandboxes in the
-    /// last of 15.
+    /// Adds a sandbox whose ID differs early. The host's end of a secondary network has at most the first 13
+    /// digits of the ID in its name, while the lab counts sandboxes in the last of 15.
     fn add_sandbox(&mut self, pod: usize, mut sandbox: Pod) -> Result<()> {
-        sandbox.sandbox = format!("{}{}", &sandbox.sandbox[11..15], &sandbox.sandbox[..11]) + &sandbox.sandbox[15..];
+        sandbox.sandbox =
+            format!("{}{}", &sandbox.sandbox[11..15], &sandbox.sandbox[..11]) + &sandbox.sandbox[15..];
         self.node.add_namespaces(std::slice::from_ref(&sandbox))?;
         self.pods[pod].push(sandbox);
         Ok(())
@@ -235,7 +268,8 @@ impl<'lab> Player<'lab> {
     fn write_manifest(&self, pod: &Pod) -> Result<()> {
         let mut annotation = pod.annotation();
         let (address, mac) = (self.blue.address(pod), self.blue.mac(pod));
-        annotation[self.blue.nad()] = json!({"ip_addresses": [format!("{address}/24")], "mac_address": mac, "role": "secondary"});
+        annotation[self.blue.nad()] =
+            json!({"ip_addresses": [format!("{address}/24")], "mac_address": mac, "role": "secondary"});
         self.node.write_manifest_text(pod, &pod.manifest(Some(&annotation)))
     }
 
@@ -255,7 +289,7 @@ impl<'lab> Player<'lab> {
     }
 }
 
-/// The result of a call that has succeeded; an error unless it ended as it should.
+/// Checks that a call ended as expected. Returns the result of a call that succeeded.
 fn must_answer(outcome: &Outcome, answer: Answer) -> Result<Option<Value>> {
     match answer {
         Answer::Success => outcome.success().map(Some),

@@ -1,5 +1,5 @@
-//! The reference: which links and rows there must be after a step. Pure; knows nothing of the lab. Where a step may end in several ways
-//! (a plugin that dies between two of them), all are said.
+//! The reference model: the links and rows that must exist after a step. Pure; knows nothing of the lab. If a
+//! step may end in several states (e.g. a plugin that is killed between two of them), all of them are listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use contract::stage::Stage;
 
 use crate::step::{End, Net, PODS, Place, Step};
 
-/// One interface: of which pod, in which of its sandboxes, on which network.
+/// One interface: the pod, its sandbox, the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) pod: usize,
@@ -15,26 +15,26 @@ pub(crate) struct Key {
     pub(crate) net: Net,
 }
 
-/// What is on the node.
+/// The state of the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct State {
-    /// Host ends of veths.
+    /// The node's ends of veths.
     pub(crate) links: BTreeSet<Key>,
-    /// Rows in Open vSwitch that are the pod's port.
+    /// Rows in Open vSwitch, each of which is a pod's port.
     pub(crate) rows: BTreeSet<Key>,
 }
 
-/// How the plugin must answer.
+/// The plugin's answer to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     Success,
-    /// With one of these codes.
+    /// An error with one of these codes.
     Error(&'static [u32]),
-    /// With whatever: an error, a result, or no answer at all.
+    /// Any answer: an error, a result, or none.
     Anything,
 }
 
-/// The reference model: what is there, and which sandbox is each pod's newest.
+/// The reference model: the state, and each pod's newest sandbox.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Model {
     pub(crate) state: State,
@@ -55,7 +55,7 @@ impl State {
         state
     }
 
-    /// The row of the newest sandbox takes the port from all others of the pod.
+    /// The row of the newest sandbox takes the logical port from all other sandboxes of the pod.
     fn with_port(&self, key: Key) -> Self {
         let mut state = self.with_link(key).without_port_of_others(key);
         state.rows.insert(key);
@@ -64,12 +64,14 @@ impl State {
 
     fn without_port_of_others(&self, key: Key) -> Self {
         let mut state = self.clone();
-        state.rows.retain(|other| (other.pod, other.net) != (key.pod, key.net) || other.sandbox == key.sandbox);
+        state
+            .rows
+            .retain(|other| (other.pod, other.net) != (key.pod, key.net) || other.sandbox == key.sandbox);
         state
     }
 
-    /// Whether this is what is seen; or the server has meanwhile given a port that nobody has to a link of its pod, as it does after the
-    /// loss of a database.
+    /// Whether `seen` is this state, or this state after the server has put ports back: a logical port
+    /// without a row may go to any link of its pod, as after the loss of a database.
     pub(crate) fn explains(&self, seen: &Self) -> bool {
         let port = |key: &Key| (key.pod, key.net);
         let given_back: Vec<&Key> = seen.rows.difference(&self.rows).collect();
@@ -87,44 +89,48 @@ impl State {
 }
 
 impl Model {
-    /// The newest sandbox's interface.
+    /// The interface in the pod's newest sandbox.
     pub(crate) fn key(&self, pod: usize, net: Net) -> Key {
         Key { pod, sandbox: self.newest.get(&pod).copied().unwrap_or_default(), net }
     }
 
-    /// The interface in the sandbox before, if there was one.
+    /// The interface in the sandbox before the newest one, if there was one.
     pub(crate) fn older(&self, pod: usize, net: Net) -> Option<Key> {
         let key = self.key(pod, net);
         Some(Key { sandbox: key.sandbox.checked_sub(1)?, ..key })
     }
 
-    /// A step that makes a sandbox; the others change nothing here.
+    /// Counts the sandboxes: only steps that make one have an effect.
     pub(crate) fn note(&mut self, step: Step) {
         if let Step::NewSandbox(pod) | Step::Recreate(pod) = step {
             *self.newest.entry(pod).or_default() += 1;
         }
     }
 
-    /// What GC is told to keep: everything on the network but what is of the forgotten pod.
+    /// The valid attachments of a GC: all on the network except those of the forgotten pod.
     pub(crate) fn valid(&self, net: Net, forgotten: Option<usize>) -> Vec<Key> {
         let all: BTreeSet<Key> = self.state.links.union(&self.state.rows).copied().collect();
         all.into_iter().filter(|key| key.net == net && Some(key.pod) != forgotten).collect()
     }
 
-    /// How the step's call must end, and the states of which one must be found afterwards.
+    /// The expected answer of the step's call, and the permitted states after it.
     pub(crate) fn expect(&self, step: Step, checked_before: bool) -> (Answer, Vec<State>) {
         let state = &self.state;
         let same = || vec![state.clone()];
         match step {
             Step::Add(pod, net) => {
                 let key = self.key(pod, net);
-                // One that is there already, whole or not, is a DEL's or a GC's to remove.
-                if state.has(key) { (Answer::Error(&[101, 102]), same()) } else { (Answer::Success, vec![state.with_port(key)]) }
+                // ADD never replaces an existing interface, complete or not: only DEL and GC remove it.
+                if state.has(key) {
+                    (Answer::Error(&[101, 102]), same())
+                } else {
+                    (Answer::Success, vec![state.with_port(key)])
+                }
             }
             Step::Broken(pod, net, place, end) => {
                 let key = self.key(pod, net);
                 if state.has(key) {
-                    // It gets as far as the link that is in its way.
+                    // The plugin gets no further than the existing link, if it gets past its failpoint.
                     return (Answer::Anything, same());
                 }
                 let states = match end {
@@ -138,19 +144,26 @@ impl Model {
                 if state.has(key) {
                     return (Answer::Anything, same());
                 }
-                // The first if it has succeeded; after a failure the runtime calls DEL.
-                (Answer::Anything, vec![state.with_port(key), state.clone(), state.without_port_of_others(key)])
+                // The first state is for success. After a failure the runtime calls DEL, and one of the
+                // others applies.
+                (
+                    Answer::Anything,
+                    vec![state.with_port(key), state.clone(), state.without_port_of_others(key)],
+                )
             }
             Step::Del(pod, net) => (Answer::Success, vec![state.without(self.key(pod, net))]),
-            Step::DelOlder(pod, net) => (Answer::Success, self.older(pod, net).map_or_else(same, |key| vec![state.without(key)])),
+            Step::DelOlder(pod, net) => {
+                (Answer::Success, self.older(pod, net).map_or_else(same, |key| vec![state.without(key)]))
+            }
             Step::Check(pod, net) => {
                 let key = self.key(pod, net);
                 let whole = checked_before && state.links.contains(&key) && state.rows.contains(&key);
-                let taken = state.rows.iter().any(|other| (other.pod, other.net) == (pod, net) && *other != key);
+                let taken =
+                    state.rows.iter().any(|other| (other.pod, other.net) == (pod, net) && *other != key);
                 let answer = match (whole, taken) {
                     (true, _) => Answer::Success,
                     (false, true) => Answer::Error(&[105]),
-                    // The server may give the port back at this moment.
+                    // The server may be putting the port back at this moment.
                     (false, false) => Answer::Anything,
                 };
                 (answer, same())
@@ -167,29 +180,37 @@ impl Model {
         }
     }
 
-    /// An error is rolled back; what the older sandbox has lost by then stays lost, for the port is the newest one's.
+    /// The states after an error, which is rolled back. An older sandbox that has lost its port by then does
+    /// not get it back: the port belongs to the newest one.
     fn rolled_back(&self, key: Key, place: Place) -> Vec<State> {
         let state = &self.state;
         match (place.stage, place.before) {
-            // What is written cannot be taken back, but the runtime sees the exit status, and the interface goes.
-            (Stage::Ovsdb | Stage::Annotation | Stage::Veth, _) => vec![state.clone()],
-            // Beside it the pod's end is configured.
+            // No row was written yet.
+            (Stage::Netns | Stage::Ovsdb | Stage::Annotation | Stage::Veth, _) => vec![state.clone()],
+            // The pod's end is configured while the port is written, so the row may or may not have been
+            // there.
             (Stage::Port, true) | (Stage::Pod, _) => vec![state.clone(), state.without_port_of_others(key)],
-            (Stage::Port, false) | (Stage::Ofport | Stage::OvnInstalled | Stage::Result, _) => vec![state.without_port_of_others(key)],
+            // After `Result` the output cannot be taken back, but the exit status tells the runtime, and the
+            // interface is removed.
+            (Stage::Port, false) | (Stage::Ofport | Stage::OvnInstalled | Stage::Result, _) => {
+                vec![state.without_port_of_others(key)]
+            }
         }
     }
 
     fn killed(&self, key: Key, place: Place) -> Vec<State> {
         let state = &self.state;
         match (place.stage, place.before) {
-            (Stage::Ovsdb | Stage::Annotation, _) | (Stage::Veth, true) => vec![state.clone()],
+            (Stage::Netns | Stage::Ovsdb | Stage::Annotation, _) | (Stage::Veth, true) => vec![state.clone()],
             (Stage::Veth, false) => vec![state.with_link(key)],
             (Stage::Port, true) | (Stage::Pod, _) => vec![state.with_link(key), state.with_port(key)],
-            (Stage::Port, false) | (Stage::Ofport | Stage::OvnInstalled | Stage::Result, _) => vec![state.with_port(key)],
+            (Stage::Port, false) | (Stage::Ofport | Stage::OvnInstalled | Stage::Result, _) => {
+                vec![state.with_port(key)]
+            }
         }
     }
 
-    /// Every interface that the pods may have, for the DELs at the end.
+    /// Every interface that the pods may ever have had, for the DELs at the end.
     pub(crate) fn everything(&self) -> impl Iterator<Item = Key> {
         (0..PODS).flat_map(|pod| {
             let newest = self.key(pod, Net::Own).sandbox;
@@ -221,7 +242,10 @@ fn the_newest_sandbox_has_the_port_and_the_older_one_its_link() {
     assert_eq!(answer, Answer::Success);
     assert_eq!(states, [State { links: [older, newest].into(), rows: [newest].into() }]);
     model.state = states[0].clone();
-    assert_eq!(model.expect(Step::DelOlder(0, Net::Own), false).1, [State { links: [newest].into(), rows: [newest].into() }]);
+    assert_eq!(
+        model.expect(Step::DelOlder(0, Net::Own), false).1,
+        [State { links: [newest].into(), rows: [newest].into() }]
+    );
     assert_eq!(model.expect(Step::Gc(Net::Own, Some(0)), false).1, [State::default()]);
     assert_eq!(model.expect(Step::Gc(Net::Blue, Some(0)), false).1, [model.state.clone()]);
 }

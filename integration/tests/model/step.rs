@@ -1,24 +1,24 @@
-//! What can happen to a node, and how it is drawn at random. Any part of a sequence is a sequence: a step names a pod and a network, never
-//! what an earlier step made.
+//! The steps that can happen to a node, drawn at random. Any part of a sequence is a sequence again, because
+//! a step names a pod and a network, never the result of an earlier step. Shrinking relies on that.
 
 use std::fmt;
 
 use contract::stage::Stage;
 use proptest::{prelude::*, sample::select};
 
-/// How many pods there are.
+/// Number of pods.
 pub(crate) const PODS: usize = 3;
 
-/// Which of a pod's networks.
+/// A network of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Net {
-    /// The cluster's own: `eth0`.
+    /// The cluster's default network: `eth0`.
     Own,
-    /// Another one: `net1`.
+    /// A secondary network: `net1`.
     Blue,
 }
 
-/// What is killed and started again.
+/// A program that is killed and restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Program {
     Server,
@@ -27,29 +27,29 @@ pub(crate) enum Program {
     Controller,
 }
 
-/// How a plugin ends before its time.
+/// How a plugin ends early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Error,
     Kill,
 }
 
-/// One thing that happens.
+/// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// ADD in the pod's newest sandbox.
     Add(usize, Net),
-    /// The same, and the plugin fails or dies at this place.
+    /// ADD whose plugin fails or dies at this place.
     Broken(usize, Net, Place, End),
-    /// The same, and this program is killed that many milliseconds later.
+    /// ADD during which this program is killed, after so many milliseconds.
     Disturbed(usize, Net, Program, u8),
     /// DEL in the newest sandbox.
     Del(usize, Net),
-    /// DEL in the sandbox before it.
+    /// DEL in the sandbox before the newest one.
     DelOlder(usize, Net),
     /// CHECK in the newest sandbox.
     Check(usize, Net),
-    /// GC: the runtime knows everything but the interfaces of this pod.
+    /// GC with all interfaces as valid attachments, except those of this pod.
     Gc(Net, Option<usize>),
     Status,
     /// The runtime makes another sandbox for the same pod.
@@ -59,7 +59,7 @@ pub(crate) enum Step {
     Restart(Program),
 }
 
-/// Where a failpoint is.
+/// The place of a failpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) before: bool,
@@ -72,7 +72,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Sequences of up to `longest` steps. Shrinking takes steps out first, then makes those that stay simpler.
+/// Sequences of up to `longest` steps. Shrinking removes steps first, and then simplifies the remaining ones.
 pub(crate) fn sequences(longest: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 1..=longest)
 }
@@ -81,7 +81,8 @@ fn step() -> impl Strategy<Value = Step> {
     let pod = || 0..PODS;
     let net = || select(vec![Net::Own, Net::Own, Net::Blue]);
     let program = || select(vec![Program::Server, Program::Database, Program::Controller, Program::Switch]);
-    let place = (any::<bool>(), select(Stage::ALL.to_vec())).prop_map(|(before, stage)| Place { before, stage });
+    let place =
+        (any::<bool>(), select(Stage::ALL.to_vec())).prop_map(|(before, stage)| Place { before, stage });
     prop_oneof![
         8 => (pod(), net()).prop_map(|(pod, net)| Step::Add(pod, net)),
         4 => (pod(), net(), place, select(vec![End::Error, End::Kill])).prop_map(|(pod, net, place, end)| Step::Broken(pod, net, place, end)),

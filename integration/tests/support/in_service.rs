@@ -1,4 +1,5 @@
-//! What a node and a Service must not notice, on a runtime that asks for STATUS: a scene for the tests with a cluster and for the fault matrix.
+//! A Service and its nodes while parts of the cluster restart, on a runtime that calls STATUS: shared by the
+//! tests with a cluster and the fault matrix.
 
 use std::{
     thread,
@@ -14,17 +15,20 @@ use integration::{
 use serde_json::{Value, json};
 
 const NAMESPACED: &str = "/api/v1/namespaces/default";
-/// Of the Service, on two nodes.
+/// Endpoints of the Service, on two nodes.
 const ENDPOINTS: usize = 4;
-/// The kubelet asks the runtime every 5 s, and tells the API server every 10 s at the latest.
+/// Time for a fault to become visible: the kubelet asks the runtime every 5 s, and reports to the API server
+/// every 10 s at the latest.
 const TOLD: Duration = Duration::from_secs(16);
-/// An upgrade of the API server takes as long.
+/// Downtime of the API server: as long as an upgrade of it takes.
 const API_SERVER_AWAY: Duration = Duration::from_secs(60);
+/// Limit for pods and endpoints to become ready or to disappear, on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
-/// The server is missed after a minute, and the kubelet has to ask then.
+/// STATUS fails one minute after the server has gone; the rest is time for the kubelet's next question and
+/// report.
 const MISSED: Duration = Duration::from_secs(60 + 40);
 
-/// A Service whose endpoints are asked all the time whether they are ready, and who watches that.
+/// A Service whose endpoints are probed all the time, with a watch on their readiness.
 pub(crate) struct Scene<'cluster> {
     cluster: &'cluster Cluster,
     pods: Vec<Pod>,
@@ -32,39 +36,51 @@ pub(crate) struct Scene<'cluster> {
 }
 
 impl<'cluster> Scene<'cluster> {
-    /// Sets it up on both nodes.
+    /// Creates the Service and its endpoints on both nodes.
     pub(crate) fn begin(cluster: &'cluster Cluster) -> Result<Self> {
-        // By itself, Kubernetes takes every node out of service whose kubelet could not say anything for 50 s.
+        // By default, Kubernetes takes a node out of service whose kubelet has not reported for 50 s: too
+        // short for `API_SERVER_AWAY`.
         let controllers = &cluster.control_plane.controller_manager;
         controllers.stop()?;
-        controllers.set_arguments(controllers.arguments().into_iter().chain(["--node-monitor-grace-period=150s".to_owned()]));
+        controllers.set_arguments(
+            controllers.arguments().into_iter().chain(["--node-monitor-grace-period=150s".to_owned()]),
+        );
         controllers.spawn()?;
         let ports = json!([{"port": 80, "targetPort": 8080}]);
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": ports}});
         cluster.api.create(&format!("{NAMESPACED}/services"), &service)?;
         let names: Vec<String> = (0..ENDPOINTS).map(|number| format!("web-{number}")).collect();
         for (number, name) in names.iter().enumerate() {
-            cluster.api.create(&format!("{NAMESPACED}/pods"), &endpoint(name, &format!("node{}", number % 2 + 1)))?;
+            cluster
+                .api
+                .create(&format!("{NAMESPACED}/pods"), &endpoint(name, &format!("node{}", number % 2 + 1)))?;
         }
         cluster.pods.wait("the endpoints are ready", SOON, |known| {
-            let waiting: Vec<_> = names.iter().filter(|name| !known.get(&format!("default/{name}")).is_some_and(is_ready)).collect();
+            let waiting: Vec<_> = names
+                .iter()
+                .filter(|name| !known.get(&format!("default/{name}")).is_some_and(is_ready))
+                .collect();
             ensure!(waiting.is_empty(), "{waiting:?} are not");
             Ok(())
         })?;
         eventually("the Service has its endpoints", SOON, || {
             let slices = cluster.api.read("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices")?;
             let ready = slices.to_string().matches("\"ready\":true").count();
-            // The API server's own Service has one.
+            // At least, because the API server's own Service has an endpoint, too.
             ensure!(ready >= ENDPOINTS, "{ready} are ready");
             Ok(())
         })?;
-        let pods = names.iter().map(|name| cluster.attached(&format!("default/{name}"))).collect::<Result<Vec<_>>>()?;
-        // The first packet may be lost to address resolution.
+        let pods = names
+            .iter()
+            .map(|name| cluster.attached(&format!("default/{name}")))
+            .collect::<Result<Vec<_>>>()?;
+        // Warm-up: the first packet may be lost to address resolution.
         cluster.lab.ping(&pods[0], pods[1].address())?;
         Ok(Self { cluster, pods, watch: cluster.keep_in_service("web", ENDPOINTS) })
     }
 
-    /// Does something that nobody may notice: no node becomes NotReady, no endpoint is lost, and no packet between nodes.
+    /// Runs `body`, which must stay unnoticed: no node becomes NotReady, no endpoint is lost, and no packet
+    /// between nodes.
     pub(crate) fn unnoticed(&self, what: &str, body: impl FnOnce() -> Result<()>) -> Result<()> {
         let flow = self.cluster.lab.flow(&self.pods[0], &self.pods[1])?;
         body().with_context(|| what.to_owned())?;
@@ -74,21 +90,22 @@ impl<'cluster> Scene<'cluster> {
         self.watch.verdict().with_context(|| what.to_owned())
     }
 
-    /// The southbound database is away for two rounds of STATUS.
+    /// The southbound database is down for two rounds of STATUS.
     pub(crate) fn southbound_database_restarts(&self) -> Result<()> {
         self.cluster.lab.central.southbound.kill()?;
         pass(Duration::from_secs(12));
         self.cluster.lab.central.start_southbound()
     }
 
-    /// The API server is away for a minute.
+    /// The API server is down for a minute.
     pub(crate) fn api_server_is_away(&self) -> Result<()> {
         self.cluster.control_plane.api_server.kill()?;
         pass(API_SERVER_AWAY);
         self.cluster.start_api_server()
     }
 
-    /// One server after the other ends, and its successor comes some rounds of STATUS later, as when its image has to be fetched.
+    /// The servers are replaced one after the other. Each new one starts two rounds of STATUS later, as when
+    /// its image has to be pulled.
     pub(crate) fn servers_are_replaced(&self) -> Result<()> {
         for (node, _) in self.cluster.nodes() {
             node.server.stop()?;
@@ -98,7 +115,8 @@ impl<'cluster> Scene<'cluster> {
         Ok(())
     }
 
-    /// A server that stays away is noticed: who says that nothing was noticed before would have noticed. Its node's pods go all the same.
+    /// A server that stays away is noticed, which proves that `unnoticed` can fail. The node's pods can still
+    /// be deleted.
     pub(crate) fn a_missing_server_is_noticed_and_pods_go(self) -> Result<()> {
         let Self { cluster, pods, watch } = self;
         let node = &cluster.lab.nodes[0];
@@ -114,13 +132,17 @@ impl<'cluster> Scene<'cluster> {
             Ok(())
         })?;
         let rows = node.census()?;
-        ensure!(rows.lines_with(&pods[0].sandbox).is_empty(), "DEL has left: {:#?}", rows.lines_with(&pods[0].sandbox));
+        ensure!(
+            rows.lines_with(&pods[0].sandbox).is_empty(),
+            "DEL has left: {:#?}",
+            rows.lines_with(&pods[0].sandbox)
+        );
         node.start_server()?;
         cluster.wait_until_ready()
     }
 }
 
-/// Whether it is ready is asked over the network, by its node.
+/// An endpoint whose kubelet probes it over the network.
 fn endpoint(name: &str, node: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},

@@ -1,4 +1,4 @@
-//! A node whose server is told the node's subnets, and keeps its management port.
+//! A node whose server is configured with the node's subnets and maintains the management port.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::{fs, net::IpAddr, time::Duration};
@@ -9,19 +9,20 @@ use ipnet::IpNet;
 
 /// The interface's name, on every node.
 pub(crate) const INTERFACE: &str = "ovn-k8s-mp0";
-/// The CNI configuration, which is written when the port is there.
+/// The CNI configuration, which the server writes once the port is ready.
 const CONF: &str = "/etc/cni/net.d/10-ovn-kubernetes.conflist";
-/// A repair takes less than this, on a busy machine, too.
+/// Limit for a repair, also on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// Starts the server with the node's own subnets and those of the whole cluster, and waits until runtimes may use the plugin.
+/// Starts the server with the node's own subnets and those of the whole cluster, and waits until runtimes may
+/// use the plugin.
 pub(crate) fn start(node: &Node) -> Result<()> {
     configure(node, &node.subnets)?;
     node.start_server()?;
     ready(node)
 }
 
-/// Writes the file that the server reads its options from.
+/// Writes the server's configuration file.
 pub(crate) fn configure(node: &Node, subnets: &[IpNet]) -> Result<()> {
     let subnets = subnets.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let text = format!("[default]\nnode-subnets={subnets}\ncluster-subnets=10.244.0.0/16,fd00:10:244::/48\n");
@@ -36,7 +37,7 @@ pub(crate) fn ready(node: &Node) -> Result<()> {
     })
 }
 
-/// Of the server.
+/// The server's log so far.
 pub(crate) fn log(node: &Node) -> String {
     fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log")).unwrap_or_default()
 }
@@ -46,10 +47,10 @@ pub(crate) fn addresses(node: &Node) -> Vec<IpAddr> {
     node.subnets.iter().map(|subnet| subnet::host(subnet, 2).addr()).collect()
 }
 
-/// All that there is of the port, as text: link, addresses, routes, permanent neighbours, settings, rows.
+/// The whole state of the port as text: link, addresses, routes, permanent neighbours, settings, rows.
 pub(crate) fn state(node: &Node) -> Result<String> {
-    // What changes by itself is left out: numbers, lifetimes, and what another start of the switch changes of a tap (promiscuity,
-    // operational state); LOWER_UP stays.
+    // Values that change by themselves are left out: indexes, lifetimes, and the flags of a tap that a
+    // restart of ovs-vswitchd changes (promiscuity, operational state). LOWER_UP stays.
     let script = "ip -o link show ovn-k8s-mp0 | sed 's/^[0-9]*: //; s/ qlen [0-9]*//; s/,PROMISC//; s/ state [A-Z]*//'
         ip -o addr show ovn-k8s-mp0 scope global | sed 's/^[0-9]*: //; s/ valid_lft.*//' | sort
         ip route show dev ovn-k8s-mp0 | sort; ip -6 route show dev ovn-k8s-mp0 | grep -v fe80 | sort
@@ -61,7 +62,7 @@ pub(crate) fn state(node: &Node) -> Result<String> {
     node.shell(script)
 }
 
-/// Waits until the port is as it was, after `damage` was done to it.
+/// Waits until the port is as it was before `damage`.
 pub(crate) fn repaired(node: &Node, before: &str, damage: &str) -> Result<()> {
     eventually(&format!("the port is as before ({damage})"), SOON, || {
         let now = state(node)?;

@@ -1,4 +1,4 @@
-//! Another network than the cluster's own: a logical switch, what pods' annotations say of it, and the configuration that asks for it.
+//! A secondary network: its logical switch, its part of the pods' annotations, and its CNI configuration.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::{net::IpAddr, slice};
@@ -10,28 +10,28 @@ use serde_json::json;
 /// A network attachment definition in the pods' own namespace.
 #[derive(Debug)]
 pub(crate) struct Second {
-    /// Of the network, and of its definition.
+    /// Name of the network and of its definition.
     pub(crate) name: String,
 }
 
 impl Second {
-    /// Makes the logical switch.
+    /// Creates the logical switch.
     pub(crate) fn create(lab: &Lab, name: &str) -> Result<Self> {
         lab.central.nbctl(["ls-add", name])?;
         Ok(Self { name: name.to_owned() })
     }
 
-    /// Its key in annotations, `netAttachDefName` in configurations.
+    /// Key in annotations, and `netAttachDefName` in configurations.
     pub(crate) fn nad(&self) -> String {
         format!("lab/{}", self.name)
     }
 
-    /// Name of a pod's logical port, and `iface-id` of its interface.
+    /// Name of a pod's logical port, which is also the `iface-id` of its interface.
     pub(crate) fn port(&self, pod: &Pod) -> String {
         format!("{}_{}", self.nad().replace(['-', '/'], "."), pod.port())
     }
 
-    /// A pod's address: the host number is the same as on the cluster's network.
+    /// A pod's address, with the same host number as on the cluster's network.
     pub(crate) fn address(&self, pod: &Pod) -> IpAddr {
         let IpAddr::V4(own) = pod.address() else { panic!("the pod has an IPv4 address") };
         let [.., host] = own.octets();
@@ -43,7 +43,7 @@ impl Second {
         pod.mac.replacen("0a:58:0a:f4", "0a:58:c0:a8", 1)
     }
 
-    /// Pods that have both networks in their annotation, and both logical ports.
+    /// Creates pods that have both networks in their annotation, and both logical ports.
     pub(crate) fn new_pods(&self, lab: &Lab, node: &Node, count: usize) -> Result<Vec<Pod>> {
         let mut pods = Vec::new();
         for _ in 0..count {
@@ -56,16 +56,25 @@ impl Second {
         Ok(pods)
     }
 
-    /// Gives a pod that has no annotation yet both networks, and the logical port on this one.
+    /// Gives a pod without an annotation both networks, and creates its logical port on this one.
     pub(crate) fn join(&self, lab: &Lab, node: &Node, pod: &Pod) -> Result<()> {
         let (port, address, mac) = (self.port(pod), self.address(pod), self.mac(pod));
         let mut annotation = pod.annotation();
-        annotation[self.nad()] = json!({"ip_addresses": [format!("{address}/24")], "mac_address": mac, "role": "secondary"});
-        lab.central.nbctl(["lsp-add", &self.name, &port, "--", "lsp-set-addresses", &port, &format!("{mac} {address}")])?;
+        annotation[self.nad()] =
+            json!({"ip_addresses": [format!("{address}/24")], "mac_address": mac, "role": "secondary"});
+        lab.central.nbctl([
+            "lsp-add",
+            &self.name,
+            &port,
+            "--",
+            "lsp-set-addresses",
+            &port,
+            &format!("{mac} {address}"),
+        ])?;
         node.write_manifest_text(pod, &pod.manifest(Some(&annotation)))
     }
 
-    /// The runtime (Multus, there) that attaches `net1` to it.
+    /// A runtime that attaches `net1` to this network; in a cluster that is Multus.
     pub(crate) fn runtime<'node>(&self, node: &'node Node) -> Runtime<'node> {
         let mut runtime = node.runtime().with("name", json!(self.name)).with("topology", json!("layer2"));
         runtime = runtime.with("netAttachDefName", json!(self.nad()));
@@ -73,12 +82,14 @@ impl Second {
         runtime
     }
 
-    /// Name of the host's end and port of a pod's `net1`.
+    /// Name of the node's end of a pod's `net1`, which is also the name of its port.
     pub(crate) fn host_interface(&self, node: &Node, pod: &Pod) -> Result<String> {
         let nad = format!("external_ids:k8s.ovn.org/nad={}", self.nad());
         let sandbox = format!("external_ids:sandbox={}", pod.sandbox);
         let name = node.vsctl(["--bare", "--columns=name", "find", "Interface", &sandbox, &nad])?;
         let name = name.trim();
-        (!name.is_empty()).then(|| name.to_owned()).with_context(|| format!("{} has no port of {}", pod.name, self.name))
+        (!name.is_empty())
+            .then(|| name.to_owned())
+            .with_context(|| format!("{} has no port of {}", pod.name, self.name))
     }
 }

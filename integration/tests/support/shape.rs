@@ -1,6 +1,6 @@
-//! What a CNI result looks like in each version of the specification (SPEC.md, "Success" and "Result types" of each tag): keys, their
-//! types and the syntax of their values. A key that the version does not define is an error, so that nothing of a newer version
-//! shows in an older one.
+//! The shape of a CNI result in each version of the specification (SPEC.md, "Success" and "Result types" of
+//! each tag): keys, their types and the syntax of their values. A key that the version does not define is an
+//! error, so that newer keys cannot leak into older versions.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::{collections::BTreeSet, net::IpAddr};
@@ -27,9 +27,9 @@ enum Kind {
     Texts,
     Number,
     Mac,
-    /// An address.
+    /// An IP address.
     Ip,
-    /// An address with its prefix length.
+    /// An IP address with a prefix length.
     Net,
     /// `"4"` or `"6"`.
     Family,
@@ -55,7 +55,8 @@ const ROUTE_1_1: Shape = &[
     ("scope", Optional, Kind::Number),
 ];
 
-const OF_FAMILY: Shape = &[("ip", Required, Kind::Net), ("gateway", Optional, Kind::Ip), ("routes", Optional, Kind::Many(ROUTE))];
+const OF_FAMILY: Shape =
+    &[("ip", Required, Kind::Net), ("gateway", Optional, Kind::Ip), ("routes", Optional, Kind::Many(ROUTE))];
 const RESULT_0_1: Shape = &[
     ("cniVersion", Required, Kind::Text),
     ("ip4", Optional, Kind::One(OF_FAMILY)),
@@ -63,7 +64,8 @@ const RESULT_0_1: Shape = &[
     ("dns", Optional, Kind::One(DNS)),
 ];
 
-const INTERFACE: Shape = &[("name", Required, Kind::Text), ("mac", Optional, Kind::Mac), ("sandbox", Optional, Kind::Text)];
+const INTERFACE: Shape =
+    &[("name", Required, Kind::Text), ("mac", Optional, Kind::Mac), ("sandbox", Optional, Kind::Text)];
 const IP_0_3: Shape = &[
     ("version", Required, Kind::Family),
     ("address", Required, Kind::Net),
@@ -78,7 +80,11 @@ const RESULT_0_3: Shape = &[
     ("dns", Optional, Kind::One(DNS)),
 ];
 
-const IP_1_0: Shape = &[("address", Required, Kind::Net), ("gateway", Optional, Kind::Ip), ("interface", Optional, Kind::Number)];
+const IP_1_0: Shape = &[
+    ("address", Required, Kind::Net),
+    ("gateway", Optional, Kind::Ip),
+    ("interface", Optional, Kind::Number),
+];
 const RESULT_1_0: Shape = &[
     ("cniVersion", Required, Kind::Text),
     ("interfaces", Optional, Kind::Many(INTERFACE)),
@@ -110,7 +116,7 @@ const ERROR: Shape = &[
     ("details", Optional, Kind::Text),
 ];
 
-/// An error unless `result` is a result of `version`.
+/// Checks that `result` is a result of `version`.
 pub(crate) fn must_be_result(version: &str, result: &Value) -> Result<()> {
     let shape = match version {
         "0.1.0" | "0.2.0" => RESULT_0_1,
@@ -119,12 +125,14 @@ pub(crate) fn must_be_result(version: &str, result: &Value) -> Result<()> {
         "1.1.0" => RESULT_1_1,
         _ => bail!("no shape is known of version {version}"),
     };
-    check(shape, result).and_then(|()| be_consistent(result)).with_context(|| format!("as a result of {version}: {result:#}"))?;
+    check(shape, result)
+        .and_then(|()| be_consistent(result))
+        .with_context(|| format!("as a result of {version}: {result:#}"))?;
     ensure!(result["cniVersion"] == version, "cniVersion is {}, not {version}", result["cniVersion"]);
     Ok(())
 }
 
-/// An error unless `error` is an error of `version`; all versions have the same shape.
+/// Checks that `error` is an error of `version`; all versions share one shape.
 pub(crate) fn must_be_error(version: &str, error: &Value) -> Result<()> {
     check(ERROR, error).with_context(|| format!("as an error of {version}: {error:#}"))?;
     ensure!(error["cniVersion"] == version, "cniVersion is {}, not {version}", error["cniVersion"]);
@@ -157,12 +165,16 @@ impl Kind {
             Self::Number => value.as_u64().map(drop).with_context(|| format!("{value} is no number")),
             Self::Mac => {
                 let octets: Vec<&str> = text()?.split(':').collect();
-                let all = octets.len() == 6 && octets.iter().all(|octet| octet.len() == 2 && u8::from_str_radix(octet, 16).is_ok());
+                let all = octets.len() == 6
+                    && octets.iter().all(|octet| octet.len() == 2 && u8::from_str_radix(octet, 16).is_ok());
                 ensure!(all, "{value} is no MAC address");
                 Ok(())
             }
             Self::Ip => text()?.parse::<IpAddr>().map(drop).with_context(|| format!("{value} is no address")),
-            Self::Net => text()?.parse::<IpNet>().map(drop).with_context(|| format!("{value} has no address and prefix length")),
+            Self::Net => text()?
+                .parse::<IpNet>()
+                .map(drop)
+                .with_context(|| format!("{value} has no address and prefix length")),
             Self::Family => {
                 ensure!(["4", "6"].contains(&text()?), "{value} is neither \"4\" nor \"6\"");
                 Ok(())
@@ -173,13 +185,17 @@ impl Kind {
     }
 }
 
-/// What several keys say together: an address belongs to an interface that is there, and says its own family.
+/// Checks keys against each other: an address refers to an existing interface, and states its own family.
 fn be_consistent(result: &Value) -> Result<()> {
     let interfaces = result["interfaces"].as_array().map_or(0, Vec::len);
     for ip in result["ips"].as_array().into_iter().flatten() {
         let index = ip["interface"].as_u64().and_then(|index| usize::try_from(index).ok());
-        ensure!(index.is_none_or(|index| index < interfaces), "{ip} belongs to none of {interfaces} interfaces");
-        let family = if ip["address"].as_str().is_some_and(|address| address.contains(':')) { "6" } else { "4" };
+        ensure!(
+            index.is_none_or(|index| index < interfaces),
+            "{ip} belongs to none of {interfaces} interfaces"
+        );
+        let family =
+            if ip["address"].as_str().is_some_and(|address| address.contains(':')) { "6" } else { "4" };
         ensure!(ip["version"].is_null() || ip["version"] == family, "{ip} says the wrong version");
     }
     for (key, is_v4) in [("ip4", true), ("ip6", false)] {

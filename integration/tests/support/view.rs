@@ -1,4 +1,4 @@
-//! What the kernel and Open vSwitch show of a pod's interface.
+//! A pod's interface as the kernel and Open vSwitch show it.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,17 +7,17 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{Node, Pod};
 use serde_json::Value;
 
-/// A link and its addresses, inside the pod, as `ip -json -details address show` prints it.
+/// A link of the pod with its addresses, as `ip -json -details address show` prints it.
 pub(crate) fn link_in_pod(node: &Node, pod: &Pod, name: &str) -> Result<Value> {
     only(&node.run_in_pod(pod, ["ip", "-json", "-details", "address", "show", "dev", name])?)
 }
 
-/// The same of the node.
+/// A link of the node with its addresses.
 pub(crate) fn link_on_node(node: &Node, name: &str) -> Result<Value> {
     only(&node.run(["ip", "-json", "-details", "address", "show", "dev", name])?)
 }
 
-/// Whether the node has a link of this name.
+/// Whether the node has a link with this name.
 pub(crate) fn is_on_node(node: &Node, name: &str) -> bool {
     node.run(["ip", "link", "show", "dev", name]).is_ok()
 }
@@ -28,24 +28,29 @@ fn only(json: &str) -> Result<Value> {
     links.pop().context("one link")
 }
 
-/// Addresses of a link with their prefix lengths, without those that the kernel gives itself.
+/// Global addresses of a link with their prefix lengths, i.e. without link-local ones.
 pub(crate) fn addresses(link: &Value) -> BTreeSet<String> {
     let infos = link["addr_info"].as_array().into_iter().flatten().filter(|info| info["scope"] == "global");
-    infos.map(|info| format!("{}/{}", info["local"].as_str().unwrap_or_default(), info["prefixlen"])).collect()
+    infos
+        .map(|info| format!("{}/{}", info["local"].as_str().unwrap_or_default(), info["prefixlen"]))
+        .collect()
 }
 
-/// The pod's routes through a gateway: `default via 10.244.1.1`.
+/// The pod's routes through a gateway, such as `default via 10.244.1.1`.
 pub(crate) fn gateway_routes(node: &Node, pod: &Pod) -> Result<BTreeSet<String>> {
     let mut routes = BTreeSet::new();
     for family in ["-4", "-6"] {
-        let list: Vec<Value> = serde_json::from_str(&node.run_in_pod(pod, ["ip", "-json", family, "route", "show"])?)?;
-        let gateways = list.iter().filter_map(|route| Some(format!("{} via {}", route["dst"].as_str()?, route["gateway"].as_str()?)));
+        let list: Vec<Value> =
+            serde_json::from_str(&node.run_in_pod(pod, ["ip", "-json", family, "route", "show"])?)?;
+        let gateways = list.iter().filter_map(|route| {
+            Some(format!("{} via {}", route["dst"].as_str()?, route["gateway"].as_str()?))
+        });
         routes.extend(gateways);
     }
     Ok(routes)
 }
 
-/// Whether `ethtool -k` says `feature: on`, in the pod.
+/// Whether `ethtool -k` in the pod prints `feature: on`.
 pub(crate) fn offload_is_on(node: &Node, pod: &Pod, link: &str, feature: &str) -> Result<bool> {
     let features = node.run_in_pod(pod, ["ethtool", "-k", link])?;
     let state = features.lines().find_map(|line| line.trim().strip_prefix(feature)?.strip_prefix(": "));
@@ -57,11 +62,12 @@ pub(crate) fn column(node: &Node, table: &str, record: &str, column: &str) -> Re
     node.vsctl(["get", table, record, column]).map(|text| text.trim().to_owned())
 }
 
-/// What `external_ids` of an Interface row say, without what ovn-controller adds to them.
+/// The `external_ids` of an Interface row, without those that ovn-controller adds.
 pub(crate) fn external_ids(node: &Node, interface: &str) -> Result<BTreeMap<String, String>> {
     let text = node.vsctl(["--format=json", "--columns=external_ids", "list", "Interface", interface])?;
     let table: Value = serde_json::from_str(&text)?;
-    let pairs: Vec<(String, String)> = serde_json::from_value(table["data"][0][0][1].clone()).with_context(|| text.clone())?;
+    let pairs: Vec<(String, String)> =
+        serde_json::from_value(table["data"][0][0][1].clone()).with_context(|| text.clone())?;
     Ok(pairs.into_iter().filter(|(key, _)| !key.starts_with("ovn-installed")).collect())
 }
 

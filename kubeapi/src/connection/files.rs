@@ -1,7 +1,8 @@
-//! The moment when one of the files changes that lead to the API server.
+//! Notices when a file with credentials, authorities or a kubeconfig changes.
 //!
-//! Directories are watched, not files: files are replaced, and a mounted Secret changes all of its files by one link (`..data`). What
-//! inotify cannot see (a file system of another machine, a link to a link) is found by looking once in a while.
+//! It watches directories, not files: programs replace files, and the kubelet updates all files of a mounted
+//! Secret by replacing one symbolic link (`..data`). inotify misses some changes (a network file system, a
+//! symbolic link behind another one), so all files are also read periodically.
 
 use std::{
     collections::BTreeSet,
@@ -15,23 +16,26 @@ use futures_util::StreamExt;
 use inotify::{EventStream, Inotify, WatchMask};
 use tokio::time::timeout;
 
-use super::gateway::Gateway;
+use super::reloading_client::ReloadingClient;
 
-/// How often everything is read without an event.
+/// The time between two reads without an event. Within this time a change that inotify misses takes effect; a
+/// refused token is read again at once anyway. The files are small, and unchanged content has no effect, but
+/// a tenth of this would read from a slow network file system all the time.
 const RESYNC: Duration = Duration::from_secs(60);
-/// The link of a mounted Secret or ConfigMap.
+/// The symbolic link of a mounted Secret or ConfigMap.
 const MOUNT_LINK: &str = "..data";
 
-/// Has `gateway` read its files again after each change, for ever.
-pub(super) async fn follow(gateway: Arc<Gateway>) {
+/// Lets `reloading` read its files again after each change, for ever.
+pub(super) async fn follow(reloading: Arc<ReloadingClient>) {
     loop {
-        let files = gateway.files();
+        let files = reloading.files();
         let mut changes = Changes::of(&files);
-        // What changed since they were read is found now.
-        Arc::clone(&gateway).renew(None).await;
-        while gateway.files() == files {
+        // The watches exist now: this read finds what changed before that.
+        Arc::clone(&reloading).renew(None).await;
+        // A kubeconfig may name other files now; then the watches have to be set anew.
+        while reloading.files() == files {
             changes.next().await;
-            Arc::clone(&gateway).renew(None).await;
+            Arc::clone(&reloading).renew(None).await;
         }
     }
 }
@@ -42,30 +46,37 @@ struct Changes {
 }
 
 impl Changes {
-    /// Changes of `files` from now on.
+    /// Watches the directories of `files` from now on.
     fn of(files: &BTreeSet<PathBuf>) -> Self {
         let directories: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
-        let names = files.iter().filter_map(|file| file.file_name()).map(OsStr::to_owned).chain([MOUNT_LINK.into()]).collect();
+        let names = files
+            .iter()
+            .filter_map(|file| file.file_name())
+            .map(OsStr::to_owned)
+            .chain([MOUNT_LINK.into()])
+            .collect();
         let listen = || -> std::io::Result<EventStream<[u8; 4096]>> {
             let inotify = Inotify::init()?;
             let mask = WatchMask::CLOSE_WRITE | WatchMask::MOVED_TO | WatchMask::CREATE | WatchMask::ONLYDIR;
             for directory in directories {
-                // A directory that is not there yet is looked at again when all files are.
+                // A missing directory is not watched. The periodic read finds its files.
                 let _ = inotify.watches().add(directory, mask);
             }
             inotify.into_event_stream([0; 4096])
         };
-        let events =
-            listen().inspect_err(|error| tracing::warn!(%error, every = ?RESYNC, "credentials are only looked at once in a while"));
+        let events = listen().inspect_err(
+            |error| tracing::warn!(%error, every = ?RESYNC, "credential files cannot be watched; reading them periodically"),
+        );
         Self { events: events.ok(), names }
     }
 
-    /// Waits for the next one; ends after a while without any, too.
+    /// Waits for the next change, for [`RESYNC`] at most.
     async fn next(&mut self) {
         let Self { events, names } = self;
         let change = async {
             while let Some(stream) = events {
                 match stream.next().await {
+                    // Files of other programs in the same directory.
                     Some(Ok(event)) if event.name.as_ref().is_some_and(|name| !names.contains(name)) => {}
                     Some(Ok(_)) => return,
                     Some(Err(_)) | None => *events = None,

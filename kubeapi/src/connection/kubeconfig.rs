@@ -1,4 +1,5 @@
-//! The one cluster and the one user that a kubeconfig chooses. Programs that fetch credentials (`exec`, `auth-provider`) are not run.
+//! The cluster and the user that the current context of a kubeconfig chooses. Programs that fetch credentials
+//! (`exec`, `auth-provider`) are not run.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use kube::config::{AuthInfo, Cluster};
 use secrecy::ExposeSecret;
 
-use super::material::{Material, MaterialError, Pem, Reader};
+use super::config::{ConnectionConfig, ConnectionConfigError, Pem, Reader};
 
 /// What the current context of a kubeconfig refers to.
 pub(super) struct Kubeconfig {
@@ -16,28 +17,55 @@ pub(super) struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    pub(super) fn read(path: &Path, reader: &mut Reader<'_>) -> Result<Self, MaterialError> {
+    pub(super) fn read(path: &Path, reader: &mut Reader<'_>) -> Result<Self, ConnectionConfigError> {
         let bytes = reader.read("kubeconfig", path)?;
-        let bad = |problem: String| MaterialError::Kubeconfig { path: path.to_owned(), problem };
-        // Only the place of an error: its words may quote a secret.
-        let file: kube::config::Kubeconfig = serde_yaml_ng::from_slice(&bytes).map_err(|error| match error.location() {
-            Some(place) => bad(format!("line {}, column {}: not what a kubeconfig has there", place.line(), place.column())),
-            None => bad("it is not a kubeconfig".to_owned()),
+        let bad = |problem: String| ConnectionConfigError::Kubeconfig { path: path.to_owned(), problem };
+        // Report only the position: the parser's message may quote a secret.
+        let file: kube::config::Kubeconfig =
+            serde_yaml_ng::from_slice(&bytes).map_err(|error| match error.location() {
+                Some(place) => bad(format!(
+                    "line {}, column {}: not what a kubeconfig has there",
+                    place.line(),
+                    place.column()
+                )),
+                None => bad("it is not a kubeconfig".to_owned()),
+            })?;
+        let context_name = file
+            .current_context
+            .filter(|name| !name.is_empty())
+            .ok_or_else(|| bad("it has no current-context".to_owned()))?;
+        let context = file
+            .contexts
+            .into_iter()
+            .find(|context| context.name == context_name)
+            .and_then(|context| context.context);
+        let context =
+            context.ok_or_else(|| bad(format!("it has no context {context_name:?}, its current-context")))?;
+        let cluster = file
+            .clusters
+            .into_iter()
+            .find(|cluster| cluster.name == context.cluster)
+            .and_then(|cluster| cluster.cluster);
+        let cluster = cluster.ok_or_else(|| {
+            bad(format!("it has no cluster {:?}, as context {context_name:?} names it", context.cluster))
         })?;
-        let context_name =
-            file.current_context.filter(|name| !name.is_empty()).ok_or_else(|| bad("it has no current-context".to_owned()))?;
-        let context = file.contexts.into_iter().find(|context| context.name == context_name).and_then(|context| context.context);
-        let context = context.ok_or_else(|| bad(format!("it has no context {context_name:?}, its current-context")))?;
-        let cluster = file.clusters.into_iter().find(|cluster| cluster.name == context.cluster).and_then(|cluster| cluster.cluster);
-        let cluster =
-            cluster.ok_or_else(|| bad(format!("it has no cluster {:?}, as context {context_name:?} names it", context.cluster)))?;
-        // No user is an anonymous one, for kubectl, too.
+        // A missing user means anonymous requests, as in kubectl.
         let user = context.user.and_then(|name| file.auth_infos.into_iter().find(|user| user.name == name));
-        Ok(Self { path: path.to_owned(), cluster, user: user.and_then(|user| user.auth_info).unwrap_or_default() })
+        Ok(Self {
+            path: path.to_owned(),
+            cluster,
+            user: user.and_then(|user| user.auth_info).unwrap_or_default(),
+        })
     }
 
-    /// `with_user`: with the credentials of the kubeconfig, as far as it has any.
-    pub(super) fn material(self, with_user: bool, reader: &mut Reader<'_>) -> Result<Material, MaterialError> {
+    /// The material of the cluster. `with_user`: with the credentials of the kubeconfig, as far as it has
+    /// any.
+    pub(super) fn config(
+        self,
+        with_user: bool,
+        reader: &mut Reader<'_>,
+    ) -> Result<ConnectionConfig, ConnectionConfigError> {
+        // Complete on purpose: a new field of kube's type has to be considered before this compiles.
         let Cluster {
             server,
             insecure_skip_tls_verify,
@@ -53,22 +81,29 @@ impl Kubeconfig {
             return Err(self.bad("proxy-url is not supported: give the API server's own address"));
         }
         let server = server.as_deref().ok_or_else(|| self.bad("the cluster has no server"))?;
-        let mut material = Material::new(server)?;
-        material.config.accept_invalid_certs = insecure_skip_tls_verify.unwrap_or(false);
-        material.origin.is_unverified = material.config.accept_invalid_certs;
-        material.config.tls_server_name = tls_server_name.clone().filter(|name| !name.is_empty());
-        if let Some(pem) =
-            self.pem("certificate-authority", certificate_authority_data.as_deref(), certificate_authority.as_deref(), reader)?
-        {
-            material.trust(pem)?;
+        let mut config = ConnectionConfig::new(server)?;
+        config.config.accept_invalid_certs = insecure_skip_tls_verify.unwrap_or(false);
+        config.origin.is_unverified = config.config.accept_invalid_certs;
+        config.config.tls_server_name = tls_server_name.clone().filter(|name| !name.is_empty());
+        if let Some(pem) = self.pem(
+            "certificate-authority",
+            certificate_authority_data.as_deref(),
+            certificate_authority.as_deref(),
+            reader,
+        )? {
+            config.trust(pem)?;
         }
         if with_user {
-            self.present_user(&mut material, reader)?;
+            self.present_user(&mut config, reader)?;
         }
-        Ok(material)
+        Ok(config)
     }
 
-    fn present_user(&self, material: &mut Material, reader: &mut Reader<'_>) -> Result<(), MaterialError> {
+    fn present_user(
+        &self,
+        config: &mut ConnectionConfig,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), ConnectionConfigError> {
         let AuthInfo {
             username,
             password,
@@ -89,67 +124,81 @@ impl Kubeconfig {
         } = &self.user;
         if exec.is_some() || auth_provider.is_some() {
             return Err(self.bad(
-                "the user's credentials come from a program (exec or auth-provider), which is not run on a node: \
-                 use a token file or a client certificate",
+                "the user's credentials come from a program (exec or auth-provider), \
+                 which is not run on a node: use a token file or a client certificate",
             ));
         }
         let mut credentials = Vec::new();
-        let chain = self.pem("client-certificate", client_certificate_data.as_deref(), client_certificate.as_deref(), reader)?;
+        let chain = self.pem(
+            "client-certificate",
+            client_certificate_data.as_deref(),
+            client_certificate.as_deref(),
+            reader,
+        )?;
         if let Some(chain) = chain {
             let key_data = client_key_data.as_ref().map(ExposeSecret::expose_secret);
             let key = self.pem("client-key", key_data, client_key.as_deref(), reader)?;
             let key = key.ok_or_else(|| self.bad("the user has a client-certificate without client-key"))?;
             let is_same_file = key.origin == chain.origin;
-            material.present_certificate(chain, Some(key).filter(|_| !is_same_file))?;
-            credentials.push(material.origin.credential.clone());
+            config.present_certificate(chain, Some(key).filter(|_| !is_same_file))?;
+            credentials.push(config.origin.credential.clone());
         }
-        // The file first, as kubectl does: the token beside it is the one of the time when the file was made.
+        // The file takes precedence, as in kubectl: the token beside it dates from when the kubeconfig was
+        // written.
         match (token_file.as_deref().filter(|path| !path.is_empty()), token) {
-            (Some(path), _) => material.present_token_file(&self.resolve(path), reader)?,
+            (Some(path), _) => config.present_token_file(&self.resolve(path), reader)?,
             (None, Some(token)) if !token.expose_secret().is_empty() => {
-                material.present_token(token.expose_secret(), format!("the token in {}", self.path.display()))?;
+                config
+                    .present_token(token.expose_secret(), format!("the token in {}", self.path.display()))?;
             }
             (None, _) => {
                 if let (Some(username), Some(password)) = (username, password) {
-                    material.config.auth_info.username = Some(username.clone());
-                    material.config.auth_info.password = Some(password.clone());
-                    material.origin.credential = format!("the password in {}", self.path.display());
+                    config.config.auth_info.username = Some(username.clone());
+                    config.config.auth_info.password = Some(password.clone());
+                    config.origin.credential = format!("the password in {}", self.path.display());
                 }
             }
         }
-        if !credentials.contains(&material.origin.credential) {
-            credentials.push(material.origin.credential.clone());
+        if !credentials.contains(&config.origin.credential) {
+            credentials.push(config.origin.credential.clone());
         }
-        material.origin.credential = credentials.join(" and ");
-        let AuthInfo { impersonate: who, impersonate_uid: uid, impersonate_groups: groups, impersonate_user_extra: extra, .. } =
-            &mut material.config.auth_info;
+        config.origin.credential = credentials.join(" and ");
+        let AuthInfo {
+            impersonate: who,
+            impersonate_uid: uid,
+            impersonate_groups: groups,
+            impersonate_user_extra: extra,
+            ..
+        } = &mut config.config.auth_info;
         (*who, *uid) = (impersonate.clone(), impersonate_uid.clone());
         (*groups, *extra) = (impersonate_groups.clone(), impersonate_user_extra.clone());
         Ok(())
     }
 
-    /// Data within the file first, then a file of its own.
+    /// The PEM of one entry: inline data takes precedence over a file, as in kubectl.
     fn pem(
         &self,
         what: &'static str,
         data: Option<&str>,
         path: Option<&str>,
         reader: &mut Reader<'_>,
-    ) -> Result<Option<Pem>, MaterialError> {
+    ) -> Result<Option<Pem>, ConnectionConfigError> {
         if let Some(data) = data.filter(|data| !data.is_empty()) {
             let bytes = STANDARD.decode(data).map_err(|_| self.bad(&format!("{what}-data is not base64")))?;
             return Ok(Some(Pem { bytes, origin: format!("{what}-data of {}", self.path.display()) }));
         }
-        let Some(path) = path.filter(|path| !path.is_empty()).map(|path| self.resolve(path)) else { return Ok(None) };
+        let Some(path) = path.filter(|path| !path.is_empty()).map(|path| self.resolve(path)) else {
+            return Ok(None);
+        };
         Ok(Some(Pem { bytes: reader.read(what, &path)?, origin: path.display().to_string() }))
     }
 
-    /// Relative paths start where the kubeconfig is.
+    /// A path relative to the kubeconfig's directory.
     fn resolve(&self, path: &str) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("")).join(path)
     }
 
-    fn bad(&self, problem: &str) -> MaterialError {
-        MaterialError::Kubeconfig { path: self.path.clone(), problem: problem.to_owned() }
+    fn bad(&self, problem: &str) -> ConnectionConfigError {
+        ConnectionConfigError::Kubeconfig { path: self.path.clone(), problem: problem.to_owned() }
     }
 }

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 use super::*;
 use crate::scripted::{Asked, Connect as _, Scripted};
 
-const AUTHORITY: [&str; 2] = [include_str!("tests/pem/authority1.crt"), include_str!("tests/pem/authority2.crt")];
+const AUTHORITY: [&str; 2] =
+    [include_str!("tests/pem/authority1.crt"), include_str!("tests/pem/authority2.crt")];
 const SERVER: [(&str, &str); 2] = [
     (include_str!("tests/pem/server1.crt"), include_str!("tests/pem/server1.key")),
     (include_str!("tests/pem/server2.crt"), include_str!("tests/pem/server2.key")),
@@ -21,7 +22,7 @@ const CLIENT: [(&str, &str); 2] = [
     (include_str!("tests/pem/client1.crt"), include_str!("tests/pem/client1.key")),
     (include_str!("tests/pem/client2.crt"), include_str!("tests/pem/client2.key")),
 ];
-/// In no message, whatever happens.
+/// Must not be in any message.
 const SECRET: &str = "sEcReT-t0ken";
 
 /// A directory of credentials.
@@ -38,14 +39,14 @@ impl Files {
         self.0.path().join(name)
     }
 
-    /// In one step, as careful writers do.
+    /// Replaces a file atomically.
     fn write(&self, name: &str, text: &str) {
         fs::write(self.path(".new"), text).unwrap();
         fs::rename(self.path(".new"), self.path(name)).unwrap();
     }
 }
 
-/// Asks for something in the background.
+/// Sends a request in the background.
 fn ask(connection: &Connection) -> JoinHandle<Result<String, Trouble>> {
     let connection = connection.clone();
     tokio::spawn(async move {
@@ -74,7 +75,7 @@ async fn a_token_is_read_without_the_space_around_it_and_again_when_it_is_refuse
     assert_eq!(bearer(&first), format!("Bearer {SECRET}"));
     files.write("token", "another\n");
     first.status(401, "Unauthorized").await;
-    // The same request again, at once: whoever asked sees none of it.
+    // The same request again, at once: the caller does not notice.
     let second = api.asked().await;
     assert_eq!((bearer(&second), second.path.as_str()), ("Bearer another", "/api/v1/pods?"));
     second.answer("200 OK", "", "good").await;
@@ -85,7 +86,14 @@ async fn a_token_is_read_without_the_space_around_it_and_again_when_it_is_refuse
     let trouble = answer.await.unwrap().unwrap_err();
     assert_eq!(trouble.kind, Kind::Refused);
     let token = files.path("token");
-    assert_eq!(trouble.text, format!("the API server {} does not accept the token in {}: Unauthorized (401)", api.url, token.display()));
+    assert_eq!(
+        trouble.text,
+        format!(
+            "the API server {} does not accept the token in {}: Unauthorized (401)",
+            api.url,
+            token.display()
+        )
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,11 +106,15 @@ async fn a_new_file_is_noticed_without_a_refusal() {
     let begun = Instant::now();
     files.write("token", "two");
     renewals.changed().await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(30), "by an event, not by looking now and then: {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(30),
+        "by an event, not by looking now and then: {:?}",
+        begun.elapsed()
+    );
     let _answer = ask(&connection);
     assert_eq!(bearer(&api.asked().await), "Bearer two");
 
-    // The same content again is no renewal.
+    // The same content is no renewal.
     files.write("token", "two\n");
     files.write("token", "two");
     tokio::time::sleep(Duration::from_secs(200)).await;
@@ -140,7 +152,10 @@ async fn what_is_missing_is_named_and_found_when_it_is_there() {
     let mut api = Scripted::start().await;
     let connection = api.connection_as(None, Some(Credential::TokenFile(files.path("token"))));
     let text = refusal(&connection).await;
-    assert!(text.contains("no way to the API server: token file") && text.contains("No such file"), "{text}");
+    assert!(
+        text.contains("no connection to the API server: token file") && text.contains("No such file"),
+        "{text}"
+    );
     files.write("token", "  \n");
     assert!(refusal(&connection).await.contains("it is empty"));
     files.write("token", &format!("{SECRET}\nand more"));
@@ -149,7 +164,7 @@ async fn what_is_missing_is_named_and_found_when_it_is_there() {
     let _answer = ask(&connection);
     assert_eq!(bearer(&api.asked().await), "Bearer one");
 
-    // What worked goes on working while a file is broken.
+    // The last valid token stays in use while the file is broken.
     files.write("token", "");
     tokio::time::sleep(Duration::from_secs(100)).await;
     let _answer = ask(&connection);
@@ -176,11 +191,13 @@ fn tls(server: (&str, &str), clients: Option<&str>) -> Arc<ServerConfig> {
 async fn another_authority_is_named_until_its_certificate_replaces_the_old_one() {
     let files = Files::new(&[("ca.crt", AUTHORITY[0])]);
     let mut api = Scripted::start_tls(tls(SERVER[1], None)).await;
-    let connection = api.connection_as(Some(Authority::File(files.path("ca.crt"))), Some(Credential::Token(SECRET.into())));
+    let connection = api
+        .connection_as(Some(Authority::File(files.path("ca.crt"))), Some(Credential::Token(SECRET.into())));
     let text = refusal(&connection).await;
     let ca = files.path("ca.crt");
     assert!(
-        text.contains("UnknownIssuer") && text.ends_with(&format!("trusted are the certificate authorities in {}", ca.display())),
+        text.contains("UnknownIssuer")
+            && text.ends_with(&format!("trusted are the certificate authorities in {}", ca.display())),
         "{text}"
     );
 
@@ -200,14 +217,19 @@ async fn another_authority_is_named_until_its_certificate_replaces_the_old_one()
 
 #[tokio::test(start_paused = true)]
 async fn a_client_certificate_is_shown_and_its_successor_too() {
-    // Both in one file, as kubelets keep theirs.
+    // Certificate and key in one file, as the kubelet keeps them.
     let both = |(certificate, key): (&str, &str)| format!("{key}{certificate}");
     let files = Files::new(&[("client.pem", &both(CLIENT[0])), ("ca.crt", AUTHORITY[0])]);
-    let credential = Credential::Certificate { certificate: files.path("client.pem"), key: files.path("client.pem") };
+    let credential =
+        Credential::Certificate { certificate: files.path("client.pem"), key: files.path("client.pem") };
     let mut api = Scripted::start_tls(tls(SERVER[0], Some(AUTHORITY[1]))).await;
     let connection = api.connection_as(Some(Authority::File(files.path("ca.crt"))), Some(credential));
     let text = refusal(&connection).await;
-    assert!(text.contains("TLS") && text.contains(&format!("client certificate in {}", files.path("client.pem").display())), "{text}");
+    assert!(
+        text.contains("TLS")
+            && text.contains(&format!("client certificate in {}", files.path("client.pem").display())),
+        "{text}"
+    );
 
     let mut renewals = connection.renewals();
     files.write("client.pem", &both(CLIENT[1]));
@@ -216,7 +238,7 @@ async fn a_client_certificate_is_shown_and_its_successor_too() {
     api.asked().await.answer("200 OK", "", "good").await;
     assert_eq!(answer.await.unwrap().unwrap(), "good");
 
-    // Certificate and key that do not fit each other, for the moment between two writes, change nothing.
+    // A certificate and a key that do not match, as between two writes of another program, change nothing.
     files.write("client.pem", &format!("{}{}", CLIENT[0].1, CLIENT[1].0));
     tokio::time::sleep(Duration::from_secs(100)).await;
     let answer = ask(&connection);
@@ -253,22 +275,34 @@ async fn a_kubeconfig_is_read_as_kubectl_reads_it() {
         let _answer = ask(&connection);
         assert_eq!(bearer(&api.asked().await), authorization, "{user}");
     }
-    // An option wins over the kubeconfig's user, and then nothing of that is needed.
+    // An option takes precedence over the kubeconfig's user, whose files are then not needed.
     files.write("config", &kubeconfig(&server, "tokenFile: /no/such/file"));
     let cluster = Cluster::Kubeconfig(files.path("config"));
-    let connection = Connection::open(ApiServer { cluster, credential: Some(Credential::Token("given".into())) });
+    let connection =
+        Connection::open(ApiServer { cluster, credential: Some(Credential::Token("given".into())) });
     let _answer = ask(&connection);
     assert_eq!(bearer(&api.asked().await), "Bearer given");
 
     let mut api = Scripted::start_tls(tls(SERVER[0], Some(AUTHORITY[0]))).await;
     let encoded = |text: &str| STANDARD.encode(text);
-    let cluster =
-        format!("server: '{}', certificate-authority: /no/such/file, certificate-authority-data: {}", api.url, encoded(AUTHORITY[0]));
-    let data = format!("client-certificate-data: {}, client-key-data: {}", encoded(CLIENT[0].0), encoded(CLIENT[0].1));
+    let cluster = format!(
+        "server: '{}', certificate-authority: /no/such/file, certificate-authority-data: {}",
+        api.url,
+        encoded(AUTHORITY[0])
+    );
+    let data = format!(
+        "client-certificate-data: {}, client-key-data: {}",
+        encoded(CLIENT[0].0),
+        encoded(CLIENT[0].1)
+    );
     files.write("client.crt", CLIENT[0].0);
     files.write("client.key", CLIENT[0].1);
-    // The key's file was not read where it is that of a certificate which does not count.
-    let of_one_file = format!("client-certificate-data: {}, client-certificate: client.key, client-key: client.key", encoded(CLIENT[0].0));
+    // A regression: the file of the key was not read if it was also that of a certificate which inline data
+    // overrides.
+    let of_one_file = format!(
+        "client-certificate-data: {}, client-certificate: client.key, client-key: client.key",
+        encoded(CLIENT[0].0)
+    );
     for user in [data, "client-certificate: client.crt, client-key: client.key".to_owned(), of_one_file] {
         files.write("config", &kubeconfig(&cluster, &user));
         let _answer = ask(&open(&files.path("config")));
@@ -282,19 +316,34 @@ async fn what_is_wrong_with_a_kubeconfig_is_said_without_its_secrets() {
     let server = "server: 'https://127.0.0.1:1'";
     let secret = format!("token: {SECRET}");
     for (text, problem) in [
-        (kubeconfig(server, "exec: {command: aws}"), "come from a program (exec or auth-provider), which is not run on a node"),
+        (
+            kubeconfig(server, "exec: {command: aws}"),
+            "come from a program (exec or auth-provider), which is not run on a node",
+        ),
         (kubeconfig(server, "auth-provider: {name: oidc}"), "come from a program"),
         (kubeconfig("", &secret), "the cluster has no server"),
         (kubeconfig("server: 'ftp://x'", &secret), "it has to be http://HOST:PORT or https://HOST:PORT"),
         (kubeconfig(&format!("{server}, proxy-url: 'http://p'"), &secret), "proxy-url is not supported"),
         (kubeconfig(&format!("{server}, certificate-authority: ca.crt"), &secret), "ca.crt\": No such file"),
-        (kubeconfig(&format!("{server}, certificate-authority-data: '?'"), &secret), "certificate-authority-data is not base64"),
-        (kubeconfig(&format!("{server}, certificate-authority-data: eA=="), &secret), "there is no certificate in it"),
+        (
+            kubeconfig(&format!("{server}, certificate-authority-data: '?'"), &secret),
+            "certificate-authority-data is not base64",
+        ),
+        (
+            kubeconfig(&format!("{server}, certificate-authority-data: eA=="), &secret),
+            "there is no certificate in it",
+        ),
         (kubeconfig(server, "client-certificate-data: eA=="), "client-certificate without client-key"),
-        (kubeconfig(server, &secret).replace("current-context: c", "current-context: d"), "it has no context \"d\""),
+        (
+            kubeconfig(server, &secret).replace("current-context: c", "current-context: d"),
+            "it has no context \"d\"",
+        ),
         (kubeconfig(server, &secret).replace("current-context: c", ""), "it has no current-context"),
         (kubeconfig(server, &secret).replace("name: k\n", "name: l\n"), "it has no cluster \"k\""),
-        (kubeconfig(server, &secret).replace("users:", &format!("users: {SECRET} {{")), "not what a kubeconfig has there"),
+        (
+            kubeconfig(server, &secret).replace("users:", &format!("users: {SECRET} {{")),
+            "not what a kubeconfig has there",
+        ),
         (format!("users: [{{name: u, user: {SECRET}}}]"), "not what a kubeconfig has there"),
         (SECRET.to_owned(), "not what a kubeconfig has there"),
     ] {
@@ -308,14 +357,21 @@ async fn what_is_wrong_with_a_kubeconfig_is_said_without_its_secrets() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_that_is_printed_holds_a_secret() {
-    let files = Files::new(&[("config", &kubeconfig("server: 'http://127.0.0.1:1'", &format!("token: {SECRET}")))]);
+    let files =
+        Files::new(&[("config", &kubeconfig("server: 'http://127.0.0.1:1'", &format!("token: {SECRET}")))]);
     let connection = open(&files.path("config"));
     let given = ApiServer {
         cluster: Cluster::Url { url: "http://127.0.0.1:1".to_owned(), authority: None },
         credential: Some(Credential::Token(SECRET.into())),
     };
-    let printed = format!("{given:?} {connection:?} {:?} {}", Connection::open(given.clone()), refusal(&connection).await);
+    let printed = format!(
+        "{given:?} {connection:?} {:?} {}",
+        Connection::open(given.clone()),
+        refusal(&connection).await
+    );
     assert!(printed.contains("127.0.0.1:1") && !printed.contains(SECRET), "{printed}");
     let url = Cluster::Url { url: format!("https://user:{SECRET}@127.0.0.1:1"), authority: None };
-    assert!(!format!("{:?}", Connection::open(ApiServer { cluster: url, credential: None })).contains(SECRET));
+    assert!(
+        !format!("{:?}", Connection::open(ApiServer { cluster: url, credential: None })).contains(SECRET)
+    );
 }

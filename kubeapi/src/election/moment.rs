@@ -1,7 +1,9 @@
-//! A moment by two clocks: one that stands still while the machine sleeps, and one that does not (`CLOCK_BOOTTIME`, clock_gettime(2)).
+//! A moment on two clocks: one that stops while the machine is suspended, and one that goes on
+//! (`CLOCK_BOOTTIME`, clock_gettime(2)).
 //!
-//! Others go on counting a Lease while this machine is suspended, so a deadline has passed as soon as one of the clocks says so. A virtual
-//! machine whose host stops it may see neither go on: what it writes then the database itself refuses, as it is asked for a lock.
+//! Other processes go on counting a Lease while this machine is suspended, so a deadline has passed as soon
+//! as one of the clocks says so. If a hypervisor stops a virtual machine, both clocks may stop. The database
+//! itself refuses what such a machine writes afterwards, because each transaction asserts a lock.
 
 use std::time::Duration;
 
@@ -10,9 +12,10 @@ use tokio::time::Instant;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moment {
-    /// What can be waited for.
+    /// The clock that tokio's timers use.
     pub(super) clock: Instant,
-    /// Since the machine was started; none if the kernel does not say.
+    /// Time since the machine was started, on `CLOCK_BOOTTIME`; `None` if the kernel does not have that
+    /// clock.
     boot: Option<Duration>,
 }
 
@@ -44,12 +47,17 @@ mod tests {
         let second = Duration::from_secs(1);
         let asked = Moment { clock: Instant::now(), boot: Some(100 * second) };
         let deadline = asked.after(10 * second);
-        let at =
-            |clock: u32, boot: Option<u32>| Moment { clock: asked.clock + clock * second, boot: boot.map(|boot| (100 + boot) * second) };
+        let at = |clock: u32, boot: Option<u32>| Moment {
+            clock: asked.clock + clock * second,
+            boot: boot.map(|boot| (100 + boot) * second),
+        };
         assert!(!deadline.has_passed_at(at(9, Some(9))));
         assert!(deadline.has_passed_at(at(10, Some(10))));
         assert!(deadline.has_passed_at(at(1, Some(60))), "it has slept for 59 s");
-        assert!(!deadline.has_passed_at(at(9, None)) && deadline.has_passed_at(at(10, None)), "one clock is enough");
+        assert!(
+            !deadline.has_passed_at(at(9, None)) && deadline.has_passed_at(at(10, None)),
+            "one clock is enough"
+        );
         assert!(!Moment::now().after(60 * second).has_passed());
     }
 }

@@ -1,4 +1,4 @@
-//! What a Lease says, in both directions. Pure: the time comes from outside.
+//! The content of a Lease, read and written. Pure: the time is a parameter.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::{Candidate, Mark};
+use super::{ElectionConfig, Mark};
 
-/// Annotation of a Lease: the lock of its host that its holder has.
+/// Annotation of a Lease: the lock that its holder has on its host.
 const HOLDER_LOCK: &str = "ovn-kubernetes/holder-lock";
 
-/// What its holder says. Two that are equal say that nothing happened in between.
+/// What the holder wrote. Two equal records mean that nothing was written in between.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Record {
-    /// None: nobody has it.
+    /// `None`: the Lease is free.
     pub(super) holder: Option<String>,
     duration: Option<i32>,
     pub(super) acquired: Option<MicroTime>,
     renewed: Option<MicroTime>,
     transitions: i32,
-    /// What its holder holds on its host.
+    /// The holder's lock on its host.
     pub(super) mark: Option<Mark>,
 }
 
@@ -30,6 +30,7 @@ impl Record {
     pub(super) fn of(lease: &Lease) -> Self {
         let spec = lease.spec.clone().unwrap_or_default();
         Self {
+            // client-go releases a Lease by an empty `holderIdentity`.
             holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
             duration: spec.lease_duration_seconds,
             acquired: spec.acquire_time,
@@ -39,13 +40,13 @@ impl Record {
         }
     }
 
-    /// For how long it is held, by its writer's word; `else_` if that says nothing.
+    /// For how long the Lease is held according to its writer, or `else_` if it does not say.
     pub(super) fn duration(&self, else_: Duration) -> Duration {
         self.duration.and_then(|seconds| u64::try_from(seconds).ok()).map_or(else_, Duration::from_secs)
     }
 
-    /// The candidate has it from `now` on; `before` is what it said until then.
-    pub(super) fn taken(candidate: &Candidate, before: Option<&Self>, now: Timestamp) -> Self {
+    /// The record with which the candidate takes the Lease at `now`; `before` is the record so far.
+    pub(super) fn taken(candidate: &ElectionConfig, before: Option<&Self>, now: Timestamp) -> Self {
         Self {
             holder: Some(candidate.identity.clone()),
             duration: Some(seconds(candidate.durations.lease())),
@@ -60,7 +61,7 @@ impl Record {
         Self { renewed: Some(MicroTime(now)), ..self.clone() }
     }
 
-    /// Nobody has it, as client-go says that.
+    /// The record of a released Lease, as client-go writes it: no holder, for 1 s.
     pub(super) fn released(&self, now: Timestamp) -> Self {
         Self {
             holder: None,
@@ -72,18 +73,22 @@ impl Record {
         }
     }
 
-    /// The same reign of the same holder: a holder takes a Lease at one moment only.
+    /// Whether both are of one term of one holder: a holder acquires a Lease at one moment only.
     pub(super) fn is_reign_of(&self, other: &Self) -> bool {
         (&self.holder, &self.acquired) == (&other.holder, &other.acquired)
     }
 
-    /// As an object; `over` is the one that it replaces, and no other.
-    pub(super) fn lease(&self, candidate: &Candidate, over: Option<&Lease>) -> Lease {
+    /// The record as an object. It replaces `over`, and only that version of it (`resourceVersion`).
+    pub(super) fn lease(&self, candidate: &ElectionConfig, over: Option<&Lease>) -> Lease {
         let mut metadata = over.map_or_else(
-            || ObjectMeta { name: Some(candidate.lease.clone()), namespace: Some(candidate.namespace.clone()), ..ObjectMeta::default() },
+            || ObjectMeta {
+                name: Some(candidate.lease.clone()),
+                namespace: Some(candidate.namespace.clone()),
+                ..ObjectMeta::default()
+            },
             |over| over.metadata.clone(),
         );
-        // Said anew each time: the lock may have come later than the Lease.
+        // Written anew each time: this process may have got the lock after the Lease.
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.remove(HOLDER_LOCK);
         if let Some(mark) = candidate.own_lease.mark().filter(|_| self.holder.is_some()) {
@@ -96,7 +101,7 @@ impl Record {
             acquire_time: self.acquired.clone(),
             renew_time: self.renewed.clone(),
             lease_transitions: Some(self.transitions),
-            // What else a newer API may have stays as it is.
+            // Fields that a newer API may have stay as they are.
             ..over.and_then(|over| over.spec.clone()).unwrap_or_default()
         };
         Lease { metadata, spec: Some(spec) }

@@ -1,4 +1,5 @@
-//! One thing to tell the owner of an object, and the event that it becomes (Kubernetes API, `events.k8s.io/v1`).
+//! A notice for the owner of an object, and the event that is made of it (Kubernetes API,
+//! `events.k8s.io/v1`).
 
 use k8s_openapi::{
     api::{
@@ -12,79 +13,84 @@ use k8s_openapi::{
 use super::Reporter;
 use crate::object::Object;
 
-/// The API server takes no longer notes.
+/// Bytes of the longest `note` that the API server accepts.
 const LONGEST_NOTE: usize = 1024;
-/// Where events of objects without a namespace are.
+/// The namespace of events about objects that have none, such as nodes.
 const NO_NAMESPACE: &str = "default";
-/// Of the object's name in the event's, which may have 253 characters.
+/// How many bytes of the object's name go into the event's name. That may have 253, and ends with a dot and a
+/// timestamp of 16 hexadecimal digits.
 const LONGEST_NAME_START: usize = 200;
 
-/// One thing to tell.
+/// A notice: what happened to which object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     pub(super) subject: Subject,
     pub(super) note: String,
 }
 
-/// What a notice is about: the notices of one subject are one series.
+/// What a notice is about. Notices of the same subject form one series.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Subject {
     pub(super) object: Object,
-    /// Empty if it is not known.
+    /// Empty if not known.
     uid: String,
-    about: About,
+    about: EventReason,
 }
 
-/// What was being done, what became of it, and what else makes it another thing.
+/// Action and reason of an event, and a detail that separates series.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct About {
+pub struct EventReason {
     /// `AddNetwork`
     pub action: &'static str,
     /// `NetworkFailed`
     pub reason: &'static str,
-    /// Not told; two that differ are two series.
+    /// Not sent. Two subjects that differ in it are two series.
     pub detail: String,
 }
 
-impl About {
-    /// Something of which there are no kinds.
+impl EventReason {
+    /// An action and a reason without a detail.
     pub fn new(action: &'static str, reason: &'static str) -> Self {
         Self { action, reason, detail: String::new() }
     }
 }
 
 impl Notice {
-    /// `uid` is empty if it is not known. A `note` of others' text may be as long as it likes: it is cut, and stays on one line.
-    pub fn new(object: Object, uid: &str, about: About, note: impl Into<String>) -> Self {
+    /// A notice about `object`. `uid` is empty if not known. `note` may contain text of other programs: it is
+    /// cut to 1024 bytes, and control characters become spaces.
+    pub fn new(object: Object, uid: &str, about: EventReason, note: impl Into<String>) -> Self {
         Self { subject: Subject { object, uid: uid.to_owned(), about }, note: cut(note.into()) }
     }
 
+    /// The text, cut to what an event can hold.
     pub fn note(&self) -> &str {
         &self.note
     }
 
-    /// The event that it becomes when it is told for the first time.
+    /// The event for the first notice of a series.
     pub fn event(&self, reporter: &Reporter) -> Event {
         self.subject.event(&self.note, reporter)
     }
 }
 
 impl Subject {
-    /// Of its events.
+    /// The namespace of the events about this object.
     pub(super) fn namespace(&self) -> &str {
         self.object.namespace().unwrap_or(NO_NAMESPACE)
     }
 
-    /// The event of what happened once.
+    /// A new event, without a count.
     pub(super) fn event(&self, note: &str, reporter: &Reporter) -> Event {
-        let Self { object, uid, about: About { action, reason, detail: _ } } = self;
+        let Self { object, uid, about: EventReason { action, reason, detail: _ } } = self;
         let now = Timestamp::now();
-        let start = object.name()[..object.name().len().min(LONGEST_NAME_START)].trim_end_matches(['.', '-']);
+        // The part must end with a letter or digit, as the labels of a DNS name do.
+        let name = object.name();
+        let start = name[..name.floor_char_boundary(LONGEST_NAME_START)].trim_end_matches(['.', '-']);
         Event {
             action: Some((*action).to_owned()),
             event_time: Some(MicroTime(now)),
             metadata: ObjectMeta {
-                // As all reporters name events.
+                // As client-go names events: object, dot, nanoseconds in hexadecimal.
                 name: Some(format!("{start}.{:x}", now.as_nanosecond())),
                 namespace: Some(self.namespace().to_owned()),
                 ..ObjectMeta::default()
@@ -100,6 +106,7 @@ impl Subject {
                 ..ObjectReference::default()
             }),
             reporting_controller: Some(reporter.controller.to_owned()),
+            // The API server accepts 128 characters here.
             reporting_instance: Some(reporter.instance.chars().take(128).collect()),
             type_: Some("Warning".to_owned()),
             ..Event::default()
@@ -107,14 +114,18 @@ impl Subject {
     }
 }
 
-/// What happened `count` times until now.
+/// The series field of an event that occurred `count` times until now.
 pub(super) fn series(count: u32) -> EventSeries {
-    EventSeries { count: i32::try_from(count).unwrap_or(i32::MAX), last_observed_time: MicroTime(Timestamp::now()) }
+    EventSeries {
+        count: i32::try_from(count).unwrap_or(i32::MAX),
+        last_observed_time: MicroTime(Timestamp::now()),
+    }
 }
 
-/// A note of bounded length. Text of others may be in it: it stays on one line.
+/// A note of at most [`LONGEST_NOTE`] bytes on one line. It may contain text of other programs.
 fn cut(note: String) -> String {
-    let mut note: String = note.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+    let mut note: String =
+        note.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
     if note.len() > LONGEST_NOTE {
         let end = (0..=LONGEST_NOTE - 3).rev().find(|end| note.is_char_boundary(*end)).unwrap_or_default();
         note.truncate(end);

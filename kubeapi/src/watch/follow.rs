@@ -1,5 +1,5 @@
-//! Everything, then changes, for ever: a watch that ends goes on where it ended, and only a place that the API server no longer knows
-//! costs everything anew.
+//! The list-watch loop. A watch that ends goes on from its last version; only if the API server no longer
+//! knows that version (410) is everything listed again.
 
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 
@@ -23,23 +23,42 @@ use crate::{
     trouble::{Kind, Trouble},
 };
 
-/// How long the API server may take to begin a watch.
+/// How long the API server may take to begin a watch: connection (10 s at most), TLS and the headers of the
+/// answer. A much shorter limit would drop requests that a busy API server has queued; a much longer one
+/// hides a hung API server for minutes.
 const BEGIN: Duration = Duration::from_secs(30);
-/// After how many seconds the API server ends a watch: before balancers lose patience with silent connections (the shortest: 240 s).
+/// The API server ends a watch after this many seconds (`timeoutSeconds`): before load balancers drop a flow
+/// that they take for idle (the shortest limit known: 240 s). A much shorter watch costs a request of each
+/// node for nothing.
 const WATCH_SECONDS: u32 = 200;
-/// Silence that a watch ends at: the API server sends a bookmark every minute.
+/// A watch without any event ends after this long. The API server sends a bookmark every minute, so a value
+/// below 60 s would end healthy watches; a much larger one would leave a dead connection unnoticed.
 const SILENCE: Duration = Duration::from_secs(90);
-/// Silence in the middle of everything.
+/// The longest pause between two events of a streaming list. The API server has these objects in its cache
+/// and sends them in one go, so a pause means that it cannot finish; from then on, this loop lists in pages.
+/// A tenth of this would give up streaming, for as long as the loop runs, at a short hiccup; ten times as
+/// much would leave the program without any objects for minutes.
 const STUCK: Duration = Duration::from_secs(15);
-/// How long the watch may be behind what the API server told in another answer.
+/// How long the watch may lag behind an answer to another request ([`Prompt::nudge`]) before it is opened
+/// again. Any event within this time counts as a sign of life. A tenth of this would reopen healthy watches
+/// that are only slower than the other answer; without a limit, a dead connection stays unnoticed until
+/// [`SILENCE`] has passed.
 const LAG: Duration = Duration::from_secs(3);
-/// A watch that lasted this long was no failure.
+/// A watch that lasted this long was a success: the backoff starts anew, and the next watch begins at once.
+/// More than the longest pause between two attempts (7.5 s, see `contract::backoff`), so an API server that
+/// ends each watch shortly after its begin is asked ever more slowly. Far less than the 200 s of a normal
+/// watch, whose end must not cost a pause. Likewise, a list that is this old may be repeated at once.
 const GOOD: Duration = Duration::from_secs(10);
-/// What an API server says of a first event that is none.
+/// Annotation of the bookmark that ends a streaming list.
 const END_OF_EVERYTHING: &str = "k8s.io/initial-events-end";
 
-/// Tells `observer` for ever.
-pub async fn follow<K: Watched, O: Observer<K>>(connection: Connection, selection: Selection, prompt: Prompt, observer: O) {
+/// Lists and watches the objects of `selection` for ever, and calls `observer` for each event.
+pub async fn follow<K: Watched, O: Observer<K>>(
+    connection: Connection,
+    selection: Selection,
+    prompt: Prompt,
+    observer: O,
+) {
     let (streams, freshness) = match selection.first {
         First::Stream => (true, Freshness::Newest),
         First::Pages => (false, Freshness::Newest),
@@ -66,14 +85,15 @@ struct Follower<K: Watched, O> {
     connection: Connection,
     selection: Selection,
     prompt: Prompt,
-    /// Changes when everything is wanted once more.
+    /// Changes when the caller wants a new list ([`Prompt::everything`]).
     again: watch::Receiver<u64>,
     observer: O,
     backoff: Backoff,
     next: Next,
-    /// Whether the API server can tell everything as events, as far as is known, and that is wanted.
+    /// Whether to use a streaming list: the selection asks for it, and the API server has not refused it so
+    /// far.
     streams: bool,
-    /// When everything was read the last time.
+    /// When the last list was complete.
     read: Option<Instant>,
     kind: std::marker::PhantomData<fn() -> K>,
 }
@@ -81,22 +101,22 @@ struct Follower<K: Watched, O> {
 /// What to do next.
 enum Next {
     Everything(Freshness),
-    /// From this version on.
+    /// Watch, from this `resourceVersion` on.
     Changes(String),
 }
 
 /// Why a watch ended.
 enum End {
-    /// The API server ended it, or it should be begun anew: nothing is wrong.
+    /// The API server ended it, or it has to be opened again: there is no error.
     Ordinary,
-    /// The API server cannot tell everything as events.
+    /// The API server does not support streaming lists.
     NoStream(String),
     Trouble(Trouble),
 }
 
 impl End {
-    /// What an answer to the wish for everything as events means: older API servers say 400 or 422; one whose etcd cannot do its part
-    /// (before 3.4.31 and 3.5.13) says 500, and that as an event.
+    /// What the answer to a request for a streaming list means. Older API servers answer 400 or 422. One with
+    /// an etcd that lacks a needed feature (before 3.4.31 and 3.5.13) sends 500, and that as an event.
     fn of_streaming(trouble: Trouble) -> Self {
         match trouble {
             Trouble { code: Some(400 | 404 | 405 | 422 | 500), text, .. } => Self::NoStream(text),
@@ -126,14 +146,20 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
             },
             Next::Changes(from) => self.watch(Some(from.clone())).await,
         };
+        // Before the wait below, so that the first failure after a good watch waits about 0.2 s only.
         if begun.elapsed() >= GOOD {
             self.backoff.reset();
         }
         match end {
             End::Ordinary if begun.elapsed() >= GOOD => {}
+            // A balancer, or an API server that shuts down, may end each watch at once.
             End::Ordinary => sleep(self.backoff.next(None)).await,
             End::NoStream(reason) => {
-                tracing::debug!(kind = K::KIND, reason, "the API server does not list as a watch: it is asked for pages");
+                tracing::debug!(
+                    kind = K::KIND,
+                    reason,
+                    "the API server does not support streaming lists; listing in pages"
+                );
                 self.streams = false;
             }
             End::Trouble(trouble) => {
@@ -145,13 +171,14 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         }
     }
 
-    /// Says what is wrong and waits until it is time for the next attempt.
+    /// Reports the failure, and waits until it is time for the next attempt.
     async fn wait(&mut self, trouble: Trouble) {
         let Trouble { kind, code: _, text, retry_after } = trouble;
         if kind == Kind::Gone {
             self.observer.begins_anew(&text);
-            // The API server is there, and waits for nothing but the question.
-            if self.read.is_none_or(|read| read.elapsed() >= GOOD) {
+            // The API server answers, so ask again at once; but not if there is no list yet, or one this young: an
+            // API server that refuses each version would be listed in a tight loop.
+            if self.read.is_some_and(|read| read.elapsed() >= GOOD) {
                 return;
             }
         } else {
@@ -160,7 +187,8 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         let mut renewals = self.connection.renewals();
         tokio::select! {
             () = sleep(self.backoff.next(retry_after)) => {}
-            // Other credentials, or an answer to another request: worth an attempt now.
+            // New credentials, or an answer to another request: an attempt is worth making now. `retry_after`
+            // holds against the latter only: the API server asked for that pause.
             Ok(()) = renewals.changed() => {}
             () = self.prompt.nudge.notified(), if retry_after.is_none() => {}
         }
@@ -168,26 +196,31 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
 
     async fn list(&mut self, freshness: Freshness) -> Result<(), Trouble> {
         let observer = &mut self.observer;
-        let (all, version) = pages::<K>(&self.connection, &self.selection, freshness, |reason| observer.left_out(reason)).await?;
+        let (all, version) =
+            pages::<K>(&self.connection, &self.selection, freshness, |reason| observer.left_out(reason))
+                .await?;
         self.everything(all, version);
         Ok(())
     }
 
-    /// Tells what happens after `from`; without it, everything that there is and then what happens.
+    /// Watches from version `from`. Without it: a streaming list first, then the changes after it.
     async fn watch(&mut self, from: Option<String>) -> End {
         let streaming = from.is_none();
+        // Subscribed before the request: a change of credentials while it is under way ends the watch.
         let mut renewals = self.connection.renewals();
         let mut again = self.again.clone();
         let request = match self.request(from.as_deref()) {
             Ok(request) => request,
             Err(trouble) => return End::Trouble(trouble),
         };
-        let events = match self.connection.ask(BEGIN, self.connection.client().request_events::<K>(request)).await {
-            Ok(events) => events,
-            Err(trouble) if streaming => return End::of_streaming(trouble),
-            Err(trouble) => return End::Trouble(trouble),
-        };
-        // Changes that come before the end of everything are part of it.
+        let events =
+            match self.connection.ask(BEGIN, self.connection.client().request_events::<K>(request)).await {
+                Ok(events) => events,
+                Err(trouble) if streaming => return End::of_streaming(trouble),
+                Err(trouble) => return End::Trouble(trouble),
+            };
+        // Changes that arrive before the end of the list are part of it. Nothing is reported before the end:
+        // an incomplete list would look like deletions.
         let mut all: Option<BTreeMap<K::Key, K::Value>> = streaming.then(BTreeMap::new);
         if !streaming {
             self.observer.heard();
@@ -196,14 +229,16 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         let mut events = pin!(events);
         let patience = |all: &Option<_>| Instant::now() + if all.is_some() { STUCK } else { SILENCE };
         let mut silence = patience(&all);
+        // The deadline for the next event, once a nudge has announced one.
         let mut behind: Option<Instant> = None;
         loop {
             let event = tokio::select! {
                 event = timeout_at(behind.unwrap_or(silence).min(silence), events.try_next()) => event,
                 Ok(()) = renewals.changed() => return End::Ordinary,
-                // The next step sees it, too.
+                // `again` is a clone: `step` sees the change, too, and lists.
                 Ok(()) = again.changed() => return End::Ordinary,
                 () = self.prompt.nudge.notified(), if all.is_none() => {
+                    // Only the first nudge counts: more of them must not postpone the deadline.
                     behind.get_or_insert_with(|| Instant::now() + LAG);
                     continue;
                 }
@@ -211,7 +246,9 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
             let event = match event {
                 Ok(Ok(Some(event))) => event,
                 Ok(Err(error)) => return End::Trouble(self.connection.trouble(&error)),
-                Err(_) if all.is_some() => return End::NoStream(format!("nothing was heard within {STUCK:?}")),
+                Err(_) if all.is_some() => {
+                    return End::NoStream(format!("no event arrived within {STUCK:?}"));
+                }
                 Err(_) if behind.is_some() => {
                     self.observer.behind();
                     return End::Ordinary;
@@ -239,13 +276,16 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         }
     }
 
-    /// For the events after `from`, or for everything as events.
+    /// The request for the changes after `from`, or for a streaming list.
     fn request(&self, from: Option<&str>) -> Result<hyper::Request<Vec<u8>>, Trouble> {
         let Selection { fields, extent, .. } = &self.selection;
-        let params = WatchParams { send_initial_events: from.is_none(), ..WatchParams::default().timeout(WATCH_SECONDS) };
+        let params = WatchParams {
+            send_initial_events: from.is_none(),
+            ..WatchParams::default().timeout(WATCH_SECONDS)
+        };
         let params = WatchParams { field_selector: fields.clone(), ..params };
         let request = Request::new(K::PATH);
-        // No version: the newest, not what one API server remembers.
+        // An empty version asks for the newest state, not for what one API server has in its cache.
         let from = from.unwrap_or_default();
         let request = match extent {
             Extent::Whole => request.watch(&params, from),
@@ -254,23 +294,31 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         request.map_err(|error| self.connection.trouble(&kube::Error::BuildRequest(error)))
     }
 
-    /// One of the events that everything comes as. Returns the version of everything after the last.
-    fn collect(&mut self, event: WatchEvent<K>, all: &mut BTreeMap<K::Key, K::Value>) -> Result<Option<String>, End> {
+    /// Takes one event of a streaming list into `all`. Returns the version of the list after the last one.
+    fn collect(
+        &mut self,
+        event: WatchEvent<K>,
+        all: &mut BTreeMap<K::Key, K::Value>,
+    ) -> Result<Option<String>, End> {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 all.extend(self.key(&object).and_then(|key| Some((key, self.value(object)?))));
             }
             WatchEvent::Deleted(object) => drop(self.key(&object).and_then(|key| all.remove(&key))),
-            WatchEvent::Bookmark(bookmark) if bookmark.metadata.annotations.contains_key(END_OF_EVERYTHING) => {
+            WatchEvent::Bookmark(bookmark)
+                if bookmark.metadata.annotations.contains_key(END_OF_EVERYTHING) =>
+            {
                 return Ok(Some(bookmark.metadata.resource_version));
             }
             WatchEvent::Bookmark(_) => {}
-            WatchEvent::Error(status) => return Err(End::of_streaming(self.connection.trouble(&kube::Error::Api(status)))),
+            WatchEvent::Error(status) => {
+                return Err(End::of_streaming(self.connection.trouble(&kube::Error::Api(status))));
+            }
         }
         Ok(None)
     }
 
-    /// One change.
+    /// Reports one change, and remembers its version.
     fn take(&mut self, event: WatchEvent<K>) -> Result<(), End> {
         let version = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
@@ -292,8 +340,11 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
                 self.observer.advanced(&version)?;
                 version
             }
-            WatchEvent::Error(status) => return Err(End::Trouble(self.connection.trouble(&kube::Error::Api(status)))),
+            WatchEvent::Error(status) => {
+                return Err(End::Trouble(self.connection.trouble(&kube::Error::Api(status))));
+            }
         };
+        // After the observer has accepted it: if the observer refuses the version, the loop lists again.
         self.next = Next::Changes(version);
         Ok(())
     }
@@ -306,7 +357,7 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         object.value().inspect_err(|reason| self.observer.left_out(reason)).ok()
     }
 
-    /// These are all objects, as of `version`.
+    /// Reports the complete list, as of `version`.
     fn everything(&mut self, all: Vec<K::Value>, version: String) {
         self.read = Some(Instant::now());
         self.next = Next::Changes(version.clone());

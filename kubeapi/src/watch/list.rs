@@ -1,4 +1,4 @@
-//! Everything, in pages, as the API server spells them.
+//! A list of all objects, in pages, as the API server spells them.
 
 use kube::{api::ListParams, core::request::Request};
 use serde::Deserialize;
@@ -6,23 +6,24 @@ use serde::Deserialize;
 use super::{Extent, Selection, Watched};
 use crate::{connection::Connection, trouble::Trouble};
 
-/// Objects in one answer to a list: as many as client-go asks for.
+/// Objects in one page: as many as client-go asks for. With 100, a restart with 10,000 pods takes 3.5 s
+/// instead of 2.4, and the peak of the control plane's memory is the same (`make scale`).
 const PAGE: u32 = 500;
 
-/// How new a list has to be.
+/// How fresh a list has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Freshness {
-    /// As the API server remembers it.
+    /// From the API server's cache; may be old.
     Any,
-    /// As it is.
+    /// The newest state.
     Newest,
 }
 
-/// One answer to a list: some of the objects, and where the others are.
+/// One page of a list: some of the objects, and a token for the rest.
 #[derive(Debug, Deserialize)]
 pub struct Page<K> {
     pub(super) metadata: ListMetadata,
-    /// null for none
+    /// `null` if there are none.
     #[serde(default = "none")]
     pub items: Option<Vec<K>>,
 }
@@ -35,11 +36,12 @@ pub(super) struct ListMetadata {
     continue_token: String,
 }
 
-/// All objects as they are, beside a watch: for a program that doubts what the watch told.
+/// All objects in their newest state, beside a running watch: for a program that doubts what the watch
+/// reported.
 ///
 /// # Errors
 ///
-/// The API server does not answer, refuses, or sends what cannot be read.
+/// The API server does not answer in time, refuses, or sends an answer that cannot be read.
 pub async fn list<K: Watched>(
     connection: &Connection,
     selection: &Selection,
@@ -48,7 +50,7 @@ pub async fn list<K: Watched>(
     Ok(pages::<K>(connection, selection, Freshness::Newest, left_out).await?.0)
 }
 
-/// All objects, and their version.
+/// All objects, and the `resourceVersion` of the list.
 pub(super) async fn pages<K: Watched>(
     connection: &Connection,
     selection: &Selection,
@@ -57,7 +59,8 @@ pub(super) async fn pages<K: Watched>(
 ) -> Result<(Vec<K::Value>, String), Trouble> {
     let mut params = ListParams { field_selector: selection.fields.clone(), ..ListParams::default() };
     match freshness {
-        // From the API server's memory, which has no pages.
+        // From the API server's cache. It has no pages: the API server ignores a limit together with version
+        // 0.
         Freshness::Any => params.resource_version = Some("0".to_owned()),
         Freshness::Newest => params.limit = Some(PAGE),
     }
@@ -74,12 +77,17 @@ pub(super) async fn pages<K: Watched>(
         if continue_token.is_empty() {
             return Ok((all, resource_version));
         }
+        // The token holds the version of the first page; the API server refuses a request with both.
         params.resource_version = None;
         params.continue_token = Some(continue_token);
     }
 }
 
-async fn page<K: Watched>(connection: &Connection, selection: &Selection, params: &ListParams) -> Result<Page<K>, Trouble> {
+async fn page<K: Watched>(
+    connection: &Connection,
+    selection: &Selection,
+    params: &ListParams,
+) -> Result<Page<K>, Trouble> {
     let answer = async {
         let request = Request::new(K::PATH);
         let request = match selection.extent {

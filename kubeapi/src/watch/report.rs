@@ -1,22 +1,23 @@
-//! What a watch of all objects of a kind says of itself: to the log, as a metric, and as its standing. Knows nothing of the objects.
+//! [`Watch`](super::Watch)'s observer: it reports the state of the watch to the log, to a metric and to
+//! [`SyncStatus`]. Knows nothing of the objects.
 
 use tokio::sync::watch;
 
-use super::{Observer, Seen, Standing, Watched, WrongVersion};
+use super::{Observer, Seen, SyncStatus, Watched, WrongVersion};
 use crate::metrics::Metrics;
 
 pub(super) struct Report<T> {
     metrics: Metrics,
-    standing: watch::Sender<Standing>,
+    standing: watch::Sender<SyncStatus>,
     tell: T,
-    /// Whether everything was read once.
+    /// Whether a complete list has been read.
     read: bool,
-    /// What was last said about what is wrong.
+    /// The last failure that was logged, to log each one once.
     complained: Option<String>,
 }
 
 impl<T> Report<T> {
-    pub(super) fn new(metrics: Metrics, standing: watch::Sender<Standing>, tell: T) -> Self {
+    pub(super) fn new(metrics: Metrics, standing: watch::Sender<SyncStatus>, tell: T) -> Self {
         Self { metrics, standing, tell, read: false, complained: None }
     }
 }
@@ -24,6 +25,7 @@ impl<T> Report<T> {
 impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Observer<K> for Report<T> {
     fn all(&mut self, objects: Vec<K::Value>, _version: String) {
         tracing::info!(kind = K::KIND, objects = objects.len(), "all objects of the API server are read");
+        // The first list is a start, not a restart.
         if std::mem::replace(&mut self.read, true) {
             self.metrics.watch_restarted(K::KIND);
         }
@@ -46,18 +48,24 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Observer<K> for Report
 
     fn heard(&mut self) {
         if self.complained.take().is_some() {
-            tracing::info!(kind = K::KIND, "changes are heard of again");
+            tracing::info!(kind = K::KIND, "the watch is connected again");
         }
-        self.standing.send_if_modified(|standing| std::mem::replace(standing, Standing::Synced) != Standing::Synced);
+        self.standing.send_if_modified(|standing| {
+            std::mem::replace(standing, SyncStatus::Synced) != SyncStatus::Synced
+        });
     }
 
     fn lost(&mut self, why: &str) {
         if self.complained.as_deref() != Some(why) {
-            tracing::warn!(kind = K::KIND, problem = why, "changes are not heard of; it is tried again until they are");
+            tracing::warn!(kind = K::KIND, problem = why, "the watch is disconnected; retrying");
         }
         self.complained = Some(why.to_owned());
         let why = why.to_owned();
-        self.standing.send_replace(if self.read { Standing::Behind(why) } else { Standing::Reading(why) });
+        self.standing.send_replace(if self.read {
+            SyncStatus::Behind(why)
+        } else {
+            SyncStatus::Reading(why)
+        });
     }
 
     fn begins_anew(&mut self, why: &str) {

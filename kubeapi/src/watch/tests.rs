@@ -1,4 +1,4 @@
-//! Watches of an API server that a test plays, on a paused clock.
+//! Watches of a scripted API server, on a paused clock.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tokio::{
 use super::*;
 use crate::scripted;
 
-/// What is told of pods: their names.
+/// A pod, of which the watch reports the name.
 #[derive(Debug, Clone, Deserialize)]
 struct Pod {
     metadata: ObjectMeta,
@@ -44,7 +44,7 @@ impl Watched for Pod {
     }
 }
 
-/// A watch of pods, and the API server that the test plays for it.
+/// A watch of pods, and the scripted API server that it talks to.
 struct Played {
     api: ScriptedApi,
     connection: Connection,
@@ -57,11 +57,12 @@ impl Played {
         let (api, connection) = scripted::start().await;
         let (sender, seen) = unbounded_channel();
         let tell = move |seen| drop(sender.send(seen));
-        let watch = Watch::start::<Pod>(connection.clone(), Metrics::register(&Registry::new()).unwrap(), tell);
+        let watch =
+            Watch::start::<Pod>(connection.clone(), Metrics::register(&Registry::new()).unwrap(), tell);
         Self { api, connection, watch, seen }
     }
 
-    /// One that has read pod `a` as of version 5 and watches on.
+    /// A watch that has listed pod `a` at version 5 and is connected.
     async fn synced() -> (Self, WatchStream) {
         let mut played = Self::start().await;
         let mut stream = played.everything().await.begin().await;
@@ -74,14 +75,26 @@ impl Played {
     async fn everything(&mut self) -> Asked {
         let asked = self.api.asked().await;
         assert!(asked.path.starts_with("/api/v1/pods?") && asked.is_watch(), "{}", asked.path);
-        assert_eq!((asked.parameter("sendInitialEvents"), asked.parameter("resourceVersionMatch")), (Some("true"), Some("NotOlderThan")));
-        assert_eq!(asked.parameter("resourceVersion"), Some(""), "the newest, not what one API server remembers");
+        assert_eq!(
+            (asked.parameter("sendInitialEvents"), asked.parameter("resourceVersionMatch")),
+            (Some("true"), Some("NotOlderThan"))
+        );
+        assert_eq!(
+            asked.parameter("resourceVersion"),
+            Some(""),
+            "the newest, not what one API server remembers"
+        );
         asked
     }
 
     async fn changes_from(&mut self, version: &str) -> Asked {
         let asked = self.api.asked().await;
-        assert_eq!((asked.parameter("resourceVersion"), asked.parameter("sendInitialEvents")), (Some(version), None), "{}", asked.path);
+        assert_eq!(
+            (asked.parameter("resourceVersion"), asked.parameter("sendInitialEvents")),
+            (Some(version), None),
+            "{}",
+            asked.path
+        );
         asked
     }
 
@@ -93,7 +106,7 @@ impl Played {
         }
     }
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> SyncStatus {
         self.watch.standing().borrow().clone()
     }
 }
@@ -110,7 +123,7 @@ async fn end_of_everything(stream: &mut WatchStream, version: &str) {
 #[tokio::test(start_paused = true)]
 async fn everything_is_told_at_once_and_then_each_change() {
     let mut played = Played::start().await;
-    assert!(matches!(played.standing(), Standing::Reading(_)));
+    assert!(matches!(played.standing(), SyncStatus::Reading(_)));
     let mut stream = played.everything().await.begin().await;
     stream.send("ADDED", &pod("a", "3")).await;
     stream.send("ADDED", &pod("NO NAME", "4")).await;
@@ -124,10 +137,11 @@ async fn everything_is_told_at_once_and_then_each_change() {
         (played.told().await, played.told().await, played.told().await),
         ("applied b".into(), "deleted a".into(), "applied c".into())
     );
-    assert_eq!(played.standing(), Standing::Synced);
+    assert_eq!(played.standing(), SyncStatus::Synced);
 }
 
-/// The control plane kept pods that were deleted while it read all of them, and read none at all if the API server was lost just then.
+/// The control plane kept pods that were deleted while it listed all of them, and listed none at all if the
+/// API server was lost just then.
 #[tokio::test(start_paused = true)]
 async fn what_changes_while_everything_is_told_is_part_of_it() {
     let mut played = Played::start().await;
@@ -156,7 +170,7 @@ async fn a_watch_that_ends_goes_on_where_it_ended() {
     let mut stream = played.changes_from("9").await.begin().await;
     stream.send("DELETED", &pod("b", "11")).await;
     assert_eq!(played.told().await, "deleted b");
-    // A connection that says nothing for longer than the API server is ever silent.
+    // A connection that is silent for longer than an API server ever is.
     played.changes_from("11").await.begin().await;
     drop(stream);
 }
@@ -172,10 +186,21 @@ async fn a_place_that_is_not_known_any_more_costs_everything_anew_whoever_says_s
         end_of_everything(&mut stream, "31").await;
         assert_eq!(played.told().await, "all c");
         stream.end().await;
-        // Said as an answer, not as an event.
+        // Here 410 is the status of the answer, not an event.
         played.changes_from("31").await.status(410, "too old").await;
         played.everything().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_refuses_each_first_list_is_not_asked_without_a_pause() {
+    let mut played = Played::start().await;
+    let begun = Instant::now();
+    for _ in 0..6 {
+        played.everything().await.status(410, "too old").await;
+    }
+    played.everything().await;
+    assert!(begun.elapsed() >= Duration::from_secs(1), "six lists within {:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,8 +209,15 @@ async fn an_api_server_that_cannot_stream_is_asked_for_pages() {
         let mut played = Played::start().await;
         played.everything().await.status(code, "sendInitialEvents is forbidden").await;
         let first = played.api.asked().await;
-        assert_eq!((first.is_watch(), first.parameter("limit"), first.parameter("continue")), (false, Some("500"), None));
-        first.json(&json!({"metadata": {"resourceVersion": "5", "continue": "next"}, "items": [pod("a", "3")]})).await;
+        assert_eq!(
+            (first.is_watch(), first.parameter("limit"), first.parameter("continue")),
+            (false, Some("500"), None)
+        );
+        first
+            .json(
+                &json!({"metadata": {"resourceVersion": "5", "continue": "next"}, "items": [pod("a", "3")]}),
+            )
+            .await;
         let second = played.api.asked().await;
         assert_eq!(second.parameter("continue"), Some("next"));
         second.json(&json!({"metadata": {"resourceVersion": "5"}, "items": [pod("b", "3")]})).await;
@@ -193,11 +225,12 @@ async fn an_api_server_that_cannot_stream_is_asked_for_pages() {
         let stream = played.changes_from("5").await.begin().await;
         stream.end().await;
         played.changes_from("5").await.status(410, "gone").await;
-        assert!(!played.api.asked().await.is_watch(), "it is not asked again for what it cannot do");
+        assert!(!played.api.asked().await.is_watch(), "streaming is not tried again");
     }
 }
 
-/// An API server above an etcd that is too old says so in the stream: the control plane read nothing at all there.
+/// An API server with an etcd that is too old refuses within the stream; the control plane listed nothing at
+/// all there.
 #[tokio::test(start_paused = true)]
 async fn one_that_says_within_the_stream_that_it_cannot_is_asked_for_pages() {
     let mut played = Played::start().await;
@@ -215,8 +248,11 @@ async fn one_that_says_within_the_stream_that_it_cannot_is_asked_for_pages() {
 async fn one_whose_etcd_is_too_old_to_stream_says_so_in_an_event() {
     let mut played = Played::start().await;
     let mut stream = played.everything().await.begin().await;
-    let message = "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled";
-    stream.send("ERROR", &json!({"kind": "Status", "code": 500, "message": message, "reason": "InternalError"})).await;
+    let message = "a watch stream was requested by the client but \
+                   the required storage feature RequestWatchProgress is disabled";
+    stream
+        .send("ERROR", &json!({"kind": "Status", "code": 500, "message": message, "reason": "InternalError"}))
+        .await;
     assert!(!played.api.asked().await.is_watch());
 }
 
@@ -237,11 +273,11 @@ async fn what_is_lost_is_tried_for_ever_and_said() {
         played.changes_from("5").await.status(503, "shutting down").await;
     }
     let asked = played.changes_from("5").await;
-    let Standing::Behind(why) = played.standing() else { panic!("{:?}", played.standing()) };
+    let SyncStatus::Behind(why) = played.standing() else { panic!("{:?}", played.standing()) };
     assert!(why.contains("shutting down"), "{why}");
     let mut standing = played.watch.standing();
     let _stream = asked.begin().await;
-    standing.wait_for(|standing| *standing == Standing::Synced).await.unwrap();
+    standing.wait_for(|standing| *standing == SyncStatus::Synced).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

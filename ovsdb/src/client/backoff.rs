@@ -1,16 +1,17 @@
-//! How long to wait before the next attempt.
+//! The pause before the next attempt to connect.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
     time::Duration,
 };
 
-/// Pauses that double, each cut by up to half at random, so that the clients of a restarted server do not all come at once.
+/// Exponential backoff with jitter. Pauses double; each is cut at random by up to half, so that the clients
+/// of a restarted server do not all reconnect at once.
 #[derive(Debug)]
 pub(super) struct Backoff {
     min: Duration,
     max: Duration,
-    /// The next pause, before it is cut.
+    /// The next pause, before the jitter.
     next: Duration,
 }
 
@@ -26,7 +27,8 @@ impl Backoff {
         half + half * random_permille() / 1000
     }
 
-    /// A connection lasted this long: longer than the next pause means that the server is well again.
+    /// Records how long a connection lasted. Longer than the next pause means that the server is healthy, and
+    /// pauses start at the minimum again. A server that accepts and closes at once does not reset them.
     pub(super) fn served(&mut self, lasted: Duration) {
         if lasted > self.next {
             self.next = self.min.min(self.max);
@@ -34,7 +36,8 @@ impl Backoff {
     }
 }
 
-/// 0 to 1000. The standard library's hasher is seeded at random for each map; no more is needed here.
+/// A random number from 0 to 1000. The standard library seeds each `RandomState` differently, which is random
+/// enough for jitter and saves a dependency.
 fn random_permille() -> u32 {
     u32::try_from(RandomState::new().build_hasher().finish() % 1001).expect("at most 1000")
 }

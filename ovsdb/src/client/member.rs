@@ -1,7 +1,8 @@
-//! Which member of a clustered database is good to talk to: the leader, and not one that has fallen behind.
+//! Whether a member of a clustered database is fit for a client that wants the leader: it leads, is
+//! connected, and is not behind what the client has seen before.
 //!
-//! Follows the table `Database` of the database `_Server`, which every server keeps about itself (ovsdb-server(5)). Knows nothing of
-//! what the database holds.
+//! Monitors the table `Database` of the database `_Server`, in which every server describes itself
+//! (ovsdb-server(5)). Does not look at the contents of the database itself.
 
 use tokio::time::timeout;
 
@@ -18,39 +19,39 @@ use crate::{
 const SERVER: &str = "_Server";
 
 crate::table! {
-    /// What a server says of a database of its own.
+    /// A server's description of one of its databases.
     struct Served in "Database" {
         name: String,
         /// `standalone`, `clustered` or `relay`.
         model: String,
-        /// Whether the member is in touch with a majority, or the relay with its source.
+        /// Whether the member is connected to a majority of its cluster, or the relay to its source.
         connected: bool,
         leader: bool,
-        /// The cluster.
+        /// The id of the cluster.
         cid: Option<Uuid>,
-        /// The last entry of the cluster's log that the member has.
+        /// The index of the last log entry that the member has.
         index: Option<i64>,
     }
 }
 
-/// What a client has seen of its cluster, on whichever connection.
+/// The newest state of the cluster that a client has seen, over all its connections.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     cluster: Option<Uuid>,
     index: i64,
 }
 
-/// A server that was found good, and what it goes on to say of itself.
+/// A server that was found fit, and the monitor of its self-description.
 #[derive(Debug)]
 pub(super) struct Member(Option<Monitored>);
 
 impl Member {
-    /// A server of which nothing is asked.
+    /// A server that is not checked.
     pub(super) fn any() -> Self {
         Self(None)
     }
 
-    /// Asks a server, over the connection there is.
+    /// Checks a server over an open connection, within the connect timeout.
     pub(super) async fn admit(connection: &Connection, seen: &mut Seen) -> Result<Self, ConnectFault> {
         let patience = connection.options().connect_timeout;
         timeout(patience, Self::ask(connection, seen)).await.unwrap_or(Err(ConnectFault::TimedOut(patience)))
@@ -59,8 +60,10 @@ impl Member {
     async fn ask(connection: &Connection, seen: &mut Seen) -> Result<Self, ConnectFault> {
         let server = match connection.beside(SERVER).await {
             Ok(server) => server,
-            // Before Open vSwitch 2.9, when there were no clusters.
-            Err(ConnectFault::Refused { error, .. }) if error.kind == ErrorKind::UnknownDatabase => return Ok(Self::any()),
+            // Open vSwitch before 2.9 has no `_Server` database, and no clusters.
+            Err(ConnectFault::Refused { error, .. }) if error.kind == ErrorKind::UnknownDatabase => {
+                return Ok(Self::any());
+            }
             Err(fault) => return Err(fault),
         };
         let monitored = match server.monitor(Monitor::new().table::<Served>(Where::all())).await {
@@ -72,9 +75,10 @@ impl Member {
         Ok(Self(Some(monitored)))
     }
 
-    /// Waits until the server is no longer good.
+    /// Waits until the server is no longer fit.
     pub(super) async fn unfit(self, database: &str, seen: &mut Seen) -> Unfit {
-        // The end of the connection is for others to tell.
+        // When the connection closes, this waits for ever: the caller selects on the end of the connection,
+        // too.
         if let Some(mut monitored) = self.0 {
             while monitored.changed().await.is_ok() {
                 if let Err(unfit) = seen.judge(&monitored, database) {
@@ -88,7 +92,8 @@ impl Member {
 
 impl Seen {
     fn judge(&mut self, monitored: &Monitored, database: &str) -> Result<(), Unfit> {
-        let (_, served) = monitored.rows::<Served>().find(|(_, served)| served.name == database).ok_or(Unfit::Absent)?;
+        let (_, served) =
+            monitored.rows::<Served>().find(|(_, served)| served.name == database).ok_or(Unfit::Absent)?;
         match served.model.as_str() {
             "clustered" if !served.connected => Err(Unfit::Disconnected),
             "clustered" if !served.leader => Err(Unfit::Follower),
@@ -98,7 +103,8 @@ impl Seen {
         }
     }
 
-    /// Another cluster is another database, whose log begins anew: it has been set up again, and the one of before is no more.
+    /// Records the member's log index; an index lower than one seen before is stale. Another cluster id means
+    /// that the database was set up again: its log starts anew, so indexes are not comparable.
     fn advance(&mut self, cluster: Option<Uuid>, index: i64) -> Result<(), Unfit> {
         if self.cluster != cluster {
             if let (Some(before), Some(now)) = (self.cluster, cluster) {

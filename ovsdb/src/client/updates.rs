@@ -1,4 +1,4 @@
-//! The replica of a lasting connection.
+//! The replica of a reconnecting client.
 
 use std::{collections::VecDeque, fmt, pin::Pin, sync::Arc};
 
@@ -16,10 +16,11 @@ use crate::{
     value::Uuid,
 };
 
-/// The receiving half of a lasting connection: a replica, and what happens to it. The rows change only in [`next`](Self::next).
+/// The receiving half of a reconnecting client: a replica and its changes. The rows change only in
+/// [`next`](Self::next).
 ///
-/// While there is no connection the rows stay as they were last seen. Updates that are not read pile up; beyond
-/// [`Options::backlog`](crate::Options::backlog) the connection is given up and, once read, made anew.
+/// While there is no connection, the rows stay as they were last seen. Updates that are not read pile up.
+/// Beyond [`Options::backlog`](crate::Options::backlog) the connection is closed, and made again.
 #[derive(Debug)]
 pub struct Updates {
     state: watch::Receiver<State>,
@@ -27,25 +28,28 @@ pub struct Updates {
     replica: Replica,
     phase: Phase,
     events: VecDeque<Event>,
-    /// What the replica is a copy of: the request, and the last transaction in it. Absent where nobody can say.
+    /// What the replica is a copy of: the request, and the last transaction that it includes. `None` if that
+    /// is unknown, and all rows have to be requested again.
     resume: Option<(Request, Uuid)>,
 }
 
-/// What happened.
+/// What happened to the connection or the rows.
 #[derive(Debug)]
 pub enum Event {
-    /// The rows are those of the database, after the first connection or another one.
+    /// The replica matches the database, after the first connection or a reconnection.
     Connected,
-    /// The rows are no longer kept up to date. Also comes where a connection was made, but its tables could not be read.
+    /// The rows are no longer kept up to date. Also sent if a connection was made, but the tables could not
+    /// be monitored.
     Disconnected(Closed),
-    /// Rows changed, and are already as they are now. After [`Connected`](Self::Connected) follows at first what differs from
-    /// the rows of before: on the first connection every row, later what was missed meanwhile.
+    /// Rows changed; the replica already shows the new ones. The first `Changed` after
+    /// [`Connected`](Self::Connected) has the differences from the rows before it: every row on the first
+    /// connection, the missed changes on a later one.
     Changed(Changes),
 }
 
 enum Phase {
     Waiting,
-    /// The tables were asked for.
+    /// The monitor request was sent.
     Starting {
         connection: Connection,
         request: Request,
@@ -63,7 +67,8 @@ impl Updates {
         Self { state, monitor, replica, phase: Phase::Waiting, events: VecDeque::new(), resume: None }
     }
 
-    /// Waits for the next event. It never ends, for the connection is made again and again. Cancellation-safe.
+    /// Waits for the next event. Events never end, because the client reconnects without end.
+    /// Cancellation-safe.
     pub async fn next(&mut self) -> Event {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -92,8 +97,8 @@ impl Updates {
         }
     }
 
-    /// The connection that the rows follow; none while they follow nothing. What a transaction on it does is among the
-    /// [`next`](Self::next) events before its outcome is known.
+    /// The connection that keeps the rows up to date; `None` while no connection does. The changes of a
+    /// transaction on this connection are queued for [`next`](Self::next) before its outcome is known.
     pub fn connection(&self) -> Option<&Connection> {
         match &self.phase {
             Phase::Following { feed, .. } => Some(feed.connection()),
@@ -101,17 +106,17 @@ impl Updates {
         }
     }
 
-    /// The rows of a table, in no order; none if the monitor does not include it.
+    /// The rows of a table, in no particular order; empty if the monitor does not include the table.
     pub fn rows<T: Table>(&self) -> impl Iterator<Item = (Uuid, &T)> {
         self.replica.rows()
     }
 
-    /// One row, if it is there and its table is monitored.
+    /// One row, if it exists and its table is monitored.
     pub fn row<T: Table>(&self, uuid: Uuid) -> Option<&T> {
         self.replica.row(uuid)
     }
 
-    /// All tables, to hand to code that only reads.
+    /// All tables, for code that only reads.
     pub fn replica(&self) -> &Replica {
         &self.replica
     }
@@ -119,6 +124,8 @@ impl Updates {
     fn start(&mut self, connection: Connection) {
         match Request::new(&self.monitor, connection.schema(), &mut self.replica) {
             Ok(request) => {
+                // Only with the same request: another schema has other columns, of which the replica has no
+                // values.
                 let since = self.resume.as_ref().filter(|(same, _)| *same == request).map(|(_, last)| *last);
                 let started = Box::pin(request.send(&connection, since));
                 self.phase = Phase::Starting { connection, request, started };
@@ -128,13 +135,15 @@ impl Updates {
     }
 
     fn load(&mut self, started: Result<Started, MonitorError>) {
-        let Phase::Starting { connection, request, .. } = std::mem::replace(&mut self.phase, Phase::Waiting) else {
+        let Phase::Starting { connection, request, .. } = std::mem::replace(&mut self.phase, Phase::Waiting)
+        else {
             unreachable!("the future belongs to this phase");
         };
         match started {
             Ok(started) => {
                 let (feed, answer) = Feed::new(connection, started);
                 let applied = feed.load(&mut self.replica, &answer);
+                // Before the changes, which `take` queues.
                 self.events.extend(applied.result.is_ok().then_some(Event::Connected));
                 self.phase = Phase::Following { feed, request };
                 self.take(applied);
@@ -145,19 +154,23 @@ impl Updates {
     }
 
     fn take(&mut self, Applied { changes, result }: Applied<Closed>) {
+        // Also after an error: the rows have changed, and this is the only report of it.
         if !changes.is_empty() {
             self.events.push_back(Event::Changed(changes));
         }
         match result {
             Ok(last) => {
-                let Phase::Following { request, .. } = &self.phase else { unreachable!("only followed tables change") };
+                let Phase::Following { request, .. } = &self.phase else {
+                    unreachable!("only followed tables change")
+                };
                 match (&mut self.resume, last) {
                     (Some((same, known)), Some(last)) if same == request => *known = last,
                     (resume, last) => *resume = last.map(|last| (request.clone(), last)),
                 }
             }
             Err(closed) => {
-                // Part of an update was applied: the replica is a copy of no transaction.
+                // Part of an update was applied, so the replica matches no transaction that could be resumed
+                // from.
                 self.resume = None;
                 self.disconnect(closed);
             }

@@ -1,7 +1,9 @@
-//! The task that owns a stream: writes requests, reads answers and updates and hands them out, answers echoes, and probes.
+//! The task that owns a stream: writes requests, reads answers and updates and hands them to their receivers,
+//! answers echo requests, and probes the server.
 //!
-//! Knows ids and not what requests are about. It never waits for those who read, so one slow reader delays nobody: what waits
-//! for the reader of a monitor is counted, and too much of it ends the connection.
+//! Knows the ids of requests, but not their meaning. It never waits for receivers, so a slow one delays no
+//! other. Updates that wait for the reader of a monitor are counted in bytes, and too many close the
+//! connection.
 
 mod queue;
 
@@ -32,17 +34,17 @@ use crate::{
 /// A result, or the error in its place.
 pub(crate) type Reply = Result<Body, OvsdbError>;
 
-/// What a handle wants of the driver.
+/// A command from a handle to the driver.
 #[derive(Debug)]
 pub(super) enum Command {
     Request {
         id: u64,
         text: Vec<u8>,
         reply: oneshot::Sender<Result<Reply, Lost>>,
-        /// For a monitor, which is known by the id of its request: where its updates go.
+        /// For a monitor request: the sender of the monitor's updates. The monitor has the request's id.
         updates: Option<UpdateSender>,
     },
-    /// `lock` or `steal`; what is said of the lock from then on goes to `state`.
+    /// A `lock` or `steal` request. The state of the lock goes to `state` from then on.
     Lock {
         id: u64,
         text: Vec<u8>,
@@ -59,17 +61,21 @@ pub(super) enum Command {
 #[derive(Debug)]
 pub(crate) struct Lost {
     pub(crate) reason: Closed,
-    /// Whether all of the request was handed to the kernel, so that the server may have acted on it.
+    /// Whether the whole request was handed to the kernel, so that the server may have executed it.
     pub(crate) sent: bool,
 }
 
-/// How many bytes are read at once.
+/// The size of one read, 64 KiB. Ten times less would take more system calls for a message of many megabytes;
+/// ten times more would be allocated for each connection, also an idle one.
 const CHUNK: usize = 64 * 1024;
 
-/// For the last words of either side, which a server that is alive says or reads within milliseconds. One that is not costs this much, once.
+/// The time for the last bytes of either side when the connection ends, which a live server sends or reads
+/// within milliseconds. Ten times less could lose a busy server's reason for closing; ten times more would
+/// delay each reconnection to a dead server by that much.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A server that sends echo requests and does not read the answers is cut off at this many bytes of them.
+/// The unsent bytes at which a server that sends echo requests but does not read the answers is disconnected.
+/// 1 MiB is thousands of probes, which no correct server sends; without a limit they would fill the memory.
 const MAX_UNSENT_ECHOES: usize = 1 << 20;
 
 /// The state of a connection, apart from its stream.
@@ -80,30 +86,38 @@ pub(super) struct Driver {
     framer: Framer,
     pending: HashMap<u64, Pending>,
     monitors: HashMap<u64, UpdateSender>,
-    /// Locks that were asked for, by name, and the requests that are not answered yet: what follows an answer must not be overtaken by it.
+    /// Requested locks by name.
     locks: HashMap<String, watch::Sender<LockState>>,
-    locking: HashMap<u64, String>,
-    /// Bytes to be written, from `written` on.
+    /// Unanswered lock requests by id. The driver handles their answers itself, because a `locked` or
+    /// `stolen` notification after an answer must not be overtaken by it.
+    locking: HashMap<u64, watch::Sender<LockState>>,
+    /// Queued bytes. Those before `written` are written already.
     out: Vec<u8>,
     written: usize,
-    /// Bytes ever put into `out`.
+    /// The total number of bytes ever put into `out`.
     queued: u64,
-    /// Whether bytes that were written may still be on this side.
+    /// Whether written bytes may still be in a buffer of the stream (TLS has one).
     unflushed: bool,
+    /// When bytes were last received.
     heard: Instant,
+    /// Whether a probe was sent since then.
     probing: bool,
 }
 
 struct Pending {
     reply: oneshot::Sender<Result<Reply, Lost>>,
-    /// Whether the answer has all rows of a monitor.
+    /// Whether this is a monitor request, whose answer has all rows.
     loads: bool,
-    /// Where the request ends among all bytes ever queued.
+    /// The value of `queued` after the request: it is sent once that many bytes are written.
     end: u64,
 }
 
 impl Driver {
-    pub(super) fn new(options: Options, commands: mpsc::UnboundedReceiver<Command>, closed: Arc<watch::Sender<Option<Closed>>>) -> Self {
+    pub(super) fn new(
+        options: Options,
+        commands: mpsc::UnboundedReceiver<Command>,
+        closed: Arc<watch::Sender<Option<Closed>>>,
+    ) -> Self {
         Self {
             commands,
             closed,
@@ -122,34 +136,39 @@ impl Driver {
         }
     }
 
-    /// Serves the connection to its end, and tells everybody why it ended.
+    /// Serves the connection until it ends, and reports the reason to all pending requests.
     pub(super) async fn run(mut self, mut stream: Stream) {
         let reason = match self.serve(&mut stream).await {
             Ok(never) => match never {},
             Err(reason) => reason,
         };
         tracing::debug!(%reason, "connection closed");
-        // First the reason, so that whoever learns of the end can read it.
+        // The reason is set before the replies are sent, so that a caller whose request fails can read it.
         set_closed(&self.closed, &reason);
         let sent = self.queued - length(self.out.len() - self.written);
         for (_, Pending { reply, loads: _, end }) in self.pending.drain() {
             drop(reply.send(Err(Lost { reason: reason.clone(), sent: end <= sent })));
         }
-        // By ssl, the server is told that this is the end, and not somebody who cut the wire.
+        // With TLS this sends `close_notify`, which tells the server that the stream was not truncated.
         drop(timeout(FAREWELL, stream.writer.shutdown()).await);
     }
 
-    async fn serve(&mut self, Stream { reader, writer }: &mut Stream) -> Result<std::convert::Infallible, Closed> {
+    async fn serve(
+        &mut self,
+        Stream { reader, writer }: &mut Stream,
+    ) -> Result<std::convert::Infallible, Closed> {
         let mut chunk = vec![0; CHUNK];
         let timer = sleep_until(self.heard + self.options.probe_interval.unwrap_or_default());
         tokio::pin!(timer);
         let mut in_use = true;
         loop {
-            // Who still waits for an answer holds a handle: what is left are transactions whose futures were dropped.
+            // Each future that waits for an answer holds a handle. Without handles, only requests whose
+            // futures were dropped are left; they are still sent.
             if !in_use && self.out.is_empty() && !self.unflushed {
                 return Err(Closed::Unused);
             }
-            // The timer comes last: after a pause of the whole program, what the server said meanwhile counts.
+            // The timer comes last: after the whole process was suspended, bytes that arrived meanwhile are
+            // read before the server counts as silent.
             tokio::select! {
                 biased;
                 done = async {
@@ -161,7 +180,7 @@ impl Driver {
                 } => match done {
                     Done::Command(Some(command)) => {
                         self.obey(command)?;
-                        // One write for all that is there.
+                        // Take all waiting commands, so that they are sent in one write.
                         while let Ok(command) = self.commands.try_recv() {
                             self.obey(command)?;
                         }
@@ -171,7 +190,7 @@ impl Driver {
                     Done::Write(Ok(count)) => self.wrote(count)?,
                     Done::Flushed(Ok(())) => self.unflushed = false,
                     Done::Write(Err(error)) | Done::Flushed(Err(error)) => {
-                        // Why it does not listen any more it may have said.
+                        // The server may have sent the reason before it stopped reading, such as a TLS alert.
                         return Err(timeout(FAREWELL, self.hear_out(reader)).await.unwrap_or_else(|_| broken(error)));
                     }
                 },
@@ -182,7 +201,7 @@ impl Driver {
         }
     }
 
-    /// Hears what a server said before it closed the connection.
+    /// Reads what a server sent before it closed the connection, and returns why it ended.
     async fn hear_out(&mut self, reader: &mut (dyn AsyncRead + Send + Unpin)) -> Closed {
         let mut chunk = vec![0; CHUNK];
         loop {
@@ -196,6 +215,7 @@ impl Driver {
     fn obey(&mut self, command: Command) -> Result<(), Closed> {
         match command {
             Command::Request { id, text, reply, updates } => {
+                // First: `end` is the length of the queue with this request.
                 self.queue(&text);
                 self.pending.insert(id, Pending { reply, loads: updates.is_some(), end: self.queued });
                 if let Some(updates) = updates {
@@ -205,7 +225,8 @@ impl Driver {
             }
             Command::Lock { id, text, name, state } => {
                 self.queue(&text);
-                self.locking.insert(id, name.clone());
+                // By its own state: the lock may be released and requested again before the answer.
+                self.locking.insert(id, state.clone());
                 self.locks.insert(name, state);
                 Ok(())
             }
@@ -219,7 +240,8 @@ impl Driver {
     }
 
     fn queue(&mut self, text: &[u8]) {
-        // Under steady load there is always something left to write: what is written must not stay for ever.
+        // Under steady load `out` is never empty. Drop the written part once it is the larger one, so that
+        // `out` does not grow without end and each byte is moved at most once on average.
         if self.written > self.out.len() / 2 {
             self.out.drain(..self.written);
             self.written = 0;
@@ -229,6 +251,7 @@ impl Driver {
     }
 
     fn wrote(&mut self, count: usize) -> Result<(), Closed> {
+        // `send` never writes an empty buffer, so 0 means that the stream takes no more bytes.
         if count == 0 {
             return Err(broken(io::ErrorKind::WriteZero.into()));
         }
@@ -237,6 +260,7 @@ impl Driver {
         if self.written == self.out.len() {
             self.written = 0;
             self.out.clear();
+            // A single large transaction does not keep its memory for the life of the connection.
             self.out.shrink_to(CHUNK);
         }
         Ok(())
@@ -246,6 +270,7 @@ impl Driver {
         if bytes.is_empty() {
             return Err(Closed::ByServer);
         }
+        // Any byte counts as a sign of life, also in the middle of a large message.
         self.heard = Instant::now();
         self.probing = false;
         self.framer.push(bytes);
@@ -257,7 +282,9 @@ impl Driver {
 
     fn dispatch(&mut self, message: Message) -> Result<(), Closed> {
         match message {
-            Message::Answer { id, answer } if self.locking.contains_key(&id) => self.answered_lock(id, answer)?,
+            Message::Answer { id, answer } if self.locking.contains_key(&id) => {
+                self.answered_lock(id, answer)?
+            }
             Message::Answer { id, answer } => {
                 if answer.is_err() {
                     self.monitors.remove(&id);
@@ -265,27 +292,29 @@ impl Driver {
                 let Some(pending) = self.pending.remove(&id) else {
                     return Err(Closed::Protocol(format!("an answer to request {id}, which was not made")));
                 };
-                // Who does not wait any more has dropped the other end.
+                // Fails if the future was dropped.
                 drop(pending.reply.send(Ok(answer)));
             }
-            Message::Update { monitor, params } => match self.monitors.get(&monitor).map(|updates| updates.send(params)) {
-                Some(Ok(())) => {}
-                Some(Err(Full::Backlog(bytes))) => return Err(Closed::Backlog(bytes)),
-                Some(Err(Full::NoReader)) => {
-                    self.monitors.remove(&monitor);
-                    self.queue(message::monitor_cancel(monitor).as_bytes());
+            Message::Update { monitor, params } => {
+                match self.monitors.get(&monitor).map(|updates| updates.send(params)) {
+                    Some(Ok(())) => {}
+                    Some(Err(Full::Backlog(bytes))) => return Err(Closed::Backlog(bytes)),
+                    Some(Err(Full::NoReader)) => {
+                        self.monitors.remove(&monitor);
+                        self.queue(message::monitor_cancel(monitor).as_bytes());
+                    }
+                    // The monitor was cancelled; the server sent this before it read the cancellation.
+                    None => {}
                 }
-                // Cancelled, but sent before the server knew.
-                None => {}
-            },
+            }
             Message::Echo { reply } => {
                 if self.out.len() - self.written > MAX_UNSENT_ECHOES && self.pending.is_empty() {
                     return Err(Closed::Protocol("echo requests without end".to_owned()));
                 }
                 self.queue(&reply);
             }
-            // Sent before the server knew that it was given back.
             Message::Lock { name, held } => {
+                // Without an entry the lock was released; the server sent this before it read the release.
                 if let Some(state) = self.locks.get(&name) {
                     state.send_replace(if held { LockState::Held } else { LockState::Stolen });
                 }
@@ -298,7 +327,7 @@ impl Driver {
     }
 
     fn answered_lock(&mut self, id: u64, answer: Reply) -> Result<(), Closed> {
-        let state = self.locking.remove(&id).and_then(|name| self.locks.get(&name));
+        let state = self.locking.remove(&id);
         let now = match answer {
             Ok(answer) => match serde_json::from_str(answer.as_str()) {
                 Ok(Answer { locked: true }) => LockState::Held,
@@ -313,12 +342,18 @@ impl Driver {
         Ok(())
     }
 
-    /// The timer has run out: probes, or gives up; else when to look again.
+    /// Called when the timer expires: probes the server, or closes the connection. Returns the time of the
+    /// next check.
     fn probe(&mut self, interval: Duration) -> Result<Instant, Closed> {
         let silent = self.heard.elapsed();
         if silent < interval {
+            // The timer is not reset with each byte, which would cost more than this check now and then.
             Ok(self.heard + interval)
-        } else if self.probing && silent < self.options.load_timeout && self.pending.values().any(|pending| pending.loads) {
+        } else if self.probing
+            && silent < self.options.load_timeout
+            && self.pending.values().any(|pending| pending.loads)
+        {
+            // A server does not answer probes while it prepares the rows of a monitor.
             Ok(Instant::now() + interval)
         } else if self.probing {
             Err(Closed::Silent(silent))
@@ -330,7 +365,7 @@ impl Driver {
     }
 }
 
-/// Tells everybody why the connection is over, unless they know.
+/// Sets the reason why the connection is closed, unless one is set already.
 pub(super) fn set_closed(closed: &watch::Sender<Option<Closed>>, reason: &Closed) {
     closed.send_if_modified(|known| {
         let first = known.is_none();
@@ -339,7 +374,7 @@ pub(super) fn set_closed(closed: &watch::Sender<Option<Closed>>, reason: &Closed
     });
 }
 
-/// What one turn of the loop brought.
+/// The event that ended one wait of the loop.
 enum Done {
     Command(Option<Command>),
     Read(io::Result<usize>),
@@ -347,19 +382,27 @@ enum Done {
     Flushed(io::Result<()>),
 }
 
-/// Writes some of the bytes or, if there are none, sees to it that those written before are on their way.
+/// Writes some of the bytes or, if there are none, flushes those written before.
 async fn send(writer: &mut (dyn AsyncWrite + Send + Unpin), bytes: &[u8]) -> Done {
-    if bytes.is_empty() { Done::Flushed(writer.flush().await) } else { Done::Write(writer.write(bytes).await) }
+    if bytes.is_empty() {
+        Done::Flushed(writer.flush().await)
+    } else {
+        Done::Write(writer.write(bytes).await)
+    }
 }
 
 fn broken(error: io::Error) -> Closed {
     match error.kind() {
-        // The last: by ssl, without a farewell.
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => Closed::ByServer,
-        _ if error.get_ref().is_some_and(|inner| inner.is::<SslError>()) => match error.downcast::<SslError>() {
-            Ok(fault) => Closed::Ssl(Arc::new(fault)),
-            Err(error) => Closed::Io(Arc::new(error)),
-        },
+        // rustls reports `UnexpectedEof` for an end without close_notify.
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
+            Closed::ByServer
+        }
+        _ if error.get_ref().is_some_and(|inner| inner.is::<SslError>()) => {
+            match error.downcast::<SslError>() {
+                Ok(fault) => Closed::Ssl(Arc::new(fault)),
+                Err(error) => Closed::Io(Arc::new(error)),
+            }
+        }
         _ => Closed::Io(Arc::new(error)),
     }
 }

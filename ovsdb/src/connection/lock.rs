@@ -1,12 +1,13 @@
-//! Locks of a server (RFC 7047 §4.1.8 to §4.1.10): a name that one connection at a time has. They protect nothing by themselves; a
-//! transaction that begins with [`Transaction::assert`](crate::Transaction::assert) fails unless its connection has the lock.
+//! Locks of a server (RFC 7047 §4.1.8 to §4.1.10): names that one connection holds at a time. They are
+//! advisory: a lock guards only transactions with [`Transaction::assert`](crate::Transaction::assert), which
+//! fail unless their connection holds it.
 //!
 //! ```text
 //! lock, steal ─▶ Asked ─answer─▶ Held ◀─`locked`─ Waits
-//!                                  └─`stolen`──▶ Stolen, which lasts until it is given back
+//!                                  └─`stolen`──▶ Stolen, until it is released
 //! ```
 //!
-//! A lock ends with its connection, and belongs to one server: of a cluster's members, each has its own.
+//! A lock ends with its connection. It belongs to one server: each member of a cluster has its own locks.
 
 use std::sync::Arc;
 
@@ -16,31 +17,33 @@ use tokio::sync::watch;
 use super::{Connection, driver::Command};
 use crate::{error::OvsdbError, message};
 
-/// How a lock is asked for.
+/// How a lock is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// After those who have asked before.
+    /// Wait until the connections that requested the lock before have released it.
     Queue,
-    /// At once: the connection that has it is told that it was stolen.
+    /// Take the lock at once. The server notifies the connection that held it.
     Steal,
 }
 
-/// Whose a lock is, as far as this connection was told.
+/// The state of a lock, as far as this connection knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockState {
-    /// There is no answer yet.
+    /// The request is not answered yet.
     Asked,
-    /// Another connection has it; this one is in the queue.
+    /// Another connection holds the lock; this one is in the queue.
     Waits,
-    /// This connection has it.
+    /// This connection holds the lock.
     Held,
-    /// Another connection has taken it from this one, which will not have it again by waiting (RFC 7047 §4.1.10).
+    /// Another connection stole the lock. This one is not in the queue; it has to release the lock and
+    /// request it again (RFC 7047 §4.1.10).
     Stolen,
-    /// The server gives no locks of this name.
+    /// The server refused the request.
     Refused(Arc<OvsdbError>),
 }
 
-/// A lock that a connection has or waits for. Dropped, it stays with the connection: see [`unlock`](Self::unlock).
+/// A lock that a connection holds or waits for. Dropping this does not release the lock;
+/// [`unlock`](Self::unlock) does.
 #[derive(Debug, Clone)]
 pub struct Lock {
     name: String,
@@ -48,16 +51,18 @@ pub struct Lock {
     state: watch::Receiver<LockState>,
 }
 
-/// What a server answers to `lock` and `steal`.
+/// The answer to `lock` and `steal`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Answer {
     pub(super) locked: bool,
 }
 
 impl Connection {
-    /// Asks for the lock `name`, at the call. `name` is an `<id>` of RFC 7047: letters, digits and underscores.
+    /// Requests the lock `name`. The request is sent at the call. `name` is an `<id>` of RFC 7047: letters,
+    /// digits and underscores.
     ///
-    /// A connection asks for a lock once, until it has given it back; the server refuses a second request.
+    /// A connection can request a lock again only after it has released it; the server refuses a second
+    /// request.
     pub fn lock(&self, name: &str, claim: Claim) -> Lock {
         let (sender, state) = watch::channel(LockState::Asked);
         let id = self.0.requests.id();
@@ -65,7 +70,7 @@ impl Connection {
             Claim::Queue => "lock",
             Claim::Steal => "steal",
         };
-        // What has a name for its only parameter can be written.
+        // Cannot fail: a string is the only parameter.
         let text = message::request(id, method, (name,)).unwrap_or_default();
         self.0.requests.command(Command::Lock { id, text, name: name.to_owned(), state: sender });
         Lock { name: name.to_owned(), connection: self.clone(), state }
@@ -73,32 +78,36 @@ impl Connection {
 }
 
 impl Lock {
+    /// The lock's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The connection whose lock it is.
+    /// The connection that requested the lock.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// What the server has said last. Over a connection that is closed, no lock is held.
+    /// The last state that the server reported. It does not change when the connection is closed, although no
+    /// lock is held then; see [`is_held`](Self::is_held).
     pub fn state(&self) -> LockState {
         self.state.borrow().clone()
     }
 
+    /// Whether the connection is open and holds the lock, as far as it knows.
     pub fn is_held(&self) -> bool {
         *self.state.borrow() == LockState::Held && !self.connection.is_closed()
     }
 
-    /// Waits until the state is another than when it was last waited for; for ever once the connection is over. Cancellation-safe.
+    /// Waits until the state has changed since the last call; for ever once the connection is closed.
+    /// Cancellation-safe.
     pub async fn changed(&mut self) {
         if self.state.changed().await.is_err() {
             std::future::pending().await
         }
     }
 
-    /// Gives the lock back, or leaves the queue, at the call.
+    /// Releases the lock, or leaves the queue. The request is sent at the call.
     pub fn unlock(self) {
         let Self { name, connection, state: _ } = self;
         connection.0.requests.command(Command::Unlock { name });

@@ -1,36 +1,45 @@
-//! How patient and how generous a client is.
+//! Timeouts and limits of a connection.
 
 use std::time::Duration;
 
 use crate::{frame::FrameLimits, ssl::Ssl};
 
-/// Times and limits; the default suits a server on the same host or near it.
+/// Timeouts, limits and TLS. The default suits a server on the same host or in the same network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// For connecting and reading the schema, at one endpoint. 5 s, as long as a connected server may be silent.
+    /// The time to connect to one endpoint and read the schema. Default: 5 s, as long as a connected server
+    /// may be silent before it is probed. Much less fails at a busy server; much more delays the next
+    /// endpoint.
     pub connect_timeout: Duration,
-    /// After this long without a word the server is probed, and dropped if it stays silent as long again; `None` never does.
-    /// 5 s, the default of Open vSwitch (ovs-vswitchd.conf.db(5), `inactivity_probe`).
+    /// The server is probed when it was silent this long, and disconnected when it stays silent as long
+    /// again; `None` disables probes. Default: 5 s, as in Open vSwitch (ovs-vswitchd.conf.db(5),
+    /// `inactivity_probe`).
     pub probe_interval: Option<Duration>,
-    /// How long a server that was asked for the rows of a monitor may be silent, whatever the probes: it does nothing else until it has put
-    /// them together, which takes seconds for the database of a large cluster, and asking again would only make it begin again. 100 s, upstream's
-    /// probe interval.
+    /// How long a server may be silent while it prepares the rows of a monitor, whatever `probe_interval` is.
+    /// It does nothing else meanwhile, which takes seconds for a large database, and a reconnection would
+    /// make it start again. Default: 100 s. Much less could retry for ever; much more is noticed late if the
+    /// server is dead.
     pub load_timeout: Duration,
-    /// What one message may be. 64 MiB, nested 32 deep; the contents of a monitored database come as one message: 50,000 logical switch
-    /// ports with addresses of both families and the usual ids are 25 MB.
+    /// The limits on one message. Default: 64 MiB, nested 32 deep. The contents of a monitored database
+    /// arrive as one message: 50,000 logical switch ports with addresses of both families and the usual ids
+    /// are 25 MB.
     pub frame: FrameLimits,
-    /// Bytes of updates that may wait for the reader of a monitor before the connection is given up. 64 MiB.
+    /// Bytes of updates that may wait for the reader of a monitor before the connection is closed. Default:
+    /// 64 MiB, as for one message.
     pub backlog: usize,
-    /// The first pause between attempts to reconnect, which then doubles. 50 ms: the usual cause is a restart of the server, and every request fails
-    /// until the connection is back. Each pause is cut by up to half, at random.
+    /// The first pause between attempts to connect; each further pause doubles. Each is cut at random by up
+    /// to half. Default: 50 ms: the usual cause is a restart of the server, and every request fails until the
+    /// connection is back.
     pub backoff_min: Duration,
-    /// The longest pause between attempts to reconnect. 8 s, as in Open vSwitch's own client (`lib/reconnect.h`).
+    /// The longest pause between attempts to connect. Default: 8 s, as in Open vSwitch's own client
+    /// (`lib/reconnect.h`).
     pub backoff_max: Duration,
-    /// Of a [`Client`](crate::Client) of a clustered database: whether it wants the leader, who alone writes without detours and knows what is
-    /// written. A follower, a member that lost the others, and one that is behind what was seen before are left for the next
-    /// endpoint. Servers without a cluster are all the same to it. Not the default.
+    /// Whether a [`Client`](crate::Client) of a clustered database connects to the leader only, which writes
+    /// without forwarding and has the newest contents. It leaves a follower, a member without a majority, a
+    /// relay without its source, and a member behind what it has seen before, for the next endpoint. No
+    /// effect on standalone servers. Default: false.
     pub leader_only: bool,
-    /// For endpoints of the kind `ssl:`, which cannot be reached without. None.
+    /// Keys and certificates for `ssl:` endpoints, which need them. Default: `None`.
     pub ssl: Option<Ssl>,
 }
 
@@ -51,15 +60,17 @@ impl Default for Options {
 }
 
 impl Options {
-    /// For the database of a whole cluster, whose contents come as one message: 500,000 logical switch ports are 250 MB, 100,000 ACLs of a kilobyte
-    /// 100 MB. A message may have 1 GiB, and so much may wait.
+    /// For the database of a whole cluster, whose contents arrive as one message: 500,000 logical switch
+    /// ports are 250 MB, 100,000 ACLs of a kilobyte 100 MB. The limits on a message and on the backlog are 1
+    /// GiB.
     pub fn large() -> Self {
         let limits = Self::default().frame;
         Self { frame: FrameLimits { size: 1 << 30, ..limits }, backlog: 1 << 30, ..Self::default() }
     }
 
-    /// For the database of one host's Open vSwitch, which is small: 4,000 ports with their ids are 3 MB. A message may have 8 MiB, and so much
-    /// may wait, so that a process with several connections to a server that has lost its mind keeps its own.
+    /// For the database of one host's Open vSwitch, which is small: 4,000 ports with their ids are 3 MB. The
+    /// limits on a message and on the backlog are 8 MiB, so that a process with several connections survives
+    /// a server that misbehaves.
     pub fn small() -> Self {
         let limits = Self::default().frame;
         Self { frame: FrameLimits { size: 8 << 20, ..limits }, backlog: 8 << 20, ..Self::default() }

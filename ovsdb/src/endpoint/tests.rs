@@ -30,7 +30,10 @@ fn every_spelling_of_a_place_is_understood() {
 fn a_text_that_names_no_place_is_refused_with_the_reason() {
     for (text, message) in [
         ("/run/db.sock", r#"endpoint "/run/db.sock" does not begin with "unix:", "tcp:" or "ssl:""#),
-        ("punix:/run/db.sock", r#"endpoint "punix:/run/db.sock" does not begin with "unix:", "tcp:" or "ssl:""#),
+        (
+            "punix:/run/db.sock",
+            r#"endpoint "punix:/run/db.sock" does not begin with "unix:", "tcp:" or "ssl:""#,
+        ),
         ("unix:", r#"endpoint "unix:" names no file"#),
         ("tcp::6641", r#"endpoint "tcp::6641" names no host"#),
         ("ssl:////a:1", r#"endpoint "ssl:////a:1" names no host"#),
@@ -39,8 +42,11 @@ fn a_text_that_names_no_place_is_refused_with_the_reason() {
         ("tcp:a:0", r#"port "0" of endpoint "tcp:a:0" is not a number from 1 to 65535"#),
         ("tcp:a:+1", r#"port "+1" of endpoint "tcp:a:+1" is not a number from 1 to 65535"#),
         ("tcp:a:65536", r#"port "65536" of endpoint "tcp:a:65536" is not a number from 1 to 65535"#),
-        // Without brackets nobody can say where the address ends.
-        ("tcp:fd00::1:6641", r#"port ":1:6641" of endpoint "tcp:fd00::1:6641" is not a number from 1 to 65535"#),
+        // Without brackets the end of the address is ambiguous.
+        (
+            "tcp:fd00::1:6641",
+            r#"port ":1:6641" of endpoint "tcp:fd00::1:6641" is not a number from 1 to 65535"#,
+        ),
     ] {
         assert_eq!(parse(text).expect_err(text).to_string(), message);
     }

@@ -3,7 +3,8 @@ use super::*;
 #[test]
 fn an_error_is_decoded_from_each_form() {
     let decode = |json: &str| serde_json::from_str::<OvsdbError>(json).unwrap();
-    let error = decode(r#"{"error":"syntax error","details":"no column x","syntax":"{\"x\":1}","io-error":"5"}"#);
+    let error =
+        decode(r#"{"error":"syntax error","details":"no column x","syntax":"{\"x\":1}","io-error":"5"}"#);
     assert_eq!(error.kind, ErrorKind::SyntaxError);
     assert_eq!(error.to_string(), r#"syntax error: no column x (in {"x":1})"#);
     assert_eq!(decode(r#""unknown method""#).kind, ErrorKind::UnknownMethod);

@@ -5,7 +5,10 @@ use super::*;
 const LIMITS: FrameLimits = FrameLimits { size: 1000, depth: 20 };
 
 /// All messages of a stream that arrives in these pieces.
-fn messages<'a>(limits: FrameLimits, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Vec<u8>>, FrameError> {
+fn messages<'a>(
+    limits: FrameLimits,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Vec<Vec<u8>>, FrameError> {
     let mut framer = Framer::new(limits);
     let mut found = Vec::new();
     for piece in pieces {
@@ -18,7 +21,10 @@ fn messages<'a>(limits: FrameLimits, pieces: impl IntoIterator<Item = &'a [u8]>)
 }
 
 fn whole(limits: FrameLimits, stream: &str) -> Result<Vec<String>, FrameError> {
-    Ok(messages(limits, [stream.as_bytes()])?.into_iter().map(|message| String::from_utf8(message).unwrap()).collect())
+    Ok(messages(limits, [stream.as_bytes()])?
+        .into_iter()
+        .map(|message| String::from_utf8(message).unwrap())
+        .collect())
 }
 
 #[test]
@@ -49,7 +55,7 @@ fn a_message_of_the_largest_size_passes_and_one_byte_more_does_not() {
     assert_eq!((fits.len(), large.len()), (10, 11));
     assert_eq!(whole(limits, &format!("  {fits} {fits}")), Ok(vec![fits.to_owned(), fits.to_owned()]));
     assert_eq!(whole(limits, large), Err(FrameError::Size(10)));
-    // It need not come to its end to be too large.
+    // The limit applies before the message ends.
     assert_eq!(whole(limits, &large[..large.len() - 1].replace('b', "bb")), Err(FrameError::Size(10)));
 }
 
@@ -60,13 +66,17 @@ fn nesting_beyond_the_limit_is_refused() {
     assert_eq!(whole(LIMITS, &nested(21)), Err(FrameError::Depth(20)));
 }
 
-/// JSON objects with everything that could be taken for an end.
+/// JSON objects with every character that could be mistaken for an end.
 fn object() -> impl Strategy<Value = String> {
     let text = r#"["\\\\{}\[\], a]{0,8}"#.prop_map(|text| serde_json::to_string(&text).unwrap());
-    let value =
-        text.clone().prop_recursive(4, 20, 4, |inner| prop::collection::vec(inner, 0..4).prop_map(|list| format!("[{}]", list.join(","))));
+    let value = text.clone().prop_recursive(4, 20, 4, |inner| {
+        prop::collection::vec(inner, 0..4).prop_map(|list| format!("[{}]", list.join(",")))
+    });
     prop::collection::vec((text, value), 0..4).prop_map(|members| {
-        format!("{{{}}}", members.into_iter().map(|(key, value)| format!("{key}:{value}")).collect::<Vec<_>>().join(","))
+        format!(
+            "{{{}}}",
+            members.into_iter().map(|(key, value)| format!("{key}:{value}")).collect::<Vec<_>>().join(",")
+        )
     })
 }
 
@@ -97,7 +107,11 @@ fn a_large_message_takes_little_more_room_than_it_has_bytes() {
     for piece in text.as_bytes().chunks(64 << 10) {
         framer.push(piece);
         let length = framer.buffer.len();
-        assert!(length < 2 << 20 || framer.buffer.capacity() <= length + length / 7, "{length}: {}", framer.buffer.capacity());
+        assert!(
+            length < 2 << 20 || framer.buffer.capacity() <= length + length / 7,
+            "{length}: {}",
+            framer.buffer.capacity()
+        );
         if let Some(message) = framer.next_message().unwrap() {
             assert_eq!(message.len(), text.len());
             return;

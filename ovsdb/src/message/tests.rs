@@ -25,7 +25,10 @@ fn an_answer_may_be_an_error() {
 fn an_echo_is_answered_with_its_own_parameters_and_id() {
     match read(r#"{"method":"echo","id":["any", 1],"params":["x",{"y":null}]}"#).unwrap() {
         Message::Echo { reply } => {
-            assert_eq!(String::from_utf8(reply).unwrap(), r#"{"id":["any", 1],"result":["x",{"y":null}],"error":null}"#);
+            assert_eq!(
+                String::from_utf8(reply).unwrap(),
+                r#"{"id":["any", 1],"result":["x",{"y":null}],"error":null}"#
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -44,10 +47,18 @@ fn updates_of_all_forms_name_their_monitor() {
 #[test]
 fn what_needs_no_answer_is_told_apart() {
     assert!(matches!(read(r#"{"id":"probe","result":[],"error":null}"#), Ok(Message::Unnumbered)));
-    assert!(matches!(read(r#"{"method":"locked","params":["x"],"id":null}"#), Ok(Message::Lock { held: true, name }) if name == "x"));
-    assert!(matches!(read(r#"{"method":"stolen","params":["x"],"id":null}"#), Ok(Message::Lock { held: false, .. })));
+    assert!(
+        matches!(read(r#"{"method":"locked","params":["x"],"id":null}"#), Ok(Message::Lock { held: true, name }) if name == "x")
+    );
+    assert!(matches!(
+        read(r#"{"method":"stolen","params":["x"],"id":null}"#),
+        Ok(Message::Lock { held: false, .. })
+    ));
     assert!(matches!(read(r#"{"method":"news","params":["x"],"id":null}"#), Ok(Message::Other { .. })));
-    assert!(matches!(read(r#"{"method":"monitor_canceled","params":[1],"id":null}"#), Ok(Message::MonitorCanceled)));
+    assert!(matches!(
+        read(r#"{"method":"monitor_canceled","params":[1],"id":null}"#),
+        Ok(Message::MonitorCanceled)
+    ));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! A monitor in terms of one connection's schema, and the way from the newest method to the oldest.
+//! The request for a monitor, reduced to what one connection's schema has, and the fallback from the newest
+//! method to the oldest.
 
 use std::{collections::BTreeMap, future::Future};
 
@@ -16,8 +17,8 @@ use crate::{
     value::Uuid,
 };
 
-/// What is asked of a server. Equal requests to equal data have equal answers, so only after the same request can a replica be
-/// resumed.
+/// The tables, columns and conditions that are requested of a server. A replica can be resumed only with the
+/// request that it was made with.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Request(BTreeMap<&'static str, [TableRequest; 1]>);
 
@@ -30,13 +31,13 @@ struct TableRequest {
     select: Option<Select>,
 }
 
-/// Which updates are sent (RFC 7047 §4.1.5); those that are not named are.
+/// Which updates the server sends (RFC 7047 §4.1.5). Members that are left out default to true.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Select {
     initial: bool,
 }
 
-/// The answer to a monitor request, and where its updates arrive.
+/// The answer to a monitor request, and the receiver of its updates.
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) form: Form,
@@ -45,25 +46,39 @@ pub(crate) struct Started {
 }
 
 impl Request {
-    /// Prepares the replica for what this schema has, and names it.
-    pub(crate) fn new(monitor: &Monitor, schema: &Schema, replica: &mut Replica) -> Result<Self, MonitorError> {
+    /// The request for what this schema has of the monitor. Prepares the replica for it.
+    pub(crate) fn new(
+        monitor: &Monitor,
+        schema: &Schema,
+        replica: &mut Replica,
+    ) -> Result<Self, MonitorError> {
         let mut request = BTreeMap::new();
         for (table, rows) in monitor.tables().iter().zip(replica.tables_mut()) {
             let Some(found) = schema.table(table.name) else { continue };
-            let unknown = table.where_.iter().find(|condition| !schema.has_column(table.name, condition.column()));
+            // A condition cannot be left out as a column can: there would be more rows than were requested.
+            let unknown =
+                table.where_.iter().find(|condition| !schema.has_column(table.name, condition.column()));
             if let Some(condition) = unknown {
-                return Err(MonitorError::ConditionColumn { table: table.name, column: condition.column().to_owned() });
+                return Err(MonitorError::ConditionColumn {
+                    table: table.name,
+                    column: condition.column().to_owned(),
+                });
             }
-            let columns = rows.adapt(found).map_err(|column| MonitorError::Type { table: table.name, column })?;
+            let columns =
+                rows.adapt(found).map_err(|column| MonitorError::Type { table: table.name, column })?;
             let select = table.changes_only.then_some(Select { initial: false });
-            if request.insert(table.name, [TableRequest { columns, where_: table.where_.clone(), select }]).is_some() {
+            if request
+                .insert(table.name, [TableRequest { columns, where_: table.where_.clone(), select }])
+                .is_some()
+            {
                 return Err(MonitorError::Repeated(table.name));
             }
         }
         Ok(Self(request))
     }
 
-    /// Sends the request, at the call; `since` is the last transaction that the replica includes.
+    /// Sends the request at the call, not when the future is first polled. `since` is the last transaction
+    /// that the replica includes.
     pub(crate) fn send(
         &self,
         connection: &Connection,
@@ -82,6 +97,7 @@ impl Request {
                     Ok(Err(error)) => error,
                     Err(lost) => return Err(MonitorError::Closed(lost.reason)),
                 };
+                // The schema does not tell which methods the server has, so they are tried.
                 form = match form {
                     Form::Since if error.kind == ErrorKind::UnknownMethod => Form::Conditional,
                     Form::Conditional if error.kind == ErrorKind::UnknownMethod => Form::Rfc,
@@ -93,7 +109,12 @@ impl Request {
         }
     }
 
-    fn send_form(&self, connection: &Connection, form: Form, since: Option<Uuid>) -> Result<MonitorRequest, MonitorError> {
+    fn send_form(
+        &self,
+        connection: &Connection,
+        form: Form,
+        since: Option<Uuid>,
+    ) -> Result<MonitorRequest, MonitorError> {
         if form == Form::Rfc && self.0.values().flatten().any(|table| !table.where_.is_all()) {
             return Err(MonitorError::NoConditions);
         }
@@ -102,6 +123,7 @@ impl Request {
             Form::Conditional => "monitor_cond",
             Form::Rfc => "monitor",
         };
+        // A zero UUID is no transaction of the server's, so it sends all rows.
         let since = (form == Form::Since).then(|| since.unwrap_or_default());
         connection.send_monitor(method, self, since).map_err(|error| MonitorError::Invalid(error.to_string()))
     }

@@ -25,20 +25,29 @@ fn request(monitor: &Monitor) -> Result<Request, MonitorError> {
 fn what_the_database_lacks_is_left_out() {
     let monitor = Monitor::new().table::<Newer>(Where::all()).table::<Port>(Condition::equal("name", "p"));
     let request = request(&monitor).unwrap();
-    assert_eq!(serde_json::to_string(&request).unwrap(), r#"{"Port":[{"columns":["name","tag"],"where":[["name","==","p"]]}]}"#);
+    assert_eq!(
+        serde_json::to_string(&request).unwrap(),
+        r#"{"Port":[{"columns":["name","tag"],"where":[["name","==","p"]]}]}"#
+    );
 }
 
 #[test]
 fn who_wants_changes_only_is_sent_no_rows_to_start_with() {
     let request = request(&Monitor::new().table_changes::<Port>(Condition::equal("name", "p"))).unwrap();
     let text = serde_json::to_string(&request).unwrap();
-    assert_eq!(text, r#"{"Port":[{"columns":["name","tag"],"where":[["name","==","p"]],"select":{"initial":false}}]}"#);
+    assert_eq!(
+        text,
+        r#"{"Port":[{"columns":["name","tag"],"where":[["name","==","p"]],"select":{"initial":false}}]}"#
+    );
 }
 
 #[test]
 fn a_condition_on_a_column_that_the_database_lacks_is_refused() {
     let error = request(&Monitor::new().table::<Port>(Condition::equal("newer", "x"))).unwrap_err();
-    assert_eq!(error.to_string(), "the column newer of Port, which a condition is about, is not in the database");
+    assert_eq!(
+        error.to_string(),
+        "the column newer of Port, which a condition is about, is not in the database"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A row as a select returned it.
+//! A row as a `select` returned it.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,24 @@ use serde::Deserialize;
 
 use crate::value::{Atom, Datum, Uuid};
 
-/// The columns of one row. An accessor is empty where the column was not selected, is empty, or has another type.
+/// The columns of one row. An accessor returns `None` or an empty value if the column was not selected, is
+/// empty, or has another type.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct SelectedRow(BTreeMap<String, Datum>);
 
 impl SelectedRow {
-    /// The row's own UUID. Always selected, so a nil UUID would be the server's doing.
+    /// The row's own UUID. It is always selected; nil only if the server left it out.
     pub fn uuid(&self) -> Uuid {
         self.scalar("_uuid").and_then(Atom::as_uuid).unwrap_or_default()
     }
 
-    /// The value as it came, of any type.
+    /// The value of a column, of any type.
     pub fn datum(&self, column: &str) -> Option<&Datum> {
         self.0.get(column)
     }
 
-    /// A single text.
+    /// A single string.
     pub fn string(&self, column: &str) -> Option<&str> {
         self.scalar(column).and_then(Atom::as_str)
     }
@@ -32,25 +33,27 @@ impl SelectedRow {
         self.scalar(column).and_then(Atom::as_integer)
     }
 
-    /// A single truth value.
+    /// A single boolean.
     pub fn boolean(&self, column: &str) -> Option<bool> {
         self.scalar(column).and_then(Atom::as_boolean)
     }
 
-    /// A set of texts, in the order of the server.
+    /// A set of strings, in the server's order.
     pub fn strings(&self, column: &str) -> Vec<&str> {
         self.atoms(column).iter().filter_map(Atom::as_str).collect()
     }
 
-    /// A set of references, in the order of the server.
+    /// A set of references, in the server's order.
     pub fn uuids(&self, column: &str) -> Vec<Uuid> {
         self.atoms(column).iter().filter_map(Atom::as_uuid).collect()
     }
 
-    /// A map of strings.
+    /// A map from strings to strings. Pairs of other types are left out.
     pub fn map(&self, column: &str) -> BTreeMap<String, String> {
         let pairs = self.datum(column).map_or(&[][..], Datum::pairs);
-        let strings = pairs.iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.as_str()?.to_owned())));
+        let strings = pairs
+            .iter()
+            .filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.as_str()?.to_owned())));
         strings.collect()
     }
 

@@ -25,7 +25,10 @@ fn each_result_is_read_with_the_handle_of_its_operation() {
     assert_eq!(outcome.uuid(&row), uuid);
     assert_eq!((outcome.count(deleted), outcome.count(comment)), (2, 0));
     let [found] = outcome.rows(selection) else { panic!("one row") };
-    assert_eq!((found.uuid(), found.string("name"), found.integer("tag"), found.boolean("up")), (uuid, Some("p"), Some(7), Some(true)));
+    assert_eq!(
+        (found.uuid(), found.string("name"), found.integer("tag"), found.boolean("up")),
+        (uuid, Some("p"), Some(7), Some(true))
+    );
     assert_eq!(found.map("ids"), [("k".to_owned(), "v".to_owned())].into());
     assert_eq!(found.strings("name"), ["p"]);
     assert_eq!((found.uuids("ifaces"), found.string("nothing"), found.integer("name")), (vec![], None, None));
@@ -37,7 +40,8 @@ fn an_error_is_tied_to_its_operation() {
     transaction.comment("x");
     transaction.insert("Interface", Row::new());
     transaction.delete("Port", Where::all());
-    let error = decode(transaction, r#"[{},{"error":"constraint violation","details":"why"},null]"#).unwrap_err();
+    let error =
+        decode(transaction, r#"[{},{"error":"constraint violation","details":"why"},null]"#).unwrap_err();
     assert_eq!(error.kind(), Some(&ErrorKind::ConstraintViolation));
     assert_eq!(error.to_string(), "insert Interface, operation 1 of the transaction, was refused");
     assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "constraint violation: why");
@@ -47,13 +51,20 @@ fn an_error_is_tied_to_its_operation() {
 fn an_error_at_the_end_is_the_commits() {
     let mut transaction = Transaction::new();
     transaction.delete("Port", Where::all());
-    let error = decode(transaction, r#"[{"count":1},{"error":"referential integrity violation","details":"why"}]"#).unwrap_err();
-    assert!(matches!(&error, TransactError::Commit(error) if error.kind == ErrorKind::ReferentialIntegrityViolation), "{error:?}");
+    let error =
+        decode(transaction, r#"[{"count":1},{"error":"referential integrity violation","details":"why"}]"#)
+            .unwrap_err();
+    assert!(
+        matches!(&error, TransactError::Commit(error) if error.kind == ErrorKind::ReferentialIntegrityViolation),
+        "{error:?}"
+    );
 }
 
 #[test]
 fn an_answer_that_does_not_fit_is_told_from_an_outcome() {
-    for answer in ["{}", "[]", "[null]", r#"[{"uuid":"x"}]"#, r#"[{"count":-1}]"#, "[{}]", r#"[{"count":1},{}]"#] {
+    for answer in
+        ["{}", "[]", "[null]", r#"[{"uuid":"x"}]"#, r#"[{"count":-1}]"#, "[{}]", r#"[{"count":1},{}]"#]
+    {
         let mut transaction = Transaction::new();
         transaction.delete("Port", Where::all());
         let error = decode(transaction, answer).expect_err(answer);

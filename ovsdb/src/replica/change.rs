@@ -1,28 +1,37 @@
-//! What happened to the rows of a replica.
+//! Changes to the rows of a replica.
 
 use std::{any::Any, fmt};
 
-use crate::{table::Table, value::Uuid};
+use crate::{
+    table::{Columns, Table},
+    value::{Datum, Uuid},
+};
 
-/// The changes of one notification, which is at least one whole transaction of the server.
+/// The changes of one notification, which covers one or more whole transactions of the server.
 ///
-/// Each row occurs once. The replica shows the rows as they are after all of them.
+/// Each row occurs once. The replica already shows the rows as they are after all changes.
 #[derive(Debug, Default)]
 pub struct Changes(pub(crate) Vec<Change>);
 
-/// What happened to one row.
+/// The change of one row.
 pub struct Change {
-    /// As the schema spells it.
+    /// The name of the table, as the schema spells it.
     pub table: &'static str,
-    /// Of the row.
+    /// The row's UUID.
     pub uuid: Uuid,
-    /// How the row came to differ.
+    /// Whether the row was inserted, modified or deleted.
     pub kind: ChangeKind,
     pub(crate) columns: Vec<&'static str>,
-    pub(crate) old: Option<Box<dyn Any + Send + Sync>>,
+    pub(crate) differences: Vec<(&'static str, Datum)>,
+    pub(crate) old: Option<Box<dyn Old>>,
 }
 
-/// How a row came to differ.
+/// The old row, of any table.
+pub(crate) trait Old: Columns + Any + Send + Sync {}
+
+impl<T: Table> Old for T {}
+
+/// How a row changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
     Insert,
@@ -31,17 +40,17 @@ pub enum ChangeKind {
 }
 
 impl Changes {
-    /// Whether no row differs.
+    /// Whether no row changed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The number of rows that differ.
+    /// The number of changed rows.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Each row that differs, in no order.
+    /// The changed rows, in no particular order.
     pub fn iter(&self) -> std::slice::Iter<'_, Change> {
         self.0.iter()
     }
@@ -53,9 +62,23 @@ impl Changes {
 }
 
 impl Change {
-    /// The row as it was: of a delete always, of a modify if the monitor [keeps old rows](crate::Monitor::keep_old_rows).
+    /// The old row: of a delete always, of a modify if the monitor
+    /// [keeps old rows](crate::Monitor::keep_old_rows), of an insert never.
     pub fn old<T: Table>(&self) -> Option<&T> {
-        self.old.as_ref()?.downcast_ref()
+        let old: &dyn Any = &**self.old.as_ref()?;
+        old.downcast_ref()
+    }
+
+    /// As [`old`](Self::old), for a table that is known at run time only.
+    pub fn old_columns(&self) -> Option<&dyn Columns> {
+        self.old.as_ref().map(|old| &**old as &dyn Columns)
+    }
+
+    /// The difference that a modify made to a column, which saves comparing a large one. For sets: the
+    /// elements added or removed. For maps: the pairs added, removed (with their old value) or changed (with
+    /// their new value). `None` for a column that did not change.
+    pub fn difference(&self, column: &str) -> Option<&Datum> {
+        self.differences.iter().find(|(own, _)| *own == column).map(|(_, difference)| difference)
     }
 
     /// The columns that a modify changed; empty for the other kinds.
@@ -66,7 +89,7 @@ impl Change {
 
 impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table, uuid, kind, columns, old: _ } = self;
+        let Self { table, uuid, kind, columns, differences: _, old: _ } = self;
         write!(f, "{kind:?} {table} {uuid}")?;
         if columns.is_empty() { Ok(()) } else { write!(f, " {columns:?}") }
     }

@@ -2,17 +2,18 @@
 
 use std::{any::Any, collections::HashMap};
 
-use super::{Change, ChangeKind, Changes};
+use super::{Change, ChangeKind, Changes, change::Old};
 use crate::{
     schema::TableSchema,
-    table::Table,
+    table::{Columns, Table},
     value::{Datum, Uuid},
 };
 
 /// A received value and the index of its column.
 pub(crate) type Cell = (usize, Datum);
 
-/// [`TableRows`] without its type, so that updates are decoded by code that exists once.
+/// [`TableRows`] without its type parameter, so that the decoder of updates is compiled once, not for each
+/// table.
 pub(crate) trait Rows: Send + Sync {
     fn name(&self) -> &'static str;
 
@@ -20,13 +21,16 @@ pub(crate) trait Rows: Send + Sync {
 
     fn row_count(&self) -> usize;
 
-    /// Prepares for values of this schema; the columns that it has, or the first that does not fit its field.
+    fn row(&self, uuid: Uuid) -> Option<&dyn Columns>;
+
+    /// Prepares for values of this schema. Returns the columns that the schema has, or the first that does
+    /// not fit its field.
     fn adapt(&mut self, schema: &TableSchema) -> Result<Vec<&'static str>, &'static str>;
 
-    /// A row of which these are all values but defaults; new, or in place of the one before.
+    /// Sets a whole row, new or existing. Columns without a cell get their default.
     fn put(&mut self, uuid: Uuid, cells: &mut Vec<Cell>, changes: &mut Changes) -> Result<(), String>;
 
-    /// Differences to a row that is there.
+    /// Applies differences to an existing row.
     fn modify(&mut self, uuid: Uuid, cells: &mut Vec<Cell>, changes: &mut Changes) -> Result<(), String>;
 
     fn remove(&mut self, uuid: Uuid, changes: &mut Changes);
@@ -41,35 +45,44 @@ pub(crate) trait Rows: Send + Sync {
 }
 
 pub(crate) struct TableRows<T> {
-    rows: HashMap<Uuid, T>,
-    /// Rows of before, while all rows are being replaced.
-    before: HashMap<Uuid, T>,
-    /// By column: whether updates carry the value itself, not a difference.
+    /// Boxed, because about a third of a hash table's slots are empty, and an empty slot is as large as a
+    /// full one.
+    rows: HashMap<Uuid, Box<T>>,
+    /// During a full load: the rows from before it that were not loaded again yet.
+    before: HashMap<Uuid, Box<T>>,
+    /// For each column: whether updates carry the value itself, not a difference.
     whole: Vec<bool>,
     keep_old: bool,
-    /// Rows that were there before the monitor are never sent, but changes to them are.
+    /// The server does not send the rows that existed before the monitor, but does send changes to them.
     changes_only: bool,
 }
 
 impl<T: Table> TableRows<T> {
     pub(crate) fn new(keep_old: bool, changes_only: bool) -> Self {
-        Self { rows: HashMap::new(), before: HashMap::new(), whole: vec![true; T::COLUMNS.len()], keep_old, changes_only }
+        Self {
+            rows: HashMap::new(),
+            before: HashMap::new(),
+            whole: vec![true; T::COLUMNS.len()],
+            keep_old,
+            changes_only,
+        }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Uuid, &T)> {
-        self.rows.iter().map(|(uuid, row)| (*uuid, row))
+        self.rows.iter().map(|(uuid, row)| (*uuid, &**row))
     }
 
     pub(super) fn get(&self, uuid: Uuid) -> Option<&T> {
-        self.rows.get(&uuid)
+        self.rows.get(&uuid).map(|row| &**row)
     }
 
     pub(super) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    fn change(uuid: Uuid, kind: ChangeKind, columns: Vec<&'static str>, old: Option<T>) -> Change {
-        Change { table: T::NAME, uuid, kind, columns, old: old.map(|row| Box::new(row) as Box<dyn Any + Send + Sync>) }
+    fn change(uuid: Uuid, kind: ChangeKind, old: Option<Box<T>>) -> Change {
+        let old = old.map(|row| row as Box<dyn Old>);
+        Change { table: T::NAME, uuid, kind, columns: Vec::new(), differences: Vec::new(), old }
     }
 }
 
@@ -86,9 +99,14 @@ impl<T: Table> Rows for TableRows<T> {
         self.rows.len()
     }
 
+    fn row(&self, uuid: Uuid) -> Option<&dyn Columns> {
+        self.get(uuid).map(|row| row as &dyn Columns)
+    }
+
     fn adapt(&mut self, schema: &TableSchema) -> Result<Vec<&'static str>, &'static str> {
         let blank = T::default();
         let mut present = Vec::with_capacity(T::COLUMNS.len());
+        // The schema decides whether a column is single, not the field: a set field can hold a single column.
         for (index, column) in T::COLUMNS.iter().enumerate() {
             if let Some(found) = schema.columns.get(*column) {
                 if !blank.field(index).fits(&found.ty) {
@@ -102,19 +120,26 @@ impl<T: Table> Rows for TableRows<T> {
     }
 
     fn put(&mut self, uuid: Uuid, cells: &mut Vec<Cell>, changes: &mut Changes) -> Result<(), String> {
-        let mut row = T::default();
+        let mut row = Box::<T>::default();
         for (column, value) in cells.drain(..) {
             row.field_mut(column).set(value).map_err(|error| format!("{}: {error}", T::COLUMNS[column]))?;
         }
+        // Nothing is changed before all values are known to be valid. During a full load, an equal row from
+        // before it is no change.
         let Some(old) = self.rows.remove(&uuid).or_else(|| self.before.remove(&uuid)) else {
             self.rows.insert(uuid, row);
-            changes.0.push(Self::change(uuid, ChangeKind::Insert, Vec::new(), None));
+            changes.0.push(Self::change(uuid, ChangeKind::Insert, None));
             return Ok(());
         };
         if old != row {
-            let differs = |index: &usize| old.field(*index).datum() != row.field(*index).datum();
-            let columns = (0..T::COLUMNS.len()).filter(differs).map(|index| T::COLUMNS[index]).collect();
-            changes.0.push(Self::change(uuid, ChangeKind::Modify, columns, self.keep_old.then_some(old)));
+            let difference = |(index, column): (usize, &&'static str)| {
+                let (before, now) = (old.field(index).datum(), row.field(index).datum());
+                (before != now).then(|| (*column, before.difference(now)))
+            };
+            let differences: Vec<_> = T::COLUMNS.iter().enumerate().filter_map(difference).collect();
+            let columns = differences.iter().map(|(column, _)| *column).collect();
+            let old = self.keep_old.then_some(old);
+            changes.0.push(Change { columns, differences, ..Self::change(uuid, ChangeKind::Modify, old) });
         }
         self.rows.insert(uuid, row);
         Ok(())
@@ -123,6 +148,7 @@ impl<T: Table> Rows for TableRows<T> {
     fn modify(&mut self, uuid: Uuid, cells: &mut Vec<Cell>, changes: &mut Changes) -> Result<(), String> {
         let row = match self.rows.get_mut(&uuid) {
             Some(row) => row,
+            // A row from before the monitor: its other columns are unknown.
             None if self.changes_only => {
                 cells.clear();
                 return Ok(());
@@ -131,19 +157,29 @@ impl<T: Table> Rows for TableRows<T> {
         };
         let old = self.keep_old.then(|| row.clone());
         let columns = cells.iter().map(|(column, _)| T::COLUMNS[*column]).collect();
+        let mut differences = Vec::with_capacity(cells.len());
         let taken = cells.drain(..).try_for_each(|(column, value)| {
             let field = row.field_mut(column);
-            let taken = if self.whole[column] { field.set(value) } else { field.apply(value) };
-            taken.map_err(|error| format!("{}: {error}", T::COLUMNS[column]))
+            let difference = if self.whole[column] {
+                let before = field.datum();
+                field.set(value).map(|()| before.difference(field.datum()))
+            } else {
+                field.apply(value.clone()).map(|()| value)
+            };
+            differences.push((
+                T::COLUMNS[column],
+                difference.map_err(|error| format!("{}: {error}", T::COLUMNS[column]))?,
+            ));
+            Ok(())
         });
-        // Also after an error: columns before it have changed, and nobody would learn of them later.
-        changes.0.push(Self::change(uuid, ChangeKind::Modify, columns, old));
+        // Also after an error: the columns before it have changed, and no later change reports them.
+        changes.0.push(Change { columns, differences, ..Self::change(uuid, ChangeKind::Modify, old) });
         taken
     }
 
     fn remove(&mut self, uuid: Uuid, changes: &mut Changes) {
         if let Some(old) = self.rows.remove(&uuid) {
-            changes.0.push(Self::change(uuid, ChangeKind::Delete, Vec::new(), Some(old)));
+            changes.0.push(Self::change(uuid, ChangeKind::Delete, Some(old)));
         }
     }
 
@@ -153,7 +189,7 @@ impl<T: Table> Rows for TableRows<T> {
 
     fn finish_replacement(&mut self, changes: &mut Changes) {
         for (uuid, old) in std::mem::take(&mut self.before) {
-            changes.0.push(Self::change(uuid, ChangeKind::Delete, Vec::new(), Some(old)));
+            changes.0.push(Self::change(uuid, ChangeKind::Delete, Some(old)));
         }
     }
 

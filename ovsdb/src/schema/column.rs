@@ -12,7 +12,7 @@ use crate::value::AtomicType;
 /// One column of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnSchema {
-    /// What values the column takes.
+    /// The type of the column's values.
     pub ty: ColumnType,
     /// Whether the column may be changed after its row was inserted.
     pub mutable: bool,
@@ -20,22 +20,24 @@ pub struct ColumnSchema {
     pub ephemeral: bool,
 }
 
-/// What values a column takes. The limits of single values (`minInteger`, `enum` …) are left to the server to check.
+/// The type of a column. Constraints on single values (`minInteger`, `enum` …) are left out; the server
+/// checks them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnType {
-    /// Of the elements of a set or scalar, or the keys of a map.
+    /// The type of a scalar, of the elements of a set, or of the keys of a map.
     pub key: AtomicType,
-    /// The table whose rows a `uuid` refers to, and how strongly.
+    /// For a `uuid`: the table whose rows it refers to, and the kind of reference.
     pub references: Option<(String, RefType)>,
-    /// Present where the column is a map.
+    /// The type of a map's values; `None` for sets and scalars.
     pub value: Option<AtomicType>,
-    /// 0 or 1.
+    /// The minimum number of elements, 0 or 1.
     pub min: u32,
-    /// At least 1; `None` is unlimited.
+    /// The maximum number of elements, at least 1; `None` is unlimited.
     pub max: Option<u32>,
 }
 
-/// What happens to a reference when its row is deleted: a strong one forbids it, a weak one is removed.
+/// The kind of reference to a row. A strong reference forbids to delete the row; a weak one is removed with
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RefType {
@@ -44,18 +46,18 @@ pub enum RefType {
 }
 
 impl ColumnType {
-    /// Exactly one value.
+    /// Whether the column holds exactly one value.
     pub fn is_scalar(&self) -> bool {
         self.value.is_none() && self.min == 1 && self.max == Some(1)
     }
 
-    /// At most one value, or one pair. Updates carry such a column whole, and any other as a difference
-    /// (ovsdb-server(7) §4.1.14, "columns with single value").
+    /// Whether the column holds at most one value or pair. Updates carry the new value of such a column, and
+    /// the difference of any other (ovsdb-server(7) §4.1.14, "columns with single value").
     pub fn is_single(&self) -> bool {
         self.max == Some(1)
     }
 
-    /// Whether values are pairs.
+    /// Whether the column is a map.
     pub fn is_map(&self) -> bool {
         self.value.is_some()
     }
@@ -86,7 +88,7 @@ struct WireBase {
     ref_type: Option<RefType>,
 }
 
-/// `<type>` and `<base-type>` are either an object or, in short, the name of an atomic type.
+/// A `<type>` or `<base-type>`: an object or, as a shorthand, the name of an atomic type.
 enum NameOr<T> {
     Name(AtomicType),
     Object(T),
@@ -99,11 +101,18 @@ impl<'de> Deserialize<'de> for ColumnSchema {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let WireColumn { ty, mutable, ephemeral } = WireColumn::deserialize(deserializer)?;
         let ty = match ty {
+            // RFC 7047 §3.2: without `min` and `max`, a column holds exactly one value.
             NameOr::Name(key) => ColumnType { key, references: None, value: None, min: 1, max: Some(1) },
             NameOr::Object(WireType { key, value, min, max }) => {
                 let (key, references) = key.parts();
                 let WireMax(max) = max.unwrap_or(WireMax(Some(1)));
-                ColumnType { key, references, value: value.map(|base| base.parts().0), min: min.unwrap_or(1), max }
+                ColumnType {
+                    key,
+                    references,
+                    value: value.map(|base| base.parts().0),
+                    min: min.unwrap_or(1),
+                    max,
+                }
             }
         };
         Ok(Self { ty, mutable: mutable.unwrap_or(true), ephemeral })
@@ -121,7 +130,8 @@ impl NameOr<WireBase> {
     }
 }
 
-/// By hand because `untagged` copies everything first: three times slower, and each short-lived client waits for it.
+/// Written by hand because serde's `untagged` buffers its input first. That made parsing a schema three times
+/// slower, for which each short-lived client has to wait.
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for NameOr<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct NameOrVisitor<T>(PhantomData<T>);
@@ -162,7 +172,11 @@ impl<'de> Deserialize<'de> for WireMax {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<WireMax, E> {
-                if text == "unlimited" { Ok(WireMax(None)) } else { Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)) }
+                if text == "unlimited" {
+                    Ok(WireMax(None))
+                } else {
+                    Err(E::invalid_value(serde::de::Unexpected::Str(text), &self))
+                }
             }
         }
 

@@ -23,8 +23,14 @@ fn each_form_of_a_column_type_is_understood() {
     assert_eq!(ty("mode"), plain);
     assert_eq!(ty("tag"), ColumnType { key: AtomicType::Integer, min: 0, ..plain.clone() });
     let uuids = ColumnType { key: AtomicType::Uuid, ..plain.clone() };
-    assert_eq!(ty("ifaces"), ColumnType { references: Some(("Iface".to_owned(), RefType::Strong)), max: None, ..uuids.clone() });
-    assert_eq!(ty("peer"), ColumnType { references: Some(("Port".to_owned(), RefType::Weak)), min: 0, ..uuids });
+    assert_eq!(
+        ty("ifaces"),
+        ColumnType { references: Some(("Iface".to_owned(), RefType::Strong)), max: None, ..uuids.clone() }
+    );
+    assert_eq!(
+        ty("peer"),
+        ColumnType { references: Some(("Port".to_owned(), RefType::Weak)), min: 0, ..uuids }
+    );
     assert_eq!(ty("ids"), ColumnType { value: Some(AtomicType::String), min: 0, max: None, ..plain });
     assert!(ty("name").is_scalar() && !ty("tag").is_scalar() && ty("tag").is_single() && ty("ids").is_map());
 }

@@ -1,6 +1,6 @@
-//! What a certificate says of itself: who it is for, who signed it, and when it is valid (RFC 5280 §4.1).
+//! The subject, issuer and validity of a certificate (RFC 5280 §4.1).
 //!
-//! Reads these four fields and verifies nothing: signatures are the part of `verify`.
+//! Reads these fields, but does not verify signatures; `verify` does.
 
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -9,10 +9,10 @@ const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// 2.5.4.3
+/// The object identifier 2.5.4.3, `id-at-commonName`.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
-/// Some fields of a certificate.
+/// The fields of a certificate that error messages and checks need.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     issuer: &'a [u8],
@@ -21,7 +21,7 @@ pub(super) struct Facts<'a> {
     pub(super) not_after: OffsetDateTime,
 }
 
-/// Where the present is, seen from a certificate.
+/// Whether a time is before, within or after a certificate's validity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Validity {
     NotYet,
@@ -30,11 +30,12 @@ pub(super) enum Validity {
 }
 
 impl<'a> Facts<'a> {
-    /// `None`: that is no certificate.
+    /// The facts of a certificate, or `None` if the bytes are not a certificate.
     pub(super) fn of(certificate: &'a CertificateDer<'_>) -> Option<Self> {
         let mut outer = Der(certificate.as_ref());
         let mut outer = outer.expect(SEQUENCE)?;
         let mut fields = outer.expect(SEQUENCE)?;
+        // The version is absent from certificates of version 1.
         if fields.0.first() == Some(&VERSION) {
             fields.next()?;
         }
@@ -43,10 +44,15 @@ impl<'a> Facts<'a> {
         let issuer = fields.expect(SEQUENCE)?.0;
         let mut validity = fields.expect(SEQUENCE)?;
         let subject = fields.expect(SEQUENCE)?.0;
-        Some(Self { issuer, subject, not_before: moment(validity.next()?)?, not_after: moment(validity.next()?)? })
+        Some(Self {
+            issuer,
+            subject,
+            not_before: moment(validity.next()?)?,
+            not_after: moment(validity.next()?)?,
+        })
     }
 
-    /// By its own account.
+    /// Whether the certificate names itself as its issuer. The signature is not verified.
     pub(super) fn is_self_signed(&self) -> bool {
         self.issuer == self.subject
     }
@@ -61,7 +67,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The last one, where there are several.
+    /// The common name, or the last one if there are several.
     pub(super) fn common_name(&self) -> Option<String> {
         let mut found = None;
         let mut names = Der(self.subject);
@@ -77,21 +83,22 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// In the form that logs have.
+/// A time as error messages show it, such as `2026-01-02 03:04:05 UTC`.
 pub(super) fn shown(moment: OffsetDateTime) -> String {
     format!("{} {:02}:{:02}:{:02} UTC", moment.date(), moment.hour(), moment.minute(), moment.second())
 }
 
-/// Elements one after the other.
+/// A sequence of DER elements.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
-    /// Tag and contents of the next element; `None` also where it makes no sense.
+    /// The tag and contents of the next element; `None` at the end and if the element is invalid.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
         let (length, rest) = match first {
             0..=0x7f => (usize::from(first), rest),
+            // The long form: the number of bytes of the length, here 1 to 4, and then the length.
             0x81..=0x84 => {
                 let (digits, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
                 (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
@@ -115,6 +122,7 @@ fn moment((tag, text): (u8, &[u8])) -> Option<OffsetDateTime> {
         UTC_TIME => {
             let (year, rest) = text.split_at_checked(2)?;
             let year: i32 = year.parse().ok()?;
+            // RFC 5280 §4.1.2.5.1: two digits mean 1950 to 2049.
             (if year < 50 { 2000 + year } else { 1900 + year }, rest)
         }
         GENERALIZED_TIME => {

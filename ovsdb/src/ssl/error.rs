@@ -1,8 +1,8 @@
-//! Why there is no connection by `ssl:`. Names files and sides; holds no byte of a key.
+//! Why an `ssl:` connection failed. Names the file or the peer at fault; never contains key material.
 
 use std::{fmt, io, path::PathBuf};
 
-/// What is wrong, and on which side.
+/// What is wrong with a file, with the server's certificate, or with the connection.
 #[derive(Debug, thiserror::Error)]
 pub enum SslError {
     #[error("this program was built without connections by ssl")]
@@ -16,12 +16,12 @@ pub enum SslError {
         #[source]
         error: io::Error,
     },
-    /// The text that makes no sense is not repeated.
+    /// The contents are not quoted: they may be a key.
     #[error("{file} {path:?} is not in the form of PEM")]
     NotPem { file: SslFile, path: PathBuf },
     #[error("{file} {path:?} holds no {wanted}")]
     Nothing { file: SslFile, path: PathBuf, wanted: &'static str },
-    #[error("{file} {path:?} is encrypted with a passphrase, which nobody is there to type")]
+    #[error("{file} {path:?} is encrypted with a passphrase, which is not supported")]
     Encrypted { file: SslFile, path: PathBuf },
     #[error("{file} {path:?} cannot be used: {problem}")]
     Unusable { file: SslFile, path: PathBuf, problem: String },
@@ -49,16 +49,19 @@ pub enum SslError {
     Refused { certificate: PathBuf, alert: String },
     #[error("the server ended the connection with the alert {0}")]
     Alert(String),
-    #[error("the server ended the connection before it was secured: does it listen with pssl, and with a certificate?")]
+    #[error(
+        "the server ended the connection before it was secured: \
+         does it listen with pssl, and with a certificate?"
+    )]
     Ended,
     #[error("the server does not speak TLS: does it listen with pssl?")]
     NoTls,
     #[error("TLS: {0}")]
     Protocol(String),
 
-    #[error("file of authorities {authority:?} is missing, and cannot be had from the server: {problem}")]
+    #[error("CA file {authority:?} is missing, and cannot be learned from the server: {problem}")]
     Bootstrap { authority: PathBuf, problem: String },
-    #[error("file of authorities {path:?} cannot be written")]
+    #[error("CA file {path:?} cannot be written")]
     Write {
         path: PathBuf,
         #[source]
@@ -66,7 +69,7 @@ pub enum SslError {
     },
 }
 
-/// Which of the files.
+/// Which of the configured files an error is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SslFile {
     PrivateKey,
@@ -79,12 +82,16 @@ impl fmt::Display for SslFile {
         f.write_str(match self {
             Self::PrivateKey => "private key",
             Self::Certificate => "certificate",
-            Self::Authority => "file of authorities",
+            Self::Authority => "CA file",
         })
     }
 }
 
-/// Quoted, as a server may have put anything into them.
+/// The names of a server's certificate, quoted: a server can put any characters into them.
 fn names(presented: &[String]) -> String {
-    if presented.is_empty() { "none".to_owned() } else { presented.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ") }
+    if presented.is_empty() {
+        "none".to_owned()
+    } else {
+        presented.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+    }
 }

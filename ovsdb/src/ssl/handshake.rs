@@ -1,4 +1,4 @@
-//! Makes a TCP connection a secured one, and says in plain words why it cannot be.
+//! The TLS handshake over a TCP connection, and the translation of its errors.
 
 use std::{
     io,
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{closed::ConnectFault, stream};
 
-/// A connection whose server is believed.
+/// Connects, and verifies the server.
 pub(crate) async fn connect(host: &str, port: u16, ssl: &Ssl) -> Result<Secured, ConnectFault> {
     let provider = Arc::new(ring::default_provider());
     let Material { identity, authorities } = read(ssl, &provider).await?;
@@ -40,6 +40,8 @@ pub(crate) async fn connect(host: &str, port: u16, ssl: &Ssl) -> Result<Secured,
         None => match ssl.missing_authority {
             MissingAuthority::Refuse => return Err(missing(ssl).into()),
             MissingAuthority::Bootstrap => {
+                // On a connection of its own. The next one verifies the server with the file, as all later
+                // ones.
                 bootstrap(host, port, ssl, &provider, identity.clone()).await?;
                 read(ssl, &provider).await?.authorities.ok_or_else(|| missing(ssl))?
             }
@@ -56,10 +58,15 @@ async fn read(ssl: &Ssl, provider: &Arc<CryptoProvider>) -> Result<Material, Ssl
 }
 
 fn missing(ssl: &Ssl) -> SslError {
-    SslError::Read { file: SslFile::Authority, path: ssl.authority.clone(), error: io::ErrorKind::NotFound.into() }
+    SslError::Read {
+        file: SslFile::Authority,
+        path: ssl.authority.clone(),
+        error: io::ErrorKind::NotFound.into(),
+    }
 }
 
-/// Writes the server's authority to the file. Over this connection nothing is said.
+/// Writes the server's authority to the CA file. The connection for it is closed after the handshake: nothing
+/// is sent to an unverified server.
 async fn bootstrap(
     host: &str,
     port: u16,
@@ -79,12 +86,16 @@ async fn bootstrap(
     tracing::warn!(
         server = format!("ssl:{host}:{port}"),
         file = %ssl.authority.display(),
-        "there was no file of authorities: the authority of the first server that answered is believed from now on"
+        "CA file was missing: the authority of the first server that answered is trusted from now on"
     );
     Ok(())
 }
 
-fn configuration(demand: Demand, identity: Option<Arc<CertifiedKey>>, provider: &Arc<CryptoProvider>) -> Result<ClientConfig, SslError> {
+fn configuration(
+    demand: Demand,
+    identity: Option<Arc<CertifiedKey>>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<ClientConfig, SslError> {
     let verifier = Verifier { demand, algorithms: provider.signature_verification_algorithms };
     let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
@@ -97,12 +108,21 @@ fn configuration(demand: Demand, identity: Option<Arc<CertifiedKey>>, provider: 
     })
 }
 
-async fn shake_hands(host: &str, port: u16, ssl: &Ssl, configuration: ClientConfig) -> Result<TlsStream<TcpStream>, ConnectFault> {
-    let name = ServerName::try_from(host.to_owned()).map_err(|_| SslError::Protocol(format!("{host:?} is no name of a host")))?;
+async fn shake_hands(
+    host: &str,
+    port: u16,
+    ssl: &Ssl,
+    configuration: ClientConfig,
+) -> Result<TlsStream<TcpStream>, ConnectFault> {
+    // rustls needs a name for SNI; the verifier ignores it.
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| SslError::Protocol(format!("{host:?} is no name of a host")))?;
     let tcp = stream::tcp(host, port).await?;
     let shaken = TlsConnector::from(Arc::new(configuration)).connect(name, tcp).await;
     shaken.map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => SslError::Ended.into(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            SslError::Ended.into()
+        }
         _ => match fault(&error, ssl) {
             Some(fault) => ConnectFault::Ssl(fault),
             None => ConnectFault::Io(error),
@@ -110,7 +130,7 @@ async fn shake_hands(host: &str, port: u16, ssl: &Ssl, configuration: ClientConf
     })
 }
 
-/// What TLS has to say about an error, if it is one of its own.
+/// The error of rustls behind an I/O error, translated; `None` for other I/O errors.
 fn fault(error: &io::Error, ssl: &Ssl) -> Option<SslError> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(match error {
@@ -124,11 +144,17 @@ fn fault(error: &io::Error, ssl: &Ssl) -> Option<SslError> {
 fn certificate_fault(error: &CertificateError, ssl: &Ssl) -> SslError {
     match error {
         CertificateError::ExpiredContext { not_after, .. } => SslError::ServerExpired { at: at(*not_after) },
-        CertificateError::NotValidYetContext { not_before, .. } => SslError::ServerNotYetValid { at: at(*not_before) },
-        // The latter: of an authority of the same name.
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => SslError::WrongAuthority { authority: ssl.authority.clone() },
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            SslError::ServerNotYetValid { at: at(*not_before) }
+        }
+        // `BadSignature`: the file has an authority of the same name with another key.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            SslError::WrongAuthority { authority: ssl.authority.clone() }
+        }
         CertificateError::Other(other) => match other.0.downcast_ref() {
-            Some(SslError::WrongName { wanted, presented }) => SslError::WrongName { wanted: wanted.clone(), presented: presented.clone() },
+            Some(SslError::WrongName { wanted, presented }) => {
+                SslError::WrongName { wanted: wanted.clone(), presented: presented.clone() }
+            }
             _ => SslError::ServerCertificate(other.0.to_string()),
         },
         error => SslError::ServerCertificate(error.to_string()),
@@ -138,8 +164,10 @@ fn certificate_fault(error: &CertificateError, ssl: &Ssl) -> SslError {
 fn alert_fault(alert: AlertDescription, ssl: &Ssl) -> SslError {
     use AlertDescription as A;
     match (alert, &ssl.identity) {
-        // The last is what OpenSSL says in TLS 1.2.
-        (A::CertificateRequired | A::BadCertificate | A::HandshakeFailure, None) => SslError::CertificateWanted,
+        // OpenSSL sends `HandshakeFailure` for a missing certificate in TLS 1.2.
+        (A::CertificateRequired | A::BadCertificate | A::HandshakeFailure, None) => {
+            SslError::CertificateWanted
+        }
         (
             A::BadCertificate
             | A::UnsupportedCertificate
@@ -158,17 +186,22 @@ fn alert_fault(alert: AlertDescription, ssl: &Ssl) -> SslError {
 
 fn at(time: UnixTime) -> String {
     let seconds = i64::try_from(time.as_secs()).ok();
-    seconds.and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok()).map_or_else(|| "an unknown time".to_owned(), shown)
+    seconds
+        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
+        .map_or_else(|| "an unknown time".to_owned(), shown)
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, SslError> + Send + 'static) -> Result<T, SslError> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SslError> + Send + 'static,
+) -> Result<T, SslError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(error) => Err(SslError::Protocol(error.to_string())),
     }
 }
 
-/// A secured stream, whose errors are explained: in TLS 1.3 a server refuses a certificate only after the handshake.
+/// A TLS stream with translated errors. The handshake cannot report all of them: in TLS 1.3 a server refuses
+/// the client's certificate after the client's handshake is complete.
 pub(crate) struct Secured {
     stream: TlsStream<TcpStream>,
     ssl: Ssl,
@@ -181,7 +214,11 @@ impl Secured {
 }
 
 impl AsyncRead for Secured {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
         self.explain(result)
     }
@@ -198,7 +235,7 @@ impl AsyncWrite for Secured {
         self.explain(result)
     }
 
-    /// Sends close_notify first.
+    /// Sends `close_notify` first.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.stream).poll_shutdown(cx);
         self.explain(result)

@@ -1,4 +1,4 @@
-//! The files as they are now. Knows nothing of when to read them, or of servers.
+//! Reads the key and certificate files. Does not know when to read them, and does not know servers.
 
 use std::{
     fs, io,
@@ -22,23 +22,23 @@ use super::{
     certificate::{Facts, Validity, shown},
 };
 
-/// The contents of the files, found usable.
+/// The validated contents of the files.
 pub(super) struct Material {
     pub(super) identity: Option<Arc<CertifiedKey>>,
-    /// Absent: there is no such file.
+    /// `None` if the CA file does not exist.
     pub(super) authorities: Option<Authorities>,
 }
 
-/// Who is believed.
+/// The trusted authorities.
 #[derive(Debug)]
 pub(super) struct Authorities {
     pub(super) roots: RootCertStore,
-    /// The same, as they are in the file.
+    /// The certificates of the same authorities, to compare with a server's own certificate.
     pub(super) certificates: Vec<CertificateDer<'static>>,
 }
 
 impl Material {
-    /// Blocks, as reading files does.
+    /// Reads and validates the files. Blocks.
     pub(super) fn read(ssl: &Ssl, provider: &CryptoProvider) -> Result<Self, SslError> {
         let identity = ssl.identity.as_ref().map(|identity| read_identity(identity, provider)).transpose()?;
         let path = &ssl.authority;
@@ -51,7 +51,8 @@ impl Material {
 }
 
 impl Authorities {
-    /// Those that have expired are left out, unless none would be left.
+    /// The valid authorities of a file. Certificates that have expired or are not valid yet are ignored; if
+    /// there is no other, the last one's error is returned.
     fn from_pem(pem: &[u8], path: &Path) -> Result<Self, SslError> {
         let file = SslFile::Authority;
         let mut authorities = Self { roots: RootCertStore::empty(), certificates: Vec::new() };
@@ -60,7 +61,11 @@ impl Authorities {
             match check_validity(file, path, &certificate) {
                 Ok(()) => {
                     let added = authorities.roots.add(certificate.clone());
-                    added.map_err(|error| SslError::Unusable { file, path: path.to_owned(), problem: error.to_string() })?;
+                    added.map_err(|error| SslError::Unusable {
+                        file,
+                        path: path.to_owned(),
+                        problem: error.to_string(),
+                    })?;
                     authorities.certificates.push(certificate);
                 }
                 Err(error) => unusable = Some(error),
@@ -69,7 +74,7 @@ impl Authorities {
         match unusable {
             Some(error) if authorities.certificates.is_empty() => Err(error),
             Some(error) => {
-                tracing::warn!(%error, "an authority is left out");
+                tracing::warn!(%error, "ignoring a CA certificate");
                 Ok(authorities)
             }
             None => Ok(authorities),
@@ -83,7 +88,10 @@ impl Authorities {
     }
 }
 
-fn read_identity(Identity { private_key, certificate }: &Identity, provider: &CryptoProvider) -> Result<CertifiedKey, SslError> {
+fn read_identity(
+    Identity { private_key, certificate }: &Identity,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, SslError> {
     let file = SslFile::Certificate;
     let chain = certificates(file, certificate, &read(file, certificate)?)?;
     for link in &chain {
@@ -94,8 +102,14 @@ fn read_identity(Identity { private_key, certificate }: &Identity, provider: &Cr
         rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
             SslError::OtherKey { private_key: private_key.clone(), certificate: certificate.clone() }
         }
-        rustls::Error::InvalidCertificate(error) => SslError::Unusable { file, path: certificate.clone(), problem: format!("{error:?}") },
-        error => SslError::Unusable { file: SslFile::PrivateKey, path: private_key.clone(), problem: error.to_string() },
+        rustls::Error::InvalidCertificate(error) => {
+            SslError::Unusable { file, path: certificate.clone(), problem: format!("{error:?}") }
+        }
+        error => SslError::Unusable {
+            file: SslFile::PrivateKey,
+            path: private_key.clone(),
+            problem: error.to_string(),
+        },
     })
 }
 
@@ -104,6 +118,7 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, SslError> {
     let pem = read(file, path)?;
     PrivateKeyDer::from_pem_slice(&pem).map_err(|error| {
         let path = path.to_owned();
+        // In the header of PKCS#8 (`BEGIN ENCRYPTED PRIVATE KEY`), or in the older `Proc-Type: 4,ENCRYPTED`.
         if String::from_utf8_lossy(&pem).contains("ENCRYPTED") {
             return SslError::Encrypted { file, path };
         }
@@ -123,7 +138,7 @@ fn certificates(file: SslFile, path: &Path, pem: &[u8]) -> Result<Vec<Certificat
     }
 }
 
-/// A file of something else, or of something else in PEM.
+/// The error for a file without the wanted item: it has other PEM items or is empty, or it is not PEM.
 fn nothing(file: SslFile, path: PathBuf, wanted: &'static str, pem: &[u8]) -> SslError {
     if String::from_utf8_lossy(pem).contains("-----BEGIN ") || pem.trim_ascii().is_empty() {
         SslError::Nothing { file, path, wanted }
@@ -135,7 +150,11 @@ fn nothing(file: SslFile, path: PathBuf, wanted: &'static str, pem: &[u8]) -> Ss
 fn check_validity(file: SslFile, path: &Path, certificate: &CertificateDer<'_>) -> Result<(), SslError> {
     let path = path.to_owned();
     let Some(facts) = Facts::of(certificate) else {
-        return Err(SslError::Unusable { file, path, problem: "a certificate in it makes no sense".to_owned() });
+        return Err(SslError::Unusable {
+            file,
+            path,
+            problem: "a certificate in it makes no sense".to_owned(),
+        });
     };
     match facts.validity(OffsetDateTime::now_utc()) {
         Validity::Valid => Ok(()),

@@ -1,4 +1,4 @@
-//! Whether a server is believed: who signed its certificate and, on request, whom it is for.
+//! Verifies a server's certificate: its signature and, if configured, its name.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,7 +20,7 @@ use super::{
     material::Authorities,
 };
 
-/// What is asked of a server's certificate.
+/// rustls's verifier of server certificates.
 #[derive(Debug)]
 pub(super) struct Verifier {
     pub(super) demand: Demand,
@@ -29,14 +29,14 @@ pub(super) struct Verifier {
 
 #[derive(Debug)]
 pub(super) enum Demand {
-    /// A signature of one of these, and this name, if there is one.
+    /// The certificate has to be signed by one of these authorities and have this name, if there is one.
     Signed { authorities: Authorities, name: Option<String> },
-    /// Nothing; but the chain is put down, the server's own certificate first.
+    /// Every certificate is accepted. The chain is recorded, the server's own certificate first.
     Nothing { seen: Arc<Mutex<Vec<CertificateDer<'static>>>> },
 }
 
 impl ServerCertVerifier for Verifier {
-    /// The name of the host plays no part: certificates of ovs-pki(8) do not hold it.
+    /// Ignores the host name: certificates of ovs-pki(8) do not have it.
     fn verify_server_cert(
         &self,
         own: &CertificateDer<'_>,
@@ -53,7 +53,8 @@ impl ServerCertVerifier for Verifier {
                 }
             }
             Demand::Nothing { seen } => {
-                let chain = std::iter::once(own).chain(between).map(|certificate| certificate.clone().into_owned());
+                let chain =
+                    std::iter::once(own).chain(between).map(|certificate| certificate.clone().into_owned());
                 *seen.lock().unwrap_or_else(PoisonError::into_inner) = chain.collect();
             }
         }
@@ -83,8 +84,9 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// A certificate that is itself in the file of authorities needs no signature: a server's self-signed one is mostly both, which
-/// is no chain to the usual rules.
+/// Verifies that an authority signed the chain. A certificate that is itself in the CA file needs no
+/// signature: a self-signed server certificate is an end entity and an authority at once, which the usual
+/// rules for chains reject.
 pub(super) fn verify_chain(
     authorities: &Authorities,
     algorithms: &WebPkiSupportedAlgorithms,
@@ -111,11 +113,15 @@ fn verify_validity(own: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error>
 }
 
 fn verify_name(wanted: &str, own: &CertificateDer<'_>) -> Result<(), Error> {
+    // A wanted name that is neither a DNS name nor an address can only be the common name.
     let mut presented = Vec::new();
     if let Ok(name) = ServerName::try_from(wanted) {
         match verify_server_name(&ParsedCertificate::try_from(own)?, &name) {
             Ok(()) => return Ok(()),
-            Err(Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented: names, .. })) => presented = names,
+            Err(Error::InvalidCertificate(CertificateError::NotValidForNameContext {
+                presented: names,
+                ..
+            })) => presented = names,
             Err(_) => {}
         }
     }

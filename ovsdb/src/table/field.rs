@@ -1,7 +1,11 @@
-//! What a field of a row can be, and how a column gets into it.
+//! The types that a field of a row can have, and how they take the values of a column.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use super::Pairs;
 use crate::{
     schema::ColumnType,
     value::{Atom, AtomicType, Datum, Uuid, ValueError},
@@ -9,44 +13,85 @@ use crate::{
 
 /// A Rust type that holds a column.
 pub trait Field {
-    /// Whether every value of such a column fits.
+    /// Whether every value of a column of this type fits into the field.
     fn fits(&self, column: &ColumnType) -> bool;
 
-    /// Takes a value in place of the one before. On an error the field may hold either.
+    /// Replaces the field's value.
+    ///
+    /// # Errors
+    /// The value has another type. The field may have its old value or part of the new one.
     fn set(&mut self, value: Datum) -> Result<(), ValueError>;
 
-    /// Takes a difference, as ovsdb-server(7) §4.1.14 defines it: of a set the elements that come or go, of a map the pairs
-    /// that come, go (with the value they had) or get this value. A column of at most one value is [`set`](Self::set) instead.
+    /// Applies a difference, as ovsdb-server(7) §4.1.14 defines it. For sets: the elements to add or remove.
+    /// For maps: the pairs to add, to remove (with their old value) or to change (with their new value). For
+    /// columns of at most one value, updates carry the new value, which goes to [`set`](Self::set).
+    ///
+    /// # Errors
+    /// The difference has another type. Part of it may have been applied.
     fn apply(&mut self, difference: Datum) -> Result<(), ValueError>;
 
-    /// The value, to be sent.
+    /// The value in the form that is sent.
     fn datum(&self) -> Datum;
+
+    /// Whether the field has this value. The order of sets and maps is ignored.
+    fn is(&self, value: &Datum) -> bool;
+
+    /// The sorted elements of a `Vec` of references to rows, without a copy; empty for other fields.
+    fn references(&self) -> &[Uuid] {
+        &[]
+    }
+
+    /// The pairs of a [`Pairs`] field, without a copy; `None` for other fields.
+    fn pairs(&self) -> Option<&Pairs> {
+        None
+    }
 }
 
 /// A Rust type that holds one atom.
 pub trait Scalar: Sized + Clone + PartialOrd {
-    /// The type of column that it holds.
+    /// The atomic type of the columns that it holds.
     const TYPE: AtomicType;
 
-    /// Takes a received value, or names it where it has another type.
+    /// Converts a received value.
+    ///
+    /// # Errors
+    /// The value has another type; the error quotes it.
     fn from_atom(atom: Atom) -> Result<Self, ValueError>;
 
-    /// The value, to be sent.
+    /// The value in the form that is sent.
     fn to_atom(&self) -> Atom;
+
+    /// Whether this is the value.
+    fn is_atom(&self, atom: &Atom) -> bool;
+
+    /// The list itself if its elements are references to rows; otherwise empty.
+    fn references(_: &[Self]) -> &[Uuid] {
+        &[]
+    }
 }
 
 macro_rules! scalars {
-    ($($ty:ty: $variant:ident, $expected:literal, $atom:ident => $value:expr;)*) => {$(
+    ($($ty:ty: $variant:ident, $expected:literal, $atom:ident => $value:expr, $own:ident => $sent:expr $(, $list:ident => $references:expr)?;)*) => {$(
         impl Scalar for $ty {
             const TYPE: AtomicType = AtomicType::$variant;
 
             fn from_atom($atom: Atom) -> Result<Self, ValueError> {
-                $value.ok_or_else(|| ValueError::new($expected, &$atom))
+                $value.map(Self::from).ok_or_else(|| ValueError::new($expected, &$atom))
             }
 
             fn to_atom(&self) -> Atom {
-                Atom::$variant(self.clone())
+                let $own = self;
+                Atom::from($sent)
             }
+
+            fn is_atom(&self, $atom: &Atom) -> bool {
+                let $own = self;
+                $value == Some($sent)
+            }
+
+            $(fn references($list: &[Self]) -> &[Uuid] {
+                $references
+            })?
         }
 
         impl Field for $ty {
@@ -66,16 +111,22 @@ macro_rules! scalars {
             fn datum(&self) -> Datum {
                 self.to_atom().into()
             }
+
+            fn is(&self, value: &Datum) -> bool {
+                value.scalar().is_some_and(|atom| self.is_atom(atom))
+            }
         }
     )*};
 }
 
 scalars! {
-    i64: Integer, "an integer", atom => atom.as_integer();
-    f64: Real, "a real", atom => atom.as_real();
-    bool: Boolean, "a boolean", atom => atom.as_boolean();
-    Uuid: Uuid, "a uuid", atom => atom.as_uuid();
-    String: String, "a string", atom => atom.as_str().map(str::to_owned);
+    i64: Integer, "an integer", atom => atom.as_integer(), own => *own;
+    f64: Real, "a real", atom => atom.as_real(), own => *own;
+    bool: Boolean, "a boolean", atom => atom.as_boolean(), own => *own;
+    Uuid: Uuid, "a uuid", atom => atom.as_uuid(), own => *own, list => list;
+    String: String, "a string", atom => atom.as_str(), own => own.as_str();
+    Box<str>: String, "a string", atom => atom.as_str(), own => &**own;
+    Arc<str>: String, "a string", atom => atom.as_str(), own => &**own;
 }
 
 impl<T: Scalar> Field for Option<T> {
@@ -95,6 +146,13 @@ impl<T: Scalar> Field for Option<T> {
     fn datum(&self) -> Datum {
         Datum::set(self.as_ref().map(T::to_atom))
     }
+
+    fn is(&self, value: &Datum) -> bool {
+        match self {
+            None => value.is_empty(),
+            Some(own) => value.scalar().is_some_and(|atom| own.is_atom(atom)),
+        }
+    }
 }
 
 impl<T: Scalar> Field for Vec<T> {
@@ -104,7 +162,7 @@ impl<T: Scalar> Field for Vec<T> {
 
     fn set(&mut self, value: Datum) -> Result<(), ValueError> {
         *self = elements(value)?;
-        // Servers sort already, in this order.
+        // Servers send sets sorted in this order, so the sort is rarely needed.
         if !self.is_sorted() {
             self.sort_by(compare);
         }
@@ -124,6 +182,14 @@ impl<T: Scalar> Field for Vec<T> {
 
     fn datum(&self) -> Datum {
         Datum::set(self.iter().map(T::to_atom))
+    }
+
+    fn is(&self, value: &Datum) -> bool {
+        is_set(self.iter(), value)
+    }
+
+    fn references(&self) -> &[Uuid] {
+        T::references(self)
     }
 }
 
@@ -148,6 +214,10 @@ impl<T: Scalar + Ord> Field for BTreeSet<T> {
 
     fn datum(&self) -> Datum {
         Datum::set(self.iter().map(T::to_atom))
+    }
+
+    fn is(&self, value: &Datum) -> bool {
+        is_set(self.iter(), value)
     }
 }
 
@@ -176,11 +246,33 @@ impl<K: Scalar + Ord, V: Scalar> Field for BTreeMap<K, V> {
     fn datum(&self) -> Datum {
         Datum::map(self.iter().map(|(key, value)| (key.to_atom(), value.to_atom())))
     }
+
+    fn is(&self, value: &Datum) -> bool {
+        let pairs = sorted(value.pairs(), |(key, _)| key);
+        let same =
+            |(own, (key, value)): ((&K, &V), &(Atom, Atom))| own.0.is_atom(key) && own.1.is_atom(value);
+        value.atoms().is_empty() && pairs.len() == self.len() && self.iter().zip(pairs).all(same)
+    }
 }
 
-/// Only `f64` knows values without an order, and a server sends none of them.
+/// Compares elements. Only `f64` has values without an order (NaN), which JSON cannot express.
 fn compare<T: PartialOrd>(a: &T, b: &T) -> std::cmp::Ordering {
     a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal)
+}
+
+/// Whether these sorted elements are exactly the set `value`.
+fn is_set<'a, T: Scalar + 'a>(own: impl ExactSizeIterator<Item = &'a T>, value: &Datum) -> bool {
+    let atoms = sorted(value.atoms(), |atom| atom);
+    value.pairs().is_empty()
+        && atoms.len() == own.len()
+        && own.zip(atoms).all(|(own, atom)| own.is_atom(atom))
+}
+
+/// The elements sorted as servers and fields sort them.
+fn sorted<E>(elements: &[E], by: impl Fn(&E) -> &Atom) -> Vec<&E> {
+    let mut all: Vec<&E> = elements.iter().collect();
+    all.sort_by(|one, other| compare(by(one), by(other)));
+    all
 }
 
 fn optional<T: Scalar>(value: Datum, expected: &'static str) -> Result<Option<T>, ValueError> {
@@ -197,9 +289,13 @@ fn elements<T: Scalar, C: FromIterator<T>>(value: Datum) -> Result<C, ValueError
     }
 }
 
-fn pairs<K: Scalar, V: Scalar>(value: Datum) -> Result<impl Iterator<Item = Result<(K, V), ValueError>>, ValueError> {
+fn pairs<K: Scalar, V: Scalar>(
+    value: Datum,
+) -> Result<impl Iterator<Item = Result<(K, V), ValueError>>, ValueError> {
     match value {
-        Datum::Map(pairs) => Ok(pairs.into_iter().map(|(key, value)| Ok((K::from_atom(key)?, V::from_atom(value)?)))),
+        Datum::Map(pairs) => {
+            Ok(pairs.into_iter().map(|(key, value)| Ok((K::from_atom(key)?, V::from_atom(value)?))))
+        }
         set @ Datum::Set(_) => Err(ValueError::new("a map", &set)),
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 crate::table! {
-    /// One field of each form.
+    /// One field of each type.
     struct Example in "Example" {
         name: String,
         kind: String = "type",
@@ -21,6 +21,7 @@ crate::table! {
         list: Vec<String>,
         set: BTreeSet<i64>,
         ids: BTreeMap<String, String>,
+        pairs: Pairs,
     }
 }
 
@@ -42,13 +43,22 @@ fn each_field_takes_its_column() {
         ("list", r#"["set",["b","a","b"]]"#),
         ("set", r#"["set",[2,1]]"#),
         ("ids", r#"["map",[["k","v"]]]"#),
+        ("pairs", r#"["map",[["k","v"],["a",""]]]"#),
     ] {
         row.field_mut(index(column)).set(serde_json::from_str(json).unwrap()).expect(column);
     }
-    assert_eq!((row.name.as_str(), row.kind.as_str(), row.number, row.share, row.up), ("p0", "internal", 7, 2.0, true));
+    assert_eq!(
+        (row.name.as_str(), row.kind.as_str(), row.number, row.share, row.up),
+        ("p0", "internal", 7, 2.0, true)
+    );
     assert_eq!((row.owner, row.tag), ("550e8400-e29b-41d4-a716-446655440000".parse().unwrap(), Some(9)));
-    assert_eq!((row.list.as_slice(), row.set.clone()), (&["a".to_owned(), "b".to_owned()][..], [1, 2].into()));
+    assert_eq!(
+        (row.list.as_slice(), row.set.clone()),
+        (&["a".to_owned(), "b".to_owned()][..], [1, 2].into())
+    );
     assert_eq!(row.ids, [("k".to_owned(), "v".to_owned())].into());
+    assert_eq!(row.pairs.iter().collect::<Vec<_>>(), [("a", ""), ("k", "v")]);
+    assert_eq!((row.pairs.get("a"), row.pairs.get("k"), row.pairs.get("v")), (Some(""), Some("v"), None));
 
     let mut copy = Example::default();
     for column in 0..Example::COLUMNS.len() {
@@ -78,6 +88,9 @@ fn a_value_of_another_type_is_named() {
         ("set", Datum::from("x"), r#""x" is not an integer"#),
         ("ids", Datum::from("k"), r#""k" is not a map"#),
         ("ids", Datum::map([("k", 1_i64)]), "1 is not a string"),
+        ("pairs", Datum::from("k"), r#""k" is not a map"#),
+        ("pairs", Datum::map([("k", 1_i64)]), "1 is not a string"),
+        ("pairs", Datum::map([("k", "a\0b")]), r#""a\u0000b" is not a string without NUL"#),
     ] {
         assert_eq!(row.field_mut(index(column)).set(value).expect_err(column).to_string(), message);
     }
@@ -91,12 +104,14 @@ fn a_field_fits_columns_of_its_type_only() {
     let map = ColumnType { value: Some(AtomicType::String), ..set.clone() };
     let integer = ColumnType { key: AtomicType::Integer, ..string.clone() };
     let row = Example::default();
-    let fits = |column: &str| [&string, &optional, &set, &map, &integer].map(|ty| row.field(index(column)).fits(ty));
+    let fits =
+        |column: &str| [&string, &optional, &set, &map, &integer].map(|ty| row.field(index(column)).fits(ty));
     assert_eq!(fits("name"), [true, true, false, false, false]);
     assert_eq!(fits("tag"), [false, false, false, false, true]);
     assert_eq!(fits("list"), [true, true, true, false, false]);
     assert_eq!(fits("set"), [false, false, false, false, true]);
     assert_eq!(fits("ids"), [false, false, false, true, false]);
+    assert_eq!(fits("pairs"), [false, false, false, true, false]);
 }
 
 #[test]
@@ -104,15 +119,61 @@ fn a_struct_can_be_sent_as_a_row() {
     let row = Row::from(&Example { name: "p0".to_owned(), ..Example::default() });
     let json = serde_json::to_string(&row).unwrap();
     assert!(json.starts_with(r#"{"name":"p0","type":"","number":0,"#), "{json}");
-    assert!(json.ends_with(r#""tag":["set",[]],"list":["set",[]],"set":["set",[]],"ids":["map",[]]}"#), "{json}");
+    assert!(
+        json.ends_with(
+            r#""tag":["set",[]],"list":["set",[]],"set":["set",[]],"ids":["map",[]],"pairs":["map",[]]}"#
+        ),
+        "{json}"
+    );
 }
 
-/// The difference between two sets as the manual defines it: what belongs to one of them only.
+#[test]
+fn sets_and_maps_are_the_same_in_any_order() {
+    fn check<F: Field + Default>(datum: Datum) {
+        let mut field = F::default();
+        field.set(datum.clone()).unwrap();
+        let Datum::Set(mut reversed) = datum else { panic!("a set") };
+        reversed.reverse();
+        assert!(field.is(&Datum::Set(reversed.clone())), "{reversed:?}");
+        reversed.pop();
+        assert!(!field.is(&Datum::Set(reversed.clone())), "{reversed:?}");
+    }
+    check::<Vec<i64>>(Datum::set([1_i64, 2, 3]));
+    check::<BTreeSet<i64>>(Datum::set([1_i64, 2, 3]));
+    check::<Vec<bool>>(Datum::set([true, false]));
+    check::<Vec<String>>(Datum::set(["a", "b"]));
+    check::<Vec<Box<str>>>(Datum::set(["a", "b"]));
+    check::<Vec<Uuid>>(Datum::set([Uuid::from_u128(1), Uuid::from_u128(2)]));
+    check::<Vec<f64>>(Datum::set([0.5, -1.0]));
+    check::<Option<i64>>(Datum::set([7_i64]));
+    check::<String>(Datum::set(["a"]));
+
+    fn check_maps<F: Field + Default>() {
+        let map = |pairs: &[(&str, &str)]| Datum::map(pairs.iter().copied());
+        let field = |pairs: &[(&str, &str)]| {
+            let mut field = F::default();
+            field.set(map(pairs)).unwrap();
+            field
+        };
+        assert!(field(&[("a", "1"), ("b", "2")]).is(&map(&[("b", "2"), ("a", "1")])));
+        assert!(!field(&[("a", "1")]).is(&map(&[("a", "2")])));
+        assert!(!field(&[("a", "1"), ("b", "2")]).is(&map(&[("a", "1")])));
+        assert!(!field(&[("a", "1")]).is(&Datum::set(["a"])));
+        assert!(field(&[]).is(&Datum::Set(vec![])));
+    }
+    check_maps::<Pairs>();
+    check_maps::<BTreeMap<String, String>>();
+    assert!(Vec::<String>::new().is(&Datum::Map(vec![])));
+    assert!(!vec![1_i64].is(&Datum::set(["1"])));
+}
+
+/// The difference between two sets as ovsdb-server(7) defines it: the elements of only one of them.
 fn set_difference(old: &BTreeSet<i64>, new: &BTreeSet<i64>) -> Datum {
     Datum::set(old.symmetric_difference(new).copied())
 }
 
-/// The difference between two maps: pairs of keys in one of them only, and new values of keys in both.
+/// The difference between two maps: the pairs whose key only one of them has, and the new value of keys in
+/// both.
 fn map_difference(old: &BTreeMap<i64, i64>, new: &BTreeMap<i64, i64>) -> Datum {
     let gone = old.iter().filter(|(key, _)| !new.contains_key(key));
     let come = new.iter().filter(|(key, value)| old.get(key) != Some(value));
@@ -130,7 +191,8 @@ proptest! {
         prop_assert_eq!(&set, &new);
         let mut list: Vec<i64> = old.iter().copied().collect();
         list.apply(set_difference(&old, &new)).unwrap();
-        prop_assert_eq!(list, new.into_iter().collect::<Vec<_>>());
+        prop_assert_eq!(list, new.iter().copied().collect::<Vec<_>>());
+        prop_assert_eq!(old.datum().difference(new.datum()), set_difference(&old, &new));
     }
 
     #[test]
@@ -140,6 +202,20 @@ proptest! {
     ) {
         let mut map = old.clone();
         map.apply(map_difference(&old, &new)).unwrap();
-        prop_assert_eq!(map, new);
+        prop_assert_eq!(&map, &new);
+
+        let data = (old.datum(), new.datum());
+        let mut expected = map_difference(&old, &new);
+        if let Datum::Map(pairs) = &mut expected {
+            pairs.sort_by(|one, other| one.partial_cmp(other).unwrap());
+        }
+        prop_assert_eq!(data.0.difference(data.1), expected);
+
+        let texts = |map: &BTreeMap<i64, i64>| map.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect::<BTreeMap<_, _>>();
+        let (old, new) = (texts(&old), texts(&new));
+        let mut pairs = Pairs::default();
+        pairs.set(old.datum()).unwrap();
+        pairs.apply(old.datum().difference(new.datum())).unwrap();
+        prop_assert!(pairs.is(&new.datum()) && pairs.datum() == new.datum());
     }
 }

@@ -1,4 +1,4 @@
-//! Which rows an operation or a monitor is about (RFC 7047 §5.1, `<condition>`).
+//! Conditions that select the rows of an operation or a monitor (RFC 7047 §5.1, `<condition>`).
 
 use serde::{Serialize, Serializer};
 
@@ -12,8 +12,8 @@ pub struct Condition {
     value: Datum,
 }
 
-/// Conditions together. In an operation a row has to meet all of them (RFC 7047 §5.2); in a monitor one of them is enough, and
-/// none at all means every row (ovsdb-server(7) §4.1.12).
+/// A list of conditions. In an operation, a row has to meet all of them (RFC 7047 §5.2). In a monitor, it
+/// has to meet one of them, and an empty list selects every row (ovsdb-server(7) §4.1.12).
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Where(Vec<Condition>);
 
@@ -32,10 +32,10 @@ pub enum Function {
     Greater,
     #[serde(rename = ">=")]
     GreaterOrEqual,
-    /// The column's set or map has all that is given.
+    /// The column's set or map has all of the given elements or pairs.
     #[serde(rename = "includes")]
     Includes,
-    /// The column's set or map has nothing that is given.
+    /// The column's set or map has none of the given elements or pairs.
     #[serde(rename = "excludes")]
     Excludes,
 }
@@ -46,27 +46,27 @@ impl Condition {
         Self { column: column.to_owned(), function, value: value.into() }
     }
 
-    /// The column is exactly this value.
+    /// The column equals this value.
     pub fn equal(column: &str, value: impl Into<Datum>) -> Self {
         Self::new(column, Function::Equal, value)
     }
 
-    /// The column is not exactly this value.
+    /// The column does not equal this value.
     pub fn not_equal(column: &str, value: impl Into<Datum>) -> Self {
         Self::new(column, Function::NotEqual, value)
     }
 
-    /// For a map, pairs: the column has each of these keys with this value.
+    /// The column has all of these elements or, for a map, all of these pairs.
     pub fn includes(column: &str, value: impl Into<Datum>) -> Self {
         Self::new(column, Function::Includes, value)
     }
 
-    /// The column has none of these elements, or pairs.
+    /// The column has none of these elements or, for a map, none of these pairs.
     pub fn excludes(column: &str, value: impl Into<Datum>) -> Self {
         Self::new(column, Function::Excludes, value)
     }
 
-    /// The one row with this UUID.
+    /// The row with this UUID.
     pub fn uuid(uuid: Uuid) -> Self {
         Self::equal("_uuid", uuid)
     }

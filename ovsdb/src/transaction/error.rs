@@ -5,35 +5,38 @@ use crate::{
     error::{ErrorKind, OvsdbError},
 };
 
-/// Why a transaction has no outcome. Only after [`OutcomeUnknown`](Self::OutcomeUnknown) may the database hold its changes.
+/// Why a transaction has no outcome. The database may hold its changes only after
+/// [`OutcomeUnknown`](Self::OutcomeUnknown) and [`Protocol`](Self::Protocol).
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TransactError {
-    /// One operation failed, so none had an effect.
+    /// One operation failed, so none took effect.
     #[error("{operation}, operation {index} of the transaction, was refused")]
     Operation {
-        /// Counted from 0.
+        /// The operation's position, counted from 0.
         index: usize,
-        /// Such as `insert Interface`.
+        /// The operation and its table, such as `insert Interface`.
         operation: String,
         #[source]
         error: OvsdbError,
     },
-    /// Each operation was fine, but their result together is not (RFC 7047 §4.1.3, "additional result element").
+    /// Each operation succeeded, but the commit failed (RFC 7047 §4.1.3, "additional result element").
     #[error("the transaction was refused at its end")]
     Commit(#[source] OvsdbError),
-    /// The server did not look at the operations: no such database, or no transaction in its eyes.
+    /// The server refused the request without executing operations: unknown database, or invalid parameters.
     #[error("the transaction was refused as a whole")]
     Refused(#[source] OvsdbError),
-    /// A value has no spelling in the protocol: a number that is not finite, a string with a NUL. Nothing was sent.
+    /// A value cannot be expressed in the protocol: a number that is not finite, or a string with a NUL.
+    /// Nothing was sent.
     #[error("the transaction cannot be sent: {0}")]
     Invalid(String),
-    /// There was no connection, or it broke before the request had left: the transaction has not happened.
+    /// There was no connection, or it broke before the whole request was sent. The transaction was not
+    /// executed.
     #[error("not connected")]
     NotConnected(#[source] NotConnected),
-    /// The connection broke after the request had left: the transaction may have happened or not.
+    /// The connection broke after the request was sent. The transaction may have been committed or not.
     #[error("the connection was lost before the answer came, so the transaction may have happened or not")]
     OutcomeUnknown(#[source] Closed),
-    /// The answer does not fit the request. The transaction may have happened.
+    /// The answer does not fit the request. The transaction may have been committed.
     #[error("the answer makes no sense: {0}")]
     Protocol(String),
 }
@@ -41,10 +44,10 @@ pub enum TransactError {
 /// Why there is no connection.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum NotConnected {
-    /// A connection there was.
+    /// The last connection was closed, for this reason.
     #[error(transparent)]
     Lost(#[from] Closed),
-    /// None could be opened; the last error.
+    /// No connection could be opened; the error of the last attempt.
     #[error(transparent)]
     Unreachable(#[from] std::sync::Arc<ConnectError>),
     /// The first attempt is still under way.
@@ -53,7 +56,7 @@ pub enum NotConnected {
 }
 
 impl TransactError {
-    /// What the server said, if it said something.
+    /// The server's error, if the server reported one.
     pub fn server_error(&self) -> Option<&OvsdbError> {
         match self {
             Self::Operation { error, .. } | Self::Commit(error) | Self::Refused(error) => Some(error),
@@ -61,7 +64,7 @@ impl TransactError {
         }
     }
 
-    /// The kind of what the server said, if it said something.
+    /// The kind of the server's error, if the server reported one.
     pub fn kind(&self) -> Option<&ErrorKind> {
         self.server_error().map(|error| &error.kind)
     }

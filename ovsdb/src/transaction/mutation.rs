@@ -1,4 +1,4 @@
-//! Changes relative to what a column holds (RFC 7047 §5.1, `<mutation>`).
+//! Changes relative to a column's value (RFC 7047 §5.1, `<mutation>`).
 
 use serde::{Serialize, Serializer};
 
@@ -32,17 +32,20 @@ pub enum Mutator {
 }
 
 impl Mutation {
-    /// Arithmetic (integers and reals, also each element of a set of them) with [`Mutator::Add`] and its like.
+    /// A change with any [`Mutator`]. Arithmetic works on integers and reals, and on each element of a set of
+    /// them.
     pub fn new(column: &str, mutator: Mutator, value: impl Into<Datum>) -> Self {
         Self { column: column.to_owned(), mutator, value: value.into() }
     }
 
-    /// Adds elements to a set, or pairs to a map. A key that the map has keeps its value: delete it first to replace it.
+    /// Adds elements to a set, or pairs to a map. A key that the map has already keeps its value; to replace
+    /// the value, delete the key first.
     pub fn insert(column: &str, value: impl Into<Datum>) -> Self {
         Self::new(column, Mutator::Insert, value)
     }
 
-    /// Removes elements from a set, or pairs from a map; from a map also, by a set of keys, whatever their values are.
+    /// Removes elements from a set, or pairs from a map. A set of keys removes pairs from a map whatever
+    /// their values are.
     pub fn delete(column: &str, value: impl Into<Datum>) -> Self {
         Self::new(column, Mutator::Delete, value)
     }

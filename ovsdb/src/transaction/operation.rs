@@ -56,18 +56,18 @@ pub(crate) enum Operation {
     },
 }
 
-/// What a wait waits for.
+/// What a `wait` operation waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Until {
-    /// The selected rows are exactly those given.
+    /// The selected rows are exactly the given ones.
     #[serde(rename = "==")]
     Equal,
-    /// They are not.
+    /// The selected rows differ from the given ones.
     #[serde(rename = "!=")]
     NotEqual,
 }
 
-/// An operation as errors name it, `insert Interface`, and what its result looks like.
+/// An operation's name in errors, such as `insert Interface`, and the form of its result.
 #[derive(Debug, Clone)]
 pub(crate) struct Label {
     pub(crate) result: ResultForm,

@@ -12,8 +12,15 @@ fn operations_are_spelled_as_rfc_7047_spells_them() {
     transaction.insert("Port", Row::new().with("name", "p0").with("interfaces", &interface));
     transaction.select("Bridge", Condition::equal("name", "br-int"), &["ports"]);
     transaction.update("Bridge", Uuid::nil(), Row::new().with("fail_mode", "secure"));
-    transaction.mutate("Bridge", Where::all(), vec![Mutation::insert("ports", vec![interface]), Mutation::new("n", Mutator::Add, 1_i64)]);
-    transaction.delete("Port", [Condition::excludes("tag", Datum::set([1_i64, 2])), Condition::new("tag", Function::Less, 7_i64)]);
+    transaction.mutate(
+        "Bridge",
+        Where::all(),
+        vec![Mutation::insert("ports", vec![interface]), Mutation::new("n", Mutator::Add, 1_i64)],
+    );
+    transaction.delete(
+        "Port",
+        [Condition::excludes("tag", Datum::set([1_i64, 2])), Condition::new("tag", Function::Less, 7_i64)],
+    );
     let rows = vec![Row::new().with("name", "br-int")];
     transaction.wait("Bridge", Where::all(), &["name"], Until::NotEqual, rows, Duration::from_millis(1500));
     transaction.comment("why");

@@ -1,4 +1,4 @@
-//! One decoder for each level: answer or notification, tables, rows, row, columns.
+//! One serde seed for each level: answer or notification, tables, rows, row, columns.
 
 use std::fmt;
 
@@ -26,6 +26,7 @@ impl<'de> DeserializeSeed<'de> for Answer<'_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Uuid>, D::Error> {
         match self.form {
             Form::Since => deserializer.deserialize_seq(self),
+            // These answers carry all rows; only `monitor_cond_since` can carry the differences.
             Form::Rfc | Form::Conditional => {
                 self.replica.begin_replacement();
                 deserializer.deserialize_map(Tables { replica: self.replica, changes: self.changes })?;
@@ -45,6 +46,7 @@ impl<'de> Visitor<'de> for Answer<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<Uuid>, A::Error> {
         let found: bool = element(seq.next_element()?)?;
         let last: Uuid = element(seq.next_element()?)?;
+        // The server does not know the transaction any more: all rows follow, not the differences.
         if !found {
             self.replica.begin_replacement();
         }
@@ -90,12 +92,12 @@ fn element<T, E: Error>(element: Option<T>) -> Result<T, E> {
     element.ok_or_else(|| E::custom("an element is missing"))
 }
 
-/// Zero is how a server says that it does not number its transactions (ovsdb-server(7) §4.1.15).
+/// A server that does not number its transactions sends a zero UUID (ovsdb-server(7) §4.1.15).
 fn known(last: Uuid) -> Option<Uuid> {
     (!last.is_nil()).then_some(last)
 }
 
-/// From names of tables to their rows.
+/// An object of table updates by the name of the table.
 struct Tables<'a> {
     replica: &'a mut Replica,
     changes: &'a mut Changes,
@@ -128,10 +130,10 @@ impl<'de> Visitor<'de> for Tables<'_> {
     }
 }
 
-/// From UUIDs to what happened to the row.
+/// An object of row updates by the UUID of the row.
 struct TableUpdate<'a> {
     table: &'a mut dyn Rows,
-    /// Empty between rows; here to be allocated once.
+    /// Empty between rows. Kept here so that it is allocated once, not for each row.
     cells: &'a mut Vec<Cell>,
     changes: &'a mut Changes,
 }
@@ -169,7 +171,7 @@ impl<'de> Visitor<'de> for TableUpdate<'_> {
     }
 }
 
-/// What happened to one row; the values are left in `cells`.
+/// The update of one row. The values go to `cells`.
 struct RowUpdate<'a> {
     columns: &'static [&'static str],
     cells: &'a mut Vec<Cell>,
@@ -211,7 +213,8 @@ impl<'de> Visitor<'de> for RowUpdate<'_> {
         let mut happened = None;
         while let Some(member) = map.next_key()? {
             match member {
-                // With `new` beside it only the former values of a changed row, without it those of a deleted one.
+                // `old` alone is a deleted row. `old` beside `new` has the old values of a changed row, which
+                // the replica knows already. The members come in any order.
                 Member::Old => {
                     map.next_value::<IgnoredAny>()?;
                     happened = happened.or(Some(Happened::Delete));
@@ -230,11 +233,11 @@ impl<'de> Visitor<'de> for RowUpdate<'_> {
                 }
             }
         }
-        happened.ok_or_else(|| A::Error::custom("a row update that says nothing"))
+        happened.ok_or_else(|| A::Error::custom("an empty row update"))
     }
 }
 
-/// From names of columns to values.
+/// An object of values by the name of the column.
 struct Columns<'a> {
     columns: &'static [&'static str],
     cells: &'a mut Vec<Cell>,
@@ -259,6 +262,7 @@ impl<'de> Visitor<'de> for Columns<'_> {
         while let Some(column) = map.next_key_seed(ColumnName(self.columns))? {
             match column {
                 Some(index) => self.cells.push((index, map.next_value::<Datum>()?)),
+                // A column that was not requested has no field.
                 None => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -266,7 +270,7 @@ impl<'de> Visitor<'de> for Columns<'_> {
     }
 }
 
-/// A column's index; `None` for one that was not asked for.
+/// A column's index; `None` for a column that was not requested.
 struct ColumnName(&'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for ColumnName {

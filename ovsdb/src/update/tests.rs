@@ -1,4 +1,4 @@
-//! Reports, spelled out as the manual describes them, and what they do to a replica.
+//! Updates, spelled as ovsdb-server(7) describes them, and what they do to a replica.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use crate::{
     replica::ChangeKind,
     schema::Schema,
     transaction::Where,
+    value::Datum,
 };
 
 crate::table! {
@@ -18,7 +19,7 @@ crate::table! {
         tag: Option<i64>,
         addresses: Vec<String>,
         ids: BTreeMap<String, String>,
-        /// A set field for a column of at most one value.
+        /// A field of set type for a column of at most one value.
         peers: Vec<String>,
     }
 }
@@ -50,7 +51,7 @@ fn replica_of(monitor: Monitor) -> Replica {
     replica
 }
 
-/// The changes as text, sorted, for the server's order means nothing.
+/// The changes as text, sorted: the server's order has no meaning.
 fn told(applied: &Applied<String>) -> Vec<String> {
     let mut changes: Vec<String> = applied.changes.iter().map(|change| format!("{change:?}")).collect();
     changes.sort();
@@ -89,14 +90,26 @@ fn a_modify_of_update3_is_a_difference_for_sets_and_maps_and_a_value_for_the_res
     assert_eq!(applied.result, Ok(Some(uuid(TXN))));
     assert_eq!(told(&applied), [format!(r#"Modify Port {ONE} ["name", "tag", "addresses", "ids"]"#)]);
     let row = replica.row::<Port>(uuid(ONE)).unwrap();
-    assert_eq!((row.name.as_str(), row.tag, row.addresses.clone()), ("uno", None, vec!["a".to_owned(), "c".to_owned()]));
+    assert_eq!(
+        (row.name.as_str(), row.tag, row.addresses.clone()),
+        ("uno", None, vec!["a".to_owned(), "c".to_owned()])
+    );
     assert_eq!(row.ids, [("k", "w"), ("new", "n")].map(|(k, v)| (k.to_owned(), v.to_owned())).into());
-    assert_eq!(applied.changes.iter().next().unwrap().old::<Port>().unwrap().name, "one");
+    let change = applied.changes.iter().next().unwrap();
+    assert_eq!(change.old::<Port>().unwrap().name, "one");
+    assert_eq!(change.difference("addresses"), Some(&Datum::set(["b", "c"])));
+    assert_eq!(change.difference("ids"), Some(&Datum::map([("k", "w"), ("x", "y"), ("new", "n")])));
+    assert_eq!(change.difference("tag"), Some(&Datum::set([5_i64])));
+    assert_eq!(change.difference("peers"), None);
+    assert!(change.old_columns().unwrap().column("name").unwrap().is(&"one".into()));
+    assert!(replica.find("Port", uuid(ONE)).unwrap().column("name").unwrap().is(&"uno".into()));
 }
 
 #[test]
 fn changes_to_rows_that_were_there_before_say_nothing_to_a_monitor_of_changes_only_and_break_others() {
-    let params = format!(r#"[1,"{TXN}",{{"Port":{{"{ONE}":{{"modify":{{"tag":5}}}},"{TWO}":{{"insert":{{"name":"two"}}}}}}}}]"#);
+    let params = format!(
+        r#"[1,"{TXN}",{{"Port":{{"{ONE}":{{"modify":{{"tag":5}}}},"{TWO}":{{"insert":{{"name":"two"}}}}}}}}]"#
+    );
     let mut replica_of_changes = replica_of(Monitor::new().table_changes::<Port>(Where::all()));
     let applied = update(&mut replica_of_changes, Form::Since, &params);
     assert_eq!((&applied.result, told(&applied)), (&Ok(Some(uuid(TXN))), vec![format!("Insert Port {TWO}")]));
@@ -124,7 +137,14 @@ fn update2_inserts_modifies_and_deletes() {
     );
     let applied = update(&mut replica, Form::Conditional, &params);
     assert_eq!(applied.result, Ok(None));
-    assert_eq!(told(&applied), [format!("Delete Port {ONE}"), format!("Insert Port {three}"), format!(r#"Modify Port {TWO} ["tag"]"#)]);
+    assert_eq!(
+        told(&applied),
+        [
+            format!("Delete Port {ONE}"),
+            format!("Insert Port {three}"),
+            format!(r#"Modify Port {TWO} ["tag"]"#)
+        ]
+    );
     let deleted = applied.changes.of::<Port>().find(|change| change.kind == ChangeKind::Delete).unwrap();
     assert_eq!(deleted.old::<Port>().unwrap().name, "one");
     assert_eq!(replica.row::<Port>(uuid(TWO)).unwrap().tag, Some(9));
@@ -144,11 +164,23 @@ fn update_of_rfc_7047_carries_whole_rows() {
     assert_eq!(applied.result, Ok(None));
     assert_eq!(
         told(&applied),
-        [format!("Delete Port {TWO}"), format!("Insert Port {three}"), format!(r#"Modify Port {ONE} ["tag", "addresses", "ids"]"#)]
+        [
+            format!("Delete Port {TWO}"),
+            format!("Insert Port {three}"),
+            format!(r#"Modify Port {ONE} ["tag", "addresses", "ids"]"#)
+        ]
     );
+    let change = applied.changes.iter().find(|change| change.kind == ChangeKind::Modify).unwrap();
+    assert_eq!(change.difference("addresses"), Some(&Datum::set(["b"])), "as if the server had sent it");
+    assert_eq!(change.difference("ids"), Some(&Datum::map([("k", "v"), ("x", "y")])));
     assert_eq!(
         replica.row::<Port>(uuid(ONE)),
-        Some(&Port { name: "one".to_owned(), tag: Some(6), addresses: vec!["a".to_owned()], ..Port::default() })
+        Some(&Port {
+            name: "one".to_owned(),
+            tag: Some(6),
+            addresses: vec!["a".to_owned()],
+            ..Port::default()
+        })
     );
 }
 
@@ -163,8 +195,14 @@ fn a_found_transaction_continues_the_rows_of_before() {
 #[test]
 fn contents_in_place_of_those_of_before_are_told_as_differences() {
     let three = "00000000-0000-0000-0000-000000000003";
-    let rows = format!(r#"{{"Port":{{"{TWO}":{{"initial":{{"name":"two","tag":1}}}},"{three}":{{"initial":{{"name":"three"}}}}}}}}"#);
-    let expected = [format!("Delete Port {ONE}"), format!("Insert Port {three}"), format!(r#"Modify Port {TWO} ["tag"]"#)];
+    let rows = format!(
+        r#"{{"Port":{{"{TWO}":{{"initial":{{"name":"two","tag":1}}}},"{three}":{{"initial":{{"name":"three"}}}}}}}}"#
+    );
+    let expected = [
+        format!("Delete Port {ONE}"),
+        format!("Insert Port {three}"),
+        format!(r#"Modify Port {TWO} ["tag"]"#),
+    ];
     for (form, answer) in [
         (Form::Since, format!(r#"[false,"00000000-0000-0000-0000-000000000000",{rows}]"#)),
         (Form::Conditional, rows.clone()),
@@ -182,7 +220,9 @@ fn contents_in_place_of_those_of_before_are_told_as_differences() {
 #[test]
 fn what_changed_before_an_error_is_told_and_nothing_else_is_lost() {
     let mut replica = filled();
-    let answer = format!(r#"[false,"{TXN}",{{"Port":{{"{ONE}":{{"initial":{{"name":"uno"}}}},"{TWO}":{{"initial":{{"name":7}}}}}}}}]"#);
+    let answer = format!(
+        r#"[false,"{TXN}",{{"Port":{{"{ONE}":{{"initial":{{"name":"uno"}}}},"{TWO}":{{"initial":{{"name":7}}}}}}}}]"#
+    );
     let applied = load(&mut replica, Form::Since, &answer);
     let error = applied.result.as_ref().unwrap_err();
     assert!(error.starts_with(&format!("Port {TWO}: name: 7 is not a string")), "{error}");
@@ -216,7 +256,11 @@ fn a_report_that_makes_no_sense_is_refused() {
 #[test]
 fn a_column_that_was_not_asked_for_is_passed_over() {
     let mut replica = filled();
-    let applied = update(&mut replica, Form::Conditional, &format!(r#"[1,{{"Port":{{"{TWO}":{{"modify":{{"more":[{{}}],"tag":3}}}}}}}}]"#));
+    let applied = update(
+        &mut replica,
+        Form::Conditional,
+        &format!(r#"[1,{{"Port":{{"{TWO}":{{"modify":{{"more":[{{}}],"tag":3}}}}}}}}]"#),
+    );
     assert_eq!(applied.result, Ok(None));
     assert_eq!(replica.row::<Port>(uuid(TWO)).unwrap().tag, Some(3));
 }

@@ -14,12 +14,17 @@ impl Serialize for Atom {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Integer(number) => serializer.serialize_i64(*number),
-            // JSON has no spelling for these; serde_json would write null.
-            Self::Real(number) if !number.is_finite() => Err(S::Error::custom(format_args!("{number} is not a finite number"))),
+            // JSON cannot express infinities and NaN; serde_json would write null.
+            Self::Real(number) if !number.is_finite() => {
+                Err(S::Error::custom(format_args!("{number} is not a finite number")))
+            }
             Self::Real(number) => serializer.serialize_f64(*number),
             Self::Boolean(truth) => serializer.serialize_bool(*truth),
-            // ovsdb-server answers a NUL by closing the connection (its lib/json.c), which would fail everybody else's requests too.
-            Self::String(text) if text.contains('\0') => Err(S::Error::custom("a string holds a NUL character")),
+            // ovsdb-server closes the connection when it reads a NUL (its lib/json.c). All requests of the
+            // connection would fail with this one.
+            Self::String(text) if text.contains('\0') => {
+                Err(S::Error::custom("a string holds a NUL character"))
+            }
             Self::String(text) => serializer.serialize_str(text),
             Self::Uuid(uuid) => ("uuid", uuid).serialize(serializer),
             Self::NamedUuid(name) => ("named-uuid", name).serialize(serializer),
@@ -31,6 +36,7 @@ impl Serialize for Datum {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Set(atoms) => match atoms.as_slice() {
+                // RFC 7047 §5.1 allows a set of one element to be written as the bare element.
                 [atom] => atom.serialize(serializer),
                 _ => ("set", atoms).serialize(serializer),
             },
@@ -51,7 +57,7 @@ impl<'de> Deserialize<'de> for Datum {
     }
 }
 
-/// The first element of an array that stands for a value.
+/// The first element of an array that spells a value.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Tag {
@@ -61,7 +67,7 @@ enum Tag {
     Map,
 }
 
-/// The part of decoding in which an atom and a datum differ: what may follow which tag.
+/// What decoding an [`Atom`] and a [`Datum`] does not share: which tags are valid, and what follows them.
 trait Value: From<Atom> {
     fn tagged<'de, A: SeqAccess<'de>>(tag: Tag, seq: &mut A) -> Result<Option<Self>, A::Error>;
 }
@@ -104,7 +110,8 @@ impl<'de, T: Value> Visitor<'de> for ValueVisitor<T> {
     }
 
     fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<T, E> {
-        let number = i64::try_from(number).map_err(|_| E::custom(format_args!("{number} exceeds 64 signed bits")))?;
+        let number =
+            i64::try_from(number).map_err(|_| E::custom(format_args!("{number} exceeds 64 signed bits")))?;
         Ok(Atom::Integer(number).into())
     }
 

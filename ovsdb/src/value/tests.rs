@@ -21,7 +21,10 @@ fn every_form_of_rfc_7047_is_decoded() {
         (format!(r#"["uuid","{UUID}"]"#), uuid.clone().into()),
         (r#"["set",[]]"#.to_owned(), Datum::Set(vec![])),
         (format!(r#"["set",["a",["uuid","{UUID}"]]]"#), Datum::Set(vec!["a".into(), uuid])),
-        (r#"["map",[["k","v"],[1,2.5]]]"#.to_owned(), Datum::Map(vec![("k".into(), "v".into()), (1_i64.into(), 2.5.into())])),
+        (
+            r#"["map",[["k","v"],[1,2.5]]]"#.to_owned(),
+            Datum::Map(vec![("k".into(), "v".into()), (1_i64.into(), 2.5.into())]),
+        ),
     ] {
         assert_eq!(decode(&json).expect(&json), datum, "{json}");
         assert_eq!(serde_json::to_string(&datum).unwrap(), json);

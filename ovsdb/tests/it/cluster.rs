@@ -1,9 +1,10 @@
-//! A client that wants the leader, with real clusters.
+//! Clients with `leader_only`, and real clusters.
 
 use std::time::Duration;
 
 use ovsdb::{
-    Client, Closed, ConnectFault, Connection, Endpoints, Monitor, NotConnected, Options, State, TransactError, Unfit, Updates, Where,
+    Client, Closed, ConnectFault, Connection, Endpoints, Monitor, NotConnected, Options, State,
+    TransactError, Unfit, Updates, Where,
 };
 use serde_json::json;
 
@@ -15,8 +16,12 @@ use crate::{
 };
 
 fn start(endpoints: impl Into<Endpoints>) -> (Client, Updates) {
-    let options =
-        Options { backoff_min: Duration::from_millis(5), backoff_max: Duration::from_millis(50), leader_only: true, ..Options::default() };
+    let options = Options {
+        backoff_min: Duration::from_millis(5),
+        backoff_max: Duration::from_millis(50),
+        leader_only: true,
+        ..Options::default()
+    };
     Client::start(endpoints.into(), DATABASE, Monitor::new().table::<Bridge>(Where::all()), options)
 }
 
@@ -36,7 +41,7 @@ async fn cluster() -> Vec<Daemon> {
     members
 }
 
-/// Whether a member says this of itself.
+/// Whether the member's status has this line.
 fn status(member: &Daemon, line: &str) -> Result<(), String> {
     let status = member.control(&["cluster/status", DATABASE]);
     if status.contains(line) { Ok(()) } else { Err(status) }
@@ -54,7 +59,7 @@ async fn connected(client: &Client) -> Connection {
     in_time("the client finds the leader", client.connected()).await
 }
 
-/// Why the client has no connection; of a server that it found unfit.
+/// Why the client found the server unfit.
 async fn unfit(client: &Client) -> Unfit {
     eventually("the client says why", async || match &*client.state().borrow() {
         State::Disconnected(NotConnected::Unreachable(error)) => match &error.fault {
@@ -79,11 +84,14 @@ async fn followers_are_passed_over_and_a_new_leader_is_found_when_the_old_one_di
     members[2].kill();
     in_time("the end", connection.closed()).await;
     let connection = connected(&client).await;
-    let leader = members[..2].iter().find(|member| member.endpoint() == *connection.endpoint()).expect("one that lives");
+    let leader = members[..2]
+        .iter()
+        .find(|member| member.endpoint() == *connection.endpoint())
+        .expect("one that lives");
     is_leader(leader).unwrap();
     client.transact(adding_bridges(&["br0"])).await.unwrap();
 
-    // One that comes back is a follower, and no reason to leave.
+    // The old leader comes back as a follower. The client stays with the new leader.
     members[2].start("cluster.db").await;
     eventually("it follows", async || status(&members[2], "Role: follower")).await;
     client.transact(adding_bridges(&["br1"])).await.unwrap();
@@ -117,7 +125,7 @@ async fn a_follower_alone_is_not_talked_to_and_the_reason_is_given() {
     assert_eq!(error.fault.to_string(), "the server is not the leader of its cluster");
 }
 
-/// A cluster of one, restored from a backup of its file.
+/// A cluster of one member, restored from a backup of its file.
 #[tokio::test]
 async fn a_member_that_forgot_what_was_seen_is_not_talked_to_until_it_has_caught_up() {
     let mut daemon = Daemon::new();
@@ -135,7 +143,7 @@ async fn a_member_that_forgot_what_was_seen_is_not_talked_to_until_it_has_caught
     daemon.start("backup.db").await;
     assert!(matches!(unfit(&client).await, Unfit::Stale { index, seen } if index < seen));
 
-    // As from the other members, if there were any.
+    // As the other members would do, if there were any.
     let writer = daemon.open(DATABASE).await;
     for bridge in &bridges {
         writer.transact(adding_bridges(&[bridge])).await.unwrap();
@@ -172,6 +180,9 @@ async fn servers_without_a_cluster_are_good_also_if_they_are_too_old_to_say_so()
     let mut peer = old.accept_client().await;
     let request = peer.expect("get_schema").await;
     assert_eq!(request["params"], json!(["_Server"]));
-    peer.send(&json!({"id": request["id"], "result": null, "error": {"error": "unknown database"}}).to_string()).await;
+    peer.send(
+        &json!({"id": request["id"], "result": null, "error": {"error": "unknown database"}}).to_string(),
+    )
+    .await;
     connected(&client).await;
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 pub(crate) const SWITCH_SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 pub(crate) const NORTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 
-/// The server, its directory, and any number of database files. Dropping it ends the process.
+/// A server, its directory, and its database files. Dropping it kills the process.
 pub(crate) struct Daemon {
     directory: Option<TempDir>,
     server: Option<Child>,
@@ -20,7 +20,8 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn new() -> Self {
-        let directory = tempfile::Builder::new().prefix("ovsdb-test").tempdir().expect("a temporary directory");
+        let directory =
+            tempfile::Builder::new().prefix("ovsdb-test").tempdir().expect("a temporary directory");
         Self { directory: Some(directory), server: None }
     }
 
@@ -36,7 +37,7 @@ impl Daemon {
         self.directory.as_ref().expect("until dropped").path().join(name)
     }
 
-    /// Where the server listens, also while it does not run.
+    /// The server's endpoint, also while the server does not run.
     pub(crate) fn endpoint(&self) -> Endpoint {
         Endpoint::Unix(self.path("db.sock"))
     }
@@ -45,22 +46,40 @@ impl Daemon {
         Connection::open(&self.endpoint(), database, Options::default()).await.expect("the server runs")
     }
 
-    /// Makes a database file.
+    /// Creates a database file.
     pub(crate) fn create(&self, file: &str, schema: &str) {
         run("ovsdb-tool", [OsStr::new("create"), self.path(file).as_os_str(), OsStr::new(schema)]);
     }
 
-    /// Makes the file of a clustered database, which numbers its transactions. This server is its only member.
+    /// Creates the file of a clustered database, whose server numbers its transactions. This server is the
+    /// only member.
     pub(crate) fn create_cluster(&self, file: &str, schema: &str) {
         let member = format!("unix:{}", self.path("raft.sock").display());
-        run("ovsdb-tool", [OsStr::new("create-cluster"), self.path(file).as_os_str(), OsStr::new(schema), OsStr::new(&member)]);
+        run(
+            "ovsdb-tool",
+            [
+                OsStr::new("create-cluster"),
+                self.path(file).as_os_str(),
+                OsStr::new(schema),
+                OsStr::new(&member),
+            ],
+        );
     }
 
-    /// Makes the file of another member of a cluster whose server runs.
+    /// Creates the file of another member of a running cluster.
     pub(crate) fn join_cluster(&self, file: &str, database: &str, other: &Self) {
         let member = |daemon: &Self| format!("unix:{}", daemon.path("raft.sock").display());
         let path = self.path(file);
-        run("ovsdb-tool", [OsStr::new("join-cluster"), path.as_os_str(), database.as_ref(), member(self).as_ref(), member(other).as_ref()]);
+        run(
+            "ovsdb-tool",
+            [
+                OsStr::new("join-cluster"),
+                path.as_os_str(),
+                database.as_ref(),
+                member(self).as_ref(),
+                member(other).as_ref(),
+            ],
+        );
     }
 
     /// Starts the server on a database file, and waits until it accepts connections.
@@ -68,7 +87,7 @@ impl Daemon {
         self.start_with(file, []).await;
     }
 
-    /// The same, with more options.
+    /// As [`start`](Self::start), with more options.
     pub(crate) async fn start_with(&mut self, file: &str, options: impl IntoIterator<Item = String>) {
         assert!(self.server.is_none(), "one server at a time");
         let mut command = Command::new("ovsdb-server");
@@ -85,13 +104,16 @@ impl Daemon {
         self.server = Some(command.spawn().unwrap_or_else(|error| missing("ovsdb-server", &error)));
         for socket in ["db.sock", "server.ctl"] {
             let socket = self.path(socket);
-            crate::eventually::eventually("ovsdb-server listens", async || tokio::net::UnixStream::connect(&socket).await).await;
+            crate::eventually::eventually("ovsdb-server listens", async || {
+                tokio::net::UnixStream::connect(&socket).await
+            })
+            .await;
         }
     }
 
-    /// Lets the server listen at a port of its choice on 127.0.0.1, by `tcp` or `ssl`.
+    /// Makes the server listen on a port that the kernel chooses on 127.0.0.1, with `tcp` or `ssl`.
     pub(crate) async fn listen(&self, method: &str) -> Endpoint {
-        // The server names the port in its log only, where those before it are, too.
+        // The server reports the port only in its log, which also has the earlier ports.
         let log = || std::fs::read_to_string(self.path("server.log")).expect("the server has opened it");
         let ports = |log: &str| -> Vec<String> {
             let said = log.lines().filter_map(|line| line.split_once("0:127.0.0.1: listening on port "));
@@ -106,7 +128,7 @@ impl Daemon {
         format!("{method}:127.0.0.1:{}", port.await).parse().expect("an endpoint")
     }
 
-    /// Ends the server as a crash would.
+    /// Kills the server with SIGKILL, as a crash would.
     pub(crate) fn kill(&mut self) {
         if let Some(mut server) = self.server.take() {
             server.kill().expect("the process is ours");
@@ -114,7 +136,7 @@ impl Daemon {
         }
     }
 
-    /// Asks the running server something by its control socket.
+    /// Sends a command to the running server's control socket (ovs-appctl(8)), and returns the answer.
     pub(crate) fn control(&self, arguments: &[&str]) -> String {
         let target = format!("--target={}", self.path("server.ctl").display());
         run("ovs-appctl", std::iter::once(target.as_str()).chain(arguments.iter().copied()))
@@ -130,7 +152,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Runs a tool to its end; its standard output.
+/// Runs a tool until it exits, and returns its standard output.
 pub(crate) fn run(tool: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
     let output = Command::new(tool).args(arguments).output().unwrap_or_else(|error| missing(tool, &error));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -142,8 +164,11 @@ fn missing(tool: &str, error: &std::io::Error) -> ! {
     panic!("{tool}: {error}; to install it: apt-get install openvswitch-switch ovn-common")
 }
 
-/// Fails with the command that installs the schema, where it is missing.
+/// The path itself. If the schema is missing, panics with the command that installs it.
 pub(crate) fn schema(path: &str) -> &str {
-    assert!(Path::new(path).exists(), "{path} is missing; to install it: apt-get install openvswitch-switch ovn-common");
+    assert!(
+        Path::new(path).exists(),
+        "{path} is missing; to install it: apt-get install openvswitch-switch ovn-common"
+    );
     path
 }

@@ -4,13 +4,15 @@ use ovsdb::{Condition, ErrorKind, Mutation, Mutator, Row, TransactError, Transac
 
 use crate::switch::{adding_bridges, switch};
 
-/// What refuses a transaction after a harmless first operation: the place and kind of the error, as text.
+/// The position and kind of the error of a transaction whose first operation is a comment, as text.
 async fn refusal<T>(connection: &ovsdb::Connection, build: impl FnOnce(&mut Transaction) -> T) -> String {
     let mut transaction = Transaction::new();
     transaction.comment("first");
     build(&mut transaction);
     match connection.transact(transaction).await.expect_err("a refusal") {
-        TransactError::Operation { index, operation, error } => format!("{index} {operation}: {}", error.kind),
+        TransactError::Operation { index, operation, error } => {
+            format!("{index} {operation}: {}", error.kind)
+        }
         TransactError::Commit(error) => format!("commit: {}", error.kind),
         other => panic!("{other:?}"),
     }
@@ -19,7 +21,9 @@ async fn refusal<T>(connection: &ovsdb::Connection, build: impl FnOnce(&mut Tran
 #[tokio::test]
 async fn an_operation_that_makes_no_sense_is_named() {
     let (_daemon, connection) = switch().await;
-    let select = async |table: &str, column: &str| refusal(&connection, |tx| tx.select(table, Where::all(), &[column])).await;
+    let select = async |table: &str, column: &str| {
+        refusal(&connection, |tx| tx.select(table, Where::all(), &[column])).await
+    };
     assert_eq!(select("Nothing", "name").await, "1 select Nothing: syntax error");
     assert_eq!(select("Bridge", "nothing").await, "1 select Bridge: syntax error");
 
@@ -29,7 +33,10 @@ async fn an_operation_that_makes_no_sense_is_named() {
     assert_eq!(insert(Row::new().with("fail_mode", "x")).await, "1 insert Bridge: constraint violation");
 
     let unknown = Condition::equal("nothing", 1_i64);
-    assert_eq!(refusal(&connection, |tx| tx.delete("Bridge", unknown)).await, "1 delete Bridge: unknown column");
+    assert_eq!(
+        refusal(&connection, |tx| tx.delete("Bridge", unknown)).await,
+        "1 delete Bridge: unknown column"
+    );
 }
 
 #[tokio::test]

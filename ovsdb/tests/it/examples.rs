@@ -54,13 +54,21 @@ async fn set_once_leaves_a_value_that_is_there() {
 #[tokio::test]
 async fn follow_prints_what_happens_to_bridges() {
     let (daemon, connection) = switch().await;
-    let mut process = Command::new(example("follow")).arg(daemon.endpoint().to_string()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut process = Command::new(example("follow"))
+        .arg(daemon.endpoint().to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
     let _running = Running(process);
     assert_eq!(lines.next().unwrap(), "connected");
     let mut transaction = crate::switch::adding_bridges(&[]);
     let bridge = transaction.insert("Bridge", ovsdb::Row::new().with("name", "br0"));
-    transaction.mutate("Open_vSwitch", ovsdb::Where::all(), vec![ovsdb::Mutation::insert("bridges", &bridge)]);
+    transaction.mutate(
+        "Open_vSwitch",
+        ovsdb::Where::all(),
+        vec![ovsdb::Mutation::insert("bridges", &bridge)],
+    );
     let uuid = connection.transact(transaction).await.unwrap().uuid(&bridge);
     assert_eq!(lines.next().unwrap(), "br0 added");
     connection.transact(removing_bridge(uuid)).await.unwrap();

@@ -1,8 +1,11 @@
-//! Servers that break the protocol, fall silent, or flood.
+//! Servers that violate the protocol, fall silent, or flood the client.
 
 use std::time::Duration;
 
-use ovsdb::{Closed, Connection, FrameLimits, Monitor, Monitored, NotConnected, Options, Row, TransactError, Transaction, Where};
+use ovsdb::{
+    Closed, Connection, FrameLimits, Monitor, Monitored, NotConnected, Options, Row, TransactError,
+    Transaction, Where,
+};
 use serde_json::json;
 
 use crate::{
@@ -23,7 +26,7 @@ async fn pair(options: Options) -> (Connection, Peer) {
     (connection.unwrap(), peer)
 }
 
-/// With a monitor of `Port`, which has no rows.
+/// A connection with a monitor of `Port`, which has no rows.
 async fn monitored(options: Options) -> (Monitored, serde_json::Value, Peer) {
     let (connection, mut peer) = pair(options).await;
     let started = connection.monitor(Monitor::new().table::<Port>(Where::all()));
@@ -46,7 +49,8 @@ async fn an_echo_is_answered() {
 
 #[tokio::test]
 async fn a_silent_server_is_probed_and_then_dropped() {
-    let (connection, mut peer) = pair(Options { probe_interval: Some(Duration::from_millis(50)), ..Options::default() }).await;
+    let (connection, mut peer) =
+        pair(Options { probe_interval: Some(Duration::from_millis(50)), ..Options::default() }).await;
     assert_eq!(peer.expect("echo").await["params"], json!([]));
     let closed = in_time("the server is given up", connection.closed()).await;
     assert!(matches!(closed, Closed::Silent(_)), "{closed:?}");
@@ -55,23 +59,33 @@ async fn a_silent_server_is_probed_and_then_dropped() {
 
 #[tokio::test]
 async fn a_server_that_is_busy_with_the_first_rows_of_a_monitor_is_waited_for() {
-    let options = Options { probe_interval: Some(Duration::from_millis(20)), load_timeout: Duration::from_secs(60), ..Options::default() };
+    let options = Options {
+        probe_interval: Some(Duration::from_millis(20)),
+        load_timeout: Duration::from_secs(60),
+        ..Options::default()
+    };
     let (connection, mut peer) = pair(options).await;
     let asked = connection.monitor(Monitor::new().table::<Port>(Where::all()));
     let request = peer.expect("monitor_cond_since").await;
     peer.expect("echo").await;
-    // Silent for many times as long as one that has nothing to do may be.
-    assert!(tokio::time::timeout(Duration::from_millis(500), connection.closed()).await.is_err(), "dropped while it was busy");
+    // Silent many times as long as an idle server may be.
+    assert!(
+        tokio::time::timeout(Duration::from_millis(500), connection.closed()).await.is_err(),
+        "dropped while it was busy"
+    );
     peer.answer(&request, json!([false, "00000000-0000-0000-0000-000000000000", {}])).await;
     in_time("the rows are there", asked).await.unwrap();
-    // It has nothing to do any more.
+    // The server is idle from here on.
     assert!(matches!(in_time("a silent server is dropped", connection.closed()).await, Closed::Silent(_)));
 }
 
 #[tokio::test]
 async fn a_server_that_is_silent_for_too_long_is_dropped_whatever_it_is_busy_with() {
-    let options =
-        Options { probe_interval: Some(Duration::from_millis(20)), load_timeout: Duration::from_millis(100), ..Options::default() };
+    let options = Options {
+        probe_interval: Some(Duration::from_millis(20)),
+        load_timeout: Duration::from_millis(100),
+        ..Options::default()
+    };
     let (connection, _peer) = pair(options).await;
     let asked = connection.monitor(Monitor::new().table::<Port>(Where::all()));
     assert!(matches!(in_time("a silent server is dropped", connection.closed()).await, Closed::Silent(_)));
@@ -80,8 +94,9 @@ async fn a_server_that_is_silent_for_too_long_is_dropped_whatever_it_is_busy_wit
 
 #[tokio::test]
 async fn a_server_that_answers_probes_is_kept() {
-    // Long enough for the answer to come in time also on a busy machine.
-    let (connection, mut peer) = pair(Options { probe_interval: Some(Duration::from_millis(300)), ..Options::default() }).await;
+    // Long enough for an answer in time, also on a busy machine.
+    let (connection, mut peer) =
+        pair(Options { probe_interval: Some(Duration::from_millis(300)), ..Options::default() }).await;
     for _ in 0..3 {
         let probe = peer.expect("echo").await;
         peer.answer(&probe, json!([])).await;
@@ -94,11 +109,14 @@ async fn what_is_no_message_ends_the_connection() {
     let deep = format!(r#"{{"a":{}"#, "[".repeat(20));
     let large = format!(r#"{{"a":"{}"#, "x".repeat(2000));
     for (sent, reason) in [
-        ("garbage", "the server sent what is no message: byte 0x67 where a message should begin"),
-        (&deep, "the server sent what is no message: objects and arrays nested deeper than 10"),
-        (&large, "the server sent what is no message: a message of more than 1000 bytes"),
+        ("garbage", "the server sent an invalid message: byte 0x67 where a message should begin"),
+        (&deep, "the server sent an invalid message: objects and arrays nested deeper than 10"),
+        (&large, "the server sent an invalid message: a message of more than 1000 bytes"),
         ("{}", "the server broke the protocol: neither a request nor an answer"),
-        (r#"{"id":99,"result":[],"error":null}"#, "the server broke the protocol: an answer to request 99, which was not made"),
+        (
+            r#"{"id":99,"result":[],"error":null}"#,
+            "the server broke the protocol: an answer to request 99, which was not made",
+        ),
         (r#"{"method":"monitor_canceled","params":[1],"id":null}"#, ""),
     ] {
         let (connection, mut peer) = pair(small()).await;
@@ -141,7 +159,7 @@ async fn updates_that_nobody_reads_end_the_connection() {
         peer.send(&update.to_string()).await;
     }
     assert!(matches!(in_time("the end", connection.closed()).await, Closed::Backlog(10_001..)));
-    // What came before the end can still be read.
+    // Updates from before the end can still be read.
     in_time("the first update", monitored.changed()).await.unwrap();
     assert_eq!(monitored.rows::<Port>().count(), 1);
 }
@@ -151,8 +169,9 @@ async fn a_monitor_that_nobody_reads_any_more_is_cancelled_once() {
     let (monitored, id, mut peer) = monitored(Options::default()).await;
     let connection = monitored.connection().clone();
     drop(monitored);
-    let update = json!({"method": "update3", "id": null, "params": [id, "00000000-0000-0000-0000-000000000000", {}]});
-    // Two of them, for the second comes before the server can know.
+    let update =
+        json!({"method": "update3", "id": null, "params": [id, "00000000-0000-0000-0000-000000000000", {}]});
+    // Two updates: the second arrives before the server has read the cancellation.
     peer.send(&format!("{update}{update}")).await;
     let cancel = peer.expect("monitor_cancel").await;
     assert_eq!(cancel["params"], json!([id]));
@@ -177,7 +196,7 @@ async fn a_transaction_that_was_sent_but_not_answered_may_have_happened() {
 #[tokio::test]
 async fn a_transaction_of_which_a_part_was_not_sent_has_not_happened() {
     let (connection, peer) = pair(Options::default()).await;
-    // More than a socket holds, to a server that does not read.
+    // More than a socket buffer holds, to a server that does not read.
     let mut transaction = Transaction::new();
     transaction.comment(&"x".repeat(8 << 20));
     let outcome = connection.transact(transaction);

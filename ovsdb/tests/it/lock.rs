@@ -10,7 +10,7 @@ use crate::switch::{DATABASE, switch};
 const SOON: Duration = Duration::from_secs(20);
 const NAME: &str = "ovsdb_test";
 
-/// Waits for a state; fails with the one that there is instead.
+/// Waits for a state. Panics with the actual state at the deadline.
 async fn becomes(lock: &mut Lock, wanted: &LockState) {
     let mut seen = lock.state();
     let waiting = async {
@@ -45,10 +45,10 @@ async fn a_lock_has_one_holder_and_comes_to_the_next_when_it_is_given_back() {
     held.unlock();
     becomes(&mut waits, &LockState::Held).await;
     assert_eq!((asserted(&first).await, asserted(&second).await), (Err(ErrorKind::NotOwner), Ok(())));
-    // It can be asked for again.
+    // The lock can be requested again.
     let mut again = first.lock(NAME, Claim::Queue);
     becomes(&mut again, &LockState::Waits).await;
-    // It ends with its connection.
+    // A lock ends with its connection.
     drop((waits, second));
     becomes(&mut again, &LockState::Held).await;
 }
@@ -74,7 +74,9 @@ async fn a_lock_that_no_server_gives_is_refused() {
     let (_daemon, connection) = switch().await;
     let mut lock = connection.lock("no id", Claim::Queue);
     timeout(SOON, lock.changed()).await.unwrap();
-    assert!(matches!(lock.state(), LockState::Refused(error) if error.details.contains("no id") || error.kind == ErrorKind::SyntaxError));
+    assert!(
+        matches!(lock.state(), LockState::Refused(error) if error.details.contains("no id") || error.kind == ErrorKind::SyntaxError)
+    );
     assert!(!lock.is_held() && !connection.is_closed());
 }
 

@@ -1,8 +1,8 @@
-//! The client against a real `ovsdb-server`, and against servers that misbehave as no real one does on request.
+//! The client against a real `ovsdb-server`, and against scripted servers that misbehave.
 //!
-//! No privileges and no fixed ports: everything lives in a temporary directory, which is kept when a test fails.
+//! No privileges and no fixed ports: all files are in a temporary directory, which is kept when a test fails.
 
-#![expect(clippy::unwrap_used, reason = "also the parts that tests share fail by panicking")]
+#![expect(clippy::unwrap_used, reason = "shared parts of the tests also fail by panicking")]
 
 mod cluster;
 mod connection;

@@ -27,7 +27,10 @@ async fn inserts_changes_and_deletes_reach_the_replica() {
     let [insert] = changes.iter().collect::<Vec<_>>()[..] else { panic!("{changes:?}") };
     assert_eq!((insert.table, insert.kind), ("Bridge", ChangeKind::Insert));
     let uuid = insert.uuid;
-    assert_eq!(monitored.row::<Bridge>(uuid).unwrap(), &Bridge { name: "later".to_owned(), ..Bridge::default() });
+    assert_eq!(
+        monitored.row::<Bridge>(uuid).unwrap(),
+        &Bridge { name: "later".to_owned(), ..Bridge::default() }
+    );
 
     let mut transaction = Transaction::new();
     transaction.update("Bridge", uuid, Row::new().with("fail_mode", "secure"));
@@ -52,7 +55,10 @@ async fn changes_of_sets_and_maps_are_followed_exactly() {
     let mut monitored = connection.monitor(bridges().table::<Switch>(Where::all())).await.unwrap();
     let steps: [Vec<Mutation>; 6] = [
         vec![Mutation::insert("external_ids", Datum::map([("a", "1"), ("b", "2")]))],
-        vec![Mutation::delete_keys("external_ids", ["a"]), Mutation::insert("external_ids", Datum::map([("a", "3"), ("c", "4")]))],
+        vec![
+            Mutation::delete_keys("external_ids", ["a"]),
+            Mutation::insert("external_ids", Datum::map([("a", "3"), ("c", "4")])),
+        ],
         vec![Mutation::delete("external_ids", Datum::map([("b", "2")]))],
         vec![
             Mutation::delete("external_ids", Datum::map([("c", "another value")])),
@@ -80,8 +86,9 @@ async fn changes_of_sets_and_maps_are_followed_exactly() {
 async fn only_rows_that_meet_a_condition_are_replicated() {
     let (_daemon, connection) = switch().await;
     connection.transact(adding_bridges(&["br0", "br1", "br2"])).await.unwrap();
-    // In a monitor one condition is enough.
-    let either = [Condition::equal("name", "br1"), Condition::includes("external_ids", Datum::map([("mine", "yes")]))];
+    // In a monitor, a row has to meet one of the conditions.
+    let either =
+        [Condition::equal("name", "br1"), Condition::includes("external_ids", Datum::map([("mine", "yes")]))];
     let mut monitored = connection.monitor(Monitor::new().table::<Bridge>(either)).await.unwrap();
     assert_eq!(names(monitored.rows()), ["br1"]);
 
@@ -109,7 +116,7 @@ async fn a_monitor_and_a_transaction_go_out_together_and_updates_come_before_the
     let (_daemon, connection) = switch().await;
     let monitored = connection.monitor(bridges());
     let outcome = connection.transact(adding_bridges(&["br0"]));
-    // Answered in the order of the calls, whichever is awaited first.
+    // The server answers in the order of the calls, whichever is awaited first.
     outcome.await.unwrap();
     let mut monitored = monitored.await.unwrap();
     assert_eq!(names(monitored.rows()), [""; 0]);
@@ -121,20 +128,26 @@ async fn a_monitor_and_a_transaction_go_out_together_and_updates_come_before_the
 async fn two_monitors_of_one_connection_do_not_meet() {
     let (_daemon, connection) = switch().await;
     let mut all = connection.monitor(bridges()).await.unwrap();
-    let mut some = connection.monitor(Monitor::new().table::<Bridge>(Condition::equal("name", "br1"))).await.unwrap();
+    let mut some =
+        connection.monitor(Monitor::new().table::<Bridge>(Condition::equal("name", "br1"))).await.unwrap();
     connection.transact(adding_bridges(&["br0"])).await.unwrap();
     connection.transact(adding_bridges(&["br1"])).await.unwrap();
     in_time("the first", all.changed()).await.unwrap();
     in_time("the second", all.changed()).await.unwrap();
     in_time("the second", some.changed()).await.unwrap();
-    assert_eq!((names(all.rows()), names(some.rows())), (vec!["br0".to_owned(), "br1".to_owned()], vec!["br1".to_owned()]));
+    assert_eq!(
+        (names(all.rows()), names(some.rows())),
+        (vec!["br0".to_owned(), "br1".to_owned()], vec!["br1".to_owned()])
+    );
 }
 
 #[tokio::test]
 async fn a_wait_for_changes_that_is_given_up_loses_none() {
     let (_daemon, connection) = switch().await;
     let mut monitored = connection.monitor(bridges()).await.unwrap();
-    tokio::time::timeout(Duration::from_millis(1), monitored.changed()).await.expect_err("nothing has changed");
+    tokio::time::timeout(Duration::from_millis(1), monitored.changed())
+        .await
+        .expect_err("nothing has changed");
     add_bridge(&connection, "br0").await;
     in_time("the change", monitored.changed()).await.unwrap();
     assert_eq!(names(monitored.rows()), ["br0"]);
@@ -162,7 +175,10 @@ async fn a_field_that_cannot_hold_its_column_is_found_before_anything_is_asked()
     let daemon = Daemon::with_schema(schema(NORTHBOUND_SCHEMA)).await;
     let connection = daemon.open("OVN_Northbound").await;
     let error = connection.monitor(Monitor::new().table::<Wrong>(Where::all())).await.unwrap_err();
-    assert_eq!(error.to_string(), "the column addresses of Logical_Switch_Port has another type than its field");
+    assert_eq!(
+        error.to_string(),
+        "the column addresses of Logical_Switch_Port has another type than its field"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -172,7 +188,8 @@ async fn a_replica_follows_many_writers_on_many_threads() {
     let writers = (0..4).map(|writer| {
         let endpoint = daemon.endpoint();
         tokio::spawn(async move {
-            let connection = ovsdb::Connection::open(&endpoint, DATABASE, ovsdb::Options::default()).await.unwrap();
+            let connection =
+                ovsdb::Connection::open(&endpoint, DATABASE, ovsdb::Options::default()).await.unwrap();
             for number in 0..25 {
                 add_bridge(&connection, &format!("br{writer}-{number}")).await;
             }

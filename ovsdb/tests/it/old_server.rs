@@ -1,8 +1,10 @@
-//! Servers that lack the newer monitor methods: a real one, behind a forwarder that refuses them.
+//! Servers that lack the newer monitor methods: a real server behind a forwarder that refuses them.
 
 use std::path::PathBuf;
 
-use ovsdb::{Condition, Connection, Endpoint, FrameLimits, Framer, Monitor, MonitorError, Options, Transaction, Where};
+use ovsdb::{
+    Condition, Connection, Endpoint, FrameLimits, Framer, Monitor, MonitorError, Options, Transaction, Where,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{UnixListener, UnixStream},
@@ -13,7 +15,7 @@ use crate::{
     switch::{Bridge, DATABASE, add_bridge, names, removing_bridge, switch},
 };
 
-/// Forwards one connection; answers these methods as a server does that does not know them.
+/// Forwards one connection. Answers these methods as a server that does not know them.
 fn forward_but(listen: PathBuf, server: PathBuf, unknown: &'static [&'static str]) -> Endpoint {
     let listener = UnixListener::bind(&listen).unwrap();
     tokio::spawn(async move {
@@ -55,7 +57,7 @@ async fn a_real_server_says_that_it_does_not_know_a_method() {
     let mut answer = vec![0; 4096];
     let count = in_time("the answer", stream.read(&mut answer)).await.unwrap();
     let answer: serde_json::Value = serde_json::from_slice(&answer[..count]).unwrap();
-    // What the forwarder says in its place.
+    // The forwarder sends the same answer.
     assert_eq!(answer, serde_json::json!({"id": 1, "error": "unknown method"}));
 }
 
@@ -79,7 +81,10 @@ async fn older_monitor_methods_keep_the_same_replica() {
             assert_eq!(changes.iter().next().unwrap().columns(), ["external_ids"], "without {unknown:?}");
         }
         let ids = &monitored.row::<Bridge>(br0).unwrap().external_ids;
-        assert_eq!(ids.iter().collect::<Vec<_>>(), [(&"a".to_owned(), &"1".to_owned()), (&"b".to_owned(), &"2".to_owned())]);
+        assert_eq!(
+            ids.iter().collect::<Vec<_>>(),
+            [(&"a".to_owned(), &"1".to_owned()), (&"b".to_owned(), &"2".to_owned())]
+        );
 
         add_bridge(&writer, "br1").await;
         in_time("the insert", monitored.changed()).await.unwrap();
@@ -92,8 +97,12 @@ async fn older_monitor_methods_keep_the_same_replica() {
 #[tokio::test]
 async fn a_server_that_knows_no_conditions_is_not_asked_for_all_rows_instead() {
     let (daemon, _connection) = switch().await;
-    let endpoint = forward_but(daemon.path("old.sock"), daemon.path("db.sock"), &["monitor_cond_since", "monitor_cond"]);
+    let endpoint =
+        forward_but(daemon.path("old.sock"), daemon.path("db.sock"), &["monitor_cond_since", "monitor_cond"]);
     let connection = Connection::open(&endpoint, DATABASE, Options::default()).await.unwrap();
-    let error = connection.monitor(Monitor::new().table::<Bridge>(Condition::equal("name", "br0"))).await.unwrap_err();
+    let error = connection
+        .monitor(Monitor::new().table::<Bridge>(Condition::equal("name", "br0")))
+        .await
+        .unwrap_err();
     assert!(matches!(error, MonitorError::NoConditions), "{error:?}");
 }

@@ -20,7 +20,7 @@ pub(crate) enum Valid {
 }
 
 impl Pki {
-    /// With the authority `ca` and, signed by it, `server` and `client`.
+    /// A directory with the authority `ca`, and with `server` and `client`, which it signed.
     pub(crate) fn new(directory: PathBuf) -> Self {
         std::fs::create_dir(&directory).unwrap();
         std::fs::write(directory.join("serial"), "1000\n").unwrap();
@@ -38,22 +38,54 @@ impl Pki {
     pub(crate) fn authority(&self, name: &str, valid: Valid) {
         self.key(name);
         let subject = format!("/CN=authority {name}");
-        self.openssl(&["req", "-new", "-key", &self.text(&format!("{name}.key")), "-subj", &subject, "-out", &self.text("request")]);
+        self.openssl(&[
+            "req",
+            "-new",
+            "-key",
+            &self.text(&format!("{name}.key")),
+            "-subj",
+            &subject,
+            "-out",
+            &self.text("request"),
+        ]);
         self.sign(name, "-selfsign", &format!("{name}.key"), "basicConstraints=critical,CA:true", valid);
     }
 
-    /// For the DNS name `NAME.test`, and the common name `the NAME`.
+    /// A key and a certificate with the DNS name `NAME.test` and the common name `the NAME`.
     pub(crate) fn signed(&self, name: &str, authority: &str, valid: Valid) {
         self.key(name);
         let subject = format!("/CN=the {name}");
-        self.openssl(&["req", "-new", "-key", &self.text(&format!("{name}.key")), "-subj", &subject, "-out", &self.text("request")]);
+        self.openssl(&[
+            "req",
+            "-new",
+            "-key",
+            &self.text(&format!("{name}.key")),
+            "-subj",
+            &subject,
+            "-out",
+            &self.text("request"),
+        ]);
         let certificate = format!("-cert={}", self.text(&format!("{authority}.crt")));
-        self.sign(name, &certificate, &format!("{authority}.key"), &format!("subjectAltName=DNS:{name}.test"), valid);
+        self.sign(
+            name,
+            &certificate,
+            &format!("{authority}.key"),
+            &format!("subjectAltName=DNS:{name}.test"),
+            valid,
+        );
     }
 
     fn key(&self, name: &str) {
         let curve = "ec_paramgen_curve:P-256";
-        self.openssl(&["genpkey", "-algorithm", "EC", "-pkeyopt", curve, "-out", &self.text(&format!("{name}.key"))]);
+        self.openssl(&[
+            "genpkey",
+            "-algorithm",
+            "EC",
+            "-pkeyopt",
+            curve,
+            "-out",
+            &self.text(&format!("{name}.key")),
+        ]);
     }
 
     fn sign(&self, name: &str, signer: &str, key: &str, extension: &str, valid: Valid) {
@@ -76,8 +108,22 @@ impl Pki {
         arguments.extend(signer.split('=').next());
         let signer = signer.split_once('=').map(|(_, path)| path.to_owned());
         arguments.extend(signer.as_deref());
-        let (key, conf, request, out) = (self.text(key), self.text("conf"), self.text("request"), self.text(&format!("{name}.crt")));
-        arguments.extend(["-keyfile", &key, "-config", &conf, "-startdate", from, "-enddate", to, "-in", &request, "-out", &out]);
+        let (key, conf, request, out) =
+            (self.text(key), self.text("conf"), self.text("request"), self.text(&format!("{name}.crt")));
+        arguments.extend([
+            "-keyfile",
+            &key,
+            "-config",
+            &conf,
+            "-startdate",
+            from,
+            "-enddate",
+            to,
+            "-in",
+            &request,
+            "-out",
+            &out,
+        ]);
         self.openssl(&arguments);
     }
 
@@ -89,7 +135,7 @@ impl Pki {
         self.path(file).display().to_string()
     }
 
-    /// What a client is told, by the names of the files.
+    /// A client's settings, by the names of the files.
     pub(crate) fn ssl(&self, identity: &str, authority: &str) -> Ssl {
         Ssl {
             identity: Some(Identity {
@@ -102,7 +148,7 @@ impl Pki {
         }
     }
 
-    /// The options of an ovsdb-server.
+    /// The options of an `ovsdb-server`.
     pub(crate) fn server(&self, identity: &str, authority: &str) -> Vec<String> {
         let file = |option: &str, path: &Path| format!("--{option}={}", path.display());
         vec![

@@ -1,4 +1,4 @@
-//! A forwarder between client and server that can be cut, and that can lose answers.
+//! A forwarder between client and server that can cut connections and lose answers.
 
 use std::{
     path::PathBuf,
@@ -16,9 +16,9 @@ use tokio::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Forward,
-    /// Requests reach the server; what it says is thrown away.
+    /// Requests reach the server; its answers are dropped.
     LoseAnswers,
-    /// Connections end, and new ones end at once.
+    /// Connections are closed, new ones at once.
     Refuse,
 }
 
@@ -67,7 +67,7 @@ impl Proxy {
         self.mode.send_replace(Mode::LoseAnswers);
     }
 
-    /// Ends all connections, and lets none through until [`mend`](Self::mend).
+    /// Closes all connections, and refuses new ones until [`mend`](Self::mend).
     pub(crate) fn cut(&self) {
         self.mode.send_replace(Mode::Refuse);
     }
@@ -79,7 +79,7 @@ impl Proxy {
 }
 
 impl Proxy {
-    /// What the server said since the proxy was mended.
+    /// The server's answers since the last [`mend`](Self::mend).
     pub(crate) fn answers(&self) -> String {
         String::from_utf8_lossy(&self.answers.lock().unwrap()).into_owned()
     }
@@ -100,7 +100,12 @@ async fn forward_requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
     }
 }
 
-async fn forward_answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mode: watch::Receiver<Mode>, record: &Mutex<Vec<u8>>) {
+async fn forward_answers(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mode: watch::Receiver<Mode>,
+    record: &Mutex<Vec<u8>>,
+) {
     let mut chunk = vec![0; 4096];
     while let Ok(count @ 1..) = from.read(&mut chunk).await {
         if *mode.borrow() == Mode::Forward {

@@ -1,8 +1,11 @@
-//! A client over interruptions.
+//! Clients across interruptions of their connection.
 
 use std::time::Duration;
 
-use ovsdb::{ChangeKind, Changes, Client, Endpoints, Event, Monitor, NotConnected, Options, State, TransactError, Updates, Where};
+use ovsdb::{
+    ChangeKind, Changes, Client, Endpoints, Event, Monitor, NotConnected, Options, State, TransactError,
+    Updates, Where,
+};
 
 use crate::{
     daemon::{Daemon, SWITCH_SCHEMA, schema},
@@ -16,7 +19,7 @@ fn start(endpoints: impl Into<Endpoints>) -> (Client, Updates) {
     let options = Options {
         backoff_min: Duration::from_millis(5),
         backoff_max: Duration::from_millis(50),
-        // The end of a connection has to have another reason.
+        // The tests close connections themselves.
         probe_interval: None,
         ..Options::default()
     };
@@ -44,7 +47,7 @@ async fn expect_changes(updates: &mut Updates) -> Changes {
     }
 }
 
-/// What happened to which bridge, by name, sorted.
+/// The changes with the names of their bridges, sorted by name.
 fn told(changes: &Changes, updates: &Updates) -> Vec<(ChangeKind, String)> {
     let name = |change: &ovsdb::Change| match change.kind {
         ChangeKind::Delete => change.old::<Bridge>().unwrap().name.clone(),
@@ -74,16 +77,19 @@ async fn a_client_reads_writes_and_follows() {
     assert_eq!(told(&changes, &updates), [inserted("br1")]);
 }
 
-/// A client of a clustered database, whose server numbers its transactions, behind a proxy; with `br0` and 100 other bridges.
+/// A client, behind a proxy, of a clustered database, whose server numbers its transactions. The database has
+/// `br0` and 100 other bridges.
 async fn resumable() -> (Daemon, Proxy, Client, Updates) {
     let mut daemon = Daemon::new();
     daemon.create_cluster("cluster.db", schema(SWITCH_SCHEMA));
     daemon.start("cluster.db").await;
-    let writer =
-        eventually("the cluster has a leader", async || ovsdb::Connection::open(&daemon.endpoint(), DATABASE, Options::default()).await)
-            .await;
+    let writer = eventually("the cluster has a leader", async || {
+        ovsdb::Connection::open(&daemon.endpoint(), DATABASE, Options::default()).await
+    })
+    .await;
     add_root(&writer).await;
-    // A server remembers no more of its transactions than its database is large (ovsdb/transaction.c, `ovsdb_txn_history_run`).
+    // A server's transaction history is not larger than its database (ovsdb/transaction.c,
+    // `ovsdb_txn_history_run`), so the database must not be too small.
     let bulk: Vec<String> = (0..100).map(|number| format!("bulk{number}")).collect();
     writer.transact(adding_bridges(&bulk.iter().map(String::as_str).collect::<Vec<_>>())).await.unwrap();
     add_bridge(&writer, "br0").await;
@@ -150,7 +156,7 @@ async fn a_restarted_server_with_the_same_contents_changes_nothing() {
     daemon.start("conf.db").await;
     expect_connected(&mut updates).await;
     client.transact(adding_bridges(&["br1"])).await.unwrap();
-    // The next thing to be told is what came after.
+    // No changes are reported before this insert.
     let changes = expect_changes(&mut updates).await;
     assert_eq!(told(&changes, &updates), [inserted("br1")]);
 }
@@ -184,7 +190,11 @@ async fn without_a_connection_a_transaction_is_refused_at_once_with_the_reason()
     let (client, _updates) = start(daemon.endpoint());
     assert!(!client.is_connected());
     eventually("the first attempt fails", async || match client.transact(adding_bridges(&["br0"])).await {
-        Err(TransactError::NotConnected(NotConnected::Unreachable(error))) if error.endpoint == daemon.endpoint() => Ok(()),
+        Err(TransactError::NotConnected(NotConnected::Unreachable(error)))
+            if error.endpoint == daemon.endpoint() =>
+        {
+            Ok(())
+        }
         other => Err(other),
     })
     .await;
@@ -211,7 +221,7 @@ async fn endpoints_are_tried_in_turn() {
         peer.expect_end().await;
     };
     let follow = async {
-        // Depending on when it is noticed, the server of garbage was connected or not.
+        // Whether the garbage server counts as connected first depends on the timing.
         loop {
             if let Event::Connected = next(&mut updates).await {
                 return;
@@ -228,7 +238,7 @@ async fn a_wait_for_events_that_is_given_up_loses_none() {
     let (_client, mut updates) = start(daemon.endpoint());
     let mut seen = Vec::new();
     add_bridge(&writer, "br0").await;
-    // Given up at every point at which it can wait.
+    // Cancelled at every point at which it can wait.
     eventually("both events come", async || {
         if let Ok(event) = tokio::time::timeout(Duration::from_micros(1), updates.next()).await {
             seen.push(format!("{event:?}").split_whitespace().next().unwrap().to_owned());
@@ -248,8 +258,12 @@ async fn tables_that_cannot_be_read_are_reported_and_tried_again() {
         }
     }
     let (daemon, _writer) = switch().await;
-    let (_client, mut updates) =
-        Client::start(daemon.endpoint().into(), DATABASE, Monitor::new().table::<Wrong>(Where::all()), Options::default());
+    let (_client, mut updates) = Client::start(
+        daemon.endpoint().into(),
+        DATABASE,
+        Monitor::new().table::<Wrong>(Where::all()),
+        Options::default(),
+    );
     for _ in 0..2 {
         match next(&mut updates).await {
             Event::Disconnected(closed) => assert!(matches!(closed, ovsdb::Closed::Monitor(_)), "{closed:?}"),

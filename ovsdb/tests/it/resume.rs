@@ -1,4 +1,4 @@
-//! What a client asks for when it comes back, seen from the server.
+//! What a client requests after a reconnection, seen from the server.
 
 use std::time::Duration;
 
@@ -24,11 +24,15 @@ ovsdb::table! {
 }
 
 fn start(server: &ScriptedServer) -> (Client, Updates) {
-    let options = Options { backoff_min: Duration::from_millis(1), backoff_max: Duration::from_millis(1), ..Options::default() };
+    let options = Options {
+        backoff_min: Duration::from_millis(1),
+        backoff_max: Duration::from_millis(1),
+        ..Options::default()
+    };
     Client::start(server.endpoint().into(), "Db", Monitor::new().table::<Port>(Where::all()), options)
 }
 
-/// The next request for the tables; it has to say that the client knows everything up to this transaction.
+/// The next monitor request, which has to ask for the changes since this transaction.
 async fn expect_since(peer: &mut Peer, since: &str) -> Value {
     let request = peer.expect("monitor_cond_since").await;
     assert_eq!(request["params"][3], since);
@@ -44,7 +48,7 @@ async fn expect_connected(updates: &mut Updates) {
     }
 }
 
-/// A client that has seen one row at `FIRST`, and its server's end.
+/// A client that has loaded one row at transaction `FIRST`, and the server's end of its connection.
 async fn connected(server: &ScriptedServer) -> (Client, Updates, Peer, Value) {
     let (client, mut updates) = start(server);
     let answer = async {
@@ -84,10 +88,12 @@ async fn a_client_asks_for_everything_where_the_database_has_got_another_column(
     let (_client, mut updates, peer, _) = connected(&server).await;
     drop(peer);
     let again = async {
-        let columns = json!({"name": {"type": "string"}, "tag": {"type": {"key": "integer", "min": 0, "max": 1}}});
+        let columns =
+            json!({"name": {"type": "string"}, "tag": {"type": {"key": "integer", "min": 0, "max": 1}}});
         let mut peer = server.accept_client_of(columns).await;
         let request = expect_since(&mut peer, NOTHING).await;
-        peer.answer(&request, json!([false, FIRST, {"Port": {ROW: {"initial": {"name": "one", "tag": 7}}}}])).await;
+        peer.answer(&request, json!([false, FIRST, {"Port": {ROW: {"initial": {"name": "one", "tag": 7}}}}]))
+            .await;
         peer
     };
     tokio::join!(again, expect_connected(&mut updates));
@@ -141,12 +147,12 @@ async fn attempts_get_rarer_while_there_is_no_server() {
     let mut state = client.state();
     let begun = Instant::now();
     let mut attempts = 0;
-    // The clock stands still while anything can be done, and then jumps.
+    // tokio's paused clock jumps to the next timer whenever all tasks wait.
     while begun.elapsed() < Duration::from_secs(100) {
         state.changed().await.unwrap();
         assert!(matches!(&*state.borrow(), State::Disconnected(_)));
         attempts += 1;
     }
-    // 50 ms doubled 8 times is more than 8 s, and then a pause is 4 to 8 s.
+    // 50 ms doubled 8 times exceeds 8 s. From then on each pause is 4 to 8 s.
     assert!((19..=34).contains(&attempts), "{attempts} attempts in 100 s");
 }

@@ -1,4 +1,4 @@
-//! A server that does what a test tells it, message by message.
+//! A server that a test scripts, message by message.
 
 use std::collections::VecDeque;
 
@@ -37,19 +37,20 @@ impl ScriptedServer {
         self.endpoint.clone()
     }
 
-    /// The next connection, as it comes.
+    /// The next connection. No request is answered yet.
     pub(crate) async fn accept(&self) -> Peer {
-        let (stream, _) = in_time("a client connects", self.listener.accept()).await.expect("the socket is ours");
+        let (stream, _) =
+            in_time("a client connects", self.listener.accept()).await.expect("the socket is ours");
         let framer = Framer::new(FrameLimits { size: 1 << 24, depth: 50 });
         Peer { stream, framer, received: VecDeque::new() }
     }
 
-    /// The next connection, with its schema read: a table `Port` with a `name`.
+    /// The next connection, after its schema request was answered: a table `Port` with a `name`.
     pub(crate) async fn accept_client(&self) -> Peer {
         self.accept_client_of(json!({"name": {"type": "string"}})).await
     }
 
-    /// The next connection, with its schema read: a table `Port` with these columns.
+    /// The next connection, after its schema request was answered: a table `Port` with these columns.
     pub(crate) async fn accept_client_of(&self, columns: Value) -> Peer {
         let mut peer = self.accept().await;
         let request = peer.expect("get_schema").await;
@@ -72,7 +73,9 @@ impl Peer {
             if let Some(message) = self.received.pop_front() {
                 return message;
             }
-            let count = in_time("the client sends a message", self.stream.read(&mut chunk)).await.expect("the client is there");
+            let count = in_time("the client sends a message", self.stream.read(&mut chunk))
+                .await
+                .expect("the client is there");
             assert_ne!(count, 0, "the client closed the connection");
             self.framer.push(&chunk[..count]);
             while let Some(message) = self.framer.next_message().expect("the client sends messages") {
@@ -81,10 +84,13 @@ impl Peer {
         }
     }
 
-    /// That the client ends the connection, whatever it still says.
+    /// Waits until the client closes the connection, and ignores its last messages.
     pub(crate) async fn expect_end(&mut self) {
         let mut chunk = vec![0; 4096];
-        while !matches!(in_time("the client closes the connection", self.stream.read(&mut chunk)).await, Ok(0) | Err(_)) {}
+        while !matches!(
+            in_time("the client closes the connection", self.stream.read(&mut chunk)).await,
+            Ok(0) | Err(_)
+        ) {}
     }
 
     pub(crate) async fn answer(&mut self, request: &Value, result: Value) {

@@ -1,4 +1,4 @@
-//! Connections by `ssl:` to a real server, which asks for a certificate as it does by default.
+//! `ssl:` connections to a real server, which requests a client certificate, as is its default.
 
 use std::{error::Error, fs, path::Path, time::Duration};
 
@@ -15,7 +15,8 @@ use crate::{
 async fn server(pki: &str, options: &[&str]) -> (Daemon, Pki, Endpoint) {
     let daemon = Daemon::new();
     let pki = Pki::new(daemon.path(pki));
-    let arguments = pki.server("server", "ca").into_iter().chain(options.iter().map(ToString::to_string)).collect();
+    let arguments =
+        pki.server("server", "ca").into_iter().chain(options.iter().map(ToString::to_string)).collect();
     let (daemon, endpoint) = serve(daemon, arguments).await;
     (daemon, pki, endpoint)
 }
@@ -54,7 +55,10 @@ async fn both_versions_of_tls_carry_what_is_written_read_and_followed() {
         let mut monitored = connection.monitor(Monitor::new().table::<Bridge>(Where::all())).await.unwrap();
         // More than the buffers of either side hold.
         let bridges: Vec<String> = (0..2_000).map(|number| format!("br{number:01000}")).collect();
-        connection.transact(adding_bridges(&bridges.iter().map(String::as_str).collect::<Vec<_>>())).await.unwrap();
+        connection
+            .transact(adding_bridges(&bridges.iter().map(String::as_str).collect::<Vec<_>>()))
+            .await
+            .unwrap();
         in_time("the bridges", monitored.changed()).await.unwrap();
         assert_eq!(names(monitored.rows()).len(), 2_000, "{version}");
     }
@@ -76,7 +80,10 @@ async fn keys_are_taken_in_each_form_that_openssl_writes() {
     let mut pkcs1 = pkcs8;
     pkcs1.identity.as_mut().unwrap().private_key = pki.path("rsa.key");
     assert!(fs::read_to_string(pki.path("rsa.key")).unwrap().contains("BEGIN RSA PRIVATE KEY"));
-    assert!(refusal(&endpoint, &pkcs1).await.contains("does not belong to"), "read, and not that of the certificate");
+    assert!(
+        refusal(&endpoint, &pkcs1).await.contains("does not belong to"),
+        "read, and not that of the certificate"
+    );
 }
 
 #[tokio::test]
@@ -86,7 +93,13 @@ async fn certificates_of_ovs_pki_are_good_and_their_common_name_counts() {
     fs::create_dir(&directory).unwrap();
     let at = |name: &str| directory.join(name).display().to_string();
     let ovs_pki = |arguments: &[&str]| {
-        let tool = format!("cd '{}' && ovs-pki --dir='{}' --log='{}' {}", at(""), at("ca"), at("log"), arguments.join(" "));
+        let tool = format!(
+            "cd '{}' && ovs-pki --dir='{}' --log='{}' {}",
+            at(""),
+            at("ca"),
+            at("log"),
+            arguments.join(" ")
+        );
         run("sh", ["-c", &tool])
     };
     ovs_pki(&["init"]);
@@ -99,17 +112,36 @@ async fn certificates_of_ovs_pki_are_good_and_their_common_name_counts() {
         format!("--ca-cert={}", authority.display()),
     ];
     let (_daemon, endpoint) = serve(daemon, arguments).await;
-    let identity = ovsdb::Identity { private_key: directory.join("client-privkey.pem"), certificate: directory.join("client-cert.pem") };
-    let mut ssl = Ssl { identity: Some(identity), authority, missing_authority: MissingAuthority::Refuse, common_name: None };
+    let identity = ovsdb::Identity {
+        private_key: directory.join("client-privkey.pem"),
+        certificate: directory.join("client-cert.pem"),
+    };
+    let mut ssl = Ssl {
+        identity: Some(identity),
+        authority,
+        missing_authority: MissingAuthority::Refuse,
+        common_name: None,
+    };
     open(&endpoint, &ssl).await.unwrap();
 
-    let subject = run("openssl", ["x509", "-noout", "-subject", "-nameopt", "multiline", "-in", &at("server-cert.pem")]);
-    let name = subject.lines().find_map(|line| line.trim().strip_prefix("commonName")).unwrap().trim_start_matches([' ', '=']);
+    let subject = run(
+        "openssl",
+        ["x509", "-noout", "-subject", "-nameopt", "multiline", "-in", &at("server-cert.pem")],
+    );
+    let name = subject
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("commonName"))
+        .unwrap()
+        .trim_start_matches([' ', '=']);
     ssl.common_name = Some(name.to_owned());
     open(&endpoint, &ssl).await.unwrap();
     ssl.common_name = Some("ovnnb".to_owned());
     let refusal = refusal(&endpoint, &ssl).await;
-    assert!(refusal.starts_with("the server's certificate is not for the name \"ovnnb\", but for ") && refusal.contains(name), "{refusal}");
+    assert!(
+        refusal.starts_with("the server's certificate is not for the name \"ovnnb\", but for ")
+            && refusal.contains(name),
+        "{refusal}"
+    );
 }
 
 #[tokio::test]
@@ -123,11 +155,14 @@ async fn a_name_that_is_asked_for_has_to_be_in_the_certificate() {
     open_as("server.test").await.unwrap();
     open_as("the server").await.unwrap();
     let refusal = open_as("other.test").await.unwrap_err();
-    assert!(refusal.contains("not for the name \"other.test\"") && refusal.contains("server.test"), "{refusal}");
+    assert!(
+        refusal.contains("not for the name \"other.test\"") && refusal.contains("server.test"),
+        "{refusal}"
+    );
     open_as("127.0.0.1").await.unwrap_err();
 }
 
-/// What is wrong with the files is said before anything is sent, and names the file.
+/// Errors in the files are found before anything is sent, and name the file.
 #[tokio::test]
 async fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
     let daemon = Daemon::new();
@@ -137,36 +172,79 @@ async fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
     pki.authority("new-ca", Valid::Later);
     pki.signed("old", "ca", Valid::Before);
     pki.signed("new", "ca", Valid::Later);
-    pki.openssl(&["pkey", "-in", &pki.text("client.key"), "-aes128", "-passout", "pass:secret", "-out", &pki.text("locked.key")]);
-    for (file, contents) in [("empty", ""), ("text", "no PEM at all"), ("cut", "-----BEGIN CERTIFICATE-----\nAAAA\n")] {
+    pki.openssl(&[
+        "pkey",
+        "-in",
+        &pki.text("client.key"),
+        "-aes128",
+        "-passout",
+        "pass:secret",
+        "-out",
+        &pki.text("locked.key"),
+    ]);
+    for (file, contents) in
+        [("empty", ""), ("text", "no PEM at all"), ("cut", "-----BEGIN CERTIFICATE-----\nAAAA\n")]
+    {
         fs::write(pki.path(file), contents).unwrap();
     }
-    fs::write(pki.path("nonsense"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    fs::write(pki.path("nonsense"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+        .unwrap();
 
     let cases: &[(&str, &str, &str, &str)] = &[
-        // key, certificate, authorities; what is said of the file in brackets
-        ("gone", "client.crt", "ca.crt", "private key [gone] cannot be read: No such file or directory (os error 2)"),
-        ("client.key", "gone", "ca.crt", "certificate [gone] cannot be read: No such file or directory (os error 2)"),
-        ("client.key", "client.crt", "gone", "file of authorities [gone] cannot be read: entity not found"),
-        ("client.key", "client.crt", ".", "file of authorities [.] cannot be read: Is a directory (os error 21)"),
+        // key, certificate, CA file; the error, with the file's name in brackets
+        (
+            "gone",
+            "client.crt",
+            "ca.crt",
+            "private key [gone] cannot be read: No such file or directory (os error 2)",
+        ),
+        (
+            "client.key",
+            "gone",
+            "ca.crt",
+            "certificate [gone] cannot be read: No such file or directory (os error 2)",
+        ),
+        ("client.key", "client.crt", "gone", "CA file [gone] cannot be read: entity not found"),
+        ("client.key", "client.crt", ".", "CA file [.] cannot be read: Is a directory (os error 21)"),
         ("text", "client.crt", "ca.crt", "private key [text] is not in the form of PEM"),
         ("empty", "client.crt", "ca.crt", "private key [empty] holds no private key"),
         ("client.crt", "client.crt", "ca.crt", "private key [client.crt] holds no private key"),
-        ("locked.key", "client.crt", "ca.crt", "private key [locked.key] is encrypted with a passphrase, which nobody is there to type"),
+        (
+            "locked.key",
+            "client.crt",
+            "ca.crt",
+            "private key [locked.key] is encrypted with a passphrase, which is not supported",
+        ),
         ("client.key", "client.key", "ca.crt", "certificate [client.key] holds no certificate"),
         ("client.key", "cut", "ca.crt", "certificate [cut] is not in the form of PEM"),
-        ("client.key", "nonsense", "ca.crt", "certificate [nonsense] cannot be used: a certificate in it makes no sense"),
-        ("client.key", "client.crt", "text", "file of authorities [text] is not in the form of PEM"),
-        ("client.key", "client.crt", "client.key", "file of authorities [client.key] holds no certificate"),
-        ("server.key", "client.crt", "ca.crt", "private key [server.key] does not belong to certificate [client.crt]"),
+        (
+            "client.key",
+            "nonsense",
+            "ca.crt",
+            "certificate [nonsense] cannot be used: a certificate in it makes no sense",
+        ),
+        ("client.key", "client.crt", "text", "CA file [text] is not in the form of PEM"),
+        ("client.key", "client.crt", "client.key", "CA file [client.key] holds no certificate"),
+        (
+            "server.key",
+            "client.crt",
+            "ca.crt",
+            "private key [server.key] does not belong to certificate [client.crt]",
+        ),
         ("old.key", "old.crt", "ca.crt", "certificate [old.crt] expired at 2021-02-03 04:05:06 UTC"),
-        ("new.key", "new.crt", "ca.crt", "certificate [new.crt] is not valid before 2098-01-02 03:04:05 UTC: is this host's clock right?"),
-        ("client.key", "client.crt", "old-ca.crt", "file of authorities [old-ca.crt] expired at 2021-02-03 04:05:06 UTC"),
+        (
+            "new.key",
+            "new.crt",
+            "ca.crt",
+            "certificate [new.crt] is not valid before 2098-01-02 03:04:05 UTC: is this host's clock right?",
+        ),
+        ("client.key", "client.crt", "old-ca.crt", "CA file [old-ca.crt] expired at 2021-02-03 04:05:06 UTC"),
     ];
     for (key, certificate, authority, said) in cases {
         let mut ssl = pki.ssl("client", "ca");
         let identity = ssl.identity.as_mut().unwrap();
-        (identity.private_key, identity.certificate, ssl.authority) = (pki.path(key), pki.path(certificate), pki.path(authority));
+        (identity.private_key, identity.certificate, ssl.authority) =
+            (pki.path(key), pki.path(certificate), pki.path(authority));
         let expected = said.split('[').enumerate().map(|(index, part)| match part.split_once(']') {
             Some((file, rest)) if index > 0 => format!("{:?}{rest}", pki.path(file)),
             _ => part.to_owned(),
@@ -184,11 +262,18 @@ async fn a_server_that_is_not_to_be_believed_is_refused_with_the_reason() {
     pki.signed("new", "ca", Valid::Later);
     let (mut daemon, endpoint) = serve(daemon, pki.server("server", "ca")).await;
     let refused = refusal(&endpoint, &pki.ssl("client", "other")).await;
-    assert_eq!(refused, format!("the server's certificate is not signed by any authority in {:?}", pki.path("other.crt")));
+    assert_eq!(
+        refused,
+        format!("the server's certificate is not signed by any authority in {:?}", pki.path("other.crt"))
+    );
 
     for (identity, said) in [
         ("old", "the server's certificate expired at 2021-02-03 04:05:06 UTC"),
-        ("new", "the server's certificate is not valid before 2098-01-02 03:04:05 UTC: is this host's clock right?"),
+        (
+            "new",
+            "the server's certificate is not valid before 2098-01-02 03:04:05 UTC: \
+             is this host's clock right?",
+        ),
     ] {
         daemon.kill();
         daemon.start_with("conf.db", pki.server(identity, "ca")).await;
@@ -202,7 +287,10 @@ async fn an_authority_of_the_same_name_with_another_key_is_another() {
     let (_daemon, pki, endpoint) = server("pki", &[]).await;
     pki.authority("ca", Valid::Now);
     let refused = refusal(&endpoint, &pki.ssl("client", "ca")).await;
-    assert_eq!(refused, format!("the server's certificate is not signed by any authority in {:?}", pki.path("ca.crt")));
+    assert_eq!(
+        refused,
+        format!("the server's certificate is not signed by any authority in {:?}", pki.path("ca.crt"))
+    );
 }
 
 #[tokio::test]
@@ -211,12 +299,20 @@ async fn a_server_that_refuses_this_side_is_quoted() {
         let (_daemon, pki, endpoint) = server("pki", &[&format!("--ssl-protocols={version}")]).await;
         let mut nameless = pki.ssl("client", "ca");
         nameless.identity = None;
-        assert_eq!(refusal(&endpoint, &nameless).await, "the server asks for a certificate, and none is configured", "{version}");
+        assert_eq!(
+            refusal(&endpoint, &nameless).await,
+            "the server asks for a certificate, and none is configured",
+            "{version}"
+        );
 
         pki.authority("other", Valid::Now);
         pki.signed("stranger", "other", Valid::Now);
         let refused = refusal(&endpoint, &pki.ssl("stranger", "ca")).await;
-        assert_eq!(refused, format!("the server refuses certificate {:?}: UnknownCA", pki.path("stranger.crt")), "{version}");
+        assert_eq!(
+            refused,
+            format!("the server refuses certificate {:?}: UnknownCA", pki.path("stranger.crt")),
+            "{version}"
+        );
     }
 }
 
@@ -225,8 +321,12 @@ async fn a_server_that_does_not_speak_tls_is_told_from_one_that_is_not_believed(
     let (daemon, pki, _) = server("pki", &[]).await;
     let Endpoint::Tcp { host, port } = daemon.listen("tcp").await else { panic!("asked for tcp") };
     let refused = refusal(&Endpoint::Ssl { host, port }, &pki.ssl("client", "ca")).await;
-    let expected = "the server ended the connection before it was secured: does it listen with pssl, and with a certificate?";
-    assert!(refused == expected || refused == "the server does not speak TLS: does it listen with pssl?", "{refused}");
+    let expected = "the server ended the connection before it was secured: \
+                    does it listen with pssl, and with a certificate?";
+    assert!(
+        refused == expected || refused == "the server does not speak TLS: does it listen with pssl?",
+        "{refused}"
+    );
 }
 
 #[tokio::test]
@@ -244,15 +344,20 @@ async fn several_authorities_are_all_believed_and_an_expired_one_harms_nobody() 
     let (_daemon, pki, endpoint) = server("pki", &[]).await;
     pki.authority("other", Valid::Now);
     pki.authority("old", Valid::Before);
-    let file = ["other.crt", "old.crt", "ca.crt"].map(|name| fs::read_to_string(pki.path(name)).unwrap()).concat();
+    let file =
+        ["other.crt", "old.crt", "ca.crt"].map(|name| fs::read_to_string(pki.path(name)).unwrap()).concat();
     fs::write(pki.path("all.crt"), file).unwrap();
     open(&endpoint, &pki.ssl("client", "all")).await.unwrap();
 }
 
-/// A client for ever, which is told at once what happens.
+/// A client that reconnects quickly.
 fn lasting(endpoint: Endpoint, ssl: Ssl) -> (Client, ovsdb::Updates) {
-    let options =
-        Options { backoff_min: Duration::from_millis(5), backoff_max: Duration::from_millis(50), ssl: Some(ssl), ..Options::default() };
+    let options = Options {
+        backoff_min: Duration::from_millis(5),
+        backoff_max: Duration::from_millis(50),
+        ssl: Some(ssl),
+        ..Options::default()
+    };
     Client::start(endpoint.into(), DATABASE, Monitor::new().table::<Bridge>(Where::all()), options)
 }
 
@@ -268,7 +373,7 @@ async fn files_are_read_again_for_each_connection_and_standing_ones_stay() {
     connected(&mut updates).await;
     let standing = client.connected().await;
 
-    // All of them change: another authority, another server, another client.
+    // Replace the authority, the server's certificate and the client's.
     pki.authority("ca2", Valid::Now);
     pki.signed("server2", "ca2", Valid::Now);
     pki.signed("client2", "ca2", Valid::Now);
@@ -277,7 +382,10 @@ async fn files_are_read_again_for_each_connection_and_standing_ones_stay() {
     }
     replace("ca2.crt", "ca.crt");
     let refused = refusal(&endpoint, &pki.ssl("client", "ca")).await;
-    assert!(refused.contains("not signed by any") || refused.contains("refuses"), "half of the new: {refused}");
+    assert!(
+        refused.contains("not signed by any") || refused.contains("refuses"),
+        "half of the new: {refused}"
+    );
     replace("client2.key", "client.key");
     replace("client2.crt", "client.crt");
     add_root(&standing).await;
@@ -293,7 +401,8 @@ fn bootstrapped(pki: &Pki) -> Ssl {
 }
 
 fn same(pki: &Pki, one: &str, other: &str) {
-    let der = |name: &str| run("openssl", ["x509", "-in", &pki.text(name), "-noout", "-fingerprint", "-sha256"]);
+    let der =
+        |name: &str| run("openssl", ["x509", "-in", &pki.text(name), "-noout", "-fingerprint", "-sha256"]);
     assert_eq!(der(one), der(other));
 }
 
@@ -304,10 +413,11 @@ async fn a_missing_file_of_authorities_is_written_on_request_and_believed_from_t
     let connection = open(&endpoint, &ssl).await.unwrap();
     assert!(connection.schema().has_table("Bridge"));
     same(&pki, "learned.crt", "ca.crt");
-    let in_directory = fs::read_dir(pki.path("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let in_directory =
+        fs::read_dir(pki.path("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(in_directory.filter(|name| name.contains("learned")).collect::<Vec<_>>(), ["learned.crt"]);
 
-    // Another server may say what it likes.
+    // Another server cannot replace the learned authority.
     let other = Daemon::new();
     let other_pki = Pki::new(other.path("pki"));
     let (_other, other_endpoint) = serve(other, other_pki.server("server", "ca")).await;
@@ -328,7 +438,7 @@ async fn clients_that_write_the_missing_file_at_the_same_time_all_get_in() {
 
 #[tokio::test]
 async fn an_authority_that_cannot_be_had_or_kept_is_reported_and_nothing_is_written() {
-    // Of a server that knows its clients' authority only, its own cannot be learned.
+    // This server's CA file has the clients' authority only, so it cannot send its own.
     let daemon = Daemon::new();
     let pki = Pki::new(daemon.path("pki"));
     pki.authority("other", Valid::Now);
@@ -336,14 +446,22 @@ async fn an_authority_that_cannot_be_had_or_kept_is_reported_and_nothing_is_writ
     let (_daemon, endpoint) = serve(daemon, pki.server("odd", "ca")).await;
     let mut ssl = bootstrapped(&pki);
     let refused = refusal(&endpoint, &ssl).await;
-    assert!(refused.ends_with("the server does not send the certificate of its authority (its option --peer-ca-cert does)"), "{refused}");
+    assert!(
+        refused.ends_with(
+            "the server does not send the certificate of its authority (its option --peer-ca-cert does)"
+        ),
+        "{refused}"
+    );
     assert!(!Path::new(&ssl.authority).exists());
 
     let (_daemon, pki, endpoint) = server("pki", &[]).await;
     ssl = bootstrapped(&pki);
     ssl.authority = pki.path("no/such/directory");
     let refused = refusal(&endpoint, &ssl).await;
-    assert_eq!(refused, format!("file of authorities {:?} cannot be written: No such file or directory (os error 2)", ssl.authority));
+    assert_eq!(
+        refused,
+        format!("CA file {:?} cannot be written: No such file or directory (os error 2)", ssl.authority)
+    );
 }
 
 #[tokio::test]
@@ -361,7 +479,11 @@ async fn the_server_is_told_of_the_end() {
     drop(open(&endpoint, &pki.ssl("client", "ca")).await.unwrap());
     eventually("the farewell", async || {
         let log = fs::read_to_string(daemon.path("server.log")).unwrap();
-        if log.lines().any(|line| line.contains("server0<--") && line.contains("close_notify")) { Ok(()) } else { Err(log) }
+        if log.lines().any(|line| line.contains("server0<--") && line.contains("close_notify")) {
+            Ok(())
+        } else {
+            Err(log)
+        }
     })
     .await;
 }

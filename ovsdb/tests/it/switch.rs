@@ -9,7 +9,7 @@ use crate::daemon::{Daemon, SWITCH_SCHEMA, schema};
 pub(crate) const DATABASE: &str = "Open_vSwitch";
 
 ovsdb::table! {
-    /// The root.
+    /// The root row.
     pub(crate) struct Switch in "Open_vSwitch" {
         pub bridges: Vec<Uuid>,
         pub external_ids: BTreeMap<String, String>,
@@ -20,17 +20,17 @@ ovsdb::table! {
         pub fail_mode: Option<String>,
         pub ports: Vec<Uuid>,
         pub external_ids: BTreeMap<String, String>,
-        /// In no schema at all.
+        /// A column that no schema has.
         pub of_the_future: Vec<String>,
     }
 
-    /// In no schema at all.
+    /// A table that no schema has.
     pub(crate) struct Future in "Of_The_Future" {
         pub name: String,
     }
 }
 
-/// A server with an `Open_vSwitch` database that has its one root row, and a connection to it.
+/// A server with an `Open_vSwitch` database that has its root row, and a connection to it.
 pub(crate) async fn switch() -> (Daemon, Connection) {
     let daemon = Daemon::with_schema(schema(SWITCH_SCHEMA)).await;
     let connection = daemon.open(DATABASE).await;
@@ -47,8 +47,13 @@ pub(crate) async fn add_root(connection: &Connection) -> Uuid {
 /// A transaction that adds bridges to the root.
 pub(crate) fn adding_bridges(names: &[&str]) -> Transaction {
     let mut transaction = Transaction::new();
-    let bridges: Vec<_> = names.iter().map(|name| transaction.insert("Bridge", Row::new().with("name", *name))).collect();
-    transaction.mutate("Open_vSwitch", ovsdb::Where::all(), vec![ovsdb::Mutation::insert("bridges", bridges)]);
+    let bridges: Vec<_> =
+        names.iter().map(|name| transaction.insert("Bridge", Row::new().with("name", *name))).collect();
+    transaction.mutate(
+        "Open_vSwitch",
+        ovsdb::Where::all(),
+        vec![ovsdb::Mutation::insert("bridges", bridges)],
+    );
     transaction
 }
 

@@ -1,4 +1,4 @@
-//! What transactions do to a real database.
+//! Transactions on a real database.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ async fn rows_refer_to_rows_of_the_same_transaction() {
     let mut transaction = Transaction::new();
     let interface = transaction.insert("Interface", Row::new().with("name", "p0").with("type", "internal"));
     let port = transaction.insert("Port", Row::new().with("name", "p0").with("interfaces", &interface));
-    let bridge = transaction.insert("Bridge", Row::new().with("name", "br0").with("ports", vec![port.clone()]));
+    let bridge =
+        transaction.insert("Bridge", Row::new().with("name", "br0").with("ports", vec![port.clone()]));
     let added = transaction.mutate("Open_vSwitch", Where::all(), vec![Mutation::insert("bridges", &bridge)]);
     let selection = transaction.select("Port", Condition::equal("name", "p0"), &["interfaces", "name"]);
     let outcome = connection.transact(transaction).await.unwrap();
@@ -36,8 +37,16 @@ async fn values_of_every_type_are_read_as_they_were_written() {
         .with("flood_vlans", Datum::set([1_i64, 7]))
         .with("external_ids", Datum::map([("a", "1"), ("b", quoted)]));
     let updated = transaction.update("Bridge", br0(), row);
-    transaction.mutate("Bridge", br0(), vec![Mutation::delete_keys("external_ids", ["a"]), Mutation::insert("flood_vlans", 9_i64)]);
-    let selection = transaction.select("Bridge", br0(), &["fail_mode", "stp_enable", "flood_vlans", "external_ids", "mirrors"]);
+    transaction.mutate(
+        "Bridge",
+        br0(),
+        vec![Mutation::delete_keys("external_ids", ["a"]), Mutation::insert("flood_vlans", 9_i64)],
+    );
+    let selection = transaction.select(
+        "Bridge",
+        br0(),
+        &["fail_mode", "stp_enable", "flood_vlans", "external_ids", "mirrors"],
+    );
     let outcome = connection.transact(transaction).await.unwrap();
 
     assert_eq!(outcome.count(updated), 1);
@@ -53,10 +62,19 @@ async fn conditions_choose_rows() {
     let (_daemon, connection) = switch().await;
     connection.transact(adding_bridges(&["br0", "br1", "br2"])).await.unwrap();
     let mut transaction = Transaction::new();
-    transaction.update("Bridge", Condition::equal("name", "br1"), Row::new().with("external_ids", Datum::map([("k", "v")])));
-    let both = [Condition::includes("external_ids", Datum::map([("k", "v")])), Condition::not_equal("name", "br0")];
+    transaction.update(
+        "Bridge",
+        Condition::equal("name", "br1"),
+        Row::new().with("external_ids", Datum::map([("k", "v")])),
+    );
+    let both =
+        [Condition::includes("external_ids", Datum::map([("k", "v")])), Condition::not_equal("name", "br0")];
     let having = transaction.select("Bridge", both, &["name"]);
-    let lacking = transaction.select("Bridge", Condition::excludes("external_ids", Datum::map([("k", "v")])), &["name"]);
+    let lacking = transaction.select(
+        "Bridge",
+        Condition::excludes("external_ids", Datum::map([("k", "v")])),
+        &["name"],
+    );
     let outcome = connection.transact(transaction).await.unwrap();
     assert_eq!(outcome.rows(having).iter().map(|row| row.string("name")).collect::<Vec<_>>(), [Some("br1")]);
     assert_eq!(outcome.rows(lacking).len(), 2);
@@ -67,7 +85,11 @@ async fn counters_are_changed_by_arithmetic() {
     let (_daemon, connection) = switch().await;
     let mut transaction = Transaction::new();
     transaction.mutate("Open_vSwitch", Where::all(), vec![Mutation::new("next_cfg", Mutator::Add, 40_i64)]);
-    transaction.mutate("Open_vSwitch", Where::all(), vec![Mutation::new("next_cfg", Mutator::Remainder, 7_i64)]);
+    transaction.mutate(
+        "Open_vSwitch",
+        Where::all(),
+        vec![Mutation::new("next_cfg", Mutator::Remainder, 7_i64)],
+    );
     let selection = transaction.select("Open_vSwitch", Where::all(), &["next_cfg"]);
     let outcome = connection.transact(transaction).await.unwrap();
     assert_eq!(outcome.rows(selection)[0].integer("next_cfg"), Some(5));
@@ -79,7 +101,14 @@ async fn a_wait_guards_a_transaction() {
     let guarded = || {
         // Only if there is no bridge of this name yet.
         let mut transaction = Transaction::new();
-        transaction.wait("Bridge", Condition::equal("name", "br0"), &["name"], Until::Equal, vec![], Duration::ZERO);
+        transaction.wait(
+            "Bridge",
+            Condition::equal("name", "br0"),
+            &["name"],
+            Until::Equal,
+            vec![],
+            Duration::ZERO,
+        );
         let bridge = transaction.insert("Bridge", Row::new().with("name", "br0"));
         transaction.mutate("Open_vSwitch", Where::all(), vec![Mutation::insert("bridges", &bridge)]);
         transaction
@@ -123,7 +152,7 @@ async fn a_transaction_whose_future_is_dropped_happens_all_the_same() {
     drop(connection.transact(adding_bridges(&["br0"])));
     let mut transaction = Transaction::new();
     let selection = transaction.select("Bridge", Where::all(), &["name"]);
-    // Requests of one connection are carried out in order.
+    // The server executes the requests of one connection in order.
     assert_eq!(connection.transact(transaction).await.unwrap().rows(selection).len(), 1);
 }
 

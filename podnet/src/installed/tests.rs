@@ -36,7 +36,11 @@ fn a_device_that_cannot_be_used_ends_the_wait_at_once() {
         row.ofport = Some(-1);
         row.error = Some("could not open network device c1 (No such device)".to_owned());
     });
-    assert_eq!(refused, Some(Err("ovs-vswitchd cannot use the device: could not open network device c1 (No such device)".to_owned())));
+    assert_eq!(
+        refused,
+        Some(Err("ovs-vswitchd cannot use the device: could not open network device c1 (No such device)"
+            .to_owned()))
+    );
     assert!(matches!(verdict(Goal::Ofport, |row| row.ofport = Some(-1)), Some(Err(_))));
 }
 
@@ -45,6 +49,7 @@ fn a_row_that_is_taken_away_or_over_ends_the_wait() {
     let (name, iface_id) = names();
     assert!(judge(Goal::Ofport, None, false, &name, &iface_id).is_none(), "not there yet");
     assert!(matches!(judge(Goal::Ofport, None, true, &name, &iface_id), Some(Err(NotInstalled::Removed(_)))));
-    let other = verdict(Goal::Ofport, |row| drop(row.external_ids.insert("iface-id".to_owned(), "a_b".to_owned())));
+    let other =
+        verdict(Goal::Ofport, |row| drop(row.external_ids.insert("iface-id".to_owned(), "a_b".to_owned())));
     assert_eq!(other, Some(Err("port c1 belongs to \"a_b\" now".to_owned())));
 }

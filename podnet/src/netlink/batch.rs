@@ -1,27 +1,36 @@
-//! Messages that are sent in one go, for families that carry them out together or not at all (nfnetlink).
+//! Messages that are sent together, for families that carry out all of them or none (nfnetlink).
 //!
 //! Must not know what the messages are about.
 
 use std::{io, time::Duration};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NetlinkBuffer, NetlinkDeserializable, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+    NLM_F_ACK, NLM_F_DUMP, NetlinkBuffer, NetlinkDeserializable, NetlinkMessage, NetlinkPayload,
+    NetlinkSerializable,
 };
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket};
 use tokio::time::timeout;
 
-/// How long the kernel may take to answer: a lost answer must hold up nothing.
+/// How long the kernel may take to answer. It answers while the messages are being sent, so only a lost
+/// answer takes this long, and it must not hold up the caller. Much shorter, and a busy machine looks like a
+/// lost answer.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Sends messages in one go, on a socket of their own, and gathers what `pick` makes of the answers: up to the first error, an acknowledgement, the
-/// end of a dump, or the only message of an answer that is none. Needs a tokio runtime.
+/// Sends messages together, on a socket of their own, and gathers what `pick` makes of the answers. The
+/// answers end with the first error, an acknowledgement, the end of a dump, or, for a single message that
+/// asks for neither, with its answer. Needs a tokio runtime.
 ///
 /// # Errors
-/// What the kernel refuses; no answer within five seconds.
-pub async fn exchange<M, T>(family: isize, messages: Vec<NetlinkMessage<M>>, pick: impl FnMut(M) -> Option<T>) -> io::Result<Vec<T>>
+/// The kernel refuses a message, or does not answer within five seconds.
+pub async fn exchange<M, T>(
+    family: isize,
+    messages: Vec<NetlinkMessage<M>>,
+    pick: impl FnMut(M) -> Option<T>,
+) -> io::Result<Vec<T>>
 where
     M: NetlinkSerializable + NetlinkDeserializable,
 {
+    // Nothing marks the end of the answer to such a message.
     let is_single = matches!(&messages[..], [only] if only.header.flags & (NLM_F_DUMP | NLM_F_ACK) == 0);
     let mut bytes = Vec::new();
     for (number, mut message) in messages.into_iter().enumerate() {
@@ -35,7 +44,9 @@ where
     socket.socket_mut().bind_auto()?;
     socket.socket_mut().connect(&SocketAddr::new(0, 0))?;
     socket.send(&bytes).await?;
-    timeout(DEADLINE, answers(&socket, is_single, pick)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    timeout(DEADLINE, answers(&socket, is_single, pick))
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
 async fn answers<M: NetlinkDeserializable, T>(
@@ -48,10 +59,12 @@ async fn answers<M: NetlinkDeserializable, T>(
         let (datagram, _) = socket.recv_from_full().await?;
         let mut rest = &datagram[..];
         while let Ok(buffer) = NetlinkBuffer::new_checked(rest) {
+            // Each begins at a multiple of four bytes (netlink(7)).
             let length = usize::try_from(buffer.length()).unwrap_or(usize::MAX).next_multiple_of(4);
             let message = NetlinkMessage::<M>::deserialize(rest).map_err(io::Error::other)?;
             match message.payload {
                 NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
+                // An error without a code is an acknowledgement (netlink(7)).
                 NetlinkPayload::Error(_) | NetlinkPayload::Done(_) => return Ok(all),
                 NetlinkPayload::InnerMessage(inner) => all.extend(pick(inner)),
                 _ => {}

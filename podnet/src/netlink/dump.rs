@@ -1,20 +1,23 @@
-//! What the kernel has many of, one at a time. A message takes fifty times the memory of what anybody keeps of it, and netlink-proto queues all
-//! that the kernel has to say before it is asked for the first: ten megabytes for the links of 500 pods, hundreds for a table of connections.
+//! Streaming netlink dumps: each message is handled before the next is read. A parsed message takes fifty
+//! times the memory of what the callers keep of it, and netlink-proto queues the whole dump before its first
+//! message is read: ten megabytes for the links of 500 pods, hundreds for a table of connections.
 //!
 //! Must not know what is dumped.
 
 use std::io;
 
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload,
+    NetlinkSerializable,
 };
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, TokioSocket};
 
-/// How often a list is asked for that changed while the kernel made it: a storm of changes is not waited for.
+/// How often a list is requested that changes while the kernel makes it. Five attempts outlast a few changes;
+/// a storm of changes is not waited for.
 pub const MOST_TRIES: usize = 5;
 
-/// Whether a list has to be asked for again: it changed while the kernel made it, so that something may be missing or be there twice
-/// (`NLM_F_DUMP_INTR`, netlink(7)).
+/// Whether a list has to be requested again: it changed while the kernel made it, so that entries may be
+/// missing or be there twice (`NLM_F_DUMP_INTR`, netlink(7)).
 pub fn is_torn(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted
 }
@@ -24,17 +27,22 @@ pub(crate) fn torn() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "the list changed while the kernel made it")
 }
 
-/// Sends `request` to a netlink family (`NETLINK_ROUTE`, …) of the namespace that this thread is in, and hands every answer to `take` before
-/// the next is read. Needs a tokio runtime.
+/// Sends `request` to a netlink family (`NETLINK_ROUTE`, …) of the namespace that this thread is in, and
+/// passes each answer to `take` before the next is read. Needs a tokio runtime.
 ///
 /// # Errors
-/// What the kernel refuses; and a list that [`is_torn`], of which every answer was handed over.
-pub async fn dump<M: NetlinkSerializable + NetlinkDeserializable>(family: isize, request: M, mut take: impl FnMut(M)) -> io::Result<()> {
+/// The kernel refuses; or the list [`is_torn`], after all its answers were passed on.
+pub async fn dump<M: NetlinkSerializable + NetlinkDeserializable>(
+    family: isize,
+    request: M,
+    mut take: impl FnMut(M),
+) -> io::Result<()> {
     let mut request = NetlinkMessage::new(Default::default(), NetlinkPayload::InnerMessage(request));
     request.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
     request.finalize();
     let mut bytes = vec![0; request.buffer_len()];
     request.serialize(&mut bytes);
+    // A socket of its own: no other answers come in between, and dropping this future ends the dump.
     let mut socket = TokioSocket::new(family)?;
     socket.socket_mut().bind_auto()?;
     socket.send(&bytes).await?;
@@ -43,10 +51,13 @@ pub async fn dump<M: NetlinkSerializable + NetlinkDeserializable>(family: isize,
         let (datagram, _) = socket.recv_from_full().await?;
         for message in messages(&datagram) {
             let NetlinkMessage { header, payload, .. } = message?;
+            // Any message of the dump may have the flag.
             interrupted |= header.flags & NLM_F_DUMP_INTR != 0;
             match payload {
                 NetlinkPayload::InnerMessage(answer) => take(answer),
-                NetlinkPayload::Done(done) if done.code < 0 => return Err(io::Error::from_raw_os_error(-done.code)),
+                NetlinkPayload::Done(done) if done.code < 0 => {
+                    return Err(io::Error::from_raw_os_error(-done.code));
+                }
                 NetlinkPayload::Done(_) if interrupted => return Err(torn()),
                 NetlinkPayload::Done(_) => return Ok(()),
                 NetlinkPayload::Error(error) => return Err(error.to_io()),
@@ -56,8 +67,10 @@ pub async fn dump<M: NetlinkSerializable + NetlinkDeserializable>(family: isize,
     }
 }
 
-/// The messages of one datagram, up to the first that makes no sense.
-pub fn messages<M: NetlinkDeserializable>(mut datagram: &[u8]) -> impl Iterator<Item = io::Result<NetlinkMessage<M>>> {
+/// The messages of one datagram, up to the first that cannot be parsed.
+pub fn messages<M: NetlinkDeserializable>(
+    mut datagram: &[u8],
+) -> impl Iterator<Item = io::Result<NetlinkMessage<M>>> {
     std::iter::from_fn(move || {
         if datagram.is_empty() {
             return None;
@@ -94,7 +107,9 @@ mod tests {
 
     fn names(datagram: &[u8]) -> Vec<String> {
         let name = |message: NetlinkMessage<RouteNetlinkMessage>| match message.payload {
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => format!("{:?}", link.attributes),
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+                format!("{:?}", link.attributes)
+            }
             other => format!("{other:?}"),
         };
         messages(datagram).map(|message| message.map_or_else(|_| "nonsense".to_owned(), name)).collect()
@@ -109,7 +124,10 @@ mod tests {
     #[test]
     fn what_makes_no_sense_ends_it() {
         let cut = link("b");
-        assert_eq!(names(&[link("a"), cut[..cut.len() - 1].to_vec()].concat()), [r#"[IfName("a")]"#, "nonsense"]);
+        assert_eq!(
+            names(&[link("a"), cut[..cut.len() - 1].to_vec()].concat()),
+            [r#"[IfName("a")]"#, "nonsense"]
+        );
         assert_eq!(names(&[0; 64]), ["nonsense"]);
     }
 
@@ -118,7 +136,12 @@ mod tests {
         let links = crate::link::list().await.unwrap();
         let lo = links.iter().find(|link| link.name == "lo").unwrap();
         assert!(lo.index > 0 && !lo.is_veth, "{lo:?}");
-        let error = dump(netlink_sys::protocols::NETLINK_ROUTE, RouteNetlinkMessage::NewLink(LinkMessage::default()), |_| {}).await;
+        let error = dump(
+            netlink_sys::protocols::NETLINK_ROUTE,
+            RouteNetlinkMessage::NewLink(LinkMessage::default()),
+            |_| {},
+        )
+        .await;
         assert!(error.is_err(), "a dump of something that cannot be dumped");
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel tells of itself: the events of netlink groups, and that some were lost.
+//! Events that the kernel sends to netlink groups, and their loss.
 //!
 //! Must not know what an event is about.
 
@@ -8,7 +8,7 @@ use netlink_packet_core::NetlinkBuffer;
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket};
 use nix::libc::ENOBUFS;
 
-/// A socket that is a member of groups.
+/// A socket that is a member of netlink groups.
 pub struct Listener(TokioSocket);
 
 impl fmt::Debug for Listener {
@@ -17,12 +17,12 @@ impl fmt::Debug for Listener {
     }
 }
 
-/// What is heard.
+/// What arrives.
 #[derive(Debug)]
 pub enum Heard {
     /// One or several messages.
     Datagram(Vec<u8>),
-    /// The kernel had more to say than there was room for: anything may have happened.
+    /// The socket's buffer was full and events were lost (ENOBUFS): anything may have happened.
     Overflow,
 }
 
@@ -30,7 +30,7 @@ impl Listener {
     /// Listens from now on, in the namespace that this thread is in. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The kernel has no such family or group, or does not let this process listen to it.
+    /// The kernel has no such family or group, or does not let this process join it.
     pub fn open(family: isize, groups: &[u32]) -> io::Result<Self> {
         let mut socket = TokioSocket::new(family)?;
         socket.socket_mut().bind(&SocketAddr::new(0, 0))?;
@@ -43,7 +43,7 @@ impl Listener {
     /// Waits for the next event. Cancellation-safe.
     ///
     /// # Errors
-    /// The kernel does not tell anything any more.
+    /// The socket fails, other than by an overflow.
     pub async fn next(&self) -> io::Result<Heard> {
         match self.0.recv_from_full().await {
             Ok((datagram, _)) => Ok(Heard::Datagram(datagram)),
@@ -53,11 +53,12 @@ impl Listener {
     }
 }
 
-/// Type and body of each message of a datagram, unread.
+/// Type and body of each message of a datagram, not parsed.
 pub fn bodies(mut datagram: &[u8]) -> Vec<(u16, &[u8])> {
     let mut all = Vec::new();
     while let Ok(message) = NetlinkBuffer::new_checked(datagram) {
         all.push((message.message_type(), message.payload()));
+        // Each begins at a multiple of four bytes (netlink(7)).
         let length = usize::try_from(message.length()).unwrap_or(usize::MAX).next_multiple_of(4);
         datagram = datagram.get(length..).unwrap_or_default();
     }

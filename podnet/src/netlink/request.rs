@@ -1,7 +1,8 @@
-//! A conversation that blocks: what is asked of the kernel's links, addresses and routes (rtnetlink(7)).
+//! Blocking requests to the kernel's links, addresses and routes (rtnetlink(7)).
 //!
-//! The kernel does what a message asks for while the message is being sent, so that its answer is there when that returns. Nothing has to be
-//! waited for; an answer that is not there is lost, and nobody knows what the kernel has done.
+//! The kernel carries out a request while it is being sent, so the answer is there when sendmsg(2) returns.
+//! Nothing has to be waited for. An answer that is not there is lost, and the effect of the request is
+//! unknown.
 //!
 //! Must not know what the messages are about.
 
@@ -10,35 +11,38 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use nix::libc::MSG_DONTWAIT;
 
 use super::dump::{MOST_TRIES, is_torn, messages, torn};
 
-/// The kernel puts no more into one datagram (`netlink_recvmsg` in af_netlink.c).
+/// Size of the receive buffer in bytes: the kernel puts no more into one datagram (`netlink_recvmsg` in
+/// af_netlink.c).
 const DATAGRAM: usize = 32 * 1024;
 
-/// A socket of one network namespace, that in which it was opened. Blocks for as long as the kernel works.
+/// A socket of the network namespace in which it was opened. Blocks for as long as the kernel works.
 #[derive(Debug)]
 pub struct Netlink(Mutex<Conversation>);
 
 #[derive(Debug)]
 struct Conversation {
     socket: Socket,
-    /// Of the last message that was sent.
+    /// The sequence number of the last message that was sent.
     sequence: u32,
     answer: Vec<u8>,
 }
 
-/// Why a message had no effect, or an unknown one.
+/// Why a request had no effect, or an unknown one.
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
-    /// The kernel has done nothing.
+    /// The kernel has refused, and changed nothing.
     #[error(transparent)]
     Refused(io::Error),
-    /// It was not sent, or it was and the kernel may have done what it asks for.
+    /// The request was not sent; or it was, and its effect is unknown.
     #[error("no answer of the kernel")]
     Lost(#[source] io::Error),
 }
@@ -63,25 +67,55 @@ impl From<NetlinkError> for io::Error {
 }
 
 impl Netlink {
-    /// A socket of the namespace that this thread is in.
+    /// Opens a socket of the namespace that this thread is in.
+    ///
+    /// # Errors
+    /// The kernel has no socket left.
     pub fn open() -> io::Result<Self> {
-        Ok(Self(Mutex::new(Conversation { socket: Socket::new(NETLINK_ROUTE)?, sequence: 0, answer: Vec::with_capacity(DATAGRAM) })))
+        Ok(Self(Mutex::new(Conversation {
+            socket: Socket::new(NETLINK_ROUTE)?,
+            sequence: 0,
+            answer: Vec::with_capacity(DATAGRAM),
+        })))
     }
 
-    /// Sends a message with these flags besides those of a request, and returns what the kernel says apart from its consent.
-    pub fn request(&self, message: RouteNetlinkMessage, flags: u16) -> Result<Option<RouteNetlinkMessage>, NetlinkError> {
+    /// Sends a message with these flags besides those of a request. Returns the kernel's answer, if it is
+    /// more than an acknowledgement.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Refused`] with the kernel's error number; [`NetlinkError::Lost`] if the effect is
+    /// unknown.
+    pub fn request(
+        &self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<Option<RouteNetlinkMessage>, NetlinkError> {
         let mut said = None;
         self.converse(vec![(message, flags)], |answer| said = Some(answer)).map_err(|(_, error)| error)?;
         Ok(said)
     }
 
-    /// Sends messages at once; they are carried out in this order, all of them. The number of the first that was refused, from 0.
-    pub fn request_all(&self, messages: Vec<(RouteNetlinkMessage, u16)>) -> Result<(), (usize, NetlinkError)> {
+    /// Sends messages together. The kernel carries out all of them in this order, even after it has refused
+    /// one.
+    ///
+    /// # Errors
+    /// The index of the first message that was refused, from 0, or of the first without an answer.
+    pub fn request_all(
+        &self,
+        messages: Vec<(RouteNetlinkMessage, u16)>,
+    ) -> Result<(), (usize, NetlinkError)> {
         self.converse(messages, |_| {})
     }
 
-    /// Asks for a list, again if it changes meanwhile, and keeps of each entry what `pick` makes of it.
-    pub fn dump<T>(&self, message: &RouteNetlinkMessage, mut pick: impl FnMut(RouteNetlinkMessage) -> Option<T>) -> io::Result<Vec<T>> {
+    /// Requests a list, again if it changes meanwhile, and keeps what `pick` makes of each entry.
+    ///
+    /// # Errors
+    /// The kernel refuses, an answer is lost, or the list changed during each attempt ([`is_torn`]).
+    pub fn dump<T>(
+        &self,
+        message: &RouteNetlinkMessage,
+        mut pick: impl FnMut(RouteNetlinkMessage) -> Option<T>,
+    ) -> io::Result<Vec<T>> {
         for tries_left in (0..MOST_TRIES).rev() {
             let mut entries = Vec::new();
             match self.converse(vec![(message.clone(), NLM_F_DUMP)], |entry| entries.extend(pick(entry))) {
@@ -120,10 +154,12 @@ impl Conversation {
         let mut refused = None;
         while answered < count {
             self.answer.clear();
+            // The kernel has answered inside send(2), or continues a dump inside recv(2): there is nothing to
+            // wait for.
             self.socket.recv(&mut self.answer, MSG_DONTWAIT).map_err(lost(answered))?;
             for message in messages::<RouteNetlinkMessage>(&self.answer) {
                 let NetlinkMessage { header, payload, .. } = message.map_err(lost(answered))?;
-                // An answer to an earlier request, of which one was lost.
+                // An answer that is left of an earlier exchange, of which one was lost.
                 if header.sequence_number.wrapping_sub(first) as usize != answered {
                     continue;
                 }
@@ -134,9 +170,12 @@ impl Conversation {
                         continue;
                     }
                     NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
-                    NetlinkPayload::Done(done) if done.code < 0 => Err(io::Error::from_raw_os_error(-done.code)),
+                    NetlinkPayload::Done(done) if done.code < 0 => {
+                        Err(io::Error::from_raw_os_error(-done.code))
+                    }
                     _ => Ok(()),
                 };
+                // The first refusal counts, but the other answers have to be read, too.
                 if let (Err(error), None) = (outcome, &refused) {
                     refused = Some((answered, NetlinkError::Refused(error)));
                 }
@@ -200,7 +239,8 @@ mod tests {
     fn of_messages_that_are_sent_at_once_the_first_refusal_counts() {
         let netlink = Netlink::open().unwrap();
         netlink.request_all(vec![get("lo"), get("lo")]).unwrap();
-        let (number, error) = netlink.request_all(vec![get("lo"), get("none-1"), get("lo"), get("none-2")]).unwrap_err();
+        let (number, error) =
+            netlink.request_all(vec![get("lo"), get("none-1"), get("lo"), get("none-2")]).unwrap_err();
         assert_eq!((number, error.errno()), (1, Some(ENODEV)));
         netlink.request_all(Vec::new()).unwrap();
         netlink.request_all(vec![get("lo")]).unwrap();
@@ -209,8 +249,13 @@ mod tests {
     #[test]
     fn a_list_is_handed_over_to_its_end() {
         let netlink = Netlink::open().unwrap();
-        let found: Vec<u32> = netlink.dump(&RouteNetlinkMessage::GetLink(LinkMessage::default()), |link| Some(index(&link))).unwrap();
+        let found: Vec<u32> = netlink
+            .dump(&RouteNetlinkMessage::GetLink(LinkMessage::default()), |link| Some(index(&link)))
+            .unwrap();
         assert!(found.contains(&1), "{found:?}");
-        assert!(netlink.dump(&RouteNetlinkMessage::NewLink(LinkMessage::default()), Some).is_err(), "nobody can list creations");
+        assert!(
+            netlink.dump(&RouteNetlinkMessage::NewLink(LinkMessage::default()), Some).is_err(),
+            "creations cannot be listed"
+        );
     }
 }

@@ -16,7 +16,8 @@ fn attachment(network: Network, change: impl FnOnce(&mut PodInterface)) -> Attac
         skip_ip_config: false,
     };
     change(&mut pod);
-    let identity = Identity { sandbox: "0123456789abcdef0".parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
+    let identity =
+        Identity { sandbox: "0123456789abcdef0".parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
     Attachment::plan(identity, &PodKey::new("shop", "cart-0").unwrap(), Some("runtime-uid"), pod)
 }
 
@@ -47,8 +48,13 @@ fn another_networks_row_names_the_network() {
 
 #[test]
 fn gateways_become_default_routes_and_the_others_follow() {
-    let attachment = attachment(Network::Default, |pod| pod.routable_mtu = Some(Mtu::try_from(1300).unwrap()));
-    let routes: Vec<_> = attachment.routes.iter().map(|route| (route.destination.to_string(), route.mtu.map(Mtu::bytes))).collect();
+    let attachment =
+        attachment(Network::Default, |pod| pod.routable_mtu = Some(Mtu::try_from(1300).unwrap()));
+    let routes: Vec<_> = attachment
+        .routes
+        .iter()
+        .map(|route| (route.destination.to_string(), route.mtu.map(Mtu::bytes)))
+        .collect();
     assert_eq!(routes, [("0.0.0.0/0".to_owned(), Some(1300)), ("10.244.0.0/16".to_owned(), Some(1300))]);
 }
 

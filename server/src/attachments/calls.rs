@@ -1,24 +1,30 @@
-//! The directory in which the plugin's calls are kept apart: files whose calls were killed do not pile up there. Must not know what calls do.
+//! Cleans the directory of the per-interface locks: files of killed calls do not pile up there. Must not know
+//! what calls do.
 
 use std::{path::PathBuf, time::Duration};
 
-use podnet::fence;
+use podnet::interface_lock;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// A call that is killed is rare, and the next call for its interface removes its file.
+/// Interval of the cleaning. Killed calls are rare, their files are empty FIFOs, and the next call for the
+/// same interface removes its file anyway.
 const EVERY: Duration = Duration::from_secs(300);
 
-/// Removes what killed calls leave, for as long as the runtime lives.
+/// Removes the files of killed calls, for as long as the runtime lives.
 pub(crate) async fn tidy(directory: PathBuf) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        match fence::remove_stale(&directory, fence::STALE) {
+        match interface_lock::remove_stale(&directory, interface_lock::STALE) {
             Ok(0) => {}
-            Ok(files) => tracing::info!(files, "removed what killed calls of the plugin had left"),
+            Ok(files) => tracing::info!(files, "removed stale lock files of killed plugin calls"),
             Err(error) => {
-                tracing::warn!(%error, directory = %directory.display(), "what killed calls of the plugin left cannot be removed")
+                tracing::warn!(
+                    %error,
+                    directory = %directory.display(),
+                    "stale lock files of killed plugin calls cannot be removed"
+                )
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What works beside the keeper, and may wait: for the kernel, for a database, for a fence. The keeper itself waits for nothing, because every
-//! ADD of the node waits for the ports that it writes.
+//! The tasks beside the reconciler, which may wait: for the kernel, for a database, for a per-interface lock.
+//! The reconciler itself waits for nothing, because every ADD of the node waits for the ports that it writes.
 
 use std::{future::pending, sync::Arc};
 
@@ -14,35 +14,37 @@ use tokio::{
     task::{JoinError, JoinHandle, spawn_blocking},
 };
 
-use super::{Surroundings, plan::Suspect};
+use super::{Environment, plan::StaleAttachment};
 use crate::chain;
 
-/// What a task needs that repairs. Clones are the same hands.
+/// What a repair task needs. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Hands {
-    pub(super) around: Arc<Surroundings>,
+    pub(super) around: Arc<Environment>,
     pub(super) client: Client,
     pub(super) plugin: Arc<Settings>,
-    /// To the keeper, who alone knows rows and pods.
+    /// To the reconciler, which alone knows rows and pods.
     pub(super) questions: mpsc::UnboundedSender<Question>,
 }
 
-/// Who is suspected now, where these are the host's links?
+/// Which attachments are suspected now, given these links of the host?
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) links: Arc<Vec<Link>>,
-    pub(super) answer: oneshot::Sender<Vec<Suspect>>,
+    pub(super) answer: oneshot::Sender<Vec<StaleAttachment>>,
 }
 
-/// Begins to ask the kernel for all links, on a thread that may block: it answers no sooner than whoever changes a link at the moment is done.
+/// Starts to list all links, on a thread that may block: the kernel answers only after other changes of links
+/// (`rtnl_mutex`).
 pub(super) fn list() -> JoinHandle<Result<Vec<Link>, LinkError>> {
     spawn_blocking(|| {
-        let netlink = Netlink::open().map_err(|source| LinkError::Kernel { what: "open a netlink socket".to_owned(), source })?;
+        let netlink = Netlink::open()
+            .map_err(|source| LinkError::Kernel { what: "open a netlink socket".to_owned(), source })?;
         link::list_by(&netlink)
     })
 }
 
-/// All links there are; none if the kernel does not tell, which is in the log.
+/// All links of the host; `None` if the kernel does not list them, which is logged.
 pub(super) async fn links() -> Option<Vec<Link>> {
     match list().await {
         Ok(Ok(links)) => Some(links),
@@ -50,7 +52,7 @@ pub(super) async fn links() -> Option<Vec<Link>> {
             say_unlisted(&error);
             None
         }
-        // The runtime ends.
+        // The runtime is shutting down.
         Err(_) => None,
     }
 }
@@ -59,9 +61,10 @@ pub(super) fn say_unlisted(error: &LinkError) {
     tracing::warn!(error = chain(error), "the links of this host cannot be listed");
 }
 
-/// What a task came to; never, where none is under way. Cancellation-safe.
+/// The result of the running task; waits for ever if there is none. Cancellation-safe.
 pub(super) async fn ended<T>(task: &mut Option<JoinHandle<T>>) -> Result<T, JoinError> {
     let Some(running) = task else { return pending().await };
+    // Cleared after the wait: if `select!` drops this future, the task must still be known.
     let outcome = running.await;
     *task = None;
     outcome

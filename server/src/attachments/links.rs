@@ -1,4 +1,5 @@
-//! The host's links, as the kernel tells of them: listed once, then followed. Of those that are no veths only the names.
+//! The host's links as rtnetlink reports them: listed once, then followed. Of links other than veths only the
+//! names.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,13 +18,14 @@ use podnet::{
     },
 };
 
-/// The links of the host's namespace, by index.
+/// The links of the host's network namespace, by index.
 pub(super) struct Links {
     events: Listener,
     known: Known,
-    /// The events told all since the last list.
+    /// No event was lost since the last list was begun.
     is_complete: bool,
-    /// What events said while a list was made, which may be newer than the list; none: no list is being made.
+    /// The events that came while a list was made, which may be newer than the list; `None`: no list is being
+    /// made.
     meanwhile: Option<Vec<Told>>,
 }
 
@@ -34,28 +36,28 @@ enum Told {
     Goes(u32),
 }
 
-/// What the kernel has told.
+/// The links that the kernel has reported.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) veths: HashMap<u32, Link>,
-    /// Names of all others.
+    /// Names of all other links.
     others: HashMap<u32, String>,
 }
 
 impl Known {
-    /// Names of links that are no veths.
+    /// Names of the links other than veths.
     pub(super) fn other_names(&self) -> HashSet<&str> {
         self.others.values().map(String::as_str).collect()
     }
 
-    /// All links there are.
+    /// A complete set of links.
     pub(super) fn of(links: impl IntoIterator<Item = Link>) -> Self {
         let mut known = Self::default();
         links.into_iter().for_each(|link| known.comes(link));
         known
     }
 
-    /// The name of the link that is gone, if it was known.
+    /// Removes a link. Returns its name if it was known.
     fn goes(&mut self, index: u32) -> Option<String> {
         let other = self.others.remove(&index);
         self.veths.remove(&index).map(|link| link.name).or(other)
@@ -73,9 +75,9 @@ impl Known {
 /// What happened to links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LinkNews {
-    /// These links are gone; perhaps none.
+    /// These links are gone; possibly none.
     Gone(Vec<String>),
-    /// Anything may have happened.
+    /// Events were lost: anything may have happened.
     Unknown,
 }
 
@@ -92,13 +94,16 @@ impl Links {
             Ok(Heard::Datagram(datagram)) => self.take(&datagram),
             Ok(Heard::Overflow) => self.lose(),
             Err(error) => {
-                tracing::error!(%error, "the kernel does not tell of links any more: what happens to them is seen late");
+                tracing::error!(
+                    %error,
+                    "the kernel reports no link events any more: changes of links go unnoticed"
+                );
                 std::future::pending().await
             }
         }
     }
 
-    /// Every link, as far as the kernel has told; none if something may be missing, and a list has to be made.
+    /// Every link; `None` if an event was lost, and a new list has to be made.
     pub(super) fn known(&self) -> Option<&Known> {
         self.is_complete.then_some(&self.known)
     }
@@ -106,17 +111,18 @@ impl Links {
     /// A list is being made from now on.
     pub(super) fn listing(&mut self) {
         self.meanwhile = Some(Vec::new());
-        // An event that is lost from now on makes it incomplete again.
+        // Set before the list is there: an event that is lost from now on makes it incomplete again.
         self.is_complete = true;
     }
 
-    /// The list that was made; none if there is none.
+    /// Takes the list that was made; `None` if the kernel did not list its links.
     pub(super) fn listed(&mut self, links: Option<Vec<Link>>) {
         let meanwhile = self.meanwhile.take().unwrap_or_default();
         match links {
             Some(links) => self.known = Known::of(links),
             None => self.is_complete = false,
         }
+        // On top of the list, which may be older than these events.
         for told in meanwhile {
             match told {
                 Told::Comes(link) => self.known.comes(link),
@@ -128,6 +134,7 @@ impl Links {
     fn take(&mut self, datagram: &[u8]) -> LinkNews {
         let mut gone = Vec::new();
         for message in messages(datagram) {
+            // A message that cannot be read may have been about any link.
             let Ok(message) = message else { return self.lose() };
             match message.payload {
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) if is_link(&link) => {
@@ -156,7 +163,7 @@ impl Links {
     }
 }
 
-/// Of the link itself, not of its place in a bridge.
+/// Whether the message is about the link itself. With the family `AF_BRIDGE` it is about a bridge's port.
 fn is_link(message: &LinkMessage) -> bool {
     message.header.interface_family == AddressFamily::Unspec
 }

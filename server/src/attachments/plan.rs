@@ -1,6 +1,7 @@
-//! What is missing, and what should not be there: rows, links and pods compared. Pure.
+//! Compares rows, links and pods: which ports are missing, and which attachments are stale. Pure.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
@@ -15,102 +16,107 @@ use contract::{
 };
 use podnet::{
     link::Link,
-    mark::{Mark, MarkedPod},
+    ownership_tag::{OwnershipTag, TaggedPod},
     plan::{Attachment, Identity},
-    rows::Content,
+    rows::PortColumns,
 };
 
-use super::{OwnNode, journal::Attached};
-use crate::pods::{MIGRATABLE, PodFacts};
+use super::{OwnNode, port_cache::RecordedPort};
+use crate::{
+    metrics::Reason,
+    pods::{MIGRATABLE, PodFacts},
+};
 
-/// So many pods may be gone at once beside one that is there, although nothing confirms that the source of pods speaks of this host: a
-/// Deployment that is deleted, but not a node.
+/// So many attached pods may be gone at once beside at least one that is known, although nothing confirms
+/// that the source of pods speaks of this host: a Deployment that is deleted, but not a node. Smaller, and
+/// ordinary deletions are doubted; larger, and the list of another cluster could empty a small node.
 const BELIEVABLE: usize = 10;
 
 /// What is known of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Life {
     Living(PodFacts),
-    /// It is gone, or another one has its name.
+    /// The pod is gone, or another one has its name.
     Gone,
-    /// Nobody can say at the moment.
+    /// The source cannot tell at the moment.
     Unknown,
 }
 
 /// Everything that is compared.
 pub(super) struct View<'a> {
-    /// What rows said that were seen, whether they are there or not.
-    pub(super) recorded: &'a [Arc<Attached>],
-    /// Pods' ports that are there.
-    pub(super) present: &'a [Arc<Attached>],
-    /// Names of all interfaces that are there.
+    /// Attachments as recorded, whether their rows still exist or not.
+    pub(super) recorded: &'a [Arc<RecordedPort>],
+    /// The pods' ports that exist.
+    pub(super) present: &'a [Arc<RecordedPort>],
+    /// Names of all interfaces in the database.
     pub(super) names: &'a HashSet<&'a str>,
     /// The host's ends of veths.
     pub(super) links: &'a HashMap<u32, Link>,
-    /// Names of the host's links that are no veths.
+    /// Names of the host's links other than veths.
     pub(super) others: &'a HashSet<&'a str>,
-    /// Names of interfaces for which ovs-vswitchd finds no device.
+    /// Names of the interfaces for which ovs-vswitchd finds no device.
     pub(super) deviceless: &'a HashSet<&'a str>,
     pub(super) own_node: &'a OwnNode,
     pub(super) pods: &'a dyn Fn(&PodKey, &str) -> Life,
 }
 
-/// What the comparison came to.
+/// The result of the comparison.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// To be put back.
-    pub(super) missing: Vec<Arc<Attached>>,
-    /// What should not be there.
-    pub(super) suspects: Vec<Suspect>,
-    /// Pods are said to be gone that are not believed to be. None of them is suspected.
+    /// Ports to restore.
+    pub(super) missing: Vec<Arc<RecordedPort>>,
+    /// Stale attachments.
+    pub(super) suspects: Vec<StaleAttachment>,
+    /// Why the source is not believed that pods are gone. None of them is suspected then.
     pub(super) doubt: Option<Doubt>,
 }
 
-/// More is said to be gone than what nothing confirms is believed for: the server may have been started in the name of another node, with
-/// the API server of another cluster, or before its manifests were mounted.
+/// More pods are said to be gone than an unconfirmed source is believed: the server may have been started in
+/// the name of another node, with the API server of another cluster, or before its manifests were mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Doubt {
     /// Attached pods that are said to be gone.
     pub(super) gone: usize,
     /// Attached pods that are known.
     pub(super) known: usize,
-    /// Why nothing confirms it.
+    /// Why the source is not confirmed.
     pub(super) why: String,
 }
 
-/// An attachment that should not be there.
+/// An attachment that is stale, if that is confirmed.
 #[derive(Debug, Clone)]
-pub(super) struct Suspect {
+pub(super) struct StaleAttachment {
     pub(super) identity: Identity,
     pub(super) pod: PodKey,
-    /// Of the pod; empty if nobody said it.
+    /// UID of the pod; empty if unknown.
     pub(super) uid: String,
     pub(super) reason: Reason,
     pub(super) witnesses: Witnesses,
 }
 
-/// Who says that it should not be there.
+/// The evidence that an attachment is stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Witnesses {
     /// What this server knows.
     Server,
-    /// ovs-vswitchd, too: it has no device for the port.
+    /// ovs-vswitchd as well: it has no device for the port.
     Vswitchd,
 }
 
-/// The same one, for the same reason, whoever says so.
-impl PartialEq for Suspect {
+/// The same attachment for the same reason, whatever the evidence.
+impl PartialEq for StaleAttachment {
     fn eq(&self, other: &Self) -> bool {
         let Self { identity, pod, uid, reason, witnesses: _ } = self;
         (identity, pod, uid, reason) == (&other.identity, &other.pod, &other.uid, &other.reason)
     }
 }
 
-impl Eq for Suspect {}
+impl Eq for StaleAttachment {}
 
-impl Suspect {
-    fn of(attached: &Attached, reason: Reason) -> Self {
-        let (identity, pod, uid) = (attached.identity.clone(), attached.pod.clone(), attached.uid().to_owned());
+impl StaleAttachment {
+    fn of(attached: &RecordedPort, reason: Reason) -> Self {
+        let (identity, pod, uid) =
+            (attached.identity.clone(), attached.pod.clone(), attached.uid().to_owned());
         Self { identity, pod, uid, reason, witnesses: Witnesses::Server }
     }
 
@@ -120,97 +126,126 @@ impl Suspect {
     }
 }
 
-/// Why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Reason {
-    /// A port without a link.
-    LinkGone,
-    /// The pod is gone, and no DEL came.
-    PodGone,
-    /// A link without a port, whose pod has another sandbox.
-    Replaced,
+/// A link without a port of its name, by the evidence of its owner. A link without evidence is left alone.
+enum Stray<'a> {
+    /// It had a port, and its alias is ours.
+    Known(&'a Arc<RecordedPort>),
+    /// It had a port of upstream's plugin, which gives links no alias.
+    Upstreams(&'a Arc<RecordedPort>),
+    /// Its alias is ours; no port is recorded.
+    Tagged(&'a Identity, &'a TaggedPod),
 }
 
-impl Reason {
-    pub(crate) const ALL: [Self; 3] = [Self::LinkGone, Self::PodGone, Self::Replaced];
+/// What to do about a link without a port.
+enum Action {
+    Leave,
+    Remove(Reason),
+    /// Restore its port, unless a newer link of its pod needs one.
+    PutBack(Arc<RecordedPort>),
+}
 
-    /// As log and label say it.
-    pub(crate) fn name(self) -> &'static str {
+impl<'a> Stray<'a> {
+    fn of(
+        link: &Link,
+        mark: Option<&'a OwnershipTag>,
+        recorded: Option<&'a Arc<RecordedPort>>,
+    ) -> Option<Self> {
+        match (mark, recorded) {
+            // The record comes before the alias: it has all that the rows said.
+            (Some(_), Some(attached)) if attached.identity.owns(&link.alias) => Some(Self::Known(attached)),
+            (Some(OwnershipTag { identity, pod }), _) => Some(Self::Tagged(identity, pod.as_ref()?)),
+            // Upstream's links are named after their sandbox.
+            (None, Some(attached))
+                if link.alias.is_empty()
+                    && attached.identity.sandbox.host_if_name().as_str() == link.name =>
+            {
+                Some(Self::Upstreams(attached))
+            }
+            (None, _) => None,
+        }
+    }
+
+    /// Its interface, its pod with the UID, and the logical port.
+    fn subject(&self) -> (&'a Identity, &'a PodKey, &'a str, Cow<'a, str>) {
         match self {
-            Self::LinkGone => "link-gone",
-            Self::PodGone => "pod-gone",
-            Self::Replaced => "replaced",
+            Self::Known(attached) | Self::Upstreams(attached) => {
+                (&attached.identity, &attached.pod, attached.uid(), attached.iface_id().into())
+            }
+            Self::Tagged(identity, TaggedPod { key, uid }) => {
+                (identity, key, uid, IfaceId::new(key, &identity.network).to_string().into())
+            }
+        }
+    }
+
+    /// The decision, by the life of its pod, and by the port that the pod has with another link in the same
+    /// network.
+    fn action(&self, link: &Link, life: &Life, other: Option<&Arc<RecordedPort>>) -> Action {
+        match (self, life, other) {
+            // A link without our alias is never removed.
+            (Self::Upstreams(_), Life::Gone, _)
+            | (Self::Upstreams(_), Life::Living(_) | Life::Unknown, Some(_)) => Action::Leave,
+            (Self::Known(_) | Self::Tagged(..), Life::Gone, _) => Action::Remove(Reason::PodGone),
+            (Self::Known(_), Life::Living(_) | Life::Unknown, Some(_))
+            | (Self::Tagged(..), Life::Living(_), Some(_)) => Action::Remove(Reason::Replaced),
+            (Self::Known(attached) | Self::Upstreams(attached), Life::Living(_) | Life::Unknown, None) => {
+                Action::PutBack(Arc::clone(attached))
+            }
+            // A carrier shows that the pod's end is up: a plugin that died before there was a port has not
+            // brought it up.
+            (Self::Tagged(identity, pod), Life::Living(facts), None) if link.has_carrier => {
+                anew(&link.name, identity, pod, facts)
+                    .map_or(Action::Leave, |attached| Action::PutBack(attached.into()))
+            }
+            // Unknown annotations, or a plugin that died early: nothing to restore, and no reason to remove.
+            (Self::Tagged(..), Life::Living(_) | Life::Unknown, _) => Action::Leave,
         }
     }
 }
 
 impl View<'_> {
     pub(super) fn compare(&self) -> Plan {
-        let links: HashMap<&str, (&Link, Option<Mark>)> =
-            self.links.values().map(|link| (link.name.as_str(), (link, Mark::read(&link.alias)))).collect();
-        let ports: HashMap<&str, &Arc<Attached>> = self.present.iter().map(|port| (port.iface_id(), port)).collect();
+        let links: HashMap<&str, &Link> =
+            self.links.values().map(|link| (link.name.as_str(), link)).collect();
         let mut plan = Plan::default();
-
         let mut living = 0;
         for port in self.present {
             let life = (self.pods)(&port.pod, port.uid());
             living += usize::from(matches!(life, Life::Living(_)));
-            let reason = match (links.get(port.name.as_str()), life) {
-                // A device of a kind that no plugin of this project attaches, such as the representor of a function of a NIC.
-                (None, _) if self.others.contains(port.name.as_str()) => continue,
-                (None, _) => Reason::LinkGone,
-                // Upstream's older plugins do not say which pods they are done with.
-                (Some(_), Life::Gone) if port.names_pods_end() => Reason::PodGone,
-                (Some(_), _) => continue,
-            };
-            let witnesses = match reason {
-                Reason::LinkGone if self.deviceless.contains(port.name.as_str()) => Witnesses::Vswitchd,
-                Reason::LinkGone | Reason::PodGone | Reason::Replaced => Witnesses::Server,
-            };
-            plan.suspects.push(Suspect { witnesses, ..Suspect::of(port, reason) });
+            plan.suspects.extend(self.suspect(port, links.get(port.name.as_str()).copied(), &life));
         }
 
-        // Of several sandboxes of a pod the one whose link is the newest.
-        let mut newest: BTreeMap<String, (u32, Arc<Attached>)> = BTreeMap::new();
-        let mut offer = |index: u32, attached: Arc<Attached>| {
-            if newest.get(attached.iface_id()).is_none_or(|(other, _)| *other < index) {
-                newest.insert(attached.iface_id().to_owned(), (index, attached));
-            }
-        };
-        let recorded: HashMap<&str, &Arc<Attached>> = self.recorded.iter().map(|attached| (attached.name.as_str(), attached)).collect();
-        for (name, (link, mark)) in links.iter().filter(|(name, _)| !self.names.contains(*name)) {
-            let known = recorded.get(name).filter(|attached| fits(attached, link, mark.as_ref()));
-            if let Some(attached) = known {
-                // A link without a port is left alone unless its alias says that it is ours.
-                let marked = |suspect| mark.is_some().then_some(suspect);
-                match (self.pods)(&attached.pod, attached.uid()) {
-                    Life::Gone => plan.suspects.extend(marked(Suspect::of(attached, Reason::PodGone))),
-                    Life::Living(_) | Life::Unknown if ports.contains_key(attached.iface_id()) => {
-                        plan.suspects.extend(marked(Suspect::of(attached, Reason::Replaced)));
-                    }
-                    Life::Living(_) | Life::Unknown => offer(link.index, Arc::clone(attached)),
+        let ports: HashMap<&str, &Arc<RecordedPort>> =
+            self.present.iter().map(|port| (port.iface_id(), port)).collect();
+        let recorded: HashMap<&str, &Arc<RecordedPort>> =
+            self.recorded.iter().map(|attached| (attached.name.as_str(), attached)).collect();
+        // Of several sandboxes of a pod the one whose link is the newest: the kernel counts the indexes of
+        // links up.
+        let mut newest: BTreeMap<String, (u32, Arc<RecordedPort>)> = BTreeMap::new();
+        // Links that have a row are the ports above.
+        for (name, link) in links.into_iter().filter(|(name, _)| !self.names.contains(name)) {
+            let mark = OwnershipTag::read(&link.alias);
+            let Some(stray) = Stray::of(link, mark.as_ref(), recorded.get(name).copied()) else { continue };
+            let (identity, pod, uid, iface_id) = stray.subject();
+            match stray.action(link, &(self.pods)(pod, uid), ports.get(&*iface_id).copied()) {
+                Action::Leave => {}
+                Action::Remove(reason) => {
+                    let (identity, pod, uid) = (identity.clone(), pod.clone(), uid.to_owned());
+                    plan.suspects.push(StaleAttachment {
+                        identity,
+                        pod,
+                        uid,
+                        reason,
+                        witnesses: Witnesses::Server,
+                    });
                 }
-                continue;
-            }
-            let Some(Mark { identity, pod: Some(MarkedPod { key, uid }) }) = mark else { continue };
-            let suspect = |reason| {
-                let (identity, pod, uid) = (identity.clone(), key.clone(), uid.clone());
-                Suspect { identity, pod, uid, reason, witnesses: Witnesses::Server }
-            };
-            match (self.pods)(key, uid) {
-                Life::Gone => plan.suspects.push(suspect(Reason::PodGone)),
-                Life::Living(_) if ports.contains_key(IfaceId::new(key, &identity.network).as_str()) => {
-                    plan.suspects.push(suspect(Reason::Replaced));
-                }
-                // A plugin that died before there was a port has not brought the pod's end up either.
-                Life::Living(facts) if link.has_carrier => {
-                    if let Some(attached) = anew(name, identity, key, uid, &facts) {
-                        offer(link.index, attached.into());
+                Action::PutBack(attached) => {
+                    if newest.get(attached.iface_id()).is_none_or(|(other, _)| *other < link.index) {
+                        newest.insert(attached.iface_id().to_owned(), (link.index, attached));
                     }
                 }
-                Life::Living(_) | Life::Unknown => {}
             }
         }
+        // Only the source of pods can be wrong about this host; a link that is gone was seen here.
         let gone = plan.suspects.iter().filter(|suspect| suspect.reason == Reason::PodGone).count();
         plan.doubt = self.doubt(gone, living);
         if plan.doubt.is_some() {
@@ -220,7 +255,27 @@ impl View<'_> {
         plan
     }
 
-    /// Whether so many pods can be gone where so many are known.
+    /// Whether a port is stale, and why.
+    fn suspect(&self, port: &RecordedPort, link: Option<&Link>, life: &Life) -> Option<StaleAttachment> {
+        match (link, life) {
+            // A device of a kind that this project's plugin does not attach, such as the representor of a
+            // function of a NIC.
+            (None, _) if self.others.contains(port.name.as_str()) => None,
+            (None, _) => {
+                let is_deviceless = self.deviceless.contains(port.name.as_str());
+                let witnesses = if is_deviceless { Witnesses::Vswitchd } else { Witnesses::Server };
+                Some(StaleAttachment { witnesses, ..StaleAttachment::of(port, Reason::LinkGone) })
+            }
+            // Rows of upstream's older plugins do not name the interface in the pod. They go with their link
+            // only.
+            (Some(_), Life::Gone) if port.names_pods_end() => {
+                Some(StaleAttachment::of(port, Reason::PodGone))
+            }
+            (Some(_), Life::Gone | Life::Living(_) | Life::Unknown) => None,
+        }
+    }
+
+    /// A doubt, unless so many pods can be gone where so many are known.
     fn doubt(&self, gone: usize, known: usize) -> Option<Doubt> {
         let OwnNode::Unconfirmed(why) = self.own_node else { return None };
         let is_believable = gone == 0 || known > 0 && gone <= BELIEVABLE.max(known);
@@ -228,16 +283,13 @@ impl View<'_> {
     }
 }
 
-/// Whether a link is the one that a port had. Upstream's links have no alias, and are called after their sandbox.
-fn fits(attached: &Attached, link: &Link, mark: Option<&Mark>) -> bool {
-    match mark {
-        Some(_) => attached.identity.owns(&link.alias),
-        None => link.alias.is_empty() && attached.identity.sandbox.host_if_name().as_str() == link.name,
-    }
-}
-
-/// What the port of a link said that nobody remembers: what the plugin would write now.
-fn anew(name: &str, identity: &Identity, pod: &PodKey, uid: &str, facts: &PodFacts) -> Option<Attached> {
+/// The record of a link that has none: what the plugin would write now.
+fn anew(
+    name: &str,
+    identity: &Identity,
+    TaggedPod { key: pod, uid }: &TaggedPod,
+    facts: &PodFacts,
+) -> Option<RecordedPort> {
     let PodFacts { uid: known, annotations } = facts;
     let network = &identity.network;
     let addressing = PodNetwork::from_annotations(annotations, network).ok()??;
@@ -254,10 +306,21 @@ fn anew(name: &str, identity: &Identity, pod: &PodKey, uid: &str, facts: &PodFac
         pod_uid: known.clone(),
         skip_ip_config: annotations.contains_key(MIGRATABLE),
     };
-    let mut content = Content::of(&Attachment::plan(identity.clone(), pod, Some(uid).filter(|uid| !uid.is_empty()), interface));
-    // The alias does not say it.
+    let mut content = PortColumns::of(&Attachment::plan(
+        identity.clone(),
+        pod,
+        Some(uid.as_str()).filter(|uid| !uid.is_empty()),
+        interface,
+    ));
+    // The alias does not contain the network's name.
     content.external_ids.retain(|key, value| key != NETWORK || !value.is_empty());
-    Some(Attached { name: name.to_owned(), identity: identity.clone(), pod: pod.clone(), content, qos: None })
+    Some(RecordedPort {
+        name: name.to_owned(),
+        identity: identity.clone(),
+        pod: pod.clone(),
+        content,
+        qos: None,
+    })
 }
 
 #[cfg(test)]

@@ -1,37 +1,39 @@
-//! Putting ports back: never while a call of the plugin is at work on one, never without its link, all of them in one transaction.
+//! Restores ports: never while a call of the plugin works on one, never without its link, up to 250 in one
+//! transaction.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use ovsdb::{ErrorKind, TransactError, Uuid};
-use podnet::{fence::Fence, rows};
+use podnet::{interface_lock::InterfaceLock, rows};
 use tokio::time::timeout;
 
 use super::{
     hands::{Hands, links},
-    journal::Attached,
-    keeper::Done,
+    port_cache::RecordedPort,
+    reconciler::Done,
 };
 use crate::chain;
 
-/// Ports in one transaction: each has a fence, which is a descriptor.
+/// Ports in one transaction. Each holds a per-interface lock, which is a descriptor; a process usually has
+/// 1024. Fewer means more transactions, for each of which ovs-vswitchd goes through its configuration.
 const BATCH: usize = 250;
-/// How long the database may take: less than a DEL waits for a fence.
+/// How long the database may take: less than the 15 s that a DEL waits for a per-interface lock.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Names in a line of the log.
+/// Pods that a log line names; the others are counted.
 const NAMED: usize = 5;
 
-/// A port that is missing, and its QoS row if that is there.
+/// A port that is missing, and its QoS row if that still exists.
 #[derive(Debug)]
 pub(super) struct Missing {
-    pub(super) attached: Arc<Attached>,
+    pub(super) attached: Arc<RecordedPort>,
     pub(super) qos: Option<Uuid>,
 }
 
-/// What putting back came to.
+/// The result of a restoration.
 #[derive(Debug)]
 pub(super) struct Restored {
     pub(super) done: Done,
-    /// The Interface rows of the ports that were put back.
+    /// The Interface rows of the restored ports.
     pub(super) interfaces: Vec<Uuid>,
 }
 
@@ -52,21 +54,26 @@ impl Hands {
         let nothing = || Restored { done: Done::NotAll, interfaces: Vec::new() };
         let (mut done, mut fenced) = (Done::All, Vec::new());
         for missing in batch {
-            match Fence::take(&self.plugin.calls, &missing.attached.identity) {
-                Ok(fence) if fence.is_held() => fenced.push((missing, fence)),
-                // An ADD or a DEL is at work on it, and knows better; or nobody can say whether one is.
+            match InterfaceLock::take(&self.plugin.calls, &missing.attached.identity) {
+                Ok(interface_lock) if interface_lock.is_held() => fenced.push((missing, interface_lock)),
+                // An ADD or a DEL works on it and knows better, or locks are unavailable, and none can be
+                // excluded.
                 Ok(_) | Err(_) => done = Done::NotAll,
             }
         }
-        // A DEL that ended before has taken the link; one that comes now waits for the fence.
+        // Listed under the locks: a DEL that has ended has removed the link, and one that comes now waits.
         let Some(links) = links().await else { return nothing() };
-        let names: HashSet<&str> = links.iter().filter(|link| link.is_veth).map(|link| link.name.as_str()).collect();
+        let names: HashSet<&str> =
+            links.iter().filter(|link| link.is_veth).map(|link| link.name.as_str()).collect();
         fenced.retain(|(Missing { attached, .. }, _)| names.contains(attached.name.as_str()));
         if fenced.is_empty() {
             return Restored { done, interfaces: Vec::new() };
         }
-        let ports = fenced.iter().map(|(Missing { attached, qos }, _)| (attached.name.as_str(), &attached.content, *qos));
+        let ports = fenced
+            .iter()
+            .map(|(Missing { attached, qos }, _)| (attached.name.as_str(), &attached.content, *qos));
         let (transaction, interfaces) = rows::insert_new(ports, "put back");
+        // `fenced` holds the locks until the database has answered.
         let outcome = match timeout(PATIENCE, self.client.transact(transaction)).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(error)) => {
@@ -74,14 +81,22 @@ impl Hands {
                 return nothing();
             }
             Err(_) => {
-                tracing::warn!(ports = fenced.len(), "Open vSwitch's database does not answer: ports of pods cannot be put back");
+                tracing::warn!(
+                    ports = fenced.len(),
+                    "Open vSwitch's database does not answer: ports of pods cannot be put back"
+                );
                 return nothing();
             }
         };
         let attached = || fenced.iter().map(|(Missing { attached, .. }, _)| attached);
         let pods: Vec<String> = attached().take(NAMED).map(|attached| attached.pod.to_string()).collect();
         let (ports, more) = (fenced.len(), fenced.len().saturating_sub(NAMED));
-        tracing::warn!(ports, pods = pods.join(" "), more, "put back ports of pods that had vanished from Open vSwitch");
+        tracing::warn!(
+            ports,
+            pods = pods.join(" "),
+            more,
+            "put back ports of pods that had vanished from Open vSwitch"
+        );
         self.around.metrics.put_back(ports);
         attached().for_each(|attached| self.around.events.put_back(&attached.pod, attached.uid()));
         Restored { done, interfaces: interfaces.iter().map(|interface| outcome.uuid(interface)).collect() }
@@ -90,7 +105,8 @@ impl Hands {
 
 fn say(error: &TransactError, ports: usize) {
     match error.kind() {
-        // Somebody else was faster.
+        // A wait operation of the transaction has failed (RFC 7047, section 5.2.6): another writer was
+        // faster.
         Some(ErrorKind::TimedOut) => tracing::debug!(ports, "not put back: rows have changed meanwhile"),
         _ => tracing::warn!(ports, error = chain(error), "ports of pods cannot be put back"),
     }

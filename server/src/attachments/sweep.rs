@@ -1,10 +1,11 @@
-//! Removing what should not be there, by the code of the plugin's DEL: a slice at a time, so that nobody waits for many.
+//! Removes stale attachments with the code of the plugin's DEL, a slice at a time, so that no call waits for
+//! many.
 
 use std::sync::Arc;
 
 use podnet::{
-    detach::{Connections, Detacher, Leftover, Removed},
-    fence::Fence,
+    detach::{Connections, Detacher, PartialCleanup, Removed},
+    interface_lock::InterfaceLock,
     link::Link,
     plan::Identity,
     settings::SHORT_TIMEOUT,
@@ -13,16 +14,18 @@ use tokio::sync::oneshot;
 
 use super::{
     hands::{Hands, Question, links},
-    plan::{Reason, Suspect},
+    plan::StaleAttachment,
 };
-use crate::{chain, kernel_thread, pods::PodSource};
+use crate::{chain, kernel_thread, metrics::Reason, pods::PodSource};
 
-/// Attachments that are removed at once: each has a fence, which is a descriptor, and a DEL of one of them waits for all.
+/// Attachments that are removed at once. Each holds a per-interface lock, which is a descriptor, and a DEL of
+/// one of them waits for all; each slice costs a list of links and a transaction.
 const SLICE: usize = 50;
 
 impl Hands {
-    /// Removes those of `confirmed` that should still not be there.
-    pub(super) async fn sweep(self, mut confirmed: Vec<Suspect>) {
+    /// Removes those of `confirmed` that are still stale.
+    pub(super) async fn sweep(self, mut confirmed: Vec<StaleAttachment>) {
+        // Only the source of pods can be wrong: a link that is gone was seen on this host.
         if confirmed.iter().any(|suspect| suspect.reason == Reason::PodGone) {
             look_again(&*self.around.pods, &mut confirmed).await;
         }
@@ -35,15 +38,17 @@ impl Hands {
         }
     }
 
-    async fn sweep_slice(&self, detacher: &Arc<Detacher>, slice: &[Suspect]) {
+    async fn sweep_slice(&self, detacher: &Arc<Detacher>, slice: &[StaleAttachment]) {
         let mut fenced = Vec::new();
         for suspect in slice {
-            match Fence::take(&self.plugin.calls, &suspect.identity) {
-                Ok(fence) if fence.is_held() => fenced.push((suspect, fence)),
-                // An ADD or a DEL is at work on it, and knows better; or nobody can say whether one is.
+            match InterfaceLock::take(&self.plugin.calls, &suspect.identity) {
+                Ok(interface_lock) if interface_lock.is_held() => fenced.push((suspect, interface_lock)),
+                // An ADD or a DEL works on it and knows better, or locks are unavailable, and none can be
+                // excluded.
                 Ok(_) | Err(_) => {}
             }
         }
+        // Compared once more under the locks: a call may have ended just before.
         let Some(links) = links().await.map(Arc::new) else { return };
         let suspects = self.suspects(Arc::clone(&links)).await;
         fenced.retain(|(suspect, _)| suspects.contains(suspect));
@@ -52,17 +57,19 @@ impl Hands {
             return;
         }
         match detacher.detach_all(&identities, &links).await {
-            Ok(removed) => fenced.iter().zip(removed).for_each(|((suspect, _), removed)| self.say(suspect, Ok(removed))),
+            Ok(removed) => {
+                fenced.iter().zip(removed).for_each(|((suspect, _), removed)| self.say(suspect, Ok(removed)))
+            }
             Err(leftover) if leftover.is_passing() => {
                 let (attachments, error) = (identities.len(), chain(&leftover));
-                tracing::warn!(attachments, error, "what is left of pods' networks cannot be removed now");
+                tracing::warn!(attachments, error, "stale attachments cannot be removed now");
             }
-            // One of them must not keep the others.
+            // A bad one must not keep the others from being removed: each by itself.
             Err(_) => {
                 for (suspect, _) in &fenced {
                     let (detacher, identity) = (Arc::clone(detacher), suspect.identity.clone());
                     let detached = async move { detacher.detach(&identity, Connections::Of(&[])).await };
-                    // Nobody is left to hear of it where the runtime ends.
+                    // If the runtime is shutting down, there is no result to log.
                     if let Ok(outcome) = kernel_thread::ask(detached).await {
                         self.say(suspect, outcome);
                     }
@@ -71,36 +78,57 @@ impl Hands {
         }
     }
 
-    /// Who is suspected now, where these are the host's links.
-    async fn suspects(&self, links: Arc<Vec<Link>>) -> Vec<Suspect> {
+    /// The attachments that are suspected now, given these links of the host.
+    async fn suspects(&self, links: Arc<Vec<Link>>) -> Vec<StaleAttachment> {
         let (answer, suspects) = oneshot::channel();
-        // Where nobody answers, the server ends.
+        // Without the reconciler the server is shutting down, and nothing is suspected.
         let _ = self.questions.send(Question { links, answer });
         suspects.await.unwrap_or_default()
     }
 
-    fn say(&self, Suspect { identity, pod, uid: _, reason, witnesses: _ }: &Suspect, outcome: Result<Removed, Leftover>) {
+    fn say(
+        &self,
+        StaleAttachment { identity, pod, uid: _, reason, witnesses: _ }: &StaleAttachment,
+        outcome: Result<Removed, PartialCleanup>,
+    ) {
         match outcome {
             Ok(removed) => {
                 self.around.metrics.removed(*reason);
                 let (sandbox, ifname) = (&identity.sandbox, &identity.if_name);
                 let (ports, links) = (removed.ports.join(" "), removed.links.join(" "));
-                tracing::warn!(reason = reason.name(), %pod, %sandbox, %ifname, ports, links, "removed what was left of a pod's network");
+                tracing::warn!(
+                    reason = reason.name(),
+                    %pod,
+                    %sandbox,
+                    %ifname,
+                    ports,
+                    links,
+                    "removed a stale attachment"
+                );
             }
             Err(leftover) => {
                 let (sandbox, error) = (&identity.sandbox, chain(&leftover));
-                tracing::warn!(reason = reason.name(), %pod, %sandbox, error, "what is left of a pod's network cannot be removed");
+                tracing::warn!(
+                    reason = reason.name(),
+                    %pod,
+                    %sandbox,
+                    error,
+                    "a stale attachment cannot be removed"
+                );
             }
         }
     }
 }
 
-/// Leaves those whose pod is gone at a second look, too, which does not go through what this process remembers.
-async fn look_again(pods: &dyn PodSource, confirmed: &mut Vec<Suspect>) {
+/// Keeps those whose pod is gone at a second look as well, at the source itself and not in the cache of this
+/// process.
+async fn look_again(pods: &dyn PodSource, confirmed: &mut Vec<StaleAttachment>) {
     match pods.look_again().await {
-        Ok(pods) => confirmed.retain(|suspect| suspect.reason != Reason::PodGone || !suspect.lives_among(&pods)),
+        Ok(pods) => {
+            confirmed.retain(|suspect| suspect.reason != Reason::PodGone || !suspect.lives_among(&pods))
+        }
         Err(problem) => {
-            tracing::info!(problem, "whether pods are gone cannot be looked at again: nothing of them is removed now");
+            tracing::info!(problem, "cannot confirm that pods are gone: nothing of them is removed now");
             confirmed.retain(|suspect| suspect.reason != Reason::PodGone);
         }
     }

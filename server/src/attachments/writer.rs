@@ -1,8 +1,10 @@
-//! Writes ports for the plugins that ask for it: those that wait at the same moment in one transaction, and the next ones once
-//! ovs-vswitchd has seen to these. It goes through its whole configuration for every transaction, and ovn-controller through what is new.
+//! Writes ports for the plugins that ask for it: those that wait at the same moment in one transaction, and
+//! the next ones once ovs-vswitchd has numbered these. ovs-vswitchd goes through its whole configuration for
+//! every transaction, and ovn-controller through what is new.
 //!
-//! Writes what is simple and says good news only. Whatever is in a port's way (a row of its name or logical port, an address that is taken, a
-//! database that is away) the plugin finds and words itself, as it does without a server. Must not know what asks.
+//! Writes what is simple, and reports progress only. If anything is in a port's way (a row of its name or
+//! logical port, an address that is in use, a database that is away), the plugin finds and words it itself,
+//! as it does without a server. Must not know which program asks.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -17,69 +19,81 @@ use contract::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use ovsdb::{ChangeKind, Client, Event, NamedUuid, Outcome, TransactError, Transaction, Updates, Uuid};
-use podnet::rows::{self, Content};
+use podnet::rows::{self, PortColumns};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until},
 };
 
-use super::journal::{self, Bridge, Interface};
+use super::port_cache::{self, Bridge, Interface};
 use crate::{
     metrics::Metrics,
-    ports::{Job, names::Names},
+    ports::{WriteRequest, names::Names},
 };
 
-/// How long ports wait for those before them to get their numbers.
+/// How long ports wait for those before them to get their numbers. Longer, and a slow port delays all others
+/// for that much longer; without it, more transactions have fewer ports each. docs/performance.md has the
+/// rates and latencies that were measured with 100 ms, 15 ms and none.
 const HOLD: Duration = Duration::from_millis(15);
 
-/// What is asked for, and how far it is.
+/// The queue of requests, and the state of the ports that were written.
 pub(super) struct Writer {
-    jobs: mpsc::UnboundedReceiver<Job>,
+    jobs: mpsc::UnboundedReceiver<WriteRequest>,
     bridge: watch::Sender<Option<BridgeFacts>>,
     names: Arc<Names>,
     metrics: Arc<Metrics>,
-    queue: Vec<Job>,
-    /// When the first of the queue came.
+    queue: Vec<WriteRequest>,
+    /// When the oldest request of the queue came.
     oldest: Option<Instant>,
     sent: Option<Sent>,
     /// Ports that are written and do not work yet, by their Interface rows.
     waiting: HashMap<Uuid, Waiting>,
 }
 
-/// A transaction under way.
+/// A transaction in flight.
 struct Sent {
     outcome: BoxFuture<'static, Result<Outcome, TransactError>>,
     ports: Vec<(NamedUuid, Waiting)>,
 }
 
-/// Whoever waits for a port.
+/// A plugin that waits for its port.
 struct Waiting {
     iface_id: String,
     news: mpsc::UnboundedSender<PortNews>,
-    /// The last that was said.
+    /// The last status that was sent.
     said: PortNews,
 }
 
-/// What happened, for [`Writer::take`].
+/// An event, for [`Writer::take`].
 pub(super) enum Step {
-    Asked(Job),
+    Asked(WriteRequest),
     Settled(Result<Outcome, TransactError>),
-    /// Those that wait have waited for long enough.
+    /// The queue has waited for long enough.
     Due,
 }
 
 impl Writer {
     pub(super) fn new(
-        jobs: mpsc::UnboundedReceiver<Job>,
+        jobs: mpsc::UnboundedReceiver<WriteRequest>,
         bridge: watch::Sender<Option<BridgeFacts>>,
         names: Arc<Names>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { jobs, bridge, names, metrics, queue: Vec::new(), oldest: None, sent: None, waiting: HashMap::new() }
+        Self {
+            jobs,
+            bridge,
+            names,
+            metrics,
+            queue: Vec::new(),
+            oldest: None,
+            sent: None,
+            waiting: HashMap::new(),
+        }
     }
 
     /// Waits for the next step. Cancellation-safe.
     pub(super) async fn next(&mut self) -> Step {
+        // While a transaction is in flight, its outcome comes first.
         let due = self.oldest.map(|oldest| oldest + HOLD).filter(|_| self.sent.is_none());
         tokio::select! {
             outcome = settled(&mut self.sent) => Step::Settled(outcome),
@@ -92,6 +106,7 @@ impl Writer {
         match step {
             Step::Asked(job) => {
                 self.enqueue(job);
+                // All that wait at this moment go into one transaction.
                 while let Ok(job) = self.jobs.try_recv() {
                     self.enqueue(job);
                 }
@@ -102,7 +117,7 @@ impl Writer {
         self.write(client, updates, Instant::now());
     }
 
-    fn enqueue(&mut self, job: Job) {
+    fn enqueue(&mut self, job: WriteRequest) {
         self.oldest.get_or_insert_with(Instant::now);
         self.queue.push(job);
     }
@@ -110,18 +125,22 @@ impl Writer {
     pub(super) fn database_says(&mut self, event: &Event, client: &Client, updates: &Updates) {
         match event {
             Event::Connected => {
-                self.names.are(journal::names(updates), Instant::now());
+                // Interfaces may have come and gone while there was no connection.
+                self.names.are(port_cache::names(updates), Instant::now());
                 self.look_at_bridge(updates);
             }
             Event::Disconnected(_) => {
                 self.bridge.send_replace(None);
-                // Each plugin looks what became of its port.
+                // What became of a transaction in flight is unknown: each plugin looks for its port itself.
                 self.queue.clear();
                 self.oldest = None;
                 self.waiting.clear();
             }
             Event::Changed(changes) => {
-                if changes.of::<Bridge>().any(|change| change.columns().contains(&"datapath_type")) {
+                // A bridge that comes or goes changes no column: somebody may delete br-int and make it anew.
+                let matters =
+                    |kind, columns: &[&str]| kind != ChangeKind::Modify || columns.contains(&"datapath_type");
+                if changes.of::<Bridge>().any(|change| matters(change.kind, change.columns())) {
                     self.look_at_bridge(updates);
                 }
                 for change in changes.of::<Interface>() {
@@ -130,6 +149,7 @@ impl Writer {
                             if let Some(row) = change.old::<Interface>() {
                                 self.names.goes(&row.name, Instant::now());
                             }
+                            // Another program has removed the port: the closed channel tells its plugin.
                             self.waiting.remove(&change.uuid);
                         }
                         ChangeKind::Insert => {
@@ -147,28 +167,33 @@ impl Writer {
     }
 
     fn look_at_bridge(&self, updates: &Updates) {
-        let bridge = updates.rows::<Bridge>().map(|(_, bridge)| bridge).find(|bridge| bridge.name == INTEGRATION_BRIDGE);
+        let bridge = updates
+            .rows::<Bridge>()
+            .map(|(_, bridge)| bridge)
+            .find(|bridge| bridge.name == INTEGRATION_BRIDGE);
         let facts = bridge.map(|bridge| BridgeFacts { datapath_type: bridge.datapath_type.clone() });
         self.bridge.send_if_modified(|now| std::mem::replace(now, facts.clone()) != facts);
     }
 
-    /// Sends what waits, unless something else is under way.
+    /// Sends the queue, unless a transaction is in flight, or the ports before have no numbers yet.
     fn write(&mut self, client: &Client, updates: &Updates, now: Instant) {
         let Some(oldest) = self.oldest else { return };
         if self.bridge.borrow().is_none() {
+            // The dropped channels tell the plugins to write their ports themselves.
             self.queue.clear();
             self.oldest = None;
             return;
         }
-        // Whoever has gone does not hear when its port is, or that it never will be.
+        // A plugin that has gone must not hold up the others: its port may never work.
         self.waiting.retain(|_, waiting| !waiting.news.is_closed());
+        // A port that failed is not in `waiting` any more.
         let busy = self.waiting.values().any(|waiting| waiting.said < PortNews::Numbered);
         if self.sent.is_some() || busy && now < oldest + HOLD {
             return;
         }
         self.oldest = None;
-        // Whoever is left out hears that the news are over.
-        let wanted: Vec<Job> = self.queue.drain(..).filter(|job| !job.news.is_closed()).collect();
+        // A dropped request ends its status updates: the plugin continues by itself.
+        let wanted: Vec<WriteRequest> = self.queue.drain(..).filter(|job| !job.news.is_closed()).collect();
         let ports = in_nobodys_way(wanted, updates);
         if ports.is_empty() {
             return;
@@ -176,7 +201,10 @@ impl Writer {
         let contents = ports.iter().map(|(name, content, _)| (name.as_str(), content, None));
         let (transaction, interfaces): (Transaction, Vec<NamedUuid>) = rows::insert_new(contents, "write");
         let waiting = ports.into_iter().map(|(_, _, waiting)| waiting);
-        self.sent = Some(Sent { outcome: client.transact(transaction).boxed(), ports: interfaces.into_iter().zip(waiting).collect() });
+        self.sent = Some(Sent {
+            outcome: client.transact(transaction).boxed(),
+            ports: interfaces.into_iter().zip(waiting).collect(),
+        });
     }
 
     fn written(&mut self, outcome: Result<Outcome, TransactError>, updates: &Updates) {
@@ -186,20 +214,26 @@ impl Writer {
                 self.metrics.written(ports.len());
                 for (interface, waiting) in ports {
                     let uuid = outcome.uuid(&interface);
-                    // If nobody listens any more, its caller is gone, or undoes it: DEL finds the row by its sandbox.
+                    // If the channel is closed, the plugin has gone or rolls back: its DEL finds the row by
+                    // the sandbox.
                     let _ = waiting.news.send(PortNews::Written);
                     self.waiting.insert(uuid, waiting);
                     self.tell(uuid, updates);
                 }
             }
-            Err(error) => tracing::info!(ports = ports.len(), error = crate::chain(&error), "ports of pods are left to their plugins"),
+            // The channels of `ports` close here: each plugin looks for its port itself.
+            Err(error) => tracing::info!(
+                ports = ports.len(),
+                error = crate::chain(&error),
+                "ports of pods are left to their plugins"
+            ),
         }
     }
 
-    /// Says what is new of a port; stops when there is nothing more to say.
+    /// Sends what is new of a port, until it works or fails.
     fn tell(&mut self, uuid: Uuid, updates: &Updates) {
         let Some(waiting) = self.waiting.get_mut(&uuid) else { return };
-        // It may not have arrived yet.
+        // The monitor's update may not have arrived yet.
         let Some(row) = updates.row::<Interface>(uuid) else { return };
         let Ok(reached) = row.state().progress(&waiting.iface_id) else {
             self.waiting.remove(&uuid);
@@ -220,31 +254,41 @@ impl Writer {
     }
 }
 
-/// Those with nothing in their way, neither in the database nor among those before them: the name of each, what its rows say, and who waits.
-fn in_nobodys_way(wanted: Vec<Job>, updates: &Updates) -> Vec<(String, Content, Waiting)> {
+/// The requests with nothing in their way, neither in the database nor among the requests before them: name,
+/// rows and waiting plugin of each.
+fn in_nobodys_way(wanted: Vec<WriteRequest>, updates: &Updates) -> Vec<(String, PortColumns, Waiting)> {
     let rows = || updates.rows::<Interface>().map(|(_, row)| row);
     let names: HashSet<&str> = rows().map(|row| row.name.as_str()).collect();
-    let iface_ids: HashSet<&str> = rows().filter_map(|row| row.external_ids.get(IFACE_ID)).map(String::as_str).collect();
+    let iface_ids: HashSet<&str> =
+        rows().filter_map(|row| row.external_ids.get(IFACE_ID)).map(String::as_str).collect();
     let has_holder = |ids: &BTreeMap<String, String>| {
         let wanted: Vec<&str> = rows::addresses(ids).collect();
-        let has_one = |row: &&Interface| rows::addresses(&row.external_ids).any(|other| wanted.contains(&other));
-        !wanted.is_empty() && rows().filter(has_one).any(|row| rows::holds_address(row.ofport, &row.external_ids, ids))
+        let has_one =
+            |row: &&Interface| rows::addresses(&row.external_ids).any(|other| wanted.contains(&other));
+        !wanted.is_empty()
+            && rows().filter(has_one).any(|row| rows::holds_address(row.ofport, &row.external_ids, ids))
     };
-    let mut free: Vec<(String, Content, Waiting)> = Vec::new();
-    for Job { request, news } in wanted {
-        // The address is among the external_ids, with those of other families.
+    let mut free: Vec<(String, PortColumns, Waiting)> = Vec::new();
+    for WriteRequest { request, news } in wanted {
+        // The address is also in `external_ids`, with those of other families.
         let PortRequest { name, address: _, external_ids, ingress_policing: policing, qos } = request;
         let Some(iface_id) = external_ids.get(IFACE_ID).cloned() else { continue };
-        let is_taken = names.contains(name.as_str()) || iface_ids.contains(iface_id.as_str()) || has_holder(&external_ids);
+        let is_taken = names.contains(name.as_str())
+            || iface_ids.contains(iface_id.as_str())
+            || has_holder(&external_ids);
         if is_taken || free.iter().any(|(other, _, waiting)| *other == name || waiting.iface_id == iface_id) {
             continue;
         }
-        free.push((name, Content { external_ids, policing, qos }, Waiting { iface_id, news, said: PortNews::Written }));
+        free.push((
+            name,
+            PortColumns { external_ids, policing, qos },
+            Waiting { iface_id, news, said: PortNews::Written },
+        ));
     }
     free
 }
 
-/// The outcome of what is under way; never, if nothing is.
+/// The outcome of the transaction in flight; waits for ever if there is none.
 async fn settled(sent: &mut Option<Sent>) -> Result<Outcome, TransactError> {
     match sent {
         Some(sent) => (&mut sent.outcome).await,

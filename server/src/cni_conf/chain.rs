@@ -1,12 +1,13 @@
-//! Plugins that runtimes call after ours, for each pod: `portmap`, `bandwidth`, `tuning`, as an administrator gives them in a file or in a
-//! directory of files. Knows nothing of what they do.
+//! Plugins that runtimes call after ours for each pod (`portmap`, `bandwidth`, `tuning`), in a file or a
+//! directory of files that an administrator writes. Knows nothing of what they do.
 //!
-//! A file holds one plugin's configuration, a list of them, or an object with `plugins` and, if all of them speak more than CNI 1.0.0,
-//! `cniVersions`. Files of a directory come in the order of their names.
+//! A file holds one plugin's configuration, a list of them, or an object with `plugins` and, if all of them
+//! support more than CNI 1.0.0, `cniVersions`. Files of a directory are read in the order of their names.
 
 use std::{
     ffi::OsStr,
-    io,
+    fs, io,
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -14,21 +15,23 @@ use contract::paths::PLUGIN;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Endings of the files of a directory that count.
+/// Extensions of the files that are read from a directory.
 const ENDINGS: [&str; 3] = ["conf", "conflist", "json"];
-/// What chained plugins are taken to speak, unless their file says more: those of distributions that are in use know no 1.1.0.
+/// CNI versions that chained plugins are assumed to support unless their file says more: the releases that
+/// distributions use do not know 1.1.0.
 pub(super) const COMMON_VERSIONS: [&str; 2] = ["0.4.0", "1.0.0"];
-/// More than any configuration needs; a wrong path may lead to anything.
+/// Upper limit of a file's size in bytes, more than any configuration needs: a wrong path may lead to
+/// anything.
 const MAX_BYTES: u64 = 256 * 1024;
 
-/// The plugins, in their order, and the versions that all of them speak.
+/// The plugins, in order, and the CNI versions that all of them support.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chain {
     pub(super) plugins: Vec<Map<String, Value>>,
     pub(super) versions: Vec<String>,
 }
 
-/// Why they cannot be chained.
+/// Why plugins cannot be chained.
 #[derive(Debug, thiserror::Error)]
 pub enum ChainError {
     #[error("chained plugins: {path:?}")]
@@ -41,7 +44,7 @@ pub enum ChainError {
     NoVersion(PathBuf),
 }
 
-/// A file, in its largest form.
+/// The largest form of a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -54,14 +57,15 @@ impl Chain {
     /// Reads a file, or every file of a directory.
     pub(super) fn read(path: &Path) -> Result<Self, ChainError> {
         let failed = |source| ChainError::Read { path: path.to_owned(), source };
-        let files = if std::fs::metadata(path).map_err(failed)?.is_dir() {
+        let files = if fs::metadata(path).map_err(failed)?.is_dir() {
             let mut files = Vec::new();
-            for entry in std::fs::read_dir(path).map_err(failed)? {
+            for entry in fs::read_dir(path).map_err(failed)? {
                 let file = entry.map_err(failed)?.path();
                 if file.extension().and_then(OsStr::to_str).is_some_and(|ending| ENDINGS.contains(&ending)) {
                     files.push(file);
                 }
             }
+            // readdir(3) has no order.
             files.sort();
             files
         } else {
@@ -78,7 +82,7 @@ impl Chain {
             }
         }
         if chain.plugins.is_empty() {
-            // As without a chain.
+            // An empty chain limits no version.
             chain.versions = super::VERSIONS.map(str::to_owned).into();
         }
         if !super::VERSIONS.iter().any(|ours| chain.versions.iter().any(|version| version == ours)) {
@@ -91,21 +95,28 @@ impl Chain {
 fn read_file(path: &Path) -> Result<Chain, ChainError> {
     let failed = |source| ChainError::Read { path: path.to_owned(), source };
     let wrong = |reason: String| ChainError::Content { path: path.to_owned(), reason };
-    let length = std::fs::metadata(path).map_err(failed)?.len();
-    if length > MAX_BYTES {
-        return Err(wrong(format!("{length} bytes, more than {MAX_BYTES}")));
+    // Checked first: opening a FIFO would wait for its writer.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(wrong("not a regular file".to_owned()));
     }
-    let text = std::fs::read(path).map_err(failed)?;
+    // The size that a file system reports may be 0 for a file with content, as in procfs.
+    let mut text = Vec::new();
+    fs::File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut text)).map_err(failed)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(wrong(format!("more than {MAX_BYTES} bytes")));
+    }
     let json = |source| ChainError::Json { path: path.to_owned(), source };
     let File { plugins, versions } = match serde_json::from_slice(&text).map_err(json)? {
         Value::Array(plugins) => File { plugins, versions: None },
-        Value::Object(one) if one.contains_key("type") => File { plugins: vec![Value::Object(one)], versions: None },
-        other => serde_json::from_value(other).map_err(|error| wrong(format!("neither a plugin, nor a list of them: {error}")))?,
+        Value::Object(one) if one.contains_key("type") => {
+            File { plugins: vec![Value::Object(one)], versions: None }
+        }
+        other => serde_json::from_value(other)
+            .map_err(|error| wrong(format!("neither a plugin, nor a list of them: {error}")))?,
     };
-    let plugins = plugins
-        .into_iter()
-        .enumerate()
-        .map(|(index, plugin)| check(plugin).map_err(|reason| wrong(format!("plugin {}: {reason}", index + 1))));
+    let plugins = plugins.into_iter().enumerate().map(|(index, plugin)| {
+        check(plugin).map_err(|reason| wrong(format!("plugin {}: {reason}", index + 1)))
+    });
     let versions = versions.unwrap_or_else(|| COMMON_VERSIONS.map(str::to_owned).into());
     Ok(Chain { plugins: plugins.collect::<Result<_, _>>()?, versions })
 }
@@ -114,7 +125,11 @@ fn check(plugin: Value) -> Result<Map<String, Value>, String> {
     let Value::Object(plugin) = plugin else { return Err("no JSON object".to_owned()) };
     match plugin.get("type") {
         None => Err("it has no type".to_owned()),
-        Some(Value::String(name)) if name.is_empty() || name.contains('/') => Err(format!("type {name:?} is no file name of a plugin")),
+        // Runtimes look for the name in their directories of plugins; libcni refuses a path.
+        Some(Value::String(name)) if name.is_empty() || name.contains('/') => {
+            Err(format!("type {name:?} is no file name of a plugin"))
+        }
+        // A second call for the same interface would find it attached already.
         Some(Value::String(name)) if name == PLUGIN => Err(format!("{PLUGIN} is the first one already")),
         Some(Value::String(_)) => Ok(plugin),
         Some(other) => Err(format!("type {other} is no text")),

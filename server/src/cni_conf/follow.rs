@@ -1,15 +1,10 @@
-//! Keeps the CNI configuration in place for as long as the server lives: writes it again when it is removed or changed, or when the chained plugins
-//! change, and says when runtimes prefer another file.
+//! Keeps the CNI configuration in place for as long as the server lives: writes it again when it is removed
+//! or changed, or when the chained plugins change, and reports when runtimes prefer another file.
 //!
-//! Another program may write files of the same directory again and again. So events are gathered for a moment, and the file is put back less and
-//! less often while somebody keeps taking it away.
+//! Another program may write files of the same directory again and again. So events are collected for a
+//! moment, and the file is restored less and less often while another program keeps removing it.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    pin::pin,
-    time::Duration,
-};
+use std::{io, path::Path, pin::pin, time::Duration};
 
 use futures_util::StreamExt;
 use inotify::{Inotify, WatchMask};
@@ -21,20 +16,25 @@ use crate::{
     conditions::{Conditions, Part},
 };
 
-/// Whoever replaces files does it in several steps, and is done after this.
+/// How long events are collected: a program that replaces files does so in several steps, and has finished by
+/// then. Much longer, and pods fail meanwhile; much shorter, and half-done steps are answered.
 const SETTLE: Duration = Duration::from_millis(300);
-/// The safety net below the events: a directory may be mounted over, or not be there yet.
+/// The longest time between two looks, in case no event comes: the directory may be mounted over, or not
+/// exist yet, and inotify(7) tells of neither.
 const RESYNC: Duration = Duration::from_secs(30);
-/// Between two times that the file is put back, at first. A runtime looks at the directory within seconds.
+/// The shortest time between two restorations, at first. Runtimes look at the directory within seconds, so a
+/// longer one would be felt by pods.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// And at last, while somebody keeps taking it away: pods start in between, and the log stays readable.
+/// The longest time between two restorations, while another program keeps removing the file: pods start in
+/// between, and the log gets one line a minute.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// So long after it was put back last, whoever took it away has stopped.
+/// After this long without a restoration, the other program has stopped. Longer than [`LONGEST_PAUSE`], or a
+/// persistent one would be answered at once each time.
 const QUIET: Duration = Duration::from_secs(300);
 
-/// Keeps the configuration, from a directory where nothing may be yet.
+/// Follows the directory, which need not exist yet, and restores the file.
 #[derive(Debug)]
-pub(crate) struct ConfKeeper {
+pub(crate) struct ConfReconciler {
     conf: CniConf,
     conditions: Conditions,
     damping: Damping,
@@ -42,21 +42,23 @@ pub(crate) struct ConfKeeper {
     preferred: Option<Preferred>,
 }
 
-/// When the file may be put back.
+/// The back-off of restorations.
 #[derive(Debug, Default)]
 struct Damping {
     last: Option<Instant>,
     pause: Duration,
 }
 
-impl ConfKeeper {
+impl ConfReconciler {
     pub(crate) fn new(conf: CniConf, conditions: Conditions) -> Self {
         Self { conf, conditions, damping: Damping::default(), was_in_place: false, preferred: None }
     }
 
     /// Follows the directory. Needs a tokio runtime.
-    pub(crate) async fn keep(mut self) {
+    pub(crate) async fn run(mut self) {
         loop {
+            // Watches before it looks, so that no change in between is missed. Each round watches anew: the
+            // directory of that name may be another one by now.
             let mut events = self.listen();
             let mut resync = pin!(sleep(RESYNC));
             let mut due = pin!(sleep_until(self.look().await));
@@ -64,6 +66,7 @@ impl ConfKeeper {
                 tokio::select! {
                     happened = next(&mut events) => match happened {
                         Happened::Changed => {
+                            // A look that is due earlier stays due: events never delay it.
                             let soon = due.deadline().min(Instant::now() + SETTLE);
                             due.as_mut().reset(soon);
                         }
@@ -76,28 +79,39 @@ impl ConfKeeper {
         }
     }
 
-    /// Looks at the directory and does what is to be done; when to look again without an event.
+    /// Looks at the directory and repairs it. Returns when to look again without an event.
     async fn look(&mut self) -> Instant {
         let conf = self.conf.clone();
         let may_write = self.damping.allows(Instant::now());
+        // File system calls may block, which must not happen on the threads that serve the socket.
         let looked = tokio::task::spawn_blocking(move || {
             let wrote = if may_write { conf.put()? } else { false };
             Ok::<_, CniConfError>((wrote, conf.is_in_place()?, conf.preferred()))
         });
         let later = Instant::now() + RESYNC;
-        match looked.await.unwrap_or_else(|panic| Err(CniConfError::Io { path: self.conf.path(), source: io::Error::other(panic) })) {
+        match looked.await.unwrap_or_else(|panic| {
+            Err(CniConfError::Io { path: self.conf.path(), source: io::Error::other(panic) })
+        }) {
             Err(error) => {
                 self.say(Some(chain(&error)));
                 later
             }
             Ok((wrote, is_in_place, preferred)) => {
+                // The first write is not a restoration: it neither warns nor counts.
                 if wrote && self.was_in_place {
                     let next_s = self.damping.wrote(Instant::now()).as_secs();
-                    tracing::warn!(path = %self.conf.path().display(), next_s, "the CNI configuration was removed or changed, and is put back");
+                    tracing::warn!(
+                        path = %self.conf.path().display(),
+                        next_s,
+                        "the CNI configuration was removed or changed, and is put back"
+                    );
                 }
                 self.was_in_place |= is_in_place;
                 let missing = match (is_in_place, &preferred) {
-                    (false, _) => Some(format!("{} was removed or changed; it is put back before long", self.conf.path().display())),
+                    (false, _) => Some(format!(
+                        "{} was removed or changed; it is put back before long",
+                        self.conf.path().display()
+                    )),
                     (true, Some(foreign @ Preferred { is_ours: false, .. })) => Some(foreign.to_string()),
                     (true, _) => None,
                 };
@@ -108,15 +122,18 @@ impl ConfKeeper {
         }
     }
 
-    /// Says on the log, once, that runtimes prefer another file.
+    /// Logs once that runtimes prefer another file.
     fn note(&mut self, preferred: Option<Preferred>) {
         if preferred != self.preferred {
             match &preferred {
                 Some(other) if other.is_ours => {
-                    tracing::info!(path = %other.path.display(), "runtimes read this file first, which leads to ours")
+                    tracing::info!(
+                        path = %other.path.display(),
+                        "runtimes read this file first, which leads to ours"
+                    )
                 }
                 Some(other) => tracing::warn!(why = %other, "pods of this node get another network"),
-                None => tracing::info!("runtimes prefer no other CNI configuration any longer"),
+                None => tracing::info!("runtimes use the CNI configuration of this network again"),
             }
             self.preferred = preferred;
         }
@@ -124,37 +141,45 @@ impl ConfKeeper {
 
     fn say(&self, missing: Option<String>) {
         match missing {
-            Some(why) => self.conditions.missing(Part::CniConf, why),
-            None => self.conditions.met(Part::CniConf),
+            Some(why) => self.conditions.missing(Part::CNI_CONF, why),
+            None => self.conditions.met(Part::CNI_CONF),
         }
     }
 
-    /// Events of the directory, and of where the chained plugins are.
+    /// Watches the directory, and the place of the chained plugins; `None` if they cannot be watched now.
     fn listen(&self) -> Option<inotify::EventStream<[u8; 1024]>> {
-        // A file is followed through its directory: it may be replaced.
-        let chain = self.conf.chain.as_deref().map(|path| if path.is_dir() { Some(path) } else { path.parent() });
-        let places: Vec<PathBuf> =
-            [Some(self.conf.directory.as_path()), chain.flatten()].into_iter().flatten().map(Path::to_owned).collect();
+        // A file is watched through its directory: a watch of the file itself ends when it is replaced.
+        let chain =
+            self.conf.chain.as_deref().map(|path| if path.is_dir() { Some(path) } else { path.parent() });
         let begun = Inotify::init().and_then(|inotify| {
-            let changes = WatchMask::CREATE | WatchMask::CLOSE_WRITE | WatchMask::MOVE | WatchMask::DELETE | WatchMask::DELETE_SELF;
-            for place in &places {
-                inotify.watches().add(place, changes | WatchMask::ONLYDIR)?;
-            }
+            let changes = WatchMask::CREATE
+                | WatchMask::CLOSE_WRITE
+                | WatchMask::MOVE
+                | WatchMask::DELETE
+                | WatchMask::DELETE_SELF;
+            let watch = |place: &Path| {
+                let watched = inotify.watches().add(place, changes | WatchMask::ONLYDIR);
+                watched.inspect_err(|error| tracing::debug!(%error, ?place, "cannot be followed now"))
+            };
+            watch(&self.conf.directory)?;
+            // Without the place of the chained plugins, the periodic check still reads them.
+            let _ = chain.flatten().map(watch);
             inotify.into_event_stream([0; 1024])
         });
-        begun.inspect_err(|error| tracing::debug!(%error, ?places, "cannot be followed now")).ok()
+        begun.ok()
     }
 }
 
 enum Happened {
     Changed,
-    /// The directory went away.
+    /// A watched directory was removed.
     Lost,
 }
 
 async fn next(events: &mut Option<inotify::EventStream<[u8; 1024]>>) -> Happened {
     let Some(stream) = events else { return std::future::pending().await };
     match stream.next().await {
+        // IN_IGNORED: the kernel has removed the watch, as it does when the directory is gone (inotify(7)).
         Some(Ok(event)) if !event.mask.contains(inotify::EventMask::IGNORED) => Happened::Changed,
         Some(_) | None => Happened::Lost,
     }
@@ -165,12 +190,12 @@ impl Damping {
         self.next(now) <= now
     }
 
-    /// The next moment at which the file may be put back.
+    /// The next moment at which the file may be restored.
     fn next(&self, now: Instant) -> Instant {
         self.last.map_or(now, |last| last + self.pause)
     }
 
-    /// It was put back; how long the next time has to wait.
+    /// Notes a restoration. Returns how long the next one has to wait.
     fn wrote(&mut self, now: Instant) -> Duration {
         let is_quiet = self.last.is_none_or(|last| now.duration_since(last) >= QUIET);
         self.pause = if is_quiet { FIRST_PAUSE } else { (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE) };

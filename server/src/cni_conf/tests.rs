@@ -2,7 +2,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use super::*;
 
-pub(super) fn conf(directory: &Path, file: &str) -> CniConf {
+pub(crate) fn conf(directory: &Path, file: &str) -> CniConf {
     CniConf {
         directory: directory.to_owned(),
         file: file.parse().unwrap(),
@@ -17,7 +17,10 @@ pub(super) fn conf(directory: &Path, file: &str) -> CniConf {
 }
 
 fn files(directory: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -40,14 +43,19 @@ fn both_forms_are_what_runtimes_load() {
     conf(&directory, "10-ovn-kubernetes.conf").install().unwrap();
     let single = fs::read(directory.join("10-ovn-kubernetes.conf")).unwrap();
     assert_eq!(contract::net_conf::NetConf::parse(&single).unwrap().log.file.as_deref(), Some("/l"));
-    assert_eq!(files(&directory), ["10-ovn-kubernetes.conf"], "our other form is gone, and so is the temporary file");
+    assert_eq!(
+        files(&directory),
+        ["10-ovn-kubernetes.conf"],
+        "our other form is gone, and so is the temporary file"
+    );
 }
 
 #[test]
 fn a_file_that_is_as_it_should_be_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let conf = conf(dir.path(), "10-ovn-kubernetes.conflist");
-    let inode = || std::os::unix::fs::MetadataExt::ino(&fs::metadata(dir.path().join(conf.file.name())).unwrap());
+    let inode =
+        || std::os::unix::fs::MetadataExt::ino(&fs::metadata(dir.path().join(conf.file.name())).unwrap());
     conf.install().unwrap();
     let first = inode();
     conf.install().unwrap();
@@ -66,7 +74,8 @@ fn upstreams_file_of_this_network_is_removed_and_no_other() {
     conf.install().unwrap();
     assert_eq!(files(dir.path()).len(), 3, "somebody else's network of that file name stays");
 
-    fs::write(&upstream, r#"{"cniVersion":"0.4.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}"#).unwrap();
+    fs::write(&upstream, r#"{"cniVersion":"0.4.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}"#)
+        .unwrap();
     conf.install().unwrap();
     assert_eq!(files(dir.path()), ["10-ovn-kubernetes.conflist", "99-loopback.conf"]);
 }
@@ -92,9 +101,15 @@ fn only_names_that_runtimes_load_are_accepted() {
 #[test]
 fn the_plugin_is_told_where_an_unusual_socket_is() {
     let dir = tempfile::tempdir().unwrap();
-    let (server_socket, ovsdb_endpoint) = (Some("/run/other.sock".into()), Some("unix:/run/other.db".to_owned()));
+    let (server_socket, ovsdb_endpoint) =
+        (Some("/run/other.sock".into()), Some("unix:/run/other.db".to_owned()));
     let ovn_run_dir = Some("/var/run/ovn-ic".into());
-    let elsewhere = CniConf { server_socket, ovsdb_endpoint, ovn_run_dir, ..conf(dir.path(), "10-ovn-kubernetes.conflist") };
+    let elsewhere = CniConf {
+        server_socket,
+        ovsdb_endpoint,
+        ovn_run_dir,
+        ..conf(dir.path(), "10-ovn-kubernetes.conflist")
+    };
     elsewhere.install().unwrap();
     let written = fs::read(dir.path().join("10-ovn-kubernetes.conflist")).unwrap();
     let read = contract::net_conf::NetConf::parse(&written).unwrap();
@@ -112,7 +127,11 @@ fn a_configuration_of_2016_that_runtimes_prefer_is_reported_and_left() {
     conf.install().unwrap();
     assert_eq!(conf.preferred(), None);
     let old = dir.path().join("10-net.conf");
-    fs::write(&old, r#"{"name":"net","type":"ovn_cni","bridge":"br-int","isGateway":"true","ipMasq":"false"}"#).unwrap();
+    fs::write(
+        &old,
+        r#"{"name":"net","type":"ovn_cni","bridge":"br-int","isGateway":"true","ipMasq":"false"}"#,
+    )
+    .unwrap();
     conf.install().unwrap();
     assert_eq!(conf.preferred().map(|other| other.path), Some(old.clone()));
     assert!(old.exists(), "it may be in use: whose it is, the administrator knows");

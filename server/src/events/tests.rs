@@ -4,8 +4,8 @@ use super::*;
 
 /// Events that a test reads.
 fn events() -> (Events, mpsc::Receiver<Notice>) {
-    let (teller, waiting) = Teller::to_channel(2);
-    (Events { teller }, waiting)
+    let (recorder, waiting) = Recorder::to_channel(2);
+    (Events { recorder }, waiting)
 }
 
 fn cart() -> PodKey {
@@ -49,16 +49,24 @@ fn failures_of_the_plugin_are_told_once_and_only_if_they_are_the_owners_business
         assert!(waiting.try_recv().is_err());
     }
     // Upstream's plugin says that it failed, and no more.
-    events.reported(&cart(), "", &report(|report| (report.message, report.failed_stage, report.code) = (None, None, None)));
+    events.reported(
+        &cart(),
+        "",
+        &report(|report| (report.message, report.failed_stage, report.code) = (None, None, None)),
+    );
     assert!(waiting.try_recv().unwrap().note().starts_with("the CNI plugin failed; "));
 }
 
 #[test]
 fn refusals_are_told_unless_they_happen_in_a_healthy_cluster() {
     let (events, mut waiting) = events();
-    events.refused(&cart(), "u1", &Refusal::NoSuchPod { pod: cart(), why: None }, "look there");
+    events.refused(&cart(), "u1", &ApiError::NoSuchPod { pod: cart(), why: None }, "look there");
     assert_eq!(waiting.try_recv().unwrap().note(), "pod shop/cart-0 is not known on this node; look there");
-    for expected in [Refusal::ShuttingDown, Refusal::Busy, Refusal::PodChanged { pod: cart(), change: wire::PodChange::Deleted }] {
+    for expected in [
+        ApiError::ShuttingDown,
+        ApiError::Busy,
+        ApiError::PodChanged { pod: cart(), change: wire::PodChange::Deleted },
+    ] {
         events.refused(&cart(), "u1", &expected, "");
         assert!(waiting.try_recv().is_err(), "{expected}");
     }
@@ -68,7 +76,7 @@ fn refusals_are_told_unless_they_happen_in_a_healthy_cluster() {
 fn nobody_waits_where_there_is_no_room_and_what_is_lost_is_counted() {
     let (events, _waiting) = events();
     (0..5).for_each(|_| events.reported(&cart(), "u1", &report(|_| {})));
-    assert_eq!(events.teller.lost(), 3);
+    assert_eq!(events.recorder.lost(), 3);
     Events::default().reported(&cart(), "u1", &report(|_| {}));
 }
 
@@ -78,7 +86,9 @@ fn notes_are_one_line_of_bounded_length_and_names_are_names() {
     let name = format!("{}.{}", "a".repeat(199), "b".repeat(53));
     let notice = late(&PodKey::new("shop", &name).unwrap(), "", Stage::Annotation, long);
     assert!(
-        notice.note().len() <= 1024 && notice.note().ends_with("...") && !notice.note().contains(char::is_control),
+        notice.note().len() <= 1024
+            && notice.note().ends_with("...")
+            && !notice.note().contains(char::is_control),
         "{}",
         notice.note()
     );

@@ -1,4 +1,4 @@
-//! One request on a connection: its body within limits, its story in the log, its answer.
+//! One request on a connection: its body within limits, its span in the log, its answer.
 
 use std::{
     convert::Infallible,
@@ -23,17 +23,22 @@ use tokio::{
 };
 use tracing::{Instrument, Span};
 
-use super::slots::Slot;
+use super::connection_limit::Slot;
 use crate::{
-    refusal::Refusal,
-    requests::{Asked, Body, Desk, Reply, Route, millis},
+    api_error::ApiError,
+    requests::{ApiPath, ApiRequest, ApiResponse, Body, HandlerState, millis},
 };
 
-/// How long a caller may take for the body of a request.
+/// How long a caller may take for the body of a request: at most 1 MiB through a local socket. This is for a
+/// caller that hangs, which must not keep its slot for long.
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Answers one request. Dropped by hyper when the caller hangs up.
-pub(super) async fn exchange(desk: Arc<Desk>, slot: Arc<Slot>, request: Request<Incoming>) -> Result<Response<Whole>, Infallible> {
+/// Answers one request. hyper drops this future when the caller hangs up.
+pub(super) async fn exchange(
+    handler_state: Arc<HandlerState>,
+    slot: Arc<Slot>,
+    request: Request<Incoming>,
+) -> Result<Response<Whole>, Infallible> {
     slot.busy();
     let started = Instant::now();
     let mut last = false;
@@ -41,26 +46,31 @@ pub(super) async fn exchange(desk: Arc<Desk>, slot: Arc<Slot>, request: Request<
         Ok(asked) => {
             let span = asked.span();
             let patience = match asked {
-                Asked::Cni(_) => Patience::OfTheRuntime,
-                Asked::Watch(_) => {
+                ApiRequest::Cni(_) => Patience::OfTheRuntime,
+                ApiRequest::Watch(_) => {
+                    // A watch lasts as long as its ADD. Without a slot it keeps no other caller out, but the
+                    // connection can then serve nothing else.
                     slot.step_aside();
                     last = true;
                     Patience::OfTheWatcher
                 }
-                Asked::Port(_) | Asked::Metrics(_) => Patience::None,
+                ApiRequest::Port(_) | ApiRequest::Metrics(_) => Patience::None,
             };
+            // A hang-up drops this future, and `unanswered` with it, which logs it.
             let unanswered = Unanswered { span: span.clone(), started, patience };
-            let outcome = desk.answer(asked, started).instrument(span.clone()).await;
+            let outcome = handler_state.answer(asked, started).instrument(span.clone()).await;
             unanswered.answered();
             (span, outcome)
         }
         Err(refusal) => (Span::none(), Err(refusal)),
     };
-    // After a refusal the rest of a body may still be under way: a new connection is a clean start. A caller that waits for the next server
-    // keeps this connection, whose end tells that the socket is free; its request was read to the end.
+    // After a refusal the rest of a body may still be in flight, so the connection is closed: a new one is a
+    // clean start. A caller that is told to wait for the next server keeps its connection, whose end tells it
+    // that the socket is free; its request was read completely.
     last |= outcome.as_ref().is_err_and(|refusal| refusal.retry().is_none());
-    let method_refused = matches!(outcome, Err(Refusal::Method(_)));
-    let reply = outcome.unwrap_or_else(|refusal| span.in_scope(|| desk.refuse(&refusal, started.elapsed())));
+    let method_refused = matches!(outcome, Err(ApiError::Method(_)));
+    let reply =
+        outcome.unwrap_or_else(|refusal| span.in_scope(|| handler_state.refuse(&refusal, started.elapsed())));
     slot.idle();
     let mut response = response(reply);
     if last {
@@ -72,19 +82,20 @@ pub(super) async fn exchange(desk: Arc<Desk>, slot: Arc<Slot>, request: Request<
     Ok(response)
 }
 
-/// The request's shape: path, method, body.
-async fn read(request: Request<Incoming>) -> Result<Asked, Refusal> {
-    let route = Route::of(request.method(), request.uri().path())?;
+/// Reads a request: path, method, body.
+async fn read(request: Request<Incoming>) -> Result<ApiRequest, ApiError> {
+    let route = ApiPath::of(request.method(), request.uri().path())?;
+    // A longer body fails as soon as it is too long, and is never in memory as a whole.
     let body = Limited::new(request.into_body(), MAX_BODY).collect();
     match timeout(BODY_DEADLINE, body).await {
         Ok(Ok(body)) => route.read(&body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::TooLong),
-        Ok(Err(error)) => Err(Refusal::BrokenBody(error)),
-        Err(_) => Err(Refusal::TooSlow(BODY_DEADLINE)),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::TooLong),
+        Ok(Err(error)) => Err(ApiError::BrokenBody(error)),
+        Err(_) => Err(ApiError::TooSlow(BODY_DEADLINE)),
     }
 }
 
-fn response(Reply { status, body }: Reply) -> Response<Whole> {
+fn response(ApiResponse { status, body }: ApiResponse) -> Response<Whole> {
     let has_body = !matches!(&body, Body::Whole(bytes) if bytes.is_empty());
     let mut response = Response::new(match body {
         Body::Whole(bytes) => Either::Left(Full::new(Bytes::from(bytes))),
@@ -97,17 +108,20 @@ fn response(Reply { status, body }: Reply) -> Response<Whole> {
     response
 }
 
-/// A body of either kind.
+/// The body of an answer, of either kind.
 type Whole = Either<Full<Bytes>, News>;
 
-/// Lines of JSON.
+/// Status updates of a port, each a line of JSON.
 pub(super) struct News(mpsc::UnboundedReceiver<PortNews>);
 
 impl hyper::body::Body for News {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         self.0.poll_recv(context).map(|news| {
             let line = serde_json::to_string(&news?).expect("a word can be written") + "\n";
             Some(Ok(Frame::data(line.into())))
@@ -115,31 +129,39 @@ impl hyper::body::Body for News {
     }
 }
 
-/// Tells a caller that nobody will listen to it, without listening to it.
-pub(super) async fn refuse_connection(mut stream: UnixStream, desk: &Desk) {
-    let Reply { status, body: Body::Whole(body) } = desk.refuse(&Refusal::Busy, Duration::ZERO) else { return };
-    let head =
-        format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+/// Refuses a connection without reading its request.
+pub(super) async fn refuse_connection(mut stream: UnixStream, handler_state: &HandlerState) {
+    let ApiResponse { status, body: Body::Whole(body) } =
+        handler_state.refuse(&ApiError::Busy, Duration::ZERO)
+    else {
+        return;
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
     let answer = [head.as_bytes(), &body].concat();
-    // A caller that does not read what fits into the socket's buffer has hung up.
+    // The answer fits into the socket's buffer: a caller that does not read it has hung up.
     let _ = timeout(BODY_DEADLINE, stream.write_all(&answer)).await;
 }
 
-/// Says in the log that a caller hung up: then this is dropped, with the rest of the request.
+/// Logs that the caller hung up, if it is dropped before [`Self::answered`]: hyper then drops the whole
+/// request.
 struct Unanswered {
     span: Span,
     started: Instant,
     patience: Patience,
 }
 
-/// What it means that a caller hangs up.
+/// What it means that the caller hangs up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Patience {
-    /// Its pod has no network yet.
+    /// The runtime's call has failed: the pod has no network yet.
     OfTheRuntime,
-    /// It has what it wanted.
+    /// The plugin has what it wanted.
     OfTheWatcher,
-    /// It never waits.
+    /// Nothing: the answer is immediate, or was given.
     None,
 }
 
@@ -153,7 +175,9 @@ impl Drop for Unanswered {
     fn drop(&mut self) {
         let ms = millis(self.started.elapsed());
         match self.patience {
-            Patience::OfTheRuntime => self.span.in_scope(|| tracing::warn!(ms, "the caller hung up before it was answered")),
+            Patience::OfTheRuntime => {
+                self.span.in_scope(|| tracing::warn!(ms, "the caller hung up before it was answered"))
+            }
             Patience::OfTheWatcher => self.span.in_scope(|| tracing::debug!(ms, "the caller hung up")),
             Patience::None => {}
         }

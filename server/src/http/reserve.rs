@@ -1,7 +1,7 @@
-//! Descriptors that connections leave for the server's own work.
+//! File descriptors that connections leave for the server's own work.
 //!
-//! A caller that waits for a pod holds a descriptor, and to learn of the pod the server needs one, too: if callers had all of them,
-//! everybody would wait for nothing.
+//! A caller that waits for a pod holds a descriptor, and the server needs one, too, to learn of that pod. If
+//! callers held all of them, all would wait in vain.
 
 use std::{
     io,
@@ -13,15 +13,20 @@ use nix::{
     sys::resource::{Resource, getrlimit},
 };
 
-/// How many: for each thread that may block (8), for databases and an API server whose connections are lost, and some more.
+/// Descriptors that stay free: one for each thread that may block (8), the others for databases and an API
+/// server whose connections are lost. With too few a full server cannot reconnect.
 const RESERVE: u64 = 16;
 
-/// An error, `EMFILE`, if another connection would leave fewer than [`RESERVE`] free.
+/// Fails with `EMFILE` if another connection would leave fewer than [`RESERVE`] descriptors free.
 pub(super) fn untouched(any: &impl AsFd) -> io::Result<()> {
-    // A new descriptor has the lowest number that is free: all below it are in use.
+    // The kernel gives a new descriptor the lowest free number: all below it are in use.
     let lowest = any.as_fd().try_clone_to_owned()?.as_raw_fd();
     let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    if u64::try_from(lowest).is_ok_and(|in_use| in_use + 1 + RESERVE > limit) { Err(Errno::EMFILE.into()) } else { Ok(()) }
+    if u64::try_from(lowest).is_ok_and(|in_use| in_use + 1 + RESERVE > limit) {
+        Err(Errno::EMFILE.into())
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the plugin tells of its own calls, which is all that is seen of the part after the annotation.
+//! Metrics of the plugin's reports on its own calls: the only view of what comes after the annotation.
 
 use contract::{
     error::Code,
@@ -9,12 +9,13 @@ use prometheus::{Counter, HistogramVec, IntCounterVec};
 
 use super::register::{FINE, Register};
 
-/// The verbs of CNI; whatever else a caller says is [`OTHER`].
+/// The verbs of CNI; any other command is counted as [`OTHER`].
 const COMMANDS: [&str; 7] = ["ADD", "DEL", "CHECK", "GC", "STATUS", "UPDATE", "VERSION"];
 const OTHER: &str = "other";
-/// The stage of a failure that belongs to none.
+/// The label of a failure outside of every stage.
 const NO_STAGE: &str = "none";
-/// No call lasts longer, whatever a caller says: a day.
+/// The longest duration that is counted, in seconds: a day. No runtime waits that long, and one wrong number
+/// would stay in a sum for ever.
 const LONGEST: f64 = 86_400.0;
 
 #[derive(Debug)]
@@ -28,45 +29,49 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    pub(super) fn register(register: &Register<'_>) -> Self {
+    pub(super) fn register(register: &Register<'_>) -> prometheus::Result<Self> {
         let reports = Self {
-            // Upstream's buckets, which begin where this plugin has ended.
+            // Upstream's buckets start at 100 ms, when a call of this plugin has usually ended.
             requests: register.histograms(
                 "ovnkube_node_cni_request_duration_seconds",
-                "Duration of CNI calls, as the plugin reports it. See ovnkube_node_cni_call_duration_seconds for less than 100 ms.",
+                "Duration of CNI calls, as the plugin reports it. \
+                 See ovnkube_node_cni_call_duration_seconds for less than 100 ms.",
                 &["command", "err"],
                 0.1,
                 15,
-            ),
+            )?,
             calls: register.histograms(
                 "ovnkube_node_cni_call_duration_seconds",
                 "Duration of CNI calls, as the plugin reports it, from 1 ms.",
                 &["command"],
                 FINE.0,
                 FINE.1,
-            ),
+            )?,
             stages: register.histograms(
                 "ovnkube_node_cni_stage_duration_seconds",
                 "Duration of the stages of an ADD, as the plugin reports it. Stages overlap.",
                 &["stage"],
                 FINE.0,
                 FINE.1,
-            ),
+            )?,
             interface_up_wait: register.counter(
                 "ovs_vswitchd_interface_up_wait_seconds_total",
                 "Time that ADDs have waited for ovn-controller to install the flows of their ports.",
-            ),
+            )?,
             errors: register.counters(
                 "ovnkube_node_cni_errors_total",
-                "CNI calls that failed, by the stage that failed (none: not in a stage of an ADD) and the code of the CNI error.",
+                "CNI calls that failed, by the stage that failed (none: not in a stage of an ADD) \
+                 and the code of the CNI error.",
                 &["command", "stage", "code"],
-            ),
+            )?,
             rollbacks: register.counters(
                 "ovnkube_node_cni_rollbacks_total",
-                "ADDs that failed after they had made something; leftover: not all of it could be removed at once.",
+                "ADDs that failed after they had made something; \
+                 leftover: not all of it could be removed at once.",
                 &["outcome"],
-            ),
+            )?,
         };
+        // The usual series exist from the start, so that `rate()` sees the first increment.
         for stage in Stage::ALL {
             reports.stages.with_label_values(&[stage.name()]);
         }
@@ -79,16 +84,30 @@ impl Reports {
         for rollback in [Rollback::Clean, Rollback::Leftover] {
             reports.rollbacks.with_label_values(&[rollback.name()]);
         }
-        reports
+        Ok(reports)
     }
 
     pub(super) fn count(&self, report: &wire::Metrics) {
-        let wire::Metrics { command, elapsed_time, has_err, code, message: _, pod: _, sandbox: _, stages, failed_stage, rollback } = report;
+        let wire::Metrics {
+            command,
+            elapsed_time,
+            has_err,
+            code,
+            message: _,
+            pod: _,
+            sandbox: _,
+            stages,
+            failed_stage,
+            rollback,
+        } = report;
         let command = command_label(Some(command));
         if let Some(seconds) = plausible(*elapsed_time) {
-            self.requests.with_label_values(&[command, if *has_err { "true" } else { "false" }]).observe(seconds);
+            self.requests
+                .with_label_values(&[command, if *has_err { "true" } else { "false" }])
+                .observe(seconds);
             self.calls.with_label_values(&[command]).observe(seconds);
         }
+        // A valid report names each stage once. Times are milliseconds.
         for StageTime { stage, start, end } in stages.iter().take(Stage::ALL.len()) {
             if let Some(seconds) = plausible((end - start) / 1e3) {
                 self.stages.with_label_values(&[stage.name()]).observe(seconds);
@@ -99,7 +118,9 @@ impl Reports {
         }
         if *has_err {
             let code = code.map_or(Code::Internal, Code::from_number).number().to_string();
-            self.errors.with_label_values(&[command, failed_stage.map_or(NO_STAGE, Stage::name), &code]).inc();
+            self.errors
+                .with_label_values(&[command, failed_stage.map_or(NO_STAGE, Stage::name), &code])
+                .inc();
         }
         if let Some(rollback) = rollback {
             self.rollbacks.with_label_values(&[rollback.name()]).inc();
@@ -107,12 +128,12 @@ impl Reports {
     }
 }
 
-/// The label of what a caller calls its command.
+/// The label for a caller's command.
 pub(super) fn command_label(command: Option<&str>) -> &'static str {
     COMMANDS.into_iter().find(|known| command == Some(known)).unwrap_or(OTHER)
 }
 
-/// What a sum of seconds survives: one wrong number would stay in it for ever.
+/// Leaves out impossible durations (negative, infinite, no number): one of them would stay in a sum for ever.
 fn plausible(seconds: f64) -> Option<f64> {
     (0.0..=LONGEST).contains(&seconds).then_some(seconds)
 }

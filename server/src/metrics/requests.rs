@@ -1,4 +1,4 @@
-//! What the server itself sees of requests: how many there are, how long they wait, which it refuses.
+//! Metrics of requests as the server sees them: in flight, waiting, refused.
 
 use std::time::Instant;
 
@@ -21,11 +21,12 @@ pub(super) struct Requests {
     accepted: IntCounter,
 }
 
-/// Something that goes on until this is dropped.
+/// Counts as one in a gauge until it is dropped.
 #[derive(Debug)]
 pub struct InProgress(IntGauge);
 
-/// An ADD that waits for an annotation. One that is dropped was left by its caller.
+/// The wait of an ADD for its pod's annotation. If it is dropped before [`Self::ended`], the caller has hung
+/// up.
 #[derive(Debug)]
 pub struct AnnotationWait {
     durations: HistogramVec,
@@ -41,35 +42,41 @@ enum Outcome {
 }
 
 impl Requests {
-    pub(super) fn register(register: &Register<'_>) -> Self {
+    pub(super) fn register(register: &Register<'_>) -> prometheus::Result<Self> {
         let requests = Self {
             in_flight: register.int_gauges(
                 "ovnkube_node_cni_requests_in_flight",
                 "Requests that are being answered; watch: ADDs whose port is not up yet.",
                 &["command"],
-            ),
+            )?,
             refused: register.counters(
                 "ovnkube_node_cni_requests_refused_total",
                 "Requests that were answered with an error, by its code.",
                 &["code"],
-            ),
+            )?,
             annotation_wait: register.histograms(
                 "ovnkube_node_cni_annotation_wait_seconds",
-                "How long ADDs waited for their pods' network annotation; hung-up: the caller did not wait for the answer.",
+                "How long ADDs waited for their pods' network annotation; \
+                 hung-up: the caller did not wait for the answer.",
                 &["outcome"],
                 FINE.0,
                 FINE.1,
-            ),
-            connections: register.int_gauge("ovnkube_node_cni_connections", "Connections of plugins that are open."),
-            accepted: register.int_counter("ovnkube_node_cni_connections_total", "Connections of plugins that were accepted."),
+            )?,
+            connections: register
+                .int_gauge("ovnkube_node_cni_connections", "Connections of plugins that are open.")?,
+            accepted: register.int_counter(
+                "ovnkube_node_cni_connections_total",
+                "Connections of plugins that were accepted.",
+            )?,
         };
+        // The usual series exist from the start, so that `rate()` sees the first increment.
         for command in ["ADD", WATCH] {
             requests.in_flight.with_label_values(&[command]);
         }
         for outcome in [Outcome::Answered, Outcome::Refused, Outcome::HungUp] {
             requests.annotation_wait.with_label_values(&[outcome.name()]);
         }
-        requests
+        Ok(requests)
     }
 
     pub(super) fn in_progress(&self, command: Option<&str>) -> InProgress {
@@ -87,7 +94,11 @@ impl Requests {
     }
 
     pub(super) fn annotation_wait(&self) -> AnnotationWait {
-        AnnotationWait { durations: self.annotation_wait.clone(), started: Instant::now(), outcome: Outcome::HungUp }
+        AnnotationWait {
+            durations: self.annotation_wait.clone(),
+            started: Instant::now(),
+            outcome: Outcome::HungUp,
+        }
     }
 }
 
@@ -105,7 +116,7 @@ impl Drop for InProgress {
 }
 
 impl AnnotationWait {
-    /// The wait is over.
+    /// Ends the wait with this outcome.
     pub fn ended<T, E>(mut self, outcome: &Result<T, E>) {
         self.outcome = if outcome.is_ok() { Outcome::Answered } else { Outcome::Refused };
     }
@@ -113,7 +124,9 @@ impl AnnotationWait {
 
 impl Drop for AnnotationWait {
     fn drop(&mut self) {
-        self.durations.with_label_values(&[self.outcome.name()]).observe(self.started.elapsed().as_secs_f64());
+        self.durations
+            .with_label_values(&[self.outcome.name()])
+            .observe(self.started.elapsed().as_secs_f64());
     }
 }
 

@@ -1,4 +1,5 @@
-//! What this node says about itself: annotations of its own object, written when they differ, merged with those of others, for ever.
+//! The annotations that this node writes on its own object: written when they differ, as merge patches, so
+//! that those of others stay.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +8,9 @@ use std::{
 };
 
 use contract::backoff::Backoff;
-use contract::node_annotation::{CHASSIS_ID, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE, host_cidrs_text, interface_addresses_text};
+use contract::node_annotation::{
+    CHASSIS_ID, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE, host_cidrs_text, interface_addresses_text,
+};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -27,50 +30,59 @@ use super::{
     open_vswitch::Identity,
 };
 
-/// The collection of nodes.
+/// The path of the collection of nodes.
 const NODES: &str = "/api/v1/nodes";
-/// How long the API server may take for one patch.
+/// The timeout of one patch. A busy API server answers a patch within seconds; a request that hangs must not
+/// hold back the next one for long.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Looks again after this long without an event, in case that one was lost.
+/// The annotations are compared after this long without an event, in case one was lost. A comparison reads
+/// the host's addresses and, as a rule, sends nothing.
 const RESYNC: Duration = Duration::from_secs(300);
-/// A change of the host's addresses is told at once, further ones together after this long: whatever happens on one host, the API server
-/// hears of it once a minute.
+/// A change of the host's addresses is written at once, and further ones together after this long: whatever
+/// happens on one host, the API server gets at most one patch a minute for it. kube-proxy in IPVS mode adds
+/// an address for each Service on every node at the same moment.
 const QUIET: Duration = Duration::from_secs(60);
-/// Those that this program writes.
+/// The annotations that this program writes.
 pub(super) const OWN: [&str; 4] = [CHASSIS_ID, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE];
 
-/// Keeps the annotations as they are to be.
+/// The reconciler of the annotations.
 pub(super) struct Annotator {
     pub(super) connection: Connection,
     pub(super) node: String,
     pub(super) zone: String,
     pub(super) view: watch::Receiver<View>,
-    /// Who Open vSwitch's database says that this node is.
+    /// Chassis name and tunnel address as of Open vSwitch's database.
     pub(super) identity: watch::Receiver<Identity>,
-    /// Changes with the host's addresses.
+    /// Changes with each event of the host's addresses.
     pub(super) addresses_changed: watch::Receiver<u64>,
-    /// Addresses, and links that lead to no other machine, as they were last looked at. Kept until they may be told again: each patch
-    /// changes the object, which is a reason to compare.
+    /// The host's addresses, and the links that lead to no other machine, as last read. They are not read
+    /// again before `QUIET` is over: each patch changes the object, and with it starts a comparison.
     pub(super) host: Option<(Vec<HostAddress>, BTreeSet<u32>)>,
 }
 
 impl Annotator {
-    /// For as long as the server lives.
-    pub(super) async fn keep(mut self) {
+    /// Reconciles the annotations for as long as the server lives.
+    pub(super) async fn run(mut self) {
         let (mut backoff, mut complained) = (Backoff::default(), None);
         let mut quiet_until = Instant::now();
         loop {
             let wait = match self.write().await {
-                Ok(()) => {
+                Ok(Done::Complete) => {
                     backoff.reset();
                     if complained.take().is_some() {
                         tracing::info!(node = self.node, "the node's annotations are written again");
                     }
                     RESYNC
                 }
+                Ok(Done::NoObject) => RESYNC,
                 Err(problem) => {
+                    // Logged once for each problem, however often it is tried again.
                     if complained.as_ref() != Some(&problem) {
-                        tracing::warn!(node = self.node, problem, "the node's annotations could not be written");
+                        tracing::warn!(
+                            node = self.node,
+                            problem,
+                            "the node's annotations could not be written"
+                        );
                     }
                     complained = Some(problem);
                     backoff.next(None)
@@ -88,48 +100,67 @@ impl Annotator {
         }
     }
 
-    /// Writes what differs; nothing while the object is not known.
-    async fn write(&mut self) -> Result<(), String> {
-        let View::There(seen) = self.view.borrow_and_update().clone() else { return Ok(()) };
+    /// Writes the annotations that differ.
+    async fn write(&mut self) -> Result<Done, String> {
+        // Cloned, because a borrowed watch channel is locked.
+        let View::There(seen) = self.view.borrow_and_update().clone() else { return Ok(Done::NoObject) };
         let (hosts, internal) = match &self.host {
             Some(host) => host,
             None => {
+                // Before the addresses are read: a change during the reading is an event.
                 self.addresses_changed.mark_unchanged();
-                let hosts = host_addresses::read().await.map_err(|error| format!("addresses of this host: {error}"))?;
-                let internal = host_addresses::internal_links().await.map_err(|error| format!("links of this host: {error}"))?;
+                let hosts = host_addresses::read()
+                    .await
+                    .map_err(|error| format!("addresses of this host: {error}"))?;
+                let internal = host_addresses::internal_links()
+                    .await
+                    .map_err(|error| format!("links of this host: {error}"))?;
                 self.host.insert((hosts, internal))
             }
         };
         let identity = self.identity.borrow_and_update().clone();
+        // Published whatever their link: other nodes use the kubelet's addresses and the tunnel address.
         let known: Vec<IpAddr> = seen.addresses.iter().copied().chain(identity.encap_ip).collect();
         let published = host_addresses::published(hosts, internal, &known);
         let change = differing(&wanted(&seen, hosts, &published, &identity, &self.zone), &seen);
         if change.is_empty() {
-            return Ok(());
+            return Ok(Done::Complete);
         }
         let patch = Patch::Merge(json!({"metadata": {"annotations": change}}));
-        patch::status(&self.connection, DEADLINE, NODES, &self.node, patch).await.map_err(|trouble| trouble.text)?;
+        patch::status(&self.connection, DEADLINE, NODES, &self.node, patch)
+            .await
+            .map_err(|trouble| trouble.text)?;
         let text = change.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
         tracing::info!(node = self.node, annotations = text, "wrote the node's annotations");
-        Ok(())
+        Ok(Done::Complete)
     }
 }
 
-/// The next change, and not before `quiet` is over; those meanwhile are part of it.
-async fn later_change(changes: &mut watch::Receiver<u64>, quiet: Instant) {
-    super::changed(changes).await;
-    sleep_until(quiet).await;
-    changes.mark_unchanged();
+/// The outcome of a comparison.
+enum Done {
+    /// The object has all annotations.
+    Complete,
+    /// The object is not known.
+    NoObject,
 }
 
-/// Takes this program's annotations off the object of `node`; those that were there.
+/// Waits until `quiet`, and then for a change. Changes in the meantime count as the same one.
+async fn later_change(changes: &mut watch::Receiver<u64>, quiet: Instant) {
+    // In this order: a change that was marked as seen would be lost if this wait is cancelled after it.
+    sleep_until(quiet).await;
+    super::changed(changes).await;
+}
+
+/// Removes this program's annotations from the object of `node`. Returns those that were there.
 pub(super) async fn remove(connection: &Connection, node: &str) -> Result<Vec<&'static str>, String> {
     let nodes: Api<Node> = Api::all(connection.client().clone());
     let trouble = |error: kube::Error| connection.trouble(&error).text;
+    // A node that was deleted has no annotations to remove.
     let Some(found) = nodes.get_opt(node).await.map_err(trouble)? else { return Ok(Vec::new()) };
     let annotations = found.metadata.annotations.unwrap_or_default();
     let there: Vec<&'static str> = OWN.into_iter().filter(|key| annotations.contains_key(*key)).collect();
     if !there.is_empty() {
+        // In a merge patch `null` removes a key (RFC 7386).
         let gone: BTreeMap<&str, Option<String>> = there.iter().map(|key| (*key, None)).collect();
         let patch = Patch::Merge(json!({"metadata": {"annotations": gone}}));
         patch::status(connection, DEADLINE, NODES, node, patch).await.map_err(|trouble| trouble.text)?;
@@ -137,8 +168,14 @@ pub(super) async fn remove(connection: &Connection, node: &str) -> Result<Vec<&'
     Ok(there)
 }
 
-/// The annotations as they are to be; what is not known yet is left out.
-fn wanted(seen: &Seen, hosts: &[HostAddress], published: &[IpNet], identity: &Identity, zone: &str) -> BTreeMap<&'static str, String> {
+/// The desired annotations. One whose value is not known yet is left out, and so stays as it is.
+fn wanted(
+    seen: &Seen,
+    hosts: &[HostAddress],
+    published: &[IpNet],
+    identity: &Identity,
+    zone: &str,
+) -> BTreeMap<&'static str, String> {
     let known: Vec<IpAddr> = seen.addresses.iter().copied().chain(identity.encap_ip).collect();
     let primary = host_addresses::primary(hosts, &known);
     let mut wanted = BTreeMap::from([(ZONE, zone.to_owned()), (HOST_CIDRS, host_cidrs_text(published))]);
@@ -149,6 +186,7 @@ fn wanted(seen: &Seen, hosts: &[HostAddress], published: &[IpNet], identity: &Id
     wanted
 }
 
+/// Those of `wanted` that the object lacks or has with another value.
 fn differing(wanted: &BTreeMap<&'static str, String>, seen: &Seen) -> BTreeMap<&'static str, String> {
     let differs = |(key, value): &(&&'static str, &String)| seen.annotations.get(**key) != Some(*value);
     wanted.iter().filter(differs).map(|(key, value)| (*key, value.clone())).collect()
@@ -179,7 +217,7 @@ mod tests {
         assert!(!little.contains_key(CHASSIS_ID) && !little.contains_key(PRIMARY_ADDRESSES));
     }
 
-    /// kube-proxy adds an address for each Service that is made.
+    /// kube-proxy in IPVS mode adds an address for each Service.
     #[tokio::test(start_paused = true)]
     async fn an_hour_of_changing_addresses_is_looked_at_once_a_minute() {
         let (sender, mut changes) = watch::channel(0);
@@ -195,7 +233,10 @@ mod tests {
             later_change(&mut changes, quiet_until).await;
             quiet_until = Instant::now() + QUIET;
             looks += 1;
-            assert!(looks > 1 || began.elapsed() < Duration::from_secs(2), "the first change is told at once");
+            assert!(
+                looks > 1 || began.elapsed() < Duration::from_secs(2),
+                "the first change is told at once"
+            );
         }
         assert!((58..=62).contains(&looks), "{looks}");
         drop(services.await);

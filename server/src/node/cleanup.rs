@@ -1,17 +1,17 @@
-//! `--cleanup-node`: takes away what the server made on a node, so that another network can be installed there.
+//! Removes what the server made on a node, so that another network can be installed there.
 //!
-//! Pods' ports and interfaces are not touched: their runtime removes them, with the plugin of the next network or by DEL before. What
-//! fails does not keep the rest from being done.
+//! Ports and interfaces of pods stay: their runtime removes them by DEL. A step that fails does not stop the
+//! others.
 
 use std::{
     fmt, io,
-    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use kubeapi::Connection;
-use podnet::fence;
+use kubeapi::{ApiServer, Connection};
+use ovsdb::Endpoint;
+use podnet::interface_lock;
 use tokio::time::timeout;
 
 use super::{
@@ -20,131 +20,153 @@ use super::{
     open_vswitch::switch::Switch,
     plugin::PluginInstall,
 };
-use crate::{chain, options::Early, process::pidfile};
+use crate::{chain, cni_conf::CniConf};
 
-/// How long Open vSwitch's database may take.
+/// How long Open vSwitch's database, or the API server, may take for each step. Both answer at once if they
+/// work. An administrator waits for this command, and is told to try again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What was done, in the order of doing. `Display` is a line for each.
+/// The places of everything that a server made.
+#[derive(Debug, Clone)]
+pub struct CleanupConfig {
+    /// Name of the node.
+    pub name: String,
+    /// Open vSwitch's database.
+    pub ovsdb: Endpoint,
+    pub cni_conf: CniConf,
+    pub plugin: PluginInstall,
+    /// The server's socket.
+    pub socket: PathBuf,
+    /// The API server with the node's annotations, if there is one.
+    pub api_server: Option<ApiServer>,
+}
+
+/// The steps that were done, in their order. `Display` prints a line for each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cleaned {
+    /// What was removed, left or not there.
     pub lines: Vec<String>,
-    /// What could not be done, and why.
+    /// What could not be removed, and why.
     pub failures: Vec<String>,
 }
 
-/// Why nothing, or not everything, was done.
-#[derive(Debug, thiserror::Error)]
-pub enum CleanupError {
-    #[error("a server answers on {0:?}: stop it first (systemctl stop ovnkube-node, or delete its pod)")]
-    Running(PathBuf),
-    #[error("a running server holds {0:?}: stop it first")]
-    Pidfile(PathBuf),
-    #[error("the runtime of this program")]
-    Runtime(#[source] io::Error),
-    #[error("not everything was cleaned up:\n{0}")]
-    Incomplete(Cleaned),
-}
-
-/// Removes the CNI configuration, the plugin, the management port with its rules, the node's annotations, the settings in Open vSwitch's
-/// database, the socket and the pidfile, as far as they are this program's. What is gone already is fine.
+/// Removes the CNI configuration, the plugin, the management port with its rules, the node's annotations, the
+/// settings in Open vSwitch's database and the socket, as far as they are this program's. It is no error if
+/// something is gone already. No server may run: it would put back what is removed.
 ///
-/// An error holds what was done, too.
-pub fn cleanup(early: &Early) -> Result<Cleaned, CleanupError> {
-    clean(early, management_port::remove_rules())
+/// # Errors
+///
+/// The runtime cannot be made: nothing was done. Steps that failed are in [`Cleaned::failures`] instead.
+pub fn cleanup(config: &CleanupConfig) -> io::Result<Cleaned> {
+    clean(config, management_port::remove_rules())
 }
 
-/// The same; `rules` removes those of the namespace that the process is in.
-fn clean(early: &Early, rules: impl Future<Output = io::Result<Option<&'static str>>>) -> Result<Cleaned, CleanupError> {
-    if UnixStream::connect(&early.socket).is_ok() {
-        return Err(CleanupError::Running(early.socket.clone()));
-    }
-    if let Some(path) = early.pidfile.as_deref().filter(|path| pidfile::is_held(path)) {
-        return Err(CleanupError::Pidfile(path.to_owned()));
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CleanupError::Runtime)?;
+/// The same. `rules` removes the nftables rules of this network namespace; tests put another future in its
+/// place.
+fn clean(
+    config: &CleanupConfig,
+    rules: impl Future<Output = io::Result<Option<&'static str>>>,
+) -> io::Result<Cleaned> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 
     let mut cleaned = Cleaned::default();
-    // The configuration goes first: from then on no runtime starts the plugin for a new pod.
-    cleaned.cni_conf(early);
+    // The configuration first: from then on no runtime starts the plugin for a new pod.
+    cleaned.cni_conf(config);
     let attached = runtime.block_on(async {
-        cleaned.annotations(early).await;
-        cleaned.management_port(early).await;
+        cleaned.annotations(config).await;
+        cleaned.management_port(config).await;
         cleaned.rules(rules.await);
-        cleaned.open_vswitch(early).await
+        cleaned.open_vswitch(config).await
     });
-    cleaned.plugin(&early.plugin, attached);
-    cleaned.file("socket", &early.socket);
-    cleaned.calls(&fence::directory_beside(&early.socket));
-    // Not worth a word: without a server it counts for a minute.
-    let _ = std::fs::remove_file(podnet::stamp::file(&early.socket));
-    if let Some(directory) = early.socket.parent() {
+    // After Open vSwitch was asked: attached pods need the plugin for DEL.
+    cleaned.plugin(&config.plugin, attached);
+    cleaned.file("socket", &config.socket);
+    cleaned.calls(&interface_lock::directory_beside(&config.socket));
+    // Not reported: the stamp means nothing after a minute without a server.
+    let _ = std::fs::remove_file(podnet::stamp::file(&config.socket));
+    // Last, because only an empty directory can be removed.
+    if let Some(directory) = config.socket.parent() {
         cleaned.directory(directory);
     }
-    if let Some(path) = &early.pidfile {
-        cleaned.file("pidfile", path);
-    }
-    if cleaned.failures.is_empty() { Ok(cleaned) } else { Err(CleanupError::Incomplete(cleaned)) }
+    Ok(cleaned)
 }
 
 impl Cleaned {
-    fn cni_conf(&mut self, early: &Early) {
-        let path = early.cni_conf.directory.join(early.cni_conf.file.name());
-        match early.cni_conf.uninstall() {
+    fn cni_conf(&mut self, config: &CleanupConfig) {
+        let path = config.cni_conf.directory.join(config.cni_conf.file.name());
+        match config.cni_conf.uninstall() {
             Ok(true) => self.say(format!("removed the CNI configuration {}", path.display())),
             Ok(false) => self.say(format!("there is no CNI configuration {}", path.display())),
             Err(error) => self.fail(chain(&error)),
         }
     }
 
-    /// Ours is the one that would be installed; another may be another program's.
-    ///
-    /// Nothing but this plugin detaches pods that are attached: without it their sandboxes cannot be removed.
+    /// Removes the plugin if its content is that of the one to install: otherwise it may be another
+    /// program's. It stays while pods are attached: their sandboxes cannot be removed without a plugin that
+    /// detaches them.
     fn plugin(&mut self, plugin: &PluginInstall, attached: Option<usize>) {
         let target = plugin.target();
         let content = match std::fs::read(&target) {
             Ok(content) => content,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.say(format!("there is no plugin {}", target.display())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return self.say(format!("there is no plugin {}", target.display()));
+            }
             Err(error) => return self.fail(format!("plugin {}: {error}", target.display())),
         };
-        let same = |path: &PathBuf| *path != target && std::fs::read(path).is_ok_and(|source| source == content);
+        // The plugin in place may be one of the sources, if the program runs from that directory.
+        let same =
+            |path: &PathBuf| *path != target && std::fs::read(path).is_ok_and(|source| source == content);
         if !plugin.sources().iter().any(same) {
-            let why = "it is not the same as the one that is installed from here; remove it by hand if nobody needs it";
+            let why =
+                "it differs from the one that is installed from here; remove it by hand if it is not needed";
             return self.say(format!("left the plugin {}: {why}", target.display()));
         }
         match attached {
             Some(0) => self.file("plugin", &target),
             Some(count) => {
                 let why = format!(
-                    "{count} interfaces of pods are attached, and their runtime needs it to detach them; delete the pods and try again"
+                    "{count} interfaces of pods are attached, and their runtime needs it to detach them; \
+                     delete the pods and try again"
                 );
                 self.say(format!("left the plugin {}: {why}", target.display()));
             }
-            None => self.say(format!("left the plugin {}: nobody knows whether pods are attached", target.display())),
+            None => self
+                .say(format!("left the plugin {}: whether pods are attached is unknown", target.display())),
         }
     }
 
-    /// Without an API server, or without one that answers, they stay: the next network's are others.
-    async fn annotations(&mut self, early: &Early) {
-        let (Some(api_server), name) = (&early.api_server, &early.name) else { return };
+    /// Removes the annotations. An API server that does not answer is a warning only: annotations that stay
+    /// do not disturb the next network, which has its own.
+    async fn annotations(&mut self, config: &CleanupConfig) {
+        let (Some(api_server), name) = (&config.api_server, &config.name) else { return };
         let connection = Connection::open(api_server.clone());
         let why = match timeout(PATIENCE, annotations::remove(&connection, name)).await {
-            Ok(Ok(keys)) if keys.is_empty() => return self.say(format!("there are no annotations of ours on node {name}")),
-            Ok(Ok(keys)) => return self.say(format!("removed annotations of node {name}: {}", keys.join(" "))),
+            Ok(Ok(keys)) if keys.is_empty() => {
+                return self.say(format!("there are no annotations of ours on node {name}"));
+            }
+            Ok(Ok(keys)) => {
+                return self.say(format!("removed annotations of node {name}: {}", keys.join(" ")));
+            }
             Ok(Err(problem)) => problem,
-            Err(_) => format!("the API server {} did not answer within {} s", connection.url(), PATIENCE.as_secs()),
+            Err(_) => {
+                format!("the API server {} did not answer within {} s", connection.url(), PATIENCE.as_secs())
+            }
         };
         self.say(format!("warning: annotations of node {name} stay: {why}"));
     }
 
-    async fn management_port(&mut self, early: &Early) {
-        let (endpoint, what) = (&early.ovsdb, format!("management port {INTERFACE}"));
-        match timeout(PATIENCE, management_port::remove(endpoint, &early.name)).await {
-            Ok(Ok(true)) => self.say(format!("removed the {what}, with its addresses and routes, from {endpoint}")),
+    /// Removes the management port.
+    async fn management_port(&mut self, config: &CleanupConfig) {
+        let (endpoint, what) = (&config.ovsdb, format!("management port {INTERFACE}"));
+        match timeout(PATIENCE, management_port::remove(endpoint, &config.name)).await {
+            Ok(Ok(true)) => {
+                self.say(format!("removed the {what}, with its addresses and routes, from {endpoint}"))
+            }
             Ok(Ok(false)) => self.say(format!("there is no {what} in {endpoint}")),
             Ok(Err(error)) => self.fail(format!("{what} in {endpoint}: {}", chain(&error))),
-            // The settings' failure says the same.
-            Err(_) => {}
+            Err(_) => {
+                self.fail(format!("{what} in {endpoint}: no answer within {} s", PATIENCE.as_secs()));
+            }
         }
     }
 
@@ -156,19 +178,22 @@ impl Cleaned {
         }
     }
 
-    /// How many interfaces of pods are attached; none if that cannot be said.
-    async fn open_vswitch(&mut self, early: &Early) -> Option<usize> {
-        let endpoint = &early.ovsdb;
+    /// Removes the settings. Returns the number of attached interfaces of pods; `None` if it is unknown.
+    async fn open_vswitch(&mut self, config: &CleanupConfig) -> Option<usize> {
+        let endpoint = &config.ovsdb;
         let mut switch = Switch::connect_with_interfaces(endpoint);
         match timeout(PATIENCE, switch.clean()).await {
-            Ok(Ok(keys)) if keys.is_empty() => self.say(format!("there are no settings of ours in {endpoint}")),
+            Ok(Ok(keys)) if keys.is_empty() => {
+                self.say(format!("there are no settings of ours in {endpoint}"))
+            }
             Ok(Ok(keys)) => self.say(format!("removed from {endpoint}: {}", keys.join(" "))),
             Ok(Err(error)) => {
                 self.fail(format!("settings in {endpoint}: {}", chain(&error)));
                 return None;
             }
             Err(_) => {
-                let why = format!("no answer within {} s; start Open vSwitch and try again", PATIENCE.as_secs());
+                let why =
+                    format!("no answer within {} s; start Open vSwitch and try again", PATIENCE.as_secs());
                 self.fail(format!("settings in {endpoint}: {why}"));
                 return None;
             }
@@ -176,23 +201,29 @@ impl Cleaned {
         let pods = switch.pods_interfaces();
         let count = pods.len();
         if count > 0 {
+            // Some names are enough to find the pods; a node may have hundreds.
             let names = pods.into_iter().take(10).collect::<Vec<_>>().join(" ");
-            self.say(format!("warning: {count} interfaces of pods are still attached and stay: {names}; delete the pods"));
+            self.say(format!(
+                "warning: {count} interfaces of pods are still attached and stay: {names}; delete the pods"
+            ));
         }
         Some(count)
     }
 
-    fn file(&mut self, what: &str, path: &Path) {
+    /// Removes a file, and records the outcome. `what` names its kind in the line.
+    pub fn file(&mut self, what: &str, path: &Path) {
         match std::fs::remove_file(path) {
             Ok(()) => self.say(format!("removed the {what} {}", path.display())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.say(format!("there is no {what} {}", path.display())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.say(format!("there is no {what} {}", path.display()))
+            }
             Err(error) => self.fail(format!("{what} {}: {error}", path.display())),
         }
     }
 
-    /// Where calls of the plugin are kept apart; one that is under way keeps its file.
+    /// Removes the locks of the plugin's calls. A call in flight keeps its file.
     fn calls(&mut self, path: &Path) {
-        if let Err(error) = fence::remove_stale(path, Duration::ZERO) {
+        if let Err(error) = interface_lock::remove_stale(path, Duration::ZERO) {
             self.say(format!("warning: directory {}: {error}", path.display()));
         }
         if path.exists() {
@@ -200,11 +231,13 @@ impl Cleaned {
         }
     }
 
-    /// Only if nothing is in it.
+    /// Removes a directory if it is empty.
     fn directory(&mut self, path: &Path) {
         match std::fs::remove_dir(path) {
             Ok(()) => self.say(format!("removed the directory {}", path.display())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.say(format!("there is no directory {}", path.display())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.say(format!("there is no directory {}", path.display()))
+            }
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 self.say(format!("left the directory {}: there are other files in it", path.display()));
             }

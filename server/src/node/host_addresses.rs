@@ -1,4 +1,5 @@
-//! The addresses at which this host is reached by others: read from the kernel, without those that OVN gave to it.
+//! The addresses at which other machines reach this host: read from the kernel, without those that OVN gave
+//! to it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,17 +18,18 @@ use podnet::{link::into_io, netns::host_netlink};
 use super::management_port::INTERFACE;
 use crate::kernel_thread;
 
-/// Between a host and its gateway router (`--gateway-v4-masquerade-subnet`, its default): the same on every node.
+/// The addresses between a host and its gateway router (the default of `--gateway-v4-masquerade-subnet`).
+/// They are the same on every node.
 const MASQUERADE: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 169, 0), 29);
 
-/// An address of the host, and the link that has it.
+/// An address of the host, and the index of its link.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct HostAddress {
     pub(super) link: u32,
     pub(super) address: IpNet,
 }
 
-/// All of them, in the kernel's order.
+/// All addresses of the host, in the kernel's order.
 pub(super) async fn read() -> io::Result<Vec<HostAddress>> {
     kernel_thread::ask(listed()).await?
 }
@@ -36,16 +38,19 @@ async fn listed() -> io::Result<Vec<HostAddress>> {
     let netlink = host_netlink()?;
     let links = podnet::link::list().await.map_err(io::Error::other)?;
     let names: BTreeMap<u32, String> = links.into_iter().map(|link| (link.index, link.name)).collect();
-    let messages: Vec<AddressMessage> = netlink.address().get().execute().try_collect().await.map_err(into_io)?;
+    let messages: Vec<AddressMessage> =
+        netlink.address().get().execute().try_collect().await.map_err(into_io)?;
+    // A link that was made after the list was read has no name here; its event reads everything again.
     let of_ovn = |link: u32| names.get(&link).is_some_and(|name| is_of_ovn(name));
     Ok(messages.iter().filter(|message| !of_ovn(message.header.index)).filter_map(host_address).collect())
 }
 
-/// Those that are worth telling others: of links that lead to other machines. A link of kind `dummy` holds addresses of services and of
-/// agents of the node (kube-proxy's IPVS mode has one address for each Service), a bridge with nothing but pods is no way to anybody.
-/// What `known` names is told whatever has it.
+/// The addresses to publish: those of links that lead to other machines, and those in `known`, whatever their
+/// link. A link of kind `dummy` has addresses of Services and of agents of the node (kube-proxy in IPVS mode:
+/// one for each Service), and a bridge with nothing but pods leads to no other machine.
 pub(super) fn published(all: &[HostAddress], internal: &BTreeSet<u32>, known: &[IpAddr]) -> Vec<IpNet> {
-    let is_published = |host: &&HostAddress| known.contains(&host.address.addr()) || !internal.contains(&host.link);
+    let is_published =
+        |host: &&HostAddress| known.contains(&host.address.addr()) || !internal.contains(&host.link);
     all.iter().filter(is_published).map(|host| host.address).collect()
 }
 
@@ -56,12 +61,12 @@ pub(super) async fn internal_links() -> io::Result<BTreeSet<u32>> {
     Ok(internal(&links.iter().map(Device::from).collect::<Vec<_>>()))
 }
 
-/// A link, as far as it matters whether it leads anywhere.
+/// The properties of a link that decide whether it leads to other machines.
 #[derive(Debug, Clone)]
 struct Device {
     index: u32,
     kind: Option<InfoKind>,
-    /// The bridge or bond that it is in.
+    /// Index of the bridge or bond that it is in.
     controller: Option<u32>,
 }
 
@@ -72,7 +77,9 @@ impl From<&LinkMessage> for Device {
             match attribute {
                 LinkAttribute::Controller(index) => device.controller = Some(*index),
                 LinkAttribute::LinkInfo(infos) => {
-                    device.kind = infos.iter().find_map(|info| if let LinkInfo::Kind(kind) = info { Some(kind.clone()) } else { None });
+                    device.kind = infos.iter().find_map(|info| {
+                        if let LinkInfo::Kind(kind) = info { Some(kind.clone()) } else { None }
+                    });
                 }
                 _ => {}
             }
@@ -81,9 +88,12 @@ impl From<&LinkMessage> for Device {
     }
 }
 
+/// Indices of the dummies, and of the bridges without a port that leads to other machines.
 fn internal(devices: &[Device]) -> BTreeSet<u32> {
+    // In a bridge: a veth or tap is a pod's or a virtual machine's end.
     let of_pods = |device: &&Device| matches!(device.kind, Some(InfoKind::Veth | InfoKind::Tun));
-    let leads_away = |bridge: u32| devices.iter().any(|device| device.controller == Some(bridge) && !of_pods(&device));
+    let leads_away =
+        |bridge: u32| devices.iter().any(|device| device.controller == Some(bridge) && !of_pods(&device));
     let is_internal = |device: &&Device| match device.kind {
         Some(InfoKind::Dummy) => true,
         Some(InfoKind::Bridge) => !leads_away(device.index),
@@ -92,9 +102,12 @@ fn internal(devices: &[Device]) -> BTreeSet<u32> {
     devices.iter().filter(is_internal).map(|device| device.index).collect()
 }
 
-/// Those that other nodes reach this one at: of each family the first that `known` names, else one of the same link.
+/// The addresses at which other nodes reach this one, one of each family: the first that is in `known`, or
+/// else the first of the link that has such an address.
 pub(super) fn primary(all: &[HostAddress], known: &[IpAddr]) -> Vec<IpNet> {
-    let Some(link) = known.iter().find_map(|ip| all.iter().find(|host| host.address.addr() == *ip)).map(|host| host.link) else {
+    let Some(link) =
+        known.iter().find_map(|ip| all.iter().find(|host| host.address.addr() == *ip)).map(|host| host.link)
+    else {
         return Vec::new();
     };
     let of_family = |is_v4: bool| {
@@ -105,20 +118,31 @@ pub(super) fn primary(all: &[HostAddress], known: &[IpAddr]) -> Vec<IpNet> {
     [true, false].into_iter().filter_map(of_family).collect()
 }
 
+/// Whether the link of this name belongs to OVN.
 fn is_of_ovn(name: &str) -> bool {
     name.starts_with(INTERFACE) || name == "br-int"
 }
 
+/// The address of a message. `None` if it is not usable, or not for other machines.
 fn host_address(message: &AddressMessage) -> Option<HostAddress> {
+    // Not usable before duplicate address detection is over, nor after it has failed.
     let unusable = AddressFlags::Tentative | AddressFlags::Dadfailed;
     let find = |pick: fn(&AddressAttribute) -> Option<IpAddr>| message.attributes.iter().find_map(pick);
     let flags = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Flags(flags) => Some(*flags),
         _ => None,
     });
-    // Where the two differ, the link is one between two points, and `Address` is the other's.
-    let local = find(|attribute| if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None });
-    let ip = local.or_else(|| find(|attribute| if let AddressAttribute::Address(address) = attribute { Some(*address) } else { None }))?;
+    // On a point-to-point link `IFA_ADDRESS` is the peer's address, and `IFA_LOCAL` this host's.
+    let local = find(
+        |attribute| if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None },
+    );
+    let ip = local.or_else(|| {
+        find(
+            |attribute| {
+                if let AddressAttribute::Address(address) = attribute { Some(*address) } else { None }
+            },
+        )
+    })?;
     let is_passing = flags.is_some_and(|flags| flags.intersects(unusable));
     let is_internal = matches!(ip, IpAddr::V4(v4) if MASQUERADE.contains(&v4)) || ip.is_loopback();
     if message.header.scope != AddressScope::Universe || is_passing || is_internal {
@@ -141,10 +165,19 @@ mod tests {
 
     #[test]
     fn the_primary_addresses_are_those_that_are_known_and_their_links() {
-        let all = [host(2, "192.0.2.9/24"), host(3, "172.18.0.3/16"), host(3, "fc00:f853::3/64"), host(2, "2001:db8::1/64")];
-        let known = |texts: &[&str]| -> Vec<IpAddr> { texts.iter().map(|text| text.parse().unwrap()).collect() };
+        let all = [
+            host(2, "192.0.2.9/24"),
+            host(3, "172.18.0.3/16"),
+            host(3, "fc00:f853::3/64"),
+            host(2, "2001:db8::1/64"),
+        ];
+        let known =
+            |texts: &[&str]| -> Vec<IpAddr> { texts.iter().map(|text| text.parse().unwrap()).collect() };
         assert_eq!(texts(&primary(&all, &known(&["172.18.0.3"]))), ["172.18.0.3/16", "fc00:f853::3/64"]);
-        assert_eq!(texts(&primary(&all, &known(&["172.18.0.3", "2001:db8::1"]))), ["172.18.0.3/16", "2001:db8::1/64"]);
+        assert_eq!(
+            texts(&primary(&all, &known(&["172.18.0.3", "2001:db8::1"]))),
+            ["172.18.0.3/16", "2001:db8::1/64"]
+        );
         assert_eq!(texts(&primary(&all, &known(&["10.0.0.1"]))), [] as [&str; 0]);
     }
 
@@ -154,14 +187,14 @@ mod tests {
         let devices = [
             device(2, None, None),
             device(3, Some(InfoKind::Dummy), None),
-            // Without anything in it, with a pod in it, with a NIC in it.
+            // Bridges: an empty one, one with a pod, one with a pod and a NIC.
             device(4, Some(InfoKind::Bridge), None),
             device(5, Some(InfoKind::Bridge), None),
             device(6, Some(InfoKind::Veth), Some(5)),
             device(7, Some(InfoKind::Bridge), None),
             device(8, Some(InfoKind::Veth), Some(7)),
             device(9, None, Some(7)),
-            // A node that is a container has no other NIC.
+            // A node that is a container has a veth as its NIC.
             device(10, Some(InfoKind::Veth), None),
         ];
         assert_eq!(internal(&devices), [3, 4, 5].into());
@@ -169,6 +202,8 @@ mod tests {
 
     #[test]
     fn interfaces_of_ovn_are_recognised() {
-        assert!(is_of_ovn("ovn-k8s-mp0") && is_of_ovn("br-int") && !is_of_ovn("breth0") && !is_of_ovn("eth0"));
+        assert!(
+            is_of_ovn("ovn-k8s-mp0") && is_of_ovn("br-int") && !is_of_ovn("breth0") && !is_of_ovn("eth0")
+        );
     }
 }

@@ -1,23 +1,25 @@
-//! The management port: the interface over which this node's own processes and its pods reach each other (a kubelet's probes; pods of
-//! the host's network). A desired state, compared and repaired whenever Open vSwitch or the kernel say that something changed.
+//! The management port: the interface over which this node's own processes and its pods reach each other (the
+//! kubelet's probes; pods in the host's network). It is a desired state, compared and repaired after each
+//! event of Open vSwitch's database or of the kernel.
 //!
 //! ```text
 //! subnets, options ─▶ plan ─▶ Desired ─┬─ port: Open vSwitch's rows ──▶ a transaction of what differs
-//!                                      ├─ link: the kernel's interface ─▶ steps of what differs ─▶ kernel
+//!                                      ├─ link: the kernel's interface ─▶ steps for what differs ─▶ kernel
 //!                                      └─ source_nat: rules ────────────▶ nftables
 //! ```
 //!
 //! | module | noun |
 //! |---|---|
-//! | `plan` | what the port is to be |
+//! | `plan` | the desired state |
 //! | `port` | its rows in Open vSwitch's database, and the transaction that corrects them |
 //! | `link` | its interface, addresses, routes, neighbours, and the steps that correct them |
-//! | `kernel` | reads these, and does the steps |
+//! | `kernel` | reads these from the kernel, and carries out the steps |
 //! | `sysctl` | the interface's settings under `/proc/sys` |
-//! | `source_nat` | the rules that give what leaves through it its address |
-//! | `events` | that something changed in the kernel |
+//! | `source_nat` | nftables rules: packets that leave through the port have its address |
+//! | `events` | notifications of the kernel that something changed |
 //!
-//! Nothing is written that is as it should be: a restart changes nothing. The logical port `k8s-NODE` is the control plane's.
+//! Only what differs is written: a restart changes nothing. The control plane owns the logical port
+//! `k8s-NODE`.
 
 use std::{io, time::Duration};
 
@@ -44,7 +46,7 @@ mod sysctl;
 use events::Gateways;
 pub(super) use events::{Happened, listen};
 pub use plan::ManagementPort;
-pub(super) use plan::{INTERFACE, Lease};
+pub(super) use plan::{AssignedSubnets, INTERFACE};
 
 use self::{
     kernel::{Kernel, Refused},
@@ -54,67 +56,79 @@ use self::{
     source_nat::SourceNat,
 };
 
-/// Looks again after this long without an event, in case that one was lost.
+/// The port is compared after this long without an event, in case one was lost. A comparison reads the kernel
+/// and costs little, but every node does it for ever; a lost event must not leave the port broken for an
+/// hour.
 const RESYNC: Duration = Duration::from_secs(300);
-/// What could not be done is tried again after this long, and then after longer and longer, up to the other.
+/// A repair that failed is tried again after this long, then after twice as long each time, up to
+/// `LAST_RETRY`. The first ones are short because another program may have changed the same thing for a
+/// moment; the last one is for a cause that only an administrator can remove.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(30);
-/// The longest pause between attempts to connect to Open vSwitch's database.
+/// The longest pause between attempts to connect to Open vSwitch's database. The socket is local, so an
+/// attempt is cheap, and the port is repaired this soon after a restart of the database.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long the database may take to tell of what it was just told.
+/// How long the monitor may take to report a transaction that the database has committed. Without the report,
+/// the next comparison sees the old rows and makes the same change again; without the limit, a report that
+/// never comes would stop the repairs.
 const ECHO: Duration = Duration::from_secs(1);
-/// What happens in the kernel comes in crowds (a routing daemon that starts): the interface is looked at so often at most.
+/// Events of the kernel come in bursts (a routing daemon starts). They cause at most one comparison in this
+/// time: short enough for a broken port, long enough for a busy host.
 const SETTLE: Duration = Duration::from_millis(200);
-/// One step may undo another (the kernel drops routes with an address): so often at most are they computed in a row.
+/// One step may undo another (the kernel removes routes with an address), so the steps are computed again
+/// after they were done, at most this often: another program may undo them each time.
 const ROUNDS: usize = 3;
 
-/// What a node has, or why it has nothing yet.
-pub(super) type LeaseOf = Result<Lease, String>;
+/// The node's subnets, or why they are not known yet.
+pub(super) type AssignedSubnetsOf = Result<AssignedSubnets, String>;
 
-/// Keeps the port as it is to be.
-pub(super) struct Keeper {
+/// The reconciler of the port.
+pub(super) struct PortReconciler {
     config: ManagementPort,
     node: String,
-    lease: watch::Receiver<LeaseOf>,
+    assigned: watch::Receiver<AssignedSubnetsOf>,
     conditions: Conditions,
     client: Client,
     updates: Updates,
     is_connected: bool,
     kernel: Kernel,
     source_nat: SourceNat,
-    /// Changes with the interface.
+    /// Changes with each event of the interface.
     happened: watch::Receiver<u64>,
-    /// Takes the neighbours whose changes matter.
+    /// The neighbours whose events matter.
     gateways: watch::Sender<Gateways>,
-    /// When it was last compared.
+    /// Time of the last comparison.
     looked: Instant,
-    /// Everything was as it should be, for this lease.
-    finished: Option<Lease>,
-    /// What was last said not to be possible.
+    /// The subnets for which the port was complete. From then on, a change is a repair.
+    finished: Option<AssignedSubnets>,
+    /// What the environment does not allow, as last logged.
     complaints: Vec<String>,
 }
 
-/// Removes the port of `node` from Open vSwitch, under its present and its old name, and with it the interface, its addresses, routes,
-/// neighbours and settings; whether there was one. Waits for the database.
+/// Removes the port of `node` from Open vSwitch, under its present name and its old ones, and with it the
+/// interface, its addresses, routes, neighbours and settings. Returns whether there was one. Waits for the
+/// database.
 pub(super) async fn remove(endpoint: &Endpoint, node: &str) -> Result<bool, TransactError> {
-    let (client, mut updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", port::monitor(node), Options::small());
+    let (client, mut updates) =
+        Client::start(endpoint.clone().into(), "Open_vSwitch", port::monitor(node), Options::small());
     loop {
         while !matches!(updates.next().await, Event::Connected) {}
         let Some(removal) = Seen::look(&updates, node).removal() else { return Ok(false) };
         match client.transact(removal).await {
             Ok(_) => return Ok(true),
+            // After the next connection the rows show whether the transaction was committed.
             Err(TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_)) => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Removes the rules; the name of their table, if there was one.
+/// Removes the nftables rules. Returns the name of their table, if there was one.
 pub(super) async fn remove_rules() -> io::Result<Option<&'static str>> {
     source_nat::remove().await
 }
 
-/// Waits until then, if there is a time.
+/// Waits until `time`; for ever if there is none.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
@@ -122,33 +136,34 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Default)]
 struct Outcome {
-    /// What keeps pods and node from reaching each other.
+    /// Why pods and node do not reach each other.
     missing: Option<String>,
-    /// What this environment does not allow; the rest works.
+    /// Settings that this environment does not allow. Everything else is in place.
     forbidden: Vec<String>,
-    /// Whether it is worth another attempt without an event.
+    /// Whether another attempt without an event may succeed.
     failed: bool,
 }
 
-impl Keeper {
+impl PortReconciler {
     /// Needs a tokio runtime.
     pub(super) fn new(
         config: ManagementPort,
         node: &str,
         endpoint: &Endpoint,
-        lease: watch::Receiver<LeaseOf>,
+        assigned: watch::Receiver<AssignedSubnetsOf>,
         conditions: Conditions,
         happened: Happened,
     ) -> io::Result<Self> {
         let options = Options { backoff_max: PAUSE, ..Options::small() };
-        let (client, updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", port::monitor(node), options);
+        let (client, updates) =
+            Client::start(endpoint.clone().into(), "Open_vSwitch", port::monitor(node), options);
         Ok(Self {
             config,
             node: node.to_owned(),
-            lease,
+            assigned,
             conditions,
             client,
             updates,
@@ -163,8 +178,8 @@ impl Keeper {
         })
     }
 
-    /// For as long as the server lives.
-    pub(super) async fn keep(mut self) {
+    /// Reconciles the port for as long as the server lives.
+    pub(super) async fn run(mut self) {
         let mut retry = FIRST_RETRY;
         loop {
             self.looked = Instant::now();
@@ -178,21 +193,22 @@ impl Keeper {
 
     fn say(&mut self, Outcome { missing, forbidden, failed: _ }: Outcome) {
         if forbidden != self.complaints {
+            // Logged once for as long as it holds, however often the repair is tried again.
             for complaint in forbidden.iter().filter(|complaint| !self.complaints.contains(complaint)) {
-                tracing::warn!(complaint, "the management port lacks what this environment does not allow");
+                tracing::warn!(complaint, "this environment does not allow a setting of the management port");
             }
             self.complaints = forbidden;
         }
         match missing {
-            Some(why) => self.conditions.missing(Part::ManagementPort, why),
+            Some(why) => self.conditions.missing(Part::MANAGEMENT_PORT, why),
             None => {
-                self.finished = self.lease.borrow().as_ref().ok().cloned();
-                self.conditions.met(Part::ManagementPort);
+                self.finished = self.assigned.borrow().as_ref().ok().cloned();
+                self.conditions.met(Part::MANAGEMENT_PORT);
             }
         }
     }
 
-    /// Waits until something may be different.
+    /// Waits for an event after which the port may differ, or for `at_most`.
     async fn something(&mut self, at_most: Duration) {
         let timer = sleep(at_most);
         tokio::pin!(timer);
@@ -203,11 +219,13 @@ impl Keeper {
                 event = self.updates.next() => match event {
                     Event::Connected => return self.is_connected = true,
                     Event::Disconnected(_) => return self.is_connected = false,
-                    // The bridge changes with every pod.
+                    // The row of the bridge changes with every pod: no reason to read the kernel.
                     Event::Changed(_) if Seen::look(&self.updates, &self.node) == seen => {}
                     Event::Changed(_) => return,
                 },
-                () = changed(&mut self.lease) => return,
+                () = changed(&mut self.assigned) => return,
+                // The first event starts the clock; those that follow until then are covered by one
+                // comparison.
                 () = changed(&mut self.happened), if settled.is_none() => settled = Some(self.looked + SETTLE),
                 () = at(settled) => return self.happened.mark_unchanged(),
                 () = &mut timer => return,
@@ -215,25 +233,32 @@ impl Keeper {
         }
     }
 
-    /// Compares and repairs, as far as that can be done now.
+    /// Compares, and repairs what can be repaired now.
     async fn compare(&mut self) -> Outcome {
         let missing = |why: String| Outcome { missing: Some(why), ..Outcome::default() };
         let failed = |why: String| Outcome { missing: Some(why), failed: true, ..Outcome::default() };
-        let lease = match &*self.lease.borrow_and_update() {
-            Ok(lease) => lease.clone(),
+        // Marked as seen before it is used: a change during the repair wakes `something` at once.
+        let assigned = match &*self.assigned.borrow_and_update() {
+            Ok(assigned) => assigned.clone(),
             Err(why) => return missing(why.clone()),
         };
-        let desired = match self.config.desired(&self.node, &lease) {
+        let desired = match self.config.desired(&self.node, &assigned) {
             Ok(desired) => desired,
             Err(error) => return missing(format!("node {}: {error}", self.node)),
         };
+        // Before the kernel is read: a change of a gateway's entry after that must be an event.
         self.gateways.send_replace(desired.neighbours.iter().map(|neighbour| neighbour.address).collect());
-        let is_repair = self.finished.as_ref() == Some(&lease);
+        let is_repair = self.finished.as_ref() == Some(&assigned);
         let mut seen = Seen::look(&self.updates, &self.node);
         if !seen.has_bridge() {
-            let why = if self.is_connected { "ovn-controller has not made br-int yet" } else { "Open vSwitch's database does not answer" };
+            let why = if self.is_connected {
+                "ovn-controller has not made br-int yet"
+            } else {
+                "Open vSwitch's database does not answer"
+            };
             return missing(format!("{INTERFACE}: {why}"));
         }
+        // Rows before the link: ovs-vswitchd makes the interface in the kernel from them.
         match self.correct_rows(&seen, &desired, is_repair).await {
             Ok(false) => {}
             Ok(true) => seen = Seen::look(&self.updates, &self.node),
@@ -246,28 +271,43 @@ impl Keeper {
         match self.source_nat.correct(&desired).await {
             Ok(true) => log(&["source NAT".to_owned()], is_repair),
             Ok(false) => {}
+            // No reason to call the port missing: the kernel gives most packets of this host the port's
+            // address.
             Err(error) => {
                 let without = "what this host sends to pods from its other addresses may get no answer";
                 outcome.failed = true;
-                outcome.forbidden.push(format!("nftables: source NAT for {INTERFACE}: {error}; without it, {without}"));
+                outcome
+                    .forbidden
+                    .push(format!("nftables: source NAT for {INTERFACE}: {error}; without it, {without}"));
             }
         }
+        // ovn-controller sets `ovn-installed` when the flows of the port are in Open vSwitch
+        // (ovn-controller(8)).
         if outcome.missing.is_none() && !seen.is_installed(&desired.iface_id) {
             outcome.missing = Some(format!(
-                "ovn-controller has not connected {INTERFACE} to port {0} yet: does OVN know it (ovn-nbctl lsp-get-type {0}), and is \
-                 ovn-controller on node {1} connected? See its log there",
+                "ovn-controller has not connected {INTERFACE} to port {0} yet: does OVN know it (ovn-nbctl \
+                 lsp-get-type {0}), and is ovn-controller on node {1} connected? See its log there",
                 desired.iface_id, self.node
             ));
         }
         outcome
     }
 
-    /// Whether something had to be done; if so, the database has told of it.
-    async fn correct_rows(&mut self, seen: &Seen, desired: &Desired, is_repair: bool) -> Result<bool, String> {
+    /// Corrects the rows. Returns whether one differed; if so, the copy of the rows has the change (or `ECHO`
+    /// is over).
+    async fn correct_rows(
+        &mut self,
+        seen: &Seen,
+        desired: &Desired,
+        is_repair: bool,
+    ) -> Result<bool, String> {
         let Some((change, done)) = seen.change(desired) else { return Ok(false) };
-        let refused = |error| format!("{INTERFACE}: Open vSwitch's database did not take it: {}", chain(&error));
+        let refused =
+            |error| format!("{INTERFACE}: cannot write to Open vSwitch's database: {}", chain(&error));
         self.client.transact(change).await.map_err(refused)?;
         log(&done, is_repair);
+        // The transaction may be answered before the monitor reports it. A port that is added a second time
+        // is refused.
         while Seen::look(&self.updates, &self.node) == *seen {
             match timeout(ECHO, self.updates.next()).await {
                 Ok(Event::Connected) => self.is_connected = true,
@@ -279,12 +319,15 @@ impl Keeper {
         Ok(true)
     }
 
+    /// Corrects the interface in the kernel.
     async fn correct_link(&self, seen: &Seen, desired: &Desired, is_repair: bool) -> io::Result<Outcome> {
         let (mut outcome, mut done) = (Outcome::default(), Vec::new());
         for _ in 0..ROUNDS {
+            // Only the last round counts: it may have done what was refused in the one before.
             outcome = Outcome::default();
             let Some(link) = self.kernel.look().await? else {
-                let why = seen.error().unwrap_or("Open vSwitch has not made it yet: is ovs-vswitchd running?");
+                let why =
+                    seen.error().unwrap_or("Open vSwitch has not made it yet: is ovs-vswitchd running?");
                 outcome.missing = Some(format!("interface {INTERFACE}: {why}"));
                 break;
             };
@@ -295,6 +338,7 @@ impl Keeper {
             for step in steps {
                 match self.kernel.take(link.index, &step).await {
                     Ok(()) => done.push(step.to_string()),
+                    // The other steps are done all the same: each brings the port nearer to working.
                     Err(error) => outcome.take(&step, &error),
                 }
             }
@@ -305,21 +349,31 @@ impl Keeper {
 }
 
 impl Outcome {
-    /// A step failed.
+    /// Records a step that failed.
     fn take(&mut self, step: &Step, error: &Refused) {
         self.failed |= !error.is_final();
         let error = chain(error);
         match step {
+            // A container may lack the right to both (a read-only `/proc/sys`): reported, but the port counts
+            // as there.
             Step::SetSysctl(_) | Step::TurnChecksumOffloadOff => self.forbidden.push(error),
-            _ => self.missing = Some(self.missing.take().map_or(error.clone(), |before| format!("{before}; {error}"))),
+            _ => {
+                self.missing =
+                    Some(self.missing.take().map_or(error.clone(), |before| format!("{before}; {error}")))
+            }
         }
     }
 }
 
+/// A change of a port that was complete is a repair, and a warning: another program has changed the port.
 fn log(done: &[String], is_repair: bool) {
     match (done, is_repair) {
         ([], _) => {}
-        (done, true) => tracing::warn!(interface = INTERFACE, done = done.join(", "), "repaired the management port"),
-        (done, false) => tracing::info!(interface = INTERFACE, done = done.join(", "), "set up the management port"),
+        (done, true) => {
+            tracing::warn!(interface = INTERFACE, done = done.join(", "), "repaired the management port")
+        }
+        (done, false) => {
+            tracing::info!(interface = INTERFACE, done = done.join(", "), "set up the management port")
+        }
     }
 }

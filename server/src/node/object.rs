@@ -1,4 +1,4 @@
-//! This node's own object in the API server: what it says of the node's network, as soon as it says it.
+//! Follows this node's own object in the API server, and reads the node's subnets from it.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
@@ -11,85 +11,108 @@ use kubeapi::{
 use serde::Deserialize;
 use tokio::{sync::watch, time::timeout};
 
-use super::management_port::{Lease, LeaseOf};
+use super::management_port::{AssignedSubnets, AssignedSubnetsOf};
 use crate::{chain, events::Events};
 
-/// How long the answer to a list may take: an API server that has just started fills its caches first.
+/// The timeout of one answer to a list. An API server that has just started fills its caches before it
+/// answers, and a list that is given up earlier starts from the beginning.
 const FIRST: Duration = Duration::from_secs(60);
-/// The owner of the node is told after this long without a subnet, and again after the same time.
+/// A node without a subnet for this long gets an event, and another one each time that this passes again. A
+/// cluster manager that works assigns a subnet within seconds, and events are aggregated, so more of them
+/// would add nothing.
 const LATE: Duration = Duration::from_secs(30);
 
-/// What is known of the object.
+/// The object as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum View {
-    /// Nothing, and why.
+    /// Not known yet, with the reason.
     Unknown(String),
+    /// The API server has no such object.
     Absent,
     There(Arc<Seen>),
 }
 
-/// What the object says.
+/// The fields of the object that are used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Seen {
     pub(super) uid: String,
     pub(super) annotations: BTreeMap<String, String>,
-    /// Addresses that the kubelet gave to the node (`InternalIP`).
+    /// The node's addresses of type `InternalIP`, which the kubelet writes, in its order.
     pub(super) addresses: Vec<IpAddr>,
 }
 
-/// Follows the object of node `name`, for ever.
+/// Follows the object of node `name` for as long as the runtime lives.
 pub(super) fn follow(connection: &Connection, name: &str) -> watch::Receiver<View> {
-    let waiting = format!("the API server {} has not told of node {name} yet", connection.url());
+    let waiting = format!("the API server {} has not reported node {name} yet", connection.url());
     let (view, views) = watch::channel(View::Unknown(waiting));
-    let selection =
-        Selection { fields: Some(format!("metadata.name={name}")), extent: Extent::Whole, first: First::Pages, patience: FIRST };
+    let selection = Selection {
+        fields: Some(format!("metadata.name={name}")),
+        extent: Extent::Whole,
+        first: First::Pages,
+        patience: FIRST,
+    };
     let follower = Follower { name: name.to_owned(), view };
     tokio::spawn(objects::follow::<OwnNode, _>(connection.clone(), selection, Prompt::default(), follower));
     views
 }
 
-/// What the node has, as the object says it, for as long as the object is followed.
-pub(super) fn lease(name: &str, mut views: watch::Receiver<View>) -> watch::Receiver<LeaseOf> {
+/// The node's subnets as of the object, for as long as the object is followed.
+pub(super) fn assigned(name: &str, mut views: watch::Receiver<View>) -> watch::Receiver<AssignedSubnetsOf> {
     let name = name.to_owned();
-    let (sender, lease) = watch::channel(lease_of(&name, &views.borrow_and_update()));
+    let (sender, assigned) = watch::channel(assigned_to(&name, &views.borrow_and_update()));
     tokio::spawn(async move {
         while views.changed().await.is_ok() {
-            let now = lease_of(&name, &views.borrow_and_update());
+            let now = assigned_to(&name, &views.borrow_and_update());
+            // The object changes with each status update of the kubelet: only other subnets wake the
+            // receivers.
             sender.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
         }
     });
-    lease
+    assigned
 }
 
-/// Tells the owner of the node when it waits for long.
-pub(super) async fn tell_of_waiting(name: String, views: watch::Receiver<View>, mut lease: watch::Receiver<LeaseOf>, events: Events) {
+/// Posts an event on the node while it has no subnet for long. Returns once it has one.
+pub(super) async fn tell_of_waiting(
+    name: String,
+    views: watch::Receiver<View>,
+    mut assigned: watch::Receiver<AssignedSubnetsOf>,
+    events: Events,
+) {
     loop {
-        if timeout(LATE, lease.wait_for(Result::is_ok)).await.is_ok_and(|found| found.is_ok()) {
+        if timeout(LATE, assigned.wait_for(Result::is_ok)).await.is_ok_and(|found| found.is_ok()) {
             return;
         }
-        let why = lease.borrow().as_ref().err().cloned();
+        let why = assigned.borrow().as_ref().err().cloned();
+        // Without the object there is no node to post the event on.
         if let (View::There(seen), Some(why)) = (&*views.borrow(), why) {
             events.no_subnet(&name, &seen.uid, &why);
         }
     }
 }
 
-fn lease_of(name: &str, view: &View) -> LeaseOf {
+/// The subnets as of `view`, or why they are not known.
+fn assigned_to(name: &str, view: &View) -> AssignedSubnetsOf {
     let seen = match view {
         View::Unknown(why) => return Err(why.clone()),
-        View::Absent => return Err(format!("the API server knows no node {name}: has its kubelet registered it, under this name?")),
+        View::Absent => {
+            return Err(format!(
+                "the API server knows no node {name}: has its kubelet registered it, under this name?"
+            ));
+        }
         View::There(seen) => seen,
     };
     let annotations = NodeAnnotations(&seen.annotations);
     let unusable = |error| format!("node {name}: annotation {}", chain(&error));
     let subnets = annotations.subnets().map_err(unusable)?;
     if subnets.is_empty() {
-        return Err(format!("node {name} has no subnet yet: the cluster manager writes it (annotation {NODE_SUBNETS})"));
+        return Err(format!(
+            "node {name} has no subnet yet: the cluster manager writes it (annotation {NODE_SUBNETS})"
+        ));
     }
-    Ok(Lease { subnets, mac: annotations.management_mac().map_err(unusable)? })
+    Ok(AssignedSubnets { subnets, mac: annotations.management_mac().map_err(unusable)? })
 }
 
-/// The object as the API spells it.
+/// The object as the API server sends it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(transparent)]
 struct OwnNode(Node);
@@ -104,7 +127,7 @@ impl Watched for OwnNode {
         self.0.metadata.resource_version.as_deref().unwrap_or_default()
     }
 
-    /// It is the only one.
+    /// The selection has one object at most, so it needs no key.
     fn key(&self) -> Result<(), String> {
         Ok(())
     }
@@ -120,6 +143,7 @@ struct Follower {
 }
 
 impl Follower {
+    /// Publishes `now` if it differs.
     fn see(&self, now: View) {
         self.view.send_if_modified(|view| {
             let is_new = *view != now;
@@ -131,6 +155,7 @@ impl Follower {
 
 impl Observer<OwnNode> for Follower {
     fn all(&mut self, mut objects: Vec<Seen>, _version: String) {
+        // Selected by name: the list has one object, or none.
         self.see(objects.pop().map_or(View::Absent, |seen| View::There(Arc::new(seen))));
     }
 
@@ -150,11 +175,15 @@ impl Observer<OwnNode> for Follower {
 
     fn lost(&mut self, why: &str) {
         self.view.send_if_modified(|view| match view {
-            // What was known stays: the API server being away changes no subnet.
+            // The last view stays: an API server that is away changes no subnet.
             View::There(_) => false,
             View::Unknown(before) if *before == why => false,
             _ => {
-                tracing::warn!(problem = why, node = self.name, "the node's own object is not heard of");
+                tracing::warn!(
+                    problem = why,
+                    node = self.name,
+                    "the watch on the node's own object is disconnected"
+                );
                 *view = View::Unknown(why.to_owned());
                 true
             }
@@ -162,7 +191,11 @@ impl Observer<OwnNode> for Follower {
     }
 
     fn begins_anew(&mut self, why: &str) {
-        tracing::debug!(reason = why, node = self.name, "the watch of the node's own object begins anew");
+        tracing::debug!(
+            reason = why,
+            node = self.name,
+            "the watch on the node's own object starts over, with a list"
+        );
     }
 }
 

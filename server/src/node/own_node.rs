@@ -1,5 +1,6 @@
-//! Whether the node's object in the API server is this host's: its kubelet gives it the host's addresses. An annotation would not do, because
-//! this server writes its own onto whichever node it is told to be.
+//! Whether the node's object in the API server is this host's. It is if it has an address of this host,
+//! because the kubelet writes those. An annotation proves nothing: this server writes its annotations on the
+//! node of whatever name it is given.
 
 use std::{collections::HashSet, io, net::IpAddr};
 
@@ -11,17 +12,26 @@ use tokio::sync::watch;
 use super::object::View;
 use crate::{attachments::OwnNode, kernel_thread};
 
-/// What is known of node `name`, for as long as its object is followed; looked at again when an address of the host changes.
-pub(super) fn follow(name: &str, mut view: watch::Receiver<View>, mut addresses_changed: watch::Receiver<u64>) -> watch::Receiver<OwnNode> {
+/// Whether node `name` is this host, for as long as its object is followed. Decided again after each change
+/// of the object or of the host's addresses.
+pub(super) fn follow(
+    name: &str,
+    mut view: watch::Receiver<View>,
+    mut addresses_changed: watch::Receiver<u64>,
+) -> watch::Receiver<OwnNode> {
     let name = name.to_owned();
-    let (sender, own) = watch::channel(OwnNode::Unconfirmed("the API server has not told of the node yet".to_owned()));
+    let (sender, own) =
+        watch::channel(OwnNode::Unconfirmed("the API server has not reported the node yet".to_owned()));
     tokio::spawn(async move {
         loop {
+            // Both marked as seen before the addresses are read: a change during the reading is an event.
             addresses_changed.mark_unchanged();
             let seen = view.borrow_and_update().clone();
             let now = match kernel_thread::ask(host_addresses()).await.flatten() {
                 Ok(hosts) => own_node(&name, &seen, &hosts),
-                Err(error) => OwnNode::Unconfirmed(format!("the addresses of this host cannot be read: {error}")),
+                Err(error) => {
+                    OwnNode::Unconfirmed(format!("the addresses of this host cannot be read: {error}"))
+                }
             };
             sender.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
             tokio::select! {
@@ -33,25 +43,30 @@ pub(super) fn follow(name: &str, mut view: watch::Receiver<View>, mut addresses_
     own
 }
 
+/// Decides by the object and the host's addresses.
 fn own_node(name: &str, view: &View, hosts: &HashSet<IpAddr>) -> OwnNode {
     let why = match view {
-        View::There(seen) if seen.addresses.iter().any(|address| hosts.contains(address)) => return OwnNode::Confirmed,
+        View::There(seen) if seen.addresses.iter().any(|address| hosts.contains(address)) => {
+            return OwnNode::Confirmed;
+        }
         View::There(seen) if seen.addresses.is_empty() => format!("node {name} has no InternalIP yet"),
-        View::There(seen) => format!("node {name} has the InternalIPs {:?}, and this host has none of them", seen.addresses),
+        View::There(seen) => {
+            format!("node {name} has the InternalIPs {:?}, and this host has none of them", seen.addresses)
+        }
         View::Absent => format!("the API server knows no node {name}"),
         View::Unknown(why) => why.clone(),
     };
     OwnNode::Unconfirmed(why)
 }
 
-/// Every address of the host, on whatever link.
+/// Every address of the host but loopback ones, on any link.
 async fn host_addresses() -> io::Result<HashSet<IpAddr>> {
-    // The conversation ends with its handle.
+    // Kept to the end: the connection's task ends with the last handle, and with it the dump.
     let netlink = host_netlink()?;
     let mut messages = netlink.address().get().execute();
     let mut addresses = HashSet::new();
     while let Some(message) = messages.try_next().await.map_err(into_io)? {
-        // Where the two differ, the link is one between two points, and `Address` is the other's.
+        // On a point-to-point link `IFA_ADDRESS` is the peer's address, and `IFA_LOCAL` this host's.
         let local = message.attributes.iter().find_map(|attribute| match attribute {
             AddressAttribute::Local(address) => Some(*address),
             _ => None,
@@ -89,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_addresses_of_this_host_are_those_of_the_kernel_without_loopback() {
-        // Every host has 127.0.0.1; what else this one has the kernel says to others as well.
+        // getifaddrs(3) asks the kernel, too, by other code.
         let addresses = host_addresses().await.unwrap();
         let listed: HashSet<IpAddr> = nix::ifaddrs::getifaddrs()
             .unwrap()
@@ -107,6 +122,9 @@ mod tests {
     fn what_this_server_wrote_itself_confirms_nothing() {
         let annotations = [("k8s.ovn.org/node-chassis-id".to_owned(), "c1".to_owned())].into();
         let view = View::There(Arc::new(Seen { annotations, ..Seen::default() }));
-        assert_eq!(own_node("n1", &view, &HashSet::new()), OwnNode::Unconfirmed("node n1 has no InternalIP yet".to_owned()));
+        assert_eq!(
+            own_node("n1", &view, &HashSet::new()),
+            OwnNode::Unconfirmed("node n1 has no InternalIP yet".to_owned())
+        );
     }
 }

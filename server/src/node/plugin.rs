@@ -1,4 +1,4 @@
-//! The plugin's way into the directory where runtimes look for it, and whether it is there.
+//! Installs the plugin in the directory where runtimes look for it, and reports whether it is there.
 
 use std::{
     fs::{DirBuilder, File},
@@ -20,30 +20,31 @@ use crate::{
     conditions::{Conditions, Part},
 };
 
-/// Where packages and images put the plugin.
+/// The directory in which packages and images put the plugin.
 const PACKAGED: &str = "/usr/libexec/cni";
-/// The safety net below the directory's events: it may be mounted over, or not be there yet.
+/// The directory is looked at, and watched anew, after this long: it may not exist yet, or be mounted over,
+/// and inotify(7) reports neither. A pod that starts meanwhile is tried again by its kubelet.
 const RESYNC: Duration = Duration::from_secs(30);
 
 /// What to install, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PluginInstall {
-    /// The executable; none: one in the places where packages and images put it, if there is one.
+    /// The executable to copy. `None`: the first that exists of [`sources`](PluginInstall::sources).
     pub source: Option<PathBuf>,
-    /// The runtime's directory of plugins, usually `/opt/cni/bin`.
+    /// The directory in which runtimes look for plugins, usually `/opt/cni/bin`.
     pub directory: PathBuf,
-    /// File name there.
+    /// File name of the plugin in that directory.
     pub name: String,
 }
 
-/// What was done.
+/// What the installation did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Installed {
-    /// A copy of this file was put in place.
+    /// A copy of this file is in place now.
     From(PathBuf),
-    /// It is the same as this file already.
+    /// The installed plugin has the same content as this file already.
     SameAs(PathBuf),
-    /// There is nothing to copy, and something that can be executed is in place.
+    /// There is nothing to copy, and an executable is in place.
     AsItWas,
 }
 
@@ -51,7 +52,8 @@ pub enum Installed {
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
     #[error(
-        "plugin {target:?} is missing, and there is none to copy ({}): install it, or say where it is with --cni-plugin-source",
+        "plugin {target:?} is missing, and there is none to copy ({}): install it, or give its path with \
+         --cni-plugin-source",
         .tried.iter().map(|path| format!("{path:?}")).collect::<Vec<_>>().join(", ")
     )]
     NoSource { target: PathBuf, tried: Vec<PathBuf> },
@@ -59,11 +61,12 @@ pub enum PluginError {
     NotCopied { path: PathBuf, target: PathBuf, source: io::Error },
     #[error("plugin {target:?}")]
     Target { target: PathBuf, source: io::Error },
-    #[error("plugin {0:?} cannot be executed: it is no file, or has no mode for that (chmod 0755)")]
+    #[error("plugin {0:?} is not an executable file (chmod 0755)")]
     NotExecutable(PathBuf),
 }
 
-/// Installs the plugin and says what came of it. Whatever that is, the server goes on: an administrator may put the plugin there later.
+/// Installs the plugin, and reports the outcome in log and conditions. The server goes on after a failure,
+/// too: an administrator may put the plugin there later.
 pub(super) async fn install(plugin: &PluginInstall, conditions: &Conditions) {
     let owned = plugin.clone();
     let outcome = match tokio::task::spawn_blocking(move || owned.install()).await {
@@ -76,28 +79,37 @@ pub(super) async fn install(plugin: &PluginInstall, conditions: &Conditions) {
             tracing::info!(plugin = %target.display(), source = %source.display(), "installed the plugin");
         }
         Ok(Installed::SameAs(source)) => {
-            tracing::info!(plugin = %target.display(), source = %source.display(), "the plugin is in place already");
+            tracing::info!(
+                plugin = %target.display(),
+                source = %source.display(),
+                "the plugin is in place already"
+            );
         }
         Ok(Installed::AsItWas) => {
             tracing::info!(plugin = %target.display(), "the plugin stays as it is: there is none to install");
         }
         Err(error) => tracing::error!(error = chain(error), "the plugin was not installed"),
     }
-    // An older one that could not be replaced is a plugin, too.
+    // The condition is met by an older plugin that could not be replaced, too.
     report(plugin, outcome.err(), conditions);
 }
 
-/// Follows the plugin's directory, for as long as the server lives.
+/// Reports whether the plugin is there, after each change of its directory, for as long as the server lives.
 pub(super) async fn follow(plugin: PluginInstall, conditions: Conditions) {
     loop {
         let mut resync = pin!(sleep(RESYNC));
         let mut events = match listen(&plugin.directory) {
             Ok(events) => Some(events),
             Err(error) => {
-                tracing::debug!(directory = %plugin.directory.display(), %error, "cannot be followed now");
+                tracing::debug!(
+                    directory = %plugin.directory.display(),
+                    %error,
+                    "the plugin's directory cannot be watched now"
+                );
                 None
             }
         };
+        // After the watch was added, so that no change in between is missed.
         report(&plugin, None, &conditions);
         loop {
             let event = async {
@@ -109,7 +121,7 @@ pub(super) async fn follow(plugin: PluginInstall, conditions: Conditions) {
             tokio::select! {
                 event = event => match event {
                     Some(Ok(event)) if !event.mask.contains(inotify::EventMask::IGNORED) => report(&plugin, None, &conditions),
-                    // The directory went away.
+                    // The directory is gone (`IN_IGNORED`), or the events failed: the resync tries again.
                     Some(_) | None => events = None,
                 },
                 () = &mut resync => break,
@@ -120,35 +132,51 @@ pub(super) async fn follow(plugin: PluginInstall, conditions: Conditions) {
 
 fn listen(directory: &Path) -> io::Result<inotify::EventStream<[u8; 1024]>> {
     let inotify = Inotify::init()?;
-    let changes =
-        WatchMask::CREATE | WatchMask::CLOSE_WRITE | WatchMask::MOVE | WatchMask::DELETE | WatchMask::ATTRIB | WatchMask::DELETE_SELF;
+    let changes = WatchMask::CREATE
+        | WatchMask::CLOSE_WRITE
+        | WatchMask::MOVE
+        | WatchMask::DELETE
+        | WatchMask::ATTRIB
+        | WatchMask::DELETE_SELF;
     inotify.watches().add(directory, changes | WatchMask::ONLYDIR)?;
     inotify.into_event_stream([0; 1024])
 }
 
+/// Sets the condition. `error` is the failure of an installation, which says more than that the plugin is
+/// missing.
 fn report(plugin: &PluginInstall, error: Option<PluginError>, conditions: &Conditions) {
     match plugin.check() {
-        Ok(()) => conditions.met(Part::Plugin),
-        Err(missing) => conditions.missing(Part::Plugin, chain(&error.unwrap_or(missing))),
+        Ok(()) => conditions.met(Part::PLUGIN),
+        Err(missing) => conditions.missing(Part::PLUGIN, chain(&error.unwrap_or(missing))),
     }
 }
 
 impl PluginInstall {
-    /// Where runtimes find it.
+    /// The path at which runtimes find the plugin.
     pub fn target(&self) -> PathBuf {
         self.directory.join(&self.name)
     }
 
-    /// Puts the plugin in place, unless it is the same already. Processes that run the old one go on with it.
+    /// Puts the plugin in place, unless it is there with the same content. Processes that run an old one keep
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// [`NotCopied`](PluginError::NotCopied) if the given source cannot be read, or the copy fails.
+    /// [`NoSource`](PluginError::NoSource) or [`NotExecutable`](PluginError::NotExecutable) if there is
+    /// nothing to copy, and no executable in place. [`Target`](PluginError::Target) if the directory cannot
+    /// be made.
     pub fn install(&self) -> Result<Installed, PluginError> {
         let target = self.target();
-        // Also where there is nothing to put into it: then it can be followed. Why it cannot be made is said below.
+        // Made even if there is nothing to copy, so that it can be watched. A failure matters only for the
+        // copy below.
         let directory = DirBuilder::new().recursive(true).mode(0o755).create(&self.directory);
         let sources = self.sources();
-        let found = sources.iter().find_map(|path| File::open(path).ok().filter(is_file).map(|file| (path, file)));
+        let found =
+            sources.iter().find_map(|path| File::open(path).ok().filter(is_file).map(|file| (path, file)));
         let Some((path, mut source)) = found else {
             return match (&self.source, self.check()) {
-                // What was asked for cannot be had: this is said, whatever is there.
+                // A configured source that cannot be read is an error, even if a plugin is in place.
                 (Some(path), _) => {
                     let source = File::open(path).err().unwrap_or_else(|| io::ErrorKind::InvalidInput.into());
                     Err(PluginError::NotCopied { path: path.clone(), target, source })
@@ -158,19 +186,28 @@ impl PluginInstall {
                 (None, Err(_)) => Err(PluginError::NoSource { target, tried: sources }),
             };
         };
-        if self.check().is_ok() && File::open(&target).and_then(|there| have_same_content(&source, &there)).unwrap_or_default() {
+        // `check` first: a file of the right content that is not executable has to be replaced, too.
+        if self.check().is_ok()
+            && File::open(&target).and_then(|there| have_same_content(&source, &there)).unwrap_or_default()
+        {
             return Ok(Installed::SameAs(path.clone()));
         }
         directory.map_err(|source| PluginError::Target { target: target.clone(), source })?;
-        source.rewind().and_then(|()| replace(&target, source, 0o755)).map_err(|source| PluginError::NotCopied {
-            path: path.clone(),
-            target,
-            source,
-        })?;
+        // The comparison has read the file. Replaced by renaming: a plugin that runs cannot be written to
+        // (`ETXTBSY`).
+        source
+            .rewind()
+            .and_then(|()| replace(&target, source, 0o755))
+            .map_err(|source| PluginError::NotCopied { path: path.clone(), target, source })?;
         Ok(Installed::From(path.clone()))
     }
 
-    /// Whether an executable is in place.
+    /// Checks that an executable is in place.
+    ///
+    /// # Errors
+    ///
+    /// [`Target`](PluginError::Target) if it cannot be looked at, as a rule because there is none;
+    /// [`NotExecutable`](PluginError::NotExecutable) if it is no file, or has no execute permission.
     pub fn check(&self) -> Result<(), PluginError> {
         let target = self.target();
         match std::fs::metadata(&target) {
@@ -180,7 +217,7 @@ impl PluginInstall {
         }
     }
 
-    /// Where it may be copied from, best first.
+    /// The files that it may be copied from, best first.
     pub fn sources(&self) -> Vec<PathBuf> {
         if let Some(source) = &self.source {
             return vec![source.clone()];
@@ -194,11 +231,12 @@ fn is_file(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Compares a piece at a time: neither file is held in memory.
+/// Compares two files a piece at a time: the plugin has megabytes, and neither file is held in memory.
 fn have_same_content(one: &File, other: &File) -> io::Result<bool> {
     let (mut one, mut other) = (BufReader::new(one), BufReader::new(other));
     loop {
         let (ahead, beside) = (one.fill_buf()?, other.fill_buf()?);
+        // The two buffers may be filled to different lengths: compare what both have.
         let length = ahead.len().min(beside.len());
         if ahead[..length] != beside[..length] {
             return Ok(false);

@@ -1,17 +1,17 @@
-//! Pods out of the API server: those of this node, and of each only what the server needs.
+//! The pods of this node in the API server, and of each only what the server needs.
 //!
 //! ```text
-//! list ─▶ Ledger ◀─ watch, from where the list ended, and again from where it broke off
-//!            ▲ └▶ Pods ─▶ whoever waits
-//!            └─ lookup of one pod, when somebody knows of it before the watch does
+//! list ─▶ VersionedPods ◀─ watch, from where the list ended, and again from where it broke off
+//!            ▲ └▶ Pods ─▶ PodWatch of each ADD that waits
+//!            └─ lookup of one pod, if an ADD knows of it before the watch does
 //! ```
 //!
 //! | module | noun |
 //! |---|---|
-//! | `follow` | what list and watch tell, into the ledger |
-//! | `lookup` | one pod, asked for once however many want it |
-//! | `ledger` | which news is newer: the order of things |
-//! | `pod_meta` | what is read of a pod |
+//! | `follow` | list and watch, into the versioned_pods |
+//! | `lookup` | the request for one pod, shared by all ADDs that need it |
+//! | `versioned_pods` | the versioned cache: the newer of two reports of a pod counts |
+//! | `pod_meta` | the fields that are read of a pod |
 
 use std::{
     collections::HashMap,
@@ -27,24 +27,26 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use self::{ledger::Ledger, lookup::Lookups};
-use super::{PodSource, PodWatch, Pods, Readiness, Whereabouts};
+use self::{lookup::Lookups, versioned_pods::VersionedPods};
+use super::{PodSource, PodWatch, Pods, Readiness, SourceDescription};
 use crate::{
     conditions::{Conditions, Part},
     metrics::{Degraded, Metrics},
 };
 
 mod follow;
-mod ledger;
 mod lookup;
 mod pod_meta;
+mod versioned_pods;
 
-/// How long the API server may be away before `/readyz` says so: a restart of it is no trouble of this server's.
+/// How long the API server may be away before `/readyz` reports it. Its restart takes some seconds and is no
+/// trouble of this server; an administrator should see a longer absence while it lasts.
 const ABSENCE: Duration = Duration::from_secs(15);
-/// Lookups at once.
+/// Lookups at the same time. A node that boots has ADDs for all its pods at once: one after the other they
+/// would miss their deadline, and all at once, on every node, they would burden the API server.
 const LOOKUPS: usize = 8;
 
-/// The pods of one node, as the API server knows them.
+/// The pods of one node in the API server, as a source.
 #[derive(Debug)]
 pub struct ApiPods {
     shared: Arc<Shared>,
@@ -56,38 +58,44 @@ struct Shared {
     connection: Connection,
     node: String,
     pods: Pods,
-    ledger: Mutex<Ledger>,
+    versioned_pods: Mutex<VersionedPods>,
     lookups: Lookups,
-    /// Something was learned elsewhere that the watch should have told, or the API server answered another request.
+    /// Wakes the watch when a lookup was ahead of it.
     prompt: Prompt,
-    standing: Mutex<Standing>,
+    standing: Mutex<SyncStatus>,
     conditions: Conditions,
     metrics: Arc<Metrics>,
 }
 
-/// How far the watch can be relied on.
+/// The sync status of the watch.
 #[derive(Debug)]
-struct Standing {
+struct SyncStatus {
     readiness: Readiness,
-    /// Since when nothing is heard, and whether anything was before.
+    /// Since when the watch is disconnected.
     lost: Option<Instant>,
+    /// Whether all pods were known at any time.
     synced_once: bool,
 }
 
 impl ApiPods {
-    /// Follows the pods of `node` from now on. Returns at once, whether the API server is there or not. Needs a tokio runtime.
+    /// Follows the pods of `node` from now on. Returns at once, without waiting for the API server. Needs a
+    /// tokio runtime.
     pub fn start(connection: Connection, node: &str, conditions: Conditions, metrics: Arc<Metrics>) -> Self {
         let pods = Pods::default();
         let why = format!("the API server {} has not answered yet", connection.url());
-        conditions.missing(Part::Pods, why.clone());
+        conditions.missing(Part::PODS, why.clone());
         let shared = Arc::new(Shared {
             connection,
             node: node.to_owned(),
-            ledger: Mutex::new(Ledger::new(pods.clone())),
+            versioned_pods: Mutex::new(VersionedPods::new(pods.clone())),
             pods,
             lookups: Lookups::new(Semaphore::new(LOOKUPS)),
             prompt: Prompt::default(),
-            standing: Mutex::new(Standing { readiness: Readiness::NotSynced(why), lost: Some(Instant::now()), synced_once: false }),
+            standing: Mutex::new(SyncStatus {
+                readiness: Readiness::NotSynced(why),
+                lost: Some(Instant::now()),
+                synced_once: false,
+            }),
             conditions,
             metrics,
         });
@@ -117,8 +125,8 @@ impl PodSource for ApiPods {
         self.shared.standing().readiness.clone()
     }
 
-    fn whereabouts(&self) -> Whereabouts {
-        Whereabouts::ApiServer { node: self.shared.node.clone() }
+    fn source_description(&self) -> SourceDescription {
+        SourceDescription::ApiServer { node: self.shared.node.clone() }
     }
 }
 
@@ -129,39 +137,47 @@ impl Drop for ApiPods {
 }
 
 impl Shared {
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn versioned_pods(&self) -> MutexGuard<'_, VersionedPods> {
+        self.versioned_pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn standing(&self) -> MutexGuard<'_, Standing> {
+    fn standing(&self) -> MutexGuard<'_, SyncStatus> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every change is heard of from now on.
+    /// The watch is connected: every change is reported from now on.
     fn found(&self) {
         let mut standing = self.standing();
+        // The first connection is no reconnection.
         if standing.lost.take().is_some() && standing.synced_once {
             self.metrics.reconnected(crate::metrics::Peer::ApiServer);
         }
         if !standing.synced_once {
-            tracing::info!(api_server = self.connection.url(), pods = self.pods.known().len(), "the pods of this node are known");
+            tracing::info!(
+                api_server = self.connection.url(),
+                pods = self.pods.known().len(),
+                "the pods of this node are known"
+            );
         }
         standing.synced_once = true;
         standing.readiness = Readiness::Synced;
         self.metrics.degraded(Degraded::ApiServer, false);
-        self.conditions.met(Part::Pods);
+        self.conditions.met(Part::PODS);
     }
 
-    /// Nothing is heard at the moment.
+    /// The watch is disconnected.
     fn lost(&self, why: String) {
         let mut standing = self.standing();
         let since = *standing.lost.get_or_insert_with(Instant::now);
         self.metrics.degraded(Degraded::ApiServer, true);
+        // Called after each failed attempt, so the condition turns missing without a timer.
         if !standing.synced_once || since.elapsed() >= ABSENCE {
-            self.conditions.missing(Part::Pods, why.clone());
+            self.conditions.missing(Part::PODS, why.clone());
         }
-        // What was known once is as good as ever for a node: its pods go on, and those that are known can be attached.
-        standing.readiness = if standing.synced_once { Readiness::Behind(why) } else { Readiness::NotSynced(why) };
+        // After the first list a node can go on without the API server: pods run, and a known pod can be
+        // attached.
+        standing.readiness =
+            if standing.synced_once { Readiness::Behind(why) } else { Readiness::NotSynced(why) };
     }
 }
 

@@ -1,9 +1,10 @@
-//! Pods out of a directory of manifests, for machines without a cluster: like a kubelet's static pods, watched with inotify.
+//! Pods from a directory of manifests, for machines without a cluster: like a kubelet's static pods, watched
+//! with inotify(7).
 //!
-//! The directory's state ([`Directory`]) is a function of its files; this part only says when to look.
+//! The state ([`Directory`]) is a function of the files; this part only decides when they are read.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -11,7 +12,7 @@ use std::{
 };
 
 use contract::names::PodKey;
-use futures_util::{StreamExt, future::BoxFuture};
+use futures_util::{StreamExt, future::BoxFuture, stream::ReadyChunks};
 use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchMask};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
@@ -19,14 +20,19 @@ use tokio::{
 };
 
 use self::directory::Directory;
-use super::{PodSource, PodWatch, Pods, Readiness, Whereabouts};
+use super::{PodSource, PodWatch, Pods, Readiness, SourceDescription};
 
 mod directory;
 pub mod manifest;
 
-/// How often a directory that vanished is looked for, and a file that could not be read for want of descriptors is read again.
+/// The interval at which a directory that vanished is looked for, and a file is read again that could not be
+/// read for want of descriptors or memory. Neither ends with an event. An ADD waits 5 s for a pod that is not
+/// known, so a second is short enough.
 const RETRY: Duration = Duration::from_secs(1);
-/// The link that Kubernetes turns when it updates a mounted ConfigMap: all of its files change at once.
+/// The most events that are handled together, so that a file that was written ten times is read once. The
+/// limit bounds the memory for events; the kernel queues 16,384 (`fs.inotify.max_queued_events`).
+const MOST_EVENTS: usize = 1024;
+/// The symbolic link that the kubelet switches when it updates a mounted ConfigMap: all files change at once.
 const CONFIG_MAP_LINK: &str = "..data";
 
 /// A directory of Pod manifests as a source of pods.
@@ -47,10 +53,17 @@ pub struct ManifestsError {
 }
 
 impl Manifests {
-    /// Reads all manifests in `directory` and follows it from then on. Needs a tokio runtime.
+    /// Reads all manifests in `directory`, and follows it from then on. Blocks while it reads. Needs a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read or watched. A single manifest that cannot be used is a warning in the
+    /// log.
     pub fn start(directory: &Path) -> Result<Self, ManifestsError> {
         let pods = Pods::default();
         let failed = |source| ManifestsError { directory: directory.to_owned(), source };
+        // Watched before it is read, so that no change in between is missed.
         let events = listen(directory).map_err(failed)?;
         let mut state = Directory::new(directory, pods.clone());
         state.scan().map_err(failed)?;
@@ -67,6 +80,7 @@ impl PodSource for Manifests {
 
     fn look_again(&self) -> BoxFuture<'_, Result<HashMap<PodKey, String>, String>> {
         Box::pin(async move {
+            // Into a cache of its own: what is known here may be what the caller doubts.
             let pods = Pods::default();
             match blocking(Directory::new(&self.directory, pods.clone()), Directory::scan).await {
                 (state, Ok(())) if state.has_unread() => Err("some manifests cannot be read now".to_owned()),
@@ -80,8 +94,8 @@ impl PodSource for Manifests {
         self.readiness.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn whereabouts(&self) -> Whereabouts {
-        Whereabouts::Manifests(self.directory.clone())
+    fn source_description(&self) -> SourceDescription {
+        SourceDescription::Manifests(self.directory.clone())
     }
 }
 
@@ -91,9 +105,9 @@ impl Drop for Manifests {
     }
 }
 
-type Events = EventStream<[u8; 4096]>;
+type Events = ReadyChunks<EventStream<[u8; 4096]>>;
 
-/// Complete files only: closed after writing, or moved into place.
+/// Watches `directory` for complete files only: closed after writing, or moved into place.
 fn listen(directory: &Path) -> io::Result<Events> {
     let inotify = Inotify::init()?;
     let mask = WatchMask::CLOSE_WRITE
@@ -104,21 +118,21 @@ fn listen(directory: &Path) -> io::Result<Events> {
         | WatchMask::MOVE_SELF
         | WatchMask::ONLYDIR;
     inotify.watches().add(directory, mask)?;
-    inotify.into_event_stream([0; 4096])
+    Ok(inotify.into_event_stream([0; 4096])?.ready_chunks(MOST_EVENTS))
 }
 
-/// Keeps `state` as the directory is, for ever.
+/// Keeps `state` up to date for as long as the runtime lives.
 async fn follow(mut state: Directory, mut events: Events, readiness: Arc<Mutex<Readiness>>) {
     let say = |now: Readiness| *readiness.lock().unwrap_or_else(PoisonError::into_inner) = now;
     loop {
-        let event = if state.has_unread() { timeout(RETRY, events.next()).await } else { Ok(events.next().await) };
-        let lost = match event {
-            Ok(Some(Ok(event))) => {
-                let (next, outcome) = blocking(state, move |state| apply(state, &event)).await;
+        let some =
+            if state.has_unread() { timeout(RETRY, events.next()).await } else { Ok(events.next().await) };
+        let lost = match some {
+            Ok(Some(some)) => {
+                let (next, outcome) = blocking(state, move |state| apply(state, some)).await;
                 state = next;
                 outcome.err()
             }
-            Ok(Some(Err(error))) => Some(error),
             Ok(None) => Some(io::ErrorKind::UnexpectedEof.into()),
             Err(_) => {
                 state = blocking(state, Directory::look_again).await.0;
@@ -127,11 +141,19 @@ async fn follow(mut state: Directory, mut events: Events, readiness: Arc<Mutex<R
         };
         let Some(error) = lost else { continue };
 
-        // The pods stay as they were known: a directory that is missing for a moment must not cost them their requests.
-        tracing::error!(%error, directory = %state.path().display(), "the directory of pod manifests is lost; waiting for it");
-        say(Readiness::NotSynced(format!("the directory of pod manifests {:?} is lost: {error}", state.path())));
+        // The pods stay known: a directory that is missing for a moment must not fail their requests.
+        tracing::error!(
+            %error,
+            directory = %state.path().display(),
+            "the directory of pod manifests is lost; waiting for it"
+        );
+        say(Readiness::NotSynced(format!(
+            "the directory of pod manifests {:?} is lost: {error}",
+            state.path()
+        )));
         events = loop {
             sleep(RETRY).await;
+            // Watched anew before it is read again, as at the start.
             let Ok(events) = listen(state.path()) else { continue };
             let (next, outcome) = blocking(state, Directory::scan).await;
             state = next;
@@ -144,24 +166,38 @@ async fn follow(mut state: Directory, mut events: Events, readiness: Arc<Mutex<R
     }
 }
 
-/// Does one event's work; an error means that the directory itself is lost.
-fn apply(state: &mut Directory, event: &EventOwned) -> io::Result<()> {
-    if event.mask.intersects(EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::IGNORED | EventMask::UNMOUNT) {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    match &event.name {
-        Some(name) if name == CONFIG_MAP_LINK => state.scan(),
-        Some(name) => {
-            state.look_at(name);
-            Ok(())
+/// Reads the files that `events` name. An error means that the directory itself is lost.
+fn apply(state: &mut Directory, events: Vec<io::Result<EventOwned>>) -> io::Result<()> {
+    let mut names = Vec::new();
+    let mut are_some_missing = false;
+    for event in events {
+        let event = event?;
+        if event.mask.intersects(
+            EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::IGNORED | EventMask::UNMOUNT,
+        ) {
+            return Err(io::ErrorKind::NotFound.into());
         }
-        None if event.mask.contains(EventMask::Q_OVERFLOW) => state.scan(),
-        None => Ok(()),
+        match event.name {
+            Some(name) if name == CONFIG_MAP_LINK => are_some_missing = true,
+            Some(name) => names.push(name),
+            // The kernel's queue was full, and events were dropped.
+            None => are_some_missing |= event.mask.contains(EventMask::Q_OVERFLOW),
+        }
     }
+    // Each file once, in the order of the last events: of two files with the same pod, the one written last
+    // counts.
+    let mut seen = HashSet::new();
+    names.reverse();
+    names.retain(|name| seen.insert(name.clone()));
+    names.iter().rev().for_each(|name| state.look_at(name));
+    if are_some_missing { state.scan() } else { Ok(()) }
 }
 
 /// Runs `work`, which reads files, on a thread that may block.
-async fn blocking<T: Send + 'static>(mut state: Directory, work: impl FnOnce(&mut Directory) -> T + Send + 'static) -> (Directory, T) {
+async fn blocking<T: Send + 'static>(
+    mut state: Directory,
+    work: impl FnOnce(&mut Directory) -> T + Send + 'static,
+) -> (Directory, T) {
     let run = spawn_blocking(move || {
         let outcome = work(&mut state);
         (state, outcome)

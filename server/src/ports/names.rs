@@ -1,4 +1,5 @@
-//! Names of interfaces that ovs-vswitchd may know: those in Open vSwitch's database, and those that left it a moment ago.
+//! Names of interfaces that ovs-vswitchd may know: those in Open vSwitch's database, and those that were
+//! deleted there in the last ten seconds.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -8,27 +9,31 @@ use std::{
 
 use tokio::time::Instant;
 
-/// How long ovs-vswitchd may take to see that an interface is gone; it takes a second where hundreds come and go.
+/// How long ovs-vswitchd may take to notice that an interface is gone; it takes a second where hundreds come
+/// and go. If this is too short, a new link of the same name may get the state of the old one, and its pod no
+/// packet passes (docs/decisions/names-that-come-back.md). If it is longer, only sandboxes that come back
+/// within that time pay: their plugins write their ports themselves.
 const SIGHT: Duration = Duration::from_secs(10);
 
-/// Every name, for whoever is about to make a link of one.
+/// The names, for ADDs that are about to create a link.
 #[derive(Debug, Default)]
 pub(crate) struct Names(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     there: HashSet<Box<str>>,
-    /// The oldest first.
+    /// Deleted names, the oldest first.
     gone: VecDeque<(Instant, Box<str>)>,
 }
 
 impl Names {
-    /// These are there, and no others.
+    /// `names` is the complete current set; all others count as deleted at `now`.
     pub(crate) fn are<'a>(&self, names: impl Iterator<Item = &'a str>, now: Instant) {
         let mut known = self.known();
         let there: HashSet<Box<str>> = names.map(Box::from).collect();
         let gone: Vec<_> = known.there.difference(&there).cloned().collect();
         known.there = there;
+        // They went at an unknown time since the last look; counted from now, none is free too early.
         known.gone.extend(gone.into_iter().map(|name| (now, name)));
     }
 

@@ -1,4 +1,4 @@
-//! ADD: what the plugin has to configure, as soon as the pod's annotation says it.
+//! ADD: answers what the plugin has to configure, as soon as the pod's annotation says it.
 
 use std::time::Duration;
 
@@ -12,40 +12,45 @@ use contract::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Desk, Phase, Reply, millis,
+    ApiResponse, HandlerState, Phase, millis,
     pod_wait::{Missing, PodWait, Step},
 };
 use crate::{
+    api_error::ApiError,
     events::LATE,
     pods::{PodWatch, Readiness},
-    refusal::Refusal,
 };
 
-/// How long a pod may take to become known: the runtime may be ahead of what the source has heard.
+/// How long a pod may take to become known: the runtime may be ahead of the server's watch. The source is
+/// asked for the pod meanwhile; a longer time would only delay the error for a pod that is gone.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long is waited for an annotation if the caller does not say: less than a kubelet waits for its runtime (2 minutes).
+/// How long an ADD waits for the annotation if the caller names no timeout: less than a kubelet waits for its
+/// runtime (2 minutes), so that the error is ours to word.
 const PATIENCE: Duration = Duration::from_secs(110);
-/// No caller waits longer, whatever it says.
+/// Upper limit of the timeout that a caller names: no runtime waits that long, and no request stays for ever.
 const MOST_PATIENCE: Duration = Duration::from_secs(3600);
-/// The answer is under way this long before the caller stops waiting for it.
+/// The answer is sent this long before the caller's timeout, so that it arrives in time on a busy node, too.
 const MARGIN: Duration = Duration::from_millis(200);
 
-/// The settings of pods that say nothing else.
+/// Settings that apply unless the CNI configuration has others.
 #[derive(Debug, Clone, Copy)]
 pub struct AddDefaults {
     pub mtu: Mtu,
     pub routable_mtu: Option<Mtu>,
 }
 
-impl Desk {
-    pub(super) async fn add(&self, request: Request, started: Instant) -> Result<Reply, Refusal> {
-        let patience = request.timeout_ms.map_or(PATIENCE, |ms| Duration::from_millis(ms).saturating_sub(MARGIN).min(MOST_PATIENCE));
+impl HandlerState {
+    pub(super) async fn add(&self, request: Request, started: Instant) -> Result<ApiResponse, ApiError> {
+        let patience = request
+            .timeout_ms
+            .map_or(PATIENCE, |ms| Duration::from_millis(ms).saturating_sub(MARGIN).min(MOST_PATIENCE));
         let Call { sandbox, args, conf } = Call::read(&request)?;
 
-        // In this order: who looks whether nobody is at work has changed the phase before.
+        // Count first, then read the phase: shutdown sets the phase and then waits for the count to reach
+        // zero.
         let _at_work = self.adds.enter();
         if self.phase() != Phase::Running {
-            return Err(Refusal::Draining);
+            return Err(ApiError::Draining);
         }
         let watch = self.source.watch(&args.pod);
         let (pod, asked_uid) = (args.pod.clone(), args.uid.clone());
@@ -53,12 +58,13 @@ impl Desk {
         let waiting = self.metrics.annotation_wait();
         let answer = tokio::select! {
             answer = self.wait(wait, watch, started, patience) => answer,
-            () = self.reached(Phase::Stopping) => Err(Refusal::ShuttingDown),
+            () = self.reached(Phase::Stopping) => Err(ApiError::ShuttingDown),
         };
         waiting.ended(&answer);
         if let Err(refusal) = &answer {
+            // The UID of the existing pod, if known, so that `kubectl describe` shows the event.
             let uid = self.uid(&pod).or(asked_uid).unwrap_or_default();
-            self.events.refused(&pod, &uid, refusal, &refusal.hint(&self.source.whereabouts()));
+            self.events.refused(&pod, &uid, refusal, &refusal.hint(&self.source.source_description()));
         }
         let answer = answer?;
         let addresses: Vec<String> = answer.addressing.addresses.iter().map(ToString::to_string).collect();
@@ -69,11 +75,21 @@ impl Desk {
             uid = answer.pod_uid,
             "answered"
         );
-        Reply::json(&Response { bridge: self.ports.bridge_for(&sandbox, &conf.network), ..Response::to_plugin(answer) })
+        // The bridge is asked for last: it may have gone while the ADD waited.
+        ApiResponse::json(&Response {
+            bridge: self.ports.bridge_for(&sandbox, &conf.network),
+            ..Response::to_plugin(answer)
+        })
     }
 
-    /// Looks at the pod now and after every change.
-    async fn wait(&self, mut wait: PodWait, mut watch: PodWatch, started: Instant, patience: Duration) -> Result<PodInterface, Refusal> {
+    /// Waits for the annotation: looks at the pod now and after every change.
+    async fn wait(
+        &self,
+        mut wait: PodWait,
+        mut watch: PodWatch,
+        started: Instant,
+        patience: Duration,
+    ) -> Result<PodInterface, ApiError> {
         let mut late = Some(started + LATE);
         loop {
             let missing = match wait.look(watch.now().as_deref())? {
@@ -83,10 +99,12 @@ impl Desk {
             if wait.is_new(&missing) {
                 tracing::info!(%missing, ms = millis(started.elapsed()), "waiting");
                 if !missing.is_worth_a_long_wait() {
+                    // The watch may lag behind the runtime: the source is asked at once.
                     self.source.look_up(wait.pod());
                 }
             }
             let until = started + if missing.is_worth_a_long_wait() { patience } else { patience.min(GRACE) };
+            // One timer for both: the event about a late network, and the end of the wait.
             if timeout_at(late.map_or(until, |late| late.min(until)), watch.changed()).await.is_err() {
                 if Instant::now() < until {
                     late = None;
@@ -102,18 +120,19 @@ impl Desk {
         }
     }
 
-    /// Tells the pod's owner, and makes sure that it is not the source that is late.
+    /// Tells the pod's owner that the network is late, and asks the source again, in case it is the source
+    /// that lags.
     fn say_late(&self, wait: &PodWait, missing: Missing) {
         let pod = wait.pod();
         self.source.look_up(pod);
         let uid = self.uid(pod).unwrap_or_default();
         let text = missing.to_string();
-        let hint = wait.refusal(missing, None).hint(&self.source.whereabouts());
+        let hint = wait.refusal(missing, None).hint(&self.source.source_description());
         self.events.late_add(pod, &uid, &text, &hint);
     }
 }
 
-/// What a request is about, once all of it makes sense.
+/// The values of a request, all of them valid.
 pub(super) struct Call {
     sandbox: SandboxId,
     pub(super) args: PodArgs,
@@ -121,10 +140,13 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn read(request: &Request) -> Result<Self, Refusal> {
+    pub(super) fn read(request: &Request) -> Result<Self, ApiError> {
         let Request { env, config, timeout_ms: _ } = request;
-        let variable = |name| env.get(name).map(String::as_str).filter(|text| !text.is_empty()).ok_or(Refusal::Missing(name));
+        let variable = |name| {
+            env.get(name).map(String::as_str).filter(|text| !text.is_empty()).ok_or(ApiError::Missing(name))
+        };
         let sandbox = variable("CNI_CONTAINERID")?.parse()?;
+        // Validated only: no answer depends on it.
         let _: IfName = variable("CNI_IFNAME").unwrap_or("eth0").parse()?;
         Ok(Self { sandbox, args: PodArgs::parse(variable("CNI_ARGS")?)?, conf: NetConf::parse(config)? })
     }

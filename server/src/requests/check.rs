@@ -1,21 +1,22 @@
-//! CHECK: what an ADD would be told now, for the plugin to compare with. Nothing if that is not known; upstream's plugin never asks.
+//! CHECK: answers what an ADD would be told now, for the plugin to compare with; nothing if that is not
+//! known. Upstream's plugin never asks.
 
 use contract::wire::{Request, Response};
 
 use super::{
-    Desk, Reply,
+    ApiResponse, HandlerState,
     add::Call,
     pod_wait::{PodWait, Step},
 };
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 
-impl Desk {
-    pub(super) fn check(&self, request: &Request) -> Result<Reply, Refusal> {
+impl HandlerState {
+    pub(super) fn check(&self, request: &Request) -> Result<ApiResponse, ApiError> {
         let Call { args, conf, .. } = Call::read(request)?;
         let mut watch = self.source.watch(&args.pod);
         match PodWait::new(args, conf.network, conf.mtu, self.add).look(watch.now().as_deref())? {
-            Step::Answer(answer) => Reply::json(&Response::to_plugin(*answer)),
-            Step::Wait(_) => Ok(Reply::EMPTY),
+            Step::Answer(answer) => ApiResponse::json(&Response::to_plugin(*answer)),
+            Step::Wait(_) => Ok(ApiResponse::EMPTY),
         }
     }
 }

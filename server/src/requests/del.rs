@@ -1,8 +1,9 @@
-//! DEL: the plugin's own work. The answer says so in upstream's words, so that upstream's plugin does it, too.
+//! DEL: the plugin carries it out alone. The answer says so in upstream's format, so that upstream's plugin
+//! does, too.
 
 use hyper::StatusCode;
 
-use super::{Body, Reply};
+use super::{ApiResponse, Body};
 
 /// What upstream's server answers in its unprivileged mode.
 const CARRY_IT_OUT: &str = concat!(
@@ -11,8 +12,8 @@ const CARRY_IT_OUT: &str = concat!(
     r#""enable-udp-aggregation":false,"netName":"","nadName":"","nadKey":""},"KubeAuth":null}"#
 );
 
-/// Nothing that a caller sends can make a DEL fail here.
-pub(super) fn carried_out_by_the_plugin() -> Reply {
+/// Always succeeds, whatever the caller sends.
+pub(super) fn carried_out_by_the_plugin() -> ApiResponse {
     tracing::info!("the plugin carries it out");
-    Reply { status: StatusCode::OK, body: Body::Whole(CARRY_IT_OUT.into()) }
+    ApiResponse { status: StatusCode::OK, body: Body::Whole(CARRY_IT_OUT.into()) }
 }

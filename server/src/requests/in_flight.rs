@@ -1,14 +1,14 @@
-//! How many are at work, and the moment when nobody is.
+//! Counts ADDs in flight, and tells when there are none.
 
 use tokio::sync::watch;
 
-/// A counter that can be waited for. Clones count together.
+/// A counter that can be awaited. Clones share the count.
 #[derive(Debug, Clone, Default)]
 pub struct InFlight {
     count: watch::Sender<usize>,
 }
 
-/// One that is at work until it is dropped.
+/// Counts as one until it is dropped.
 #[derive(Debug)]
 pub(super) struct AtWork<'a>(&'a InFlight);
 
@@ -18,15 +18,15 @@ impl InFlight {
         AtWork(self)
     }
 
-    /// How many are at work.
+    /// How many are in flight.
     pub fn count(&self) -> usize {
         *self.count.borrow()
     }
 
-    /// Waits until nobody is at work.
+    /// Waits until none is in flight.
     pub async fn none(&self) {
         let mut count = self.count.subscribe();
-        // Cannot fail: the sender is borrowed meanwhile.
+        // Cannot fail: `self` keeps the sender alive.
         let _ = count.wait_for(|count| *count == 0).await;
     }
 }

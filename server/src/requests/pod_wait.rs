@@ -1,4 +1,4 @@
-//! What an ADD makes of each thing that it learns of its pod. Pure: no clock, no channel.
+//! What an ADD decides at each state of its pod. Pure: no clock, no channel.
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ use contract::{
 
 use super::AddDefaults;
 use crate::{
+    api_error::ApiError,
     pods::{MIGRATABLE, Pod, PodFacts},
-    refusal::Refusal,
 };
 
 /// One ADD's view of its pod.
@@ -24,19 +24,19 @@ pub(super) struct PodWait {
     network: Network,
     mtu: Option<Mtu>,
     defaults: AddDefaults,
-    /// The incarnation that was recognised as the pod that is meant.
+    /// The incarnation that was recognised as the requested pod.
     settled: Option<u64>,
     said: Option<Missing>,
 }
 
-/// What one look at the pod leads to.
+/// The result of one look at the pod.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Answer(Box<PodInterface>),
     Wait(Missing),
 }
 
-/// What is waited for.
+/// What an ADD waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Missing {
     Pod,
@@ -45,20 +45,24 @@ pub(super) enum Missing {
 }
 
 impl PodWait {
-    /// `mtu` is what the CNI configuration asks for.
+    /// `mtu` comes from the CNI configuration.
     pub(super) fn new(args: PodArgs, network: Network, mtu: Option<Mtu>, defaults: AddDefaults) -> Self {
         Self { args, network, mtu, defaults, settled: None, said: None }
     }
 
     /// Decides by what is known of the pod now.
-    pub(super) fn look(&mut self, pod: Option<&Pod>) -> Result<Step, Refusal> {
+    pub(super) fn look(&mut self, pod: Option<&Pod>) -> Result<Step, ApiError> {
         let pod = match (pod, self.settled) {
             (None, None) => return Ok(Step::Wait(Missing::Pod)),
             (None, Some(_)) => return Err(self.changed(PodChange::Deleted)),
-            (Some(pod), Some(settled)) if pod.incarnation != settled => return Err(self.changed(PodChange::Replaced)),
+            (Some(pod), Some(settled)) if pod.incarnation != settled => {
+                return Err(self.changed(PodChange::Replaced));
+            }
             (Some(pod), _) => pod,
         };
         let PodFacts { uid: there, annotations } = &pod.facts;
+        // Manifests may lack a UID, and older runtimes send none. A pod with another UID may be a predecessor
+        // of the same name whose deletion the source has not seen yet: its annotation must not be used.
         let uid = match &self.args.uid {
             Some(asked) if there.is_empty() => asked,
             Some(asked) if asked != there && !is_mirror_of(&pod.facts, asked) => {
@@ -66,23 +70,26 @@ impl PodWait {
             }
             Some(_) | None => there,
         };
+        // From now on a deletion or a replacement of the pod ends the wait.
         self.settled = Some(pod.incarnation);
 
         let network = PodNetwork::from_annotations(annotations, &self.network)
-            .map_err(|source| Refusal::BadAnnotation { pod: self.args.pod.clone(), source })?;
+            .map_err(|source| ApiError::BadAnnotation { pod: self.args.pod.clone(), source })?;
         let Some(addressing) = network else {
             return Ok(Step::Wait(Missing::Annotation));
         };
         match addressing.role {
-            // What the pod is to use is another network, which nobody here would attach.
-            Role::InfrastructureLocked => return Err(Refusal::PrimaryNetwork { pod: self.args.pod.clone() }),
+            // The pod's traffic belongs to a user-defined network, which this version does not attach as the
+            // primary one.
+            Role::InfrastructureLocked => {
+                return Err(ApiError::PrimaryNetwork { pod: self.args.pod.clone() });
+            }
             Role::Primary | Role::Secondary => {}
         }
-        // The limits are the pod's, not each interface's: its first one carries them.
+        // The limits are the pod's, not an interface's: its first interface carries them.
         let bandwidth = match self.network {
-            Network::Default => {
-                Bandwidth::from_annotations(annotations).map_err(|source| Refusal::BadBandwidth { pod: self.args.pod.clone(), source })?
-            }
+            Network::Default => Bandwidth::from_annotations(annotations)
+                .map_err(|source| ApiError::BadBandwidth { pod: self.args.pod.clone(), source })?,
             Network::Attachment { .. } => Bandwidth::default(),
         };
         Ok(Step::Answer(Box::new(PodInterface {
@@ -100,28 +107,28 @@ impl PodWait {
         &self.args.pod
     }
 
-    /// Whether `missing` is something else than the last time.
+    /// Whether `missing` differs from the last one.
     pub(super) fn is_new(&mut self, missing: &Missing) -> bool {
         self.said.replace(missing.clone()).as_ref() != Some(missing)
     }
 
-    /// Why a wait for `missing` ended without it. `not_synced`: why the source may not know everything.
-    pub(super) fn refusal(&self, missing: Missing, not_synced: Option<String>) -> Refusal {
+    /// The refusal after a wait for `missing` in vain. `not_synced`: why the source may not know every pod.
+    pub(super) fn refusal(&self, missing: Missing, not_synced: Option<String>) -> ApiError {
         let PodArgs { pod, uid, .. } = self.args.clone();
         match missing {
-            Missing::Pod => Refusal::NoSuchPod { pod, why: not_synced },
-            Missing::Uid { there } => Refusal::OtherUid { pod, asked: uid.unwrap_or_default(), there },
-            Missing::Annotation => Refusal::NoAnnotation { pod, network: self.network.clone() },
+            Missing::Pod => ApiError::NoSuchPod { pod, why: not_synced },
+            Missing::Uid { there } => ApiError::OtherUid { pod, asked: uid.unwrap_or_default(), there },
+            Missing::Annotation => ApiError::NoAnnotation { pod, network: self.network.clone() },
         }
     }
 
-    fn changed(&self, change: PodChange) -> Refusal {
-        Refusal::PodChanged { pod: self.args.pod.clone(), change }
+    fn changed(&self, change: PodChange) -> ApiError {
+        ApiError::PodChanged { pod: self.args.pod.clone(), change }
     }
 }
 
 impl Missing {
-    /// Whether somebody may still be at work on it; the rest is a matter of the source catching up.
+    /// Whether another program may still provide it; otherwise the source only has to catch up.
     pub(super) fn is_worth_a_long_wait(&self) -> bool {
         match self {
             Self::Annotation => true,
@@ -140,8 +147,8 @@ impl fmt::Display for Missing {
     }
 }
 
-/// The runtime knows a pod out of a node's file by the file's hash, the API server by the UID that it gave the mirror of it. A mirror of
-/// an older file has another hash.
+/// Whether the pod is the mirror of the static pod `asked`. The runtime knows a static pod by the hash of its
+/// manifest, the API server by the UID of its mirror. The mirror of an older manifest has another hash.
 fn is_mirror_of(facts: &PodFacts, asked: &str) -> bool {
     facts.is_mirror() && facts.annotations.get(CONFIG_HASH).is_none_or(|hash| hash == asked)
 }

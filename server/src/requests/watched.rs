@@ -1,4 +1,5 @@
-//! `POST /watch`: answered when a pod is no longer what the caller configured, so that it need not wait for a port in vain.
+//! `POST /watch`: answers when a pod no longer is what the caller configured, so that the plugin need not
+//! wait for its port in vain.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +11,16 @@ use contract::{
 use ipnet::IpNet;
 use tokio::time::sleep;
 
-use super::{Desk, Phase, Reply};
+use super::{ApiResponse, HandlerState, Phase};
 use crate::{
+    api_error::ApiError,
     events::LATE,
     pods::{Pod, Readiness},
-    refusal::Refusal,
 };
 
-impl Desk {
-    /// No deadline: the caller ends it with its connection, a shutdown with a refusal.
-    pub(super) async fn watched(&self, request: WatchRequest) -> Result<Reply, Refusal> {
+impl HandlerState {
+    /// No deadline: it ends with the caller's connection, or with a refusal at shutdown.
+    pub(super) async fn watched(&self, request: WatchRequest) -> Result<ApiResponse, ApiError> {
         let (pod, uid) = (request.pod()?, request.uid.clone());
         let mut watch = self.source.watch(&pod);
         let mut view = View::new(request);
@@ -28,7 +29,7 @@ impl Desk {
             loop {
                 let synced = self.source.readiness() == Readiness::Synced;
                 match view.look(watch.now().as_deref()) {
-                    // Before everything is known, a pod that is not known may well be there.
+                    // Before the source is synced, a pod that is not known may exist.
                     Some(PodChange::Deleted) if view.known.is_none() && !synced => {}
                     Some(change) => return change,
                     None => {}
@@ -36,6 +37,7 @@ impl Desk {
                 watch.changed().await;
             }
         };
+        // Reports once, and never ends: only a change of the pod or the shutdown ends the watch.
         let late = async {
             sleep(LATE).await;
             let uid = self.uid(&pod).unwrap_or(uid);
@@ -44,15 +46,15 @@ impl Desk {
         };
         let change = tokio::select! {
             change = change => change,
-            () = self.reached(Phase::Draining) => return Err(Refusal::ShuttingDown),
+            () = self.reached(Phase::Draining) => return Err(ApiError::ShuttingDown),
             never = late => never,
         };
         tracing::info!(%change, "told the plugin");
-        Reply::json(&WatchAnswer { change })
+        ApiResponse::json(&WatchAnswer { change })
     }
 }
 
-/// What the caller configured, and what was known of the pod at the first look.
+/// What the caller configured, and what the first look at the pod showed.
 #[derive(Debug)]
 struct View {
     request: WatchRequest,
@@ -70,16 +72,17 @@ impl View {
     fn new(request: WatchRequest) -> Self {
         let network = match request.nad.as_str() {
             "" | "default" => Network::Default,
-            // The name in the configuration plays no part in finding the annotation.
+            // The NAD alone identifies the annotation.
             nad => Network::Attachment { name: String::new(), nad: nad.to_owned() },
         };
         Self { request, network, known: None }
     }
 
-    /// What is different now, if anything.
+    /// What has changed, if anything.
     fn look(&mut self, pod: Option<&Pod>) -> Option<PodChange> {
         let Some(pod) = pod else { return Some(PodChange::Deleted) };
         let (asked, there) = (self.request.uid.as_str(), pod.facts.uid.as_str());
+        // An empty UID is unknown, and differs from none.
         let other_uid = !asked.is_empty() && !there.is_empty() && asked != there;
         if other_uid || self.known.as_ref().is_some_and(|known| known.incarnation != pod.incarnation) {
             return Some(PodChange::Replaced);
@@ -90,7 +93,10 @@ impl View {
             Err(_) => return Some(PodChange::AnnotationChanged),
         };
         let addresses: BTreeSet<IpNet> = network.addresses.into_iter().collect();
-        let known = self.known.get_or_insert_with(|| Known { incarnation: pod.incarnation, addresses: addresses.clone() });
+        // The request names the MAC only, so addresses are compared with those of the first look.
+        let known = self
+            .known
+            .get_or_insert_with(|| Known { incarnation: pod.incarnation, addresses: addresses.clone() });
         let same = known.addresses == addresses && self.request.mac.parse() == Ok(network.mac);
         (!same).then_some(PodChange::AnnotationChanged)
     }

@@ -24,8 +24,9 @@ fn addresses_come_in_turn_and_never_reserved_ones() {
         ("fd00::/125", "fd00::3", "fd00::7", 5),
     ] {
         let (subnet, mut addresses) = (subnet(text), Addresses::default());
-        let given: Vec<IpAddr> =
-            std::iter::from_fn(|| addresses.give(&pod(0), &[subnet], |_| false).ok()).map(|nets| nets[0].addr()).collect();
+        let given: Vec<IpAddr> = std::iter::from_fn(|| addresses.give(&pod(0), &[subnet], |_| false).ok())
+            .map(|nets| nets[0].addr())
+            .collect();
         assert_eq!(given.len(), room, "{text}");
         assert_eq!(given.first().map(ToString::to_string).unwrap_or_default(), first);
         assert_eq!(given.last().map(ToString::to_string).unwrap_or_default(), last);

@@ -1,4 +1,4 @@
-//! Numbers of nodes. Knows nothing of what follows from them.
+//! Ids of nodes. Knows nothing of the addresses that derive from them.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -7,17 +7,19 @@ use std::{
 
 use crate::key::NodeName;
 
-/// 0 is nobody's, as the first address of a subnet; 1 is the cluster's router on the join switch.
+/// Ids are offsets in the join and transit subnets: 0 is the network address, 1 the cluster's router on the
+/// join switch.
 const FIRST: u16 = 2;
-/// The highest, as upstream has it.
+/// The highest id that is assigned, as upstream has it. It limits the number of nodes; more need join and
+/// transit subnets with as many addresses. Annotations may claim higher ids.
 const LAST: u16 = 5000;
-/// So many nodes can have one.
+/// How many nodes can be assigned an id.
 pub(super) const MOST: u16 = LAST - FIRST + 1;
 
 #[derive(Debug)]
 pub(super) struct Ids {
     used: BTreeMap<u16, NodeName>,
-    /// Everything before is in use.
+    /// Every id from `FIRST` to the one before this is in use.
     search_from: u16,
 }
 
@@ -28,12 +30,12 @@ impl Default for Ids {
 }
 
 impl Ids {
-    /// Whether a node can have this number at all.
+    /// Whether a node may have this id.
     pub(super) fn is_for_nodes(id: u16) -> bool {
         id >= FIRST
     }
 
-    /// Takes this number for `node`, or names the node that has it.
+    /// Takes this id for `node`; the error is the node that has it.
     pub(super) fn claim(&mut self, node: &NodeName, id: u16) -> Result<(), NodeName> {
         match self.used.entry(id) {
             Entry::Vacant(vacant) => {
@@ -45,7 +47,7 @@ impl Ids {
         }
     }
 
-    /// Takes the lowest free number.
+    /// Takes the lowest free id; none if all are in use.
     pub(super) fn give(&mut self, node: &NodeName) -> Option<u16> {
         let free = (self.search_from..=LAST).find(|id| !self.used.contains_key(id))?;
         self.search_from = free + 1;
@@ -53,6 +55,7 @@ impl Ids {
         Some(free)
     }
 
+    /// Frees the id if it is this node's.
     pub(super) fn release(&mut self, node: &NodeName, id: u16) {
         if self.used.get(&id) == Some(node) {
             self.used.remove(&id);

@@ -8,7 +8,10 @@ fn config(ranges: &[(&str, u8)]) -> ClusterConfig {
     ClusterConfig {
         cluster_subnets: ranges
             .iter()
-            .map(|(cidr, host_length)| ClusterSubnet { cidr: cidr.parse().unwrap(), host_length: *host_length })
+            .map(|(cidr, host_length)| ClusterSubnet {
+                cidr: cidr.parse().unwrap(),
+                host_length: *host_length,
+            })
             .collect(),
         service_cidrs: Vec::new(),
         join_subnets: vec!["100.64.0.0/16".parse().unwrap(), "fd98::/64".parse().unwrap()],
@@ -21,7 +24,7 @@ fn assignments(ranges: &[(&str, u8)]) -> NodeAssignments {
     NodeAssignments::new(config(ranges), NodeRules::default())
 }
 
-/// A node object with these annotations, created at that second.
+/// A node object with these annotations, created at this second.
 fn node(name: &str, created: u8, annotations: &[(&str, &str)]) -> Node {
     let annotations: BTreeMap<_, _> = annotations.iter().copied().collect();
     let object = json!({"metadata": {"name": name, "uid": format!("{name}-{created}"), "annotations": annotations,
@@ -29,7 +32,7 @@ fn node(name: &str, created: u8, annotations: &[(&str, &str)]) -> Node {
     serde_json::from_value::<NodeObject>(object).unwrap().into_node()
 }
 
-/// The node once this was written on it.
+/// The node after these annotations have been written on it.
 fn with(node: &Node, annotations: &BTreeMap<&'static str, String>) -> Node {
     let mut all: BTreeMap<String, String> = (*node.annotations).clone();
     all.extend(annotations.iter().map(|(name, text)| ((*name).to_owned(), text.clone())));
@@ -41,7 +44,9 @@ fn subnets(assignments: &mut NodeAssignments) -> Vec<String> {
     assignments
         .take_annotations()
         .into_iter()
-        .map(|wish| format!("{} {}", wish.node, wish.annotations.get(NODE_SUBNETS).map_or("-", String::as_str)))
+        .map(|wish| {
+            format!("{} {}", wish.node, wish.annotations.get(NODE_SUBNETS).map_or("-", String::as_str))
+        })
         .collect()
 }
 
@@ -52,13 +57,18 @@ fn a_node_gets_everything_at_once_and_only_once() {
     all.observe(Seen::Applied(plain.clone()));
     assert_eq!(all.take_annotations(), [], "nothing before the first list");
     all.observe(Seen::All(vec![plain.clone()]));
-    let [NodeAnnotation { node: name, uid, version: _, annotations }] = &all.take_annotations()[..] else { panic!("one node") };
+    let [NodeAnnotation { node: name, uid, version: _, annotations }] = &all.take_annotations()[..] else {
+        panic!("one node")
+    };
     assert_eq!((&**name, &**uid), ("n1", "n1-1"));
     let texts: Vec<(&str, &str)> = annotations.iter().map(|(name, text)| (*name, text.as_str())).collect();
     assert_eq!(
         texts,
         [
-            ("k8s.ovn.org/node-gateway-router-lrp-ifaddrs", r#"{"default":{"ipv4":"100.64.0.2/16","ipv6":"fd98::2/64"}}"#),
+            (
+                "k8s.ovn.org/node-gateway-router-lrp-ifaddrs",
+                r#"{"default":{"ipv4":"100.64.0.2/16","ipv6":"fd98::2/64"}}"#
+            ),
             ("k8s.ovn.org/node-id", "2"),
             ("k8s.ovn.org/node-subnets", r#"{"default":["10.244.0.0/24","fd00:10:244::/64"]}"#),
             ("k8s.ovn.org/node-transit-switch-port-ifaddr", r#"{"ipv4":"100.88.0.2/16"}"#),
@@ -70,7 +80,11 @@ fn a_node_gets_everything_at_once_and_only_once() {
     all.observe(Seen::Applied(written.clone()));
     assert_eq!(all.take_annotations(), []);
     all.observe(Seen::Applied(plain));
-    assert_eq!(all.take_annotations()[0].annotations.len(), 4, "somebody removed them: the node has what it had");
+    assert_eq!(
+        all.take_annotations()[0].annotations.len(),
+        4,
+        "another program removed them: the node has what it had"
+    );
     let mut again = assignments(&[("10.244.0.0/16", 24), ("fd00:10:244::/48", 64)]);
     again.observe(Seen::All(vec![written]));
     assert_eq!((again.take_annotations(), again.troubles().count()), (vec![], 0), "a restart writes nothing");
@@ -79,9 +93,19 @@ fn a_node_gets_everything_at_once_and_only_once() {
 #[test]
 fn records_are_read_before_anything_is_given() {
     let mut all = assignments(&[("10.244.0.0/16", 24)]);
-    let taken = [("k8s.ovn.org/node-subnets", r#"{"default":"10.244.0.0/24","blue":["10.9.0.0/24"]}"#), ("k8s.ovn.org/node-id", "2")];
-    all.observe(Seen::All(vec![node("a", 1, &[]), node("b", 2, &taken), node("c", 3, &[("ovn_host_subnet", "10.244.2.0/24")])]));
-    assert_eq!(subnets(&mut all), [r#"a {"default":["10.244.3.0/24"]}"#, "b -", r#"c {"default":["10.244.2.0/24"]}"#]);
+    let taken = [
+        ("k8s.ovn.org/node-subnets", r#"{"default":"10.244.0.0/24","blue":["10.9.0.0/24"]}"#),
+        ("k8s.ovn.org/node-id", "2"),
+    ];
+    all.observe(Seen::All(vec![
+        node("a", 1, &[]),
+        node("b", 2, &taken),
+        node("c", 3, &[("ovn_host_subnet", "10.244.2.0/24")]),
+    ]));
+    assert_eq!(
+        subnets(&mut all),
+        [r#"a {"default":["10.244.3.0/24"]}"#, "b -", r#"c {"default":["10.244.2.0/24"]}"#]
+    );
     all.observe(Seen::Applied(node("d", 4, &[("k8s.ovn.org/node-subnets", r#"{"blue":["10.9.1.0/24"]}"#)])));
     assert_eq!(subnets(&mut all), [r#"d {"blue":["10.9.1.0/24"],"default":["10.244.4.0/24"]}"#]);
 }
@@ -90,10 +114,16 @@ fn records_are_read_before_anything_is_given() {
 fn a_subnet_is_free_when_its_node_goes_and_another_of_its_name_gets_its_own() {
     let mut all = assignments(&[("10.244.0.0/23", 24)]);
     all.observe(Seen::All(vec![node("a", 1, &[]), node("b", 2, &[]), node("c", 3, &[])]));
-    assert_eq!(subnets(&mut all), [r#"a {"default":["10.244.0.0/24"]}"#, r#"b {"default":["10.244.1.0/24"]}"#, "c -"]);
+    assert_eq!(
+        subnets(&mut all),
+        [r#"a {"default":["10.244.0.0/24"]}"#, r#"b {"default":["10.244.1.0/24"]}"#, "c -"]
+    );
     let [trouble] = &all.take_troubles()[..] else { panic!("one trouble") };
     assert_eq!((&*trouble.subject, &*trouble.uid, trouble.why.reason()), ("c", "c-3", "NoFreeSubnet"));
-    assert_eq!(trouble.why.to_string(), "no free IPv4 subnet is left in the cluster subnets; add one to --cluster-subnets or remove nodes");
+    assert_eq!(
+        trouble.why.to_string(),
+        "no free IPv4 subnet is left in the cluster subnets; add one to --cluster-subnets or remove nodes"
+    );
     all.observe(Seen::Applied(node("c", 3, &[])));
     assert_eq!(all.take_troubles(), [], "it is told once");
     all.observe(Seen::Deleted("a".into()));
@@ -107,11 +137,13 @@ fn a_subnet_is_free_when_its_node_goes_and_another_of_its_name_gets_its_own() {
 #[test]
 fn who_claims_what_another_has_is_told_and_left_as_it_is() {
     let mut all = assignments(&[("10.244.0.0/16", 24)]);
-    let claim = [("k8s.ovn.org/node-subnets", r#"{"default":["10.244.0.0/24"]}"#), ("k8s.ovn.org/node-id", "7")];
+    let claim =
+        [("k8s.ovn.org/node-subnets", r#"{"default":["10.244.0.0/24"]}"#), ("k8s.ovn.org/node-id", "7")];
     all.observe(Seen::All(vec![node("a", 2, &claim), node("b", 1, &claim)]));
     let wishes: Vec<_> = all.take_annotations().into_iter().map(|wish| wish.node.to_string()).collect();
     assert_eq!(wishes, ["b"], "for join and transit");
-    let troubles: Vec<String> = all.take_troubles().iter().map(|trouble| format!("{}: {}", trouble.subject, trouble.why)).collect();
+    let troubles: Vec<String> =
+        all.take_troubles().iter().map(|trouble| format!("{}: {}", trouble.subject, trouble.why)).collect();
     assert_eq!(
         troubles,
         [
@@ -123,6 +155,50 @@ fn who_claims_what_another_has_is_told_and_left_as_it_is() {
     assert_eq!((all.troubles().count(), all.nodes["a"].id, all.nodes["a"].subnets.len()), (0, Some(7), 1));
 }
 
+/// Its pods have addresses of the subnet that it had, which went to the next node otherwise.
+#[test]
+fn a_node_whose_annotation_claims_what_another_has_keeps_its_own() {
+    let mut all = assignments(&[("10.244.0.0/16", 24)]);
+    let [first, second, third] = [node("n1", 1, &[]), node("n2", 2, &[]), node("n3", 3, &[])];
+    all.observe(Seen::All(vec![first.clone(), second.clone()]));
+    for NodeAnnotation { node, annotations, .. } in all.take_annotations() {
+        let shown = if &*node == "n1" { &first } else { &second };
+        all.observe(Seen::Applied(version(&with(shown, &annotations), "2")));
+    }
+    let theirs =
+        with(&first, &BTreeMap::from([(NODE_SUBNETS, r#"{"default":["10.244.1.0/24"]}"#.to_owned())]));
+    all.observe(Seen::Applied(version(&theirs, "3")));
+    assert!(subnets(&mut all).iter().all(|wish| wish.ends_with('-')), "an administrator decides");
+    assert_eq!(all.nodes["n1"].subnets[0].to_string(), "10.244.0.0/24");
+    assert!(
+        all.troubles().any(|(name, why)| &**name == "n1" && matches!(why, NodeTrouble::SubnetTaken { .. }))
+    );
+    all.observe(Seen::Applied(third));
+    assert_eq!(subnets(&mut all), [r#"n3 {"default":["10.244.2.0/24"]}"#]);
+    all.observe(Seen::Deleted("n2".into()));
+    assert_eq!(
+        (all.troubles().count(), all.nodes["n1"].subnets[0].to_string()),
+        (0, "10.244.1.0/24".to_owned())
+    );
+    let former = [("k8s.ovn.org/node-subnets", r#"{"default":["10.244.0.0/24"]}"#)];
+    all.observe(Seen::Applied(node("n4", 4, &former)));
+    assert_eq!(all.troubles().count(), 0, "n1's former subnet is free");
+}
+
+/// A list tells of both at once, and the first one is read first.
+#[test]
+fn a_claim_to_what_a_later_node_of_the_list_gives_up_is_granted() {
+    let mut all = assignments(&[("10.244.0.0/16", 24)]);
+    let claim = |subnet: u8| format!(r#"{{"default":["10.244.{subnet}.0/24"]}}"#);
+    let with_subnet = |name: &str, created: u8, subnet: u8| {
+        node(name, created, &[("k8s.ovn.org/node-subnets", &claim(subnet))])
+    };
+    all.observe(Seen::All(vec![with_subnet("n2", 2, 1)]));
+    all.observe(Seen::All(vec![with_subnet("n1", 1, 1), with_subnet("n2", 2, 7), node("n3", 3, &[])]));
+    assert_eq!(all.troubles().count(), 0);
+    assert_eq!(all.nodes["n1"].subnets[0].to_string(), "10.244.1.0/24");
+}
+
 #[test]
 fn nodes_without_subnet_and_unreadable_ones() {
     let rules = NodeRules { without_subnet: Some("name=w".parse().unwrap()) };
@@ -130,11 +206,12 @@ fn nodes_without_subnet_and_unreadable_ones() {
     let unreadable = [("k8s.ovn.org/node-subnets", "{"), ("k8s.ovn.org/node-id", "-1")];
     all.observe(Seen::All(vec![node("w", 1, &[]), node("x", 2, &unreadable)]));
     assert_eq!(subnets(&mut all), ["w -"]);
-    let reasons: Vec<_> = all.troubles().map(|(name, trouble)| (name.to_string(), trouble.reason())).collect();
+    let reasons: Vec<_> =
+        all.troubles().map(|(name, trouble)| (name.to_string(), trouble.reason())).collect();
     assert_eq!(reasons, [("x".to_owned(), "UnreadableAnnotation"), ("x".to_owned(), "UnreadableAnnotation")]);
 }
 
-/// A typo in an annotation kept its node without a subnet until somebody corrected it.
+/// A typo in an annotation kept its node without a subnet until an administrator corrected it.
 #[test]
 fn what_was_readable_before_is_written_over_what_cannot_be_read() {
     let mut all = assignments(&[("10.244.0.0/16", 24)]);
@@ -147,7 +224,11 @@ fn what_was_readable_before_is_written_over_what_cannot_be_read() {
     assert_eq!(all.take_annotations(), []);
     for garbled in ["{", r#"{"blue":["10.9.0.0/24"],"default":["10.244.7.0/240"]}"#] {
         let join = "k8s.ovn.org/node-gateway-router-lrp-ifaddrs";
-        let garble = BTreeMap::from([(NODE_SUBNETS, garbled.to_owned()), (NODE_ID, "seven".to_owned()), (join, "nothing".to_owned())]);
+        let garble = BTreeMap::from([
+            (NODE_SUBNETS, garbled.to_owned()),
+            (NODE_ID, "seven".to_owned()),
+            (join, "nothing".to_owned()),
+        ]);
         let garbled = with(&whole, &garble);
         all.observe(Seen::Applied(garbled.clone()));
         assert_eq!(all.troubles().count(), 0);
@@ -158,13 +239,14 @@ fn what_was_readable_before_is_written_over_what_cannot_be_read() {
     }
 }
 
-/// Id 1 is the address of the cluster's router on the join switch: two had it.
+/// Id 1 is the cluster router's address on the join switch: a node and the router had it.
 #[test]
 fn ids_that_are_not_for_nodes_are_refused_and_told() {
     for id in ["0", "1"] {
         let mut all = assignments(&[("10.244.0.0/16", 24)]);
         all.observe(Seen::All(vec![node("n1", 1, &[(NODE_ID, id)]), node("n2", 2, &[])]));
-        let reasons: Vec<_> = all.troubles().map(|(name, trouble)| (name.to_string(), trouble.reason())).collect();
+        let reasons: Vec<_> =
+            all.troubles().map(|(name, trouble)| (name.to_string(), trouble.reason())).collect();
         assert_eq!(reasons, [("n1".to_owned(), "NodeIdReserved")]);
         let written = all.take_annotations();
         assert!(!written[0].annotations.contains_key(NODE_ID), "{written:?}");
@@ -172,14 +254,21 @@ fn ids_that_are_not_for_nodes_are_refused_and_told() {
     }
 }
 
-/// Changed --cluster-subnets were silently nothing to the nodes that there were.
+/// A change of `--cluster-subnets` was silently ignored for existing nodes.
 #[test]
 fn nodes_outside_of_the_cluster_subnets_keep_what_they_have_and_are_told() {
     let mut all = assignments(&[("10.244.0.0/16", 24)]);
     let old = r#"{"default":["10.9.3.0/24","fd00:9::/64"]}"#;
     all.observe(Seen::All(vec![node("n1", 1, &[(NODE_SUBNETS, old)]), node("n2", 2, &[])]));
-    let troubles: Vec<_> = all.take_troubles().into_iter().map(|trouble| (trouble.subject.to_string(), trouble.why.reason())).collect();
-    assert_eq!(troubles, [("n1".to_owned(), "OutsideOfClusterSubnets"), ("n1".to_owned(), "OutsideOfClusterSubnets")]);
+    let troubles: Vec<_> = all
+        .take_troubles()
+        .into_iter()
+        .map(|trouble| (trouble.subject.to_string(), trouble.why.reason()))
+        .collect();
+    assert_eq!(
+        troubles,
+        [("n1".to_owned(), "OutsideOfClusterSubnets"), ("n1".to_owned(), "OutsideOfClusterSubnets")]
+    );
     let written = all.take_annotations();
     let of_n1 = written.iter().find(|annotation| &*annotation.node == "n1").unwrap();
     assert!(of_n1.annotations.get(NODE_SUBNETS).is_none_or(|text| text.contains("10.9.3.0/24")));
@@ -187,8 +276,10 @@ fn nodes_outside_of_the_cluster_subnets_keep_what_they_have_and_are_told() {
 
 #[test]
 fn the_legacy_annotation_is_written_on_request() {
-    let mut all =
-        NodeAssignments::new(ClusterConfig { legacy_annotations: true, ..config(&[("10.244.0.0/16", 24)]) }, NodeRules::default());
+    let mut all = NodeAssignments::new(
+        ClusterConfig { legacy_annotations: true, ..config(&[("10.244.0.0/16", 24)]) },
+        NodeRules::default(),
+    );
     all.observe(Seen::All(vec![node("a", 1, &[])]));
     assert_eq!(all.take_annotations()[0].annotations["ovn_host_subnet"], "10.244.0.0/24");
 }
@@ -237,7 +328,7 @@ let lacks = known.subnets.is_empty() || known.id.is_none();
     }
 }
 
-/// The node in another version.
+/// The node with another resource version.
 fn version(node: &Node, version: &str) -> Node {
     Node { version: version.into(), ..node.clone() }
 }
@@ -264,15 +355,22 @@ fn a_claim_of_a_former_leader_that_came_late_is_overwritten() {
     let mut all = assignments(&[("10.244.0.0/16", 24)]);
     let [first, second] = [node("n1", 1, &[]), node("n2", 2, &[])];
     all.observe(Seen::All(vec![first.clone(), second.clone()]));
-    assert_eq!(subnets(&mut all), [r#"n1 {"default":["10.244.0.0/24"]}"#, r#"n2 {"default":["10.244.1.0/24"]}"#]);
-    // The leader of before had given the second's subnet to the first, and its request arrives now.
+    assert_eq!(
+        subnets(&mut all),
+        [r#"n1 {"default":["10.244.0.0/24"]}"#, r#"n2 {"default":["10.244.1.0/24"]}"#]
+    );
+    // The former leader had assigned the second node's subnet to the first, and its request arrives now.
     let late = with(&first, &BTreeMap::from([(NODE_SUBNETS, r#"{"default":["10.244.1.0/24"]}"#.to_owned())]));
     all.observe(Seen::Applied(version(&late, "2")));
     assert_eq!(subnets(&mut all), [r#"n1 {"default":["10.244.0.0/24"]}"#]);
     assert_eq!(all.troubles().count(), 0);
-    let written = with(&late, &BTreeMap::from([(NODE_SUBNETS, r#"{"default":["10.244.0.0/24"]}"#.to_owned())]));
+    let written =
+        with(&late, &BTreeMap::from([(NODE_SUBNETS, r#"{"default":["10.244.0.0/24"]}"#.to_owned())]));
     all.observe(Seen::Applied(version(&written, "3")));
-    // An administrator who writes the same later is asked to decide.
+    // The same claim later is an administrator's, and is reported instead of being overwritten.
     all.observe(Seen::Applied(version(&late, "4")));
-    assert!(all.troubles().any(|(name, trouble)| &**name == "n1" && matches!(trouble, NodeTrouble::SubnetTaken { .. })));
+    assert!(
+        all.troubles()
+            .any(|(name, trouble)| &**name == "n1" && matches!(trouble, NodeTrouble::SubnetTaken { .. }))
+    );
 }

@@ -1,9 +1,13 @@
-//! The annotations that a node should have, as far as it has them not. Entries of networks other than the cluster's stay as they are.
+//! The desired annotations of a node that it lacks. Entries of other networks than the cluster's stay as they
+//! are.
 
 use std::collections::BTreeMap;
 
 use contract::{
-    node_annotation::{self, DEFAULT_NETWORK, JOIN_ADDRESSES, LEGACY_SUBNET, NODE_ID, NODE_SUBNETS, PerNetwork, TRANSIT_ADDRESSES},
+    node_annotation::{
+        self, DEFAULT_NETWORK, JOIN_ADDRESSES, LEGACY_SUBNET, NODE_ID, NODE_SUBNETS, PerNetwork,
+        TRANSIT_ADDRESSES,
+    },
     ovn,
 };
 use ipnet::IpNet;
@@ -12,11 +16,11 @@ use crate::{config::ClusterConfig, store::Node, trouble::NodeTrouble};
 
 type Annotations = BTreeMap<&'static str, String>;
 
-/// Annotations with entries of several networks, of which one is ours.
+/// Annotations with entries of several networks, one of which is the cluster's own.
 pub(super) const SHARED: [&str; 2] = [NODE_SUBNETS, JOIN_ADDRESSES];
 
-/// The missing annotations of a node that has these subnets and this number, and what cannot be said. `readable`: those of [`SHARED`] as they
-/// were when they could be read last.
+/// The missing annotations of a node with these subnets and this id, and the problems of those that cannot be
+/// written. `readable`: the last readable texts of [`SHARED`].
 pub(super) fn annotations(
     config: &ClusterConfig,
     node: &Node,
@@ -26,15 +30,26 @@ pub(super) fn annotations(
     overrules: bool,
 ) -> (Annotations, Vec<NodeTrouble>) {
     let (mut wish, mut troubles) = (Annotations::new(), Vec::new());
-    // What a node claims in vain is not overwritten, unless it came too late: somebody has to decide.
+    // A claim that cannot be granted is not overwritten, because an administrator has to decide; unless it is
+    // a late request of a former leader.
     let undisputed = overrules || node.subnets.iter().all(|subnet| subnets.contains(subnet));
     if undisputed && !subnets.is_empty() {
+        // The node's subnets may come from the legacy annotation alone, so both are checked.
         if node.subnets != subnets || !node.annotations.contains_key(NODE_SUBNETS) {
-            merge(&mut wish, &mut troubles, (node, readable), NODE_SUBNETS, |entries| entries.set_subnets(DEFAULT_NETWORK, subnets));
+            merge(&mut wish, &mut troubles, (node, readable), NODE_SUBNETS, |entries| {
+                entries.set_subnets(DEFAULT_NETWORK, subnets)
+            });
         }
-        let legacy = subnets.iter().find(|subnet| subnet.addr().is_ipv4()).or(subnets.first()).filter(|_| config.legacy_annotations);
+        // The legacy annotation has room for one subnet.
+        let legacy = subnets
+            .iter()
+            .find(|subnet| subnet.addr().is_ipv4())
+            .or(subnets.first())
+            .filter(|_| config.legacy_annotations);
         wish.extend(
-            legacy.map(|subnet| (LEGACY_SUBNET, subnet.to_string())).filter(|(name, text)| node.annotations.get(*name) != Some(text)),
+            legacy
+                .map(|subnet| (LEGACY_SUBNET, subnet.to_string()))
+                .filter(|(name, text)| node.annotations.get(*name) != Some(text)),
         );
     }
     let Some(id) = id else { return (wish, troubles) };
@@ -54,7 +69,7 @@ pub(super) fn annotations(
     (wish, troubles)
 }
 
-/// The address with this number in each subnet, IPv4 first.
+/// The address at offset `id` of each subnet, IPv4 first.
 fn numbered(subnets: &[IpNet], id: u16, troubles: &mut Vec<NodeTrouble>) -> Vec<IpNet> {
     let mut addresses = Vec::new();
     for subnet in subnets {
@@ -67,7 +82,8 @@ fn numbered(subnets: &[IpNet], id: u16, troubles: &mut Vec<NodeTrouble>) -> Vec<
     addresses
 }
 
-/// Sets one network's entry. Others' entries may be in a text that cannot be read: it is overwritten only with what could be read before.
+/// Sets the entry of the cluster's network. A text that cannot be read may have entries of other networks: it
+/// is overwritten only with the last readable text.
 fn merge(
     wish: &mut Annotations,
     troubles: &mut Vec<NodeTrouble>,
@@ -75,7 +91,10 @@ fn merge(
     annotation: &'static str,
     set: impl FnOnce(&mut PerNetwork),
 ) {
-    let now = node.annotations.get(annotation).map_or_else(|| Ok(PerNetwork::default()), |text| PerNetwork::parse(text));
+    let now = node
+        .annotations
+        .get(annotation)
+        .map_or_else(|| Ok(PerNetwork::default()), |text| PerNetwork::parse(text));
     let before = readable.get(annotation).and_then(|text| PerNetwork::parse(text).ok());
     match now.or_else(|error| before.ok_or(error)) {
         Ok(mut entries) => {

@@ -7,7 +7,12 @@ fn net(text: &str) -> IpNet {
 }
 
 fn subnets(ranges: &[(&str, u8)]) -> Subnets {
-    Subnets::new(&ranges.iter().map(|(cidr, host_length)| ClusterSubnet { cidr: net(cidr), host_length: *host_length }).collect::<Vec<_>>())
+    Subnets::new(
+        &ranges
+            .iter()
+            .map(|(cidr, host_length)| ClusterSubnet { cidr: net(cidr), host_length: *host_length })
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn give(subnets: &mut Subnets, node: &str, family: Family) -> String {
@@ -20,7 +25,10 @@ fn the_next_free_subnet_of_the_first_range_that_has_one() {
     assert_eq!(all.families(), [Family::V4, Family::V6]);
     let v4: Vec<String> = (0..5).map(|node| give(&mut all, &format!("n{node}"), Family::V4)).collect();
     assert_eq!(v4, ["10.0.0.0/24", "10.0.1.0/24", "10.9.0.0/25", "10.9.0.128/25", ""]);
-    assert_eq!([give(&mut all, "n0", Family::V6), give(&mut all, "n1", Family::V6)], ["fd00::/64", "fd00:0:0:1::/64"]);
+    assert_eq!(
+        [give(&mut all, "n0", Family::V6), give(&mut all, "n1", Family::V6)],
+        ["fd00::/64", "fd00:0:0:1::/64"]
+    );
     all.release(&"n1".into(), &net("10.0.1.0/24"));
     all.release(&"n1".into(), &net("10.9.0.0/25"));
     assert_eq!(give(&mut all, "n5", Family::V4), "10.0.1.0/24");
@@ -42,18 +50,24 @@ fn claims_of_other_sizes_are_in_the_way_and_may_not_overlap() {
         let claimed = all.claim(&node.into(), net(subnet));
         assert_eq!(claimed.err().map(|overlap| overlap.by.to_string()).as_deref(), by, "{node} {subnet}");
     }
-    assert_eq!([give(&mut all, "d", Family::V4), give(&mut all, "e", Family::V4)], ["10.0.4.0/24", "10.0.5.0/24"]);
+    assert_eq!(
+        [give(&mut all, "d", Family::V4), give(&mut all, "e", Family::V4)],
+        ["10.0.4.0/24", "10.0.5.0/24"]
+    );
 }
 
-/// Pods of a node that is gone live on for minutes, while their addresses led to another node.
+/// Pods of a deleted node live on for minutes, while their addresses were routed to another node.
 #[test]
 fn a_subnet_that_was_freed_is_given_after_all_others() {
     let mut all = subnets(&[("10.0.0.0/22", 24)]);
-    assert_eq!([give(&mut all, "a", Family::V4), give(&mut all, "b", Family::V4)], ["10.0.0.0/24", "10.0.1.0/24"]);
+    assert_eq!(
+        [give(&mut all, "a", Family::V4), give(&mut all, "b", Family::V4)],
+        ["10.0.0.0/24", "10.0.1.0/24"]
+    );
     all.release(&"a".into(), &net("10.0.0.0/24"));
     let given = ["c", "d", "e", "f"].map(|node| give(&mut all, node, Family::V4));
     assert_eq!(given, ["10.0.2.0/24", "10.0.3.0/24", "10.0.0.0/24", ""]);
-    // After a start it goes on behind what is in use.
+    // After a start the search continues behind the subnets in use.
     let mut all = subnets(&[("10.0.0.0/22", 24)]);
     all.claim(&"b".into(), net("10.0.1.0/24")).unwrap();
     assert_eq!(give(&mut all, "c", Family::V4), "10.0.2.0/24");

@@ -1,25 +1,35 @@
+//! The order, number and retries of requests, without an API server.
+
 use std::{collections::BTreeMap, time::Duration};
 
 use contract::names::PodKey;
 use kubeapi::{Kind, Trouble};
 
 use super::*;
-use crate::annotate::Only;
+use crate::annotate::{Annotations, Only};
 
 fn wish(name: &str, value: &str) -> Annotations {
     let object = Object::Pod(PodKey::new("shop", name).unwrap());
-    Annotations { object, uid: "u".into(), values: BTreeMap::from([("a", value.to_owned())]), only: Only::Always }
+    Annotations {
+        object,
+        uid: "u".into(),
+        values: BTreeMap::from([("a", value.to_owned())]),
+        only: Only::Always,
+    }
 }
 
 fn trouble(retry_after: Option<u64>) -> Trouble {
-    Trouble { retry_after: retry_after.map(Duration::from_secs), ..Trouble::without_answer(Kind::Unavailable, "no".to_owned()) }
+    Trouble {
+        retry_after: retry_after.map(Duration::from_secs),
+        ..Trouble::without_answer(Kind::Unavailable, "no".to_owned())
+    }
 }
 
-fn of(queue: &mut Queue, names: impl IntoIterator<Item = usize>) {
+fn of(queue: &mut Queue<Annotations>, names: impl IntoIterator<Item = usize>) {
     names.into_iter().for_each(|n| queue.wish(wish(&format!("p{n}"), "1")));
 }
 
-fn all(queue: &mut Queue, now: Instant) -> Vec<Arc<Annotations>> {
+fn all(queue: &mut Queue<Annotations>, now: Instant) -> Vec<Arc<Annotations>> {
     std::iter::from_fn(|| queue.next(now)).collect()
 }
 
@@ -109,12 +119,17 @@ fn one_that_is_refused_waits_alone_and_for_ever() {
     }
 }
 
-fn begun(queue: &mut Queue, names: impl IntoIterator<Item = usize>, now: Instant) -> Vec<Arc<Annotations>> {
+fn begun(
+    queue: &mut Queue<Annotations>,
+    names: impl IntoIterator<Item = usize>,
+    now: Instant,
+) -> Vec<Arc<Annotations>> {
     of(queue, names);
     all(queue, now)
 }
 
-/// A webhook that refuses one pod, or a role that is missing in one namespace, kept every new pod of the cluster waiting.
+/// A webhook that refuses one pod, or a role that is missing in one namespace, kept every new pod of the
+/// cluster waiting.
 #[test]
 fn one_that_always_fails_keeps_no_other_waiting_whatever_the_failure_is() {
     let failures = [Outcome::Refused, Outcome::Overloaded, Outcome::Silent];
@@ -123,7 +138,7 @@ fn one_that_always_fails_keeps_no_other_waiting_whatever_the_failure_is() {
         queue.wish(wish("broken", "1"));
         let mut waited = Duration::ZERO;
         for new in 0..50 {
-            // Alone, again and again.
+            // It is retried alone.
             for _ in 0..10 {
                 now = queue.next_at().unwrap_or(now);
                 let broken = queue.next(now).unwrap();
@@ -157,7 +172,7 @@ fn repetitions_leave_room_for_others() {
     let (mut queue, mut now) = (Queue::new(), Instant::now());
     let failing = begun(&mut queue, 0..MOST, now);
     for (place, failing) in failing.iter().enumerate() {
-        // Something is written in between: it is these pods that are refused, and not everything.
+        // Writes in between show that only these pods are refused.
         queue.answered(failing, &Outcome::Refused(trouble(None)), now);
         if place % 8 == 0 {
             let fine = begun(&mut queue, [1000 + place], now);
@@ -169,7 +184,8 @@ fn repetitions_leave_room_for_others() {
     assert_eq!(begun(&mut queue, 2000..3000, now).len(), MOST - MOST / REPETITIONS);
 }
 
-/// With the database of the API server away, all of a large cluster's pods were not to be asked for again every few seconds.
+/// While an API server has no database, the pods of a large cluster must not all be retried every few
+/// seconds.
 #[test]
 fn an_api_server_that_refuses_everything_is_asked_slowly_and_for_new_objects_at_once() {
     let (mut queue, mut now) = (Queue::new(), Instant::now());
@@ -180,7 +196,7 @@ fn an_api_server_that_refuses_everything_is_asked_slowly_and_for_new_objects_at_
         asked += 1;
     }
     assert_eq!((asked, queue.standing()), (1000, Standing::Refusing));
-    // Each was asked for once; now one after the other.
+    // Each was sent once; retries go one after the other.
     let end = now + Duration::from_secs(60);
     let mut repeated = 0;
     while now < end {
@@ -197,7 +213,7 @@ fn an_api_server_that_refuses_everything_is_asked_slowly_and_for_new_objects_at_
     assert_eq!(queue.standing(), Standing::Well);
 }
 
-/// The answer to one came so late that nobody waited for it any more, because of its webhook.
+/// One request runs into its deadline because of its webhook.
 #[test]
 fn silence_about_one_object_is_no_silence_while_others_are_answered() {
     let (mut queue, now) = (Queue::new(), Instant::now());

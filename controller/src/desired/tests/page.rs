@@ -1,10 +1,10 @@
-//! `newcomers_page.txt`: all that the northbound database gets for a cluster of one node and one pod, as text.
+//! `newcomers_page.txt`: all rows of a cluster with one node and one pod, as text for a newcomer.
 
 use std::fmt::Write;
 
 use super::*;
 
-/// The rows as text, for reading. What is empty is left out.
+/// The rows as text. Empty columns are left out.
 fn page(rows: &[DesiredRow]) -> String {
     let mut page = String::new();
     for DesiredRow { id, columns, member_of } in rows {
@@ -16,7 +16,13 @@ fn page(rows: &[DesiredRow]) -> String {
             }
         }
         for membership in member_of {
-            let _ = writeln!(page, "  in {} of {} {}", membership.column, membership.of.table.name(), membership.of.name);
+            let _ = writeln!(
+                page,
+                "  in {} of {} {}",
+                membership.column,
+                membership.of.table.name(),
+                membership.of.name
+            );
         }
     }
     page
@@ -26,13 +32,24 @@ fn text(value: &Value) -> String {
     let datum = |datum: &ovsdb::Datum| atoms_of(datum).into_iter().collect::<Vec<_>>().join(", ");
     match value {
         Value::Datum(value) => datum(value),
-        Value::Pairs(Pairs { with, .. }) => with.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" "),
-        Value::References(rows) | Value::Including(rows) => rows.iter().map(|row| row.name.clone()).collect::<Vec<_>>().join(", "),
+        Value::Pairs(Pairs { with, .. }) => {
+            with.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" ")
+        }
+        Value::References(rows) | Value::Including(rows) => {
+            rows.iter().map(|row| row.name.clone()).collect::<Vec<_>>().join(", ")
+        }
         Value::Parts { table, rows } => {
             let part = |columns: &Vec<(&str, ovsdb::Datum)>| {
-                columns.iter().map(|(column, value)| format!("{column}={:?}", datum(value))).collect::<Vec<_>>().join(" ")
+                columns
+                    .iter()
+                    .map(|(column, value)| format!("{column}={:?}", datum(value)))
+                    .collect::<Vec<_>>()
+                    .join(" ")
             };
-            rows.iter().map(|columns| format!("{} {}", table.name(), part(columns))).collect::<Vec<_>>().join(", ")
+            rows.iter()
+                .map(|columns| format!("{} {}", table.name(), part(columns)))
+                .collect::<Vec<_>>()
+                .join(", ")
         }
     }
 }
@@ -41,8 +58,7 @@ fn text(value: &Value) -> String {
 fn a_newcomers_page() {
     let nodes = serde_json::json!({"items": [{"metadata": {"name": "n1", "annotations": {
         "k8s.ovn.org/node-subnets": r#"{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}"#, "k8s.ovn.org/node-chassis-id": "c1"}}}]});
-    let pods =
-        serde_json::json!({"items": [{"metadata": {"name": "cart-0", "namespace": "shop", "uid": "u1"}, "spec": {"nodeName": "n1"}}]});
+    let pods = serde_json::json!({"items": [{"metadata": {"name": "cart-0", "namespace": "shop", "uid": "u1"}, "spec": {"nodeName": "n1"}}]});
     let mut store = store_of(config(true), &nodes, &pods);
     let mut text = String::new();
     for (title, key) in [
@@ -54,11 +70,14 @@ fn a_newcomers_page() {
     }
     let _ = writeln!(text, "# And the pod's annotation\n");
     for annotation in store.take_annotations() {
-        for (name, json) in annotation.annotations {
+        for (name, json) in annotation.annotations() {
             let lines = ["],", "},"].iter().fold(json, |text, end| text.replace(end, &format!("{end}\n  ")));
             let _ = writeln!(text, "{name}:\n  {lines}");
         }
     }
     let file = include_str!("newcomers_page.txt");
-    assert!(text == file, "newcomers_page.txt is not what there is; if the difference is meant, it becomes:\n{text}");
+    assert!(
+        text == file,
+        "newcomers_page.txt is not what there is; if the difference is meant, it becomes:\n{text}"
+    );
 }

@@ -12,7 +12,10 @@ fn a_pod_that_waits_for_any_address_gets_that_of_a_foreign_port_that_goes() {
     for name in ["a", "b", "c"] {
         apply(&mut store, name, pod(name));
     }
-    assert_eq!(["a", "b", "c"].map(|name| address(&store, name)), [Some("10.244.1.4/29".into()), Some("10.244.1.6/29".into()), None]);
+    assert_eq!(
+        ["a", "b", "c"].map(|name| address(&store, name)),
+        [Some("10.244.1.4/29".into()), Some("10.244.1.6/29".into()), None]
+    );
     assert_eq!(store.foreign_addresses(vec![ports[1].clone()], Vec::new()), changed("c"));
     assert_eq!(address(&store, "c").unwrap(), "10.244.1.5/29");
     assert_eq!(store.take_shared(), []);

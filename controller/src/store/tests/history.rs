@@ -1,4 +1,4 @@
-//! Any history of a small cluster, and what is true at every moment of it.
+//! Random histories of a small cluster, and what has to be true at every moment of them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,20 +7,20 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 
-/// What happens, by number of pod, node and address.
+/// An event, by number of pod, node and address.
 #[derive(Debug, Clone)]
 enum Event {
     Appear {
         pod: u8,
         node: u8,
     },
-    /// A pod that no node was chosen for; one is later.
+    /// A pod that is not scheduled yet.
     Pending(u8),
     Schedule {
         pod: u8,
         node: u8,
     },
-    /// A pod with an annotation of its owner's.
+    /// A pod with an annotation that its creator has preset.
     Claim {
         pod: u8,
         node: u8,
@@ -31,9 +31,9 @@ enum Event {
         pod: u8,
         node: u8,
     },
-    /// Somebody removes the annotation.
+    /// Another program removes the annotation.
     Strip(u8),
-    /// Somebody writes what cannot be read over it.
+    /// Another program replaces it with unreadable text.
     Garble(u8),
     End(u8),
     Delete(u8),
@@ -42,11 +42,12 @@ enum Event {
         node: u8,
         is: NodeIs,
     },
-    /// What was taken arrives on the pods.
+    /// The annotations to write arrive on the pods.
     Write,
-    /// The watch was lost: these pods came anew, on a node, or went; then everything is listed.
+    /// The watch is lost. Meanwhile these pods are created anew on a node, or removed; then everything is
+    /// listed.
     Listed(Vec<(u8, Option<u8>)>),
-    /// The process starts again, with the ports that were there.
+    /// The process starts again, with the existing ports.
     Restart,
 }
 
@@ -101,7 +102,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     )
 }
 
-/// The API server's side, and the ports that the database has.
+/// The objects of the API server, and the ports in the database.
 #[derive(Debug, Default)]
 struct World {
     uids: u32,
@@ -114,7 +115,7 @@ fn number(pod: u8) -> PodKey {
     key(&format!("p{pod}"))
 }
 
-/// The address of a node's subnets that ends so, with the subnet's prefix.
+/// The addresses with this last part in a node's subnets, with the subnets' prefix lengths.
 fn nets(node: u8, last: u8, families: Families) -> Vec<IpNet> {
     let (v4, v6) = (net(&format!("10.244.{node}.{last}/29")), net(&format!("fd00:{node}::{last}/125")));
     match families {
@@ -124,8 +125,17 @@ fn nets(node: u8, last: u8, families: Families) -> Vec<IpNet> {
     }
 }
 
+/// The pod as the store keeps it.
+fn shortened(store: &Store, pod: &Pod) -> Pod {
+    let mut pod = pod.clone();
+    if let Annotated::Network { network, .. } = &mut pod.annotated {
+        Arc::make_mut(network).shorten(&store.config);
+    }
+    pod
+}
+
 /// The port of a pod that has this network.
-fn port(pod: &Pod, network: &PodNetwork) -> FoundPort {
+fn port(pod: &Pod, network: &Assigned) -> FoundPort {
     let addresses = network.addresses.iter().map(IpNet::addr).collect();
     FoundPort { uid: Some(Arc::clone(&pod.uid)), mac: Some(network.mac), addresses }
 }
@@ -162,7 +172,11 @@ impl World {
 
     fn new_pod(&mut self, node: Option<u8>) -> Pod {
         self.uids += 1;
-        Pod { node: node.map(|node| format!("n{node}").into()), created: self.uids.into(), ..Pod::with_uid(&format!("u{}", self.uids)) }
+        Pod {
+            node: node.map(|node| format!("n{node}").into()),
+            created: self.uids.into(),
+            ..Pod::with_uid(&format!("u{}", self.uids))
+        }
     }
 
     fn happen(&mut self, store: &mut Store, event: &Event) {
@@ -179,17 +193,24 @@ impl World {
                 pod.node.get_or_insert_with(|| format!("n{node}").into());
             }),
             Event::Claim { pod, node, last, families } => {
-                let claim = nets(node, last, families).iter().map(|net| format!("{:?}", net.to_string())).collect::<Vec<_>>().join(",");
+                let claim = nets(node, last, families)
+                    .iter()
+                    .map(|net| format!("{:?}", net.to_string()))
+                    .collect::<Vec<_>>()
+                    .join(",");
                 let mac = contract::mac::Mac::from_ip(nets(node, last, families)[0].addr());
                 let text = format!(r#"{{"default":{{"mac_address":"{mac}","ip_addresses":[{claim}]}}}}"#);
                 let fresh = annotated(self.new_pod(Some(node)), &text);
                 self.put(store, number(pod), fresh);
             }
             Event::Unusable { pod, node } => {
-                let fresh = Pod { annotated: Annotated::Unusable("not JSON".to_owned()), ..self.new_pod(Some(node)) };
+                let fresh =
+                    Pod { annotated: Annotated::Unusable("not JSON".to_owned()), ..self.new_pod(Some(node)) };
                 self.put(store, number(pod), fresh);
             }
-            Event::Garble(pod) => self.alter(store, pod, |pod| pod.annotated = Annotated::Unusable("not JSON".to_owned())),
+            Event::Garble(pod) => {
+                self.alter(store, pod, |pod| pod.annotated = Annotated::Unusable("not JSON".to_owned()))
+            }
             Event::Strip(pod) => self.alter(store, pod, |pod| pod.annotated = Annotated::Nothing),
             Event::End(pod) => self.alter(store, pod, |pod| pod.phase = Phase::Ended),
             Event::Delete(pod) => {
@@ -217,19 +238,35 @@ impl World {
                     NodeIs::WithoutSubnet => named,
                     NodeIs::With(families) => Node { subnets: nets(number, 0, families), ..named },
                     NodeIs::WithOtherSubnet => Node { subnets: nets(number + 2, 0, Families::V4), ..named },
-                    NodeIs::OfAnotherZone => Node { subnets: nets(number, 0, Families::V4), zone: Some(Zone("far".to_owned())), ..named },
+                    NodeIs::OfAnotherZone => Node {
+                        subnets: nets(number, 0, Families::V4),
+                        zone: Some(Zone("far".to_owned())),
+                        ..named
+                    },
                 };
                 self.nodes.insert(Arc::clone(&node.name), node.clone());
                 let before = store.node(&node.name).map(|before| before.subnets.clone());
                 store.observe(Observation::Nodes(Seen::Applied(node.clone())));
                 if node.subnets.is_empty() {
-                    assert_eq!(store.nodes[&node.name].subnets, before.unwrap_or_default(), "what is lost goes on to count");
+                    assert_eq!(
+                        store.nodes[&node.name].subnets,
+                        before.unwrap_or_default(),
+                        "what is lost goes on to count"
+                    );
                 }
             }
             Event::Write => {
-                for PodAnnotation { pod, uid, annotations, over: _ } in store.take_annotations() {
-                    let Some(known) = self.pods.get(&pod).filter(|known| known.uid == uid).cloned() else { continue };
-                    self.put(store, pod, annotated(known, &annotations[POD_NETWORKS]));
+                for annotation in store.take_annotations() {
+                    let Some(known) =
+                        self.pods.get(&annotation.pod).filter(|known| known.uid == annotation.uid).cloned()
+                    else {
+                        continue;
+                    };
+                    self.put(
+                        store,
+                        annotation.pod.clone(),
+                        annotated(known, &annotation.annotations()[POD_NETWORKS]),
+                    );
                 }
             }
             Event::Listed(ref changes) => {
@@ -243,44 +280,56 @@ impl World {
                     }
                 }
                 self.list(store);
-                // What is doubted is looked at again.
+                // A held list is repeated until it is accepted.
                 while store.doubted().is_some() {
                     store.observe(Observation::Cluster(None));
                     self.list(store);
                 }
-                assert_eq!(store.pods.keys().collect::<BTreeSet<_>>(), self.pods.keys().collect(), "what is in no list is gone");
+                assert_eq!(
+                    store.pods.keys().collect::<BTreeSet<_>>(),
+                    self.pods.keys().collect(),
+                    "what is in no list is gone"
+                );
             }
             Event::Restart => {
                 let running = self.running(store);
                 *store = self.start();
                 for (key, network) in running {
                     let now = store.assigned(&key).map(|network| &network.addresses);
-                    assert_eq!(now, Some(&network.addresses), "{key} runs, and its annotation is {:?}", self.pods[&key].annotated);
+                    assert_eq!(
+                        now,
+                        Some(&network.addresses),
+                        "{key} runs, and its annotation is {:?}",
+                        self.pods[&key].annotated
+                    );
                 }
             }
         }
     }
 
-    /// Pods whose ports have what the pods have, on nodes that say where they are.
-    fn running(&self, store: &Store) -> Vec<(PodKey, Arc<PodNetwork>)> {
+    /// Running pods: their ports have their addresses, and their nodes are in this zone.
+    fn running(&self, store: &Store) -> Vec<(PodKey, Arc<Assigned>)> {
         let running = |(key, found): (&PodKey, &FoundPort)| {
             let known = store.pods.get(key)?;
             let network = known.network.as_ref().filter(|network| *found == port(&known.pod, network))?;
             let node = self.nodes.get(known.pod.node.as_ref()?).filter(|node| node.zone.is_none())?;
-            let good = |net: &IpNet| node.subnets.iter().any(|subnet| subnet.contains(net) && !ovn::reserved(subnet, net.addr()));
+            let good = |net: &IpNet| {
+                node.subnets.iter().any(|subnet| subnet.contains(net) && !ovn::reserved(subnet, net.addr()))
+            };
             network.addresses.iter().all(good).then(|| (key.clone(), Arc::clone(network)))
         };
         self.ports.iter().filter_map(running).collect()
     }
 
-    /// At every moment an address has one pod, and nobody has what another's port still has.
+    /// At every moment an address has one pod at most, and no pod has an address that another pod's port
+    /// still has.
     fn check_owners(&self, store: &Store) -> Result<(), TestCaseError> {
         let mut owners: HashMap<IpAddr, &PodKey> = HashMap::new();
         for (key, known) in &store.pods {
             prop_assert!(known.network.is_none() || known.pod.needs_network());
             // Texts of annotations are kept only as long as something may be written over them.
             let pod = Pod { texts: self.pods[key].texts.clone(), ..known.pod.clone() };
-            prop_assert_eq!(&pod, &self.pods[key]);
+            prop_assert_eq!(&pod, &shortened(store, &self.pods[key]));
             for net in known.network.iter().flat_map(|network| &network.addresses) {
                 prop_assert_eq!(owners.insert(net.addr(), key), None, "shared {}", net);
                 prop_assert_eq!(store.addresses.owner(net.addr()), Some(key));
@@ -288,18 +337,25 @@ impl World {
         }
         for (key, port) in &self.ports {
             for address in &port.addresses {
-                prop_assert!(owners.get(address).is_none_or(|owner| *owner == key), "{} has the address of {key}'s port", owners[address]);
+                prop_assert!(
+                    owners.get(address).is_none_or(|owner| *owner == key),
+                    "{} has the address of {key}'s port",
+                    owners[address]
+                );
             }
         }
         Ok(())
     }
 
-    /// Once all ports are as they should be, who has no address has a reason that is true now.
+    /// Once all ports are as desired, every pod without an address has a reason that is true now.
     fn check_waiting(&self, store: &Store) -> Result<(), TestCaseError> {
         let networks = store.pods.values().filter_map(|known| known.network.as_ref());
-        let in_use: BTreeSet<IpAddr> = networks.flat_map(|network| network.addresses.iter().map(IpNet::addr)).collect();
-        // What is not looked at keeps what it may have.
-        let kept = |address: IpAddr| store.addresses.owner(address).is_some_and(|key| store.kept(&Key::Pod(key.clone())) == Kept::All);
+        let in_use: BTreeSet<IpAddr> =
+            networks.flat_map(|network| network.addresses.iter().map(IpNet::addr)).collect();
+        // A pod whose rows are kept keeps the addresses that its port may have.
+        let kept = |address: IpAddr| {
+            store.addresses.owner(address).is_some_and(|key| store.kept(&Key::Pod(key.clone())) == Kept::All)
+        };
         let troubles: HashMap<&PodKey, &PodTrouble> = store.troubles().collect();
         for (key, pod) in &self.pods {
             let node = pod.node.as_ref().and_then(|node| store.node(node));
@@ -307,35 +363,49 @@ impl World {
             match (store.assigned(key), troubles.get(key)) {
                 (Some(_), trouble) => prop_assert_eq!(trouble, None),
                 (None, None) => {
-                    prop_assert!(!pod.needs_network() || pod.annotated == Annotated::Nothing && (pod.node.is_none() || elsewhere))
+                    prop_assert!(
+                        !pod.needs_network()
+                            || pod.annotated == Annotated::Nothing && (pod.node.is_none() || elsewhere)
+                    )
                 }
                 (None, Some(PodTrouble::NodeWithoutSubnet(_))) => {
                     prop_assert!(!elsewhere && node.is_none_or(|node| node.subnets.is_empty()));
                 }
                 (None, Some(PodTrouble::NoFreeAddress { subnet, .. })) => {
                     prop_assert!(!elsewhere && node.is_some_and(|node| node.subnets.contains(subnet)));
-                    let free =
-                        subnet.hosts().filter(|address| !ovn::reserved(subnet, *address) && !in_use.contains(address) && !kept(*address));
+                    let free = subnet.hosts().filter(|address| {
+                        !ovn::reserved(subnet, *address) && !in_use.contains(address) && !kept(*address)
+                    });
                     prop_assert_eq!(free.collect::<Vec<_>>(), Vec::<IpAddr>::new());
                 }
                 (None, Some(PodTrouble::AddressTaken { address, by })) => {
-                    let has_it = store.assigned(by).is_some_and(|network| network.addresses.iter().any(|net| net.addr() == *address));
+                    let has_it = store
+                        .assigned(by)
+                        .is_some_and(|network| network.addresses.iter().any(|net| net.addr() == *address));
                     prop_assert!(has_it || kept(*address));
                     prop_assert!(by != key);
                 }
                 (None, Some(PodTrouble::AddressReserved { address, node })) => {
-                    prop_assert!(store.nodes[node].subnets.iter().any(|subnet| ovn::reserved(subnet, *address)));
+                    prop_assert!(
+                        store.nodes[node].subnets.iter().any(|subnet| ovn::reserved(subnet, *address))
+                    );
                 }
-                // All claim what may be claimed.
+                // All pods claim addresses that may be claimed.
                 (
                     None,
-                    Some(why @ (PodTrouble::AddressOfPort { .. } | PodTrouble::AddressNotForPods { .. } | PodTrouble::MacTaken { .. })),
+                    Some(
+                        why @ (PodTrouble::AddressOfPort { .. }
+                        | PodTrouble::AddressNotForPods { .. }
+                        | PodTrouble::MacTaken { .. }),
+                    ),
                 ) => prop_assert!(false, "{why}"),
-                (None, Some(PodTrouble::UnusableAnnotation(_))) => prop_assert!(matches!(pod.annotated, Annotated::Unusable(_))),
+                (None, Some(PodTrouble::UnusableAnnotation(_))) => {
+                    prop_assert!(matches!(pod.annotated, Annotated::Unusable(_)))
+                }
             }
         }
-        prop_assert!(troubles.keys().all(|key| self.pods.contains_key(key)), "nobody waits who is gone");
-        // And nothing is kept for nobody.
+        prop_assert!(troubles.keys().all(|key| self.pods.contains_key(key)), "a pod that is gone waits");
+        // Every address that is taken has a reason, too.
         for (node, last) in (1..5).flat_map(|node| (0..8).map(move |last| (node, last))) {
             for net in nets(node, last, Families::Both) {
                 let wanted = in_use.contains(&net.addr()) || kept(net.addr());
@@ -345,12 +415,14 @@ impl World {
         Ok(())
     }
 
-    /// Once all annotations are written, they are what the pods have.
+    /// Once all annotations are written, they match the pods' networks.
     fn check_records(&self, store: &Store) -> Result<(), TestCaseError> {
         for (key, pod) in &self.pods {
+            let pod = shortened(store, pod);
             let is_local = pod.node.as_ref().is_some_and(|node| store.is_local(node));
             if let Some(own) = store.assigned(key).filter(|_| is_local) {
-                let is_own = matches!(&pod.annotated, Annotated::Network { network, .. } if **network == *own);
+                let is_own =
+                    matches!(&pod.annotated, Annotated::Network { network, .. } if **network == *own);
                 prop_assert!(is_own, "{key} has {own:?}, its record says {:?}", pod.annotated);
             }
         }
@@ -368,7 +440,7 @@ proptest! {
             world.happen(&mut store, event);
             world.check_owners(&store)?;
         }
-        // One may wait for another who waits: as often as there are pods, at most.
+        // Pods may wait for each other in a chain, which is at most as long as there are pods.
         for _ in 0..8 {
             (0..8).for_each(|pod| world.happen(&mut store, &Event::Settle(pod)));
         }

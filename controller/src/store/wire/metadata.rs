@@ -1,6 +1,6 @@
-//! The part of an object's metadata that is used, in the shape that the API's library asks for.
+//! The metadata fields in use, as the `ObjectMeta` that `kube` asks for.
 //!
-//! Knows which annotations matter. Managed fields, owners and the rest are skipped unread.
+//! Knows which annotations and labels are kept. Managed fields, owner references and the rest are skipped.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -37,7 +37,16 @@ pub(super) fn of_pod<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
 
 impl<S> From<Metadata<S>> for ObjectMeta {
     fn from(metadata: Metadata<S>) -> Self {
-        let Metadata { name, namespace, uid, resource_version, creation_timestamp, deletion_timestamp, annotations, labels } = metadata;
+        let Metadata {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            creation_timestamp,
+            deletion_timestamp,
+            annotations,
+            labels,
+        } = metadata;
         Self {
             name,
             namespace,
@@ -45,7 +54,7 @@ impl<S> From<Metadata<S>> for ObjectMeta {
             resource_version,
             creation_timestamp,
             deletion_timestamp,
-            // That there are others says something, too.
+            // No annotations and none that are kept differ: the patch of a pod without any tests for null.
             annotations: annotations.present.then_some(annotations.pairs),
             labels: (!labels.pairs.is_empty()).then_some(labels.pairs),
             ..Self::default()
@@ -74,7 +83,8 @@ impl Select for OfNode {
 
 impl Select for OfPod {
     fn annotation(key: &str) -> bool {
-        [annotation::POD_NETWORKS, annotation::LEGACY, annotation::CONFIG_SOURCE, annotation::CONFIG_HASH].contains(&key)
+        [annotation::POD_NETWORKS, annotation::LEGACY, annotation::CONFIG_SOURCE, annotation::CONFIG_HASH]
+            .contains(&key)
     }
 
     fn label(_: &str) -> bool {
@@ -82,10 +92,10 @@ impl Select for OfPod {
     }
 }
 
-/// The selected pairs of a map of texts; `ANNOTATIONS` or else labels.
+/// The selected pairs of a string map: annotations if `ANNOTATIONS` is true, otherwise labels.
 struct Kept<S, const ANNOTATIONS: bool> {
     pairs: BTreeMap<String, String>,
-    /// Whether there is such a map, whatever is kept of it.
+    /// Whether the object has the map, even if none of its pairs is kept.
     present: bool,
     select: std::marker::PhantomData<S>,
 }
@@ -128,6 +138,7 @@ impl<'de, S: Select, const ANNOTATIONS: bool> Visitor<'de> for Kept<S, ANNOTATIO
             if wanted {
                 self.pairs.insert(key, map.next_value()?);
             } else {
+                // The value has to be consumed, but is not stored.
                 map.next_value::<IgnoredAny>()?;
             }
         }

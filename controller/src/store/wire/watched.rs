@@ -1,4 +1,4 @@
-//! The kinds of objects that the control plane follows.
+//! The kinds of objects that the control plane watches.
 
 use contract::names::PodKey;
 use kubeapi::watch::Watched;
@@ -20,7 +20,8 @@ impl Watched for NodeObject {
     }
 
     fn key(&self) -> Result<NodeName, String> {
-        Ok(self.metadata.name.as_deref().unwrap_or_default().into())
+        let name = self.metadata.name.as_deref().filter(|name| !name.is_empty());
+        Ok(name.ok_or("it has no name")?.into())
     }
 
     fn value(self) -> Result<Node, String> {
@@ -40,7 +41,8 @@ impl Watched for PodObject {
 
     fn key(&self) -> Result<PodKey, String> {
         let part = |text: &Option<String>| text.clone().unwrap_or_default();
-        PodKey::new(&part(&self.metadata.namespace), &part(&self.metadata.name)).map_err(|error| error.to_string())
+        PodKey::new(&part(&self.metadata.namespace), &part(&self.metadata.name))
+            .map_err(|error| error.to_string())
     }
 
     fn value(self) -> Result<(PodKey, Pod), String> {

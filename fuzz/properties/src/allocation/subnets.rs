@@ -1,4 +1,5 @@
-//! Subnets of nodes. In a range of few parts it is known which one comes next: the first that is free behind the latest one.
+//! Subnets of nodes. In a small range the next subnet is predictable: the first free one behind the last one
+//! assigned.
 
 use std::net::IpAddr;
 
@@ -13,10 +14,10 @@ use ipnet::IpNet;
 
 use crate::draw;
 
-/// Of a range with more bits for its parts not all are looked at.
+/// Ranges with more bits for the number of their subnets are not enumerated.
 const FEW: u8 = 6;
 
-/// Per range, the last address of the subnet that was given or claimed last.
+/// The last address of the subnet that was assigned or claimed last, for each range.
 type Latest = Vec<Option<IpAddr>>;
 
 pub(super) fn check(u: &mut Unstructured<'_>) -> Result<()> {
@@ -40,16 +41,22 @@ pub(super) fn check(u: &mut Unstructured<'_>) -> Result<()> {
                     Some((owner, _)) if u.arbitrary()? => (owner.clone(), true),
                     _ => (format!("c{claims}").into(), false),
                 };
-                let other = used.iter().filter(|(owner, _)| *owner != node).any(|(_, used)| overlap(used, &subnet));
+                let other =
+                    used.iter().filter(|(owner, _)| *owner != node).any(|(_, used)| overlap(used, &subnet));
                 match subnets.claim(&node, subnet) {
                     Ok(()) => assert!(!other, "{subnet} overlaps what another node has"),
                     Err(Overlap { subnet: refused, other: there, by }) => {
-                        assert!(other && refused == subnet && overlap(&there, &subnet), "{subnet}: {there} of {by}");
+                        assert!(
+                            other && refused == subnet && overlap(&there, &subnet),
+                            "{subnet}: {there} of {by}"
+                        );
                         assert!(used.contains(&(by, there)));
                         continue;
                     }
                 }
-                for (_, latest) in ranges.iter().zip(&mut latest).filter(|(range, _)| range.cidr.contains(&subnet)) {
+                for (_, latest) in
+                    ranges.iter().zip(&mut latest).filter(|(range, _)| range.cidr.contains(&subnet))
+                {
                     *latest = (*latest).max(Some(subnet.broadcast()));
                 }
                 if !is_own {
@@ -59,7 +66,10 @@ pub(super) fn check(u: &mut Unstructured<'_>) -> Result<()> {
             _ if !used.is_empty() => {
                 let (node, subnet) = used.swap_remove(u.choose_index(used.len())?);
                 subnets.release(&"nobody".into(), &subnet);
-                assert!(subnets.claim(&"nobody".into(), subnet).is_err(), "{subnet} was released for its owner by another");
+                assert!(
+                    subnets.claim(&"nobody".into(), subnet).is_err(),
+                    "{subnet} was released for its owner by another"
+                );
                 subnets.release(&node, &subnet);
             }
             _ => {}
@@ -68,7 +78,7 @@ pub(super) fn check(u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// As options allow it: a part is less than the whole.
+/// A range that the options permit: a node's subnet is smaller than the range.
 fn range(u: &mut Unstructured<'_>) -> Result<ClusterSubnet> {
     let net = draw::net(u)?;
     let longest = net.max_prefix_len();
@@ -79,7 +89,7 @@ fn range(u: &mut Unstructured<'_>) -> Result<ClusterSubnet> {
     Ok(ClusterSubnet { cidr, host_length: length + bits })
 }
 
-/// A network within a range, around it, or elsewhere.
+/// A subnet inside a range, around it, or elsewhere.
 fn near(u: &mut Unstructured<'_>, ranges: &[ClusterSubnet]) -> Result<IpNet> {
     let ClusterSubnet { cidr, host_length } = *u.choose(ranges)?;
     let address = match draw::ip_of(u, cidr)? {
@@ -106,24 +116,39 @@ fn is_of(family: Family, net: &IpNet) -> bool {
     Family::of(&net.network()) == family
 }
 
-fn check_given(ranges: &[ClusterSubnet], used: &[(NodeName, IpNet)], latest: &mut Latest, family: Family, given: Option<IpNet>) {
+fn check_given(
+    ranges: &[ClusterSubnet],
+    used: &[(NodeName, IpNet)],
+    latest: &mut Latest,
+    family: Family,
+    given: Option<IpNet>,
+) {
     let is_free = |part: &IpNet| !used.iter().any(|(_, used)| overlap(used, part));
     if let Some(given) = given {
-        let fits = |range: &ClusterSubnet| range.cidr.contains(&given) && range.host_length == given.prefix_len();
+        let fits =
+            |range: &ClusterSubnet| range.cidr.contains(&given) && range.host_length == given.prefix_len();
         assert!(is_of(family, &given) && ranges.iter().any(fits), "{given} is of no range");
         assert!(is_free(&given), "{given} overlaps what a node has");
     }
     let of_family = |range: &ClusterSubnet| is_of(family, &range.cidr);
     let few = |range: &ClusterSubnet| range.host_length - range.cidr.prefix_len() <= FEW;
     if ranges.iter().filter(|range| of_family(range)).all(few) {
-        let next = ranges.iter().zip(&*latest).filter(|(range, _)| of_family(range)).find_map(|(range, latest)| {
-            let free: Vec<IpNet> = range.cidr.subnets(range.host_length).expect("a part is less than the whole").filter(is_free).collect();
-            free.iter().find(|part| Some(part.network()) > *latest).or(free.first()).copied()
-        });
+        let next =
+            ranges.iter().zip(&*latest).filter(|(range, _)| of_family(range)).find_map(|(range, latest)| {
+                let free: Vec<IpNet> = range
+                    .cidr
+                    .subnets(range.host_length)
+                    .expect("a part is less than the whole")
+                    .filter(is_free)
+                    .collect();
+                free.iter().find(|part| Some(part.network()) > *latest).or(free.first()).copied()
+            });
         assert_eq!(given, next, "the next free part of {ranges:?} behind {latest:?}");
     }
-    // Of two ranges that both have it, the first one gave it.
-    let gave = |range: &ClusterSubnet| given.is_some_and(|given| range.cidr.contains(&given) && range.host_length == given.prefix_len());
+    // Of two ranges that contain the subnet, the first one has assigned it.
+    let gave = |range: &ClusterSubnet| {
+        given.is_some_and(|given| range.cidr.contains(&given) && range.host_length == given.prefix_len())
+    };
     if let Some(index) = ranges.iter().position(gave) {
         latest[index] = given.map(|given| given.broadcast());
     }

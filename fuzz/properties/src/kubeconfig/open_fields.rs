@@ -1,8 +1,8 @@
-//! Fields of a kubeconfig that are no secrets: names, paths and addresses, which messages may repeat.
+//! Fields of a kubeconfig that are not secret: names, paths and addresses, which messages may repeat.
 
 use serde_yaml_ng::Value;
 
-/// Those whose text is no secret.
+/// Fields whose text is not secret.
 const TEXTS: [&str; 15] = [
     "current-context",
     "name",
@@ -20,10 +20,10 @@ const TEXTS: [&str; 15] = [
     "as-uid",
     "namespace",
 ];
-/// Those in which nothing is.
+/// Fields that contain no secret at any depth.
 const WHOLE: [&str; 2] = ["as-groups", "as-user-extra"];
 
-/// Whether one of them says `text`. A file that is no YAML has no such fields.
+/// Whether a field that is not secret contains `text`. A file that is not YAML has no such fields.
 pub(super) fn mention(config: &[u8], text: &str) -> bool {
     serde_yaml_ng::from_slice(config).is_ok_and(|value| mentions(&value, text))
 }
@@ -32,17 +32,21 @@ fn mentions(value: &Value, text: &str) -> bool {
     match value {
         Value::Sequence(values) => values.iter().any(|value| mentions(value, text)),
         Value::Tagged(tagged) => mentions(&tagged.value, text),
-        Value::Mapping(fields) => fields.iter().any(|(name, value)| match (name.as_str().unwrap_or_default(), value) {
-            ("server", Value::String(url)) => without_user(url).contains(text),
-            (name, Value::String(value)) => TEXTS.contains(&name) && value.contains(text),
-            (name, value) if WHOLE.contains(&name) => serde_yaml_ng::to_string(value).is_ok_and(|value| value.contains(text)),
-            (_, value) => mentions(value, text),
-        }),
+        Value::Mapping(fields) => {
+            fields.iter().any(|(name, value)| match (name.as_str().unwrap_or_default(), value) {
+                ("server", Value::String(url)) => without_user(url).contains(text),
+                (name, Value::String(value)) => TEXTS.contains(&name) && value.contains(text),
+                (name, value) if WHOLE.contains(&name) => {
+                    serde_yaml_ng::to_string(value).is_ok_and(|value| value.contains(text))
+                }
+                (_, value) => mentions(value, text),
+            })
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
-/// The user and the password in a URL are as secret as any.
+/// The URL without its user and password, which are secret.
 fn without_user(url: &str) -> &str {
     url.rsplit_once('@').map_or(url, |(_, rest)| rest)
 }

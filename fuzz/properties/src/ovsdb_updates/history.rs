@@ -1,5 +1,5 @@
-//! A history of inserts, changes and deletes of rows, reported as ovsdb-server(7) §4.1.14 and RFC 7047 §4.1.6 say, to one replica for each
-//! form; and beside it the rows as they should be.
+//! A history of inserts, changes and deletes of rows. It is reported according to ovsdb-server(7) §4.1.14 and
+//! RFC 7047 §4.1.6 to one replica for each form, and compared with a model of the rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{FORMS, Port, empty, row_id, rows, snapshot_text};
 
-/// A row as it should be.
+/// The model of a row.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Model {
     name: u8,
@@ -47,12 +47,12 @@ pub(super) fn check(data: &[u8]) {
         let expected: BTreeMap<_, _> = model.iter().map(|(id, row)| (row_id(*id), Port::from(row))).collect();
         assert_eq!(rows(replica), expected, "{form:?}: step by step");
         assert_eq!(rows(&fresh), expected, "{form:?}: at once");
-        // The same contents once more, as after a connection that was lost: nothing has happened.
+        // The same contents once more, as after a lost connection, are no change.
         assert_eq!(fuzzing::load(replica, *form, &snapshot).0, 0, "{form:?}: nothing new");
     }
 }
 
-/// What happens to a row; none for its end.
+/// A change of a row: the new values, and elements to add or remove.
 struct Edit {
     name: Option<u8>,
     tag: Option<Option<u8>>,
@@ -79,7 +79,7 @@ impl Edit {
     }
 }
 
-/// None at the end.
+/// The next step: a row, and its change or `None` for its deletion. `None` at the end of the bytes.
 fn step(u: &mut Unstructured<'_>) -> Result<Option<(u8, Option<Edit>)>> {
     if u.is_empty() {
         return Ok(None);
@@ -93,7 +93,11 @@ fn step(u: &mut Unstructured<'_>) -> Result<Option<(u8, Option<Edit>)>> {
         name: u.arbitrary::<bool>()?.then(|| small(u)).transpose()?,
         tag: if u.arbitrary()? { Some(u.arbitrary::<bool>()?.then(|| small(u)).transpose()?) } else { None },
         address: u.arbitrary::<bool>()?.then(|| small(u)).transpose()?,
-        pair: if u.arbitrary()? { Some((small(u)?, u.arbitrary::<bool>()?.then(|| small(u)).transpose()?)) } else { None },
+        pair: if u.arbitrary()? {
+            Some((small(u)?, u.arbitrary::<bool>()?.then(|| small(u)).transpose()?))
+        } else {
+            None
+        },
     };
     Ok(Some((id, Some(edit))))
 }
@@ -102,7 +106,7 @@ fn text(value: u8) -> String {
     format!("v{value}")
 }
 
-/// The spelling of RFC 7047 §5.1: a set of one is the element.
+/// A set in the notation of RFC 7047 §5.1: a set with one element is written as the element.
 fn set(elements: &BTreeSet<u8>) -> Value {
     match Vec::from_iter(elements).as_slice() {
         [one] => json!(text(**one)),
@@ -123,7 +127,7 @@ impl Model {
         json!({"name": text(self.name), "tag": tag(self.tag), "addresses": set(&self.addresses), "ids": map(self.ids.clone())})
     }
 
-    /// The columns in which `self` differs from `next`, as `update` tells the older values.
+    /// The columns in which `self` differs from `next`, with the old values that `update` reports.
     fn old_values(&self, next: &Self) -> Value {
         let mut columns = self.whole();
         let new = next.whole();
@@ -131,7 +135,7 @@ impl Model {
         columns
     }
 
-    /// What `modify` says: of sets and maps the difference.
+    /// The columns of `modify`: sets and maps as differences.
     fn difference(&self, next: &Self) -> Value {
         let mut columns = next.old_values(self);
         let fields = columns.as_object_mut().expect("an object");
@@ -158,12 +162,16 @@ impl From<&Model> for Port {
     }
 }
 
-/// The parameters of one report.
+/// The parameters of one update.
 fn report(form: Form, id: u8, before: Option<&Model>, after: Option<&Model>) -> String {
     let what = match (form, before, after) {
-        (Form::Rfc, Some(before), Some(after)) => json!({"old": before.old_values(after), "new": after.whole()}),
+        (Form::Rfc, Some(before), Some(after)) => {
+            json!({"old": before.old_values(after), "new": after.whole()})
+        }
         (Form::Rfc, before, after) => {
-            let members = [("old", before), ("new", after)].into_iter().filter_map(|(name, row)| Some((name, row?.whole())));
+            let members = [("old", before), ("new", after)]
+                .into_iter()
+                .filter_map(|(name, row)| Some((name, row?.whole())));
             members.collect()
         }
         (_, None, Some(after)) => json!({"insert": after.whole()}),

@@ -1,4 +1,4 @@
-//! An API server within this process: whatever is asked, a function answers. Knows nothing of pods.
+//! An API server within this process: a function answers each request. Knows nothing of pods.
 
 use std::{convert::Infallible, io};
 
@@ -9,7 +9,7 @@ use hyper::body::{Bytes, Frame};
 use kube::{Client, client::Body};
 use tower::service_fn;
 
-/// The answer to one request.
+/// The response to a request.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -17,13 +17,13 @@ pub(super) struct Answer {
     pub(super) end: End,
 }
 
-/// What comes behind the pieces.
+/// The end of the body, after its pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Ordinary,
-    /// The connection breaks.
+    /// The connection is reset.
     Broken,
-    /// Nothing, for ever.
+    /// The body never ends.
     Never,
 }
 
@@ -33,7 +33,7 @@ impl Answer {
     }
 }
 
-/// `respond` is given the path with its parameters.
+/// A client whose requests are answered by `respond`, which gets the path with its query.
 pub(super) fn client(respond: impl Fn(&str) -> Answer + Send + Sync + Clone + 'static) -> Client {
     let service = service_fn(move |request: Request<Body>| {
         let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
@@ -46,7 +46,9 @@ pub(super) fn client(respond: impl Fn(&str) -> Answer + Send + Sync + Clone + 's
                 End::Never => stream::pending().boxed(),
             };
             let body = StreamBody::new(pieces.chain(rest));
-            Ok::<_, Infallible>(Response::builder().status(status).body(body).expect("a status is all that it has"))
+            Ok::<_, Infallible>(
+                Response::builder().status(status).body(body).expect("a status is all that it has"),
+            )
         }
     });
     Client::new(service, "default")

@@ -1,4 +1,4 @@
-//! The two that follow the API server, on a clock that passes when everybody waits.
+//! The two clients of the API server, on a paused clock that advances when all tasks wait.
 
 use std::{
     sync::{Arc, LazyLock, Mutex},
@@ -26,7 +26,7 @@ use super::api::{self, Answer};
 
 pub(super) const PODS: usize = 4;
 
-/// What the control plane was told.
+/// An observation of the control plane.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Told {
     All(Vec<String>),
@@ -34,7 +34,7 @@ pub(super) enum Told {
     Deleted(String),
 }
 
-/// What there is to say of a pod: its name, its UID, and which of its states it is in.
+/// A pod as text: its name, its UID, and its state.
 pub(super) fn state(name: &str, uid: &str, state: impl ToString) -> String {
     format!("{name} {uid} {}", state.to_string())
 }
@@ -43,7 +43,7 @@ pub(super) fn key(pod: usize) -> PodKey {
     PodKey::new("shop", &format!("p{pod}")).expect("a good name")
 }
 
-/// Made once: a fuzzer would spend its time on them.
+/// Made once, so that the fuzzer does not spend its time on them.
 struct Fixtures {
     connection: Connection,
     metrics: Arc<Metrics>,
@@ -53,16 +53,20 @@ struct Fixtures {
 static FIXTURES: LazyLock<Fixtures> = LazyLock::new(|| {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let _inside = runtime.enter();
-    let way = ApiServer { cluster: Cluster::Url { url: "http://api".to_owned(), authority: None }, credential: None };
+    let way = ApiServer {
+        cluster: Cluster::Url { url: "http://api".to_owned(), authority: None },
+        credential: None,
+    };
     Fixtures {
         connection: Connection::open(way),
         metrics: Arc::default(),
-        controller_metrics: ControllerMetrics::register(&Registry::new()).expect("nothing else is registered"),
+        controller_metrics: ControllerMetrics::register(&Registry::new())
+            .expect("nothing else is registered"),
     }
 });
 
-/// Both follow the API server that `respond` plays, until `done`, which is given the server's pods. What the control plane was told, and
-/// the pods that the server knows then.
+/// Runs both clients against the API server that `respond` plays, until `done`, which gets the server's pods.
+/// Returns the observations of the control plane, and the pods that the server then knows.
 pub(super) fn run<F: Future<Output = ()>>(
     respond: impl Fn(&str) -> Answer + Send + Sync + Clone + 'static,
     done: impl FnOnce(Arc<ApiPods>) -> F,
@@ -73,44 +77,45 @@ pub(super) fn run<F: Future<Output = ()>>(
         let told = Arc::new(Mutex::new(Vec::new()));
         let tell = {
             let told = Arc::clone(&told);
-            move |seen| told.lock().expect("nobody panics with it").push(said(seen))
+            move |seen| told.lock().expect("no holder of the lock panics").push(said(seen))
         };
         let api = fixtures.connection.over(api::client(respond.clone()));
         let _watch = Watch::start::<PodObject>(api, fixtures.controller_metrics.clone(), tell);
         let connection = fixtures.connection.over(api::client(respond));
-        let pods = Arc::new(ApiPods::start(connection, "n1", Conditions::default(), Arc::clone(&fixtures.metrics)));
+        let pods =
+            Arc::new(ApiPods::start(connection, "n1", Conditions::default(), Arc::clone(&fixtures.metrics)));
         done(Arc::clone(&pods)).await;
         let known = (0..PODS).map(|pod| known(&pods, pod)).collect();
-        let told = told.lock().expect("nobody panics with it").clone();
+        let told = told.lock().expect("no holder of the lock panics").clone();
         (told, known)
     })
 }
 
-/// Longer than anybody waits for another attempt.
+/// Sleeps longer than any client waits before it retries.
 pub(super) async fn nap() {
     sleep(Duration::from_secs(70)).await;
 }
 
-/// A pod as the server knows it.
+/// A pod as text, from the server's point of view.
 fn known(pods: &ApiPods, pod: usize) -> Option<String> {
     let pod_key = key(pod);
     let known = pods.watch(&pod_key).now()?;
     let network = match PodNetwork::from_annotations(&known.facts.annotations, &Network::Default) {
-        Ok(network) => network.map(|network| addresses(&network)).unwrap_or_default(),
+        Ok(network) => network.map(|network| addresses(&network.addresses)).unwrap_or_default(),
         Err(_) => "unusable".to_owned(),
     };
     Some(state(pod_key.name(), &known.facts.uid, network))
 }
 
-fn addresses(network: &PodNetwork) -> String {
-    network.addresses.iter().map(ToString::to_string).collect()
+fn addresses(addresses: &[impl ToString]) -> String {
+    addresses.iter().map(ToString::to_string).collect()
 }
 
 fn said(seen: Seen<PodKey, (PodKey, Pod)>) -> Told {
     let pod = |(key, pod): (PodKey, Pod)| {
         let network = match pod.annotated {
             Annotated::Unusable(_) => "unusable".to_owned(),
-            Annotated::Network { network, .. } => addresses(&network),
+            Annotated::Network { network, .. } => addresses(&network.addresses),
             Annotated::Nothing => String::new(),
         };
         state(key.name(), &pod.uid, network)

@@ -1,5 +1,5 @@
-//! Any history of a few pods, told by an API server that lags, breaks off, refuses and repeats itself, and then is well: who followed it
-//! knows what there is.
+//! A drawn history of a few pods, reported by an API server that lags, drops connections, refuses and repeats
+//! itself, and then recovers: in the end its clients know the existing pods.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use super::{
 use crate::draw::Bytes;
 use server::pods::PodSource;
 
-/// Nobody stays behind for longer.
+/// Limit for the clients to catch up. It costs no real time on a paused clock.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) fn check(data: &[u8]) {
@@ -33,7 +33,7 @@ pub(super) fn check(data: &[u8]) {
         let (world, well) = (Arc::clone(&world), Arc::clone(&well));
         move |path: &str| {
             let mut world = locked(&world);
-            let answer = world.answer(&Asked::read(path));
+            let answer = world.answer(&ApiRequest::read(path));
             if world.is_followed == [true, true] {
                 well.notify_one();
             }
@@ -45,7 +45,7 @@ pub(super) fn check(data: &[u8]) {
             sleep(Duration::from_millis(u64::from(lookups.below(40)) * 250)).await;
             pods.look_up(&key(usize::from(lookups.below(4))));
         }
-        timeout(PATIENCE, well.notified()).await.expect("the API server is well, and nobody follows it");
+        timeout(PATIENCE, well.notified()).await.expect("both clients follow the recovered API server");
         sleep(Duration::from_secs(1)).await;
     });
     let world = locked(&world);
@@ -55,10 +55,10 @@ pub(super) fn check(data: &[u8]) {
 }
 
 fn locked(world: &Mutex<World>) -> MutexGuard<'_, World> {
-    world.lock().expect("nobody panics with it")
+    world.lock().expect("no holder of the lock panics")
 }
 
-/// What happened to a pod, and what the cluster's version is since then.
+/// A change of a pod, with the version of the cluster after it.
 #[derive(Debug, Clone, Copy)]
 struct Event {
     kind: &'static str,
@@ -68,7 +68,7 @@ struct Event {
 }
 
 impl Event {
-    /// Each version of a pod has an address of its own.
+    /// An address that is different for each version of a pod.
     fn address(&self) -> String {
         format!("10.{}.{}.{}/8", self.version >> 16, self.version >> 8 & 255, self.version & 255)
     }
@@ -78,7 +78,9 @@ impl Event {
     }
 
     fn object(&self) -> Value {
-        let network = json!({"default": {"mac_address": "0a:58:0a:00:00:05", "ip_addresses": [self.address()]}}).to_string();
+        let network =
+            json!({"default": {"mac_address": "0a:58:0a:00:00:05", "ip_addresses": [self.address()]}})
+                .to_string();
         json!({"kind": "Pod", "metadata": {
             "namespace": "shop", "name": format!("p{}", self.pod), "uid": format!("u{}", self.uid), "resourceVersion": self.version.to_string(),
             "annotations": {"k8s.ovn.org/pod-networks": network, "other": "x"}, "managedFields": [{"manager": "m"}],
@@ -96,25 +98,26 @@ struct World {
     version: u64,
     now: [Option<Event>; PODS],
     log: Vec<Event>,
-    /// Whether the control plane and the server have a stream that tells everything from now on.
+    /// Whether the control plane and the server have a stream that reports all further changes.
     is_followed: [bool; 2],
 }
 
-/// What a request is about.
+/// A parsed request.
 #[derive(Debug)]
-struct Asked {
+struct ApiRequest {
     is_watch: bool,
     is_of_node: bool,
-    /// A lookup's.
+    /// The pod of a lookup.
     pod: Option<usize>,
     parameters: BTreeMap<String, String>,
 }
 
-impl Asked {
+impl ApiRequest {
     fn read(path: &str) -> Self {
         let (_, query) = path.split_once('?').unwrap_or_default();
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        let parameters: BTreeMap<String, String> = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let parameters: BTreeMap<String, String> =
+            pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let selector = parameters.get("fieldSelector").map(String::as_str).unwrap_or_default();
         let pod = selector.strip_prefix("metadata.name%3Dp").and_then(|rest| rest[..1].parse().ok());
         Self { is_watch: parameters.contains_key("watch"), is_of_node: !selector.is_empty(), pod, parameters }
@@ -126,7 +129,7 @@ impl Asked {
 }
 
 impl World {
-    fn answer(&mut self, asked: &Asked) -> Answer {
+    fn answer(&mut self, asked: &ApiRequest) -> Answer {
         for _ in 0..self.script.below(4) {
             self.change();
         }
@@ -136,7 +139,7 @@ impl World {
         if asked.is_watch { self.watch(asked) } else { self.list(asked) }
     }
 
-    /// Something happens to a pod.
+    /// Changes, creates or deletes a pod.
     fn change(&mut self) {
         let pod = usize::from(self.script.below(4));
         let deletes = self.script.below(3) == 2;
@@ -166,7 +169,7 @@ impl World {
         Some(Answer { status, ..Answer::json(&text) })
     }
 
-    /// What there was as of `version`.
+    /// The pods as of `version`.
     fn snapshot(&self, version: u64) -> Vec<Event> {
         let mut pods = BTreeMap::new();
         for event in self.log.iter().filter(|event| event.version <= version) {
@@ -175,13 +178,18 @@ impl World {
         pods.into_values().filter(|event| event.kind != "DELETED").collect()
     }
 
-    /// An older version, if the API server is behind.
+    /// The version that a read from the API server's cache returns: older than the current one if the cache
+    /// lags.
     fn remembered(&mut self) -> u64 {
         let behind = usize::from(self.script.below(6));
-        self.log.iter().rev().nth(behind).map_or(0, |event| event.version).max(if behind == 0 { self.version } else { 0 })
+        self.log.iter().rev().nth(behind).map_or(0, |event| event.version).max(if behind == 0 {
+            self.version
+        } else {
+            0
+        })
     }
 
-    fn list(&mut self, asked: &Asked) -> Answer {
+    fn list(&mut self, asked: &ApiRequest) -> Answer {
         let token = asked.parameters.get("continue").and_then(|token| token.split_once('.'));
         let token = token.and_then(|(version, place)| Some((version.parse().ok()?, place.parse().ok()?)));
         let is_any = asked.parameters.get("resourceVersion").is_some_and(|version| version == "0");
@@ -191,7 +199,11 @@ impl World {
             None => (self.version, 0),
         };
         let pods = self.snapshot(version);
-        let pods: Vec<Event> = pods.into_iter().filter(|event| asked.pod.is_none_or(|pod| pod == event.pod)).skip(place).collect();
+        let pods: Vec<Event> = pods
+            .into_iter()
+            .filter(|event| asked.pod.is_none_or(|pod| pod == event.pod))
+            .skip(place)
+            .collect();
         let most = match self.script.below(4) {
             0 => pods.len(),
             most if asked.parameters.contains_key("limit") => usize::from(most),
@@ -199,12 +211,16 @@ impl World {
         };
         let token = if pods.len() > most { format!("{version}.{}", place + most) } else { String::new() };
         let items: Vec<Value> = pods.iter().take(most).map(Event::object).collect();
-        Answer::json(&json!({"metadata": {"resourceVersion": version.to_string(), "continue": token}, "items": items}).to_string())
+        Answer::json(
+            &json!({"metadata": {"resourceVersion": version.to_string(), "continue": token}, "items": items})
+                .to_string(),
+        )
     }
 
-    fn watch(&mut self, asked: &Asked) -> Answer {
+    fn watch(&mut self, asked: &ApiRequest) -> Answer {
         let initial = asked.parameters.contains_key("sendInitialEvents");
-        let from = if initial { self.remembered() } else { asked.number("resourceVersion").unwrap_or_default() };
+        let from =
+            if initial { self.remembered() } else { asked.number("resourceVersion").unwrap_or_default() };
         let mut lines: Vec<String> = Vec::new();
         if initial {
             lines.extend(self.snapshot(from).iter().map(|event| event.line("ADDED")));
@@ -228,8 +244,8 @@ impl World {
         self.broken_off(lines, asked)
     }
 
-    /// The stream, as much of it as arrives, in pieces.
-    fn broken_off(&mut self, mut lines: Vec<String>, asked: &Asked) -> Answer {
+    /// The response with the part of the stream that arrives, in pieces.
+    fn broken_off(&mut self, mut lines: Vec<String>, asked: &ApiRequest) -> Answer {
         let kind = self.script.below(10);
         let place = usize::from(self.script.below(16));
         let line = match kind {
@@ -267,9 +283,11 @@ impl World {
         Answer { status: 200, pieces, end }
     }
 
-    /// The control plane was told nothing but what was, in the order in which it was; and at last what is.
+    /// Checks that the control plane observed only states that existed, in their order, and in the end the
+    /// current ones.
     fn check_told(&self, told: &[Told], there: &[Option<String>]) {
-        let versions: BTreeMap<String, u64> = self.log.iter().map(|event| (event.state(), event.version)).collect();
+        let versions: BTreeMap<String, u64> =
+            self.log.iter().map(|event| (event.state(), event.version)).collect();
         let mut newest = [0; PODS];
         let mut pods: BTreeMap<String, String> = BTreeMap::new();
         assert!(matches!(told.first(), Some(Told::All(_))), "{told:?}");
@@ -286,7 +304,8 @@ impl World {
                 }
             };
             for state in applied {
-                let version = *versions.get(state).unwrap_or_else(|| panic!("no pod was ever {state:?}: {told:?}"));
+                let version =
+                    *versions.get(state).unwrap_or_else(|| panic!("no pod was ever {state:?}: {told:?}"));
                 let (name, _) = state.split_once(' ').expect("a name is first");
                 let newest = &mut newest[usize::from(name.as_bytes()[1] - b'0')];
                 assert!(version >= *newest, "{state:?} after {newest}: {told:?}");
@@ -302,7 +321,8 @@ impl World {
 
 fn bookmark(version: u64, annotations: Value) -> String {
     let metadata = json!({"resourceVersion": version.to_string(), "annotations": annotations});
-    json!({"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}}).to_string()
+    json!({"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}})
+        .to_string()
 }
 
 fn status(code: u16, details: Value) -> Value {

@@ -17,7 +17,7 @@ fn line() -> (Proxy, PathBuf) {
         for mut stream in listener.incoming().map_while(Result::ok) {
             thread::spawn(move || {
                 for line in BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok) {
-                    // In one piece, so that the proxy sees one.
+                    // In one piece, because the proxy tampers with blocks.
                     let _ = stream.write_all(format!("reply to {line}\n").as_bytes());
                 }
             });
@@ -26,7 +26,7 @@ fn line() -> (Proxy, PathBuf) {
     (Proxy::start(dir.join("proxy"), behind).unwrap(), dir)
 }
 
-/// Everything that is said to `requests` until the connection ends, or until there is a reply to each.
+/// The answers to `requests`, until there is one to each or the connection ends.
 fn ask(proxy: &Proxy, requests: &[&str]) -> String {
     let mut stream = UnixStream::connect(&proxy.socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -46,7 +46,7 @@ fn ask(proxy: &Proxy, requests: &[&str]) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Sets `tampering`, asks, and removes the directory.
+/// Sets `tampering`, sends the requests, and removes the directory.
 fn told(tampering: Tampering, requests: &[&str]) -> (String, usize) {
     let (proxy, dir) = line();
     proxy.set(tampering);
@@ -80,7 +80,8 @@ fn one_reply_is_lost_and_the_connection_with_it() {
 
 #[test]
 fn the_reply_to_a_request_with_an_id_is_the_one_that_repeats_it() {
-    let requests = r#"{"id":1,"method":"monitor","params":[]}{"method":"transact","params":["insert"],"id":12}"#;
+    let requests =
+        r#"{"id":1,"method":"monitor","params":[]}{"method":"transact","params":["insert"],"id":12}"#;
     assert_eq!(reply_to(requests, "insert"), Reply::With("\"id\":12".to_owned()));
     assert_eq!(reply_to("POST / HTTP/1.1\r\n\r\n{}", "POST"), Reply::Any);
 }

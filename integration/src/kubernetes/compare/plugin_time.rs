@@ -1,4 +1,5 @@
-//! How long the runtime spent in network plugins, as it counts it itself, whoever's they are; and the stages in our plugin's log.
+//! How long the runtime spent in network plugins, ours and others, from its own metrics; and the stages in
+//! our plugin's log.
 
 use std::{collections::BTreeMap, fs, ops::Sub};
 
@@ -12,19 +13,19 @@ use crate::bench::{
     statistics::{percentile, sorted},
 };
 
-/// Where containerd tells its metrics, on the node (`containerd.toml`).
+/// Port of containerd's metrics, on the node (`containerd-1.toml`, `containerd-2.toml`).
 const PORT: u16 = 1338;
-/// A histogram by `operation_type`; the unit is in its name twice.
+/// A histogram by `operation_type`. The unit is twice in its name.
 const METRIC: &str = "containerd_cri_network_plugin_operations_duration_seconds_seconds";
 
-/// Calls of one kind: how many, and how many seconds they took together.
+/// Calls of one kind: their number, and the seconds they took together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct Spent {
     pub(super) calls: f64,
     pub(super) seconds: f64,
 }
 
-/// Of both kinds, since the runtime was started.
+/// Calls of both kinds since the runtime was started.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct InPlugin {
     pub(super) add: Spent,
@@ -32,7 +33,7 @@ pub(super) struct InPlugin {
 }
 
 impl Spent {
-    /// Seconds of one call; 0 of none.
+    /// Mean seconds of a call; 0 without calls.
     pub(super) fn mean(&self) -> f64 {
         if self.calls > 0.0 { self.seconds / self.calls } else { 0.0 }
     }
@@ -49,6 +50,7 @@ impl Sub for Spent {
 impl InPlugin {
     pub(super) fn now(node: &Node) -> Result<Self> {
         let request = r"GET /v1/metrics HTTP/1.0\r\nHost: containerd\r\n\r\n";
+        // With bash alone, because the metrics are in the network namespace of the node.
         let script = format!("exec 3<>/dev/tcp/127.0.0.1/{PORT}; printf '{request}' >&3; cat <&3");
         let answer = node.run(["bash", "-c", &script]).context("ask containerd for its metrics")?;
         ensure!(
@@ -68,17 +70,18 @@ impl InPlugin {
         let of = |operation: &str, part: &str| {
             let name = format!("{METRIC}_{part}{{operation_type=\"{operation}\"}} ");
             let value = metrics.lines().find_map(|line| line.strip_prefix(&name));
-            // An operation that never was has no line.
+            // An operation that never happened has no line.
             value.map_or(Ok(0.0), |value| value.trim().parse().with_context(|| format!("{name}{value}")))
         };
-        let spent = |operation| anyhow::Ok(Spent { calls: of(operation, "count")?, seconds: of(operation, "sum")? });
+        let spent =
+            |operation| anyhow::Ok(Spent { calls: of(operation, "count")?, seconds: of(operation, "sum")? });
         Ok(Self { add: spent("set_up_pod")?, del: spent("tear_down_pod")? })
     }
 }
 
-/// Where the plugin's log ends now.
+/// Length of the plugin's log now, in bytes.
 pub(super) fn log_length(node: &Node) -> usize {
-    // Before its first line there is none.
+    // The file does not exist before the first line.
     fs::read(node.path(PLUGIN_LOG)).map_or(0, |log| log.len())
 }
 

@@ -1,4 +1,4 @@
-//! The result of all bursts, as a table and as `bench-cluster.json`, whose fields are those of [`Report`].
+//! The result of all bursts, as a table and as `bench-cluster.json`, which has the fields of [`Report`].
 
 use std::{collections::BTreeSet, fmt};
 
@@ -13,13 +13,13 @@ use crate::bench::{
 /// `bench-cluster.json`. Times are in seconds unless a field says otherwise.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Report {
-    /// Grows when a field changes its meaning or goes.
+    /// Version of the format; grows when a field changes its meaning or goes.
     format: u32,
     environment: Environment,
     rounds: usize,
     /// Medians of the rounds.
     lines: Vec<Line>,
-    /// Every burst as it was.
+    /// Every single burst.
     bursts: Vec<Burst>,
 }
 
@@ -35,7 +35,7 @@ struct Line {
     add_ms: f64,
     /// Mean of one DEL, in ms.
     del_ms: f64,
-    /// How much of the mean pod's way to ready was the plugin's ADD, from 0 to 1.
+    /// The part of the mean time until a pod is ready that is the plugin's ADD, from 0 to 1.
     share: f64,
 }
 
@@ -43,10 +43,20 @@ const FORMAT: u32 = 1;
 
 impl Report {
     pub(super) fn new(environment: Environment, rounds: usize, bursts: Vec<Burst>) -> Self {
-        let cells: BTreeSet<(usize, Network)> = bursts.iter().map(|burst| (burst.pods, burst.network)).collect();
+        let cells: BTreeSet<(usize, Network)> =
+            bursts.iter().map(|burst| (burst.pods, burst.network)).collect();
         let lines = cells.into_iter().map(|(pods, network)| {
             let median = |value: fn(&Burst) -> f64| {
-                percentile(&sorted(bursts.iter().filter(|burst| (burst.pods, burst.network) == (pods, network)).map(value).collect()), 50)
+                percentile(
+                    &sorted(
+                        bursts
+                            .iter()
+                            .filter(|burst| (burst.pods, burst.network) == (pods, network))
+                            .map(value)
+                            .collect(),
+                    ),
+                    50,
+                )
             };
             Line {
                 network,
@@ -72,7 +82,11 @@ impl fmt::Display for Report {
             "{:>5}  {:<8}{:>14}{:>14}{:>12}{:>11}{:>11}{:>16}",
             "pods", "", "median ready", "all ready", "all gone", "mean ADD", "mean DEL", "ADD's share of"
         )?;
-        writeln!(f, "{:>5}  {:<8}{:>14}{:>14}{:>12}{:>11}{:>11}{:>16}", "", "", "s", "s", "s", "ms", "ms", "time to ready")?;
+        writeln!(
+            f,
+            "{:>5}  {:<8}{:>14}{:>14}{:>12}{:>11}{:>11}{:>16}",
+            "", "", "s", "s", "s", "ms", "ms", "time to ready"
+        )?;
         for Line { network, pods, all_ready, median_ready, all_gone, add_ms, del_ms, share } in lines {
             let name = match network {
                 Network::Ours => "ours",
@@ -84,10 +98,17 @@ impl fmt::Display for Report {
                 "{pods:>5}  {name:<8}{median_ready:>14.2}{all_ready:>14.2}{all_gone:>12.2}{add_ms:>11.1}{del_ms:>11.1}{share:>16}"
             )?;
         }
-        let largest = bursts.iter().filter(|burst| burst.network == Network::Ours).max_by_key(|burst| burst.pods);
+        let largest =
+            bursts.iter().filter(|burst| burst.network == Network::Ours).max_by_key(|burst| burst.pods);
         if let Some(burst) = largest {
-            let stages: Vec<String> = burst.stages.iter().map(|(stage, time)| format!("{stage} {time:.1}")).collect();
-            writeln!(f, "\nours, {} pods, median ms of the plugin's stages: {}", burst.pods, stages.join(", "))?;
+            let stages: Vec<String> =
+                burst.stages.iter().map(|(stage, time)| format!("{stage} {time:.1}")).collect();
+            writeln!(
+                f,
+                "\nours, {} pods, median ms of the plugin's stages: {}",
+                burst.pods,
+                stages.join(", ")
+            )?;
         }
         Ok(())
     }

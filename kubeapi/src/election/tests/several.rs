@@ -1,4 +1,4 @@
-//! Processes that stand for one Lease or for two, against an API server that keeps Leases and does no more.
+//! Processes that stand for one Lease or for two, against an API server that only stores Leases.
 
 use std::{
     collections::BTreeMap,
@@ -14,12 +14,12 @@ use crate::{connection::Connection, scripted};
 const MASTER: &str = "ovn-kubernetes-master";
 const GLOBAL: &str = "ovn-kubernetes-master-global";
 
-/// Leases by name, as they are kept.
+/// The stored Leases, by name.
 #[derive(Default)]
 struct Kept {
     leases: BTreeMap<String, Value>,
     written: u64,
-    /// Lease and holder, each time that one has another holder.
+    /// Lease and holder, one entry for each change of a holder.
     holders: Vec<(String, String)>,
 }
 
@@ -55,17 +55,32 @@ impl Cluster {
                     continue;
                 }
                 let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
-                let name = asked.path.trim_end_matches('?').strip_prefix(PATH).unwrap().trim_start_matches('/').to_owned();
+                let name = asked
+                    .path
+                    .trim_end_matches('?')
+                    .strip_prefix(PATH)
+                    .unwrap()
+                    .trim_start_matches('/')
+                    .to_owned();
                 let answer = {
                     let mut kept = of_server.lock().unwrap();
                     let before = kept.leases.get(&name).cloned();
                     match (asked.method.as_str(), before) {
                         ("GET", Some(lease)) => Ok(lease),
-                        ("PUT", Some(lease)) if lease["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] => Err(409),
+                        ("PUT", Some(lease))
+                            if lease["metadata"]["resourceVersion"]
+                                != body["metadata"]["resourceVersion"] =>
+                        {
+                            Err(409)
+                        }
                         ("PUT", Some(_)) => Ok(kept.write(&name, body)),
                         ("POST", _) => {
                             let name = body["metadata"]["name"].as_str().unwrap().to_owned();
-                            if kept.leases.contains_key(&name) { Err(409) } else { Ok(kept.write(&name, body)) }
+                            if kept.leases.contains_key(&name) {
+                                Err(409)
+                            } else {
+                                Ok(kept.write(&name, body))
+                            }
                         }
                         _ => Err(404),
                     }
@@ -84,15 +99,18 @@ impl Cluster {
     }
 
     fn stand_with(&self, identity: &str, leases: &[&str], own_lease: &OwnLease) -> Process {
-        let mut candidates =
-            leases.iter().map(|lease| Candidate { lease: (*lease).to_owned(), own_lease: own_lease.clone(), ..candidate(identity) });
-        let candidates = Candidates { first: candidates.next().unwrap(), second: candidates.next() };
+        let mut candidates = leases.iter().map(|lease| ElectionConfig {
+            lease: (*lease).to_owned(),
+            own_lease: own_lease.clone(),
+            ..candidate(identity)
+        });
+        let candidates = ElectionConfigs { first: candidates.next().unwrap(), second: candidates.next() };
         let metrics = Metrics::register(&Registry::new()).unwrap();
-        let (leadership, campaign) = Campaign::start(self.client.clone(), candidates, metrics);
-        Process { leadership, campaign }
+        let (leadership, elector) = LeaderElector::start(self.client.clone(), candidates, metrics);
+        Process { leadership, elector }
     }
 
-    /// Somebody else writes it.
+    /// Another process takes the Lease.
     fn take(&self, lease: &str) {
         self.kept.lock().unwrap().write(lease, held_by("m9", "0", 9));
     }
@@ -104,7 +122,7 @@ impl Cluster {
 
 struct Process {
     leadership: Leadership,
-    campaign: Campaign,
+    elector: LeaderElector,
 }
 
 impl Process {
@@ -125,19 +143,24 @@ async fn leads_within(process: &Process, seconds: u64, others: &[&Process]) {
     panic!("it does not lead: {:?}", process.leadership.place());
 }
 
-/// Each stood for a Lease of its own, and both wrote to one database.
+/// Each of them stood for a Lease of its own, and both wrote to one database.
 #[tokio::test(start_paused = true)]
 async fn a_process_of_both_roles_and_a_controller_alone_never_lead_together() {
     let cluster = Cluster::start().await;
     let (both, alone) = (cluster.stand("m1", &[MASTER, GLOBAL]), cluster.stand("m2", &[GLOBAL]));
     sleep(Duration::from_secs(1)).await;
-    // Whoever was first leads.
+    // The process that acquired the Lease first leads.
     let (first, second) = if both.leads() { (both, alone) } else { (alone, both) };
     for _ in 0..3000 {
-        assert!(first.leads() && !second.leads(), "{:?} {:?}", first.leadership.place(), second.leadership.place());
+        assert!(
+            first.leads() && !second.leads(),
+            "{:?} {:?}",
+            first.leadership.place(),
+            second.leadership.place()
+        );
         sleep(Duration::from_millis(100)).await;
     }
-    first.campaign.release().await;
+    first.elector.release().await;
     leads_within(&second, 40, &[]).await;
 }
 
@@ -151,19 +174,24 @@ async fn a_process_of_both_roles_leads_with_both_leases_and_lets_go_of_the_first
     sleep(Duration::from_secs(200)).await;
     assert!(alone.leads() && !both.leads() && !manager.leads());
     let says = both.leadership.place();
-    let held = "m2 holds the lease ovn/ovn-kubernetes-master-global, and this process the one that comes first: nobody has both";
-    assert_eq!(says, Place::Unknown(held.to_owned()), "it is no standby: it keeps others from leading");
-    alone.campaign.release().await;
+    let held = "m2 holds the lease ovn/ovn-kubernetes-master-global, \
+                and this process the one that comes first: no process has both";
+    assert_eq!(
+        says,
+        LeadershipState::Unknown(held.to_owned()),
+        "it is no standby: it keeps others from leading"
+    );
+    alone.elector.release().await;
     leads_within(&both, 40, &[&manager]).await;
     // Both are renewed.
     sleep(Duration::from_secs(1000)).await;
     assert!(both.leads() && !manager.leads());
-    assert!(matches!(manager.leadership.place(), Place::StandsBy(_)));
+    assert!(matches!(manager.leadership.place(), LeadershipState::StandsBy(_)));
 
     cluster.holders();
     both.leadership.resign();
     assert!(!both.leads());
-    both.campaign.release().await;
+    both.elector.release().await;
     let gave_up = [GLOBAL, MASTER].map(|lease| (lease.to_owned(), String::new()));
     assert_eq!(cluster.holders(), gave_up);
     leads_within(&manager, 40, &[]).await;
@@ -176,12 +204,12 @@ async fn losing_either_lease_ends_leading() {
         let mut both = cluster.stand("m1", &[MASTER, GLOBAL]);
         leads_within(&both, 1, &[]).await;
         cluster.take(lease);
-        let lost = both.campaign.lost().await;
+        let lost = both.elector.lost().await;
         assert_eq!(lost, Lost::Taken { lease: format!("ovn/{lease}"), holder: "m9".to_owned() });
         sleep(Duration::from_millis(1)).await;
         assert!(!both.leads());
-        // It renews nothing, and stops when it is told to.
-        both.campaign.release().await;
+        // It renews no Lease any more, and stops when it is told to.
+        both.elector.release().await;
     }
 }
 
@@ -208,11 +236,13 @@ async fn a_process_that_is_started_again_has_both_leases_at_once() {
     leads_within(&again, 1, &[]).await;
 }
 
-/// A pid file shows that no other process with this pid file lives: one of another form has another.
+/// A pid file shows only that no other process with this pid file is alive. A process with other roles has
+/// another pid file.
 #[tokio::test(start_paused = true)]
 async fn a_pidfile_does_not_take_the_lease_of_a_living_process_of_the_same_name() {
     let mark = Mark { boot: "b1".to_owned(), file: "25:7".to_owned(), machine: None };
-    let with_lock = |held: bool| OwnLease::Resume(Some(HostLock { mark: mark.clone(), held: watch::channel(held).1 }));
+    let with_lock =
+        |held: bool| OwnLease::Resume(Some(HostLock { mark: mark.clone(), held: watch::channel(held).1 }));
     let cluster = Cluster::start().await;
     let alone = cluster.stand_with("m1", &[GLOBAL], &with_lock(true));
     leads_within(&alone, 1, &[]).await;

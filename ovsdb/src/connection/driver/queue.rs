@@ -1,4 +1,4 @@
-//! Updates on their way to the reader of a monitor, counted in bytes.
+//! The queue of updates for the reader of a monitor, limited in bytes.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 
 use crate::message::Body;
 
-/// A queue that holds this many bytes and a message more.
+/// A queue that takes updates while it holds at most `limit` bytes. The last update may exceed the limit, so
+/// that one larger than it can pass.
 pub(crate) fn updates(limit: usize) -> (UpdateSender, UpdateReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let waiting = Arc::new(AtomicUsize::new(0));
@@ -32,7 +33,7 @@ pub(crate) struct UpdateReceiver {
 /// Why an update was not queued.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// This many bytes wait already.
+    /// The queue holds this many bytes, more than the limit.
     Backlog(usize),
     NoReader,
 }
@@ -48,7 +49,7 @@ impl UpdateSender {
 }
 
 impl UpdateReceiver {
-    /// The next update; `None` once the connection is over and all were read. Cancellation-safe.
+    /// The next update; `None` once the connection is closed and all updates are read. Cancellation-safe.
     pub(crate) async fn next(&mut self) -> Option<Body> {
         let update = self.receiver.recv().await?;
         self.waiting.fetch_sub(update.size(), Ordering::Relaxed);

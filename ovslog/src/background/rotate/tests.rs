@@ -5,17 +5,21 @@ fn log(size: u64, backups: usize) -> (tempfile::TempDir, RotatedFile) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ovnkube.log");
     let mut rotated = RotatedFile::new(ReopenFile::new(&path), &path, Rotation::default());
-    rotated.limits = Limits { size: Some(size), backups: Some(backups).filter(|backups| *backups > 0), age: None };
+    rotated.limits =
+        Limits { size: Some(size), backups: Some(backups).filter(|backups| *backups > 0), age: None };
     (dir, rotated)
 }
 
 fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
 
-/// Writes a line when the clock shows another millisecond than before.
+/// Writes a line after waiting for the next millisecond, so that each backup has its own name.
 fn write(log: &mut RotatedFile, line: &str) {
     let now = OffsetDateTime::now_utc().format(TIME).unwrap();
     while OffsetDateTime::now_utc().format(TIME).unwrap() == now {
@@ -32,7 +36,8 @@ fn a_line_that_would_be_too_much_begins_a_new_file_and_none_is_lost() {
     }
     let files = names(dir.path());
     assert_eq!(files.len(), 5, "{files:?}");
-    let texts: Vec<String> = files.iter().map(|name| fs::read_to_string(dir.path().join(name)).unwrap()).collect();
+    let texts: Vec<String> =
+        files.iter().map(|name| fs::read_to_string(dir.path().join(name)).unwrap()).collect();
     assert!(texts.iter().all(|text| text.lines().count() == 2), "{texts:?}");
     let mut lines: Vec<&str> = texts.iter().flat_map(|text| text.lines()).collect();
     lines.sort_unstable();
@@ -65,7 +70,7 @@ fn only_the_newest_are_kept_and_no_other_file_is_touched() {
     let left = names(dir.path());
     assert!(others.iter().all(|name| left.contains(&(*name).to_owned())), "{left:?}");
     assert!(old.iter().all(|name| !left.contains(&(*name).to_owned())), "{left:?}");
-    // The log, two renamed ones, the directory, and the others.
+    // The log, two renamed logs, the directory, and the others.
     assert_eq!(left.len(), 1 + 2 + 1 + others.len(), "{left:?}");
 }
 

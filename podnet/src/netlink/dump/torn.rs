@@ -1,4 +1,4 @@
-//! Lists that change while a real kernel makes them, in a network namespace that an ordinary user may have.
+//! Lists that change while a real kernel makes them, in a network namespace that an ordinary user may create.
 
 use std::{
     env,
@@ -17,23 +17,36 @@ use rtnetlink::AddressMessageBuilder;
 use super::*;
 use crate::netlink::Netlink;
 
-/// Marks a process inside of the namespace.
+/// Marks a process inside the namespace.
 const INSIDE: &str = "TORN_LISTS_INSIDE";
-/// More than fit into the first answers, which the kernel makes while it is asked.
+/// More than fit into the first answers, which the kernel makes while it handles the request.
 const ADDRESSES: u32 = 2000;
-/// The kernel's own.
+/// The index of the loopback device in each namespace.
 const LOOPBACK: u32 = 1;
 
-/// Runs the test `name` of this module again in a namespace of its own; whether this is the process inside.
+/// Runs the test `name` of this module again in a namespace of its own, and returns whether this is the
+/// process inside.
 fn is_inside(name: &str) -> bool {
     if env::var_os(INSIDE).is_some() {
         return true;
     }
     let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--net"]).arg(env::current_exe().unwrap()).args(["--exact", "--nocapture"]);
-    let output = command.arg(format!("netlink::dump::torn::{name}")).env(INSIDE, "1").stdin(Stdio::null()).output().unwrap();
+    command
+        .args(["--user", "--map-root-user", "--net"])
+        .arg(env::current_exe().unwrap())
+        .args(["--exact", "--nocapture"]);
+    let output = command
+        .arg(format!("netlink::dump::torn::{name}"))
+        .env(INSIDE, "1")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     false
 }
 
@@ -54,7 +67,7 @@ fn every_address() -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetAddress(AddressMessage::default())
 }
 
-/// Another program, which gives the loopback device many addresses and takes the first ones from it.
+/// Another program, which gives the loopback device many addresses and removes the first ones.
 struct Other {
     netlink: Netlink,
     removed: u32,
@@ -76,14 +89,16 @@ impl Other {
     }
 
     fn is_there(&self) -> Vec<IpNet> {
-        let mut left: Vec<IpNet> = (self.removed..ADDRESSES).filter_map(|n| address(&RouteNetlinkMessage::NewAddress(number(n)))).collect();
+        let mut left: Vec<IpNet> = (self.removed..ADDRESSES)
+            .filter_map(|n| address(&RouteNetlinkMessage::NewAddress(number(n))))
+            .collect();
         left.sort_unstable();
         left
     }
 }
 
-/// CHECK missed an address of a pod, because another one of the list went while the kernel made it: the kernel goes on by the number of
-/// entries that it has told.
+/// CHECK missed an address of a pod, because another one of the list was removed while the kernel made it:
+/// the kernel continues by the number of entries that it has sent.
 #[test]
 fn an_address_was_missing_from_a_list_that_changed_while_the_kernel_made_it() {
     if !is_inside("an_address_was_missing_from_a_list_that_changed_while_the_kernel_made_it") {
@@ -99,7 +114,8 @@ fn an_address_was_missing_from_a_list_that_changed_while_the_kernel_made_it() {
         })
         .unwrap();
     listed.sort_unstable();
-    let missing: Vec<IpNet> = other.is_there().into_iter().filter(|address| !listed.contains(address)).collect();
+    let missing: Vec<IpNet> =
+        other.is_there().into_iter().filter(|address| !listed.contains(address)).collect();
     assert_eq!(missing, []);
     assert_eq!(listed, other.is_there());
 }
@@ -123,7 +139,7 @@ fn a_list_that_changes_each_time_was_taken_for_a_whole_one() {
     assert!(entries > (MOST_TRIES - 1) * 1000, "{entries} entries");
 }
 
-/// The same for what is read one at a time, such as the table of connections, and the links.
+/// The same for lists that are read one entry at a time, such as the table of connections, and the links.
 #[tokio::test]
 async fn a_stream_of_answers_does_not_end_well_if_what_is_listed_changed_meanwhile() {
     if !is_inside("a_stream_of_answers_does_not_end_well_if_what_is_listed_changed_meanwhile") {
@@ -131,15 +147,23 @@ async fn a_stream_of_answers_does_not_end_well_if_what_is_listed_changed_meanwhi
     }
     let mut other = Other::new();
     let mut listed = Vec::new();
-    let outcome = dump(netlink_sys::protocols::NETLINK_ROUTE, every_address(), |entry: RouteNetlinkMessage| {
-        if other.removed < 3 {
-            other.remove_first();
-        }
-        listed.extend(address(&entry));
-    });
+    let outcome =
+        dump(netlink_sys::protocols::NETLINK_ROUTE, every_address(), |entry: RouteNetlinkMessage| {
+            if other.removed < 3 {
+                other.remove_first();
+            }
+            listed.extend(address(&entry));
+        });
     let outcome = outcome.await;
-    assert!(outcome.as_ref().is_err_and(is_torn), "{outcome:?}: {} addresses, {} are there", listed.len(), other.is_there().len());
+    assert!(
+        outcome.as_ref().is_err_and(is_torn),
+        "{outcome:?}: {} addresses, {} are there",
+        listed.len(),
+        other.is_there().len()
+    );
     listed.clear();
-    dump(netlink_sys::protocols::NETLINK_ROUTE, every_address(), |entry| listed.extend(address(&entry))).await.unwrap();
+    dump(netlink_sys::protocols::NETLINK_ROUTE, every_address(), |entry| listed.extend(address(&entry)))
+        .await
+        .unwrap();
     assert_eq!(listed.len(), other.is_there().len());
 }

@@ -10,10 +10,15 @@ use super::*;
 
 /// A sandbox for whose port ovs-vswitchd finds no device.
 const DEVICELESS: &str = "c9";
-const ANNOTATION: &str = r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"]}}"#;
+const ANNOTATION: &str =
+    r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"]}}"#;
 
 fn identity(sandbox: &str) -> Identity {
-    Identity { sandbox: sandbox.parse().unwrap(), if_name: "eth0".parse().unwrap(), network: Network::Default }
+    Identity {
+        sandbox: sandbox.parse().unwrap(),
+        if_name: "eth0".parse().unwrap(),
+        network: Network::Default,
+    }
 }
 
 fn pod(name: &str) -> PodKey {
@@ -21,55 +26,77 @@ fn pod(name: &str) -> PodKey {
 }
 
 /// The port of sandbox `sandbox` of pod `name`.
-fn port(sandbox: &str, name: &str) -> Attached {
-    let ids = [(IFACE_ID, format!("shop_{name}")), (IFACE_ID_VER, "u1".to_owned()), (POD_IF_NAME, "eth0".to_owned())];
+fn port(sandbox: &str, name: &str) -> RecordedPort {
+    let ids = [
+        (IFACE_ID, format!("shop_{name}")),
+        (IFACE_ID_VER, "u1".to_owned()),
+        (POD_IF_NAME, "eth0".to_owned()),
+    ];
     let external_ids = ids.map(|(key, value)| (key.to_owned(), value)).into();
-    let content = Content { external_ids, ..Content::default() };
-    Attached { name: sandbox.to_owned(), identity: identity(sandbox), pod: pod(name), content, qos: None }
+    let content = PortColumns { external_ids, ..PortColumns::default() };
+    RecordedPort { name: sandbox.to_owned(), identity: identity(sandbox), pod: pod(name), content, qos: None }
 }
 
 /// The link of a sandbox, made by the plugin of today for pod `name`.
 fn link(index: u32, sandbox: &str, name: &str) -> Link {
     let alias = format!("{}:shop/{name}:u1", identity(sandbox).alias());
-    Link { index, name: sandbox.to_owned(), alias, up: true, has_carrier: true, is_veth: true, ..Link::default() }
+    Link {
+        index,
+        name: sandbox.to_owned(),
+        alias,
+        up: true,
+        has_carrier: true,
+        is_veth: true,
+        ..Link::default()
+    }
 }
 
 fn living(_: &PodKey, _: &str) -> Life {
-    Life::Living(PodFacts { uid: "u1".to_owned(), annotations: BTreeMap::from([(POD_NETWORKS.to_owned(), ANNOTATION.to_owned())]) })
+    Life::Living(PodFacts {
+        uid: "u1".to_owned(),
+        annotations: BTreeMap::from([(POD_NETWORKS.to_owned(), ANNOTATION.to_owned())]),
+    })
 }
 
-/// Names of what is put back, and sandboxes of suspects with the reason.
+/// Names of ports to restore, and sandboxes of suspects with the reason.
 fn outcome(
-    recorded: &[Attached],
-    present: &[Attached],
+    recorded: &[RecordedPort],
+    present: &[RecordedPort],
     links: &[Link],
     pods: &dyn Fn(&PodKey, &str) -> Life,
 ) -> (Vec<String>, Vec<String>) {
     let plan = compare(recorded, present, links, pods);
-    let mut suspects: Vec<String> = plan.suspects.iter().map(|it| format!("{} {}", it.identity.sandbox, it.reason.name())).collect();
+    let mut suspects: Vec<String> =
+        plan.suspects.iter().map(|it| format!("{} {}", it.identity.sandbox, it.reason.name())).collect();
     suspects.sort();
     (plan.missing.iter().map(|attached| attached.name.clone()).collect(), suspects)
 }
 
-fn compare(recorded: &[Attached], present: &[Attached], links: &[Link], pods: &dyn Fn(&PodKey, &str) -> Life) -> Plan {
+fn compare(
+    recorded: &[RecordedPort],
+    present: &[RecordedPort],
+    links: &[Link],
+    pods: &dyn Fn(&PodKey, &str) -> Life,
+) -> Plan {
     compare_on(&OwnNode::Confirmed, &[], recorded, present, links, pods)
 }
 
 fn compare_on(
     own_node: &OwnNode,
     others: &[&str],
-    recorded: &[Attached],
-    present: &[Attached],
+    recorded: &[RecordedPort],
+    present: &[RecordedPort],
     links: &[Link],
     pods: &dyn Fn(&PodKey, &str) -> Life,
 ) -> Plan {
-    let shared = |all: &[Attached]| all.iter().cloned().map(Arc::new).collect::<Vec<_>>();
+    let shared = |all: &[RecordedPort]| all.iter().cloned().map(Arc::new).collect::<Vec<_>>();
     let (recorded, present) = (shared(&[recorded, present].concat()), shared(present));
     let names = present.iter().map(|port| port.name.as_str()).collect();
     let links = links.iter().map(|link| (link.index, link.clone())).collect();
     let others = others.iter().copied().collect();
     let (recorded, present, deviceless) = (&recorded, &present, &HashSet::from([DEVICELESS]));
-    View { recorded, present, names: &names, links: &links, others: &others, deviceless, own_node, pods }.compare()
+    View { recorded, present, names: &names, links: &links, others: &others, deviceless, own_node, pods }
+        .compare()
 }
 
 fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
@@ -88,14 +115,17 @@ fn a_port_that_was_there_is_put_back_for_as_long_as_its_link_is_there() {
     let plan = compare(std::slice::from_ref(&port), &[], std::slice::from_ref(&link), &living);
     assert_eq!(plan.missing, [Arc::new(port.clone())]);
     assert_eq!(outcome(std::slice::from_ref(&port), &[], &[], &living), (names([]), names([])));
-    // While nobody can say whether the pod lives, the link counts.
+    // While the source cannot tell whether the pod lives, the link counts.
     assert_eq!(outcome(&[port], &[], &[link], &|_, _| Life::Unknown), (names(["c1"]), names([])));
 }
 
 #[test]
 fn the_port_of_a_pod_that_is_gone_is_not_put_back() {
     let gone = |_: &PodKey, _: &str| Life::Gone;
-    assert_eq!(outcome(&[port("c1", "a")], &[], &[link(1, "c1", "a")], &gone), (names([]), names(["c1 pod-gone"])));
+    assert_eq!(
+        outcome(&[port("c1", "a")], &[], &[link(1, "c1", "a")], &gone),
+        (names([]), names(["c1 pod-gone"]))
+    );
 }
 
 #[test]
@@ -111,8 +141,12 @@ fn upstreams_port_is_put_back_on_the_link_of_its_sandbox() {
     let mut port = port("c1", "a");
     port.content.external_ids.remove(POD_IF_NAME);
     let unmarked = Link { alias: String::new(), ..link(1, "c1", "a") };
-    assert_eq!(outcome(std::slice::from_ref(&port), &[], std::slice::from_ref(&unmarked), &living), (names(["c1"]), names([])));
-    // Nobody knows whose a link without alias is that has no port and never had one; nor is it removed when its pod is gone.
+    assert_eq!(
+        outcome(std::slice::from_ref(&port), &[], std::slice::from_ref(&unmarked), &living),
+        (names(["c1"]), names([]))
+    );
+    // Without an alias, a port or a record, a link has no known owner. Without an alias it is not removed
+    // either when its pod is gone.
     assert_eq!(outcome(&[], &[], std::slice::from_ref(&unmarked), &living), (names([]), names([])));
     assert_eq!(outcome(&[port], &[], &[unmarked], &|_, _| Life::Gone), (names([]), names([])));
 }
@@ -121,21 +155,28 @@ fn upstreams_port_is_put_back_on_the_link_of_its_sandbox() {
 fn of_two_sandboxes_of_a_pod_the_newer_one_is_put_back() {
     let links = [link(7, "c2", "a"), link(3, "c1", "a")];
     assert_eq!(outcome(&[], &[], &links, &living), (names(["c2"]), names([])));
-    assert_eq!(outcome(&[port("c1", "a"), port("c2", "a")], &[], &links, &living), (names(["c2"]), names([])));
+    assert_eq!(
+        outcome(&[port("c1", "a"), port("c2", "a")], &[], &links, &living),
+        (names(["c2"]), names([]))
+    );
 }
 
 #[test]
 fn an_older_sandbox_of_a_pod_is_not_put_back_beside_the_newer_one() {
     let links = [link(7, "c2", "a"), link(3, "c1", "a")];
     assert_eq!(outcome(&[], &[port("c2", "a")], &links, &living), (names([]), names(["c1 replaced"])));
-    assert_eq!(outcome(&[port("c1", "a")], &[port("c2", "a")], &links, &living), (names([]), names(["c1 replaced"])));
+    assert_eq!(
+        outcome(&[port("c1", "a")], &[port("c2", "a")], &links, &living),
+        (names([]), names(["c1 replaced"]))
+    );
 }
 
 #[test]
 fn a_link_alone_is_enough_if_its_pod_is_there() {
     let plan = compare(&[], &[], &[link(1, "c1", "a")], &living);
     let [attached] = plan.missing.as_slice() else { panic!("{plan:?}") };
-    let ids: Vec<_> = attached.content.external_ids.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let ids: Vec<_> =
+        attached.content.external_ids.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let expected = [
         ("attached_mac", "0a:58:0a:f4:01:05"),
         ("iface-id", "shop_a"),
@@ -166,13 +207,16 @@ fn a_link_alone_of_a_migratable_virtual_machine_gets_its_addresses_too() {
 fn a_link_alone_gets_the_rates_that_its_pod_asks_for_or_nothing_if_they_make_no_sense() {
     let limited = |rate: &'static str| {
         move |_: &PodKey, _: &str| {
-            let annotations =
-                [(POD_NETWORKS, ANNOTATION), (INGRESS_ANNOTATION, rate)].map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let annotations = [(POD_NETWORKS, ANNOTATION), (INGRESS_ANNOTATION, rate)]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()));
             Life::Living(PodFacts { uid: "u1".to_owned(), annotations: annotations.into() })
         }
     };
     let plan = compare(&[], &[], &[link(1, "c1", "a")], &limited("10M"));
-    assert_eq!(plan.missing[0].content.qos.as_ref().map(|qos| qos.other_config["max-rate"].as_str()), Some("10000000"));
+    assert_eq!(
+        plan.missing[0].content.qos.as_ref().map(|qos| qos.other_config["max-rate"].as_str()),
+        Some("10000000")
+    );
     assert_eq!(outcome(&[], &[], &[link(1, "c1", "a")], &limited("fast")), (names([]), names([])));
 }
 
@@ -186,7 +230,10 @@ fn a_link_whose_plugin_died_before_there_was_a_port_waits_for_its_del_or_its_pod
 #[test]
 fn a_port_without_a_link_is_suspected_whatever_its_pod() {
     for life in [Life::Gone, Life::Unknown] {
-        assert_eq!(outcome(&[], &[port("c1", "a")], &[], &|_, _| life.clone()), (names([]), names(["c1 link-gone"])));
+        assert_eq!(
+            outcome(&[], &[port("c1", "a")], &[], &|_, _| life.clone()),
+            (names([]), names(["c1 link-gone"]))
+        );
     }
     assert_eq!(outcome(&[], &[port("c1", "a")], &[], &living), (names([]), names(["c1 link-gone"])));
 }
@@ -194,7 +241,10 @@ fn a_port_without_a_link_is_suspected_whatever_its_pod() {
 #[test]
 fn a_port_whose_pod_is_gone_is_suspected_and_one_of_which_nobody_can_say_it_is_not() {
     let links = [link(1, "c1", "a")];
-    assert_eq!(outcome(&[], &[port("c1", "a")], &links, &|_, _| Life::Gone), (names([]), names(["c1 pod-gone"])));
+    assert_eq!(
+        outcome(&[], &[port("c1", "a")], &links, &|_, _| Life::Gone),
+        (names([]), names(["c1 pod-gone"]))
+    );
     assert_eq!(outcome(&[], &[port("c1", "a")], &links, &|_, _| Life::Unknown), (names([]), names([])));
 }
 
@@ -203,7 +253,10 @@ fn links_of_older_plugins_and_of_others_are_left_alone() {
     let older = Link { alias: identity("c1").alias(), ..link(1, "c1", "a") };
     let other = Link { name: "c2".to_owned(), alias: "somebody's".to_owned(), ..link(2, "c2", "a") };
     for life in [Life::Gone, Life::Unknown] {
-        assert_eq!(outcome(&[], &[], &[older.clone(), other.clone()], &|_, _| life.clone()), (names([]), names([])));
+        assert_eq!(
+            outcome(&[], &[], &[older.clone(), other.clone()], &|_, _| life.clone()),
+            (names([]), names([]))
+        );
     }
 }
 
@@ -212,13 +265,16 @@ fn upstreams_port_is_removed_with_its_link_only() {
     let mut port = port("c1", "a");
     port.content.external_ids.remove(POD_IF_NAME);
     let unmarked = Link { alias: String::new(), ..link(1, "c1", "a") };
-    assert_eq!(outcome(&[], std::slice::from_ref(&port), &[unmarked], &|_, _| Life::Gone), (names([]), names([])));
+    assert_eq!(
+        outcome(&[], std::slice::from_ref(&port), &[unmarked], &|_, _| Life::Gone),
+        (names([]), names([]))
+    );
     assert_eq!(outcome(&[], &[port], &[], &living), (names([]), names(["c1 link-gone"])));
 }
 
-/// So many ports with their links.
-fn attached(count: usize) -> (Vec<Attached>, Vec<Link>) {
-    let ports: Vec<Attached> = (0..count).map(|n| port(&format!("c{n}"), &format!("p{n}"))).collect();
+/// `count` ports with their links.
+fn attached(count: usize) -> (Vec<RecordedPort>, Vec<Link>) {
+    let ports: Vec<RecordedPort> = (0..count).map(|n| port(&format!("c{n}"), &format!("p{n}"))).collect();
     let links = (0u32..).zip(&ports).map(|(n, port)| link(n, &port.name, port.pod.name())).collect();
     (ports, links)
 }
@@ -233,9 +289,16 @@ fn who_says_that_every_pod_is_gone_is_believed_only_on_this_hosts_own_node() {
     for count in [1, 3, BELIEVABLE, 50] {
         let (ports, links) = attached(count);
         let plan = compare_on(&unconfirmed(), &[], &[], &ports, &links, &gone);
-        assert_eq!((plan.suspects.len(), plan.doubt), (0, Some(Doubt { gone: count, known: 0, why: "no such node".to_owned() })));
+        assert_eq!(
+            (plan.suspects.len(), plan.doubt),
+            (0, Some(Doubt { gone: count, known: 0, why: "no such node".to_owned() }))
+        );
         let plan = compare(&[], &ports, &links, &gone);
-        assert_eq!((plan.suspects.len(), plan.doubt), (count, None), "the last pods of a node that was drained");
+        assert_eq!(
+            (plan.suspects.len(), plan.doubt),
+            (count, None),
+            "the last pods of a node that was drained"
+        );
     }
     // Links without ports, of a node whose database was lost.
     let (_, links) = attached(3);
@@ -274,7 +337,7 @@ fn a_doubt_keeps_only_pods_that_are_gone_from_being_suspected() {
 
 #[test]
 fn a_second_look_finds_a_pod_by_its_name_and_uid() {
-    let suspect = Suspect::of(&port("c1", "a"), Reason::PodGone);
+    let suspect = StaleAttachment::of(&port("c1", "a"), Reason::PodGone);
     let pods = |name: &str, uid: &str| HashMap::from([(pod(name), uid.to_owned())]);
     assert!(suspect.lives_among(&pods("a", "u1")) && suspect.lives_among(&pods("a", "")));
     assert!(!suspect.lives_among(&pods("a", "u2")) && !suspect.lives_among(&pods("b", "u1")));
@@ -292,7 +355,7 @@ fn a_port_whose_device_is_of_another_kind_than_ours_is_left_alone() {
 #[test]
 fn ovs_vswitchd_is_a_witness_of_a_link_that_is_gone_and_of_nothing_else() {
     let gone = |_: &PodKey, _: &str| Life::Gone;
-    let witnesses = |ports: &[Attached], links: &[Link]| {
+    let witnesses = |ports: &[RecordedPort], links: &[Link]| {
         let plan = compare(&[], ports, links, &gone);
         plan.suspects.iter().map(|suspect| (suspect.reason, suspect.witnesses)).collect::<Vec<_>>()
     };

@@ -16,14 +16,30 @@ fn types(chain: &Chain) -> Vec<&str> {
 #[test]
 fn a_file_is_one_plugin_or_a_list_or_a_list_with_versions() {
     for (text, expected, versions) in [
-        (r#"{"type":"portmap","capabilities":{"portMappings":true}}"#, vec!["portmap"], vec!["0.4.0", "1.0.0"]),
-        (r#"[{"type":"portmap"},{"type":"tuning","sysctl":{}}]"#, vec!["portmap", "tuning"], vec!["0.4.0", "1.0.0"]),
-        (r#"{"plugins":[{"type":"bandwidth"}],"cniVersions":["1.0.0","1.1.0"]}"#, vec!["bandwidth"], vec!["1.0.0", "1.1.0"]),
+        (
+            r#"{"type":"portmap","capabilities":{"portMappings":true}}"#,
+            vec!["portmap"],
+            vec!["0.4.0", "1.0.0"],
+        ),
+        (
+            r#"[{"type":"portmap"},{"type":"tuning","sysctl":{}}]"#,
+            vec!["portmap", "tuning"],
+            vec!["0.4.0", "1.0.0"],
+        ),
+        (
+            r#"{"plugins":[{"type":"bandwidth"}],"cniVersions":["1.0.0","1.1.0"]}"#,
+            vec!["bandwidth"],
+            vec!["1.0.0", "1.1.0"],
+        ),
         ("[]", vec![], vec!["0.4.0", "1.0.0", "1.1.0"]),
     ] {
         let (_directory, path) = file(text);
         let chain = Chain::read(&path).unwrap();
-        assert_eq!((types(&chain), chain.versions.iter().map(String::as_str).collect()), (expected, versions), "{text}");
+        assert_eq!(
+            (types(&chain), chain.versions.iter().map(String::as_str).collect()),
+            (expected, versions),
+            "{text}"
+        );
     }
 }
 
@@ -39,7 +55,10 @@ fn files_of_a_directory_come_in_the_order_of_their_names_and_speak_what_all_of_t
         fs::write(directory.path().join(name), text).unwrap();
     }
     let chain = Chain::read(directory.path()).unwrap();
-    assert_eq!((types(&chain), chain.versions.as_slice()), (vec!["portmap", "tuning"], &["1.0.0".to_owned()][..]));
+    assert_eq!(
+        (types(&chain), chain.versions.as_slice()),
+        (vec!["portmap", "tuning"], &["1.0.0".to_owned()][..])
+    );
 }
 
 #[test]

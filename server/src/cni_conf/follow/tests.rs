@@ -17,10 +17,10 @@ fn who_keeps_taking_the_file_away_is_answered_less_and_less_often() {
     assert_eq!(damping.wrote(now + QUIET), FIRST_PAUSE);
 }
 
-/// Waits until the condition is met or missing with these words; prints what it was.
+/// Waits until the condition is met, or missing with these words; panics with what it is.
 async fn becomes(conditions: &Conditions, words: Option<&str>) {
     let mut watch = conditions.watch();
-    let is_so = watch.wait_for(|missing| match (missing.get(&Part::CniConf), words) {
+    let is_so = watch.wait_for(|missing| match (missing.get(&Part::CNI_CONF), words) {
         (None, None) => true,
         (Some(why), Some(words)) => why.contains(words),
         (Some(_), None) | (None, Some(_)) => false,
@@ -43,7 +43,7 @@ async fn a_file_that_is_removed_changed_or_hidden_by_another_is_put_back_and_the
     let directory = tempfile::tempdir().unwrap();
     let conf = conf(directory.path(), "10-ovn-kubernetes.conflist");
     let (conditions, path) = (Conditions::default(), conf.path());
-    let keeping = tokio::spawn(ConfKeeper::new(conf, conditions.clone()).keep());
+    let keeping = tokio::spawn(ConfReconciler::new(conf, conditions.clone()).run());
     becomes(&conditions, None).await;
     let text = fs::read(&path).unwrap();
 
@@ -58,9 +58,12 @@ async fn a_file_that_is_removed_changed_or_hidden_by_another_is_put_back_and_the
     fs::remove_file(&other).unwrap();
     becomes(&conditions, None).await;
 
-    // Multus calls us.
-    fs::write(directory.path().join("00-multus.conf"), r#"{"cniVersion":"1.0.0","name":"multus-cni-network","type":"multus-shim"}"#)
-        .unwrap();
+    // Multus calls our network.
+    fs::write(
+        directory.path().join("00-multus.conf"),
+        r#"{"cniVersion":"1.0.0","name":"multus-cni-network","type":"multus-shim"}"#,
+    )
+    .unwrap();
     fs::remove_file(&path).unwrap();
     is_back(&path, &text).await;
     becomes(&conditions, None).await;
@@ -73,7 +76,7 @@ async fn chained_plugins_are_followed_and_wrong_ones_leave_what_is_there() {
     let chain = elsewhere.path().join("chain.json");
     let conf = CniConf { chain: Some(chain.clone()), ..conf(directory.path(), "10-ovn-kubernetes.conflist") };
     let (conditions, path) = (Conditions::default(), conf.path());
-    let keeping = tokio::spawn(ConfKeeper::new(conf, conditions.clone()).keep());
+    let keeping = tokio::spawn(ConfReconciler::new(conf, conditions.clone()).run());
     becomes(&conditions, Some("No such file")).await;
     assert!(!path.exists());
 
@@ -88,6 +91,9 @@ async fn chained_plugins_are_followed_and_wrong_ones_leave_what_is_there() {
     fs::write(&chain, r#"{"plugins":[{"type":"tuning"}],"cniVersions":["1.0.0","1.1.0"]}"#).unwrap();
     becomes(&conditions, None).await;
     let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains(r#""cniVersions":["1.0.0","1.1.0"]"#) && text.contains(r#"{"type":"tuning"}]"#), "{text}");
+    assert!(
+        text.contains(r#""cniVersions":["1.0.0","1.1.0"]"#) && text.contains(r#"{"type":"tuning"}]"#),
+        "{text}"
+    );
     keeping.abort();
 }

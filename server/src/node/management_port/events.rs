@@ -1,18 +1,19 @@
-//! What the kernel says happened to the interface, and to addresses of the host: not what, only that something did. Who is woken looks.
+//! Notifications of the kernel about the interface, its nftables rules, and the host's addresses. They carry
+//! no state: each only wakes the tasks that read it.
 
 use std::{collections::BTreeSet, io, net::IpAddr};
 
 use netlink_packet_core::NlasIterator;
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
-use nix::libc;
+use nix::{libc, net::if_::if_nametoindex};
 use podnet::netlink::listen::{Heard, Listener, bodies};
 use tokio::sync::watch;
 
 use super::{plan::INTERFACE, source_nat::TABLE};
 
-/// linux/rtnetlink.h; not in libc's list for musl.
+/// `linux/rtnetlink.h`; not in libc's list for musl.
 const RTM_DELNETCONF: u16 = libc::RTM_NEWNETCONF + 1;
-/// `RTNLGRP_*` of `linux/rtnetlink.h`: links, neighbours, addresses, routes, and settings of both families.
+/// `RTNLGRP_*` of `linux/rtnetlink.h`: links, neighbours, addresses, routes, and settings, of both families.
 const GROUPS: [u32; 8] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_NEIGH,
@@ -24,49 +25,53 @@ const GROUPS: [u32; 8] = [
     libc::RTNLGRP_IPV6_NETCONF,
 ];
 
-/// Neighbours whose changes matter; those of pods come and go.
+/// Neighbours whose changes matter. Those of pods change all the time: each pod that the kubelet probes is
+/// one.
 pub(crate) type Gateways = BTreeSet<IpAddr>;
 
-/// Changes whenever something happened.
+/// Channels that change with each event. The numbers only count events.
 #[derive(Debug, Clone)]
 pub(crate) struct Happened {
-    /// To be told which neighbours of the interface matter.
+    /// The neighbours of the interface whose changes are events.
     pub(crate) gateways: watch::Sender<Gateways>,
-    /// To the interface, or to the table of its rules.
+    /// Events of the interface, or of the table with its rules.
     pub(crate) to_interface: watch::Receiver<u64>,
-    /// To an address of the host, or to its default route.
+    /// Events of the host's addresses and default routes.
     pub(crate) to_addresses: watch::Receiver<u64>,
 }
 
-/// Which link a message is about.
+/// The subject of a message, with the index of its link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum About {
-    /// The interface, by its name, and its index.
+    /// The management port itself, recognised by its name.
     Interface(u32),
     Link(u32),
     Neighbour(u32, IpAddr),
     Address(u32),
-    /// The host's way to everybody else, over this link.
+    /// A default route of the main table. 0 if it has several links.
     DefaultRoute(u32),
-    /// A message that says nothing of links.
+    /// Nothing that matters here.
     Nothing,
 }
 
-/// Listens from now on. Needs a tokio runtime.
+/// Subscribes to the events from now on. Needs a tokio runtime.
 pub(crate) fn listen() -> io::Result<Happened> {
     let links = Listener::open(NETLINK_ROUTE, &GROUPS)?;
     let (interface, to_interface) = watch::channel(0);
     let (addresses, to_addresses) = watch::channel(0);
     match rules() {
         Ok(rules) => drop(tokio::spawn(follow_rules(rules, interface.clone()))),
-        Err(error) => tracing::info!(%error, "changes of nftables' rules are seen late"),
+        // Not fatal: a kernel without nftables has none to change, and the resync reads the rules anyway.
+        Err(error) => {
+            tracing::info!(%error, "no nftables notifications: changed rules are noticed at the next resync")
+        }
     }
     let gateways = watch::Sender::new(Gateways::new());
     tokio::spawn(follow(links, interface, addresses, gateways.subscribe()));
     Ok(Happened { gateways, to_interface, to_addresses })
 }
 
-/// Tells of rules that change. Only who may administer the network may listen.
+/// Subscribes to changes of nftables. Needs CAP_NET_ADMIN.
 fn rules() -> io::Result<Listener> {
     Listener::open(NETLINK_NETFILTER, &[u32::try_from(libc::NFNLGRP_NFTABLES).map_err(io::Error::other)?])
 }
@@ -75,8 +80,14 @@ async fn follow_rules(rules: Listener, interface: watch::Sender<u64>) {
     while !interface.is_closed() {
         let is_ours = match rules.next().await {
             Ok(Heard::Datagram(datagram)) => bodies(&datagram).iter().any(|(_, body)| is_of_table(body)),
+            // Messages were lost: ours may be among them.
             Ok(Heard::Overflow) => true,
-            Err(error) => return tracing::error!(%error, "the kernel does not tell of nftables' rules any more: changes are seen late"),
+            Err(error) => {
+                return tracing::error!(
+                    %error,
+                    "nftables notifications have ended: changed rules are noticed at the next resync"
+                );
+            }
         };
         if is_ours {
             interface.send_modify(|count| *count += 1);
@@ -84,24 +95,41 @@ async fn follow_rules(rules: Listener, interface: watch::Sender<u64>) {
     }
 }
 
-/// Messages of tables, chains and rules all have the table's name as their first attribute.
+/// Whether a message is about [`TABLE`]. In messages of tables, chains and rules, attribute 1 is the name of
+/// the table (`NFTA_TABLE_NAME`, `NFTA_CHAIN_TABLE`, `NFTA_RULE_TABLE`).
 fn is_of_table(body: &[u8]) -> bool {
+    // The attributes follow `struct nfgenmsg`, which has 4 bytes.
     let mut attributes = NlasIterator::new(body.get(4..).unwrap_or_default()).filter_map(Result::ok);
-    attributes.any(|attribute| attribute.kind() == 1 && attribute.value().strip_suffix(b"\0") == Some(TABLE.as_bytes()))
+    attributes.any(|attribute| {
+        attribute.kind() == 1 && attribute.value().strip_suffix(b"\0") == Some(TABLE.as_bytes())
+    })
 }
 
-async fn follow(links: Listener, interface: watch::Sender<u64>, addresses: watch::Sender<u64>, gateways: watch::Receiver<Gateways>) {
+async fn follow(
+    links: Listener,
+    interface: watch::Sender<u64>,
+    addresses: watch::Sender<u64>,
+    gateways: watch::Receiver<Gateways>,
+) {
     let bump = |sender: &watch::Sender<u64>| sender.send_modify(|count| *count += 1);
-    let mut index = None;
+    // Addresses, routes and neighbours have an index only. An interface that is made later has a message with its
+    // name; one that was there before the listener may never have one.
+    let mut index = if_nametoindex(INTERFACE).ok();
     while !interface.is_closed() || !addresses.is_closed() {
         let datagram = match links.next().await {
             Ok(Heard::Datagram(datagram)) => datagram,
             Ok(Heard::Overflow) => {
+                // Messages were lost: anything may have changed.
                 bump(&interface);
                 bump(&addresses);
                 continue;
             }
-            Err(error) => return tracing::error!(%error, "the kernel does not tell of changes any more: they are seen late"),
+            Err(error) => {
+                return tracing::error!(
+                    %error,
+                    "netlink notifications have ended: changes are noticed at the next resync"
+                );
+            }
         };
         for (kind, body) in bodies(&datagram) {
             match about(kind, body) {
@@ -110,6 +138,7 @@ async fn follow(links: Listener, interface: watch::Sender<u64>, addresses: watch
                     bump(&interface);
                 }
                 About::Address(number) | About::Link(number) if Some(number) == index => bump(&interface),
+                // The tunnel address may follow it; over the interface it is a route like any other, too.
                 About::DefaultRoute(number) => {
                     bump(&addresses);
                     if Some(number) == index {
@@ -117,7 +146,11 @@ async fn follow(links: Listener, interface: watch::Sender<u64>, addresses: watch
                     }
                 }
                 About::Address(_) => bump(&addresses),
-                About::Neighbour(number, address) if Some(number) == index && gateways.borrow().contains(&address) => bump(&interface),
+                About::Neighbour(number, address)
+                    if Some(number) == index && gateways.borrow().contains(&address) =>
+                {
+                    bump(&interface)
+                }
                 About::Link(_) | About::Neighbour(..) | About::Nothing => {}
             }
         }
@@ -129,14 +162,21 @@ fn ip(octets: &[u8]) -> Option<IpAddr> {
     v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
 }
 
-/// Bodies of rtnetlink(7): where each kind of message has the link's index.
+/// What a message of rtnetlink(7) is about. Each kind of message has the index of its link at another place.
 fn about(kind: u16, body: &[u8]) -> About {
-    let number = |at: usize| body.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
+    let number =
+        |at: usize| body.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
     let attribute = |header: usize, kind: u16| {
         let attributes = NlasIterator::new(body.get(header..).unwrap_or_default());
-        attributes.filter_map(Result::ok).find(|attribute| attribute.kind() == kind).map(|attribute| attribute.value().to_vec())
+        attributes
+            .filter_map(Result::ok)
+            .find(|attribute| attribute.kind() == kind)
+            .map(|attribute| attribute.value().to_vec())
     };
-    let index_in = |header, kind| attribute(header, kind).and_then(|value| value.try_into().ok()).map(u32::from_ne_bytes);
+    let index_in = |header, kind| {
+        attribute(header, kind).and_then(|value| value.try_into().ok()).map(u32::from_ne_bytes)
+    };
+    // 16 bytes: `struct ifinfomsg`.
     let named = |index| match attribute(16, libc::IFLA_IFNAME) {
         Some(name) if name.strip_suffix(b"\0") == Some(INTERFACE.as_bytes()) => About::Interface(index),
         _ => About::Link(index),
@@ -144,16 +184,21 @@ fn about(kind: u16, body: &[u8]) -> About {
     let found = match kind {
         libc::RTM_NEWLINK | libc::RTM_DELLINK => number(4).map(named),
         libc::RTM_NEWADDR | libc::RTM_DELADDR => number(4).map(About::Address),
-        // `NDA_DST`; the addresses of a bridge's table have none.
-        libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
-            number(4).zip(attribute(12, 1).and_then(|octets| ip(&octets))).map(|(link, address)| About::Neighbour(link, address))
-        }
+        // `NDA_DST`, after the 12 bytes of `struct ndmsg`; entries of a bridge's forwarding table have none.
+        libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => number(4)
+            .zip(attribute(12, 1).and_then(|octets| ip(&octets)))
+            .map(|(link, address)| About::Neighbour(link, address)),
         libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
-            // `rtm_dst_len` and `rtm_table`; a route over several links names none of them there.
+            // `rtm_dst_len` and `rtm_table`. A route over several links has `RTA_MULTIPATH` and no `RTA_OIF`.
             let is_default = body.get(1) == Some(&0) && body.get(4) == Some(&libc::RT_TABLE_MAIN);
             let link = index_in(12, libc::RTA_OIF);
-            if is_default { Some(About::DefaultRoute(link.unwrap_or_default())) } else { link.map(About::Link) }
+            if is_default {
+                Some(About::DefaultRoute(link.unwrap_or_default()))
+            } else {
+                link.map(About::Link)
+            }
         }
+        // `NETCONFA_IFINDEX`, after `struct netconfmsg`, which is padded to 4 bytes.
         libc::RTM_NEWNETCONF | RTM_DELNETCONF => index_in(4, 1).map(About::Link),
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! Reads the interface from the kernel, and does the steps. Decides nothing.
+//! Reads the interface from the kernel, and carries out steps. What is to be done is decided in `link`.
 
 use std::{
     io,
@@ -12,7 +12,10 @@ use netlink_packet_route::{
     AddressFamily,
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
     neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
-    route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteType},
+    route::{
+        RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteScope,
+        RouteType,
+    },
 };
 use netlink_sys::{AsyncSocket as _, TokioSocket, protocols::NETLINK_ROUTE};
 use podnet::{
@@ -28,10 +31,11 @@ use super::{
     sysctl,
 };
 
-/// Marks the routes that this program makes (`rtm_protocol` of rtnetlink(7)); no routing daemon of `/etc/iproute2/rt_protos` has it.
+/// Marks the routes that this program makes (`rtm_protocol` of rtnetlink(7)). No routing daemon in
+/// `/etc/iproute2/rt_protos` has this number.
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(88);
 
-/// A connection to the kernel.
+/// An rtnetlink connection for the management port.
 #[derive(Debug)]
 pub(super) struct Kernel {
     netlink: Handle,
@@ -39,7 +43,7 @@ pub(super) struct Kernel {
 }
 
 impl Refused {
-    /// Another attempt comes to the same: a container's `/proc/sys` cannot be written.
+    /// Whether another attempt is pointless: a container's `/proc/sys` is mounted read-only.
     pub(super) fn is_final(&self) -> bool {
         self.source.kind() == io::ErrorKind::ReadOnlyFilesystem
     }
@@ -54,21 +58,26 @@ pub(super) struct Refused {
 }
 
 impl Kernel {
-    /// Needs a tokio runtime.
+    /// Opens the connection. Needs a tokio runtime.
     pub(super) fn open() -> io::Result<Self> {
         let if_name = INTERFACE.parse().map_err(io::Error::other)?;
         let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
-        // The kernel filters dumps for those alone that ask for strict checks. An older one does not know the option, and sends everything.
+        // The kernel (since 4.20) filters dumps only on sockets with strict checks. An older one does not
+        // know the option and sends everything, which is filtered again here.
         let _ = socket.socket_mut().set_netlink_get_strict_chk(true);
         let (connection, netlink, _) = rtnetlink::from_socket(socket);
         tokio::spawn(connection);
         Ok(Self { netlink, if_name })
     }
 
-    /// The interface; none if there is none.
+    /// Reads the interface. `None` if it does not exist.
     pub(super) async fn look(&self) -> io::Result<Option<SeenLink>> {
-        let Some(link) = link::find(&Netlink::open()?, INTERFACE).map_err(io::Error::other)? else { return Ok(None) };
+        let Some(link) = link::find(&Netlink::open()?, INTERFACE).map_err(io::Error::other)? else {
+            return Ok(None);
+        };
         let index = link.index;
+        // From here on by index: an interface that is made anew under the name meanwhile is not mixed into
+        // the answer.
         let addresses = self.netlink.address().get().set_link_index_filter(index).execute();
         let addresses: Vec<AddressMessage> = addresses.try_collect().await.map_err(into_io)?;
         let mut routes = Vec::new();
@@ -89,7 +98,8 @@ impl Kernel {
         }))
     }
 
-    /// Routes of the main table over link `index`, and nothing else where the kernel filters (since 4.20): a host may have 100,000 others.
+    /// Passes the routes of the main table over link `index` to `take`. A kernel since 4.20 sends no others;
+    /// a host with a routing daemon may have 100,000 of them.
     async fn routes(&self, index: u32, mut take: impl FnMut(&RouteMessage)) -> io::Result<()> {
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut request = RouteMessage::default();
@@ -101,7 +111,7 @@ impl Kernel {
                 match answers.try_next().await.map_err(into_io) {
                     Ok(Some(message)) => take(&message),
                     Ok(None) => break,
-                    // A table that never had a route does not exist.
+                    // A table that never had a route does not exist, and a filtered dump of it is an error.
                     Err(error) if error.raw_os_error() == Some(nix::libc::ENOENT) => break,
                     Err(error) => return Err(error),
                 }
@@ -110,10 +120,12 @@ impl Kernel {
         Ok(())
     }
 
-    /// Does one step on the link with this index.
+    /// Carries out one step on the link with this index.
     pub(super) async fn take(&self, index: u32, step: &Step) -> Result<(), Refused> {
         let refused = |source| Refused { step: step.to_string(), source };
-        let set = |link: LinkMessageBuilder<LinkUnspec>| self.netlink.link().set(link.index(index).build()).execute();
+        let set = |link: LinkMessageBuilder<LinkUnspec>| {
+            self.netlink.link().set(link.index(index).build()).execute()
+        };
         let link = LinkMessageBuilder::<LinkUnspec>::new;
         let outcome = match step {
             Step::SetMac(mac) => set(link().address(mac.octets().to_vec())).await,
@@ -122,21 +134,29 @@ impl Kernel {
             Step::AddAddress(address) => self.add_address(index, *address).await,
             Step::RemoveAddress(address) => self.remove_address(index, *address).await,
             Step::SetNeighbour(Neighbour { address, mac }) => {
-                let request = self.netlink.neighbours().add(index, *address).link_layer_address(&mac.octets());
+                let request =
+                    self.netlink.neighbours().add(index, *address).link_layer_address(&mac.octets());
+                // Replaced: the kernel may have learned an entry for the address by itself.
                 request.state(NeighbourState::Permanent).replace().execute().await
             }
-            Step::AddRoute(route) => self.netlink.route().add(message(route, index).map_err(refused)?).execute().await,
+            Step::AddRoute(route) => {
+                self.netlink.route().add(message(route, index).map_err(refused)?).execute().await
+            }
             Step::RemoveRoute(route) => {
                 let mut message = message(route, index).map_err(refused)?;
-                // Whoever made it.
+                // The kernel matches a route of any protocol then: one that another program made, too.
                 message.header.protocol = RouteProtocol::Unspec;
+                // And of any scope (`fib_table_delete`): a route without a gateway has the scope of its link.
+                message.header.scope = RouteScope::NoWhere;
                 self.netlink.route().del(message).execute().await
             }
             Step::SetSysctl(sysctl) => match sysctl.attribute() {
                 Some(attribute) => set(link().append_extra_attribute(attribute)).await,
                 None => return sysctl.write().map_err(refused),
             },
-            Step::TurnChecksumOffloadOff => return offload::turn_tx_checksum_off(&self.if_name).map_err(refused),
+            Step::TurnChecksumOffloadOff => {
+                return offload::turn_tx_checksum_off(&self.if_name).map_err(refused);
+            }
         };
         outcome.map_err(|error| refused(into_io(error)))
     }
@@ -144,14 +164,17 @@ impl Kernel {
     async fn add_address(&self, index: u32, address: IpNet) -> Result<(), rtnetlink::Error> {
         let mut request = self.netlink.address().add(index, address.addr(), address.prefix_len());
         if address.addr().is_ipv6() {
-            // Nobody else on the switch has it: OVN gave it away. Without the flag it could not be used for a second.
+            // Without duplicate address detection: OVN assigns each address once, and the detection would
+            // leave this one tentative, and unusable, for a second.
             request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
         request.execute().await
     }
 
     async fn remove_address(&self, index: u32, unwanted: IpNet) -> Result<(), rtnetlink::Error> {
-        let all: Vec<AddressMessage> = self.netlink.address().get().set_link_index_filter(index).execute().try_collect().await?;
+        // Deleted with the message that the kernel sent, so that every attribute matches.
+        let all: Vec<AddressMessage> =
+            self.netlink.address().get().set_link_index_filter(index).execute().try_collect().await?;
         match all.into_iter().find(|message| address(message) == Some(unwanted)) {
             Some(message) => self.netlink.address().del(message).execute().await,
             None => Ok(()),
@@ -159,22 +182,31 @@ impl Kernel {
     }
 }
 
-/// An address that somebody gave to the interface, not one that the kernel made up for it.
+/// The address of a message. `None` for an address of link scope, which the kernel generates (`fe80::/64`).
 fn address(message: &AddressMessage) -> Option<IpNet> {
     if message.header.scope == AddressScope::Link {
         return None;
     }
     let find = |pick: fn(&AddressAttribute) -> Option<IpAddr>| message.attributes.iter().find_map(pick);
-    // Where the two differ, the link is one between two points, and `Address` is the other's.
-    let local = find(|attribute| if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None });
-    let address =
-        local.or_else(|| find(|attribute| if let AddressAttribute::Address(address) = attribute { Some(*address) } else { None }));
+    // On a point-to-point link `IFA_ADDRESS` is the peer's address, and `IFA_LOCAL` this host's.
+    let local = find(
+        |attribute| if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None },
+    );
+    let address = local.or_else(|| {
+        find(
+            |attribute| {
+                if let AddressAttribute::Address(address) = attribute { Some(*address) } else { None }
+            },
+        )
+    });
     IpNet::new(address?, message.header.prefix_len).ok()
 }
 
-/// A route of the main table over link `index`.
+/// The route of a message, if it is a unicast route of the main table over link `index` that the kernel did
+/// not make.
 fn route(message: &RouteMessage, index: u32) -> Option<SeenRoute> {
     let header = &message.header;
+    // `rtm_table` has one byte: the attribute, if there is one, has the whole number.
     let (mut link, mut table, mut to, mut via, mut mtu) = (None, u32::from(header.table), None, None, None);
     for attribute in &message.attributes {
         match attribute {
@@ -183,17 +215,30 @@ fn route(message: &RouteMessage, index: u32) -> Option<SeenRoute> {
             RouteAttribute::Destination(address) => to = ip(address),
             RouteAttribute::Gateway(address) => via = ip(address),
             RouteAttribute::Metrics(metrics) => {
-                mtu = metrics.iter().find_map(|metric| if let RouteMetric::Mtu(mtu) = metric { Some(*mtu) } else { None });
+                mtu = metrics
+                    .iter()
+                    .find_map(|metric| if let RouteMetric::Mtu(mtu) = metric { Some(*mtu) } else { None });
             }
             _ => {}
         }
     }
+    // Those come and go with an address or a router advertisement, without a step of ours.
     let of_kernel = header.protocol == RouteProtocol::Kernel || header.protocol == RouteProtocol::Ra;
-    if link != Some(index) || table != u32::from(RouteHeader::RT_TABLE_MAIN) || header.kind != RouteType::Unicast || of_kernel {
+    if link != Some(index)
+        || table != u32::from(RouteHeader::RT_TABLE_MAIN)
+        || header.kind != RouteType::Unicast
+        || of_kernel
+    {
         return None;
     }
-    let unspecified =
-        || if header.address_family == AddressFamily::Inet { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // A default route has no `RTA_DST`, and a route without a next hop no `RTA_GATEWAY`.
+    let unspecified = || {
+        if header.address_family == AddressFamily::Inet {
+            Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        }
+    };
     let to = IpNet::new(to.unwrap_or_else(unspecified), header.destination_prefix_length).ok()?;
     let via = via.unwrap_or_else(unspecified);
     Some(SeenRoute { route: Route { to, via, mtu }, is_ours: header.protocol == PROTOCOL })
@@ -207,18 +252,20 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
+/// The message that adds or deletes a route.
 fn message(route: &Route, index: u32) -> io::Result<RouteMessage> {
     let invalid = |error| io::Error::other(format!("{error:?}"));
     let builder = RouteMessageBuilder::<IpAddr>::new().output_interface(index).protocol(PROTOCOL);
     let builder = builder.destination_prefix(route.to.addr(), route.to.prefix_len()).map_err(invalid)?;
-    // A route without a gateway has none to be named.
-    let builder = if route.via.is_unspecified() { builder } else { builder.gateway(route.via).map_err(invalid)? };
+    // Unspecified stands for "no gateway" (see `route`): only a route that another program made has none.
+    let builder =
+        if route.via.is_unspecified() { builder } else { builder.gateway(route.via).map_err(invalid)? };
     let mut message = builder.build();
     message.attributes.extend(route.mtu.map(|mtu| RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)])));
     Ok(message)
 }
 
-/// A permanent neighbour on link `index`.
+/// The neighbour of a message, if it is a permanent one on link `index`.
 fn neighbour(message: &NeighbourMessage, index: u32) -> Option<Neighbour> {
     if message.header.ifindex != index || message.header.state != NeighbourState::Permanent {
         return None;

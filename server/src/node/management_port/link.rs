@@ -1,4 +1,5 @@
-//! The interface in the kernel: what there is of it, and the steps that make it what it is to be. Pure; `kernel` reads and does.
+//! The interface in the kernel: its actual state, and the steps from there to the desired state. Pure:
+//! `kernel` reads the state and carries out the steps.
 
 use std::fmt;
 
@@ -10,21 +11,22 @@ use super::{
     sysctl::Sysctl,
 };
 
-/// What there is of the interface.
+/// The actual state of the interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SeenLink {
     pub(super) index: u32,
     pub(super) is_up: bool,
     pub(super) mac: Option<Mac>,
     pub(super) mtu: u32,
-    /// Without those that the kernel makes up for the link.
+    /// Without those of link scope, which the kernel generates.
     pub(super) addresses: Vec<IpNet>,
     pub(super) routes: Vec<SeenRoute>,
-    /// Those that are permanent.
+    /// The permanent ones only.
     pub(super) neighbours: Vec<Neighbour>,
-    /// What could be read, and is not as it is to be.
+    /// The desired settings that have another value now. One that cannot be read is not among them.
     pub(super) sysctls: Vec<Sysctl>,
-    /// Whether senders leave checksums to whoever forwards; none if the driver does not say.
+    /// Whether transmit checksum offload is on: senders leave checksums to the device. `None` if the driver
+    /// does not say.
     pub(super) leaves_checksums: Option<bool>,
 }
 
@@ -32,11 +34,11 @@ pub(super) struct SeenLink {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SeenRoute {
     pub(super) route: Route,
-    /// This program made it.
+    /// Whether this program made it.
     pub(super) is_ours: bool,
 }
 
-/// One change of the kernel's.
+/// One change to the interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     SetMac(Mac),
@@ -51,7 +53,8 @@ pub(super) enum Step {
     TurnChecksumOffloadOff,
 }
 
-/// What is to be done, in this order; nothing where everything is as it should be.
+/// The steps from `seen` to `desired`, in the order in which they have to be done. Empty if nothing differs.
+/// `in_user_space`: the bridge's datapath is in user space.
 pub(super) fn steps(desired: &Desired, in_user_space: bool, seen: &SeenLink) -> Vec<Step> {
     let Desired { iface_id: _, mac, mtu, addresses, neighbours, routes } = desired;
     let mut steps = Vec::new();
@@ -61,21 +64,42 @@ pub(super) fn steps(desired: &Desired, in_user_space: bool, seen: &SeenLink) -> 
     if seen.mtu != mtu.bytes() {
         steps.push(Step::SetMtu(mtu.bytes()));
     }
+    // That datapath forwards packets as they are: a checksum that is left to the device stays wrong.
     if in_user_space && seen.leaves_checksums == Some(true) {
         steps.push(Step::TurnChecksumOffloadOff);
     }
+    // Before the link is up: with `accept_ra` still on it could take a router advertisement first.
     steps.extend(seen.sysctls.iter().copied().map(Step::SetSysctl));
-    // Addresses and routes of a link that is down go when it comes up, or never come.
+    // Before addresses and routes: the kernel refuses routes over a link that is down (`ENETDOWN`).
     if !seen.is_up {
         steps.push(Step::SetUp);
     }
-    steps.extend(seen.addresses.iter().filter(|address| !addresses.contains(address)).copied().map(Step::RemoveAddress));
-    steps.extend(addresses.iter().filter(|address| !seen.addresses.contains(address)).copied().map(Step::AddAddress));
-    steps.extend(neighbours.iter().filter(|neighbour| !seen.neighbours.contains(neighbour)).copied().map(Step::SetNeighbour));
+    // Removed before others are added: a second IPv4 address of one subnet is a secondary one, and goes with
+    // the first.
+    steps.extend(
+        seen.addresses
+            .iter()
+            .filter(|address| !addresses.contains(address))
+            .copied()
+            .map(Step::RemoveAddress),
+    );
+    steps.extend(
+        addresses.iter().filter(|address| !seen.addresses.contains(address)).copied().map(Step::AddAddress),
+    );
+    steps.extend(
+        neighbours
+            .iter()
+            .filter(|neighbour| !seen.neighbours.contains(neighbour))
+            .copied()
+            .map(Step::SetNeighbour),
+    );
+    // Our own routes that are no longer desired, and any other route to a desired destination. Other
+    // programs' routes stay.
     let in_the_way = |there: &&SeenRoute| {
         let same_destination = routes.iter().any(|route| route.to == there.route.to);
         !routes.contains(&there.route) && (there.is_ours || same_destination)
     };
+    // Removed before others are added: the kernel refuses a second route of the same metric (`EEXIST`).
     steps.extend(seen.routes.iter().filter(in_the_way).map(|there| Step::RemoveRoute(there.route)));
     let is_there = |route: &Route| seen.routes.iter().any(|there| there.route == *route);
     steps.extend(routes.iter().filter(|route| !is_there(route)).copied().map(Step::AddRoute));

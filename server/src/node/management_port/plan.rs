@@ -1,4 +1,5 @@
-//! What a node's management port is to be: a function of the node's subnets and of what the node is told. Pure.
+//! The desired state of a node's management port: a function of the node's subnets and its configuration.
+//! Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,47 +9,49 @@ use ipnet::IpNet;
 /// The interface's name, on every node.
 pub(crate) const INTERFACE: &str = "ovn-k8s-mp0";
 
-/// What of the cluster's network a node knows without asking.
+/// The configuration of the management port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManagementPort {
-    /// This node's subnets, where no API server tells them.
+    /// This node's subnets, if there is no API server to read them from.
     pub subnets: Vec<IpNet>,
-    /// Where all pods have their addresses.
+    /// The subnets of all pods of the cluster.
     pub cluster: Vec<IpNet>,
-    /// Whether somebody said so. A default is believed where this node's subnet lies in it: elsewhere it may be somebody's network.
+    /// Whether `cluster` was configured. A default is used only if this node's subnet lies in it: otherwise
+    /// it may be a network outside the cluster, which a route would cut off.
     pub cluster_is_given: bool,
-    /// Where services have theirs.
+    /// The subnets of Services.
     pub services: Vec<IpNet>,
-    /// Of the interface, as of pods.
+    /// MTU of the interface, the same as that of pods.
     pub mtu: Mtu,
-    /// Of the routes to other nodes' pods, if it is less.
+    /// MTU of the routes over the interface, if it is less.
     pub routable_mtu: Option<Mtu>,
 }
 
-/// What the cluster says about a node.
+/// What the API server or the configuration assigns to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Lease {
-    /// At most one of each family matters; the first one gives the interface its Ethernet address.
+pub(crate) struct AssignedSubnets {
+    /// The first one of each family is used, the others are ignored.
     pub(crate) subnets: Vec<IpNet>,
-    /// An Ethernet address that somebody recorded (`k8s.ovn.org/node-mgmt-port-mac-addresses`).
+    /// The interface's MAC address as recorded in `k8s.ovn.org/node-mgmt-port-mac-addresses`, if it is.
+    /// Without it the MAC address is made of the IP address.
     pub(crate) mac: Option<Mac>,
 }
 
-/// The port as it is to be, in Open vSwitch and in the kernel.
+/// The desired state of the port, in Open vSwitch and in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Desired {
-    /// Of the logical port.
+    /// Name of the logical port: `k8s-NODE`, in lower case.
     pub(crate) iface_id: String,
     pub(crate) mac: Mac,
     pub(crate) mtu: Mtu,
-    /// With the prefix lengths of the subnets.
+    /// Host 2 of each subnet, with the prefix length of the subnet.
     pub(crate) addresses: Vec<IpNet>,
     pub(crate) neighbours: Vec<Neighbour>,
     pub(crate) routes: Vec<Route>,
 }
 
-/// An address whose Ethernet address nobody has to ask for: OVN does not answer who asks with an address that is not the port's, as a
-/// host does that has several.
+/// A permanent neighbour entry. OVN does not answer an ARP request whose sender address is not the port's
+/// own, and a host with several addresses sends such requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Neighbour {
     pub(crate) address: IpAddr,
@@ -63,7 +66,7 @@ pub(crate) struct Route {
     pub(crate) mtu: Option<u32>,
 }
 
-/// Why subnets cannot be used.
+/// Why a node's subnets cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PlanError {
     #[error("subnet {0} has no room for a gateway and a management port")]
@@ -73,35 +76,53 @@ pub(crate) enum PlanError {
 }
 
 impl ManagementPort {
-    /// The port of node `node` with the subnets that it has.
-    pub(crate) fn desired(&self, node: &str, lease: &Lease) -> Result<Desired, PlanError> {
-        let subnets = one_of_each_family(&lease.subnets);
+    /// The desired port of node `node` with the subnets of `assigned`.
+    pub(crate) fn desired(&self, node: &str, assigned: &AssignedSubnets) -> Result<Desired, PlanError> {
+        let subnets = one_of_each_family(&assigned.subnets);
+        // Host 1 of each subnet is the logical router's port, host 2 the management port.
         let addresses = subnets.iter().map(|subnet| host(*subnet, 2)).collect::<Result<Vec<_>, _>>()?;
         let gateways = subnets.iter().map(|subnet| host(*subnet, 1)).collect::<Result<Vec<_>, _>>()?;
-        let mac = lease.mac.or_else(|| mac_of(&addresses)).ok_or(PlanError::None)?;
-        // One port of the router serves both families.
+        let mac = assigned.mac.or_else(|| mac_of(&addresses)).ok_or(PlanError::None)?;
+        // One port of the router serves both families, with one MAC address.
         let router_mac = mac_of(&gateways).ok_or(PlanError::None)?;
 
-        let neighbours = gateways.iter().map(|gateway| Neighbour { address: gateway.addr(), mac: router_mac }).collect();
-        let routes = subnets.iter().zip(&gateways).flat_map(|(subnet, gateway)| self.routes(*subnet, gateway.addr())).collect();
-        Ok(Desired { iface_id: format!("k8s-{}", node.to_lowercase()), mac, mtu: self.mtu, addresses, neighbours, routes })
+        let neighbours =
+            gateways.iter().map(|gateway| Neighbour { address: gateway.addr(), mac: router_mac }).collect();
+        let routes = subnets
+            .iter()
+            .zip(&gateways)
+            .flat_map(|(subnet, gateway)| self.routes(*subnet, gateway.addr()))
+            .collect();
+        Ok(Desired {
+            // Kubernetes has node names in lower case only; a name without an API server may be a host name.
+            iface_id: format!("k8s-{}", node.to_lowercase()),
+            mac,
+            mtu: self.mtu,
+            addresses,
+            neighbours,
+            routes,
+        })
     }
 
-    /// To everything of the cluster that is not in the node's own subnet.
+    /// Routes to all pods and Services of the family, except those in the node's own subnet, which the kernel
+    /// has a route to.
     fn routes(&self, subnet: IpNet, via: IpAddr) -> impl Iterator<Item = Route> {
         let mtu = self.routable_mtu.map(Mtu::bytes);
         let same_family = move |to: &&IpNet| to.addr().is_ipv4() == via.is_ipv4();
         let elsewhere = move |to: &&IpNet| !subnet.contains(*to);
         let believed = move |to: &&IpNet| self.cluster_is_given || to.contains(&subnet);
-        self.cluster.iter().filter(believed).chain(&self.services).filter(same_family).filter(elsewhere).map(move |to| Route {
-            to: to.trunc(),
-            via,
-            mtu,
-        })
+        self.cluster
+            .iter()
+            // Services are not filtered: they are configured, or there are none.
+            .filter(believed)
+            .chain(&self.services)
+            .filter(same_family)
+            .filter(elsewhere)
+            .map(move |to| Route { to: to.trunc(), via, mtu })
     }
 }
 
-/// Of a port with these addresses: made of the IPv4 address, if there is one.
+/// The MAC address of a port with these addresses: made of the IPv4 address, if there is one.
 fn mac_of(addresses: &[IpNet]) -> Option<Mac> {
     let address = addresses.iter().find(|address| address.addr().is_ipv4()).or(addresses.first());
     address.map(|address| Mac::from_ip(address.addr()))
@@ -117,7 +138,8 @@ fn one_of_each_family(subnets: &[IpNet]) -> Vec<IpNet> {
     chosen
 }
 
-/// Host number `number` of `subnet`, which has to have that one, and, with IPv4, a broadcast address beyond it.
+/// Host `number` (1 or 2) of `subnet`. A subnet with fewer than two host bits has no room for both: IPv4
+/// needs the last address for broadcasts.
 fn host(subnet: IpNet, number: u8) -> Result<IpNet, PlanError> {
     if subnet.max_prefix_len() - subnet.prefix_len() < 2 {
         return Err(PlanError::TooSmall(subnet));

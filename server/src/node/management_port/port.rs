@@ -1,4 +1,4 @@
-//! The port in Open vSwitch's database: what is there, and the transaction that makes it what it is to be. Pure.
+//! The port in Open vSwitch's database: its actual rows, and the transaction that corrects them. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use ovsdb::{Condition, Monitor, Mutation, NamedUuid, Row, Transaction, Updates, 
 
 use super::plan::{Desired, INTERFACE};
 
-/// The bridge that ovn-controller makes.
+/// The integration bridge, which ovn-controller creates.
 const BRIDGE: &str = "br-int";
 
 ovsdb::table! {
@@ -32,27 +32,28 @@ ovsdb::table! {
     }
 }
 
-/// What there is of the port.
+/// The actual rows of the port.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Seen {
     bridge: Option<Uuid>,
-    /// The bridge forwards in user space, where nobody fills in checksums.
+    /// Whether the bridge's datapath is in user space, where a checksum that the sender left to the device
+    /// stays wrong.
     pub(super) in_user_space: bool,
     port: Option<SeenPort>,
-    /// Ports of this node under names that it had before, and the bridges that they are on.
+    /// Ports of this node under the names of earlier versions, each with its bridge.
     old: Vec<(Uuid, Uuid)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 struct SeenPort {
     port: Uuid,
-    /// Bridges other than the right one that it is on.
+    /// The bridge that the port is on, if it is not [`BRIDGE`].
     elsewhere: Option<Uuid>,
     interface: Option<(Uuid, Interface)>,
 }
 
-/// How a node's port was called before it had the same name everywhere: the whole node's name, or as much of it as the kernel allows
-/// (15 characters, of which 4 are `k8s-`), in lower case.
+/// The names of a node's port in earlier versions: `k8s-` and the node's name, whole, or in lower case and
+/// cut off at the 15 characters that the kernel allows.
 pub(super) fn old_names(node: &str) -> BTreeSet<String> {
     const LONGEST: usize = 15;
     let whole = format!("k8s-{node}");
@@ -60,34 +61,54 @@ pub(super) fn old_names(node: &str) -> BTreeSet<String> {
     [whole, short].into()
 }
 
-/// What has to be followed to know the port of `node`.
+/// The monitor request for [`Seen`].
 pub(super) fn monitor(node: &str) -> Monitor {
     let old = old_names(node).into_iter().map(|name| Condition::equal("name", name));
     let ports: Vec<Condition> = [Condition::equal("name", INTERFACE)].into_iter().chain(old).collect();
-    Monitor::new().table::<Bridge>(Where::all()).table::<Port>(ports).table::<Interface>(Condition::equal("name", INTERFACE))
+    Monitor::new()
+        // All bridges: the port may be on another one.
+        .table::<Bridge>(Where::all())
+        .table::<Port>(ports)
+        .table::<Interface>(Condition::equal("name", INTERFACE))
 }
 
 impl Seen {
+    /// Reads the rows from the copy of the database.
     pub(super) fn look(updates: &Updates, node: &str) -> Self {
         let bridges: Vec<(Uuid, &Bridge)> = updates.rows::<Bridge>().collect();
-        let bridge_of = |port: Uuid| bridges.iter().find(|(_, bridge)| bridge.ports.contains(&port)).map(|(uuid, _)| *uuid);
+        let bridge_of = |port: Uuid| {
+            bridges.iter().find(|(_, bridge)| bridge.ports.contains(&port)).map(|(uuid, _)| *uuid)
+        };
         let integration = bridges.iter().find(|(_, bridge)| bridge.name == BRIDGE);
         let bridge = integration.map(|(uuid, _)| *uuid);
         let find = |name: &str| updates.rows::<Port>().find(|(_, port)| port.name == name);
         let port = find(INTERFACE).map(|(uuid, port)| {
-            let interface = port.interfaces.iter().find_map(|uuid| Some((*uuid, updates.row::<Interface>(*uuid)?.clone())));
+            let interface = port
+                .interfaces
+                .iter()
+                .find_map(|uuid| Some((*uuid, updates.row::<Interface>(*uuid)?.clone())));
             SeenPort { port: uuid, elsewhere: bridge_of(uuid).filter(|on| Some(*on) != bridge), interface }
         });
-        let old = old_names(node).iter().filter_map(|name| find(name)).filter_map(|(uuid, _)| Some((uuid, bridge_of(uuid)?))).collect();
-        Self { bridge, in_user_space: integration.is_some_and(|(_, bridge)| bridge.datapath_type == "netdev"), port, old }
+        // A port without a bridge is about to be deleted by ovsdb-server: nothing refers to its row.
+        let old = old_names(node)
+            .iter()
+            .filter_map(|name| find(name))
+            .filter_map(|(uuid, _)| Some((uuid, bridge_of(uuid)?)))
+            .collect();
+        Self {
+            bridge,
+            in_user_space: integration.is_some_and(|(_, bridge)| bridge.datapath_type == "netdev"),
+            port,
+            old,
+        }
     }
 
-    /// Whether ovn-controller's bridge is there.
+    /// Whether the integration bridge exists.
     pub(super) fn has_bridge(&self) -> bool {
         self.bridge.is_some()
     }
 
-    /// What Open vSwitch says is wrong with the interface.
+    /// The error that ovs-vswitchd reports for the interface.
     pub(super) fn error(&self) -> Option<&str> {
         self.interface().and_then(|interface| interface.error.as_deref())
     }
@@ -95,18 +116,24 @@ impl Seen {
     /// Whether ovn-controller has connected the interface to the logical port `iface_id`.
     pub(super) fn is_installed(&self, iface_id: &str) -> bool {
         let ids = self.interface().map(|interface| &interface.external_ids);
-        ids.is_some_and(|ids| ids.get(OVN_INSTALLED).is_some_and(|it| it == "true") && ids.get(IFACE_ID).is_some_and(|id| id == iface_id))
+        ids.is_some_and(|ids| {
+            // Both: `ovn-installed` may still be that of a logical port before.
+            ids.get(OVN_INSTALLED).is_some_and(|it| it == "true")
+                && ids.get(IFACE_ID).is_some_and(|id| id == iface_id)
+        })
     }
 
     fn interface(&self) -> Option<&Interface> {
         self.port.as_ref()?.interface.as_ref().map(|(_, interface)| interface)
     }
 
-    /// The transaction that makes the port what it is to be, and what it does, for the log; none where nothing differs.
+    /// The transaction that makes the port the desired one, and what it does, for the log. `None` if nothing
+    /// differs.
     pub(super) fn change(&self, desired: &Desired) -> Option<(Transaction, Vec<String>)> {
         let bridge = self.bridge?;
         let (mut tx, mut done) = (Transaction::new(), Vec::new());
         for (port, on) in &self.old {
+            // ovsdb-server deletes a Port row, and its Interface row, once no bridge refers to it.
             tx.mutate("Bridge", *on, vec![Mutation::delete("ports", *port)]);
             done.push("removed the port under its old name".to_owned());
         }
@@ -119,7 +146,8 @@ impl Seen {
                 }
                 correct(&mut tx, &mut done, *uuid, interface, desired);
             }
-            // A port without an interface of its own name is none that works.
+            // ovs-vswitchd finds the device by the name of the Interface row: without that row the port
+            // cannot work.
             Some(SeenPort { port, interface: None, .. }) => {
                 tx.mutate("Bridge", Where::all(), vec![Mutation::delete("ports", *port)]);
                 insert(&mut tx, bridge, desired);
@@ -136,7 +164,7 @@ impl Seen {
         })
     }
 
-    /// The transaction that takes the port away, under all its names; none where there is none.
+    /// The transaction that removes the port under all its names. `None` if there is no port.
     pub(super) fn removal(&self) -> Option<Transaction> {
         let port = self.port.as_ref().map(|seen| seen.port);
         let ports: Vec<Uuid> = port.into_iter().chain(self.old.iter().map(|(port, _)| *port)).collect();
@@ -152,16 +180,26 @@ impl Seen {
     }
 }
 
+/// Adds the port to `bridge`.
 fn insert(tx: &mut Transaction, bridge: Uuid, desired: &Desired) {
     let Desired { iface_id, mac, mtu, .. } = desired;
     let ids = BTreeMap::from([(IFACE_ID.to_owned(), iface_id.clone())]);
     let row = Row::new().with("name", INTERFACE).with("type", "internal").with("mac", mac.to_string());
-    let interface = tx.insert("Interface", row.with("mtu_request", i64::from(mtu.bytes())).with("external_ids", ids));
-    let port: NamedUuid = tx.insert("Port", Row::new().with("name", INTERFACE).with("interfaces", &interface));
+    let interface =
+        tx.insert("Interface", row.with("mtu_request", i64::from(mtu.bytes())).with("external_ids", ids));
+    let port: NamedUuid =
+        tx.insert("Port", Row::new().with("name", INTERFACE).with("interfaces", &interface));
     tx.mutate("Bridge", bridge, vec![Mutation::insert("ports", &port)]);
 }
 
-fn correct(tx: &mut Transaction, done: &mut Vec<String>, uuid: Uuid, interface: &Interface, desired: &Desired) {
+/// Updates the columns that differ, and names them in `done`. Columns of others stay.
+fn correct(
+    tx: &mut Transaction,
+    done: &mut Vec<String>,
+    uuid: Uuid,
+    interface: &Interface,
+    desired: &Desired,
+) {
     let mut row = Row::new();
     let mut columns = Vec::new();
     if interface.kind != "internal" {
@@ -173,6 +211,7 @@ fn correct(tx: &mut Transaction, done: &mut Vec<String>, uuid: Uuid, interface: 
         columns.push("mac");
     }
     let mtu = i64::from(desired.mtu.bytes());
+    // Without it, ovs-vswitchd gives an internal port the lowest MTU of its bridge (ovs-vswitchd.conf.db(5)).
     if interface.mtu_request != Some(mtu) {
         row.set("mtu_request", mtu);
         columns.push("mtu_request");
@@ -182,7 +221,12 @@ fn correct(tx: &mut Transaction, done: &mut Vec<String>, uuid: Uuid, interface: 
     }
     if interface.external_ids.get(IFACE_ID) != Some(&desired.iface_id) {
         let ids = BTreeMap::from([(IFACE_ID.to_owned(), desired.iface_id.clone())]);
-        tx.mutate("Interface", uuid, vec![Mutation::delete_keys("external_ids", [IFACE_ID]), Mutation::insert("external_ids", ids)]);
+        // Deleted first: an insertion leaves a key that is there as it is (RFC 7047, section 5.1).
+        tx.mutate(
+            "Interface",
+            uuid,
+            vec![Mutation::delete_keys("external_ids", [IFACE_ID]), Mutation::insert("external_ids", ids)],
+        );
         columns.push("external_ids:iface-id");
     }
     if !columns.is_empty() {

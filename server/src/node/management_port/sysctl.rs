@@ -1,7 +1,8 @@
-//! Settings of the interface that are sysctls. They go with the interface.
+//! Sysctls of the interface. They end with the interface.
 //!
-//! Those of IPv4 are written by netlink: a container's `/proc/sys` can be read but not be written, and netlink asks for CAP_NET_ADMIN alone.
-//! Forwarding of IPv6 is no setting of one interface: who wants a host to forward sets it for the whole host.
+//! Those of IPv4 are written over netlink, which needs CAP_NET_ADMIN only: in a container `/proc/sys` is
+//! mounted read-only. IPv6 forwarding is left alone, because it is a setting of the whole host and not of one
+//! interface.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -9,7 +10,7 @@ use netlink_packet_route::link::{AfSpecInet, AfSpecUnspec, InetDevConf, LinkAttr
 
 use super::plan::INTERFACE;
 
-/// A setting and the value that it is to have.
+/// A setting and its desired value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sysctl {
     family: &'static str,
@@ -22,7 +23,7 @@ pub(super) struct Sysctl {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Netlink(DevConf),
-    /// Netlink does not know it.
+    /// Under `/proc/sys`: netlink has no attribute for it.
     File,
 }
 
@@ -33,8 +34,9 @@ enum DevConf {
     RpFilter(i32),
 }
 
-/// Packets of other interfaces may go on to pods. A packet may come from an address whose way back is another interface: those of
-/// pods that reach the host on another address of its own. No pod tells the host where its routers are.
+/// `forwarding`: packets that arrive on other interfaces are forwarded to pods. `rp_filter` 2 (loose): a
+/// packet is accepted although its way back is another interface, as with a pod that connects to another
+/// address of the host. `accept_ra` 0: a pod must not be able to announce itself to the host as a router.
 const ALL: [Sysctl; 3] = [
     Sysctl { family: "ipv4", name: "forwarding", value: "1", way: Way::Netlink(DevConf::Forwarding(1)) },
     Sysctl { family: "ipv4", name: "rp_filter", value: "2", way: Way::Netlink(DevConf::RpFilter(2)) },
@@ -46,7 +48,7 @@ impl Sysctl {
         ["/proc/sys/net", self.family, "conf", INTERFACE, self.name].iter().collect()
     }
 
-    /// For a link's message; none where only `/proc/sys` has it.
+    /// The attribute of a link message that sets it. `None` if only `/proc/sys` has it.
     pub(super) fn attribute(self) -> Option<LinkAttribute> {
         let Way::Netlink(setting) = self.way else { return None };
         let mut request = InetDevConf::default();
@@ -57,15 +59,18 @@ impl Sysctl {
         Some(LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet(vec![AfSpecInet::DevConfRequest(request)])]))
     }
 
-    /// By `/proc/sys`.
+    /// Writes it under `/proc/sys`.
     pub(super) fn write(self) -> io::Result<()> {
         std::fs::write(self.path(), self.value)
     }
 }
 
-/// Those that have another value than they are to have.
+/// The settings whose value differs from the desired one. One that cannot be read is left out: a kernel
+/// without IPv6 has no `accept_ra`.
 pub(super) fn differing() -> Vec<Sysctl> {
-    let differs = |sysctl: &Sysctl| std::fs::read_to_string(sysctl.path()).is_ok_and(|value| value.trim() != sysctl.value);
+    let differs = |sysctl: &Sysctl| {
+        std::fs::read_to_string(sysctl.path()).is_ok_and(|value| value.trim() != sysctl.value)
+    };
     ALL.into_iter().filter(differs).collect()
 }
 

@@ -21,9 +21,12 @@ async fn list(asked: Asked, nodes: &[Value]) {
     asked.json(&json!({"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": nodes})).await;
 }
 
-async fn until(lease: &mut watch::Receiver<LeaseOf>, wanted: impl Fn(&LeaseOf) -> bool) -> LeaseOf {
-    let last = lease.clone();
-    let found = timeout(Duration::from_secs(20), lease.wait_for(|lease| wanted(lease))).await;
+async fn until(
+    assigned: &mut watch::Receiver<AssignedSubnetsOf>,
+    wanted: impl Fn(&AssignedSubnetsOf) -> bool,
+) -> AssignedSubnetsOf {
+    let last = assigned.clone();
+    let found = timeout(Duration::from_secs(20), assigned.wait_for(|assigned| wanted(assigned))).await;
     found.unwrap_or_else(|_| panic!("{:?}", last.borrow())).unwrap().clone()
 }
 
@@ -32,28 +35,37 @@ async fn a_node_waits_for_its_subnet_and_says_for_what_and_from_whom() {
     let mut api = Scripted::start().await;
     let connection = api.connection();
     let view = follow(&connection, "n1");
-    let mut lease = lease("n1", view.clone());
-    assert!(lease.borrow().as_ref().unwrap_err().contains("has not told of node n1 yet"));
+    let mut assigned = assigned("n1", view.clone());
+    assert!(assigned.borrow().as_ref().unwrap_err().contains("has not reported node n1 yet"));
 
     list(api.asked().await, &[]).await;
-    let absent = until(&mut lease, |lease| lease.as_ref().is_err_and(|why| why.contains("knows no node n1"))).await;
+    let absent =
+        until(&mut assigned, |assigned| assigned.as_ref().is_err_and(|why| why.contains("knows no node n1")))
+            .await;
     assert!(absent.unwrap_err().ends_with("has its kubelet registered it, under this name?"));
     let mut watch = api.asked().await.begin().await;
     watch.send("ADDED", &node("11", &[])).await;
-    let why = until(&mut lease, |lease| lease.as_ref().is_err_and(|why| why.contains("no subnet"))).await.unwrap_err();
-    assert_eq!(why, "node n1 has no subnet yet: the cluster manager writes it (annotation k8s.ovn.org/node-subnets)");
+    let why = until(&mut assigned, |assigned| assigned.as_ref().is_err_and(|why| why.contains("no subnet")))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        why,
+        "node n1 has no subnet yet: the cluster manager writes it (annotation k8s.ovn.org/node-subnets)"
+    );
     watch.send("MODIFIED", &node("12", &[SUBNET])).await;
-    let subnets = until(&mut lease, Result::is_ok).await.unwrap().subnets;
+    let subnets = until(&mut assigned, Result::is_ok).await.unwrap().subnets;
     assert_eq!(subnets, ["10.244.1.0/24".parse().unwrap()]);
     let View::There(seen) = view.borrow().clone() else { panic!("{view:?}") };
     assert_eq!((seen.uid.as_str(), &seen.addresses[..]), ("u1", &["172.18.0.3".parse().unwrap()][..]));
 
-    // Another one, then nonsense.
+    // Another subnet, then an annotation that is no JSON.
     watch.send("MODIFIED", &node("13", &[("ovn_host_subnet", "10.9.3.0/24")])).await;
     let other = ["10.9.3.0/24".parse().unwrap()];
-    until(&mut lease, |lease| lease.as_ref().is_ok_and(|lease| lease.subnets == other)).await.unwrap();
+    until(&mut assigned, |assigned| assigned.as_ref().is_ok_and(|assigned| assigned.subnets == other))
+        .await
+        .unwrap();
     watch.send("MODIFIED", &node("14", &[(NODE_SUBNETS, "{]")])).await;
-    let why = until(&mut lease, Result::is_err).await.unwrap_err();
+    let why = until(&mut assigned, Result::is_err).await.unwrap_err();
     assert!(why.starts_with("node n1: annotation k8s.ovn.org/node-subnets: "), "{why}");
 }
 
@@ -61,33 +73,45 @@ async fn a_node_waits_for_its_subnet_and_says_for_what_and_from_whom() {
 async fn an_api_server_that_goes_away_takes_no_subnet_with_it_and_a_refusal_is_told_in_its_words() {
     let mut api = Scripted::start().await;
     let connection = api.connection();
-    let mut lease = lease("n1", follow(&connection, "n1"));
+    let mut assigned = assigned("n1", follow(&connection, "n1"));
     api.asked().await.status(403, "nodes is forbidden: User \"n1\" cannot list resource \"nodes\"").await;
-    let why = until(&mut lease, |lease| lease.as_ref().is_err_and(|why| why.contains("forbidden"))).await.unwrap_err();
+    let why = until(&mut assigned, |assigned| assigned.as_ref().is_err_and(|why| why.contains("forbidden")))
+        .await
+        .unwrap_err();
     assert!(why.contains("cannot list resource \"nodes\""), "{why}");
     list(api.asked().await, &[node("10", &[SUBNET])]).await;
-    until(&mut lease, Result::is_ok).await.unwrap();
+    until(&mut assigned, Result::is_ok).await.unwrap();
     api.go_away().await;
-    assert!(timeout(Duration::from_secs(300), lease.wait_for(Result::is_err)).await.is_err());
+    assert!(timeout(Duration::from_secs(300), assigned.wait_for(Result::is_err)).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_owner_of_a_node_that_waits_for_long_is_told() {
     let mut api = Scripted::start().await;
     let connection = api.connection();
-    let (_view, views) = watch::channel(View::There(Arc::new(Seen { uid: "u1".to_owned(), ..Seen::default() })));
-    let (lease, leases) = watch::channel::<LeaseOf>(Err("node n1 has no subnet yet".to_owned()));
+    let (_view, views) =
+        watch::channel(View::There(Arc::new(Seen { uid: "u1".to_owned(), ..Seen::default() })));
+    let (sender, assigned) = watch::channel::<AssignedSubnetsOf>(Err("node n1 has no subnet yet".to_owned()));
     let events = Events::start(&connection, "n1");
     let begun = tokio::time::Instant::now();
-    let telling = tokio::spawn(tell_of_waiting("n1".to_owned(), views, leases, events));
+    let telling = tokio::spawn(tell_of_waiting("n1".to_owned(), views, assigned, events));
     let asked = api.asked().await;
     assert!(begun.elapsed() >= LATE);
-    assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", "/apis/events.k8s.io/v1/namespaces/default/events?"));
+    assert_eq!(
+        (asked.method.as_str(), asked.path.as_str()),
+        ("POST", "/apis/events.k8s.io/v1/namespaces/default/events?")
+    );
     let event: Value = serde_json::from_slice(&asked.body).unwrap();
-    assert_eq!((event["reason"].as_str(), event["regarding"]["kind"].as_str()), (Some("NoSubnet"), Some("Node")));
-    assert_eq!((event["regarding"]["uid"].as_str(), event["regarding"]["namespace"].as_str()), (Some("u1"), None));
+    assert_eq!(
+        (event["reason"].as_str(), event["regarding"]["kind"].as_str()),
+        (Some("NoSubnet"), Some("Node"))
+    );
+    assert_eq!(
+        (event["regarding"]["uid"].as_str(), event["regarding"]["namespace"].as_str()),
+        (Some("u1"), None)
+    );
     assert!(event["note"].as_str().unwrap().starts_with("node n1 has no subnet yet; "), "{event}");
     asked.json(&event).await;
-    lease.send(Ok(Lease::default())).unwrap();
+    sender.send(Ok(AssignedSubnets::default())).unwrap();
     telling.await.unwrap();
 }

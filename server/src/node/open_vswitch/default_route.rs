@@ -1,4 +1,5 @@
-//! The address that other nodes reach this one at, as far as this node can know: that of the interface with the default route.
+//! The address of the interface with the default route: the best guess of a node at the address at which
+//! others reach it.
 
 use std::{
     io,
@@ -19,7 +20,7 @@ use crate::kernel_thread;
 /// `RT_TABLE_MAIN` (`linux/rtnetlink.h`).
 const MAIN_TABLE: u32 = 254;
 
-/// The address for tunnels, IPv4 before IPv6; none without a default route.
+/// The address, IPv4 before IPv6. `None` without a default route.
 pub(crate) async fn address() -> io::Result<Option<IpAddr>> {
     kernel_thread::ask(looked_up()).await?
 }
@@ -31,10 +32,12 @@ async fn looked_up() -> io::Result<Option<IpAddr>> {
         (AddressFamily::Inet6, RouteMessageBuilder::<Ipv6Addr>::new().build()),
     ];
     for (family, message) in families {
-        let routes: Vec<RouteMessage> = netlink.route().get(message).execute().try_collect().await.map_err(into_io)?;
+        let routes: Vec<RouteMessage> =
+            netlink.route().get(message).execute().try_collect().await.map_err(into_io)?;
         let Some(route) = best(&routes) else { continue };
         let addresses = netlink.address().get().set_link_index_filter(route.link).execute();
         let addresses: Vec<AddressMessage> = addresses.try_collect().await.map_err(into_io)?;
+        // The route's own source address is what packets to other nodes leave with.
         let address = route.source.or_else(|| first(&addresses, family));
         if address.is_some() {
             return Ok(address);
@@ -48,48 +51,61 @@ async fn looked_up() -> io::Result<Option<IpAddr>> {
 struct DefaultRoute {
     link: u32,
     metric: u32,
-    /// The address that packets over this route leave with, if the route names one.
+    /// `RTA_PREFSRC`: the source address of packets over this route, if the route has one.
     source: Option<IpAddr>,
 }
 
 impl DefaultRoute {
+    /// The route of a message, if it is a unicast default route of the main table.
     fn read(message: &RouteMessage) -> Option<Self> {
         let mut route = Self { link: 0, metric: 0, source: None };
+        // `rtm_table` has one byte: the attribute, if there is one, has the whole number.
         let mut table = u32::from(message.header.table);
         for attribute in &message.attributes {
             match attribute {
                 RouteAttribute::Oif(link) => route.link = *link,
                 RouteAttribute::Priority(metric) => route.metric = *metric,
                 RouteAttribute::Table(number) => table = *number,
-                RouteAttribute::PrefSource(RouteAddress::Inet(address)) => route.source = Some((*address).into()),
-                RouteAttribute::PrefSource(RouteAddress::Inet6(address)) => route.source = Some((*address).into()),
-                // Several ways: the first is as good as any.
+                RouteAttribute::PrefSource(RouteAddress::Inet(address)) => {
+                    route.source = Some((*address).into())
+                }
+                RouteAttribute::PrefSource(RouteAddress::Inet6(address)) => {
+                    route.source = Some((*address).into())
+                }
+                // Several next hops: the kernel uses all of them, so the first is as good as any.
                 RouteAttribute::MultiPath(hops) => route.link = hops.first()?.interface_index,
                 _ => {}
             }
         }
-        let is_default = message.header.destination_prefix_length == 0 && message.header.kind == RouteType::Unicast;
+        let is_default =
+            message.header.destination_prefix_length == 0 && message.header.kind == RouteType::Unicast;
         (is_default && table == MAIN_TABLE && route.link != 0).then_some(route)
     }
 }
 
-/// The default route that the kernel prefers.
+/// The default route that the kernel prefers: that of the lowest metric.
 fn best(routes: &[RouteMessage]) -> Option<DefaultRoute> {
     routes.iter().filter_map(DefaultRoute::read).min_by_key(|route| route.metric)
 }
 
-/// The first address of an interface that is meant for other machines and stays.
+/// The first address of an interface that is of global scope, and will stay.
 fn first(addresses: &[AddressMessage], family: AddressFamily) -> Option<IpAddr> {
-    let passing = AddressFlags::Secondary | AddressFlags::Deprecated | AddressFlags::Tentative | AddressFlags::Dadfailed;
+    // For IPv6, `IFA_F_SECONDARY` means temporary (`IFA_F_TEMPORARY`): a privacy address, which expires.
+    let passing = AddressFlags::Secondary
+        | AddressFlags::Deprecated
+        | AddressFlags::Tentative
+        | AddressFlags::Dadfailed;
     let meant = |message: &&AddressMessage| {
         let header = &message.header;
         let flags = message.attributes.iter().find_map(|attribute| match attribute {
             AddressAttribute::Flags(flags) => Some(*flags),
             _ => None,
         });
-        header.family == family && header.scope == AddressScope::Universe && !flags.unwrap_or(AddressFlags::empty()).intersects(passing)
+        header.family == family
+            && header.scope == AddressScope::Universe
+            && !flags.unwrap_or(AddressFlags::empty()).intersects(passing)
     };
-    // Where the two differ, the link is one between two points, and `Address` is the other's.
+    // On a point-to-point link `IFA_ADDRESS` is the peer's address, and `IFA_LOCAL` this host's.
     let own = |message: &AddressMessage| {
         let local = message.attributes.iter().find_map(|attribute| match attribute {
             AddressAttribute::Local(address) => Some(*address),

@@ -1,4 +1,5 @@
-//! The settings that ovn-controller reads, and what of them a database lacks. Pure: builds transactions, sends nothing.
+//! The settings that ovn-controller reads: compares them with a database's, and builds the transactions that
+//! write and remove them. Pure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,27 +7,28 @@ use ovsdb::{Datum, Mutation, Row, Transaction, Until, Uuid};
 
 use super::{Chassis, SouthboundTls};
 
-/// Name of the chassis.
+/// The key with the name of the chassis.
 pub(crate) const SYSTEM_ID: &str = "system-id";
-/// Names of the keys that this program wrote, separated by spaces: what it takes away when the node is cleaned up. [`TLS`] among them
-/// stands for the SSL row.
+/// The key that lists the keys that this program wrote, separated by spaces, for `--cleanup-node`. [`TLS`]
+/// among them stands for the SSL row.
 pub(crate) const WRITTEN: &str = "ovnkube-wrote";
 pub(crate) const TLS: &str = "ssl";
-/// The values that this program gave to these keys (a JSON object): another one is an administrator's.
+/// The key with the values that this program gave to those keys (a JSON object). If a key has another value
+/// now, an administrator wrote it.
 pub(crate) const VALUES: &str = "ovnkube-wrote-values";
-/// Where tunnels end.
+/// The key with the local address of tunnels.
 pub(crate) const ENCAP_IP: &str = "ovn-encap-ip";
 
-/// What the database is to hold. By it, OVN knows the node.
+/// The desired settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     external_ids: BTreeMap<String, String>,
-    /// The chassis' name, if nobody else gives it one.
+    /// The name of the chassis, if Open vSwitch's scripts or an administrator give it none.
     system_id: String,
     tls: Option<SouthboundTls>,
 }
 
-/// What the database holds.
+/// The actual settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Seen {
     /// The only row of table `Open_vSwitch`.
@@ -35,7 +37,7 @@ pub(crate) struct Seen {
     pub(crate) ssl: Option<(Uuid, SouthboundTls)>,
 }
 
-/// What is to be written.
+/// The settings to write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Change {
     external_ids: BTreeMap<String, String>,
@@ -43,7 +45,8 @@ pub(crate) struct Change {
 }
 
 impl Settings {
-    /// Of node `name`. Keys and units are those of ovn-controller(8). `encap_ip`: none where it is not known yet.
+    /// The settings of node `name`. Keys and units are those of ovn-controller(8). `encap_ip` is `None` if it
+    /// is not known yet.
     pub(crate) fn new(chassis: &Chassis, name: &str, encap_ip: Option<String>, system_id: String) -> Self {
         let Chassis {
             southbound,
@@ -60,7 +63,8 @@ impl Settings {
         } = chassis;
         let milliseconds = |time: &Duration| time.as_millis().to_string();
         let always = [
-            // A logical port asks for the node's name, which OVN compares with the chassis' name and host name.
+            // A logical port's `requested-chassis` is the node's name, which OVN compares with name and host
+            // name of a chassis (ovn-nb(5)).
             ("hostname", name.to_owned()),
             ("ovn-remote", southbound.clone()),
             ("ovn-encap-type", encap_type.clone()),
@@ -76,32 +80,34 @@ impl Settings {
             ("ovn-memlimit-lflow-cache-kb", lflow_cache_limit_kb.map(|limit| limit.to_string())),
         ];
         let sometimes = sometimes.into_iter().filter_map(|(key, value)| Some((key, value?)));
-        let external_ids = always.into_iter().chain(sometimes).map(|(key, value)| (key.to_owned(), value)).collect();
+        let external_ids =
+            always.into_iter().chain(sometimes).map(|(key, value)| (key.to_owned(), value)).collect();
         Self { external_ids, system_id, tls: tls.clone() }
     }
 
-    /// Tunnels end at another address from now on.
+    /// Changes the desired tunnel address.
     pub(crate) fn set_encap_ip(&mut self, address: String) {
         self.external_ids.insert(ENCAP_IP.to_owned(), address);
     }
 
-    /// The address of tunnels, where the database has none, or one that this program wrote before.
+    /// The tunnel address, if the database has none, or another one that this program wrote before.
     pub(crate) fn moved(&self, seen: &Seen) -> Change {
         let there = seen.external_ids.get(ENCAP_IP);
         let is_ours = there.is_none() || is_ours(&seen.external_ids, ENCAP_IP);
-        let wanted = self.external_ids.get_key_value(ENCAP_IP).filter(|(_, wanted)| is_ours && there != Some(*wanted));
+        let wanted =
+            self.external_ids.get_key_value(ENCAP_IP).filter(|(_, wanted)| is_ours && there != Some(*wanted));
         Change { external_ids: owned(wanted.into_iter()), tls: None }
     }
 
-    /// What is not as it should be. The chassis' name is left to Open vSwitch's own scripts, which write it a moment after the database
-    /// is there: a chassis must not change its name.
+    /// The settings that are missing or have another value. Without the name of the chassis: Open vSwitch's
+    /// scripts write it a moment after the database is there, and a chassis must not change its name.
     pub(crate) fn differing(&self, seen: &Seen) -> Change {
         let differs = |(key, value): &(&String, &String)| seen.external_ids.get(*key) != Some(value);
         let tls = self.tls.clone().filter(|tls| seen.ssl.as_ref().map(|(_, there)| there) != Some(tls));
         Change { external_ids: owned(self.external_ids.iter().filter(differs)), tls }
     }
 
-    /// What is not there at all; another value is somebody's intention. Includes the chassis' name.
+    /// The settings that are missing, with the name of the chassis. Another value counts as intended.
     pub(crate) fn missing(&self, seen: &Seen) -> Change {
         let system_id = (&SYSTEM_ID.to_owned(), &self.system_id);
         let absent = |(key, _): &(&String, &String)| !seen.external_ids.contains_key(*key);
@@ -119,13 +125,14 @@ impl Change {
         self.external_ids.is_empty() && self.tls.is_none()
     }
 
-    /// What is written, for the log.
+    /// The settings, for the log.
     pub(crate) fn describe(&self) -> String {
         let pairs = self.external_ids.iter().map(|(key, value)| format!("{key}={value}"));
         pairs.chain(self.tls.as_ref().map(|_| TLS.to_owned())).collect::<Vec<_>>().join(" ")
     }
 
-    /// The transaction that writes it, if the database still holds what was seen. Keys that others wrote stay.
+    /// The transaction that writes the settings, if the database still has those of `seen`. Keys of other
+    /// programs stay.
     pub(crate) fn transaction(&self, seen: &Seen) -> Transaction {
         let mut written: Vec<&str> = written(&seen.external_ids).collect();
         written.extend(self.external_ids.keys().map(String::as_str).chain(self.tls.as_ref().map(|_| TLS)));
@@ -133,11 +140,14 @@ impl Change {
         written.dedup();
 
         let mut pairs = self.external_ids.clone();
+        // A record without values is of an earlier version: its keys count as written with the values of now.
         let mut values = recorded(&seen.external_ids).unwrap_or_else(|| all_written(&seen.external_ids));
         values.extend(self.external_ids.clone());
         pairs.insert(WRITTEN.to_owned(), written.join(" "));
         pairs.insert(VALUES.to_owned(), serde_json::json!(values).to_string());
+        // The list of written keys is read and written back: the guard keeps it whole beside other writers.
         let mut tx = guarded(seen);
+        // Deleted first: an insertion leaves a key that is there as it is (RFC 7047, section 5.1).
         let old = Mutation::delete_keys("external_ids", pairs.keys().map(String::as_str));
         tx.mutate("Open_vSwitch", seen.root, vec![old, Mutation::insert("external_ids", pairs)]);
         if let Some(SouthboundTls { private_key, certificate, authority }) = &self.tls {
@@ -147,7 +157,7 @@ impl Change {
                 .with("certificate", text(certificate))
                 .with("ca_cert", text(authority))
                 .with("bootstrap_ca_cert", false);
-            // There may be one such row at most.
+            // The schema allows one SSL row at most (`maxRows`).
             match &seen.ssl {
                 Some((uuid, _)) => drop(tx.update("SSL", *uuid, row)),
                 None => {
@@ -161,12 +171,13 @@ impl Change {
     }
 }
 
-/// Names of what this program wrote.
+/// The keys that this program wrote.
 pub(crate) fn written(external_ids: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
     external_ids.get(WRITTEN).map_or("", String::as_str).split_whitespace()
 }
 
-/// The values that this program wrote; none where an earlier version did, which recorded the keys alone.
+/// The values that this program wrote. `None` if there is no record, or one of an earlier version, which has
+/// the keys only.
 fn recorded(external_ids: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
     serde_json::from_str(external_ids.get(VALUES)?).ok()
 }
@@ -188,29 +199,31 @@ pub(crate) fn own<'a>(external_ids: &'a BTreeMap<String, String>, key: &str) -> 
     external_ids.get(key).filter(|_| is_ours(external_ids, key)).map(String::as_str)
 }
 
-/// What others wrote: what this program wrote itself, at an earlier start, says nothing of what somebody wants.
-pub(crate) fn of_administrator(external_ids: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+/// The `external_ids` without those that this program wrote at an earlier start. Those are not configuration:
+/// each start computes them anew.
+pub fn of_administrator(external_ids: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     owned(external_ids.iter().filter(|(key, _)| !is_ours(external_ids, key)))
 }
 
-/// The transaction that takes away what this program wrote, and what that is; none if there is nothing.
+/// The transaction that removes what this program wrote, with the keys. `None` if it wrote nothing.
 pub(crate) fn removal(seen: &Seen) -> Option<(Transaction, Vec<String>)> {
     let keys: Vec<String> = written(&seen.external_ids).map(str::to_owned).collect();
     if !seen.external_ids.contains_key(WRITTEN) {
         return None;
     }
     let mut tx = guarded(seen);
+    // A key that was changed since goes, too (docs/decisions/only-missing-settings-are-put-back.md).
     let all = keys.iter().map(String::as_str).filter(|key| *key != TLS).chain([WRITTEN, VALUES]);
     tx.mutate("Open_vSwitch", seen.root, vec![Mutation::delete_keys("external_ids", all)]);
     if keys.iter().any(|key| key == TLS) {
-        // The row that nothing refers to goes by itself.
+        // ovsdb-server deletes an SSL row that nothing refers to.
         tx.update("Open_vSwitch", seen.root, Row::new().with("ssl", Datum::Set(Vec::new())));
     }
     tx.comment("ovnkube: node cleaned up");
     Some((tx, keys))
 }
 
-/// A transaction that goes through only while the keys are as they were seen.
+/// A transaction that fails if the `external_ids` are no longer those of `seen`.
 pub(crate) fn guarded(seen: &Seen) -> Transaction {
     let mut tx = Transaction::new();
     let row = Row::new().with("external_ids", seen.external_ids.clone());
@@ -219,4 +232,4 @@ pub(crate) fn guarded(seen: &Seen) -> Transaction {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,13 +1,17 @@
 //! Open vSwitch's database on this node: waits for it, writes the settings, and puts back what disappears.
 //!
-//! Start, repair and steady state are one path: what the database holds is compared with what it is to hold. Only a key that is missing
-//! is put back, and only after a while; a value that somebody else wrote stays until the server starts again with an option that says
-//! otherwise. The address of tunnels is followed where this program chose it.
+//! Start, repair and steady state are one path: the actual settings are compared with the desired ones. After
+//! the start only a key that is missing is put back, and only after a while; a value that another program or
+//! an administrator wrote stays until the server starts again with an option for another one. The tunnel
+//! address is followed if this program chose it.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use contract::external_ids::SANDBOX;
-use ovsdb::{Client, Closed, Endpoint, ErrorKind, Event, Monitor, NotConnected, Options, State, TransactError, Updates, Uuid, Where};
+use ovsdb::{
+    Client, Closed, Endpoint, ErrorKind, Event, Monitor, NotConnected, Options, State, TransactError,
+    Updates, Uuid, Where,
+};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -23,9 +27,12 @@ use crate::{
     metrics::{Metrics, Peer},
 };
 
-/// How long a key may be missing: an administrator, or Open vSwitch's start script, may be about to write it.
+/// A key is put back after it was missing for this long: an administrator, or Open vSwitch's start script,
+/// may be about to write it, and the script must come first with the name of the chassis. Also the pause
+/// after the database refused a change.
 const GRACE: Duration = Duration::from_secs(5);
-/// The longest pause between attempts to connect.
+/// The longest pause between attempts to connect. The socket is local, so an attempt is cheap, and a node
+/// that boots waits for this.
 const PAUSE: Duration = Duration::from_secs(1);
 
 ovsdb::table! {
@@ -59,24 +66,26 @@ pub(crate) struct Switch {
     identity: watch::Sender<Identity>,
 }
 
-/// Whether the copy is up to date.
+/// The state of the copy.
 #[derive(Debug)]
 enum Link {
-    /// Not yet.
+    /// No connection yet.
     First,
+    /// Up to date.
     Up,
+    /// As it was when this connection ended.
     Lost(Closed),
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Written {
     Done,
-    /// The database holds something else by now, or is gone: look again.
+    /// The database has changed since it was read, or the connection is lost: read it again.
     Overtaken,
 }
 
-/// The address of tunnels is another; never, where an administrator gave it.
+/// Waits for another tunnel address. Never returns if the address is configured.
 async fn moved(tunnels: Option<&mut watch::Receiver<Option<IpAddr>>>) {
     match tunnels {
         Some(tunnels) => crate::node::changed(tunnels).await,
@@ -84,28 +93,39 @@ async fn moved(tunnels: Option<&mut watch::Receiver<Option<IpAddr>>>) {
     }
 }
 
-/// Whether what was seen is no longer what there is, or nobody is there to ask: look again.
+/// Whether the change has to be computed again: its guard failed, or the connection is lost.
 fn overtaken(error: &TransactError) -> bool {
     let lost = matches!(error, TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_));
+    // A `wait` with timeout 0 whose condition is false fails with "timed out" (RFC 7047, section 5.2.6).
     lost || error.kind() == Some(&ErrorKind::TimedOut)
 }
 
 impl Switch {
-    /// Begins to connect.
+    /// Starts connecting. Returns at once; needs a tokio runtime.
     pub(crate) fn connect(endpoint: &Endpoint, conditions: Conditions, metrics: Arc<Metrics>) -> Self {
         Self::monitoring(Self::settings(), endpoint, conditions, metrics)
     }
 
-    /// The same, to know the interfaces, too.
+    /// The same, with a copy of the interfaces, for [`pods_interfaces`](Self::pods_interfaces).
     pub(crate) fn connect_with_interfaces(endpoint: &Endpoint) -> Self {
-        Self::monitoring(Self::settings().table::<Interface>(Where::all()), endpoint, Conditions::default(), Arc::default())
+        Self::monitoring(
+            Self::settings().table::<Interface>(Where::all()),
+            endpoint,
+            Conditions::default(),
+            Arc::default(),
+        )
     }
 
     fn settings() -> Monitor {
         Monitor::new().table::<Root>(Where::all()).table::<Ssl>(Where::all())
     }
 
-    fn monitoring(monitor: Monitor, endpoint: &Endpoint, conditions: Conditions, metrics: Arc<Metrics>) -> Self {
+    fn monitoring(
+        monitor: Monitor,
+        endpoint: &Endpoint,
+        conditions: Conditions,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let options = Options { backoff_max: PAUSE, ..Options::small() };
         let (client, updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", monitor, options);
         let state = client.state();
@@ -113,12 +133,12 @@ impl Switch {
         Self { endpoint, client, updates, state, link: Link::First, conditions, metrics, identity }
     }
 
-    /// Who the database says that this node is, now and later.
+    /// The chassis as of the database, and its changes.
     pub(crate) fn identity(&self) -> watch::Receiver<Identity> {
         self.identity.subscribe()
     }
 
-    /// What the database holds, once it is there.
+    /// The settings in the database. Waits for the first connection.
     pub(crate) async fn seen(&mut self) -> Seen {
         loop {
             if let Some(seen) = self.look() {
@@ -128,11 +148,12 @@ impl Switch {
         }
     }
 
-    /// Writes a change of what was seen.
+    /// Writes a change, if the database still has the settings `seen`.
     pub(crate) async fn write(&mut self, seen: &Seen, change: &Change) -> Result<Written, TransactError> {
         match self.client.transact(change.transaction(seen)).await {
             Ok(_) => Ok(Written::Done),
             Err(error) if overtaken(&error) => {
+                // Until the next event the copy is still the one that was refused.
                 self.event().await;
                 Ok(Written::Overtaken)
             }
@@ -140,7 +161,7 @@ impl Switch {
         }
     }
 
-    /// Takes away what this program wrote; the keys.
+    /// Removes what this program wrote. Returns the keys.
     pub(crate) async fn clean(&mut self) -> Result<Vec<String>, TransactError> {
         loop {
             let Some((removal, keys)) = removal(&self.seen().await) else { return Ok(Vec::new()) };
@@ -152,27 +173,40 @@ impl Switch {
         }
     }
 
-    /// Names of the interfaces that pods are attached by.
+    /// Names of the interfaces of attached pods.
     pub(crate) fn pods_interfaces(&self) -> Vec<String> {
-        let attached = self.updates.rows::<Interface>().filter(|(_, row)| row.external_ids.contains_key(SANDBOX));
+        let attached =
+            self.updates.rows::<Interface>().filter(|(_, row)| row.external_ids.contains_key(SANDBOX));
         attached.map(|(_, row)| row.name.clone()).collect()
     }
 
-    /// Follows the database for as long as the server lives, and the address of tunnels if this program chooses it.
-    pub(crate) async fn keep(mut self, mut settings: Settings, mut tunnels: Option<watch::Receiver<Option<IpAddr>>>) {
+    /// Reconciles the settings for as long as the server lives, and follows the tunnel address if there is a
+    /// channel for it.
+    pub(crate) async fn run(
+        mut self,
+        mut settings: Settings,
+        mut tunnels: Option<watch::Receiver<Option<IpAddr>>>,
+    ) {
+        // When the missing keys are put back. It stays over events that change nothing about them.
         let mut due = None;
         loop {
             let seen = self.look();
             if let Some(tunnels) = &mut tunnels {
                 let address = *tunnels.borrow_and_update();
                 address.into_iter().for_each(|address| settings.set_encap_ip(address.to_string()));
-                let moved = seen.as_ref().map(|seen| (settings.moved(seen), seen)).filter(|(moved, _)| !moved.is_empty());
+                let moved = seen
+                    .as_ref()
+                    .map(|seen| (settings.moved(seen), seen))
+                    .filter(|(moved, _)| !moved.is_empty());
                 if let Some((moved, seen)) = moved.filter(|_| address.is_some()) {
+                    // At once, without `GRACE`: until it is written, other nodes send to an address that this
+                    // one has lost.
                     self.move_tunnels(&moved, seen).await;
                     continue;
                 }
             }
-            let lacking = seen.map(|seen| (settings.missing(&seen), seen)).filter(|(missing, _)| !missing.is_empty());
+            let lacking =
+                seen.map(|seen| (settings.missing(&seen), seen)).filter(|(missing, _)| !missing.is_empty());
             due = lacking.is_some().then(|| due.unwrap_or_else(|| Instant::now() + GRACE));
             let time = async {
                 match due {
@@ -183,6 +217,8 @@ impl Switch {
             tokio::select! {
                 () = self.event() => continue,
                 () = moved(tunnels.as_mut()) => continue,
+                // `lacking` is as of this round, so it is still what the copy has: an event would have
+                // started another round.
                 () = time => due = None,
             }
             if let Some((missing, seen)) = lacking {
@@ -191,47 +227,63 @@ impl Switch {
         }
     }
 
-    /// Writes the address of tunnels, and waits until the database tells of it, or of something else.
+    /// Writes the tunnel address, and waits for the next event, as a rule the report of that change.
     async fn move_tunnels(&mut self, change: &Change, seen: &Seen) {
         let keys = change.describe();
         match self.write(seen, change).await {
             Ok(Written::Done) => {
-                tracing::info!(keys, "wrote where this node's tunnels end");
+                tracing::info!(keys, "wrote this node's address for tunnels");
                 self.event().await;
             }
             Ok(Written::Overtaken) => {}
             Err(error) => {
-                tracing::warn!(keys, error = chain(&error), "Open vSwitch's database refuses this node's address for tunnels");
+                tracing::warn!(
+                    keys,
+                    error = chain(&error),
+                    "Open vSwitch's database refuses this node's address for tunnels"
+                );
+                // The loop would try again at once, and be refused again.
                 sleep_until(Instant::now() + GRACE).await;
             }
         }
     }
 
+    /// Writes the missing keys, with a warning: another program has removed them.
     async fn put_back(&mut self, missing: &Change, seen: &Seen) {
         let keys = missing.describe();
         match self.write(seen, missing).await {
-            Ok(Written::Done) => tracing::warn!(keys, "put back what ovn-controller needs and Open vSwitch's database lacked"),
+            Ok(Written::Done) => {
+                tracing::warn!(keys, "put back what ovn-controller needs and Open vSwitch's database lacked")
+            }
             Ok(Written::Overtaken) => {}
             Err(error) => {
                 let error = chain(&error);
-                tracing::warn!(keys, error, "Open vSwitch's database lacks what ovn-controller needs, and refuses it");
+                tracing::warn!(
+                    keys,
+                    error,
+                    "Open vSwitch's database lacks what ovn-controller needs, and refuses it"
+                );
             }
         }
     }
 
-    /// What the database holds, if it is there; says so either way.
+    /// The settings as of the copy, if it is up to date. Sets the condition either way, and publishes the
+    /// chassis.
     fn look(&self) -> Option<Seen> {
+        // The copy of a lost connection may be out of date: no change is computed from it.
         let root = matches!(self.link, Link::Up).then(|| self.updates.rows::<Root>().next()).flatten();
         let Some((root, Root { external_ids, ssl })) = root else {
             if let Some(why) = self.why_not() {
-                self.conditions.missing(Part::OpenVSwitch, why);
+                self.conditions.missing(Part::OPEN_VSWITCH, why);
             }
             return None;
         };
-        self.conditions.met(Part::OpenVSwitch);
+        self.conditions.met(Part::OPEN_VSWITCH);
         let now = Identity {
             system_id: external_ids.get(SYSTEM_ID).filter(|id| !id.is_empty()).cloned(),
-            encap_ip: external_ids.get("ovn-encap-ip").and_then(|addresses| addresses.split(',').next()?.trim().parse().ok()),
+            encap_ip: external_ids
+                .get("ovn-encap-ip")
+                .and_then(|addresses| addresses.split(',').next()?.trim().parse().ok()),
         };
         self.identity.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
         let ssl = ssl.and_then(|uuid| Some((uuid, self.updates.row::<Ssl>(uuid)?)));
@@ -240,21 +292,28 @@ impl Switch {
             certificate: certificate.into(),
             authority: ca_cert.into(),
         };
-        Some(Seen { root, external_ids: external_ids.clone(), ssl: ssl.map(|(uuid, row)| (uuid, files(row))) })
+        Some(Seen {
+            root,
+            external_ids: external_ids.clone(),
+            ssl: ssl.map(|(uuid, row)| (uuid, files(row))),
+        })
     }
 
-    /// None while the first answer is not there yet.
+    /// Why the settings are not known. `None` while the first connection is being made.
     fn why_not(&self) -> Option<String> {
         let Self { endpoint, .. } = self;
         match (&self.link, &*self.state.borrow()) {
-            (Link::Up, _) => Some(format!("{endpoint}: the database has no row yet (ovs-vsctl init makes it)")),
+            (Link::Up, _) => {
+                Some(format!("{endpoint}: the database has no row yet (ovs-vsctl init makes it)"))
+            }
+            // Before `Lost`: why no connection can be made now says more than why the last one ended.
             (_, State::Disconnected(error @ NotConnected::Unreachable(_))) => Some(chain(error)),
             (Link::Lost(closed), _) => Some(format!("{endpoint}: {}", chain(closed))),
             (Link::First, _) => None,
         }
     }
 
-    /// Waits until something is different. Cancellation-safe.
+    /// Waits for a change of the rows or of the connection. Cancellation-safe.
     async fn event(&mut self) {
         tokio::select! {
             event = self.updates.next() => match event {
@@ -267,7 +326,7 @@ impl Switch {
                 Event::Disconnected(closed) => self.link = Link::Lost(closed),
                 Event::Changed(_) => {}
             },
-            // Only for the reason why there is no connection: the updates tell of the rest.
+            // Only for the reason why there is no connection (`why_not`): `updates` reports everything else.
             _ = self.state.changed() => {}
         }
     }

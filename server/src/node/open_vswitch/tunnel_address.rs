@@ -1,7 +1,7 @@
-//! The address at which this node's tunnels end, where nobody gave one: which one it is, and the moment when it is another.
+//! The local address of this node's tunnels, if none is configured: chooses it, and follows it.
 //!
-//! A node boots before its network is there, and its address may change while it runs. So it is looked for again with every change of the
-//! host's addresses, of its default routes, and of the node's object.
+//! A node boots before its network is there, and its address may change while it runs. So the address is
+//! chosen again after every change of the host's addresses, of its default routes, and of the node's object.
 
 use std::{io, net::IpAddr, time::Duration};
 
@@ -13,36 +13,39 @@ use crate::{
     node::{changed, host_addresses, object::View},
 };
 
-/// A host's network changes in several steps (the old address goes, the new one comes, then the route): they are one change.
+/// A host's network changes in several steps (the old address goes, the new one comes, then the route).
+/// Events within this time count as one change: much shorter, and tunnels move to an address in between; much
+/// longer, and they are down for that long.
 const SETTLE: Duration = Duration::from_millis(300);
-/// Looks again after this long without an event, in case that one was lost.
+/// The address is chosen again after this long without an event, in case one was lost.
 const RESYNC: Duration = Duration::from_secs(300);
 
-/// What the node's object says of its addresses.
+/// The addresses of the node's object.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Internal<'a> {
-    /// There is no API server to say it.
+    /// There is no API server, and so no object.
     Never,
-    /// It may still be heard of.
+    /// The object is not known yet.
     NotYet,
     /// `InternalIP`, in the kubelet's order.
     Known(&'a [IpAddr]),
 }
 
-/// Follows the address.
+/// The task that follows the address.
 pub(crate) struct Follower {
-    /// None where pods come from manifests.
+    /// The node's object. `None` if pods come from manifests.
     pub(crate) view: Option<watch::Receiver<View>>,
-    /// Changes with the host's addresses and default routes.
+    /// Changes with each event of the host's addresses and default routes.
     pub(crate) host: watch::Receiver<u64>,
     pub(crate) conditions: Conditions,
     pub(crate) address: watch::Sender<Option<IpAddr>>,
 }
 
 impl Follower {
-    /// For as long as the server lives.
+    /// Follows the address for as long as the server lives.
     pub(crate) async fn follow(mut self) {
         loop {
+            // Before the kernel is asked: a change during the reading is an event.
             self.host.mark_unchanged();
             let view = self.view.as_mut().map(|view| view.borrow_and_update().clone());
             let internal = match &view {
@@ -53,9 +56,10 @@ impl Follower {
             let before = *self.address.borrow();
             match look(internal, before).await {
                 Ok(found) => self.tell(before, found),
-                Err(error) => tracing::warn!(%error, "this node's address for tunnels cannot be looked for"),
+                Err(error) => tracing::warn!(%error, "this node's address for tunnels cannot be determined"),
             }
             tokio::select! {
+                // Only the host's network changes in several steps: the object changes in one.
                 () = changed(&mut self.host) => sleep(SETTLE).await,
                 () = object_changed(self.view.as_mut()) => {}
                 () = sleep(RESYNC) => {}
@@ -63,7 +67,8 @@ impl Follower {
         }
     }
 
-    /// An address that is gone without another one stays: nothing better is known.
+    /// Publishes `found`. Without one, the address of before stays, although the host has lost it: there is
+    /// no better one to write.
     fn tell(&self, before: Option<IpAddr>, found: Option<IpAddr>) {
         match (before, found) {
             (_, Some(address)) if before == Some(address) => {}
@@ -81,13 +86,14 @@ impl Follower {
     }
 }
 
-/// Whether there is an address.
+/// Sets the condition: met if there is an address.
 pub(crate) fn report(conditions: &Conditions, address: Option<IpAddr>) {
     match address {
-        Some(_) => conditions.met(Part::TunnelAddress),
+        Some(_) => conditions.met(Part::TUNNEL_ADDRESS),
         None => conditions.missing(
-            Part::TunnelAddress,
-            "no interface of this node has a default route with an address yet; --encap-ip says the address that other nodes reach this one at",
+            Part::TUNNEL_ADDRESS,
+            "no interface of this node has a default route with an address yet; --encap-ip sets the address \
+             at which other nodes reach this one",
         ),
     }
 }
@@ -99,19 +105,27 @@ async fn object_changed(view: Option<&mut watch::Receiver<View>>) {
     }
 }
 
-/// The address as the host is now. `before`: the one that this program chose before, if any.
+/// Chooses the address by the present state of the host. `before` is the one that this program chose before,
+/// if any.
 pub(crate) async fn look(internal: Internal<'_>, before: Option<IpAddr>) -> io::Result<Option<IpAddr>> {
     let here: Vec<IpAddr> = host_addresses::read().await?.iter().map(|host| host.address.addr()).collect();
     Ok(choose(internal, &here, before, default_route::address().await?))
 }
 
-/// The node's `InternalIP` before all, because a kubelet with `--node-ip` says which network is the nodes'. Until it is known, what was
-/// chosen before stays as long as the host has it: a restart moves no tunnel to and fro.
-fn choose(internal: Internal<'_>, here: &[IpAddr], before: Option<IpAddr>, default_route: Option<IpAddr>) -> Option<IpAddr> {
+/// The node's `InternalIP` comes first: a kubelet with `--node-ip` names the network of the nodes. Until it
+/// is known, the address of before stays if the host still has it, so that a restart moves no tunnel to and
+/// fro.
+fn choose(
+    internal: Internal<'_>,
+    here: &[IpAddr],
+    before: Option<IpAddr>,
+    default_route: Option<IpAddr>,
+) -> Option<IpAddr> {
     let is_here = |address: &IpAddr| here.contains(address);
     match internal {
         Internal::Never => default_route,
         Internal::NotYet | Internal::Known([]) => before.filter(is_here).or(default_route),
+        // An `InternalIP` may be one that the host does not have: behind a cloud's NAT, or out of date.
         Internal::Known(addresses) => addresses.iter().copied().find(is_here).or(default_route),
     }
 }
@@ -130,7 +144,10 @@ mod tests {
         let here = [route, internal];
         assert_eq!(choose(Internal::Known(&[internal]), &here, Some(route), Some(route)), Some(internal));
         // Behind the NAT of a cloud, or not up to date.
-        assert_eq!(choose(Internal::Known(&[ip("203.0.113.7")]), &here, Some(internal), Some(route)), Some(route));
+        assert_eq!(
+            choose(Internal::Known(&[ip("203.0.113.7")]), &here, Some(internal), Some(route)),
+            Some(route)
+        );
         assert_eq!(choose(Internal::Known(&[]), &here, None, Some(route)), Some(route));
     }
 

@@ -10,7 +10,11 @@ use super::*;
 fn place() -> (tempfile::TempDir, PluginInstall) {
     let dir = tempfile::tempdir().unwrap();
     fs::copy("/bin/cat", dir.path().join("source")).unwrap();
-    let plugin = PluginInstall { source: Some(dir.path().join("source")), directory: dir.path().join("cni/bin"), name: "p".to_owned() };
+    let plugin = PluginInstall {
+        source: Some(dir.path().join("source")),
+        directory: dir.path().join("cni/bin"),
+        name: "p".to_owned(),
+    };
     (dir, plugin)
 }
 
@@ -55,7 +59,8 @@ fn one_that_is_the_same_is_left_alone_and_one_that_differs_is_replaced() {
 fn a_plugin_that_runs_is_replaced_and_goes_on() {
     let (dir, plugin) = place();
     plugin.install().unwrap();
-    let mut running = Command::new(plugin.target()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut running =
+        Command::new(plugin.target()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     assert_eq!(
         fs::OpenOptions::new().write(true).open(plugin.target()).unwrap_err().kind(),
         io::ErrorKind::ExecutableFileBusy,
@@ -102,10 +107,15 @@ async fn a_plugin_that_is_copied_later_is_noticed_and_so_is_its_end() {
     let conditions = Conditions::default();
     let follower = tokio::spawn(follow(plugin.clone(), conditions.clone()));
     let mut watch = conditions.watch();
-    let reason = |missing: &std::collections::BTreeMap<Part, String>| missing.get(&Part::Plugin).cloned();
+    let reason = |missing: &std::collections::BTreeMap<Part, String>| missing.get(&Part::PLUGIN).cloned();
     let patience = Duration::from_secs(10);
     let noticed = async |wanted: &dyn Fn(Option<String>) -> bool| {
-        drop(tokio::time::timeout(patience, watch.wait_for(|missing| wanted(reason(missing)))).await.expect("noticed").unwrap());
+        drop(
+            tokio::time::timeout(patience, watch.wait_for(|missing| wanted(reason(missing))))
+                .await
+                .expect("noticed")
+                .unwrap(),
+        );
     };
     let mut noticed = noticed;
     noticed(&|why| why.is_some_and(|why| why.contains("No such file"))).await;
@@ -124,11 +134,17 @@ fn a_full_disk_leaves_the_old_plugin_as_it_was() {
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
         .arg(dir.path())
         .arg(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "node::plugin::tests::on_a_small_disk_the_old_plugin_stays", "--nocapture"])
+        .args([
+            "--ignored",
+            "--exact",
+            "node::plugin::tests::on_a_small_disk_the_old_plugin_stays",
+            "--nocapture",
+        ])
         .env("SMALL_DISK", dir.path())
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 

@@ -1,4 +1,5 @@
-//! What the watch of this node's pods tells, into the ledger. Knows nothing of how the API server is asked.
+//! Puts the events of the watch on this node's pods into the versioned_pods. Knows nothing of requests to the API
+//! server.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -7,14 +8,15 @@ use kubeapi::watch::{self, Extent, First, Observer, Selection, Watched, WrongVer
 
 use super::{
     Shared,
-    ledger::{Version, WentBack},
     pod_meta::{PodMeta, Seen},
+    versioned_pods::{Version, WentBack},
 };
 
-/// How long one answer to a list may take: twice what another request gets, for it names all pods of the node at once.
+/// The timeout of one answer to a list. Twice that of other lists, because it has all pods of the node in one
+/// answer; a list that is given up earlier starts from the beginning.
 const LIST: Duration = Duration::from_secs(60);
 
-/// Keeps the ledger as the API server is.
+/// Keeps the versioned_pods up to date, for as long as the task runs.
 pub(super) async fn follow(shared: Arc<Shared>) {
     let (connection, prompt) = (shared.connection.clone(), shared.prompt.clone());
     let selection = selection(&shared);
@@ -23,26 +25,29 @@ pub(super) async fn follow(shared: Arc<Shared>) {
 
 struct Follower {
     shared: Arc<Shared>,
-    /// What was last said about what is wrong.
+    /// The problem that was logged last, until it is over.
     complained: Option<String>,
 }
 
 impl Observer<PodMeta> for Follower {
     fn all(&mut self, pods: Vec<Seen>, version: String) {
         tracing::debug!(pods = pods.len(), version, "listed this node's pods");
-        self.shared.ledger().listed(Version::from(version), pods);
+        self.shared.versioned_pods().listed(Version::from(version), pods);
     }
 
     fn applied(&mut self, seen: Seen, _version: &str) -> Result<(), WrongVersion> {
-        self.shared.ledger().changed(seen).map_err(WrongVersion::from)
+        self.shared.versioned_pods().changed(seen).map_err(WrongVersion::from)
     }
 
     fn deleted(&mut self, pod: PodKey, version: &str) -> Result<(), WrongVersion> {
-        self.shared.ledger().deleted(&pod, Version::from(version.to_owned())).map_err(WrongVersion::from)
+        self.shared
+            .versioned_pods()
+            .deleted(&pod, Version::from(version.to_owned()))
+            .map_err(WrongVersion::from)
     }
 
     fn advanced(&mut self, version: &str) -> Result<(), WrongVersion> {
-        self.shared.ledger().advance(Version::from(version.to_owned())).map_err(WrongVersion::from)
+        self.shared.versioned_pods().advance(Version::from(version.to_owned())).map_err(WrongVersion::from)
     }
 
     fn left_out(&mut self, reason: &str) {
@@ -52,24 +57,25 @@ impl Observer<PodMeta> for Follower {
     fn heard(&mut self) {
         self.shared.found();
         if self.complained.take().is_some() {
-            tracing::info!(api_server = self.shared.connection.url(), "pods are heard of again");
+            tracing::info!(api_server = self.shared.connection.url(), "the watch on pods is connected again");
         }
     }
 
     fn lost(&mut self, why: &str) {
+        // Called after each failed attempt: logged once for each reason.
         if self.complained.as_deref() != Some(why) {
-            tracing::warn!(problem = why, "pods are not heard of");
+            tracing::warn!(problem = why, "the watch on pods is disconnected");
         }
         self.complained = Some(why.to_owned());
         self.shared.lost(why.to_owned());
     }
 
     fn begins_anew(&mut self, why: &str) {
-        tracing::info!(reason = why, "the watch of pods begins anew, with a list");
+        tracing::info!(reason = why, "the watch on pods starts over, with a list");
     }
 
     fn behind(&mut self) {
-        tracing::warn!("the watch of pods is behind what the API server tells others: it is begun anew");
+        tracing::warn!("the watch on pods is behind other answers of the API server: opening it again");
     }
 }
 
@@ -98,14 +104,24 @@ impl From<WentBack> for WrongVersion {
     }
 }
 
-/// The node's pods as they are, beside the watch: for a caller that doubts what the watch told.
+/// Lists the node's pods, beside the watch, for a caller that needs a second source before it removes
+/// something.
 pub(super) async fn list_now(shared: &Shared) -> Result<HashMap<PodKey, String>, String> {
-    let pods = watch::list::<PodMeta>(&shared.connection, &selection(shared), left_out).await.map_err(|trouble| trouble.text)?;
+    let pods = watch::list::<PodMeta>(&shared.connection, &selection(shared), left_out)
+        .await
+        .map_err(|trouble| trouble.text)?;
     Ok(pods.into_iter().map(|seen| (seen.pod, seen.facts.uid)).collect())
 }
 
+/// The pods of this node. The API server's cache is good enough for the first list: the watch brings what is
+/// newer.
 fn selection(shared: &Shared) -> Selection {
-    Selection { fields: Some(format!("spec.nodeName={}", shared.node)), extent: Extent::Metadata, first: First::Memory, patience: LIST }
+    Selection {
+        fields: Some(format!("spec.nodeName={}", shared.node)),
+        extent: Extent::Metadata,
+        first: First::Memory,
+        patience: LIST,
+    }
 }
 
 fn left_out(reason: &str) {

@@ -1,14 +1,15 @@
-//! What is read of a pod: its metadata, and of that as little as serves.
+//! The fields that are read of a pod: some of its metadata.
 
 use std::collections::BTreeMap;
 
 use contract::names::{BadName, PodKey};
 use serde::{Deserialize, Deserializer};
 
-use super::ledger::Version;
+use super::versioned_pods::Version;
 use crate::pods::{KEPT_ANNOTATIONS, PodFacts};
 
-/// One object of a list, a watch or a lookup (`PartialObjectMetadata`).
+/// One object of a list, a watch or a lookup (`PartialObjectMetadata`). Fields that are not listed here are
+/// skipped while parsing.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct PodMeta {
     metadata: Metadata,
@@ -38,7 +39,7 @@ impl PodMeta {
         PodKey::new(&self.metadata.namespace, &self.metadata.name)
     }
 
-    /// The version that it is as of.
+    /// The version of the object.
     pub(super) fn as_of(&self) -> &Version {
         &self.metadata.resource_version
     }
@@ -49,10 +50,15 @@ impl TryFrom<PodMeta> for Seen {
 
     fn try_from(PodMeta { metadata }: PodMeta) -> Result<Self, BadName> {
         let Metadata { namespace, name, uid, resource_version, annotations } = metadata;
-        Ok(Self { pod: PodKey::new(&namespace, &name)?, version: resource_version, facts: PodFacts { uid, annotations } })
+        Ok(Self {
+            pod: PodKey::new(&namespace, &name)?,
+            version: resource_version,
+            facts: PodFacts { uid, annotations },
+        })
     }
 }
 
+/// Parses annotations, and keeps only [`KEPT_ANNOTATIONS`]. `null` counts as none.
 fn kept<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let mut annotations = Option::<BTreeMap<String, String>>::deserialize(deserializer)?.unwrap_or_default();
     annotations.retain(|key, _| KEPT_ANNOTATIONS.contains(&key.as_str()));

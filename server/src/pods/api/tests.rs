@@ -1,27 +1,31 @@
+use prometheus::Registry;
 use serde_json::json;
 
 use super::*;
 use crate::{
+    metrics::tests::{registered, text},
     pods::PodFacts,
     scripted::{AboutPods as _, Asked, Connect as _, Scripted, WatchStream, pod},
 };
 
-/// A source, and the API server that a test plays for it.
+/// A source, and the scripted API server that it talks to.
 struct Played {
     api: Scripted,
     source: ApiPods,
     conditions: Conditions,
+    measured: Registry,
 }
 
 impl Played {
     async fn start() -> Self {
         let api = Scripted::start().await;
         let conditions = Conditions::default();
-        let source = ApiPods::start(api.connection(), "node1", conditions.clone(), Arc::default());
-        Self { api, source, conditions }
+        let (measured, metrics) = registered();
+        let source = ApiPods::start(api.connection(), "node1", conditions.clone(), Arc::new(metrics));
+        Self { api, source, conditions, measured }
     }
 
-    /// Past the first list, with a watch from version 100.
+    /// A source after the first list, with a watch from version 100.
     async fn synced(pods: &[serde_json::Value]) -> (Self, WatchStream) {
         let mut played = Self::start().await;
         let list = played.api.asked().await;
@@ -32,7 +36,7 @@ impl Played {
         (played, watch)
     }
 
-    /// The watch that is begun next, from `version`.
+    /// Waits for the next watch request, which must start from `version`.
     async fn watched(&mut self, version: &str) -> WatchStream {
         let watch = self.api.asked().await;
         watch.assert_watch(version);
@@ -54,7 +58,7 @@ impl Played {
         panic!("{:?}", self.source.readiness());
     }
 
-    /// Waits until the pod has this UID; none: until it is not known.
+    /// Waits until the pod has this UID. `None`: until it is not known.
     async fn uid(&self, name: &str, wanted: Option<&str>) {
         let mut watch = self.source.watch(&key(name));
         let there = async {
@@ -96,7 +100,7 @@ async fn pods_of_this_node_are_listed_and_then_watched_without_what_nobody_needs
     watch.send("DELETED", &pod("b", "u2", "103")).await;
     watch.send("ADDED", &pod("b", "u3", "104")).await;
     played.uid("b", Some("u3")).await;
-    assert!(!played.conditions.all_missing().contains_key(&Part::Pods));
+    assert!(!played.conditions.all_missing().contains_key(&Part::PODS));
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,7 +131,7 @@ async fn a_version_that_is_gone_costs_a_list_that_shows_what_was_deleted_meanwhi
     played.uid("b", Some("u3")).await;
     drop(played.watched("200").await);
 
-    // The same as an answer instead of an event, as others between say it.
+    // The same error as an HTTP answer instead of an event, which is the other way to report it.
     let watch = played.api.asked().await;
     watch.assert_watch("200");
     watch.status(410, "too old resource version: 200 (300)").await;
@@ -142,14 +146,25 @@ async fn a_version_that_is_gone_costs_a_list_that_shows_what_was_deleted_meanwhi
 async fn an_overloaded_api_server_is_left_alone_as_long_as_it_asks() {
     let mut played = Played::start().await;
     let begun = Instant::now();
-    played.api.asked().await.answer("429 Too Many Requests", "Retry-After: 7\r\n", "too many requests, please try again later").await;
-    let why = played.ready(|readiness| matches!(readiness, Readiness::NotSynced(why) if why.contains("(429"))).await;
+    played
+        .api
+        .asked()
+        .await
+        .answer("429 Too Many Requests", "Retry-After: 7\r\n", "too many requests, please try again later")
+        .await;
+    let why = played
+        .ready(|readiness| matches!(readiness, Readiness::NotSynced(why) if why.contains("(429")))
+        .await;
     assert!(why.contains("too many requests, please try again later"), "{why}");
     let list = played.api.asked().await;
-    assert!(begun.elapsed() >= Duration::from_secs(7) && begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() >= Duration::from_secs(7) && begun.elapsed() < Duration::from_secs(12),
+        "{:?}",
+        begun.elapsed()
+    );
     list.list("100", &[]).await;
 
-    // A storm of them, in all forms, costs no list.
+    // A storm of these errors, in all forms, costs no list.
     for n in 0..8 {
         let watch = played.api.asked().await;
         watch.assert_watch("100");
@@ -175,7 +190,7 @@ async fn attempts_become_rarer_and_nobody_is_asked_in_a_loop() {
     }
     assert!((10..40).contains(&attempts), "{attempts}");
 
-    // Watches that end as soon as they begin are no better.
+    // Watches that end as soon as they begin are slowed down, too.
     played.api.asked().await.list("100", &[]).await;
     let (begun, mut attempts) = (Instant::now(), 0);
     while begun.elapsed() < Duration::from_secs(120) {
@@ -192,7 +207,7 @@ async fn silence_is_noticed_in_watches_and_lists() {
     let mut watch = played.watched("100").await;
     assert!((60..120).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
     drop(silent);
-    // A bookmark is enough to be alive.
+    // A bookmark is enough to show that the watch works.
     for version in ["101", "102", "103"] {
         tokio::time::sleep(Duration::from_secs(60)).await;
         watch.bookmark(version).await;
@@ -203,7 +218,9 @@ async fn silence_is_noticed_in_watches_and_lists() {
     let unanswered = played.api.asked().await;
     let list = played.api.asked().await;
     drop(unanswered);
-    let why = played.ready(|readiness| matches!(readiness, Readiness::NotSynced(why) if why.contains("within"))).await;
+    let why = played
+        .ready(|readiness| matches!(readiness, Readiness::NotSynced(why) if why.contains("within")))
+        .await;
     assert!(why.contains("did not answer within 60s"), "{why}");
     list.list("100", &[]).await;
     played.watched("100").await;
@@ -211,9 +228,12 @@ async fn silence_is_noticed_in_watches_and_lists() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_cannot_be_read_is_made_up_for_by_a_list() {
-    for garbage in
-        ["\u{0}\n", "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":7}}}\n", "[]\n", "{\"type\":\"ADDED\",\"object\":{}}\n"]
-    {
+    for garbage in [
+        "\u{0}\n",
+        "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":7}}}\n",
+        "[]\n",
+        "{\"type\":\"ADDED\",\"object\":{}}\n",
+    ] {
         let (mut played, mut watch) = Played::synced(&[]).await;
         watch.raw(garbage).await;
         let list = played.api.asked().await;
@@ -251,7 +271,7 @@ async fn a_pod_that_is_not_known_is_looked_up_once_however_many_ask() {
     assert_eq!(lookup.parameter("fieldSelector"), Some("metadata.name%3Da%2Cspec.nodeName%3Dnode1"));
     lookup.list("101", &[pod("a", "u1", "101")]).await;
     played.uid("a", Some("u1")).await;
-    // The watch catches up; what it says is older news.
+    // The watch catches up with events that are older than the lookup.
     watch.send("ADDED", &pod("a", "u1", "101")).await;
     played.api.nothing_within(Duration::from_secs(30)).await;
     played.uid("a", Some("u1")).await;
@@ -295,7 +315,7 @@ async fn a_watch_that_falls_behind_a_lookup_is_begun_anew() {
     let mut watch = played.watched("100").await;
     assert!((2..10).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
     drop(stuck);
-    // What had got stuck arrives now.
+    // The events that were held back arrive now.
     watch.send("ADDED", &pod("b", "u2", "103")).await;
     watch.send("ADDED", &pod("a", "u1", "105")).await;
     watch.send("DELETED", &pod("a", "u1", "106")).await;
@@ -320,25 +340,34 @@ async fn versions_that_go_back_are_a_restore_and_what_was_known_no_longer_counts
 #[tokio::test(start_paused = true)]
 async fn readiness_says_what_the_api_server_says() {
     let mut played = Played::start().await;
-    assert!(matches!(played.source.readiness(), Readiness::NotSynced(why) if why.contains("has not answered yet")));
-    let forbidden = "pods is forbidden: User \"n\" cannot list resource \"pods\" in API group \"\" at the cluster scope";
-    for (code, message, words) in
-        [(403, forbidden, "see the roles bound to this user"), (401, "Unauthorized", "does not accept no credentials")]
-    {
+    assert!(
+        matches!(played.source.readiness(), Readiness::NotSynced(why) if why.contains("has not answered yet"))
+    );
+    let forbidden =
+        "pods is forbidden: User \"n\" cannot list resource \"pods\" in API group \"\" at the cluster scope";
+    for (code, message, words) in [
+        (403, forbidden, "see the roles bound to this user"),
+        (401, "Unauthorized", "does not accept no credentials"),
+    ] {
         played.api.asked().await.status(code, message).await;
-        let why = played.ready(|readiness| matches!(readiness, Readiness::NotSynced(why) if why.contains(message))).await;
+        let why = played
+            .ready(|readiness| matches!(readiness, Readiness::NotSynced(why) if why.contains(message)))
+            .await;
         assert!(why.contains(words) && why.contains(&played.api.url), "{why}");
-        assert_eq!(played.conditions.all_missing()[&Part::Pods], why);
+        assert_eq!(played.conditions.all_missing()[&Part::PODS], why);
     }
-    let Played { api, source, conditions } = played;
+    let Played { api, source, conditions, measured: _ } = played;
     let url = api.go_away().await;
     let refused = async {
-        while !matches!(source.readiness(), Readiness::NotSynced(why) if why.contains("Connection refused") && why.contains(&url)) {
+        while !matches!(source.readiness(), Readiness::NotSynced(why) if why.contains("Connection refused") && why.contains(&url))
+        {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), refused).await.unwrap_or_else(|_| panic!("{:?}", source.readiness()));
-    assert!(conditions.all_missing()[&Part::Pods].contains("Connection refused"));
+    tokio::time::timeout(Duration::from_secs(60), refused)
+        .await
+        .unwrap_or_else(|_| panic!("{:?}", source.readiness()));
+    assert!(conditions.all_missing()[&Part::PODS].contains("Connection refused"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -349,14 +378,13 @@ async fn what_was_known_once_stays_good_however_long_the_api_server_is_away_and_
     away(played.api.asked().await).await;
     let why = played.ready(|readiness| matches!(readiness, Readiness::Behind(_))).await;
     assert!(why.contains("shutting down"), "{why}");
-    assert!(!played.conditions.all_missing().contains_key(&Part::Pods));
+    assert!(!played.conditions.all_missing().contains_key(&Part::PODS));
     played.uid("a", Some("u1")).await;
 
     let degraded = "ovnkube_node_degraded{cause=\"api-server\"}";
-    let text = |source: &ApiPods, conditions: &Conditions| source.shared.metrics.text(conditions).unwrap();
-    assert!(text(&played.source, &played.conditions).contains(&format!("{degraded} 1")));
+    assert!(text(&played.measured).contains(&format!("{degraded} 1")));
     let begun = Instant::now();
-    while !played.conditions.all_missing().contains_key(&Part::Pods) {
+    while !played.conditions.all_missing().contains_key(&Part::PODS) {
         away(played.api.asked().await).await;
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -365,7 +393,7 @@ async fn what_was_known_once_stays_good_however_long_the_api_server_is_away_and_
     played.uid("a", Some("u1")).await;
     let _watch = played.watched("100").await;
     played.ready(|readiness| *readiness == Readiness::Synced).await;
-    let text = text(&played.source, &played.conditions);
+    let text = text(&played.measured);
     assert!(text.contains(&format!("{degraded} 0")), "{text}");
     assert!(text.contains("ovnkube_node_reconnects_total{peer=\"api-server\"} 1"), "{text}");
 }

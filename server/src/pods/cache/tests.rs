@@ -70,10 +70,13 @@ fn nothing_is_kept_of_a_pod_that_nobody_knows_or_watches() {
     assert_eq!(entries(&pods), 0);
 }
 
-/// The network of a running static pod was removed 30 s after somebody had deleted its mirror.
+/// The network of a running static pod was removed 30 s after its mirror had been deleted.
 #[tokio::test(start_paused = true)]
 async fn a_static_pod_awaits_its_mirror_for_longer_than_a_kubelet_does_not_look_at_it() {
-    let mirror = |uid: &str| PodFacts { annotations: BTreeMap::from([(CONFIG_SOURCE.to_owned(), "file".to_owned())]), ..facts(uid, "x") };
+    let mirror = |uid: &str| PodFacts {
+        annotations: BTreeMap::from([(CONFIG_SOURCE.to_owned(), "file".to_owned())]),
+        ..facts(uid, "x")
+    };
     let pods = Pods::default();
     for uid in ["mirror-1", "mirror-2"] {
         pods.put(&cart(), mirror(uid));

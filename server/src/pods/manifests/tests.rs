@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A directory that is followed, and what is known of the pods in it.
+/// A directory that is followed, and its source.
 struct Followed {
     directory: TempDir,
     source: Manifests,
@@ -22,7 +22,7 @@ impl Followed {
         fs::write(self.directory.path().join(name), text).unwrap();
     }
 
-    /// UID of `default/<pod>` once it satisfies `wanted`; `None` for a pod that is not known.
+    /// The UID of `default/<pod>` once it satisfies `wanted`. `None` for a pod that is not known.
     async fn uid(&self, pod: &str, wanted: Option<&str>) {
         let mut watch = self.source.watch(&PodKey::new("default", pod).unwrap());
         let there = async {
@@ -48,7 +48,8 @@ async fn files_are_followed_from_first_to_last() {
     followed.uid("b", Some("u2")).await;
 
     followed.write(".a.yaml.swp", &pod("a", "wrong"));
-    fs::rename(followed.directory.path().join(".a.yaml.swp"), followed.directory.path().join("a.yaml")).unwrap();
+    fs::rename(followed.directory.path().join(".a.yaml.swp"), followed.directory.path().join("a.yaml"))
+        .unwrap();
     followed.uid("a", Some("wrong")).await;
     fs::rename(followed.directory.path().join("a.yaml"), followed.directory.path().join("a.yaml~")).unwrap();
     followed.uid("a", None).await;
@@ -73,6 +74,11 @@ async fn of_several_files_with_one_pod_the_last_counts_until_it_is_gone() {
     followed.uid("a", Some("u3")).await;
     fs::remove_file(followed.directory.path().join("1.yaml")).unwrap();
     followed.uid("a", Some("u2")).await;
+
+    // The events are handled together: their order counts, not that of the names.
+    followed.write("2.yaml", &pod("a", "u4"));
+    followed.write("1.yaml", &pod("a", "u5"));
+    followed.uid("a", Some("u5")).await;
 }
 
 #[tokio::test]
@@ -98,8 +104,10 @@ async fn a_mounted_config_map_changes_all_of_its_files_at_once() {
 #[tokio::test]
 async fn events_that_were_too_many_are_made_up_for() {
     let followed = Followed::start(&[]);
-    // More than /proc/sys/fs/inotify/max_queued_events, while this thread (the runtime's only one) keeps the reader from reading.
-    let queue: usize = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    // More than /proc/sys/fs/inotify/max_queued_events, while this thread (the runtime's only one) keeps the
+    // reader from reading.
+    let queue: usize =
+        fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
     for n in 0..queue + 1000 {
         followed.write(if n % 2 == 0 { "x" } else { "y" }, "");
     }
@@ -135,5 +143,8 @@ async fn readiness(source: &Manifests, wanted: impl Fn(&Readiness) -> bool) {
 #[tokio::test]
 async fn a_missing_directory_is_an_error_that_names_it() {
     let error = Manifests::start(Path::new("/no/such/directory")).unwrap_err();
-    assert_eq!(crate::chain(&error), "pod manifests in \"/no/such/directory\": No such file or directory (os error 2)");
+    assert_eq!(
+        crate::chain(&error),
+        "pod manifests in \"/no/such/directory\": No such file or directory (os error 2)"
+    );
 }

@@ -5,7 +5,11 @@ use super::*;
 const BLUE_MAC: &str = "0a:58:0a:f4:01:05";
 
 fn args(uid: Option<&str>) -> PodArgs {
-    PodArgs::parse(&format!("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_UID={}", uid.unwrap_or_default())).unwrap()
+    PodArgs::parse(&format!(
+        "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_UID={}",
+        uid.unwrap_or_default()
+    ))
+    .unwrap()
 }
 
 fn defaults() -> AddDefaults {
@@ -17,7 +21,8 @@ fn wait_for(uid: Option<&str>) -> PodWait {
 }
 
 fn pod(uid: &str, incarnation: u64, annotations: &[(&str, &str)]) -> Pod {
-    let annotations = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let annotations =
+        annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     Pod { facts: PodFacts { uid: uid.to_owned(), annotations }, incarnation }
 }
 
@@ -38,7 +43,10 @@ fn the_answer_holds_what_annotation_configuration_and_defaults_say() {
     let mut wait = wait_for(Some("u1"));
     let limited = annotated("u1", 1, &[("kubernetes.io/egress-bandwidth", "10M"), (MIGRATABLE, "")]);
     let answered = answer(&mut wait, &limited);
-    assert_eq!((answered.mtu, answered.routable_mtu, answered.skip_ip_config), (Mtu::DEFAULT, defaults().routable_mtu, true));
+    assert_eq!(
+        (answered.mtu, answered.routable_mtu, answered.skip_ip_config),
+        (Mtu::DEFAULT, defaults().routable_mtu, true)
+    );
     assert_eq!(answered.bandwidth, Bandwidth { ingress: None, egress: Some(10_000_000) });
     assert_eq!((answered.pod_uid.as_str(), answered.addressing.mac.to_string().as_str()), ("u1", BLUE_MAC));
 
@@ -51,7 +59,10 @@ fn it_waits_for_pod_and_uid_and_annotation_in_turn() {
     let mut wait = wait_for(Some("u2"));
     assert_eq!(wait.look(None).unwrap(), Step::Wait(Missing::Pod));
     // A predecessor that the source has not seen leave yet. Its annotation must not be used.
-    assert_eq!(wait.look(Some(&annotated("u1", 1, &[]))).unwrap(), Step::Wait(Missing::Uid { there: "u1".to_owned() }));
+    assert_eq!(
+        wait.look(Some(&annotated("u1", 1, &[]))).unwrap(),
+        Step::Wait(Missing::Uid { there: "u1".to_owned() })
+    );
     assert_eq!(wait.look(None).unwrap(), Step::Wait(Missing::Pod));
     assert_eq!(wait.look(Some(&pod("u2", 2, &[]))).unwrap(), Step::Wait(Missing::Annotation));
     assert_eq!(answer(&mut wait, &annotated("u2", 2, &[])).pod_uid, "u2");
@@ -77,7 +88,11 @@ fn the_uid_is_the_sources_for_static_pods_and_for_runtimes_that_know_none() {
         (None, None, "", ""),
     ] {
         let source: Vec<_> = source.map(|source| (CONFIG_SOURCE, source)).into_iter().collect();
-        assert_eq!(answer(&mut wait_for(asked), &annotated(there, 1, &source)).pod_uid, uid, "{asked:?} {source:?}");
+        assert_eq!(
+            answer(&mut wait_for(asked), &annotated(there, 1, &source)).pod_uid,
+            uid,
+            "{asked:?} {source:?}"
+        );
     }
     let other = annotated("u2", 1, &[(CONFIG_SOURCE, "api")]);
     assert!(matches!(wait_for(Some("u1")).look(Some(&other)), Ok(Step::Wait(Missing::Uid { .. }))));
@@ -86,9 +101,11 @@ fn the_uid_is_the_sources_for_static_pods_and_for_runtimes_that_know_none() {
 #[test]
 fn what_cannot_be_used_is_refused_at_once() {
     let refusal = wait_for(None).look(Some(&pod("u1", 1, &[(POD_NETWORKS, "{")]))).unwrap_err();
-    assert!(matches!(refusal, Refusal::BadAnnotation { .. }), "{refusal}");
-    let refusal = wait_for(None).look(Some(&annotated("u1", 1, &[("kubernetes.io/ingress-bandwidth", "fast")]))).unwrap_err();
-    assert!(matches!(refusal, Refusal::BadBandwidth { .. }), "{refusal}");
+    assert!(matches!(refusal, ApiError::BadAnnotation { .. }), "{refusal}");
+    let refusal = wait_for(None)
+        .look(Some(&annotated("u1", 1, &[("kubernetes.io/ingress-bandwidth", "fast")])))
+        .unwrap_err();
+    assert!(matches!(refusal, ApiError::BadBandwidth { .. }), "{refusal}");
 }
 
 #[test]
@@ -98,12 +115,16 @@ fn another_network_has_an_annotation_of_its_own_and_no_limits() {
     let limit = ("kubernetes.io/ingress-bandwidth", "1M");
     assert_eq!(wait.look(Some(&annotated("u1", 1, &[limit]))).unwrap(), Step::Wait(Missing::Annotation));
     let networks = format!(r#"{{"shop/blue":{{"mac_address":"{BLUE_MAC}"}}}}"#);
-    assert_eq!(answer(&mut wait, &pod("u1", 1, &[(POD_NETWORKS, &networks), limit])).bandwidth, Bandwidth::default());
+    assert_eq!(
+        answer(&mut wait, &pod("u1", 1, &[(POD_NETWORKS, &networks), limit])).bandwidth,
+        Bandwidth::default()
+    );
 }
 
 #[test]
 fn the_older_annotation_serves_as_well() {
-    let legacy = r#"{"ip_address":"192.168.2.3/24","mac_address":"0a:00:00:00:00:01","gateway_ip":"192.168.2.1"}"#;
+    let legacy =
+        r#"{"ip_address":"192.168.2.3/24","mac_address":"0a:00:00:00:00:01","gateway_ip":"192.168.2.1"}"#;
     assert_eq!(answer(&mut wait_for(None), &pod("", 1, &[(LEGACY, legacy)])).addressing.gateways.len(), 1);
 }
 
@@ -115,5 +136,8 @@ fn a_pod_whose_primary_network_is_user_defined_is_refused_and_named() {
     );
     let refusal = wait_for(Some("u1")).look(Some(&pod("u1", 1, &[(POD_NETWORKS, &network)]))).unwrap_err();
     assert_eq!(refusal.code().number(), 2);
-    assert!(refusal.to_string().contains("shop/cart-0") && refusal.to_string().contains("user-defined"), "{refusal}");
+    assert!(
+        refusal.to_string().contains("shop/cart-0") && refusal.to_string().contains("user-defined"),
+        "{refusal}"
+    );
 }

@@ -14,17 +14,26 @@ fn request(uid: &str, nad: &str) -> WatchRequest {
 }
 
 fn pod(uid: &str, incarnation: u64, settings: Option<&str>) -> Pod {
-    let annotation = settings.map(|settings| (POD_NETWORKS.to_owned(), format!(r#"{{"default":{settings}}}"#)));
-    Pod { facts: PodFacts { uid: uid.to_owned(), annotations: annotation.into_iter().collect() }, incarnation }
+    let annotation =
+        settings.map(|settings| (POD_NETWORKS.to_owned(), format!(r#"{{"default":{settings}}}"#)));
+    Pod {
+        facts: PodFacts { uid: uid.to_owned(), annotations: annotation.into_iter().collect() },
+        incarnation,
+    }
 }
 
-const AS_CONFIGURED: Option<&str> = Some(r#"{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24","fd00::5/64"]}"#);
+const AS_CONFIGURED: Option<&str> =
+    Some(r#"{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24","fd00::5/64"]}"#);
 
 #[test]
 fn each_change_has_its_name_and_no_change_has_none() {
-    let other_mac = Some(r#"{"mac_address":"0a:58:0a:f4:01:06","ip_addresses":["10.244.1.5/24","fd00::5/64"]}"#);
-    let other_address = Some(r#"{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.6/24","fd00::5/64"]}"#);
-    let other_order = Some(r#"{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["fd00::5/64","10.244.1.5/24"],"role":"primary"}"#);
+    let other_mac =
+        Some(r#"{"mac_address":"0a:58:0a:f4:01:06","ip_addresses":["10.244.1.5/24","fd00::5/64"]}"#);
+    let other_address =
+        Some(r#"{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.6/24","fd00::5/64"]}"#);
+    let other_order = Some(
+        r#"{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["fd00::5/64","10.244.1.5/24"],"role":"primary"}"#,
+    );
     for (then, change) in [
         (Some(pod("u1", 1, AS_CONFIGURED)), None),
         (Some(pod("u1", 1, other_order)), None),
@@ -44,11 +53,17 @@ fn each_change_has_its_name_and_no_change_has_none() {
 
 #[test]
 fn a_change_before_the_first_look_is_seen_by_uid_and_mac() {
-    assert_eq!(View::new(request("u0", "")).look(Some(&pod("u1", 1, AS_CONFIGURED))), Some(PodChange::Replaced));
+    assert_eq!(
+        View::new(request("u0", "")).look(Some(&pod("u1", 1, AS_CONFIGURED))),
+        Some(PodChange::Replaced)
+    );
     assert_eq!(View::new(request("", "")).look(Some(&pod("u1", 1, AS_CONFIGURED))), None);
     assert_eq!(View::new(request("u0", "")).look(Some(&pod("", 1, AS_CONFIGURED))), None);
     let mut moved = request("u1", "default");
     moved.mac = "0a:58:0a:f4:01:99".to_owned();
     assert_eq!(View::new(moved).look(Some(&pod("u1", 1, AS_CONFIGURED))), Some(PodChange::AnnotationChanged));
-    assert_eq!(View::new(request("u1", "shop/blue")).look(Some(&pod("u1", 1, AS_CONFIGURED))), Some(PodChange::AnnotationGone));
+    assert_eq!(
+        View::new(request("u1", "shop/blue")).look(Some(&pod("u1", 1, AS_CONFIGURED))),
+        Some(PodChange::AnnotationGone)
+    );
 }

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes the certificates that the tests of this folder use, valid for a century. Nobody outside of them trusts any of these keys.
+# Makes the certificates for the tests of this folder, valid for a century. No program outside of them trusts
+# any of these keys.
 set -eu
 cd "$(dirname "$0")"
 key() { openssl ecparam -name prime256v1 -genkey -noout | openssl pkcs8 -topk8 -nocrypt -out "$1.key"; }

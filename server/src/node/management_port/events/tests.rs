@@ -40,14 +40,30 @@ fn default_route(index: &[u8]) -> Vec<u8> {
 fn every_kind_of_message_names_its_link() {
     let index = 7_u32.to_ne_bytes();
     let cases = [
-        (libc::RTM_NEWLINK, body(16, Some(4), &[attribute(libc::IFLA_IFNAME, b"ovn-k8s-mp0\0")]), About::Interface(7)),
-        (libc::RTM_DELLINK, body(16, Some(4), &[attribute(libc::IFLA_IFNAME, b"ovn-k8s-mp01\0")]), About::Link(7)),
+        (
+            libc::RTM_NEWLINK,
+            body(16, Some(4), &[attribute(libc::IFLA_IFNAME, b"ovn-k8s-mp0\0")]),
+            About::Interface(7),
+        ),
+        (
+            libc::RTM_DELLINK,
+            body(16, Some(4), &[attribute(libc::IFLA_IFNAME, b"ovn-k8s-mp01\0")]),
+            About::Link(7),
+        ),
         (libc::RTM_NEWADDR, body(8, Some(4), &[]), About::Address(7)),
-        (libc::RTM_DELNEIGH, body(12, Some(4), &[attribute(1, &[10, 244, 1, 1])]), About::Neighbour(7, [10, 244, 1, 1].into())),
+        (
+            libc::RTM_DELNEIGH,
+            body(12, Some(4), &[attribute(1, &[10, 244, 1, 1])]),
+            About::Neighbour(7, [10, 244, 1, 1].into()),
+        ),
         // An entry of a bridge's table.
         (libc::RTM_NEWNEIGH, body(12, Some(4), &[]), About::Nothing),
         (libc::RTM_NEWROUTE, default_route(&index), About::DefaultRoute(7)),
-        (libc::RTM_DELROUTE, body(12, None, &[attribute(1, &[10, 244, 0, 0]), attribute(libc::RTA_OIF, &index)]), About::Link(7)),
+        (
+            libc::RTM_DELROUTE,
+            body(12, None, &[attribute(1, &[10, 244, 0, 0]), attribute(libc::RTA_OIF, &index)]),
+            About::Link(7),
+        ),
         (libc::RTM_NEWNETCONF, body(4, None, &[attribute(1, &index)]), About::Link(7)),
         (libc::RTM_NEWROUTE, body(12, None, &[]), About::Nothing),
         (libc::RTM_NEWADDR, vec![0; 3], About::Nothing),

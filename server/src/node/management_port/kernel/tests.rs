@@ -7,11 +7,12 @@ fn ip(arguments: &str) {
     assert!(status.success(), "ip {arguments}");
 }
 
-/// In a network of its own, on a link that stands for the management port.
+/// In a network namespace of its own, on a veth in place of the management port.
 #[test]
 fn of_a_hosts_thousand_routes_only_those_over_the_interface_are_read() {
     let read = std::thread::spawn(|| {
-        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).expect("a network namespace: this test runs as root");
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+            .expect("a network namespace: this test runs as root");
         ip("link add ovn-k8s-mp0 type veth peer name other");
         ip("addr add 10.244.1.2/24 dev ovn-k8s-mp0");
         ip("addr add 192.0.2.1/24 dev other");
@@ -32,6 +33,6 @@ fn of_a_hosts_thousand_routes_only_those_over_the_interface_are_read() {
         })
     });
     let read = read.join().unwrap();
-    // The kernel's own routes of the link are among them.
+    // The kernel's own routes over the link are among them.
     assert!((1..20).contains(&read), "{read} routes were read");
 }

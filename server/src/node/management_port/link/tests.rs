@@ -25,10 +25,20 @@ fn route(to: &str) -> Route {
 fn fresh() -> SeenLink {
     let mac = Some(desired().mac);
     let (addresses, routes, neighbours) = (Vec::new(), Vec::new(), Vec::new());
-    SeenLink { index: 7, is_up: false, mac, mtu: 1400, addresses, routes, neighbours, sysctls: Vec::new(), leaves_checksums: Some(true) }
+    SeenLink {
+        index: 7,
+        is_up: false,
+        mac,
+        mtu: 1400,
+        addresses,
+        routes,
+        neighbours,
+        sysctls: Vec::new(),
+        leaves_checksums: Some(true),
+    }
 }
 
-/// The same after every step.
+/// The same link after every step.
 fn finished() -> SeenLink {
     SeenLink {
         is_up: true,
@@ -69,7 +79,10 @@ fn what_is_left_of_another_subnet_goes() {
     let old = Route { via: "10.244.9.1".parse().unwrap(), ..route("10.244.0.0/16") };
     let seen = SeenLink {
         addresses: vec!["10.244.9.2/24".parse().unwrap()],
-        routes: vec![SeenRoute { route: old, is_ours: false }, SeenRoute { route: route("10.99.0.0/16"), is_ours: true }],
+        routes: vec![
+            SeenRoute { route: old, is_ours: false },
+            SeenRoute { route: route("10.99.0.0/16"), is_ours: true },
+        ],
         ..finished()
     };
     assert_eq!(

@@ -17,14 +17,16 @@ fn desired() -> Desired {
     }
 }
 
-/// As this program makes it, and as ovn-controller marks it.
+/// The row as this program writes it, with the mark of ovn-controller.
 fn interface() -> Interface {
     Interface {
         name: INTERFACE.to_owned(),
         kind: "internal".to_owned(),
         mac: Some("0a:58:0a:f4:01:02".to_owned()),
         mtu_request: Some(1400),
-        external_ids: [(IFACE_ID, "k8s-n1"), (OVN_INSTALLED, "true")].map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        external_ids: [(IFACE_ID, "k8s-n1"), (OVN_INSTALLED, "true")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
         error: None,
     }
 }
@@ -70,7 +72,7 @@ fn ports_under_the_old_name_or_on_another_bridge_are_replaced() {
     assert_eq!(of_old.removal().unwrap().len(), 3, "both ports, and a comment");
 }
 
-/// The Go and the Python programs cut the name off where the kernel does, and both spellings were in use.
+/// Both names were in use: the Go and the Python programs cut the name off at the kernel's limit.
 #[test]
 fn the_port_of_a_node_with_a_long_name_is_known_under_both_of_its_old_names() {
     let names = |node| old_names(node).into_iter().collect::<Vec<_>>();

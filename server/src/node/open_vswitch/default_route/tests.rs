@@ -13,7 +13,8 @@ fn address(scope: AddressScope, flags: AddressFlags, local: Option<&str>, addres
     let mut message = AddressMessage::default();
     message.header.family = AddressFamily::Inet;
     message.header.scope = scope;
-    message.attributes = vec![AddressAttribute::Address(address.parse().unwrap()), AddressAttribute::Flags(flags)];
+    message.attributes =
+        vec![AddressAttribute::Address(address.parse().unwrap()), AddressAttribute::Flags(flags)];
     message.attributes.extend(local.map(|local| AddressAttribute::Local(local.parse().unwrap())));
     message
 }

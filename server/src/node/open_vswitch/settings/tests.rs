@@ -1,6 +1,6 @@
 use super::*;
 
-fn chassis() -> Chassis {
+pub(crate) fn chassis() -> Chassis {
     Chassis {
         southbound: "tcp:172.17.42.1:6642".to_owned(),
         tls: None,
@@ -90,24 +90,34 @@ fn a_chassis_name_is_never_replaced_nor_written_at_the_start() {
 
 #[test]
 fn files_for_ssl_are_written_where_they_differ_and_put_back_where_they_are_gone() {
-    let files = |name: &str| SouthboundTls { private_key: name.into(), certificate: "c".into(), authority: "a".into() };
+    let files = |name: &str| SouthboundTls {
+        private_key: name.into(),
+        certificate: "c".into(),
+        authority: "a".into(),
+    };
     let ours = settings(&Chassis { tls: Some(files("k")), ..chassis() });
-    let with = |ssl: Option<SouthboundTls>| Seen { ssl: ssl.map(|files| (Uuid::default(), files)), ..seen(&ALL) };
+    let with =
+        |ssl: Option<SouthboundTls>| Seen { ssl: ssl.map(|files| (Uuid::default(), files)), ..seen(&ALL) };
     assert_eq!(ours.differing(&with(None)).tls, Some(files("k")));
     assert_eq!(ours.differing(&with(Some(files("other")))).tls, Some(files("k")));
     assert_eq!(ours.differing(&with(Some(files("k")))).tls, None);
     assert_eq!(ours.missing(&with(Some(files("other")))).tls, None, "somebody else's files");
     assert_eq!(ours.missing(&with(None)).tls, Some(files("k")));
-    assert_eq!(settings(&chassis()).differing(&with(Some(files("other")))).tls, None, "without an option the administrator's stay");
+    assert_eq!(
+        settings(&chassis()).differing(&with(Some(files("other")))).tls,
+        None,
+        "without an option the administrator's stay"
+    );
 }
 
 #[test]
 fn what_was_written_is_remembered_with_what_was_written_before() {
-    let seen = seen(&[("ovnkube-wrote", "hostname ovn-remote"), ("hostname", "node1"), ("ovn-remote", "old")]);
+    let seen =
+        seen(&[("ovnkube-wrote", "hostname ovn-remote"), ("hostname", "node1"), ("ovn-remote", "old")]);
     let change = settings(&chassis()).differing(&seen);
     let text = format!("{:?}", change.transaction(&seen));
-    let all = "hostname ovn-enable-lflow-cache ovn-encap-ip ovn-encap-type ovn-monitor-all ovn-openflow-probe-interval ovn-remote \
-               ovn-remote-probe-interval";
+    let all = "hostname ovn-enable-lflow-cache ovn-encap-ip ovn-encap-type ovn-monitor-all \
+               ovn-openflow-probe-interval ovn-remote ovn-remote-probe-interval";
     assert!(text.contains(all), "{text}");
     assert_eq!(written(&seen.external_ids).collect::<Vec<_>>(), ["hostname", "ovn-remote"]);
 }
@@ -136,7 +146,8 @@ fn tunnels_move_only_where_the_address_is_this_programs() {
     let mut settings = settings(&chassis());
     settings.set_encap_ip("10.1.1.2".to_owned());
     let moved = |pairs: &[(&str, &str)]| settings.moved(&seen(pairs)).external_ids;
-    let ours = [("ovnkube-wrote", "ovn-encap-ip"), ("ovnkube-wrote-values", r#"{"ovn-encap-ip":"10.1.1.1"}"#)];
+    let ours =
+        [("ovnkube-wrote", "ovn-encap-ip"), ("ovnkube-wrote-values", r#"{"ovn-encap-ip":"10.1.1.1"}"#)];
     let expected = map(&[("ovn-encap-ip", "10.1.1.2")]);
     assert_eq!(moved(&[&ours[..], &[("ovn-encap-ip", "10.1.1.1")]].concat()), expected);
     assert_eq!(moved(&[]), expected);

@@ -1,0 +1,113 @@
+//! Which key is next, and when.
+
+use tokio::time::Instant;
+
+use super::*;
+use crate::rows::Table;
+
+fn node(name: &str) -> Key {
+    Key::Node(name.into())
+}
+
+fn pod(name: &str) -> Key {
+    Key::Pod(contract::names::PodKey::new("ns", name).unwrap())
+}
+
+fn drain(work_queue: &mut WorkQueue) -> Vec<Key> {
+    std::iter::from_fn(|| work_queue.pop()).map(|(key, _)| key).collect()
+}
+
+#[test]
+fn what_others_need_comes_first_and_each_key_once() {
+    let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
+    for key in [pod("b"), node("n"), pod("a"), pod("b"), Key::Cluster] {
+        work_queue.mark(key, Cause::Rows, now);
+    }
+    assert_eq!(drain(&mut work_queue), [Key::Cluster, node("n"), pod("b"), pod("a")]);
+    assert!(work_queue.turn().is_none());
+}
+
+#[test]
+fn a_key_that_waits_goes_on_when_its_row_appears() {
+    let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
+    let (switch, other) = (Table::LogicalSwitch.row("n"), Table::LogicalSwitch.row("m"));
+    work_queue.wait(pod("a"), vec![switch.clone()]);
+    work_queue.appeared(&other, now);
+    assert!(work_queue.turn().is_none());
+    work_queue.appeared(&switch, now);
+    assert_eq!(drain(&mut work_queue), [pod("a")]);
+    assert_eq!((work_queue.waiting(), work_queue.is_waited_for()), (0, false));
+}
+
+#[test]
+fn a_refused_key_is_tried_alone_after_a_pause_or_as_soon_as_something_changes() {
+    let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
+    let (another, pause) = work_queue.fail(pod("a"), "no".to_owned(), now);
+    assert!(another && pause <= FIRST_PAUSE);
+    assert!(work_queue.turn().is_none());
+    work_queue.retry_due(now + pause);
+    assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
+
+    let (another, longer) = work_queue.fail(pod("a"), "no".to_owned(), now);
+    assert!(!another && longer >= pause / 2 && work_queue.next_retry() == Some(now + longer));
+    work_queue.mark(pod("a"), Cause::Rows, now);
+    assert_eq!(work_queue.next_retry(), None);
+    assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
+    assert!(work_queue.succeeded(&pod("a")) && !work_queue.succeeded(&pod("a")));
+}
+
+#[test]
+fn a_contested_key_rests_whatever_happens_to_its_rows() {
+    let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
+    let until = now + FIRST_PAUSE;
+    work_queue.rest(pod("a"), until);
+    work_queue.mark(pod("a"), Cause::Rows, now);
+    assert!(work_queue.turn().is_none());
+    assert_eq!(work_queue.next_retry(), Some(until));
+    work_queue.mark(pod("a"), Cause::Store, now);
+    assert!(work_queue.turn().is_some(), "what it should have changed");
+}
+
+#[test]
+fn suspects_and_others_take_turns() {
+    let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
+    work_queue.suspect(vec![pod("a")]);
+    work_queue.suspect(vec![pod("b")]);
+    work_queue.mark(pod("c"), Cause::Rows, now);
+    work_queue.mark(pod("a"), Cause::Rows, now);
+    assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
+    assert!(matches!(work_queue.turn(), Some(Turn::Dirty)));
+    assert_eq!(drain(&mut work_queue), [pod("c")]);
+    assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("b")]));
+    assert!(work_queue.turn().is_none());
+}
+
+#[test]
+fn pauses_double_up_to_a_minute() {
+    assert!(pause(0) >= FIRST_PAUSE / 2 && pause(0) <= FIRST_PAUSE);
+    assert!((0..100).all(|times| pause(times) <= LONGEST_PAUSE));
+    assert!(pause(50) >= LONGEST_PAUSE / 2);
+}
+
+#[test]
+fn only_what_has_changed_is_timed_and_not_everything_after_a_reconnection() {
+    let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
+    work_queue.mark(pod("a"), Cause::Everything, now);
+    work_queue.mark(pod("b"), Cause::Everything, now);
+    work_queue.mark(pod("b"), Cause::Store, now);
+    assert_eq!(drain(&mut work_queue), [pod("b"), pod("a")]);
+    assert_eq!((work_queue.settled(&pod("a")), work_queue.settled(&pod("b"))), (None, Some(now)));
+}
+
+#[test]
+fn what_has_changed_comes_before_everything_that_is_only_looked_at() {
+    let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
+    for key in [node("n"), pod("a"), pod("b"), pod("c")] {
+        work_queue.mark(key, Cause::Everything, now);
+    }
+    work_queue.mark(pod("c"), Cause::Store, now);
+    work_queue.mark(pod("d"), Cause::Store, now);
+    work_queue.mark(pod("b"), Cause::Rows, now);
+    assert_eq!(drain(&mut work_queue), [pod("c"), pod("d"), node("n"), pod("a"), pod("b")]);
+    assert!(work_queue.turn().is_none());
+}

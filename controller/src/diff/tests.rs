@@ -1,0 +1,131 @@
+//! Differences from a real database: after they are written there are none.
+
+use std::collections::BTreeMap;
+
+use ::tests::{Database, Scratch};
+use futures_util::FutureExt;
+use ovsdb::{Condition, Endpoint, Mutation, Transaction};
+use tokio::task::coop::unconstrained;
+
+use super::*;
+use crate::{
+    commit::assemble,
+    northbound::{Event, connect},
+};
+
+struct Written {
+    northbound: Northbound,
+    _server: Database,
+    _scratch: Scratch,
+}
+
+impl Written {
+    /// An empty database. The cluster will own these rows.
+    async fn start(rows: &[DesiredRow]) -> Self {
+        let scratch = Scratch::new();
+        let server = Database::of_schema(scratch.path(), "nb", "/usr/share/ovn/ovn-nb.ovsschema");
+        let (_client, updates) =
+            connect(Endpoint::Unix(scratch.join("nb.sock")).into(), ovsdb::Options::default());
+        let mut northbound = Northbound::new(updates, rows.iter().map(|row| row.id.clone()));
+        while !matches!(northbound.next().await, Event::Connected) {}
+        let mut written = Self { northbound, _server: server, _scratch: scratch };
+        written.follow();
+        written
+    }
+
+    fn follow(&mut self) {
+        while unconstrained(self.northbound.next()).now_or_never().is_some() {}
+    }
+
+    async fn transact(&mut self, transaction: Transaction) {
+        let connection = self.northbound.connection().unwrap().clone();
+        connection.transact(transaction).await.unwrap();
+        self.follow();
+    }
+
+    fn edits(&self, rows: &[DesiredRow]) -> Vec<Edit> {
+        match diff(&Key::Cluster, rows, Kept::Nothing, &self.northbound, &HashSet::new()) {
+            Difference::Edits(edits) => edits,
+            Difference::Missing(rows) => panic!("{rows:?}"),
+        }
+    }
+
+    /// Writes the differences, and checks that none are left.
+    async fn write(&mut self, rows: &[DesiredRow]) {
+        let batch = assemble(vec![self.edits(rows)], self.northbound.connection().unwrap().schema(), None);
+        self.transact(batch.transaction).await;
+        assert_eq!(self.edits(rows), []);
+    }
+
+    /// The routes of each router.
+    fn routes(&self) -> BTreeMap<String, Vec<Uuid>> {
+        let router = |name: &str| {
+            let row = self.northbound.index.find(&Table::LogicalRouter.row(name)).unwrap();
+            let routes = self.northbound.column(Table::LogicalRouter, row, "static_routes").unwrap();
+            (name.to_owned(), routes.references().to_vec())
+        };
+        BTreeMap::from([router("r1"), router("r2")])
+    }
+}
+
+fn router(name: &str) -> DesiredRow {
+    DesiredRow { id: Table::LogicalRouter.row(name), columns: Vec::new(), member_of: Vec::new() }
+}
+
+fn route(router: &str, prefix: &str) -> DesiredRow {
+    let columns =
+        vec![("ip_prefix", Value::Datum(prefix.into())), ("nexthop", Value::Datum("100.64.0.2".into()))];
+    DesiredRow {
+        id: Table::StaticRoute.row_within(router, &columns),
+        columns,
+        member_of: vec![Membership { of: Table::LogicalRouter.row(router), column: "static_routes" }],
+    }
+}
+
+/// A route has no name, and two routers have equal ones: each is the row of its own router.
+#[tokio::test]
+async fn equal_routes_of_two_routers_are_two_rows_and_each_is_repaired_and_removed_alone() {
+    let rows = [
+        router("r1"),
+        router("r2"),
+        route("r1", "10.0.0.0/16"),
+        route("r2", "10.0.0.0/16"),
+        route("r1", "10.1.0.0/16"),
+    ];
+    let mut written = Written::start(&rows).await;
+    written.write(&rows).await;
+    let first = written.routes();
+    assert_eq!((first["r1"].len(), first["r2"].len()), (2, 1));
+    assert!(!first["r1"].contains(&first["r2"][0]), "{first:?}");
+
+    // Another program removes one of the equal routes.
+    let mut drift = Transaction::new();
+    drift.mutate(
+        "Logical_Router",
+        Condition::equal("name", "r2"),
+        vec![Mutation::delete("static_routes", first["r2"][0])],
+    );
+    written.transact(drift).await;
+    let inserted: Vec<RowName> = written.edits(&rows).iter().filter_map(Edit::inserted).cloned().collect();
+    assert_eq!(inserted, [rows[3].id.clone()]);
+    written.write(&rows).await;
+    let second = written.routes();
+    assert_eq!(second["r1"], first["r1"]);
+    assert_eq!(second["r2"].len(), 1);
+
+    // The equal route of the other router is not desired any more.
+    let without = [rows[0].clone(), rows[1].clone(), rows[3].clone(), rows[4].clone()];
+    written.write(&without).await;
+    let third = written.routes();
+    assert_eq!((third["r1"].len(), &third["r2"]), (1, &second["r2"]));
+
+    // Another program changes a route: the row no longer is the desired one, which is inserted again.
+    let mut drift = Transaction::new();
+    drift.update(
+        "Logical_Router_Static_Route",
+        third["r2"][0],
+        ovsdb::Row::new().with("nexthop", "100.64.0.9"),
+    );
+    written.transact(drift).await;
+    assert_eq!(written.edits(&without).iter().filter_map(Edit::inserted).collect::<Vec<_>>(), [&rows[3].id]);
+}

@@ -1,0 +1,106 @@
+//! A list that mostly has one element, which is stored inline, without an allocation.
+
+use std::{ops::Deref, slice};
+
+/// A list that reads as a slice. It is sorted if it is filled by [`insert`](Self::insert) alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Few<T> {
+    One(T),
+    /// Any number of elements. A list that shrinks to one element stays `Many`.
+    Many(Vec<T>),
+}
+
+impl<T> Few<T> {
+    pub(crate) fn push(&mut self, element: T) {
+        *self = match std::mem::take(self) {
+            Self::One(first) => Self::Many(vec![first, element]),
+            Self::Many(all) if all.is_empty() => Self::One(element),
+            Self::Many(mut all) => {
+                all.push(element);
+                Self::Many(all)
+            }
+        };
+    }
+
+    /// Removes the element, and returns whether it was present.
+    pub(crate) fn remove(&mut self, element: &T) -> bool
+    where
+        T: PartialEq,
+    {
+        match self {
+            Self::One(first) if first == element => *self = Self::default(),
+            Self::One(_) => return false,
+            Self::Many(all) => {
+                let Some(place) = all.iter().position(|other| other == element) else { return false };
+                all.remove(place);
+            }
+        }
+        true
+    }
+
+    /// Adds an element to a sorted list, which stays sorted and without duplicates.
+    pub(crate) fn insert(&mut self, element: T)
+    where
+        T: Ord,
+    {
+        match self.binary_search(&element) {
+            Ok(_) => {}
+            // `push` stores a first element inline.
+            Err(place) if place == self.len() => self.push(element),
+            Err(place) => {
+                let mut all = std::mem::take(self).into_vec();
+                all.insert(place, element);
+                *self = Self::Many(all);
+            }
+        }
+    }
+
+    fn into_vec(self) -> Vec<T> {
+        match self {
+            Self::One(first) => vec![first],
+            Self::Many(all) => all,
+        }
+    }
+}
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+impl<T> Deref for Few<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::One(first) => slice::from_ref(first),
+            Self::Many(all) => all,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_sorted_set(steps in prop::collection::vec((any::<bool>(), 0_u8..5), 0..20)) {
+            let (mut few, mut set) = (Few::default(), BTreeSet::new());
+            for (comes, element) in steps {
+                if comes {
+                    few.insert(element);
+                    set.insert(element);
+                } else {
+                    prop_assert_eq!(few.remove(&element), set.remove(&element));
+                }
+                prop_assert_eq!(few.to_vec(), set.iter().copied().collect::<Vec<_>>());
+            }
+        }
+    }
+}

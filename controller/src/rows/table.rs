@@ -1,0 +1,370 @@
+//! The tables of the northbound database that hold rows of this controller: one block for each table, with
+//! all that the loop needs to know of it.
+//!
+//! ```text
+//! Struct in "Table", life, identity, [own set: strength, table of elements, deciding key], [foreign set] {
+//!     columns
+//! }
+//! ```
+//!
+//! The columns (ovn-nb(5)) are those that this controller writes or that tell the owner of a row; other
+//! columns are not copied, compared or written. A table comes before the tables that refer to it. Knows
+//! nothing of keys.
+
+use std::sync::Arc;
+
+use contract::ovn::ID;
+use ovsdb::{Atom, Datum, Field, Monitor, Pairs, Replica, Uuid, Where};
+
+use super::{RowName, Value};
+
+/// How long a row lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Until no strong reference to it is left: the table is no root (RFC 7047 §3.2).
+    Held,
+    /// As [`Held`](Self::Held). In addition, the owner follows from the row that holds it.
+    Part,
+    /// Until it is deleted.
+    Root,
+    /// As [`Root`](Self::Root). In addition, other rows live in it and would be deleted with it: a row that
+    /// only lost its name is renamed, and not replaced.
+    Home,
+}
+
+/// What identifies a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// Its column `name`.
+    Name,
+    /// The id among its `external_ids`.
+    Id,
+    /// Its values in these columns, within the row that holds it: two routers may have equal routes.
+    Content(&'static [&'static str]),
+    /// Nothing: it is a part of the row that holds it.
+    Nameless,
+}
+
+/// A column of references from a row to other rows of this controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Set {
+    pub(crate) of: Table,
+    pub(crate) column: &'static str,
+    pub(crate) holds: Table,
+    pub(crate) strength: Strength,
+    pub(crate) decides: Decides,
+}
+
+/// Whether references of the set keep a row of a non-root table alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Strength {
+    Strong,
+    Weak,
+}
+
+/// The key that removes an element, if this controller owns the row with the set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decides {
+    /// The key of the element.
+    Element,
+    /// The key of the element, if that key or the cluster owns the set. Otherwise the owner of the set.
+    OwnElement,
+}
+
+/// What the loop needs to know of a table.
+struct Spec {
+    name: &'static str,
+    life: Life,
+    identity: Identity,
+    sets: &'static [Set],
+    others_sets: &'static [&'static str],
+    monitor: fn(Monitor) -> Monitor,
+    recognised: fn(&Replica, Uuid) -> Option<Arc<str>>,
+}
+
+macro_rules! tables {
+    (@identity Content($($key:ident),+)) => { Identity::Content(&[$(stringify!($key)),+]) };
+    (@identity $identity:ident) => { Identity::$identity };
+    (@recognised $row:ident Name) => { Arc::clone(&$row.name) };
+    (@recognised $row:ident Id) => { $row.external_ids.get(ID).map_or_else(Arc::default, Arc::from) };
+    (@recognised $row:ident Content($($key:ident),+)) => { content([$((stringify!($key), $row.$key.datum())),+].into_iter()).into() };
+    (@recognised $row:ident Nameless) => {{ let _ = $row; Arc::default() }};
+    ($(
+        $(#[$meta:meta])*
+        $table:ident in $name:literal, $life:ident, $identity:ident $(($($key:ident),+))?,
+        [$($set:ident: $strength:ident $holds:ident by $decides:ident),*], [$($other:ident),*] {
+            $($columns:tt)*
+        }
+    )+) => {
+        /// The tables that hold rows of this controller.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Table {
+            $($table,)+
+        }
+
+        $(ovsdb::table! {
+            $(#[$meta])*
+            pub(crate) struct $table in $name {
+                $($columns)*
+            }
+        })+
+
+        // Checked by the compiler: columns of sets and of contents are fields, and a table comes behind those
+        // that it refers to.
+        $(
+            $(const _: fn(&$table) -> &Vec<Uuid> = |row| &row.$set;)*
+            $(const _: () = assert!((Table::$holds as usize) < (Table::$table as usize));)*
+            $(const _: fn(&$table) -> &Vec<Uuid> = |row| &row.$other;)*
+            $($(const _: fn(&$table) -> &dyn Field = |row| &row.$key;)+)?
+        )+
+
+        const SPECS: &[Spec] = &[$(Spec {
+            name: $name,
+            life: Life::$life,
+            identity: tables!(@identity $identity $(($($key),+))?),
+            sets: &[$(Set {
+                of: Table::$table,
+                column: stringify!($set),
+                holds: Table::$holds,
+                strength: Strength::$strength,
+                decides: Decides::$decides,
+            }),*],
+            others_sets: &[$(stringify!($other)),*],
+            monitor: |monitor| monitor.table::<$table>(Where::all()),
+            recognised: |replica, row| replica.row::<$table>(row).map(|row| tables!(@recognised row $identity $(($($key),+))?)),
+        }),+];
+
+        impl Table {
+            /// In the order of inserts: a row may refer only to rows of earlier tables.
+            pub(crate) const ALL: &[Self] = &[$(Self::$table),+];
+        }
+    };
+}
+
+tables! {
+    MeterBand in "Meter_Band", Part, Nameless, [], [] {
+        action: Box<str>,
+        rate: i64,
+        burst_size: i64,
+    }
+
+    Meter in "Meter", Root, Name, [bands: Strong MeterBand by Element], [] {
+        name: Arc<str>,
+        unit: Box<str>,
+        bands: Vec<Uuid>,
+        fair: Option<bool>,
+        external_ids: Pairs,
+    }
+
+    LoadBalancerGroup in "Load_Balancer_Group", Root, Name, [], [] {
+        name: Arc<str>,
+    }
+
+    Copp in "Copp", Root, Name, [], [] {
+        name: Arc<str>,
+        meters: Pairs,
+        external_ids: Pairs,
+    }
+
+    AddressSet in "Address_Set", Root, Name, [], [] {
+        name: Arc<str>,
+        addresses: Vec<Box<str>>,
+        external_ids: Pairs,
+    }
+
+    GatewayChassis in "Gateway_Chassis", Part, Name, [], [] {
+        name: Arc<str>,
+        chassis_name: Box<str>,
+        priority: i64,
+        options: Pairs,
+        external_ids: Pairs,
+    }
+
+    Acl in "ACL", Held, Id, [], [] {
+        name: Option<Box<str>>,
+        priority: i64,
+        direction: Box<str>,
+        matching: Box<str> = "match",
+        action: Box<str>,
+        tier: i64,
+        log: bool,
+        severity: Option<Box<str>>,
+        meter: Option<Box<str>>,
+        label: i64,
+        options: Pairs,
+        external_ids: Pairs,
+    }
+
+    LogicalSwitchPort in "Logical_Switch_Port", Held, Name, [], [] {
+        pub(crate) name: Arc<str>,
+        pub(crate) kind: Box<str> = "type",
+        pub(crate) addresses: Vec<Box<str>>,
+        /// Set by ovn-northd if `addresses` has `dynamic`.
+        pub(crate) dynamic_addresses: Option<Box<str>>,
+        port_security: Vec<Box<str>>,
+        enabled: Option<bool>,
+        tag_request: Option<i64>,
+        pub(crate) options: Pairs,
+        pub(crate) external_ids: Pairs,
+    }
+
+    LogicalRouterPort in "Logical_Router_Port", Held, Name, [gateway_chassis: Strong GatewayChassis by Element], [] {
+        name: Arc<str>,
+        gateway_chassis: Vec<Uuid>,
+        mac: Box<str>,
+        pub(crate) networks: Vec<Box<str>>,
+        options: Pairs,
+        external_ids: Pairs,
+    }
+
+    StaticRoute in "Logical_Router_Static_Route", Part, Content(route_table, ip_prefix, nexthop, output_port, policy), [], [] {
+        route_table: Box<str>,
+        ip_prefix: Box<str>,
+        nexthop: Box<str>,
+        output_port: Option<Box<str>>,
+        policy: Option<Box<str>>,
+        external_ids: Pairs,
+    }
+
+    LogicalRouter in "Logical_Router", Home, Name,
+        [ports: Strong LogicalRouterPort by Element, static_routes: Strong StaticRoute by Element], [] {
+        name: Arc<str>,
+        ports: Vec<Uuid>,
+        static_routes: Vec<Uuid>,
+        load_balancer_group: Vec<Uuid>,
+        copp: Option<Uuid>,
+        options: Pairs,
+        pub(crate) external_ids: Pairs,
+    }
+
+    LogicalSwitch in "Logical_Switch", Home, Name,
+        [ports: Strong LogicalSwitchPort by Element, acls: Strong Acl by Element], [qos_rules, forwarding_groups] {
+        name: Arc<str>,
+        ports: Vec<Uuid>,
+        acls: Vec<Uuid>,
+        qos_rules: Vec<Uuid>,
+        forwarding_groups: Vec<Uuid>,
+        load_balancer_group: Vec<Uuid>,
+        copp: Option<Uuid>,
+        other_config: Pairs,
+        external_ids: Pairs,
+    }
+
+    PortGroup in "Port_Group", Root, Name,
+        [ports: Weak LogicalSwitchPort by OwnElement, acls: Strong Acl by Element], [] {
+        name: Arc<str>,
+        ports: Vec<Uuid>,
+        acls: Vec<Uuid>,
+        external_ids: Pairs,
+    }
+}
+
+ovsdb::table! {
+    /// A single row, which ovn-northd or ovn-nbctl creates; none before. Never written.
+    pub(crate) struct NbGlobal in "NB_Global" {
+        pub(crate) name: String,
+    }
+}
+
+impl Table {
+    fn spec(self) -> &'static Spec {
+        &SPECS[self as usize]
+    }
+
+    /// The table's name in the schema.
+    pub fn name(self) -> &'static str {
+        self.spec().name
+    }
+
+    /// The row with this name.
+    pub fn row(self, name: impl Into<Arc<str>>) -> RowName {
+        RowName { table: self, within: None, name: name.into() }
+    }
+
+    /// The row with these columns, within the row named `holder`. The name has only the columns that identify
+    /// it.
+    pub fn row_within(self, holder: impl Into<Arc<str>>, columns: &[(&'static str, Value)]) -> RowName {
+        let value =
+            |key: &'static str| columns.iter().find(|(column, _)| *column == key).map(|(_, value)| value);
+        let datum = |key| {
+            if let Some(Value::Datum(datum)) = value(key) { datum.clone() } else { Datum::Set(Vec::new()) }
+        };
+        let Identity::Content(keys) = self.spec().identity else { return self.row("") };
+        RowName {
+            table: self,
+            within: Some(holder.into()),
+            name: content(keys.iter().map(|key| (*key, datum(key)))).into(),
+        }
+    }
+
+    /// The table with this name in the schema.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|table| table.name() == name)
+    }
+
+    /// Whether rows of the table have a column `name` that tells them apart.
+    pub(crate) fn has_names(self) -> bool {
+        self.spec().identity == Identity::Name
+    }
+
+    /// Whether the holding row is part of a row's identity.
+    pub(crate) fn is_within(self) -> bool {
+        matches!(self.spec().identity, Identity::Content(_))
+    }
+
+    pub(crate) fn life(self) -> Life {
+        self.spec().life
+    }
+
+    /// Whether ovsdb-server deletes a row of the table when no strong reference to it is left.
+    pub(crate) fn needs_holder(self) -> bool {
+        match self.spec().life {
+            Life::Held | Life::Part => true,
+            Life::Root | Life::Home => false,
+        }
+    }
+
+    /// The sets of a row of this table that refer to rows of this controller.
+    pub(crate) fn sets(self) -> &'static [Set] {
+        self.spec().sets
+    }
+
+    /// Those of them whose elements would be deleted with the row.
+    pub(crate) fn strong_sets(self) -> impl Iterator<Item = &'static Set> {
+        self.sets().iter().filter(|set| set.strength == Strength::Strong)
+    }
+
+    /// Sets of foreign rows that would be deleted with a row of this table.
+    pub(crate) fn others_sets(self) -> &'static [&'static str] {
+        self.spec().others_sets
+    }
+
+    /// The identity of a row, without that of its holder. Empty if the row has none; none if the replica has
+    /// no such row.
+    pub(crate) fn recognised(self, replica: &Replica, row: Uuid) -> Option<Arc<str>> {
+        (self.spec().recognised)(replica, row)
+    }
+}
+
+/// A monitor of all rows of all tables.
+pub(crate) fn monitor() -> Monitor {
+    Table::ALL.iter().fold(Monitor::new().table::<NbGlobal>(Where::all()), |monitor, table| {
+        (table.spec().monitor)(monitor)
+    })
+}
+
+/// The columns as text. An empty column counts as a missing one.
+fn content(columns: impl Iterator<Item = (&'static str, Datum)>) -> String {
+    let spell = |atom: &Atom| atom.as_str().map_or_else(|| format!("{atom:?}"), str::to_owned);
+    let mut text = String::new();
+    for (column, datum) in columns {
+        let mut atoms: Vec<String> =
+            datum.atoms().iter().map(spell).filter(|atom| !atom.is_empty()).collect();
+        // A set has no order, and two spellings of it must not be two identities.
+        atoms.sort_unstable();
+        if !atoms.is_empty() {
+            text = format!("{text} {column}={}", atoms.join(","));
+        }
+    }
+    text
+}

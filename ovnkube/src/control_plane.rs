@@ -1,0 +1,177 @@
+//! The control plane's roles in `ovnkube`: their configuration and lifecycle. Their work is in the package
+//! `controller`.
+//!
+//! | role | connects to | elected |
+//! |---|---|---|
+//! | cluster manager | API server | yes |
+//! | controller | API server, northbound database | yes, unless it is beside a node's server |
+//! | both (`--init-master`) | both | yes, with the Leases of both roles |
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `life` | the lifecycle in a process of its own |
+//! | `beside` | the roles in one process with a node's server, which outlives them |
+//! | `work` | the running roles: which parts of `controller` run, and how they are connected |
+//! | `readiness` | the state of each part, as readiness conditions |
+//! | `remove_node` | `--remove-node`: removes one node's rows from OVN's databases |
+//! | `reports` | reports about single objects, as events on them |
+
+use std::{path::PathBuf, time::Duration};
+
+use controller::config::ClusterConfig;
+use kubeapi::{ApiServer, selector::LabelSelector};
+use ovslog::background::{self, Log, LogConfig};
+use server::conditions::Part;
+
+use crate::{
+    chain,
+    endpoints::Endpoints,
+    process::PidfileError,
+    roles::{CLUSTER, ELECTION, NORTHBOUND, ROWS, Roles},
+};
+
+mod beside;
+mod life;
+mod readiness;
+mod remove_node;
+mod reports;
+mod work;
+
+pub(crate) use beside::EmbeddedRoles;
+pub use remove_node::remove_node;
+pub use work::Ended;
+
+impl ControlPlaneConfig {
+    /// The readiness conditions of these roles.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = Part> + use<> {
+        // Only what the roles can meet: a condition that no part sets would keep `/readyz` at 503.
+        let (roles, is_elected) = (self.roles, self.election.is_some());
+        let of_manager = [CLUSTER].into_iter().filter(move |_| roles.has_cluster_manager());
+        let of_controller = [CLUSTER, NORTHBOUND, ROWS].into_iter().filter(move |_| roles.has_controller());
+        [ELECTION].into_iter().filter(move |_| is_elected).chain(of_manager).chain(of_controller)
+    }
+}
+
+/// Why the control plane did not start, or did not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlPlaneError {
+    #[error(transparent)]
+    Pidfile(#[from] PidfileError),
+    #[error("the runtime of this program")]
+    Runtime(#[source] std::io::Error),
+    #[error("register the metrics")]
+    Metrics(#[from] prometheus::Error),
+    #[error(transparent)]
+    Ended(#[from] Ended),
+}
+
+/// How long the end waits for a thread that looks at a file.
+const END: Duration = Duration::from_millis(200);
+
+/// Runs these roles until a signal stops the process, or it loses the leadership. An error is written to the
+/// log and to standard error. `notes`: remarks on the options, for the log and standard error.
+///
+/// # Errors
+///
+/// If the process could not start (pidfile, runtime, metrics), or if the roles ended by themselves
+/// ([`Ended`]).
+pub fn run(config: &ControlPlaneConfig, notes: &[String]) -> Result<(), ControlPlaneError> {
+    let log = background::start(&config.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        // Two, not one for each processor: most of the work is one task, the controller. The second thread
+        // keeps probes and the election going while it computes.
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(ControlPlaneError::Runtime);
+    let outcome = runtime.and_then(|runtime| {
+        let outcome = runtime.block_on(life::live(config, notes, &log));
+        // Before the last line of the log: no task says anything after it. None of them blocks for long.
+        runtime.shutdown_timeout(END);
+        outcome
+    });
+    match &outcome {
+        Ok(()) => tracing::info!("stopped"),
+        Err(error) => say(error, &log),
+    }
+    outcome
+}
+
+/// Reports an error that ends the process to the log, and to standard error unless the log is there.
+fn say(error: &ControlPlaneError, log: &Log) {
+    let text = chain(error);
+    tracing::error!(error = text, "the control plane has ended");
+    if !log.on_stderr {
+        eprintln!("ovnkube: {text}");
+    }
+}
+
+/// The configuration of the control plane.
+#[derive(Debug, Clone)]
+pub struct ControlPlaneConfig {
+    /// The identity of this process in the election (`holderIdentity` of the Lease): the name of its machine.
+    pub identity: String,
+    pub roles: Roles,
+    /// `None` if this process is the only one that may act: it leads without an election.
+    pub election: Option<Election>,
+    pub api_server: ApiServer,
+    pub cluster: ClusterConfig,
+    /// Nodes that another network plugin serves: they get no subnet.
+    pub foreign_nodes: Option<LabelSelector>,
+    /// The controller's database. A cluster manager connects to none.
+    pub northbound: Option<Database>,
+    pub log: LogConfig,
+    pub pidfile: Option<PathBuf>,
+    pub endpoints: Endpoints,
+}
+
+/// The election of the leader among several processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Election {
+    /// Namespace of the Leases.
+    pub namespace: String,
+    /// Name of the Lease.
+    pub lease: String,
+    /// Name of a second Lease, if this process needs both to lead.
+    pub second_lease: Option<String>,
+    /// A Lease that was not renewed for this long is free.
+    pub duration: Duration,
+    /// A leader that could not renew its Lease for this long stops leading. Less than `duration`.
+    pub renew_deadline: Duration,
+    /// The wait between two tries to take or renew a Lease. Less than `renew_deadline`.
+    pub retry_period: Duration,
+    /// Directory of the lock that shows whether the former process of this identity has ended.
+    pub lock_directory: PathBuf,
+}
+
+/// One of OVN's databases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Database {
+    pub endpoints: ovsdb::Endpoints,
+    /// If the endpoints are `ssl:`.
+    pub ssl: Option<ovsdb::Ssl>,
+    /// The inactivity probe; `None` for the client's default.
+    pub probe: Option<Probe>,
+}
+
+/// The inactivity probe of a database, as the options give it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    Never,
+    /// The client probes a connection that was silent for this long.
+    After(Duration),
+}
+
+/// A node whose rows are to leave OVN's databases.
+#[derive(Debug, Clone)]
+pub struct RemoveNodeConfig {
+    /// Name of the node.
+    pub node: String,
+    pub northbound: Database,
+    pub southbound: Database,
+    /// Limit for each database, from the connection to the last answer.
+    pub patience: Duration,
+    pub cluster: ClusterConfig,
+    /// If one is given, it is asked whether the node still exists.
+    pub api_server: Option<ApiServer>,
+}

@@ -1,0 +1,131 @@
+//! `ovnkube --remove-node X`: removes a node's rows from both databases and prints them, line by line. How
+//! the rows are found is in the package `controller`.
+
+use std::{
+    io::{self, Write, stdout},
+    time::Duration,
+};
+
+use controller::{
+    northbound,
+    remove_node::{Removed, SOUTHBOUND, from_northbound, from_southbound},
+};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kubeapi::{ApiServer, Connection};
+use ovsdb::{Client, Monitor, State, TransactError};
+use tokio::time::timeout;
+
+use super::{ControlPlaneError, RemoveNodeConfig};
+use crate::chain;
+
+/// Limit for the question to the API server whether the node still exists. Its answer is only a warning: a
+/// slow API server gets a few seconds, one that is down does not hold up the command for long.
+const QUESTION: Duration = Duration::from_secs(10);
+
+/// Removes the node's rows from both databases. Prints what was removed to standard output, and errors to
+/// standard error. A second run finds nothing to remove, and succeeds. Returns whether everything is gone.
+pub fn remove_node(config: &RemoveNodeConfig) -> bool {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ControlPlaneError::Runtime);
+    match runtime {
+        Ok(runtime) => runtime.block_on(remove(config)),
+        Err(error) => {
+            eprintln!("ovnkube: {}", chain(&error));
+            false
+        }
+    }
+}
+
+async fn remove(config: &RemoveNodeConfig) -> bool {
+    let node = &config.node;
+    // Only a warning: the command also works without an API server.
+    if let Some(warning) = still_there(config.api_server.as_ref(), node).await {
+        eprintln!("ovnkube: warning: {warning}");
+    }
+    // Both databases in any case: an error of one must not leave rows in the other.
+    let northbound = {
+        let (client, updates) =
+            northbound::connect(config.northbound.endpoints.clone(), config.northbound.options());
+        within(config.patience, &client, from_northbound(updates, &config.cluster, node)).await
+    };
+    let southbound = {
+        // Without a copy: the rows of one node are few, and the southbound database may be large.
+        let (client, _updates) = Client::start(
+            config.southbound.endpoints.clone(),
+            SOUTHBOUND,
+            Monitor::new(),
+            config.southbound.options(),
+        );
+        within(config.patience, &client, from_southbound(&client, node)).await
+    };
+    let northbound = tell("northbound", &config.northbound.endpoints, node, northbound);
+    let southbound = tell("southbound", &config.southbound.endpoints, node, southbound);
+    northbound && southbound
+}
+
+/// The answer, or the reason why there is none.
+async fn within(
+    patience: Duration,
+    client: &Client,
+    answer: impl Future<Output = Result<Removed, TransactError>>,
+) -> Result<Removed, String> {
+    match timeout(patience, answer).await {
+        Ok(answer) => answer.map_err(|error| chain(&error)),
+        Err(_) => Err(match &*client.state().borrow() {
+            State::Connected(_) => format!("no answer within {patience:?} (--db-txn-timeout)"),
+            State::Disconnected(why) => {
+                format!("no connection within {patience:?} (--db-txn-timeout): {}", chain(why))
+            }
+        }),
+    }
+}
+
+/// Prints the outcome of one database. Returns whether everything is gone.
+fn tell(side: &str, endpoints: &ovsdb::Endpoints, node: &str, outcome: Result<Removed, String>) -> bool {
+    match outcome {
+        Err(error) => {
+            eprintln!("ovnkube: node {node} is not removed from the {side} database {endpoints}: {error}");
+            false
+        }
+        Ok(removed) => said(side, node, &removed).is_ok() && removed.kept.is_empty(),
+    }
+}
+
+fn said(side: &str, node: &str, Removed { removed, kept }: &Removed) -> io::Result<()> {
+    let mut out = stdout().lock();
+    for row in removed {
+        writeln!(out, "{side} database: removed {row}")?;
+    }
+    for row in kept {
+        eprintln!(
+            "ovnkube: {side} database: kept {row}, which holds rows that are not ours; \
+             look at them, and remove it by hand"
+        );
+    }
+    if removed.is_empty() && kept.is_empty() {
+        writeln!(out, "{side} database: there is nothing of node {node}")?;
+    }
+    Ok(())
+}
+
+/// A warning if the node's object still exists, or if that is not known.
+async fn still_there(api_server: Option<&ApiServer>, node: &str) -> Option<String> {
+    let connection = Connection::open(api_server?.clone());
+    match timeout(QUESTION, Api::<Node>::all(connection.client().clone()).get_metadata_opt(node)).await {
+        Ok(Ok(None)) => None,
+        Ok(Ok(Some(_))) => Some(format!(
+            "node {node} is still in Kubernetes: a control plane that runs writes its rows again, \
+             and so does its ovn-controller; delete the node first (kubectl delete node {node})"
+        )),
+        Ok(Err(error)) => Some(format!(
+            "whether node {node} is still in Kubernetes is not known: {}",
+            connection.trouble(&error).text
+        )),
+        Err(_) => Some(format!(
+            "whether node {node} is still in Kubernetes is not known: no answer within {QUESTION:?}"
+        )),
+    }
+}

@@ -1,0 +1,93 @@
+//! The controller's reports about single objects: log lines, and events on the objects for their owners.
+
+use controller::{doubt::Doubted, key::Key, reconcile::Report};
+use kubeapi::{
+    events::{EventReason, Notice, Recorder},
+    object::Object,
+};
+use tokio::sync::{mpsc::UnboundedReceiver, watch};
+
+/// The actions of events (`action` of `events.k8s.io/v1`).
+const ADDRESSES: &str = "AssignAddresses";
+const ROWS: &str = "WriteRows";
+const LISTS: &str = "ListObjects";
+
+/// Reports until the controller has ended.
+pub(super) async fn tell(
+    mut reports: UnboundedReceiver<Report>,
+    recorder: Recorder,
+    doubts: watch::Sender<Option<Doubted>>,
+) {
+    while let Some(report) = reports.recv().await {
+        if let Report::Doubt(doubted) = &report {
+            doubts.send_replace(doubted.clone());
+        }
+        if let Some(notice) = notice(report) {
+            recorder.tell(notice);
+        }
+    }
+}
+
+/// The event on the object, if the report is about one. Troubles of pods and nodes are logged here, the other
+/// reports where they are found.
+fn notice(report: Report) -> Option<Notice> {
+    match report {
+        Report::Trouble(trouble) => {
+            tracing::warn!(pod = %trouble.subject, problem = %trouble.why, "a pod does not get its network");
+            let about = EventReason::new(ADDRESSES, trouble.why.reason());
+            Some(Notice::new(Object::Pod(trouble.subject), &trouble.uid, about, trouble.why.to_string()))
+        }
+        Report::Shared(trouble) => {
+            tracing::warn!(pod = %trouble.subject, problem = %trouble.why, "a pod shares its address");
+            let about = EventReason::new(ADDRESSES, "AddressShared");
+            Some(Notice::new(Object::Pod(trouble.subject), &trouble.uid, about, trouble.why.to_string()))
+        }
+        Report::NodeTrouble(trouble) => {
+            tracing::warn!(
+                node = %trouble.subject,
+                problem = %trouble.why,
+                "a node's annotations cannot be used"
+            );
+            let about = EventReason::new(ROWS, trouble.why.reason());
+            Some(Notice::new(Object::Node(trouble.subject), &trouble.uid, about, trouble.why.to_string()))
+        }
+        Report::Refused { key, uid, error } => {
+            let note = format!(
+                "OVN's northbound database refused the rows of this object, which are tried again: {error}"
+            );
+            Some(Notice::new(
+                object(key)?,
+                &uid.unwrap_or_default(),
+                EventReason::new(ROWS, "RowsRefused"),
+                note,
+            ))
+        }
+        Report::Contested { key, uid, row } => {
+            let note = format!(
+                "another program changes {row} in OVN's northbound database again and again: \
+                 is a second controller running?"
+            );
+            Some(Notice::new(
+                object(key)?,
+                &uid.unwrap_or_default(),
+                EventReason::new(ROWS, "RowsContested"),
+                note,
+            ))
+        }
+        // The list as a whole is doubted, and an event needs an object: it is on one of the known nodes.
+        Report::Doubt(doubted) => {
+            let doubted = doubted?;
+            let object = Object::Node(doubted.example.clone()?);
+            Some(Notice::new(object, "", EventReason::new(LISTS, "ListDoubted"), doubted.to_string()))
+        }
+        Report::Recovered { .. } => None,
+    }
+}
+
+fn object(key: Key) -> Option<Object> {
+    match key {
+        Key::Cluster => None,
+        Key::Node(name) => Some(Object::Node(name)),
+        Key::Pod(pod) => Some(Object::Pod(pod)),
+    }
+}

@@ -1,0 +1,376 @@
+//! The running roles: which parts of the package `controller` run, and how they are connected.
+//!
+//! ```text
+//! API server ─▶ ClusterWatch ─nodes─▶ ClusterManager ─▶ API server: annotations of nodes
+//!                      │                    ▲ the database is this cluster's
+//!                      └─nodes, pods─▶ Controller ─▶ northbound database
+//!                                          └─▶ AnnotationWriter ─▶ API server: annotations of pods
+//! Leases ─▶ LeaderElector ─▶ Leadership: whether this process may write
+//! ```
+//!
+//! The database is copied before this process leads. Nodes and pods are listed only when it does: the lists
+//! have to contain the last writes of the former leader, or an address could be assigned twice.
+
+use std::{sync::Arc, time::Duration};
+
+use controller::{
+    Controller,
+    allocate::node_assignments::{NodeAssignments, NodeRules},
+    annotate::AnnotationWriter,
+    cluster_manager::{ClusterManager, Told},
+    cluster_watch::{ClusterWatch, Party, Wants},
+    northbound,
+    reconcile::{Progress, Stopped},
+    store::Store,
+};
+use kubeapi::{
+    Connection,
+    election::{Durations, ElectionConfig, ElectionConfigs, LeaderElector, Leadership, Lost, OwnLease},
+    events::{Recorder, Reporter},
+};
+use server::conditions::Conditions;
+use tokio::{
+    sync::{mpsc::unbounded_channel, watch},
+    task::JoinSet,
+    time::timeout,
+};
+
+use super::{ControlPlaneConfig, Database, Election, readiness, reports};
+use crate::{metrics::ControlPlaneMetrics, process::host_lock};
+
+/// The `reportingController` of events.
+const REPORTER: &str = "ovn-kubernetes/ovnkube-controller";
+
+/// Limit for the election to report why the leadership was lost: it may notice a moment after the roles. The
+/// text is for the log only, and a restart should not wait long for it. Nothing is written meanwhile.
+const REASON: Duration = Duration::from_secs(1);
+
+/// Limit for requests in flight before the Lease is released. An answer takes milliseconds on a healthy
+/// cluster. Ten times shorter, and a busy API server would be cut off; ten times longer would use up the 30 s
+/// that Kubernetes gives a pod to stop by default, and the Lease would have to run out.
+const FINISH: Duration = Duration::from_secs(3);
+
+/// The running roles. When dropped, they end at once, and the Lease has to run out.
+#[derive(Debug)]
+pub(super) struct Work {
+    elector: Option<LeaderElector>,
+    leadership: Leadership,
+    at_work: RunningTasks,
+}
+
+/// Everything that ends before the Lease is released.
+#[derive(Debug)]
+struct RunningTasks {
+    cluster_manager: Option<ClusterManager>,
+    /// Only kept: the watch ends when this is dropped.
+    watch: Option<ClusterWatch>,
+    writing: Option<AnnotationWriter>,
+    tasks: JoinSet<Task>,
+}
+
+/// Why the roles ended by themselves.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    #[error("this process leads no longer")]
+    Lost(#[from] Lost),
+    #[error("a part of the control plane has ended, which is a defect of this program: {0}")]
+    Defect(String),
+}
+
+/// How a task ended.
+#[derive(Debug)]
+enum Task {
+    /// A task that reports on another part. Its end is no error: that part reports its own.
+    Silent,
+    Controller(Stopped),
+}
+
+/// What the parts share.
+struct Shared<'a> {
+    config: &'a ControlPlaneConfig,
+    api: Connection,
+    leadership: Leadership,
+    recorder: Recorder,
+    conditions: &'a Conditions,
+    metrics: &'a Arc<ControlPlaneMetrics>,
+}
+
+impl Work {
+    /// Starts the roles. Returns at once: API server and databases need not be reachable. Needs a tokio
+    /// runtime.
+    pub(super) fn start(
+        config: &ControlPlaneConfig,
+        connection: &Connection,
+        conditions: &Conditions,
+        metrics: &Arc<ControlPlaneMetrics>,
+    ) -> Self {
+        let api = connection.clone();
+        let (leadership, elector) = match &config.election {
+            None => (Leadership::always(), None),
+            Some(election) => {
+                let candidates = election.candidates(&config.identity, config.pidfile.is_some());
+                let (leadership, elector) =
+                    LeaderElector::start(api.clone(), candidates, metrics.api_server.clone());
+                (leadership, Some(elector))
+            }
+        };
+        let recorder = Recorder::start(
+            api.clone(),
+            Reporter { controller: REPORTER, instance: config.identity.clone() },
+        );
+        let shared = Shared { config, api, leadership, recorder, conditions, metrics };
+        let at_work = RunningTasks::start(&shared);
+        Self { elector, leadership: shared.leadership, at_work }
+    }
+
+    /// Waits until the roles have ended by themselves. Cancellation-safe.
+    pub(super) async fn ended(&mut self) -> Ended {
+        let Self { elector, at_work, leadership: _ } = self;
+        match elector {
+            None => at_work.ended().await,
+            Some(elector) => {
+                let ended = tokio::select! {
+                    // Biased: the election has the better reason if both have ended.
+                    biased;
+                    lost = elector.lost() => return lost.into(),
+                    ended = at_work.ended() => ended,
+                };
+                match ended {
+                    // The election knows the reason, and may notice a moment later than the roles.
+                    Ended::Lost(lost) => timeout(REASON, elector.lost()).await.unwrap_or(lost).into(),
+                    Ended::Defect(_) => ended,
+                }
+            }
+        }
+    }
+
+    /// Ends the roles, and then releases the Lease: no request is started any more, those in flight are
+    /// answered, and only then can another process lead. Takes some seconds at most.
+    pub(super) async fn stop(self) {
+        let Self { elector, leadership, mut at_work } = self;
+        // First: from here on no part begins a write.
+        leadership.resign();
+        if timeout(FINISH, at_work.finish()).await.is_err() {
+            tracing::warn!(
+                patience = ?FINISH,
+                "API server or database have not answered: what was asked of them may still be done"
+            );
+        }
+        // The Lease is free after this: no task may be left that could write.
+        at_work.tasks.shutdown().await;
+        drop(at_work);
+        if let Some(elector) = elector {
+            elector.release().await;
+        }
+    }
+}
+
+impl RunningTasks {
+    fn start(shared: &Shared<'_>) -> Self {
+        let Shared { config, api, leadership, conditions, metrics, .. } = shared;
+        let mut at_work = Self { cluster_manager: None, watch: None, writing: None, tasks: JoinSet::new() };
+        let mut parties = Vec::new();
+        let (progress, progressed) = watch::channel(Progress::default());
+        if let Some(database) = &config.northbound {
+            parties.push(at_work.control(shared, database, progress));
+        }
+        if config.roles.has_cluster_manager() {
+            let of_controller = config.northbound.as_ref().map(|_| progressed);
+            parties.push(at_work.manage_cluster(shared, of_controller));
+        }
+        // Last: it sends to the roles that were started above. One watch for both, so nodes are listed and
+        // kept once.
+        let watch = ClusterWatch::start(api, leadership, &metrics.api_server, &parties);
+        let doubts = parties.into_iter().map(|party| party.doubted).collect();
+        at_work.tell(readiness::cluster(
+            watch.sync_statuses(),
+            doubts,
+            leadership.clone(),
+            (*conditions).clone(),
+        ));
+        at_work.watch = Some(watch);
+        if config.election.is_some() {
+            at_work.tell(readiness::election(leadership.clone(), (*conditions).clone(), Arc::clone(metrics)));
+        }
+        at_work
+    }
+
+    /// Starts the cluster manager. `of_controller`: the progress of the controller in this process, if any.
+    /// It knows which cluster the database belongs to.
+    fn manage_cluster(
+        &mut self,
+        shared: &Shared<'_>,
+        of_controller: Option<watch::Receiver<Progress>>,
+    ) -> Party {
+        let Shared { config, api, leadership, recorder, conditions: _, metrics } = shared;
+        let (observed, observations) = unbounded_channel();
+        let assignments = NodeAssignments::new(
+            config.cluster.clone(),
+            NodeRules { without_subnet: config.foreign_nodes.clone() },
+        );
+        let told = Told {
+            api: api.clone(),
+            leadership: leadership.clone(),
+            recorder: recorder.clone(),
+            observations,
+        };
+        let believed = is_own_cluster(of_controller);
+        let manager = ClusterManager::start(
+            told,
+            assignments,
+            believed,
+            metrics.annotations.clone(),
+            metrics.cluster_manager.clone(),
+        );
+        let doubted = manager.doubted();
+        self.cluster_manager = Some(manager);
+        Party { observations: observed, wants: Wants::Nodes, doubted }
+    }
+
+    /// Starts the controller, and the parts that only it needs.
+    fn control(
+        &mut self,
+        shared: &Shared<'_>,
+        database: &Database,
+        progress: watch::Sender<Progress>,
+    ) -> Party {
+        let Shared { config, api, leadership, recorder, conditions, metrics } = shared;
+        let (observed, observations) = unbounded_channel();
+        let (annotations, wishes) = unbounded_channel();
+        let (reports, reported) = unbounded_channel();
+        let (doubts, doubted) = watch::channel(None);
+        let progressed = progress.subscribe();
+        // Before this process leads: the copy of a large database should be complete by then.
+        let (client, updates) = northbound::connect(database.endpoints.clone(), database.options());
+        self.writing = Some(AnnotationWriter::start(
+            api.clone(),
+            leadership.clone(),
+            recorder.clone(),
+            metrics.annotations.clone(),
+            wishes,
+        ));
+        self.tell(reports::tell(reported, recorder.clone(), doubts));
+        self.tell(readiness::northbound(client.state(), (*conditions).clone()));
+        self.tell(readiness::rows(leadership.clone(), progressed, (*conditions).clone()));
+        let controller = Controller {
+            store: Store::new(config.cluster.clone()),
+            observations,
+            annotations,
+            northbound: updates,
+            leadership: leadership.clone(),
+            reports,
+            progress,
+            metrics: metrics.rows.clone(),
+        };
+        self.tasks.spawn(async move { Task::Controller(controller.run().await) });
+        Party { observations: observed, wants: Wants::NodesAndPods, doubted }
+    }
+
+    /// Waits until no write of the roles is in flight. Cancellation-safe.
+    async fn finish(&mut self) {
+        let Self { cluster_manager, writing, tasks, watch: _ } = self;
+        if let Some(manager) = cluster_manager {
+            manager.ended().await;
+        }
+        if let Some(writing) = writing {
+            // With a writer there is a controller, which may hand it more requests until it has ended.
+            while !matches!(tasks.join_next().await, None | Some(Ok(Task::Controller(_)) | Err(_))) {}
+            writing.ended().await;
+        }
+    }
+
+    /// Spawns a task that reports on another part, and may end at any time.
+    fn tell(&mut self, telling: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(async move {
+            telling.await;
+            Task::Silent
+        });
+    }
+
+    /// Waits until a part has ended that must not. Cancellation-safe.
+    async fn ended(&mut self) -> Ended {
+        loop {
+            match self.tasks.join_next().await {
+                Some(Ok(Task::Silent)) => {}
+                Some(Ok(Task::Controller(Stopped::LeadershipLost))) => return Lost::Stopped.into(),
+                Some(Ok(Task::Controller(Stopped::LockTaken))) => return Lost::LockTaken.into(),
+                Some(Ok(Task::Controller(Stopped::ObservationsEnded))) => {
+                    return Ended::Defect("the watch of the API server has ended".to_owned());
+                }
+                Some(Err(error)) => return Ended::Defect(error.to_string()),
+                // All tasks were silent ones: a cluster manager is no task of this set.
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// Waits until the controller has compared the API server's cluster with the database's: nodes of another
+/// cluster get no subnet. Without a controller there is no database to compare with.
+async fn is_own_cluster(of_controller: Option<watch::Receiver<Progress>>) {
+    let Some(mut progress) = of_controller else { return };
+    if !progress.borrow().own_cluster {
+        tracing::debug!(
+            "nodes are given nothing before the northbound database is known to be this cluster's"
+        );
+    }
+    // The sender is gone if the controller has ended: then the roles end, and no node may get a subnet any
+    // more.
+    if progress.wait_for(|progress| progress.own_cluster).await.is_err() {
+        std::future::pending().await
+    }
+}
+
+impl Election {
+    fn candidates(&self, identity: &str, has_pidfile: bool) -> ElectionConfigs {
+        let durations = Durations::new(self.duration, self.renew_deadline, self.retry_period);
+        let candidate = |lease: &String| ElectionConfig {
+            identity: identity.to_owned(),
+            namespace: self.namespace.clone(),
+            lease: lease.clone(),
+            durations: durations.expect("the options' own check is the same"),
+            own_lease: self.own_lease(lease, identity, has_pidfile),
+        };
+        ElectionConfigs { first: candidate(&self.lease), second: self.second_lease.as_ref().map(candidate) }
+    }
+
+    /// How this process takes its own Lease again after a crash. A lock that cannot be taken is no error: it
+    /// only takes longer then.
+    fn own_lease(&self, lease: &str, identity: &str, has_pidfile: bool) -> OwnLease {
+        match host_lock::take(&self.lock_directory, &format!("{lease}_{identity}")) {
+            // The lock on the pidfile shows that no other process of this name lives, except one with another
+            // pidfile.
+            Ok(lock) if has_pidfile => OwnLease::Resume(Some(lock)),
+            Ok(lock) => OwnLease::Lock(lock),
+            Err(_) if has_pidfile => OwnLease::Resume(None),
+            Err(error) => {
+                let directory = self.lock_directory.display();
+                tracing::warn!(
+                    %directory,
+                    %error,
+                    lasts = ?self.duration,
+                    "no lock shows that a former process of this name has ended: \
+                     after a crash its lease has to run out"
+                );
+                OwnLease::Wait
+            }
+        }
+    }
+}
+
+impl Database {
+    /// The options of a connection that writes. In a cluster it is to the leader: followers forward
+    /// transactions and may lag behind (ovsdb(7)).
+    pub(super) fn options(&self) -> ovsdb::Options {
+        let large = ovsdb::Options::large();
+        let probe_interval = match self.probe {
+            None => large.probe_interval,
+            Some(super::Probe::Never) => None,
+            Some(super::Probe::After(interval)) => Some(interval),
+        };
+        ovsdb::Options { leader_only: true, ssl: self.ssl.clone(), probe_interval, ..large }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! `ovnkube`: maps outcomes to exit statuses, and nothing else.
+//!
+//! 0: done. 1: the process could not start or go on, or a task was not completed. 2: the options cannot be
+//! used.
+
+use std::{
+    io::{self, Write, stdout},
+    process::ExitCode,
+};
+
+use ovnkube::{
+    control_plane::{self, ControlPlaneConfig},
+    node::{self, StartError},
+    options::{Early, NodeOptions, Options, Problems, Program, documents},
+};
+
+/// Exit status: the options cannot be used.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    // The commands for bridges come first: they have a command line of their own, which the options do not
+    // know.
+    if let Some(arguments) = uplink::Arguments::read(std::env::args_os()) {
+        return run_uplink(&arguments);
+    }
+    let outcome = match Options::read(std::env::args_os()).with_external_ids().program() {
+        Ok(Program::Node(options)) => return serve_node(&options, None),
+        Ok(Program::Both(config, options)) => return serve_node(&options, Some(*config)),
+        Ok(Program::ControlPlane(config, options)) => control_plane::run(&config, &options.notes()).is_ok(),
+        Ok(Program::RemoveNode(config, _)) => control_plane::remove_node(&config),
+        Ok(Program::CleanupNode(options)) => match options.early() {
+            Ok(early) => clean_up(&early),
+            Err(problems) => return refuse(&problems),
+        },
+        Ok(Program::PrintConfig(options)) => return print_config(&options),
+        // If standard output is closed, there is no other place for the text: the exit status is all that is
+        // left.
+        Ok(Program::Text(text)) => write!(stdout(), "{text}").is_ok(),
+        Ok(Program::Documents(directory)) => said(documents::write(&directory)),
+        Err(problems) => return refuse(&problems),
+    };
+    if outcome { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_uplink(arguments: &uplink::Arguments) -> ExitCode {
+    match arguments {
+        uplink::Arguments::Run(command) => uplink::run(command),
+        uplink::Arguments::Help(text) => u8::from(write!(stdout(), "{text}").is_err()).into(),
+        uplink::Arguments::Wrong(text) => {
+            eprintln!("ovnkube: {text}");
+            USAGE.into()
+        }
+    }
+}
+
+fn serve_node(options: &NodeOptions, control_plane: Option<ControlPlaneConfig>) -> ExitCode {
+    match options.confirm().map(|()| node::run(options, control_plane)) {
+        // `node::run` has reported the problems, in the log and on standard error.
+        Ok(Err(StartError::Options(_))) => USAGE.into(),
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(_)) => ExitCode::FAILURE,
+        Err(problems) => refuse(&problems),
+    }
+}
+
+fn refuse(problems: &Problems) -> ExitCode {
+    eprintln!(
+        "ovnkube: {problems}\nFor all options: ovnkube --help. For what is in force: ovnkube --print-config."
+    );
+    USAGE.into()
+}
+
+fn print_config(options: &NodeOptions) -> ExitCode {
+    let printed = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map(|runtime| runtime.block_on(options.print()));
+    match printed {
+        Ok(printed) if write!(stdout(), "{}", printed.text).is_ok() && printed.usable => ExitCode::SUCCESS,
+        Ok(_) => USAGE.into(),
+        Err(error) => u8::from(!said(Err(error))).into(),
+    }
+}
+
+/// Prints what was removed, also when something is left. Returns whether everything was removed.
+fn clean_up(early: &Early) -> bool {
+    match node::cleanup(early) {
+        Ok(cleaned) => write!(stdout(), "{cleaned}").is_ok(),
+        Err(error) => {
+            eprintln!("ovnkube: {error}");
+            false
+        }
+    }
+}
+
+/// Whether it succeeded. An error goes to standard error.
+fn said(outcome: io::Result<()>) -> bool {
+    outcome.inspect_err(|error| eprintln!("ovnkube: {error}")).is_ok()
+}

@@ -1,0 +1,88 @@
+//! The settings that the server writes into Open vSwitch's database for ovn-controller.
+
+use std::time::Duration;
+
+use server::node::{Chassis, SouthboundTls};
+
+use super::{
+    databases::{NORTHBOUND, SOUTHBOUND},
+    kind,
+    node_config::Reading,
+    settings::Origin,
+    table::open_vswitch,
+    values,
+};
+
+pub(super) fn chassis(reading: &mut Reading) -> Option<Chassis> {
+    let (southbound, tls) = southbound(reading);
+    northbound(reading);
+    let encap_type = reading.read(&open_vswitch::ENCAP_TYPE, values::encap_type);
+    let encap_ip = reading.read_given(&open_vswitch::ENCAP_IP, values::addresses);
+    let inactivity = reading.number(&open_vswitch::INACTIVITY_PROBE);
+    let openflow = reading.number(&open_vswitch::OPENFLOW_PROBE);
+    let wait =
+        reading.read_given(&open_vswitch::OFCTRL_WAIT_BEFORE_CLEAR, |text| kind::number(text, 0, u64::MAX));
+    let (monitor_all, cache) =
+        (reading.switch(&open_vswitch::MONITOR_ALL), reading.switch(&open_vswitch::LFLOW_CACHE));
+    let limits = (
+        reading.number(&open_vswitch::LFLOW_CACHE_LIMIT),
+        reading.number(&open_vswitch::LFLOW_CACHE_LIMIT_KB),
+    );
+    // A limit of 0 is none: the key is not written.
+    Some(Chassis {
+        southbound: southbound?,
+        tls,
+        encap_type: encap_type?,
+        encap_ip,
+        inactivity_probe: Duration::from_millis(inactivity?),
+        openflow_probe: Duration::from_secs(openflow?),
+        ofctrl_wait_before_clear: wait.map(Duration::from_millis),
+        monitor_all: monitor_all?,
+        lflow_cache: cache?,
+        lflow_cache_limit: limits.0.filter(|limit| *limit > 0),
+        lflow_cache_limit_kb: limits.1.filter(|limit| *limit > 0),
+    })
+}
+
+/// The southbound database's address, and ovn-controller's TLS files. If neither address nor files are given
+/// as options, the files that an administrator configured in Open vSwitch stay.
+fn southbound(reading: &mut Reading) -> (Option<String>, Option<SouthboundTls>) {
+    let Some(address) = reading.settings.given(SOUTHBOUND.address).cloned() else {
+        let local = SOUTHBOUND.local_socket(reading);
+        // Only if no address can come any more: one with `ssl:` may still be in `external_ids`.
+        if reading.complete {
+            SOUTHBOUND.forbid_files(reading, &local);
+        }
+        return (Some(local), None);
+    };
+    let Some(parsed) = reading.read(SOUTHBOUND.address, values::databases) else { return (None, None) };
+    let text = parsed.to_string();
+    if !values::is_tls(&parsed) {
+        SOUTHBOUND.forbid_files(reading, &text);
+        return (Some(text), None);
+    }
+    // The administrator configured the connection in Open vSwitch: its TLS files are there, too.
+    if matches!(address.origin, Origin::ExternalId(_)) && !SOUTHBOUND.is_any_file_given(reading) {
+        return (Some(text), None);
+    }
+    let [key, certificate, authority] = [0, 1, 2].map(|which| SOUTHBOUND.tls_file(reading, which, &address));
+    let tls = key.zip(certificate).zip(authority);
+    (
+        Some(text),
+        tls.map(|((private_key, certificate), authority)| SouthboundTls {
+            private_key,
+            certificate,
+            authority,
+        }),
+    )
+}
+
+/// Only checked: the northbound database is the control plane's. Files without an address are no
+/// contradiction: newer programs use them for the health checks of egress addresses.
+fn northbound(reading: &mut Reading) {
+    if let Some(parsed) =
+        reading.read_given(NORTHBOUND.address, values::databases).filter(|parsed| !values::is_tls(parsed))
+    {
+        NORTHBOUND.forbid_files(reading, &parsed.to_string());
+    }
+}

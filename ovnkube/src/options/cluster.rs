@@ -1,0 +1,161 @@
+//! The cluster's network: its ranges of addresses, and the rules between them.
+
+use std::net::IpAddr;
+
+use controller::config::ClusterConfig;
+use ipnet::IpNet;
+
+use super::{kind, networks, node_config::Reading, settings::Origin, spec::Spec, table::cluster as table};
+
+/// The offset of the hairpin address in a masquerade subnet, in upstream's order: a pod that reaches itself
+/// through a service has this source address.
+const HAIRPIN: u32 = 5;
+
+/// A range of addresses, and the option that it comes from.
+struct Range {
+    spec: &'static Spec,
+    network: IpNet,
+}
+
+/// IP families.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Families {
+    v4: bool,
+    v6: bool,
+}
+
+pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
+    let cluster_subnets = reading.read(&table::CLUSTER_SUBNETS, networks::cluster_subnets);
+    let service_cidrs = reading.read(&table::SERVICE_CIDRS, networks::one_of_each_family);
+    let zone = reading.read(&table::ZONE, networks::zone);
+    let not_requested = reading.switch(&table::DISABLE_REQUESTEDCHASSIS);
+    let legacy_annotations = reading.switch(&table::LEGACY_ANNOTATIONS);
+    let acl_rate = reading.read(&table::ACL_RATE_LIMIT, |text| kind::number(text, 0, u32::MAX.into()));
+
+    let of_pods =
+        cluster_subnets.as_ref().map(|subnets| Families::of(subnets.iter().map(|subnet| subnet.cidr)));
+    // Without usable subnets both families count, so that the errors of the other ranges are reported, too.
+    let families = of_pods.unwrap_or(Families { v4: true, v6: true });
+    let mut pair = |v4: &'static Spec, v6: &'static Spec| {
+        let v4 = of_family(reading, v4, families.v4, |text| networks::v4(text).map(IpNet::V4));
+        let v6 = of_family(reading, v6, families.v6, |text| networks::v6(text).map(IpNet::V6));
+        [v4, v6].into_iter().flatten().collect::<Vec<Range>>()
+    };
+    let join = pair(&table::V4_JOIN_SUBNET, &table::V6_JOIN_SUBNET);
+    let masquerade = pair(&table::V4_MASQUERADE_SUBNET, &table::V6_MASQUERADE_SUBNET);
+    let transit = pair(&table::V4_TRANSIT_SUBNET, &table::V6_TRANSIT_SUBNET);
+
+    if let (Some(of_pods), Some(services)) = (of_pods, &service_cidrs) {
+        same_families(reading, of_pods, Families::of(services.iter().copied()));
+    }
+    let hairpin_addresses = masquerade.iter().filter_map(|range| hairpin(reading, range)).collect();
+    let networks_of = |ranges: &[Range]| ranges.iter().map(|range| range.network).collect();
+    let (join_subnets, transit_subnets) = (networks_of(&join), networks_of(&transit));
+    let pods = cluster_subnets
+        .iter()
+        .flatten()
+        .map(|subnet| Range { spec: &table::CLUSTER_SUBNETS, network: subnet.cidr });
+    let services = service_cidrs
+        .iter()
+        .flatten()
+        .map(|network| Range { spec: &table::SERVICE_CIDRS, network: *network });
+    // Only ranges in use: `of_family` has left out those of other families.
+    no_overlaps(
+        reading,
+        &pods.chain(services).chain(join).chain(masquerade).chain(transit).collect::<Vec<_>>(),
+    );
+
+    Some(ClusterConfig {
+        zone: zone?,
+        cluster_subnets: cluster_subnets?,
+        service_cidrs: service_cidrs?,
+        join_subnets,
+        transit_subnets,
+        hairpin_addresses,
+        requested_chassis: !not_requested?,
+        legacy_annotations: legacy_annotations?,
+        acl_logging_rate_limit: u32::try_from(acl_rate?).ok()?,
+    })
+}
+
+/// The range, if pods have its family. A range of another family is still parsed, for its errors.
+fn of_family(
+    reading: &mut Reading,
+    spec: &'static Spec,
+    in_use: bool,
+    parse: impl FnOnce(&str) -> Result<IpNet, String>,
+) -> Option<Range> {
+    reading.read(spec, parse).filter(|_| in_use).map(|network| Range { spec, network })
+}
+
+fn same_families(reading: &mut Reading, of_pods: Families, of_services: Families) {
+    if of_pods != of_services {
+        let (pods, services) =
+            (named(reading, &table::CLUSTER_SUBNETS), named(reading, &table::SERVICE_CIDRS));
+        let (of_pods, of_services) = (of_pods.name(), of_services.name());
+        reading.problems.add(format!(
+            "{pods} gives pods {of_pods}, {services} gives services {of_services}: give both the same \
+             families"
+        ));
+    }
+}
+
+/// The hairpin address of a masquerade subnet.
+fn hairpin(reading: &mut Reading, range: &Range) -> Option<IpAddr> {
+    let address = match range.network.network() {
+        IpAddr::V4(base) => {
+            u32::from(base).checked_add(HAIRPIN).map(|address| IpAddr::from(address.to_be_bytes()))
+        }
+        IpAddr::V6(base) => {
+            u128::from(base).checked_add(HAIRPIN.into()).map(|address| IpAddr::from(address.to_be_bytes()))
+        }
+    };
+    // Three bits: 8 addresses, the smallest network that has the fifth.
+    let room = range.network.max_prefix_len() - range.network.prefix_len();
+    if room < 3 {
+        let problem = format!("{}: the network has to have at least 8 addresses", named(reading, range.spec));
+        reading.problems.add(problem);
+    }
+    address.filter(|address| range.network.contains(address))
+}
+
+/// CIDRs overlap only if one contains the base of the other.
+fn no_overlaps(reading: &mut Reading, ranges: &[Range]) {
+    for (index, one) in ranges.iter().enumerate() {
+        for other in &ranges[index + 1..] {
+            if one.network.contains(&other.network.network())
+                || other.network.contains(&one.network.network())
+            {
+                let (first, second) = (named(reading, one.spec), named(reading, other.spec));
+                let (a, b) = (one.network, other.network);
+                reading
+                    .problems
+                    .add(format!("{first} {a} and {second} {b} overlap: give each addresses of its own"));
+            }
+        }
+    }
+}
+
+/// The option as it was given; a default is marked as such.
+fn named(reading: &Reading, spec: &'static Spec) -> String {
+    let setting = reading.settings.value(spec);
+    let default = if setting.origin == Origin::Default { " (its default)" } else { "" };
+    format!("{}{default}", setting.origin.names(spec))
+}
+
+impl Families {
+    fn of(networks: impl Iterator<Item = IpNet>) -> Self {
+        networks.fold(Self { v4: false, v6: false }, |families, network| match network {
+            IpNet::V4(_) => Self { v4: true, ..families },
+            IpNet::V6(_) => Self { v6: true, ..families },
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match (self.v4, self.v6) {
+            (true, true) => "IPv4 and IPv6",
+            (false, true) => "IPv6",
+            (_, false) => "IPv4",
+        }
+    }
+}

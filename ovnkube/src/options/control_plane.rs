@@ -1,0 +1,159 @@
+//! The configuration of the control plane and of `--remove-node`.
+
+use std::time::Duration;
+
+use controller::config::Zone;
+
+use super::{
+    Looked, NodeOptions, Problems, cluster,
+    databases::{NORTHBOUND, SOUTHBOUND},
+    kind, kubernetes, networks,
+    node_config::Reading,
+    spec::Spec,
+    table::{cluster::NO_HOSTSUBNET_NODES, control_plane as table, databases, roles},
+    values,
+};
+use crate::{
+    control_plane::{ControlPlaneConfig, Election, RemoveNodeConfig},
+    roles::Roles,
+};
+
+/// The Lease of the cluster manager. Upstream has it for its cluster manager, too, and for its controller of
+/// the zone `global`. With the suffix `-ZONE` it is the Lease of the controller that writes a zone's
+/// database; upstream's controllers take it for every zone but `global`.
+const LEASE: &str = "ovn-kubernetes-master";
+/// client-go's `JitterFactor`: its election requires a renew deadline of more than this many retry periods.
+const JITTER: f64 = 1.2;
+
+impl NodeOptions {
+    /// `beside_node`: the roles share their process with a node's server.
+    pub(super) fn control_plane(
+        &self,
+        roles: Roles,
+        beside_node: bool,
+        looked: &Looked,
+    ) -> Result<ControlPlaneConfig, Problems> {
+        let mut reading = self.reading_once(looked);
+        let config = reading.control_plane(roles, beside_node);
+        reading.problems.none_or()?;
+        config.ok_or_else(|| Problems::from("the options are incomplete".to_owned()))
+    }
+
+    pub(super) fn remove_node(&self, looked: &Looked) -> Result<RemoveNodeConfig, Problems> {
+        // Not `complete`: the command works without an API server. Not `waits`: it ends, so credentials have
+        // to be there now.
+        let mut reading = Reading { waits: false, complete: false, ..self.reading_once(looked) };
+        let config = reading.remove_node();
+        reading.problems.none_or()?;
+        config.ok_or_else(|| Problems::from("the options are incomplete".to_owned()))
+    }
+}
+
+impl Reading {
+    fn control_plane(&mut self, of: Roles, beside_node: bool) -> Option<ControlPlaneConfig> {
+        let given = [&roles::INIT_MASTER, &roles::INIT_OVNKUBE_CONTROLLER, &roles::INIT_CLUSTER_MANAGER];
+        let names: Vec<Option<String>> =
+            given.into_iter().map(|spec| self.read_given(spec, values::node_name)).collect();
+        let identity = names.into_iter().flatten().next();
+        let cluster = cluster::cluster(self);
+        let api_server = kubernetes::api_server(self);
+        let foreign_nodes = self.read_given(&NO_HOSTSUBNET_NODES, networks::selector);
+        let northbound = if of.has_controller() { Some(NORTHBOUND.database(self)) } else { None };
+        // A controller in one process with a node's server is the only one of its zone, if the zone is the
+        // node's own.
+        let zone = cluster.as_ref().map(|cluster| cluster.zone.clone());
+        let is_elected = of.has_cluster_manager() || !beside_node || zone == Some(Zone::default());
+        let election = is_elected.then(|| self.election(of, zone.as_ref().map(|zone| zone.0.as_str())));
+        let (log, endpoints) = (self.log(), self.endpoints());
+        Some(ControlPlaneConfig {
+            identity: identity?,
+            roles: of,
+            election: required(election)?,
+            api_server: api_server?,
+            cluster: cluster?,
+            foreign_nodes,
+            northbound: required(northbound)?,
+            log: log?,
+            pidfile: self.settings.given(&roles::PIDFILE).map(|setting| setting.value.clone().into()),
+            endpoints: endpoints?,
+        })
+    }
+
+    fn remove_node(&mut self) -> Option<RemoveNodeConfig> {
+        let node = self.read_given(&roles::REMOVE_NODE, values::node_name);
+        let (northbound, southbound) = (NORTHBOUND.database(self), SOUTHBOUND.database(self));
+        let patience = self.read(&databases::DB_TXN_TIMEOUT, positive_span);
+        let cluster = cluster::cluster(self);
+        let api_server = kubernetes::api_server(self);
+        Some(RemoveNodeConfig {
+            node: node?,
+            northbound: northbound?,
+            southbound: southbound?,
+            patience: patience?,
+            cluster: cluster?,
+            api_server,
+        })
+    }
+
+    fn election(&mut self, of: Roles, zone: Option<&str>) -> Option<Election> {
+        let namespace = self.read(&table::OVN_CONFIG_NAMESPACE, values::namespace);
+        let [duration, deadline, retry]: [&'static Spec; 3] = match of {
+            Roles::ClusterManager => {
+                [&table::MANAGER_LEASE_DURATION, &table::MANAGER_RENEW_DEADLINE, &table::MANAGER_RETRY_PERIOD]
+            }
+            Roles::Controller | Roles::Both => {
+                [&table::LEASE_DURATION, &table::RENEW_DEADLINE, &table::RETRY_PERIOD]
+            }
+        };
+        let times = [duration, deadline, retry].map(|spec| self.number(spec).map(Duration::from_secs));
+        let [Some(lasts), Some(renewed_within), Some(retried_after)] = times else { return None };
+        let (whole, part) = (self.seconds(duration), self.seconds(deadline));
+        if renewed_within >= lasts {
+            self.problems.add(format!(
+                "{part} has to be less than {whole}: a leader gives up before others take over"
+            ));
+        }
+        if retried_after.mul_f64(JITTER) >= renewed_within {
+            let retry = self.seconds(retry);
+            self.problems.add(format!(
+                "{part} has to be more than {JITTER} times {retry}: a leader tries more than once"
+            ));
+        }
+        let of_zone = format!("{LEASE}-{}", zone?);
+        // A process of both roles takes both Leases: it must exclude processes that have only one of the
+        // roles.
+        let (lease, second_lease) = match of {
+            Roles::ClusterManager => (LEASE.to_owned(), None),
+            Roles::Controller => (of_zone, None),
+            Roles::Both => (LEASE.to_owned(), Some(of_zone)),
+        };
+        Some(Election {
+            namespace: namespace?,
+            lease,
+            second_lease,
+            duration: lasts,
+            renew_deadline: renewed_within,
+            retry_period: retried_after,
+            lock_directory: self.settings.value(&table::ELECTION_LOCK_DIR).value.clone().into(),
+        })
+    }
+
+    /// The option with its value, for an error.
+    fn seconds(&self, spec: &'static Spec) -> String {
+        let setting = self.settings.value(spec);
+        format!("{} ({} s)", setting.origin.names(spec), setting.value)
+    }
+}
+
+/// `None` if the value is needed and has errors. `Some(None)` if it is not needed.
+fn required<T>(value: Option<Option<T>>) -> Option<Option<T>> {
+    match value {
+        None => Some(None),
+        Some(value) => value.map(Some),
+    }
+}
+
+fn positive_span(text: &str) -> Result<Duration, String> {
+    let span = kind::span(text)?;
+    if span.is_zero() { Err(format!("{text:?} leaves no time at all")) } else { Ok(span) }
+}

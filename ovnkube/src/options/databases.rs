@@ -1,0 +1,146 @@
+//! OVN's databases: their addresses and TLS files.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use ovsdb::{Identity, MissingAuthority, Ssl};
+
+use super::{
+    environment::readable,
+    kind,
+    node_config::Reading,
+    settings::{Origin, Setting},
+    spec::Spec,
+    table::{databases as table, open_vswitch::INACTIVITY_PROBE},
+    values,
+};
+use crate::control_plane::{Database, Probe};
+
+/// The directory of the databases' sockets in the time when OVN was part of Open vSwitch.
+const OLD_RUN_DIR: &str = "/var/run/openvswitch";
+
+/// The options of one of the two databases.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub(super) address: &'static Spec,
+    /// Key, certificate, authority.
+    pub(super) files: [&'static Spec; 3],
+    /// Their paths if none are given.
+    usual: [&'static str; 3],
+    common_name: &'static Spec,
+    run_dir: &'static Spec,
+    socket: &'static str,
+}
+
+pub(super) static NORTHBOUND: Side = Side {
+    address: &table::NB_ADDRESS,
+    files: [&table::NB_CLIENT_PRIVKEY, &table::NB_CLIENT_CERT, &table::NB_CLIENT_CACERT],
+    usual: [
+        "/etc/openvswitch/ovnnb-privkey.pem",
+        "/etc/openvswitch/ovnnb-cert.pem",
+        "/etc/openvswitch/ovnnb-ca.cert",
+    ],
+    common_name: &table::NB_CERT_COMMON_NAME,
+    run_dir: &table::NB_RUN_DIR,
+    socket: "ovnnb_db.sock",
+};
+
+pub(super) static SOUTHBOUND: Side = Side {
+    address: &table::SB_ADDRESS,
+    files: [&table::SB_CLIENT_PRIVKEY, &table::SB_CLIENT_CERT, &table::SB_CLIENT_CACERT],
+    usual: [
+        "/etc/openvswitch/ovnsb-privkey.pem",
+        "/etc/openvswitch/ovnsb-cert.pem",
+        "/etc/openvswitch/ovnsb-ca.cert",
+    ],
+    common_name: &table::SB_CERT_COMMON_NAME,
+    run_dir: &table::SB_RUN_DIR,
+    socket: "ovnsb_db.sock",
+};
+
+impl Side {
+    /// How the control plane reaches the database.
+    pub(super) fn database(&'static self, reading: &mut Reading) -> Option<Database> {
+        let bootstrap = reading.switch(&table::BOOTSTRAP_CA_CERT)?;
+        // Only if it is given: the option's default is for ovn-controller, and the client has its own.
+        let probe = reading.read_given(&INACTIVITY_PROBE, |text| kind::number(text, 0, u64::MAX));
+        let probe =
+            probe.map(
+                |millis| if millis == 0 { Probe::Never } else { Probe::After(Duration::from_millis(millis)) },
+            );
+        let Some(address) = reading.settings.given(self.address).cloned() else {
+            let local = self.local_socket(reading);
+            self.forbid_files(reading, &local);
+            let endpoints = reading.problems.take(values::databases(&local))?;
+            return Some(Database { endpoints, ssl: None, probe });
+        };
+        let endpoints = reading.read(self.address, values::databases)?;
+        if !values::is_tls(&endpoints) {
+            self.forbid_files(reading, &endpoints.to_string());
+            return Some(Database { endpoints, ssl: None, probe });
+        }
+        let private_key = self.tls_file(reading, 0, &address);
+        let certificate = self.tls_file(reading, 1, &address);
+        let authority = match self.authority_to_come(reading).filter(|_| bootstrap) {
+            Some(path) => Some(path),
+            None => self.tls_file(reading, 2, &address),
+        };
+        let common_name = reading.settings.given(self.common_name).map(|setting| setting.value.clone());
+        let missing_authority =
+            if bootstrap { MissingAuthority::Bootstrap } else { MissingAuthority::Refuse };
+        let identity = Some(Identity { private_key: private_key?, certificate: certificate? });
+        Some(Database {
+            endpoints,
+            ssl: Some(Ssl { identity, authority: authority?, missing_authority, common_name }),
+            probe,
+        })
+    }
+
+    /// The path of the CA file, if there is no such file.
+    fn authority_to_come(&self, reading: &Reading) -> Option<PathBuf> {
+        let path =
+            reading.settings.given(self.files[2]).map_or(self.usual[2], |setting| setting.value.as_str());
+        (!Path::new(path).exists()).then(|| path.into())
+    }
+
+    /// The file that is given, or else the usual one, if it can be read. `which`: an index of
+    /// [`Self::files`].
+    pub(super) fn tls_file(&self, reading: &mut Reading, which: usize, address: &Setting) -> Option<PathBuf> {
+        let (spec, usual) = (self.files[which], self.usual[which]);
+        if reading.settings.given(spec).is_some() {
+            return reading.file(spec);
+        }
+        let wrong = |reason| {
+            let needs = address.names(self.address);
+            format!("{needs} needs --{}; the usual file {usual} cannot be read: {reason}", spec.name)
+        };
+        reading.problems.take(readable(usual.as_ref()).map_err(wrong)).map(|()| usual.into())
+    }
+
+    /// TLS files for a database without TLS are an error: either the files or the address is wrong.
+    pub(super) fn forbid_files(&self, reading: &mut Reading, address: &str) {
+        for spec in self.files {
+            if let Some(setting) = reading.settings.given(spec).filter(|setting| setting.insists) {
+                let problem =
+                    format!("{}: is for ssl:, and the database's address is {address}", setting.names(spec));
+                reading.problems.add(problem);
+            }
+        }
+    }
+
+    pub(super) fn is_any_file_given(&self, reading: &Reading) -> bool {
+        self.files.iter().any(|spec| reading.settings.given(spec).is_some())
+    }
+
+    /// The database's address if none is given.
+    pub(super) fn local_socket(&self, reading: &Reading) -> String {
+        let directory = reading.path(self.run_dir);
+        let (path, old) = (directory.join(self.socket), PathBuf::from(OLD_RUN_DIR).join(self.socket));
+        // The old directory only by default, and only if the new one has no socket.
+        let is_default = reading.settings.value(self.run_dir).origin == Origin::Default;
+        let path = if is_default && !path.exists() && old.exists() { old } else { path };
+        format!("unix:{}", path.display())
+    }
+}

@@ -1,0 +1,200 @@
+//! The given options that have no effect in this process, and the reasons.
+//!
+//! If several roles run in one process, an option has an effect if any of them uses it.
+
+use std::collections::BTreeMap;
+
+use super::{
+    kubernetes,
+    problems::Gathered,
+    roles::{self, Asked},
+    settings::{Origin, Settings},
+    spec::{Effect, Group, Part, Spec},
+    table::{self, cluster, control_plane, databases, kubernetes::POD_MANIFESTS, logs, open_vswitch},
+};
+use crate::roles::Roles;
+
+/// The effects of the given options.
+#[derive(Debug)]
+pub(super) struct Effects<'a> {
+    settings: &'a Settings,
+    /// `None` for a command that ends: it may be given all options of the process that it is about.
+    process: Option<Process>,
+}
+
+/// The roles of a process.
+#[derive(Debug)]
+struct Process {
+    /// The options that name them: `--init-node`.
+    named: String,
+    is_node: bool,
+    control_plane: Option<Roles>,
+}
+
+/// Why an option that is given has no effect, in the order of the report.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reason {
+    /// It is for a part that does not exist yet.
+    NotYet(Part),
+    /// It is for other roles than these.
+    OtherRole(String),
+    /// This option takes its place.
+    Beside(&'static str),
+    /// The port of tunnels is not a setting of the node.
+    TunnelPort,
+    /// The end of a sentence that begins with the option.
+    Never(&'static str),
+}
+
+/// The roles that use an option.
+#[derive(Debug, Clone, Copy)]
+enum Users {
+    Everyone,
+    Node,
+    NodeAndController,
+    ControlPlane,
+    Controller,
+    /// A cluster manager in a process of its own.
+    ManagerAlone,
+    /// `--remove-node`
+    Removal,
+}
+
+/// The options that are not used by the roles of their group.
+static EXCEPTIONS: [(&Spec, Users); 23] = [
+    (&POD_MANIFESTS, Users::Node),
+    (&logs::CNILOGFILE, Users::Node),
+    // The control plane reads `external_ids` there, too.
+    (&open_vswitch::OVSDB_ENDPOINT, Users::Everyone),
+    (&open_vswitch::OVS_RUN_DIR, Users::Everyone),
+    (&open_vswitch::INACTIVITY_PROBE, Users::NodeAndController),
+    (&databases::SB_ADDRESS, Users::Node),
+    (&databases::SB_CLIENT_PRIVKEY, Users::Node),
+    (&databases::SB_CLIENT_CERT, Users::Node),
+    (&databases::SB_CLIENT_CACERT, Users::Node),
+    (&databases::SB_RUN_DIR, Users::Node),
+    (&databases::SB_CERT_COMMON_NAME, Users::Removal),
+    (&databases::DB_TXN_TIMEOUT, Users::Removal),
+    (&cluster::CLUSTER_SUBNETS, Users::Everyone),
+    (&cluster::SERVICE_CIDRS, Users::Everyone),
+    (&cluster::ZONE, Users::Everyone),
+    (&cluster::DISABLE_REQUESTEDCHASSIS, Users::Controller),
+    (&control_plane::LEASE_DURATION, Users::Controller),
+    (&control_plane::RENEW_DEADLINE, Users::Controller),
+    (&control_plane::RETRY_PERIOD, Users::Controller),
+    (&control_plane::MANAGER_LEASE_DURATION, Users::ManagerAlone),
+    (&control_plane::MANAGER_RENEW_DEADLINE, Users::ManagerAlone),
+    (&control_plane::MANAGER_RETRY_PERIOD, Users::ManagerAlone),
+    (&databases::BOOTSTRAP_CA_CERT, Users::Controller),
+];
+
+impl<'a> Effects<'a> {
+    pub(super) fn of(settings: &'a Settings) -> Self {
+        Self { settings, process: Process::of(settings) }
+    }
+
+    /// Why an option has no effect; `None` if it has one, or is not given.
+    pub(super) fn reason(&self, spec: &'static Spec) -> Option<Reason> {
+        let setting = self.settings.given(spec)?;
+        // First the reasons that hold in every role, then those of the roles of this process.
+        match spec.effect {
+            Effect::Later(part) => return Some(Reason::NotYet(part)),
+            Effect::Never(why) => return Some(Reason::Never(why)),
+            Effect::Full => {}
+        }
+        if let Some(process) = self.process.as_ref().filter(|process| !process.uses(spec)) {
+            return Some(Reason::OtherRole(process.named.clone()));
+        }
+        let is_node_alone = self.process.as_ref().is_some_and(|process| process.control_plane.is_none());
+        if let Some(other) = kubernetes::in_place_of(self.settings, spec, is_node_alone) {
+            return Some(Reason::Beside(other.name));
+        }
+        // The default port is in force without the option, too: only another one is worth a remark.
+        let is_tunnel_port = spec.name == open_vswitch::ENCAP_PORT.name && setting.value != spec.default;
+        is_tunnel_port.then_some(Reason::TunnelPort)
+    }
+
+    /// A sentence for each reason, with its options. Values that the process merely finds (a pod's service
+    /// account, `external_ids`, the defaults in a file of the Python programs) are not reported.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut names: BTreeMap<Reason, Vec<String>> = BTreeMap::new();
+        for spec in table::all() {
+            let told = self
+                .settings
+                .given(spec)
+                .filter(|setting| setting.insists && setting.origin.rank() < Origin::InCluster.rank());
+            if let Some((setting, reason)) = told.and_then(|setting| Some((setting, self.reason(spec)?))) {
+                names.entry(reason).or_default().push(setting.origin.names(spec));
+            }
+        }
+        names.into_iter().flat_map(|(reason, names)| reason.sentences(&names)).collect()
+    }
+}
+
+impl Process {
+    fn of(settings: &Settings) -> Option<Self> {
+        let (is_node, control_plane) = match roles::asked(settings, &mut Gathered::default())? {
+            Asked::Node => (true, None),
+            Asked::ControlPlane(roles) => (false, Some(roles)),
+            Asked::Beside(roles) => (true, Some(roles)),
+            Asked::CleanupNode | Asked::RemoveNode => return None,
+        };
+        Some(Self { named: roles::named(settings), is_node, control_plane })
+    }
+
+    fn uses(&self, spec: &Spec) -> bool {
+        let is_manager = self.control_plane.is_some_and(Roles::has_cluster_manager);
+        let is_controller = self.control_plane.is_some_and(Roles::has_controller);
+        match users(spec) {
+            Users::Everyone => true,
+            Users::Node => self.is_node,
+            Users::NodeAndController => self.is_node || is_controller,
+            Users::ControlPlane => is_manager || is_controller,
+            Users::Controller => is_controller,
+            Users::ManagerAlone => is_manager && !is_controller,
+            Users::Removal => false,
+        }
+    }
+}
+
+fn users(spec: &Spec) -> Users {
+    if let Some((_, users)) = EXCEPTIONS.iter().find(|(other, _)| other.name == spec.name) {
+        return *users;
+    }
+    match spec.group {
+        Group::Roles | Group::Kubernetes | Group::Logs | Group::Endpoints | Group::Later => Users::Everyone,
+        Group::Pods | Group::Cni | Group::OpenVSwitch => Users::Node,
+        Group::Databases => Users::Controller,
+        Group::Cluster | Group::ControlPlane => Users::ControlPlane,
+    }
+}
+
+impl Reason {
+    /// For the log. `options`: as they were given.
+    fn sentences(&self, options: &[String]) -> Vec<String> {
+        let list = options.join(", ");
+        match self {
+            Self::NotYet(part) => {
+                vec![format!("without effect in this version, for {}: {list}", part.name())]
+            }
+            Self::OtherRole(roles) => vec![format!("without effect with {roles}: {list}")],
+            Self::Beside(other) => vec![format!("without effect beside --{other}: {list}")],
+            Self::TunnelPort => vec![format!(
+                "without effect on this node: {list}; \
+                 OVN has the port from options:dst_port of the chassis' Encap row in the southbound database"
+            )],
+            Self::Never(why) => options.iter().map(|option| format!("{option} {why}")).collect(),
+        }
+    }
+
+    /// For `--print-config`, after the source of the value.
+    pub(super) fn mark(&self) -> String {
+        match self {
+            Self::NotYet(part) => format!("[no effect yet: for {}]", part.name()),
+            Self::OtherRole(roles) => format!("[no effect with {roles}]"),
+            Self::Beside(other) => format!("[no effect beside --{other}]"),
+            Self::TunnelPort => "[no effect: the southbound database has the port]".to_owned(),
+            Self::Never(_) => "[no effect]".to_owned(),
+        }
+    }
+}

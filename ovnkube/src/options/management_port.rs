@@ -1,0 +1,34 @@
+//! The part of the cluster's network that a node needs for its management port.
+
+use ipnet::IpNet;
+use server::node::ManagementPort;
+
+use super::{
+    networks,
+    node_config::Reading,
+    table::{cluster, node},
+    values,
+};
+
+pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
+    let subnets = reading.read_given(&node::NODE_SUBNETS, networks::one_of_each_family).unwrap_or_default();
+    let cluster_is_given = reading.settings.given(&cluster::CLUSTER_SUBNETS).is_some();
+    let cluster: Vec<IpNet> = reading
+        .read(&cluster::CLUSTER_SUBNETS, networks::cluster_subnets)?
+        .into_iter()
+        .map(|subnet| subnet.cidr)
+        .collect();
+    // No route for a default: the range may be a network outside of the cluster.
+    let services =
+        reading.read_given(&cluster::SERVICE_CIDRS, networks::one_of_each_family).unwrap_or_default();
+    let mtu = reading.read(&node::MTU, values::mtu);
+    let routable_mtu = reading.read(&node::ROUTABLE_MTU, values::mtu_or_none);
+    Some(ManagementPort {
+        subnets,
+        cluster,
+        cluster_is_given,
+        services,
+        mtu: mtu?,
+        routable_mtu: routable_mtu?,
+    })
+}

@@ -1,0 +1,117 @@
+//! What the command line asks a process to be: one role, several that go together, or a command.
+
+use super::{
+    problems::Gathered,
+    settings::Settings,
+    spec::Spec,
+    table::{databases, kubernetes, roles as table},
+};
+use crate::roles::Roles;
+
+/// The role or command on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Node,
+    ControlPlane(Roles),
+    /// A node's server and these roles in one process.
+    Beside(Roles),
+    CleanupNode,
+    RemoveNode,
+}
+
+/// The options that the control plane takes from `external_ids`.
+static OF_CONTROL_PLANE: [&Spec; 5] = [
+    &databases::NB_ADDRESS,
+    &kubernetes::API_SERVER,
+    &kubernetes::TOKEN,
+    &kubernetes::TOKEN_FILE,
+    &kubernetes::CA_CERT,
+];
+
+static ROLES: [&Spec; 4] =
+    [&table::INIT_MASTER, &table::INIT_CLUSTER_MANAGER, &table::INIT_OVNKUBE_CONTROLLER, &table::INIT_NODE];
+static COMMANDS: [&Spec; 2] = [&table::CLEANUP_NODE, &table::REMOVE_NODE];
+
+impl Asked {
+    /// Whether `external_ids` are read once, before the role starts.
+    pub(super) fn reads_once(self) -> bool {
+        match self {
+            Self::ControlPlane(_) | Self::Beside(_) | Self::RemoveNode => true,
+            Self::Node | Self::CleanupNode => false,
+        }
+    }
+
+    /// The options that such a role takes from `external_ids`.
+    pub(super) fn external_ids(self) -> impl Iterator<Item = &'static Spec> {
+        let southbound = (self == Self::RemoveNode).then_some(&databases::SB_ADDRESS);
+        OF_CONTROL_PLANE.into_iter().chain(southbound)
+    }
+}
+
+/// The role or command. `None` if there is none, or if the roles do not go together.
+pub(super) fn asked(settings: &Settings, problems: &mut Gathered) -> Option<Asked> {
+    let is_given = |spec: &&&'static Spec| settings.given(spec).is_some();
+    let commands: Vec<&Spec> = COMMANDS.iter().filter(is_given).copied().collect();
+    let roles: Vec<&Spec> = ROLES.iter().filter(is_given).copied().collect();
+    // A command even if there are roles, too: its own problems are then reported with this one.
+    if let [command, others @ ..] = commands.as_slice() {
+        if let Some(other) = roles.first().or(others.first()) {
+            problems.add(format!("{} and {}: give one of them", other.flag(), command.flag()));
+        }
+        return Some(if command.name == table::REMOVE_NODE.name {
+            Asked::RemoveNode
+        } else {
+            Asked::CleanupNode
+        });
+    }
+    same_identity(settings, &roles, problems);
+    let has = |spec: &Spec| roles.iter().any(|role| role.name == spec.name);
+    // `--init-master` is both halves, whatever else is given.
+    let both = has(&table::INIT_MASTER);
+    let control_plane =
+        match (both || has(&table::INIT_CLUSTER_MANAGER), both || has(&table::INIT_OVNKUBE_CONTROLLER)) {
+            (true, true) => Some(Roles::Both),
+            (true, false) => Some(Roles::ClusterManager),
+            (false, true) => Some(Roles::Controller),
+            (false, false) => None,
+        };
+    match (control_plane, has(&table::INIT_NODE)) {
+        (Some(Roles::ClusterManager), true) => {
+            problems.add(
+                "--init-cluster-manager and --init-node: a cluster manager beside a node's server needs \
+                 the controller, too: give --init-master instead, or run it as another process",
+            );
+            None
+        }
+        (Some(roles), true) => Some(Asked::Beside(roles)),
+        (Some(roles), false) => Some(Asked::ControlPlane(roles)),
+        (None, true) => Some(Asked::Node),
+        (None, false) => {
+            problems.add(
+                "say what to be: --init-node NODE, with the name of this node, for the pods of a node; \
+                 --init-master NODE for the control plane",
+            );
+            None
+        }
+    }
+}
+
+/// The options that name the roles: `--init-master and --init-node`.
+pub(super) fn named(settings: &Settings) -> String {
+    let given = ROLES.iter().filter(|spec| settings.given(spec).is_some());
+    given.map(|spec| spec.flag()).collect::<Vec<_>>().join(" and ")
+}
+
+/// Checks that all roles of a process have the name of one machine.
+fn same_identity(settings: &Settings, roles: &[&'static Spec], problems: &mut Gathered) {
+    let named = |spec: &&'static Spec| {
+        settings.given(spec).map(|setting| (setting.value.clone(), setting.names(spec)))
+    };
+    let mut all = roles.iter().filter_map(named);
+    let Some((name, first)) = all.next() else { return };
+    for (_, other) in all.filter(|(other, _)| *other != name) {
+        problems.add(format!(
+            "{first} and {other}: the roles of one process are those of one machine, so give the same name"
+        ));
+    }
+}

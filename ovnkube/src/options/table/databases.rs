@@ -1,0 +1,87 @@
+//! OVN's databases: the southbound one for a node's ovn-controller, both for the control plane.
+
+use super::super::{
+    kind::Kind,
+    spec::{Group, OldKey, Part, Spec},
+    values,
+};
+
+const NORTH: &str = "ovnnorth";
+const SOUTH: &str = "ovnsouth";
+const DATABASES: Kind =
+    Kind::Checked { value_name: "ADDRESS", check: |text| values::databases(text).map(drop) };
+const SERVERS: &str = "is set where the database's server runs, since 2019";
+
+/// The database server's own files, which upstream's program once set.
+const fn server_file(name: &'static str, section: &'static str, key: &'static str) -> Spec {
+    Spec::new(name, Kind::Path).key(section, key).help("PEM file of the database's server").never(SERVERS)
+}
+
+options! { Group::Databases;
+    SB_ADDRESS = Spec::new("sb-address", DATABASES).key(SOUTH, "address").external_id("ovn-remote")
+        .default("unix:/var/run/ovn/ovnsb_db.sock")
+        .help("Southbound database: tcp:IP:PORT, ssl:IP:PORT, several with commas between, or unix:PATH");
+    SB_CLIENT_PRIVKEY = Spec::new("sb-client-privkey", Kind::Path).key(SOUTH, "client-privkey")
+        .help("For ssl: ovn-controller's private key (PEM); without it /etc/openvswitch/ovnsb-privkey.pem");
+    SB_CLIENT_CERT = Spec::new("sb-client-cert", Kind::Path).key(SOUTH, "client-cert")
+        .help("For ssl: its certificate (PEM); without it /etc/openvswitch/ovnsb-cert.pem");
+    SB_CLIENT_CACERT = Spec::new("sb-client-cacert", Kind::Path).key(SOUTH, "client-cacert")
+        .help("For ssl: certificates (PEM) of the CAs that sign the database's; without it \
+               /etc/openvswitch/ovnsb-ca.cert");
+    SB_RUN_DIR = Spec::new("sb-run-dir", Kind::Path).value("DIR").key(SOUTH, "run-dir")
+        .default("/var/run/ovn")
+        .help("Where the southbound database's local socket is, which is used where no address is given");
+    SB_CERT_COMMON_NAME = Spec::new("sb-cert-common-name", Kind::Text).value("NAME")
+        .key(SOUTH, "cert-common-name")
+        .help("For ssl: the name that the southbound database's certificate has to have; without it every \
+               certificate of the right CA is accepted. The control plane's check: ovn-controller has its \
+               own");
+    NB_ADDRESS = Spec::new("nb-address", DATABASES).key(NORTH, "address").external_id("ovn-nb")
+        .old_keys(&[OldKey::python("unix-socket").prefix("unix:")])
+        .default("unix:/var/run/ovn/ovnnb_db.sock")
+        .help("Northbound database: as --sb-address, for the control plane");
+    NB_CLIENT_PRIVKEY = Spec::new("nb-client-privkey", Kind::Path).key(NORTH, "client-privkey")
+        .old_keys(&[OldKey::python("private-key"), OldKey::same("egressip-healthcheck-tls", "client-privkey")])
+        .help("For ssl: private key (PEM); without it /etc/openvswitch/ovnnb-privkey.pem");
+    NB_CLIENT_CERT = Spec::new("nb-client-cert", Kind::Path).key(NORTH, "client-cert")
+        .old_keys(&[OldKey::python("certificate"), OldKey::same("egressip-healthcheck-tls", "client-cert")])
+        .help("For ssl: certificate (PEM); without it /etc/openvswitch/ovnnb-cert.pem");
+    NB_CLIENT_CACERT = Spec::new("nb-client-cacert", Kind::Path).key(NORTH, "client-cacert")
+        .old_keys(&[OldKey::python("ca-cert"), OldKey::same("egressip-healthcheck-tls", "client-cacert")])
+        .help("For ssl: certificates (PEM) of the CAs that sign the database's; without it \
+               /etc/openvswitch/ovnnb-ca.cert");
+    NB_CERT_COMMON_NAME = Spec::new("nb-cert-common-name", Kind::Text).value("NAME")
+        .key(NORTH, "cert-common-name")
+        .old_keys(&[OldKey::same("egressip-healthcheck-tls", "cert-common-name")])
+        .help("For ssl: the name that the northbound database's certificate has to have; without it every \
+               certificate of the right CA is accepted");
+    NB_RUN_DIR = Spec::new("nb-run-dir", Kind::Path).value("DIR").key(NORTH, "run-dir")
+        .default("/var/run/ovn")
+        .help("Where the northbound database's local socket is, which is used where no address is given");
+    NB_DB_LOCATION = Spec::new("nb-db-location", Kind::Path).key(NORTH, "db-location")
+        .default("/etc/ovn/ovnnb_db.db")
+        .later(Part::Metrics).help("The northbound database's file");
+    SB_DB_LOCATION = Spec::new("sb-db-location", Kind::Path).key(SOUTH, "db-location")
+        .default("/etc/ovn/ovnsb_db.db")
+        .later(Part::Metrics).help("The southbound database's file");
+    NB_ELECTION_TIMER = Spec::new("nb-raft-election-timer", Kind::NUMBER).value("SECONDS")
+        .key(NORTH, "election-timer")
+        .help("Election timer of the northbound cluster").never(SERVERS);
+    SB_ELECTION_TIMER = Spec::new("sb-raft-election-timer", Kind::NUMBER).value("SECONDS")
+        .key(SOUTH, "election-timer")
+        .help("Election timer of the southbound cluster").never(SERVERS);
+    NB_SERVER_PRIVKEY = server_file("nb-server-privkey", NORTH, "server-privkey");
+    NB_SERVER_CERT = server_file("nb-server-cert", NORTH, "server-cert");
+    NB_SERVER_CACERT = server_file("nb-server-cacert", NORTH, "server-cacert");
+    SB_SERVER_PRIVKEY = server_file("sb-server-privkey", SOUTH, "server-privkey");
+    SB_SERVER_CERT = server_file("sb-server-cert", SOUTH, "server-cert");
+    SB_SERVER_CACERT = server_file("sb-server-cacert", SOUTH, "server-cacert");
+    DB_TXN_TIMEOUT = Spec::new("db-txn-timeout", Kind::Span).key("default", "db-txn-timeout").default("100s")
+        .help("How long a database may take for an answer to --remove-node; the controller waits as long as \
+               the database is there");
+    BOOTSTRAP_CA_CERT = Spec::new("bootstrap-ca-cert", Kind::Switch).key(NORTH, "bootstrap-ca-cert")
+        .default("false")
+        .help("For ssl: where the file of --nb-client-cacert or --sb-client-cacert is not there, trust the \
+               CA that the database shows at the first connection and write it there. Only for a network \
+               that can be trusted at that moment");
+}

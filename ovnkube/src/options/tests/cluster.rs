@@ -1,0 +1,156 @@
+//! Ranges of addresses, and the rules between them.
+
+use controller::config::ClusterConfig;
+
+use super::{super::Program, Place};
+
+fn cluster_at(place: &Place, line: &str) -> Result<ClusterConfig, String> {
+    match place.options(&format!("--init-master m --k8s-apiserver https://a {line}")).program() {
+        Ok(Program::ControlPlane(config, _)) => Ok(config.cluster),
+        Ok(other) => Err(format!("{other:?}")),
+        Err(problems) => Err(problems.to_string()),
+    }
+}
+
+fn cluster(line: &str) -> Result<ClusterConfig, String> {
+    cluster_at(&Place::new(), line)
+}
+
+fn texts<T: ToString>(list: &[T]) -> Vec<String> {
+    list.iter().map(T::to_string).collect()
+}
+
+#[test]
+fn defaults_are_upstreams() {
+    let cluster = cluster("").unwrap();
+    let subnets: Vec<String> = cluster
+        .cluster_subnets
+        .iter()
+        .map(|subnet| format!("{}/{}", subnet.cidr, subnet.host_length))
+        .collect();
+    assert_eq!(subnets, ["10.128.0.0/14/23"]);
+    assert_eq!(texts(&cluster.service_cidrs), ["172.16.1.0/24"]);
+    assert_eq!(
+        (texts(&cluster.join_subnets), texts(&cluster.transit_subnets)),
+        (vec!["100.64.0.0/16".into()], vec!["100.88.0.0/16".into()])
+    );
+    assert_eq!(texts(&cluster.hairpin_addresses), ["169.254.169.5"]);
+    assert_eq!((cluster.zone.0.as_str(), cluster.acl_logging_rate_limit), ("global", 20));
+    assert!(cluster.requested_chassis && !cluster.legacy_annotations);
+    assert_eq!(cluster, ClusterConfig::default());
+}
+
+#[test]
+fn both_families_bring_their_ranges() {
+    let line = "--cluster-subnet 10.244.0.0/16,fd00:10:244::/48/64,10.245.0.0/16/24 \
+                --service-cluster-ip-range 10.96.0.0/16,fd00:10:96::/112 --disable-requestedchassis \
+                --legacy-annotations --zone n1 --acl-logging-rate-limit 7";
+    let cluster = cluster(&line.replace(", ", ",")).unwrap();
+    let subnets: Vec<String> = cluster
+        .cluster_subnets
+        .iter()
+        .map(|subnet| format!("{}/{}", subnet.cidr, subnet.host_length))
+        .collect();
+    assert_eq!(subnets, ["10.244.0.0/16/24", "fd00:10:244::/48/64", "10.245.0.0/16/24"]);
+    assert_eq!(texts(&cluster.join_subnets), ["100.64.0.0/16", "fd98::/64"]);
+    assert_eq!(texts(&cluster.hairpin_addresses), ["169.254.169.5", "fd69::5"]);
+    assert!(
+        !cluster.requested_chassis
+            && cluster.legacy_annotations
+            && cluster.zone.0 == "n1"
+            && cluster.acl_logging_rate_limit == 7
+    );
+}
+
+#[test]
+fn bits_behind_the_prefix_do_not_count() {
+    assert_eq!(cluster("--cluster-subnets 10.129.3.4/14/23").unwrap(), cluster("").unwrap());
+}
+
+#[test]
+fn what_is_no_range_is_said() {
+    for (line, text) in [
+        ("--cluster-subnets 10.0.0.0", "--cluster-subnets \"10.0.0.0\" is no network"),
+        ("--cluster-subnets 10.0.0.0/8/24,", "--cluster-subnets \"\" is no network"),
+        (
+            "--cluster-subnets 10.0.0.0/8/8",
+            "\"10.0.0.0/8/8\": a node's part, /8, has to be less than the whole, /8",
+        ),
+        (
+            "--cluster-subnets 10.0.0.0/25",
+            "\"10.0.0.0/25\": a node's part, /24, has to be less than the whole",
+        ),
+        ("--cluster-subnets 10.0.0.0/8/31", "a node's part of /31 has no room for pods"),
+        ("--cluster-subnets 10.0.0.0/8/30", "a node's part of /30 has no room for pods"),
+        ("--cluster-subnets 10.0.0.0/8/x", "\"x\" is no prefix length"),
+        ("--cluster-subnets fd01::/48/72", "a node's part of an IPv6 network is always /64"),
+        (
+            "--cluster-subnets 10.0.0.0/16/24,10.1.0.0/16/23",
+            "gives nodes an IPv4 part of /24 in one range and of /23 in another",
+        ),
+        (
+            "--k8s-service-cidrs 10.96.0.0/16,10.97.0.0/16",
+            "--k8s-service-cidrs \"10.96.0.0/16,10.97.0.0/16\" has several networks of one family",
+        ),
+        ("--gateway-v4-join-subnet fd98::/64", "--gateway-v4-join-subnet \"fd98::/64\" is no IPv4 network"),
+        (
+            "--gateway-v6-masquerade-subnet 1.2.3.0/24",
+            "--gateway-v6-masquerade-subnet \"1.2.3.0/24\" is no IPv6 network",
+        ),
+        (
+            "--gateway-v4-masquerade-subnet 169.254.169.0/30",
+            "--gateway-v4-masquerade-subnet: the network has to have at least 8 addresses",
+        ),
+        ("--zone a_b", "--zone \"a_b\" is no zone's name"),
+        (
+            "--acl-logging-rate-limit 4294967296",
+            "--acl-logging-rate-limit \"4294967296\" is no number from 0",
+        ),
+        ("--no-hostsubnet-nodes a>b", "--no-hostsubnet-nodes \"a>b\" is not a requirement on labels"),
+    ] {
+        let error = cluster(line).expect_err(line);
+        assert!(error.contains(text), "{line}: {error}");
+    }
+}
+
+#[test]
+fn ranges_that_overlap_are_named_with_their_places() {
+    let place = Place::new();
+    let file = place.file(
+        "ovn_k8s.conf",
+        "[default]\ncluster-subnets=100.64.0.0/12\n[kubernetes]\nservice-cidrs=10.96.0.0/16\n",
+    );
+    let text = cluster_at(&place, "--gateway-v4-masquerade-subnet 10.96.128.0/29").unwrap_err();
+    for expected in [
+        &format!(
+            "{}:2: cluster-subnets 100.64.0.0/12 and --gateway-v4-join-subnet (its default) 100.64.0.0/16 \
+             overlap",
+            file.display()
+        ),
+        &format!(
+            "{}:4: service-cidrs 10.96.0.0/16 and --gateway-v4-masquerade-subnet 10.96.128.0/29 overlap",
+            file.display()
+        ),
+    ] {
+        assert_eq!(text.matches(expected.as_str()).count(), 1, "{expected}\n{text}");
+    }
+    let text = cluster("--cluster-subnets 10.0.0.0/8/24,10.1.0.0/16/24").unwrap_err();
+    assert!(
+        text.contains("--cluster-subnets 10.0.0.0/8 and --cluster-subnets 10.1.0.0/16 overlap"),
+        "{text}"
+    );
+    // Ranges of a family that no pod has may overlap.
+    let line = "--cluster-subnets fd01::/48 --k8s-service-cidrs fd02::/112 --gateway-v4-join-subnet \
+                10.0.0.0/8 --gateway-v4-masquerade-subnet 10.0.0.0/8";
+    assert_eq!(texts(&cluster(line).unwrap().join_subnets), ["fd98::/64"]);
+}
+
+#[test]
+fn services_have_the_families_of_pods() {
+    let text = cluster("--cluster-subnets 10.0.0.0/16,fd01::/48").unwrap_err();
+    let expected = "--cluster-subnets gives pods IPv4 and IPv6, --k8s-service-cidrs (its default) gives \
+                    services IPv4: give both the same families";
+    assert!(text.contains(expected), "{text}");
+    let text = cluster("--cluster-subnets fd01::/48").unwrap_err();
+    assert!(text.contains("gives pods IPv6") && text.contains("gives services IPv4"), "{text}");
+}

@@ -1,0 +1,247 @@
+//! The configuration of the control plane, except the cluster's network.
+
+use std::{path::PathBuf, time::Duration};
+
+use ovsdb::MissingAuthority;
+
+use super::{super::Program, Place};
+use crate::control_plane::{ControlPlaneConfig, Election, Probe, RemoveNodeConfig};
+
+fn config_at(place: &Place, line: &str) -> Result<ControlPlaneConfig, String> {
+    match place.options(&format!("{line} --k8s-apiserver https://a")).program() {
+        Ok(Program::ControlPlane(config, _) | Program::Both(config, _)) => Ok(*config),
+        Ok(other) => Err(format!("{other:?}")),
+        Err(problems) => Err(problems.to_string()),
+    }
+}
+
+fn config(line: &str) -> Result<ControlPlaneConfig, String> {
+    config_at(&Place::new(), line)
+}
+
+fn election(line: &str) -> Option<Election> {
+    config(line).expect(line).election
+}
+
+fn seconds(election: &Election) -> [u64; 3] {
+    [election.duration, election.renew_deadline, election.retry_period].map(|time| time.as_secs())
+}
+
+/// A process of both roles took one Lease, and a controller alone another one: both wrote to one database.
+#[test]
+fn each_role_has_its_lease_and_a_process_of_both_roles_has_both() {
+    let leases = |line: &str| election(line).map(|election| (election.lease, election.second_lease));
+    let one = |lease: &str| Some((lease.to_owned(), None));
+    let both = |zone: &str| {
+        Some(("ovn-kubernetes-master".to_owned(), Some(format!("ovn-kubernetes-master-{zone}"))))
+    };
+    assert_eq!(leases("--init-cluster-manager m"), one("ovn-kubernetes-master"));
+    assert_eq!(leases("--init-ovnkube-controller m"), one("ovn-kubernetes-master-global"));
+    assert_eq!(leases("--init-ovnkube-controller m --zone z1"), one("ovn-kubernetes-master-z1"));
+    assert_eq!(leases("--init-master m"), both("global"));
+    assert_eq!(leases("--init-cluster-manager m --init-ovnkube-controller m"), both("global"));
+    assert_eq!(leases("--init-master m --zone z1"), both("z1"));
+    assert_eq!(leases("--init-master m --init-node m"), both("global"));
+    assert_eq!(leases("--init-ovnkube-controller m --init-node m --zone m"), None, "the node's own zone");
+    assert_eq!(
+        leases("--init-ovnkube-controller m --init-node m"),
+        one("ovn-kubernetes-master-global"),
+        "the zone of all nodes"
+    );
+    let namespace = |line: &str| election(line).unwrap().namespace;
+    assert_eq!(namespace("--init-master m"), "ovn-kubernetes");
+    assert_eq!(namespace("--init-master m --ovn-config-namespace net"), "net");
+}
+
+#[test]
+fn an_elections_times_are_those_of_its_role() {
+    let line = "--ha-election-lease-duration 15 --ha-election-renew-deadline=10 --ha-election-retry-period 2";
+    assert_eq!(seconds(&election("--init-master m").unwrap()), [137, 107, 26]);
+    assert_eq!(seconds(&election(&format!("--init-master m {line}")).unwrap()), [15, 10, 2]);
+    assert_eq!(seconds(&election(&format!("--init-cluster-manager m {line}")).unwrap()), [137, 107, 26]);
+    let of_manager = line.replace("--ha-", "--cluster-manager-ha-");
+    assert_eq!(seconds(&election(&format!("--init-cluster-manager m {of_manager}")).unwrap()), [15, 10, 2]);
+}
+
+#[test]
+fn times_that_make_no_election_are_said_with_both_options() {
+    let place = Place::new();
+    let file = place.file("ovn_k8s.conf", "[masterha]\nelection-lease-duration=20\n");
+    let text =
+        config_at(&place, "--init-master m --ha-election-renew-deadline 20 --ha-election-retry-period 17")
+            .unwrap_err();
+    for expected in [
+        format!(
+            "--ha-election-renew-deadline (20 s) has to be less than {}:2: election-lease-duration (20 s)",
+            file.display()
+        ),
+        "--ha-election-renew-deadline (20 s) has to be more than 1.2 times --ha-election-retry-period (17 s)"
+            .to_owned(),
+    ] {
+        assert_eq!(text.matches(&expected).count(), 1, "{expected}\n{text}");
+    }
+    let text = config("--init-master m --ha-election-retry-period 0 --ovn-config-namespace A").unwrap_err();
+    for expected in [
+        "--ha-election-retry-period \"0\" is no number from 1",
+        "--ovn-config-namespace \"A\" is no namespace",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+}
+
+#[test]
+fn the_controller_alone_needs_the_northbound_database() {
+    assert!(config("--init-cluster-manager m --nb-address ssl:1.2.3.4:6641").unwrap().northbound.is_none());
+    let northbound = config("--init-master m --nb-run-dir /run/x").unwrap().northbound.unwrap();
+    assert_eq!(
+        (northbound.endpoints.to_string(), northbound.ssl),
+        ("unix:/run/x/ovnnb_db.sock".to_owned(), None)
+    );
+    let northbound = config("--init-master m -nb-address=tcp://10.0.0.1:6641,tcp://10.0.0.2:6641")
+        .unwrap()
+        .northbound
+        .unwrap();
+    assert_eq!(northbound.endpoints.to_string(), "tcp:10.0.0.1:6641,tcp:10.0.0.2:6641");
+}
+
+#[test]
+fn the_northbound_database_is_probed_as_somebody_says_or_as_the_client_does_by_itself() {
+    let probe = |more: &str| {
+        config(&format!("--init-master m --nb-run-dir /run/x {more}")).unwrap().northbound.unwrap().probe
+    };
+    assert_eq!(probe(""), None, "the option's default is ovn-controller's");
+    assert_eq!(probe("--inactivity-probe 100000"), Some(Probe::After(Duration::from_secs(100))));
+    assert_eq!(probe("--inactivity-probe=0"), Some(Probe::Never));
+}
+
+#[test]
+fn tls_to_the_northbound_database_needs_its_files() {
+    let text = config("--init-master m --nb-address ssl:10.0.0.1:6641").unwrap_err();
+    for (option, usual) in [
+        ("--nb-client-privkey", "ovnnb-privkey.pem"),
+        ("--nb-client-cert", "ovnnb-cert.pem"),
+        ("--nb-client-cacert", "ovnnb-ca.cert"),
+    ] {
+        let expected = format!(
+            "--nb-address \"ssl:10.0.0.1:6641\" needs {option}; \
+             the usual file /etc/openvswitch/{usual} cannot be read"
+        );
+        assert_eq!(text.matches(&expected).count(), 1, "{expected}\n{text}");
+    }
+    let place = Place::new();
+    let [key, certificate, authority] =
+        ["k", "c", "a"].map(|name| place.file(name, "").display().to_string());
+    let files = format!("--nb-client-privkey {key} --nb-client-cert {certificate}");
+    let line = format!(
+        "--init-master m --nb-address ssl:10.0.0.1:6641 {files} --nb-client-cacert {authority} \
+         --nb-cert-common-name ovn"
+    );
+    let tls = config_at(&place, &line).unwrap().northbound.unwrap().ssl.unwrap();
+    assert_eq!((tls.authority, tls.common_name.as_deref()), (PathBuf::from(authority), Some("ovn")));
+    assert_eq!(tls.missing_authority, MissingAuthority::Refuse);
+    let text =
+        config_at(&place, &format!("--init-master m --nb-address tcp:10.0.0.1:6641 {files}")).unwrap_err();
+    assert_eq!(
+        text.matches("is for ssl:, and the database's address is tcp:10.0.0.1:6641").count(),
+        2,
+        "{text}"
+    );
+}
+
+#[test]
+fn an_authority_that_is_not_there_may_come_with_the_first_connection_on_request_only() {
+    let place = Place::new();
+    let [key, certificate] = ["k", "c"].map(|name| place.file(name, "").display().to_string());
+    let absent = place.path("ca.pem");
+    let line = format!(
+        "--init-master m --nb-address ssl:10.0.0.1:6641 --nb-client-privkey {key} --nb-client-cert \
+         {certificate} --nb-client-cacert {}",
+        absent.display()
+    );
+    assert!(config_at(&place, &line).unwrap_err().contains("--nb-client-cacert"));
+    let tls =
+        config_at(&place, &format!("{line} --bootstrap-ca-cert")).unwrap().northbound.unwrap().ssl.unwrap();
+    assert_eq!((tls.authority, tls.missing_authority), (absent, MissingAuthority::Bootstrap));
+}
+
+#[test]
+fn the_control_plane_needs_an_api_server() {
+    let problems = Place::new()
+        .options("--init-master m --pod-manifests /m")
+        .program()
+        .expect_err("there is none")
+        .to_string();
+    assert!(
+        problems.contains("say how the control plane reaches the API server: --k8s-kubeconfig FILE"),
+        "{problems}"
+    );
+}
+
+#[test]
+fn foreign_nodes_are_those_that_the_selector_selects() {
+    let config = config("--init-master m --no-hostsubnet-nodes kubernetes.io/os=windows").unwrap();
+    let labels = std::collections::BTreeMap::from([("kubernetes.io/os".to_owned(), "windows".to_owned())]);
+    assert!(config.foreign_nodes.expect("a selector").matches(&labels));
+    assert!(self::config("--init-master m").unwrap().foreign_nodes.is_none());
+}
+
+#[test]
+fn a_node_is_removed_from_both_databases_and_the_api_server_may_be_asked() {
+    let removed = |line: &str| -> RemoveNodeConfig {
+        match Place::new().options(line).program() {
+            Ok(Program::RemoveNode(config, _)) => *config,
+            other => panic!("{line}: {other:?}"),
+        }
+    };
+    let config = removed("--remove-node n2 --nb-address tcp:10.0.0.1:6641 --sb-address tcp:10.0.0.1:6642");
+    assert_eq!(
+        (config.node.as_str(), config.southbound.endpoints.to_string()),
+        ("n2", "tcp:10.0.0.1:6642".to_owned())
+    );
+    assert!(config.api_server.is_none() && config.patience == Duration::from_secs(100));
+    let none = Place::new()
+        .options("--remove-node n2 --db-txn-timeout 0s")
+        .program()
+        .expect_err("no time")
+        .to_string();
+    assert!(none.contains("--db-txn-timeout \"0s\" leaves no time at all"), "{none}");
+    assert!(removed("--remove-node n2 --k8s-apiserver https://a").api_server.is_some());
+}
+
+#[test]
+fn what_parts_that_do_not_exist_yet_were_told_is_noted() {
+    let Ok(Program::ControlPlane(_, options)) = Place::new()
+        .options("--init-master m --k8s-apiserver https://a --enable-multicast --nodeport --enable-egress-ip --enable-interconnect")
+        .program()
+    else {
+        panic!("it can be used")
+    };
+    let notes = options.notes().join("\n");
+    for (part, option) in [
+        ("multicast", "--enable-multicast"),
+        ("the node's gateway", "--nodeport"),
+        ("how pods leave the cluster", "--enable-egress-ip"),
+        ("several zones", "--enable-interconnect"),
+    ] {
+        assert!(
+            notes.contains(&format!("without effect in this version, for {part}: {option}")),
+            "{part}\n{notes}"
+        );
+    }
+}
+
+#[test]
+fn the_masters_of_2018() {
+    let place = Place::new();
+    let ca = place.file("ca.crt", "");
+    let line = format!(
+        "-k8s-cacert {} -k8s-token TOKEN -init-master m1 -net-controller -cluster-subnet=192.168.0.0/16 \
+         -service-cluster-ip-range=172.16.1.0/24 -nodeport -nb-address=tcp://10.0.0.1:6631 \
+         -sb-address=tcp://10.0.0.1:6632 -init-gateways -loglevel=4 \
+         -logfile=/var/log/openvswitch/ovnkube.log -pidfile /var/run/openvswitch/ovnkube-master.pid",
+        ca.display()
+    );
+    let config = config_at(&place, &line).unwrap();
+    assert_eq!((config.identity.as_str(), config.cluster.cluster_subnets[0].host_length), ("m1", 24));
+    assert!(!format!("{config:?}").contains("TOKEN"));
+}

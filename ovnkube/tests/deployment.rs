@@ -1,0 +1,20 @@
+//! The files that an administrator installs in a cluster (`conf/kubernetes`, `conf/helm`,
+//! `conf/Containerfile`, `conf/logrotate.d`, dashboard and alerts), each loaded by its real reader: the types
+//! of Kubernetes' API, `ovnkube`'s own options, logrotate, Helm.
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+#[path = "deployment/manifests.rs"]
+mod manifests;
+
+#[path = "deployment/chart.rs"]
+mod chart;
+#[path = "deployment/control_plane.rs"]
+mod control_plane;
+#[path = "deployment/image.rs"]
+mod image;
+#[path = "deployment/kubernetes.rs"]
+mod kubernetes;
+#[path = "deployment/logrotate.rs"]
+mod logrotate;
+#[path = "deployment/monitoring.rs"]
+mod monitoring;

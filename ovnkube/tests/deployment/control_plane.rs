@@ -1,0 +1,122 @@
+//! The control plane's manifests: strictly parsed, with as few rights as it needs, and a command line that
+//! the executable takes.
+
+use std::ffi::OsString;
+
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Namespace, ServiceAccount},
+    rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding},
+};
+use ovnkube::options::{Environment, Options, Program};
+use serde_json::Value;
+
+use crate::manifests::{conf, documents, read, strictly};
+
+fn objects() -> Vec<Value> {
+    documents(&read(&conf("kubernetes/ovn-kubernetes-control-plane.yaml")))
+}
+
+fn may(rules: Option<Vec<PolicyRule>>) -> Vec<String> {
+    let rules = rules.unwrap();
+    assert!(rules.iter().all(|rule| rule.non_resource_urls.is_none()));
+    let of_rule = |rule: &PolicyRule| {
+        let verbs = rule.verbs.join(",");
+        let names =
+            rule.resource_names.iter().flatten().fold(String::new(), |names, name| format!("{names} {name}"));
+        rule.resources
+            .iter()
+            .flatten()
+            .map(|resource| format!("{resource}{names}: {verbs}"))
+            .collect::<Vec<_>>()
+    };
+    rules.iter().flat_map(of_rule).collect()
+}
+
+#[test]
+fn its_account_may_annotate_nodes_and_pods_keep_its_lease_write_events_and_nothing_else() {
+    let objects = objects();
+    let [namespace, account, role, binding, own_role, own_binding, config, deployment] = &objects[..] else {
+        panic!("{objects:#?}")
+    };
+    let namespace: Namespace = strictly(namespace);
+    let account: ServiceAccount = strictly(account);
+    let (role, own_role): (ClusterRole, Role) = (strictly(role), strictly(own_role));
+    let (binding, own_binding): (ClusterRoleBinding, RoleBinding) =
+        (strictly(binding), strictly(own_binding));
+    let (config, deployment): (ConfigMap, Deployment) = (strictly(config), strictly(deployment));
+
+    assert_eq!(
+        may(role.rules),
+        [
+            "nodes: get,list,watch",
+            "pods: get,list,watch",
+            "nodes/status: patch",
+            "pods/status: patch",
+            "namespaces kube-system: get",
+            "events: create,patch"
+        ]
+    );
+    assert_eq!(may(own_role.rules), ["leases: get,watch,create,update"]);
+    let name = account.metadata.name.clone();
+    for subjects in [binding.subjects, own_binding.subjects] {
+        let [subject] = &subjects.unwrap()[..] else { panic!("one subject") };
+        assert_eq!((Some(&subject.name), &subject.namespace), (name.as_ref(), &account.metadata.namespace));
+    }
+    assert_eq!(
+        (Some(binding.role_ref.name), Some(own_binding.role_ref.name)),
+        (role.metadata.name.clone(), own_role.metadata.name.clone())
+    );
+    let namespaces = [
+        &account.metadata,
+        &own_role.metadata,
+        &own_binding.metadata,
+        &config.metadata,
+        &deployment.metadata,
+    ];
+    assert!(namespaces.iter().all(|metadata| metadata.namespace == namespace.metadata.name));
+    assert_eq!(deployment.spec.unwrap().template.spec.unwrap().service_account_name, name);
+}
+
+#[test]
+fn its_command_line_and_options_file_are_what_the_executable_understands() {
+    let objects = objects();
+    let find = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+    let (config, deployment): (ConfigMap, Deployment) =
+        (strictly(find("ConfigMap")), strictly(find("Deployment")));
+    let mount = tempfile::tempdir().unwrap();
+    for (name, text) in config
+        .data
+        .unwrap()
+        .into_iter()
+        .chain(["token", "ca.crt"].map(|name| (name.to_owned(), String::new())))
+    {
+        std::fs::write(mount.path().join(name), text).unwrap();
+    }
+    let pod = deployment.spec.unwrap().template.spec.unwrap();
+    let [container] = &pod.containers[..] else { panic!("{:#?}", pod.containers) };
+    let conf_dir = format!("--config-file={}", mount.path().display());
+    let argument = |text: &String| {
+        text.replace("$(K8S_NODE)", "node1").replace("--config-file=/etc/ovn-kubernetes", &conf_dir)
+    };
+    let arguments = container.args.iter().flatten().map(argument);
+    let mut from = Environment { service_account: mount.path().to_owned(), ..Environment::none() };
+    let variables = [("KUBERNETES_SERVICE_HOST", "10.96.0.1"), ("KUBERNETES_SERVICE_PORT", "443")];
+    from.variables.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let options =
+        Options::read_in(std::iter::once("ovnkube".into()).chain(arguments.map(OsString::from)), &from);
+    let Program::ControlPlane(config, node) =
+        options.program().unwrap_or_else(|problems| panic!("{problems}"))
+    else {
+        panic!("it is the control plane's")
+    };
+    assert_eq!(
+        (config.identity.as_str(), config.election.unwrap().namespace.as_str()),
+        ("node1", "ovn-kubernetes")
+    );
+    assert_eq!(node.notes(), Vec::<String>::new());
+    let probes = [&container.liveness_probe, &container.readiness_probe]
+        .map(|probe| probe.as_ref().unwrap().http_get.clone().unwrap());
+    assert_eq!(probes.map(|probe| probe.path.unwrap()), ["/healthz", "/readyz"]);
+    assert_eq!(config.endpoints.healthz, Some("127.0.0.1:9408".parse().unwrap()));
+}

@@ -1,0 +1,397 @@
+//! A server in a directory of its own, and a caller that speaks HTTP byte by byte.
+
+use std::{
+    fs::{self, Permissions},
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::{fs::PermissionsExt, net::UnixStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::Database;
+
+/// Limit for every wait of a test: longer than any step takes on a busy machine.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// A running server. Killed when dropped; its directory stays if the test failed.
+pub(crate) struct Server {
+    pub(crate) directory: TempDir,
+    /// Where systemd would listen.
+    pub(crate) notify: Option<PathBuf>,
+    /// Additional environment variables of the process.
+    pub(crate) environment: Vec<(&'static str, PathBuf)>,
+    database: Option<Database>,
+    child: Option<Child>,
+}
+
+/// One answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub(crate) fn start_with(options: &[&str]) -> Self {
+        let mut server = Self::spawn(options);
+        server.ready();
+        server
+    }
+
+    /// A server that starts after `prepare` has changed the database.
+    pub(crate) fn start_after(prepare: impl FnOnce(&Database)) -> Self {
+        let mut server = Self::prepare();
+        server.start_database();
+        prepare(server.database());
+        server.respawn(&[]);
+        server.ready();
+        server
+    }
+
+    pub(crate) fn start_with_pidfile() -> Self {
+        let mut server = Self::prepare();
+        server.start_database();
+        let pidfile = server.directory.path().join("ovnkube.pid");
+        server.respawn(&["--pidfile", pidfile.to_str().unwrap()]);
+        server.ready();
+        server
+    }
+
+    /// A server that may not be ready yet.
+    pub(crate) fn spawn(options: &[&str]) -> Self {
+        let mut server = Self::prepare();
+        server.start_database();
+        server.respawn(options);
+        server
+    }
+
+    /// A server without a database.
+    pub(crate) fn spawn_without_database(options: &[&str]) -> Self {
+        let mut server = Self::prepare();
+        server.respawn(options);
+        server
+    }
+
+    /// Only the directory, without a server.
+    pub(crate) fn prepare() -> Self {
+        let directory = tempfile::Builder::new()
+            .prefix("ovnkube-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir()
+            .unwrap();
+        fs::create_dir(directory.path().join("pods")).unwrap();
+        Self { directory, notify: None, environment: Vec::new(), database: None, child: None }
+    }
+
+    /// Starts the process (again).
+    pub(crate) fn respawn(&mut self, options: &[&str]) {
+        self.child = Some(spawn(self.directory.path(), self.notify.as_deref(), &self.environment, options));
+    }
+
+    /// Waits for the CNI configuration.
+    pub(crate) fn ready(&mut self) {
+        eventually("the CNI configuration is there", || {
+            if let Some(status) = self.child().try_wait().unwrap() {
+                panic!("the server ended: {status}\n{}", self.log());
+            }
+            self.conf_dir()
+                .join("10-ovn-kubernetes.conflist")
+                .exists()
+                .then_some(())
+                .ok_or_else(|| self.log())
+        });
+    }
+
+    /// Waits for the socket only: a server that knows no subnet writes no CNI configuration.
+    pub(crate) fn listening(&mut self) {
+        eventually("the socket is served", || UnixStream::connect(self.socket()).map(drop));
+    }
+
+    fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("the server was started")
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        self.database.as_ref().expect("the database was started")
+    }
+
+    pub(crate) fn start_database(&mut self) {
+        self.database = Some(Database::start(self.directory.path()));
+    }
+
+    /// A database without the row that `ovs-vsctl init` makes.
+    pub(crate) fn start_empty_database(&mut self) {
+        self.database = Some(Database::start_empty(self.directory.path()));
+    }
+
+    pub(crate) fn stop_database(&mut self) {
+        self.database.take().expect("the database was started").process.stop();
+    }
+
+    /// Starts the database again with its old content.
+    pub(crate) fn restart_database(&mut self) {
+        self.database = Some(Database::restart(self.directory.path()));
+    }
+
+    /// One of `external_ids` of table `Open_vSwitch`.
+    pub(crate) fn external_id(&self, key: &str) -> Option<String> {
+        let text = self.database().vsctl(&[
+            "--if-exists",
+            "get",
+            "Open_vSwitch",
+            ".",
+            &format!("external_ids:{key}"),
+        ]);
+        (!text.is_empty()).then(|| text.trim_matches('"').to_owned())
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("run/server.sock")
+    }
+
+    pub(crate) fn conf_dir(&self) -> PathBuf {
+        self.directory.path().join("net.d")
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn log_says(&self, text: &str) {
+        eventually(&format!("the log says {text:?}"), || {
+            self.log().contains(text).then_some(()).ok_or_else(|| self.log())
+        });
+    }
+
+    /// Writes a manifest atomically: with a rename.
+    pub(crate) fn pod(&self, name: &str, uid: &str, annotation: Option<&str>) {
+        self.timed_pod(name, uid, annotation);
+    }
+
+    /// The same; returns the time of the rename.
+    pub(crate) fn timed_pod(&self, name: &str, uid: &str, annotation: Option<&str>) -> Instant {
+        let annotations =
+            annotation.map(|text| json!({"k8s.ovn.org/pod-networks": text})).unwrap_or(json!({}));
+        let pod = json!({"kind": "Pod", "metadata": {"name": name, "namespace": "shop", "uid": uid, "annotations": annotations}});
+        let manifests = self.directory.path().join("pods");
+        let temporary = manifests.join(format!(".{name}"));
+        fs::write(&temporary, pod.to_string()).unwrap();
+        let now = Instant::now();
+        fs::rename(temporary, manifests.join(format!("{name}.json"))).unwrap();
+        now
+    }
+
+    pub(crate) fn delete_pod(&self, name: &str) {
+        fs::remove_file(self.directory.path().join(format!("pods/{name}.json"))).unwrap();
+    }
+
+    pub(crate) fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.socket()).unwrap()
+    }
+
+    /// Sends a request without waiting for the answer.
+    pub(crate) fn send(&self, path: &str, body: &Value) -> UnixStream {
+        let mut stream = self.connect();
+        stream.write_all(&post(path, body.to_string().as_bytes())).unwrap();
+        stream
+    }
+
+    pub(crate) fn ask(&self, path: &str, body: &Value) -> Answer {
+        answer(&mut self.send(path, body))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the server was started").id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid().try_into().unwrap()), signal).unwrap();
+    }
+
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let child = self.child();
+        eventually("the server ends", || child.try_wait().unwrap().ok_or("it runs"))
+    }
+
+    /// Starts another server with the same options and waits for its end. Returns its exit status and
+    /// standard error.
+    pub(crate) fn second(&self) -> (ExitStatus, String) {
+        self.second_with(&[])
+    }
+
+    /// The same with more options.
+    pub(crate) fn second_with(&self, options: &[&str]) -> (ExitStatus, String) {
+        let output = spawn(self.directory.path(), None, &[], options).wait_with_output().unwrap();
+        (output.status, String::from_utf8(output.stderr).unwrap())
+    }
+
+    /// Runs `--cleanup-node` with the server's options. Returns its exit status and standard error.
+    pub(crate) fn clean_up(&self) -> (ExitStatus, String) {
+        let program = command(self.directory.path(), "--cleanup-node");
+        // In a network namespace of its own: the cleanup also removes rules from the kernel.
+        let mut command = Command::new("unshare");
+        command
+            .args(["--user", "--map-root-user", "--net", "--"])
+            .arg(program.get_program())
+            .args(program.get_args());
+        let output = command.output().unwrap();
+        (output.status, String::from_utf8(output.stderr).unwrap())
+    }
+
+    /// Ends the server as a power failure would.
+    pub(crate) fn kill(&mut self) {
+        self.signal(Signal::SIGKILL);
+        self.ended();
+    }
+
+    /// Ends the server as a power failure would, and starts another in its place.
+    pub(crate) fn kill_and_restart(&mut self) {
+        self.kill();
+        self.respawn(&[]);
+        eventually("the server answers again", || UnixStream::connect(self.socket()).map(drop));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            self.directory.disable_cleanup(true);
+            eprintln!("kept: {}\n{}", self.directory.path().display(), self.log());
+        }
+    }
+}
+
+fn spawn(
+    directory: &Path,
+    notify: Option<&Path>,
+    environment: &[(&str, PathBuf)],
+    options: &[&str],
+) -> Child {
+    let mut command = command(directory, "--init-node");
+    match notify {
+        Some(socket) => command.env("NOTIFY_SOCKET", socket),
+        None => command.env_remove("NOTIFY_SOCKET"),
+    };
+    command
+        .envs(environment.iter().cloned())
+        .args(options)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The program with this role for the node, and with all its paths in the directory.
+fn command(directory: &Path, role: &str) -> Command {
+    let path = |name: &str| directory.join(name).into_os_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ovnkube"));
+    command.args([role, "node1", "--encap-ip", "127.0.0.1", "--cni-plugin-source", "/bin/true"]);
+    for (option, name) in [
+        ("--pod-manifests", "pods"),
+        ("--cni-conf-dir", "net.d"),
+        ("--cni-bin-dir", "bin"),
+        ("--cni-socket", "run/server.sock"),
+        ("--logfile", "log"),
+    ] {
+        command.arg(option).arg(path(name));
+    }
+    command.arg("--ovsdb-endpoint").arg(format!("unix:{}", directory.join("db.sock").display()));
+    command
+}
+
+/// An annotation of the cluster's own network.
+pub(crate) fn annotation(last_octet: u8) -> String {
+    format!(
+        r#"{{"default":{{"mac_address":"0a:58:0a:f4:01:{last_octet:02x}","ip_addresses":["10.244.1.{last_octet}/24"]}}}}"#
+    )
+}
+
+/// The request of a plugin for an ADD of a pod in namespace `shop`.
+pub(crate) fn add(pod: &str, uid: &str) -> Value {
+    verb("ADD", pod, uid)
+}
+
+pub(crate) fn verb(verb: &str, pod: &str, uid: &str) -> Value {
+    // {"cniVersion":"1.0.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}
+    let config = "eyJjbmlWZXJzaW9uIjoiMS4wLjAiLCJuYW1lIjoib3ZuLWt1YmVybmV0ZXMiLCJ0eXBlIjoib3ZuLWs4cy1jbmktb3ZlcmxheSJ9";
+    let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={pod};K8S_POD_UID={uid}");
+    json!({
+        "env": {"CNI_COMMAND": verb, "CNI_CONTAINERID": "0123456789abcdef", "CNI_IFNAME": "eth0", "CNI_NETNS": "/n", "CNI_ARGS": args},
+        "config": config,
+    })
+}
+
+pub(crate) fn watch(pod: &str, uid: &str, last_octet: u8) -> Value {
+    json!({"namespace": "shop", "name": pod, "uid": uid, "mac": format!("0a:58:0a:f4:01:{last_octet:02x}"), "nad": "default"})
+}
+
+pub(crate) fn post(path: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: dummy\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// Reads one answer. The connection stays open.
+pub(crate) fn answer(stream: &mut UnixStream) -> Answer {
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(
+            reader.read_line(&mut head).expect("an answer within a few seconds"),
+            0,
+            "the connection ended after {head:?}"
+        );
+    }
+    let head = head.to_ascii_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .map_or(0, |length| length.parse().unwrap());
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    Answer { status: head.split(' ').nth(1).unwrap().parse().unwrap(), head, body }
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Status and code of a CNI error, and its message.
+    pub(crate) fn error(&self) -> (u16, u64, String) {
+        let error = self.json();
+        (self.status, error["code"].as_u64().unwrap(), error["msg"].as_str().unwrap().to_owned())
+    }
+}
+
+/// Probes until the result is good; a failure shows the last bad one.
+pub(crate) fn eventually<T, E: std::fmt::Debug>(what: &str, mut probe: impl FnMut() -> Result<T, E>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        match probe() {
+            Ok(good) => return good,
+            Err(bad) => assert!(Instant::now() < deadline, "not within {SOON:?}: {what}; last: {bad:#?}"),
+        }
+        #[expect(clippy::disallowed_methods, reason = "a test that asks again, with a deadline")]
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,287 @@
+//! The rows of each attachment as last seen: Open vSwitch's own rows, remembered for as long as this process
+//! lives.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use contract::{
+    external_ids::{IFACE_ID, IFACE_ID_VER, NAD, NETWORK, OVN_INSTALLED, POD_IF_NAME, SANDBOX},
+    names::{Network, PodKey},
+    paths::INTEGRATION_BRIDGE,
+    wire::QosRow,
+};
+use ovsdb::{Change, ChangeKind, Changes, Monitor, Updates, Uuid, Where};
+use podnet::{installed::PortState, plan::Identity, rows::PortColumns};
+
+ovsdb::table! {
+    pub(super) struct Bridge in "Bridge" {
+        pub(super) name: String,
+        pub(super) datapath_type: String,
+        pub(super) ports: Vec<Uuid>,
+    }
+
+    pub(super) struct Port in "Port" {
+        interfaces: Vec<Uuid>,
+        qos: Option<Uuid>,
+    }
+
+    pub(super) struct Interface in "Interface" {
+        pub(super) name: String,
+        kind: String = "type",
+        /// Assigned by ovs-vswitchd; -1 if it cannot open the device.
+        pub(super) ofport: Option<i64>,
+        /// Why ovs-vswitchd cannot open the device.
+        pub(super) error: Option<String>,
+        pub(super) external_ids: BTreeMap<String, String>,
+        ingress_policing_rate: i64,
+        ingress_policing_burst: i64,
+    }
+
+    pub(super) struct Qos in "QoS" {
+        kind: String = "type",
+        other_config: BTreeMap<String, String>,
+        external_ids: BTreeMap<String, String>,
+    }
+}
+
+/// Keys of upstream's interfaces that are functions of a NIC instead of veths: with a device of the kernel in
+/// the pod, or without one.
+const FUNCTIONS: [&str; 2] = ["vf-netdev-name", "vf-is-vfio"];
+/// `ofport` of an interface whose device ovs-vswitchd cannot open (ovs-vswitchd.conf.db(5)).
+const NO_DEVICE: i64 = -1;
+/// Name of the pod's end where upstream's rows do not say it.
+const USUAL_NAME: &str = "eth0";
+
+/// A pod's port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RecordedPort {
+    /// Name of the port, of its interface and of the host's link.
+    pub(super) name: String,
+    pub(super) identity: Identity,
+    pub(super) pod: PodKey,
+    pub(super) content: PortColumns,
+    /// The row of [`PortColumns::qos`], which outlives its port: QoS is a root table.
+    pub(super) qos: Option<Uuid>,
+}
+
+/// Every attachment whose rows were seen, by name.
+#[derive(Debug, Default)]
+pub(super) struct PortCache(HashMap<String, Arc<RecordedPort>>);
+
+/// What a change of rows calls for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum News {
+    Nothing,
+    /// A row vanished, ovs-vswitchd finds no device for it, or the bridge was made.
+    Look,
+}
+
+/// The tables that tell of attachments.
+pub(super) fn monitor() -> Monitor {
+    Monitor::new()
+        .table::<Bridge>(Where::all())
+        .table::<Port>(Where::all())
+        .table::<Interface>(Where::all())
+        .table::<Qos>(Where::all())
+}
+
+/// Whether the integration bridge exists.
+pub(super) fn has_bridge(updates: &Updates) -> bool {
+    updates.rows::<Bridge>().any(|(_, bridge)| bridge.name == INTEGRATION_BRIDGE)
+}
+
+/// Names of all interfaces in the database, of whatever type.
+pub(super) fn names(updates: &Updates) -> impl Iterator<Item = &str> {
+    updates.rows::<Interface>().map(|(_, interface)| interface.name.as_str())
+}
+
+/// Names of the interfaces for which ovs-vswitchd finds no device.
+pub(super) fn deviceless(updates: &Updates) -> impl Iterator<Item = &str> {
+    updates
+        .rows::<Interface>()
+        .filter(|(_, interface)| interface.is_deviceless())
+        .map(|(_, interface)| interface.name.as_str())
+}
+
+/// Whether ovn-controller has connected the interface to its logical port.
+pub(super) fn is_installed(updates: &Updates, interface: Uuid) -> bool {
+    updates
+        .row::<Interface>(interface)
+        .is_some_and(|row| row.external_ids.get(OVN_INSTALLED).is_some_and(|value| value == "true"))
+}
+
+/// Whether this QoS row exists.
+pub(super) fn has_qos(updates: &Updates, qos: Uuid) -> bool {
+    updates.row::<Qos>(qos).is_some()
+}
+
+impl PortCache {
+    /// Records the rows that exist now, and keeps the records of those that are gone.
+    pub(super) fn follow(&mut self, updates: &Updates, changes: &Changes) -> News {
+        let mut news = News::Nothing;
+        for change in changes.of::<Interface>() {
+            match (change.kind, updates.row::<Interface>(change.uuid)) {
+                (ChangeKind::Delete, _) => {
+                    let old = change.old::<Interface>();
+                    news = news.max(if old.is_some_and(|row| self.0.contains_key(&row.name)) {
+                        News::Look
+                    } else {
+                        News::Nothing
+                    });
+                }
+                // Only `ofport` or `error` has changed: nothing to record, but the device may be lost.
+                (ChangeKind::Modify, Some(row)) if !touches_record(change) => {
+                    let is_lost = row.is_deviceless() && self.0.contains_key(&row.name);
+                    news = news.max(if is_lost { News::Look } else { News::Nothing });
+                }
+                (_, Some(row)) => self.record(updates, change.uuid, row),
+                (_, None) => {}
+            }
+        }
+        // New rate limits show in the Port row, which refers to the QoS row.
+        for change in changes.of::<Port>().filter(|change| touches_limits(change)) {
+            let interfaces =
+                updates.row::<Port>(change.uuid).map(|port| port.interfaces.as_slice()).unwrap_or_default();
+            for (uuid, row) in
+                interfaces.iter().filter_map(|uuid| Some((*uuid, updates.row::<Interface>(*uuid)?)))
+            {
+                self.record(updates, uuid, row);
+            }
+        }
+        let made = |change: &Change| change.kind == ChangeKind::Insert;
+        if changes.of::<Bridge>().any(made) { News::Look } else { news }
+    }
+
+    fn record(&mut self, updates: &Updates, uuid: Uuid, row: &Interface) {
+        let Some(mut attached) = RecordedPort::read(row) else {
+            self.0.remove(&row.name);
+            return;
+        };
+        // References go from Port to Interface only (ovs-vswitchd.conf.db(5)), so all ports are searched.
+        attached.qos =
+            updates.rows::<Port>().find(|(_, port)| port.interfaces == [uuid]).and_then(|(_, port)| port.qos);
+        attached.content.qos = attached.qos.and_then(|qos| updates.row::<Qos>(qos)).map(Qos::content);
+        if self.0.get(&row.name).is_some_and(|known| **known == attached) {
+            return;
+        }
+        // A pod has one port in a network: the record of its older sandbox is obsolete.
+        self.0.retain(|_, other| other.iface_id() != attached.iface_id());
+        self.0.insert(row.name.clone(), attached.into());
+    }
+
+    /// Forgets attachments whose link is gone for good.
+    pub(super) fn forget(&mut self, gone: impl Fn(&RecordedPort) -> bool) {
+        self.0.retain(|_, attached| !gone(attached));
+    }
+
+    /// The pods' ports that exist: as recorded, or as their rows say where a newer port of the pod has the
+    /// record.
+    pub(super) fn present(&self, updates: &Updates) -> Vec<Arc<RecordedPort>> {
+        let known = |row: &Interface| self.0.get(&row.name).cloned();
+        updates
+            .rows::<Interface>()
+            .filter_map(|(_, row)| known(row).or_else(|| RecordedPort::read(row).map(Arc::new)))
+            .collect()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<RecordedPort>> {
+        self.0.values()
+    }
+
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+}
+
+/// ovs-vswitchd updates these two columns more often than any program changes the rest, and neither is
+/// recorded.
+fn touches_record(change: &Change) -> bool {
+    change.columns().iter().any(|column| !["ofport", "error"].contains(column))
+}
+
+fn touches_limits(change: &Change) -> bool {
+    change.kind == ChangeKind::Modify && change.columns().contains(&"qos")
+}
+
+impl RecordedPort {
+    /// What an Interface row says, if it is a pod's.
+    fn read(row: &Interface) -> Option<Self> {
+        let Interface { name, kind, external_ids, ingress_policing_rate, ingress_policing_burst, .. } = row;
+        if !kind.is_empty() || FUNCTIONS.iter().any(|key| external_ids.contains_key(*key)) {
+            return None;
+        }
+        let id = |key: &str| external_ids.get(key).map(String::as_str);
+        let network = id(NAD).map_or(Network::Default, |nad| Network::Attachment {
+            name: id(NETWORK).unwrap_or_default().to_owned(),
+            nad: nad.to_owned(),
+        });
+        let identity = Identity {
+            sandbox: id(SANDBOX)?.parse().ok()?,
+            if_name: id(POD_IF_NAME).unwrap_or(USUAL_NAME).parse().ok()?,
+            network,
+        };
+        let pod = pod_of(id(IFACE_ID)?)?;
+        // What ovn-controller says of a port (`ovn-installed` and its time) does not hold for the next one.
+        let external_ids = external_ids
+            .iter()
+            .filter(|(key, _)| !key.starts_with(OVN_INSTALLED))
+            .map(|(key, value)| (key.clone(), value.clone()));
+        let content = PortColumns {
+            external_ids: external_ids.collect(),
+            policing: (*ingress_policing_rate, *ingress_policing_burst),
+            qos: None,
+        };
+        Some(Self { name: name.clone(), identity, pod, content, qos: None })
+    }
+
+    pub(super) fn iface_id(&self) -> &str {
+        self.id(IFACE_ID)
+    }
+
+    /// UID of the pod; empty if unknown.
+    pub(super) fn uid(&self) -> &str {
+        self.id(IFACE_ID_VER)
+    }
+
+    /// Whether this project's plugin made the port; otherwise upstream's did.
+    pub(super) fn names_pods_end(&self) -> bool {
+        self.content.external_ids.contains_key(POD_IF_NAME)
+    }
+
+    fn id(&self, key: &str) -> &str {
+        self.content.external_ids.get(key).map_or("", String::as_str)
+    }
+}
+
+impl Interface {
+    fn is_deviceless(&self) -> bool {
+        self.ofport == Some(NO_DEVICE)
+    }
+
+    pub(super) fn state(&self) -> PortState<'_> {
+        PortState {
+            name: &self.name,
+            ofport: self.ofport,
+            error: self.error.as_deref(),
+            external_ids: &self.external_ids,
+        }
+    }
+}
+
+impl Qos {
+    fn content(&self) -> QosRow {
+        let Self { kind, other_config, external_ids } = self.clone();
+        QosRow { kind, other_config, external_ids }
+    }
+}
+
+/// The pod of a logical port: `<namespace>_<name>`; in networks other than the cluster's, the NAD's name and
+/// another `_` come before it.
+fn pod_of(iface_id: &str) -> Option<PodKey> {
+    // Split from the right: names of namespaces and pods contain no underscore.
+    let mut parts = iface_id.rsplitn(3, '_');
+    let (name, namespace) = (parts.next()?, parts.next()?);
+    PodKey::new(namespace, name).ok()
+}

@@ -1,5 +1,6 @@
 //! Fields of a kubeconfig that are not secret: names, paths and addresses, which messages may repeat.
 
+use kube::config::Kubeconfig;
 use serde_yaml_ng::Value;
 
 /// Fields whose text is not secret.
@@ -23,15 +24,19 @@ const TEXTS: [&str; 15] = [
 /// Fields that contain no secret at any depth.
 const WHOLE: [&str; 2] = ["as-groups", "as-user-extra"];
 
-/// Whether a field that is not secret contains `text`. A file that is not YAML has no such fields.
+/// Whether a field that is not secret contains `text`. A file that is no kubeconfig has no such fields.
+///
+/// The fields are those of the product's own reading, written again: a tag of YAML or a field that occurs twice
+/// is read differently as a plain value.
 pub(super) fn mention(config: &[u8], text: &str) -> bool {
-    serde_yaml_ng::from_slice(config).is_ok_and(|value| mentions(&value, text))
+    serde_yaml_ng::from_slice::<Kubeconfig>(config)
+        .and_then(serde_yaml_ng::to_value)
+        .is_ok_and(|value| mentions(&value, text))
 }
 
 fn mentions(value: &Value, text: &str) -> bool {
     match value {
         Value::Sequence(values) => values.iter().any(|value| mentions(value, text)),
-        Value::Tagged(tagged) => mentions(&tagged.value, text),
         Value::Mapping(fields) => {
             fields.iter().any(|(name, value)| match (name.as_str().unwrap_or_default(), value) {
                 ("server", Value::String(url)) => without_user(url).contains(text),
@@ -42,7 +47,7 @@ fn mentions(value: &Value, text: &str) -> bool {
                 (_, value) => mentions(value, text),
             })
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Tagged(_) => false,
     }
 }
 
@@ -64,7 +69,11 @@ mod tests {
         for secret in ["token: x", "password: x", "client-key-data: x", "exec: {command: x}"] {
             assert!(!mention(&config(secret), "x"), "{secret}");
         }
-        assert!(mention(b"{current-context: x}", "x") && !mention(b"{server: 'https://x:x@host'}", "x"));
+        for open in ["{current-context: x}", "{current-context: !name x}", "{current-context: x, a: 1, a: 2}"] {
+            assert!(mention(open.as_bytes(), "x"), "{open}");
+        }
+        let server = b"{clusters: [{name: we, cluster: {server: 'https://x:x@host'}}]}";
+        assert!(mention(server, "host") && !mention(server, "x"));
         assert!(!mention(b"current-context: {x", "x"));
     }
 }

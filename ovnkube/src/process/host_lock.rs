@@ -6,6 +6,7 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::Path,
+    time::Duration,
 };
 
 use kubeapi::election::{HostLock, Mark};
@@ -13,10 +14,13 @@ use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg, OFlag},
 };
-use tokio::{runtime::Handle, sync::watch};
+use tokio::{sync::watch, time::timeout};
 
 /// machine-id(5): stays the same over reboots.
 const MACHINE_ID: &str = "/etc/machine-id";
+/// flock(2) has no event for a lock that becomes free, and a thread that blocks in it cannot be ended. A
+/// restarted leader has two seconds to lead again; each look is one system call.
+const POLL: Duration = Duration::from_millis(200);
 
 /// The lock on `directory`/`name`, held or awaited. Needs a tokio runtime. The lock is released when the
 /// returned value and its clones are dropped. The file stays: another process may wait for its lock.
@@ -43,29 +47,38 @@ pub(crate) fn take(directory: &Path, name: &str) -> io::Result<HostLock> {
             .filter(|id| !id.is_empty()),
     };
     let (sender, held) = watch::channel(false);
-    let runtime = Handle::current();
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => {
             sender.send_replace(true);
-            runtime.spawn(keep(lock, sender));
+            tokio::spawn(keep(lock, sender));
         }
         Err((file, Errno::EWOULDBLOCK)) => {
             tracing::warn!(
                 path = %path.display(),
                 "another process of this name runs on this host; if it leads, its lease has to run out"
             );
-            // flock(2) has no event for a lock that becomes free: a thread has to block in it. Not a thread
-            // of the runtime, which waits for its blocking threads when it shuts down.
-            std::thread::Builder::new().name("host-lock".to_owned()).spawn(move || {
-                if let Ok(lock) = Flock::lock(file, FlockArg::LockExclusive) {
-                    sender.send_replace(true);
-                    runtime.spawn(keep(lock, sender));
-                }
-            })?;
+            tokio::spawn(wait(file, sender));
         }
         Err((_, errno)) => return Err(errno.into()),
     }
     Ok(HostLock { mark, held })
+}
+
+/// Takes the lock once it is free, or ends when the last receiver is dropped.
+async fn wait(mut file: File, held: watch::Sender<bool>) {
+    while timeout(POLL, held.closed()).await.is_err() {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => {
+                held.send_replace(true);
+                return keep(lock, held).await;
+            }
+            Err((same, Errno::EWOULDBLOCK | Errno::EINTR)) => file = same,
+            Err((_, errno)) => {
+                tracing::warn!(%errno, "the lock of this host cannot be waited for; a lease has to run out");
+                return held.closed().await;
+            }
+        }
+    }
 }
 
 /// Keeps the lock until the last receiver is dropped.

@@ -74,8 +74,8 @@ const CHUNK: usize = 64 * 1024;
 /// delay each reconnection to a dead server by that much.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The unsent bytes at which a server that sends echo requests but does not read the answers is disconnected.
-/// 1 MiB is thousands of probes, which no correct server sends; without a limit they would fill the memory.
+/// The bytes of answers to echo requests, since all was sent last, at which a server that does not read them
+/// is disconnected. 1 MiB is thousands of probes, which no correct server sends; without a limit they would fill the memory.
 const MAX_UNSENT_ECHOES: usize = 1 << 20;
 
 /// The state of a connection, apart from its stream.
@@ -94,6 +94,8 @@ pub(super) struct Driver {
     /// Queued bytes. Those before `written` are written already.
     out: Vec<u8>,
     written: usize,
+    /// The bytes in `out` that answer echo requests, or more.
+    echoes: usize,
     /// The total number of bytes ever put into `out`.
     queued: u64,
     /// Whether written bytes may still be in a buffer of the stream (TLS has one).
@@ -129,6 +131,7 @@ impl Driver {
             locking: HashMap::new(),
             out: Vec::new(),
             written: 0,
+            echoes: 0,
             queued: 0,
             unflushed: false,
             heard: Instant::now(),
@@ -259,6 +262,7 @@ impl Driver {
         self.unflushed = true;
         if self.written == self.out.len() {
             self.written = 0;
+            self.echoes = 0;
             self.out.clear();
             // A single large transaction does not keep its memory for the life of the connection.
             self.out.shrink_to(CHUNK);
@@ -308,7 +312,8 @@ impl Driver {
                 }
             }
             Message::Echo { reply } => {
-                if self.out.len() - self.written > MAX_UNSENT_ECHOES && self.pending.is_empty() {
+                self.echoes += reply.len();
+                if self.echoes > MAX_UNSENT_ECHOES {
                     return Err(Closed::Protocol("echo requests without end".to_owned()));
                 }
                 self.queue(&reply);

@@ -7,6 +7,7 @@ use ovsdb::{
     Transaction, Where,
 };
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
 
 use crate::{
     eventually::in_time,
@@ -45,6 +46,24 @@ async fn an_echo_is_answered() {
     let (_connection, mut peer) = pair(Options::default()).await;
     peer.send(r#"{"method":"echo","id":"echo","params":[{"x":1}]}"#).await;
     assert_eq!(peer.receive().await, json!({"id": "echo", "result": [{"x": 1}], "error": null}));
+}
+
+#[tokio::test]
+async fn a_server_that_sends_echo_requests_without_end_is_dropped_while_a_request_waits_too() {
+    for has_request in [false, true] {
+        let (connection, mut peer) = pair(Options::default()).await;
+        let request = has_request.then(|| connection.transact(Transaction::new()));
+        if has_request {
+            peer.expect("transact").await;
+        }
+        // The answers are never read, and are more than the socket and the client take.
+        let echo = format!(r#"{{"method":"echo","id":"{}","params":[]}}"#, "x".repeat(10_000));
+        let flood = async { while peer.stream.write_all(echo.as_bytes()).await.is_ok() {} };
+        let (closed, ()) =
+            in_time("the client gives up", async { tokio::join!(connection.closed(), flood) }).await;
+        assert!(closed.to_string().contains("echo requests without end"), "{closed}");
+        drop(request);
+    }
 }
 
 #[tokio::test]

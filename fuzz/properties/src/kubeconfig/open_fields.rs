@@ -69,7 +69,8 @@ mod tests {
         for secret in ["token: x", "password: x", "client-key-data: x", "exec: {command: x}"] {
             assert!(!mention(&config(secret), "x"), "{secret}");
         }
-        for open in ["{current-context: x}", "{current-context: !name x}", "{current-context: x, a: 1, a: 2}"] {
+        for open in ["{current-context: x}", "{current-context: !name x}", "{current-context: x, a: 1, a: 2}"]
+        {
             assert!(mention(open.as_bytes(), "x"), "{open}");
         }
         let server = b"{clusters: [{name: we, cluster: {server: 'https://x:x@host'}}]}";

@@ -56,3 +56,24 @@ async fn a_directory_that_cannot_be_made_is_an_error() {
     std::fs::write(scratch.join("file"), "").unwrap();
     assert!(take(&scratch.join("file"), "master_n1").is_err());
 }
+
+#[tokio::test]
+async fn a_lock_that_is_no_longer_waited_for_leaves_no_open_file() {
+    let scratch = Scratch::new();
+    let directory = scratch.make_dir("election");
+    let file = directory.join("master_n1");
+    let open_files = || {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
+        links.filter(|link| std::fs::read_link(link).is_ok_and(|target| target == file)).count()
+    };
+    let _lock = take(&directory, "master_n1").unwrap();
+    for _ in 0..5 {
+        assert!(!take(&directory, "master_n1").unwrap().is_held());
+    }
+    let all_closed = async {
+        while open_files() != 1 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(SOON, all_closed).await.expect("the five that waited are closed");
+}

@@ -27,7 +27,7 @@ use cluster::{all_nodes, all_pods, config, node, pod};
 use controller::observation::{Observation, Seen};
 use ovsdb::Endpoint;
 use running::Running;
-use tests::{Database, Scratch};
+use testkit::{Database, Scratch};
 
 const SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 /// CPU limit of this process while it fills an empty database: the goal for 500 nodes and 10,000 pods.

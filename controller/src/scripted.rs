@@ -1,7 +1,7 @@
 //! A connection to a scripted API server, for tests.
 
 use kubeapi::{ApiServer, Cluster, Connection};
-use tests::ScriptedApi;
+use testkit::ScriptedApi;
 
 pub(crate) async fn start() -> (ScriptedApi, Connection) {
     let api = ScriptedApi::start().await;

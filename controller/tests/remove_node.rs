@@ -9,7 +9,7 @@ use controller::{
 use ovsdb::{
     Client, Connection, Datum, Endpoint, Endpoints, Monitor, NamedUuid, Options, Row, Transaction, Where,
 };
-use tests::{Database, Scratch};
+use testkit::{Database, Scratch};
 
 const NORTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 const SOUTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-sb.ovsschema";

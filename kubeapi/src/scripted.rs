@@ -1,6 +1,6 @@
 //! A connection to a scripted API server, for tests.
 
-pub(crate) use tests::scripted_api::{Asked, ScriptedApi as Scripted};
+pub(crate) use testkit::scripted_api::{Asked, ScriptedApi as Scripted};
 
 use crate::{ApiServer, Authority, Cluster, Connection, Credential};
 

@@ -18,7 +18,7 @@ use nix::{
 };
 use ovnkube::options::{Environment, Options, Program};
 use server::node::PodsFrom;
-use tests::{Database, eventually};
+use testkit::{Database, eventually};
 
 /// Limit for every wait of a test. Each takes milliseconds on an idle machine; this is for one that runs many
 /// tests at once.

@@ -2,7 +2,7 @@
 
 use kubeapi::{ApiServer, Authority, Cluster, Connection, Credential};
 use serde_json::{Value, json};
-pub(crate) use tests::scripted_api::{Asked, ScriptedApi as Scripted, WatchStream};
+pub(crate) use testkit::scripted_api::{Asked, ScriptedApi as Scripted, WatchStream};
 
 pub(crate) trait Connect {
     /// A connection without credentials.

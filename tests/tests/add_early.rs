@@ -10,7 +10,7 @@ use std::{
 
 use contract::error::Code;
 use serde_json::{Value, json};
-use tests::{
+use testkit::{
     Answer, Database, Namespace, Node, NodeServer, Plugin, Pod, ScriptedServer, eventually, plugin::POD_ARGS,
     pod::ANNOTATION,
 };
@@ -205,7 +205,7 @@ fn an_annotation_that_comes_late_is_answered_at_once() {
     let asking = thread::spawn(move || {
         let env = json!({"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "a", "CNI_NETNS": "/n", "CNI_IFNAME": "eth0", "CNI_ARGS": POD_ARGS});
         let request = json!({"env": env, "config": base64(&config)});
-        let (answer, _) = tests::http::post(&socket, "/", request.to_string().as_bytes());
+        let (answer, _) = testkit::http::post(&socket, "/", request.to_string().as_bytes());
         (answer, Instant::now())
     });
     ready.waiting_for("the pod has no annotation");

@@ -4,7 +4,7 @@ use std::fs::File;
 
 use contract::error::Code;
 use serde_json::{Value, json};
-use tests::{Answer, Namespace, Node, Outcome, Plugin, Pod, ScriptedServer, pod};
+use testkit::{Answer, Namespace, Node, Outcome, Plugin, Pod, ScriptedServer, pod};
 
 /// Provokes an error with this code as an ordinary user. `None` for codes that need root; the tests of
 /// `integration` cover them.
@@ -27,7 +27,7 @@ fn provoke(code: Code, node: &Node) -> Option<Outcome> {
         Code::TryAgain => node.call("DEL").run(),
         Code::NotAvailable => {
             let database = node.start_database_with_bridge();
-            let _daemons = tests::Daemons::start(node, &database);
+            let _daemons = testkit::Daemons::start(node, &database);
             node.call("STATUS").run()
         }
         Code::NotAvailableLimited => node.call("STATUS").run(),
@@ -48,7 +48,7 @@ fn provoke(code: Code, node: &Node) -> Option<Outcome> {
             let _database = node.start_database_with_bridge();
             let error = json!({"code": 12345, "msg": "a defect"});
             let answer =
-                tests::http::answer("500 Internal Server Error", "application/json", &error.to_string());
+                testkit::http::answer("500 Internal Server Error", "application/json", &error.to_string());
             let _server = ScriptedServer::start(&node.server_socket(), Answer::Bytes(answer));
             node.add(&Namespace::new()).run()
         }
@@ -72,7 +72,7 @@ fn add_with_args(node: &Node, pod: &Pod, args: &str) -> Outcome {
     let _database = node.start_database_with_bridge();
     let server = node.start_server();
     server.put(pod);
-    let args = format!("{};{args}", tests::plugin::POD_ARGS);
+    let args = format!("{};{args}", testkit::plugin::POD_ARGS);
     node.add(&Namespace::new())
         .conf(&node.conf_with(json!({"timeoutSeconds": 1})))
         .with("CNI_ARGS", args)

@@ -17,7 +17,7 @@ use contract::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use tests::{Node, NodeServer, executable, program};
+use testkit::{Node, NodeServer, executable, program};
 
 fn files() -> Vec<PathBuf> {
     let directory = executable::workspace().join("conf");

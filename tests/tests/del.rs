@@ -4,7 +4,7 @@ use std::{fs, os::unix::net::UnixListener, time::Duration};
 
 use contract::{error::Code, spec_version::SpecVersion};
 use serde_json::{Value, json};
-use tests::{Database, Node, Plugin, Port, plugin::new_sandbox};
+use testkit::{Database, Node, Plugin, Port, plugin::new_sandbox};
 
 /// A node with a database and the ports of one sandbox and of its neighbours.
 struct Populated {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use contract::error::Code;
-use tests::{executable, program};
+use testkit::{executable, program};
 
 fn page(name: &str) -> String {
     fs::read_to_string(executable::workspace().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))

@@ -2,7 +2,7 @@
 
 use contract::error::Code;
 use serde_json::{Value, json};
-use tests::{Database, Node, Outcome, Port, plugin::new_sandbox};
+use testkit::{Database, Node, Outcome, Port, plugin::new_sandbox};
 
 /// A node with ports of every kind of owner.
 struct Populated {

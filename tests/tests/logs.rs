@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use contract::error::Code;
 use serde_json::{Value, json};
-use tests::{Namespace, Node, Pod, eventually, plugin::new_sandbox};
+use testkit::{Namespace, Node, Pod, eventually, plugin::new_sandbox};
 
 /// The fields of a line in Open vSwitch's layout, `TIMESTAMP|SEQUENCE|MODULE|LEVEL|message`.
 struct Line<'a> {
@@ -63,7 +63,7 @@ fn a_failed_add_is_one_story_that_names_pod_sandbox_and_interface() {
 fn a_del_says_what_it_removed() {
     let node = Node::new();
     let database = node.start_database_with_bridge();
-    tests::Port::of(&node.sandbox, "eth0", "ours").put(&database);
+    testkit::Port::of(&node.sandbox, "eth0", "ours").put(&database);
     del_with(&node, json!({"logLevel": "info"}));
     let lines = node.log_lines("log/plugin.log");
     assert!(lines.iter().any(|line| parse(line).message.contains("ports=ours")), "{lines:?}");
@@ -78,7 +78,7 @@ fn the_servers_story_of_an_add_has_the_wait_and_the_answer() {
     server.put(&Pod::cart());
     let add = node.add(&namespace).start();
     server.wait_for_line("waiting");
-    server.put(&Pod::cart().network(tests::pod::ANNOTATION));
+    server.put(&Pod::cart().network(testkit::pod::ANNOTATION));
     add.end().refused(Code::Kernel);
     let subject = format!("[ADD shop/cart-0 sandbox={}", &node.sandbox[..12]);
     let report = server.wait_for_line("the plugin failed");
@@ -146,7 +146,7 @@ fn a_fifo_that_nobody_reads_blocks_no_call() {
     let node = Node::new();
     let _database = node.start_database_with_bridge();
     let fifo = node.path("fifo");
-    tests::program::output(tests::program::command("mkfifo").arg(&fifo));
+    testkit::program::output(testkit::program::command("mkfifo").arg(&fifo));
     let outcome = node.call("DEL").conf(&node.conf_with(json!({"logFile": fifo}))).run();
     outcome.success();
     assert!(outcome.duration < Duration::from_secs(1), "{outcome:?}");
@@ -185,7 +185,7 @@ fn the_servers_log_is_continued_under_its_name_while_it_runs() {
     fs::rename(&server.log, &renamed).unwrap();
     let report = br#"{"command":"ADD","elapsedTime":0.0021,"hasErr":false}"#;
     let lines = eventually("the server's new log", Duration::from_secs(10), || {
-        tests::http::post(&server.socket, "/metrics", report);
+        testkit::http::post(&server.socket, "/metrics", report);
         let lines = node.log_lines("log/ovnkube.log");
         if lines.is_empty() { Err(format!("{:?}", node.log_lines("log/ovnkube.log.1"))) } else { Ok(lines) }
     });
@@ -199,8 +199,8 @@ fn the_server_starts_and_answers_without_a_log() {
     let node = Node::new();
     let file = node.path("file");
     fs::write(&file, "").unwrap();
-    let server = tests::NodeServer::start_with(&node, &["--logfile", file.join("log").to_str().unwrap()]);
-    let (answer, _) = tests::http::post(
+    let server = testkit::NodeServer::start_with(&node, &["--logfile", file.join("log").to_str().unwrap()]);
+    let (answer, _) = testkit::http::post(
         &server.socket,
         "/metrics",
         br#"{"command":"ADD","elapsedTime":0.0021,"hasErr":false}"#,

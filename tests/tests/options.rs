@@ -5,7 +5,7 @@ use std::{
     process::{Command, Output},
 };
 
-use tests::{executable, node::Node, program};
+use testkit::{executable, node::Node, program};
 
 fn ovnkube(arguments: &[&str]) -> Output {
     let mut command: Command = program::unprivileged(executable::path(executable::SERVER));

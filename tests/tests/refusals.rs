@@ -5,7 +5,7 @@ use std::{ffi::OsString, fs::File, os::unix::ffi::OsStringExt, path::Path};
 
 use contract::{error::Code, spec_version::SpecVersion};
 use serde_json::{Value, json};
-use tests::{Node, Outcome, Plugin};
+use testkit::{Node, Outcome, Plugin};
 
 /// Every verb with its required variables.
 const REQUIRED: [(&str, &[&str]); 5] = [

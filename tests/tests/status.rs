@@ -5,7 +5,7 @@ use std::{fs, os::unix::net::UnixListener, time::Duration};
 use contract::error::Code;
 use nix::sys::signal::Signal;
 use serde_json::json;
-use tests::{Answer, Daemons, Database, Node, NodeServer, Outcome, ScriptedServer};
+use testkit::{Answer, Daemons, Database, Node, NodeServer, Outcome, ScriptedServer};
 
 /// Limit for a normal answer: a runtime asks every few seconds and waits for it.
 const SOON: Duration = Duration::from_secs(1);
@@ -154,7 +154,7 @@ fn a_southbound_database_that_is_away_is_no_trouble_of_this_node_and_the_log_say
     let Healthy { node, server: _server, daemons, database: _database } = Healthy::new();
     let Daemons { ovn_controller: _ovn_controller, ovs_vswitchd: _ovs_vswitchd, southbound } = daemons;
     southbound.process.stop();
-    tests::eventually("ovn-controller notices", Duration::from_secs(5), || {
+    testkit::eventually("ovn-controller notices", Duration::from_secs(5), || {
         node.call("STATUS").run().success();
         let said = node.log_lines("log/plugin.log");
         let words = "ovn-controller is \"not connected\" to the southbound database";
@@ -180,7 +180,7 @@ fn ovn_controller_that_is_out_of_sight_is_there_if_the_server_knows_so() {
         (json!({"Partners": {&place: "answers"}}), true),
         (json!({"Partners": {&place: "unknown"}, "ControllerElsewhere": true}), true),
     ] {
-        let text = tests::http::answer("200 OK", "application/json", &answer.to_string());
+        let text = testkit::http::answer("200 OK", "application/json", &answer.to_string());
         let _server = ScriptedServer::start(&node.server_socket(), Answer::Bytes(text));
         let outcome = node.call("STATUS").run();
         if is_fine {
@@ -207,7 +207,7 @@ fn ovs_vswitchd_that_hangs_is_named_once_it_cannot_be_busy_and_nobody_waits_for_
     healthy.daemons.ovs_vswitchd.signal(Signal::SIGSTOP);
     // A server that has just started does not know the daemon's state yet, and the plugin asks the daemon
     // itself.
-    let message = tests::eventually("the server has lost its patience", Duration::from_secs(12), || {
+    let message = testkit::eventually("the server has lost its patience", Duration::from_secs(12), || {
         let outcome = healthy.status();
         let knows = !outcome.status.success() && outcome.duration < SOON;
         if knows { Ok(outcome.refused(Code::NotAvailableLimited)) } else { Err(format!("{outcome:?}")) }
@@ -223,7 +223,7 @@ fn a_server_that_knows_nothing_of_others_makes_the_plugin_wait_for_them() {
     let daemons = Daemons::start(&node, &database);
     let _older = ScriptedServer::start(
         &node.server_socket(),
-        Answer::Bytes(tests::http::answer("200 OK", "application/json", "")),
+        Answer::Bytes(testkit::http::answer("200 OK", "application/json", "")),
     );
     daemons.ovs_vswitchd.signal(Signal::SIGSTOP);
     let outcome = node.call("STATUS").run();
@@ -258,7 +258,7 @@ fn a_database_that_is_down_or_hangs_is_named() {
     assert!(!message.contains("database of Open vSwitch") && outcome.duration < SOON, "{outcome:?}");
     let _older = ScriptedServer::start(
         &node.server_socket(),
-        Answer::Bytes(tests::http::answer("200 OK", "application/json", "")),
+        Answer::Bytes(testkit::http::answer("200 OK", "application/json", "")),
     );
     let outcome = node.call("STATUS").run();
     let message = outcome.refused(Code::NotAvailableLimited);
@@ -271,7 +271,7 @@ fn a_status_reports_nothing_to_the_server() {
     let node = Node::new();
     let server = ScriptedServer::start(
         &node.server_socket(),
-        Answer::Bytes(tests::http::answer("200 OK", "application/json", "")),
+        Answer::Bytes(testkit::http::answer("200 OK", "application/json", "")),
     );
     node.call("STATUS").run().error();
     assert_eq!(server.request().path(), "/");

@@ -8,7 +8,7 @@ use std::{
 };
 
 use contract::error::Code;
-use tests::{Node, Plugin, plugin::Running};
+use testkit::{Node, Plugin, plugin::Running};
 
 /// Tolerance for a busy machine.
 const SLACK: Duration = Duration::from_secs(3);

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use contract::spec_version::SpecVersion;
-use tests::{Plugin, executable, program};
+use testkit::{Plugin, executable, program};
 
 #[test]
 fn version_lists_every_version_that_is_spoken() {

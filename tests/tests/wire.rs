@@ -10,7 +10,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use contract::error::Code;
 use serde_json::{Value, json};
-use tests::{
+use testkit::{
     Answer, Database, Namespace, Node, Outcome, Plugin, Pod, ScriptedServer, http, plugin::POD_ARGS,
     pod::ANNOTATION,
 };

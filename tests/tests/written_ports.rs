@@ -13,7 +13,7 @@ use contract::{
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tests::{Database, Node, NodeServer, Port, eventually, http, plugin::new_sandbox, program};
+use testkit::{Database, Node, NodeServer, Port, eventually, http, plugin::new_sandbox, program};
 
 /// Limit for a message of the server.
 const PATIENCE: Duration = Duration::from_secs(10);

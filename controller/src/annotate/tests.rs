@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use ::tests::{ScriptedApi, scripted_api::Asked};
 use contract::names::PodKey;
 use kubeapi::events::{Notice, Reporter};
 use prometheus::Registry;
 use serde_json::{Value, json};
+use testkit::{ScriptedApi, scripted_api::Asked};
 use tokio::{
     sync::mpsc::{Receiver, UnboundedSender, unbounded_channel},
     time::Instant,

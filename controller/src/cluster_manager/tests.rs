@@ -2,10 +2,6 @@
 
 use std::time::Duration;
 
-use ::tests::{
-    ScriptedApi,
-    scripted_api::{Asked, WatchStream},
-};
 use kubeapi::{
     election::{Durations, ElectionConfig, LeaderElector, OwnLease},
     events::Reporter,
@@ -13,6 +9,10 @@ use kubeapi::{
 };
 use prometheus::Registry;
 use serde_json::{Value, json};
+use testkit::{
+    ScriptedApi,
+    scripted_api::{Asked, WatchStream},
+};
 use tokio::time::Instant;
 
 use super::*;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ::tests::{Database, Scratch};
 use futures_util::FutureExt;
 use ovsdb::{Condition, Endpoint, Mutation, Transaction};
+use testkit::{Database, Scratch};
 use tokio::task::coop::unconstrained;
 
 use super::*;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use ::tests::{Database, Scratch};
 use ovsdb::{Connection, Endpoint, ErrorKind, Lock, LockState, OvsdbError, Row, Transaction, Where};
+use testkit::{Database, Scratch};
 use tokio::{task::JoinHandle, time::timeout};
 
 use super::{database_lock::LOCK, *};

@@ -7,7 +7,7 @@ use std::{
 
 use ovsdb::{Atom, Datum};
 use serde_json::{Value, json};
-use tests::{Scratch, program};
+use testkit::{Scratch, program};
 
 use crate::fixture::{Columns, Fixture};
 
@@ -18,7 +18,7 @@ const NAME: &str = "nb";
 /// OVN.
 pub(crate) struct Database {
     scratch: Scratch,
-    server: tests::Database,
+    server: testkit::Database,
 }
 
 /// All rows, by table and UUID.
@@ -28,7 +28,7 @@ pub(crate) struct Content(BTreeMap<(String, String), BTreeMap<String, Value>>);
 impl Database {
     pub(crate) fn holding(fixture: &Fixture) -> Self {
         let scratch = Scratch::new();
-        let server = tests::Database::of_schema(scratch.path(), NAME, SCHEMA);
+        let server = testkit::Database::of_schema(scratch.path(), NAME, SCHEMA);
         let database = Self { scratch, server };
         database.insert(&fixture.rows);
         database

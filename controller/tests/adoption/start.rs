@@ -8,7 +8,7 @@ use controller::{
     observation::{Observation, Seen},
     store::{Phase, Pod},
 };
-use tests::eventually;
+use testkit::eventually;
 
 use crate::{
     database::{Changes, Content, Database},

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ovsdb::{Atom, Connection, Datum, Endpoint, Options, SelectedRow, Transaction, Uuid, Where};
-use tests::{Database, Scratch};
+use testkit::{Database, Scratch};
 
 const SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 const NAME: &str = "nb";

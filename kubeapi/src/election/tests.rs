@@ -1,6 +1,5 @@
 //! Candidates against a scripted API server, on a paused clock.
 
-use ::tests::{ScriptedApi, scripted_api::Asked};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
@@ -8,6 +7,7 @@ use k8s_openapi::{
 };
 use prometheus::Registry;
 use serde_json::{Value, json};
+use testkit::{ScriptedApi, scripted_api::Asked};
 
 use super::*;
 use crate::scripted;

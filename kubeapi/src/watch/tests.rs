@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use ::tests::{
-    ScriptedApi,
-    scripted_api::{Asked, WatchStream},
-};
 use kube::api::ObjectMeta;
 use prometheus::Registry;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use testkit::{
+    ScriptedApi,
+    scripted_api::{Asked, WatchStream},
+};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
     time::{Instant, timeout},

@@ -15,7 +15,7 @@ use nix::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::Database;
+use testkit::Database;
 
 /// Limit for every wait of a test: longer than any step takes on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);

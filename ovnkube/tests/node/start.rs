@@ -13,7 +13,7 @@ use crate::lab::{Server, eventually};
 fn version(server: &Server) -> String {
     let select =
         r#"["Open_vSwitch",{"op":"select","table":"Open_vSwitch","where":[],"columns":["_version"]}]"#;
-    tests::program::output(tests::program::command("ovsdb-client").args([
+    testkit::program::output(testkit::program::command("ovsdb-client").args([
         "transact",
         server.database().endpoint(),
         select,

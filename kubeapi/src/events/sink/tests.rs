@@ -1,6 +1,6 @@
-use ::tests::{ScriptedApi, scripted_api::Asked};
 use contract::names::PodKey;
 use serde_json::Value;
+use testkit::{ScriptedApi, scripted_api::Asked};
 
 use super::super::EventReason;
 use super::*;

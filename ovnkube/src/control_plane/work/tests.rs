@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ::tests::{Database as Server, Scratch, scripted_api::ScriptedApi};
 use kubeapi::{ApiServer, Cluster as Place};
 use ovsdb::{Datum, Endpoint, Row, Transaction};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use server::conditions::Part;
+use testkit::{Database as Server, Scratch, scripted_api::ScriptedApi};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
     time::timeout,

@@ -1,6 +1,6 @@
 use std::{fs, os::unix::net::UnixListener};
 
-use ::tests::Scratch;
+use testkit::Scratch;
 
 use super::*;
 use crate::options::{Options, Program};

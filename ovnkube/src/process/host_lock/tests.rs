@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use ::tests::Scratch;
+use testkit::Scratch;
 use tokio::time::timeout;
 
 use super::*;

@@ -1,6 +1,6 @@
 use std::{fs, os::unix::net::UnixListener, sync::Arc};
 
-use ::tests::{Database, Scratch};
+use testkit::{Database, Scratch};
 
 use super::*;
 use crate::{

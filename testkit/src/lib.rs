@@ -1,6 +1,8 @@
-//! The base of the contract tests: the real executables, the real daemons of Open vSwitch and OVN in a
-//! temporary directory, and scripted peers where a real one cannot be made to misbehave. Everything runs as
-//! the user who starts the tests, needs no privileges, and changes nothing on the machine.
+//! What every test needs: the real executables, the real daemons of Open vSwitch and OVN in a temporary
+//! directory, and scripted peers where a real one cannot be made to misbehave. Everything runs as the user who
+//! starts the tests, needs no privileges, and changes nothing on the machine.
+//!
+//! A dev-dependency of the packages under test, so it needs none of them but `contract`.
 //!
 //! | module | noun | what it is |
 //! |---|---|---|

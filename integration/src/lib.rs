@@ -30,7 +30,7 @@
 //! | [`chaos`] | [`chaos::Chaos`]: kills everything at random moments while pods come and go |
 //! | [`soak`] | [`soak::Soak`]: thousands of pods come and go, and nothing may grow |
 //! | [`faults`] | the fault matrix: its rows, the checks of every row, the fault injectors, the report |
-//! | [`mod@eventually`] | waits for a state, and prints the last thing it saw |
+//! | [`eventually`] | waits for a state, and says what it saw last |
 //! | [`command`] | runs a program to its end and keeps its output |
 //! | [`mod@http`] | HTTP/1.1 on a unix socket |
 //!
@@ -63,7 +63,6 @@ pub mod chaos;
 pub mod cluster;
 pub mod command;
 pub mod daemon;
-pub mod eventually;
 pub mod executable;
 pub mod fabric;
 pub mod faults;
@@ -86,7 +85,6 @@ pub mod versions;
 pub use census::Census;
 pub use cluster::Cluster;
 pub use daemon::Daemon;
-pub use eventually::eventually;
 pub use holder::hold;
 pub use inside::inside;
 pub use lab::{Blueprint, Lab};
@@ -94,4 +92,6 @@ pub use node::Node;
 pub use pod::Pod;
 pub use runtime::{CniError, Invocation, Outcome, Runtime};
 pub use subnet::Families;
+// The body of a lab's test returns its failure.
+pub use testkit::until as eventually;
 pub use versions::Versions;

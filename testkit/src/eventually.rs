@@ -1,32 +1,47 @@
 //! Waiting for a state that is not announced by an event.
+//!
+//! If there is an event (the end of a process, a message of a channel, `ovs-vsctl wait-until`), wait for that
+//! instead.
 
 use std::{
     fmt::Display,
     time::{Duration, Instant},
 };
 
+use anyhow::{Result, anyhow};
+
 /// Calls `probe` until it succeeds, and returns its result. After `deadline`, panics with the last error of
 /// the probe.
-///
-/// If there is an event (the end of a process, a message of a channel), wait for that instead.
 #[track_caller]
 pub fn eventually<T, E: Display>(
     what: &str,
     deadline: Duration,
     mut probe: impl FnMut() -> Result<T, E>,
 ) -> T {
+    until(what, deadline, || probe().map_err(|seen| anyhow!("{seen:#}")))
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The same for tests that return their failure.
+///
+/// # Errors
+/// After `deadline`: `what`, and the last error of `probe`.
+pub fn until<T>(what: &str, deadline: Duration, mut probe: impl FnMut() -> Result<T>) -> Result<T> {
     let start = Instant::now();
+    // From 1 ms, so that a state that comes soon costs no time, to 50 ms, so that a late one leaves the
+    // processor to those that bring it about.
     let mut pause = Duration::from_millis(1);
     loop {
         let seen = match probe() {
-            Ok(found) => return found,
+            Ok(found) => return Ok(found),
             Err(seen) => seen,
         };
-        assert!(start.elapsed() < deadline, "not within {deadline:?}: {what}; last seen: {seen}");
+        // After the probe, so that it runs at least once.
+        if start.elapsed() >= deadline {
+            return Err(anyhow!("not within {deadline:?}: {what}; last seen: {seen:#}"));
+        }
         sleep(pause);
-        // Short pauses at first, so that fast states cost little; at most 20 ms, so that slow ones leave the
-        // CPU free.
-        pause = (pause * 2).min(Duration::from_millis(20));
+        pause = (pause * 2).min(Duration::from_millis(50));
     }
 }
 
@@ -53,5 +68,12 @@ mod tests {
     #[should_panic(expected = "a unicorn; last seen: a horse")]
     fn says_what_it_waited_for_and_what_it_saw_last() {
         eventually::<(), _>("a unicorn", Duration::ZERO, || Err("a horse"));
+    }
+
+    #[test]
+    fn the_error_has_what_it_waited_for_and_every_cause_of_what_it_saw_last() {
+        let horse = || Err::<(), _>(anyhow!("no horn").context("a horse"));
+        let error = until("a unicorn", Duration::ZERO, horse).unwrap_err().to_string();
+        assert!(error.ends_with("a unicorn; last seen: a horse: no horn"), "{error}");
     }
 }

@@ -19,7 +19,7 @@
 //! | [`scripted_api`] | [`ScriptedApi`]: a Kubernetes API server | answers each request as the test says |
 //! | [`http`] | requests and answers on a unix socket, byte by byte | – |
 //! | [`process`], [`program`], [`executable`] | child processes, installed programs, tested programs | – |
-//! | [`eventually()`] | waiting for a state that is not announced by an event | – |
+//! | [`eventually()`], [`until`] | waiting for a state that is not announced by an event | panics, or returns its error |
 //!
 //! If a test cannot go on, these functions panic with the test's line as location.
 
@@ -42,7 +42,7 @@ pub mod scripted_server;
 
 pub use daemons::Daemons;
 pub use database::Database;
-pub use eventually::eventually;
+pub use eventually::{eventually, until};
 pub use namespace::Namespace;
 pub use node::Node;
 pub use node_server::NodeServer;

@@ -1,6 +1,7 @@
 //! A server in a directory of its own, and a caller that speaks HTTP byte by byte.
 
 use std::{
+    fmt::Debug,
     fs::{self, Permissions},
     io::{BufRead, BufReader, Read, Write},
     os::unix::{fs::PermissionsExt, net::UnixStream},
@@ -383,15 +384,8 @@ impl Answer {
     }
 }
 
-/// Probes until the result is good; a failure shows the last bad one.
-pub(crate) fn eventually<T, E: std::fmt::Debug>(what: &str, mut probe: impl FnMut() -> Result<T, E>) -> T {
-    let deadline = Instant::now() + SOON;
-    loop {
-        match probe() {
-            Ok(good) => return good,
-            Err(bad) => assert!(Instant::now() < deadline, "not within {SOON:?}: {what}; last: {bad:#?}"),
-        }
-        #[expect(clippy::disallowed_methods, reason = "a test that asks again, with a deadline")]
-        std::thread::sleep(Duration::from_millis(2));
-    }
+/// Waits for a state that no event announces.
+#[track_caller]
+pub(crate) fn eventually<T, E: Debug>(what: &str, mut probe: impl FnMut() -> Result<T, E>) -> T {
+    testkit::eventually(what, SOON, || probe().map_err(|seen| format!("{seen:#?}")))
 }

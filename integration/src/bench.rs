@@ -202,7 +202,7 @@ fn yield_to_the_node(northd: &Daemon) -> Result<()> {
 
 /// Runs the driver on the node: one `nsenter` for all calls.
 fn run_driver(node: &Node, plan: &Plan) -> Result<Measurements> {
-    let mut command = node.command(executable::own()?);
+    let mut command = node.command(executable::of_package("integration")?);
     command.arg("bench-driver").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().context("start the driver on the node")?;
     child.stdin.take().context("standard input is a pipe")?.write_all(&serde_json::to_vec(plan)?)?;

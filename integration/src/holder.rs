@@ -23,7 +23,7 @@ pub(crate) struct Holder {
 
 impl Holder {
     pub(crate) fn start(name: &str) -> Result<Self> {
-        let mut command = Command::new(executable::own()?);
+        let mut command = Command::new(executable::of_package("integration")?);
         command.args(["hold", name]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().context("start the process that holds the node's namespaces")?;
         // The namespaces and their mounts are complete once it has said so: `nsenter` before that would enter

@@ -20,7 +20,6 @@
 //! | [`by_hand`] | attaches a pod with `ip` and `ovs-vsctl`: the floor that needs no code of this project |
 //! | [`runtime`] | [`Runtime`]: calls the plugin as a container runtime does, or `cnitool` |
 //! | [`answer`] | checks that the CNI specification allows every answer of the plugin |
-//! | [`executable`] | where the executables under test are |
 //! | [`versions`] | [`Versions`]: which Open vSwitch and OVN run |
 //! | [`census`] | [`Census`]: snapshot of a node as text, to compare before and after |
 //! | [`traffic`] | ping, TCP and UDP between pods |
@@ -31,7 +30,7 @@
 //! | [`soak`] | [`soak::Soak`]: thousands of pods come and go, and nothing may grow |
 //! | [`faults`] | the fault matrix: its rows, the checks of every row, the fault injectors, the report |
 //! | [`eventually`] | waits for a state, and says what it saw last |
-//! | [`command`] | runs a program to its end and keeps its output |
+//! | [`command`], [`executable`] | of `testkit`: runs a program to its end; where executables are |
 //! | [`mod@http`] | HTTP/1.1 on a unix socket |
 //!
 //! A test is an ordinary function:
@@ -61,9 +60,7 @@ pub mod census;
 pub mod central;
 pub mod chaos;
 pub mod cluster;
-pub mod command;
 pub mod daemon;
-pub mod executable;
 pub mod fabric;
 pub mod faults;
 mod holder;
@@ -93,5 +90,5 @@ pub use pod::Pod;
 pub use runtime::{CniError, Invocation, Outcome, Runtime};
 pub use subnet::Families;
 // The body of a lab's test returns its failure.
-pub use testkit::until as eventually;
+pub use testkit::{command, executable, until as eventually};
 pub use versions::Versions;

@@ -94,14 +94,14 @@ impl Lab {
     }
 
     fn peer(&self, pod: &Pod) -> Result<Command> {
-        let mut command = self.node_of(pod).pod_command(pod, executable::own()?);
+        let mut command = self.node_of(pod).pod_command(pod, executable::of_package("integration")?);
         command.arg("peer");
         Ok(command)
     }
 }
 
 fn node_peer(node: &Node) -> Result<Command> {
-    let mut command = node.command(executable::own()?);
+    let mut command = node.command(executable::of_package("integration")?);
     command.arg("peer");
     Ok(command)
 }

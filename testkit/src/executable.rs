@@ -1,51 +1,99 @@
-//! The executables under test: in `OVN_CNI_BIN_DIR` if that is set (for those of a package), otherwise beside
-//! the test's own.
+//! Where executables are: those under test in `OVN_CNI_BIN_DIR` if that is set (for those of a package),
+//! otherwise beside the running one, as cargo builds them; tools in `target/tools` or `PATH`.
 
 use std::{
-    env, fs,
+    env, fs, iter,
     path::{Path, PathBuf},
     process::Command,
-    sync::OnceLock,
+    sync::Once,
 };
 
-/// Name of the plugin.
+use anyhow::{Context as _, Result, ensure};
+
+/// Name of the plugin's executable.
 pub const PLUGIN: &str = "ovn-k8s-cni-overlay";
-/// Name of the server.
+/// Name of the server's executable.
 pub const SERVER: &str = "ovnkube";
+/// Environment variable: a directory with the executables under test, instead of cargo's.
+pub const BIN_DIR: &str = "OVN_CNI_BIN_DIR";
 
-const BIN_DIR: &str = "OVN_CNI_BIN_DIR";
-
-/// Path of an executable under test.
+/// Path of an executable under test, which is built first if cargo's is missing or old: `cargo test -p tests`
+/// does not build other packages' executables.
 #[track_caller]
 pub fn path(name: &str) -> PathBuf {
-    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    let path = DIRECTORY.get_or_init(directory).join(name);
-    assert!(path.is_file(), "{} is missing; build it with: cargo build -p cni -p ovnkube", path.display());
-    path
+    static BUILT: Once = Once::new();
+    if env::var_os(BIN_DIR).is_none() {
+        let directory = build_dir().expect("cargo has built the test");
+        BUILT.call_once(|| {
+            if !is_current(&directory.join(PLUGIN)) || !is_current(&directory.join(SERVER)) {
+                build(&directory);
+            }
+        });
+    }
+    under_test(name).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
-/// The root of the source tree.
+/// Path of the executable under test called `name`, as it is.
+///
+/// # Errors
+/// If it is not there, with the command that builds it.
+pub fn under_test(name: &str) -> Result<PathBuf> {
+    let directory = match env::var_os(BIN_DIR) {
+        Some(dir) => PathBuf::from(dir).canonicalize().with_context(|| format!("directory in {BIN_DIR}"))?,
+        None => build_dir()?,
+    };
+    let path = directory.join(name);
+    ensure!(
+        path.is_file(),
+        "{} is missing; build it with: cargo build -p cni -p ovnkube (or set {BIN_DIR})",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// Path of the command of a package that is no product; cargo's, always.
+///
+/// # Errors
+/// If it is not there, with the command that builds it.
+pub fn of_package(name: &str) -> Result<PathBuf> {
+    let path = build_dir()?.join(name);
+    ensure!(path.is_file(), "{} is missing; build it with: cargo build -p {name}", path.display());
+    Ok(path)
+}
+
+/// A tool that `prerequisites.sh` installs into `target/tools`, or one in `PATH`.
+///
+/// # Errors
+/// If neither has it, with the command that installs it.
+pub fn tool(name: &str) -> Result<PathBuf> {
+    let installed = target_dir()?.join("tools").join(name);
+    let path = env::var_os("PATH").unwrap_or_default();
+    iter::once(installed)
+        .chain(env::split_paths(&path).map(|dir| dir.join(name)))
+        .find(|path| path.is_file())
+        .with_context(|| format!("{name} is missing; install it with: integration/prerequisites.sh test"))
+}
+
+/// The root of the source tree. It is not derived from cargo's target directory, which may be elsewhere.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package is in a workspace")
 }
 
-fn directory() -> PathBuf {
-    if let Some(directory) = env::var_os(BIN_DIR) {
-        return PathBuf::from(directory)
-            .canonicalize()
-            .unwrap_or_else(|error| panic!("the directory in {BIN_DIR}: {error}"));
-    }
-    let own = env::current_exe().expect("the test's executable has a path");
-    let directory = own
-        .ancestors()
-        .skip(1)
-        .find(|directory| !directory.ends_with("deps"))
-        .expect("the executable is in a directory");
-    // `cargo test -p tests` does not build other packages' executables.
-    if !is_current(&directory.join(PLUGIN)) || !is_current(&directory.join(SERVER)) {
-        build(directory);
-    }
-    directory.to_owned()
+/// Cargo's target directory, which contains the running executable.
+///
+/// # Errors
+/// If it is in none.
+pub fn target_dir() -> Result<PathBuf> {
+    let build_dir = build_dir()?;
+    build_dir.parent().map(Path::to_path_buf).context("the executable is not in a target directory")
+}
+
+/// `target/debug`: the directory of the running executable, or the one above it if that is `deps`.
+fn build_dir() -> Result<PathBuf> {
+    let exe = env::current_exe().context("path of the running executable")?;
+    let dir = exe.parent().context("the running executable has no directory")?;
+    let above = dir.parent().filter(|_| dir.ends_with("deps"));
+    Ok(above.unwrap_or(dir).to_path_buf())
 }
 
 /// Whether an executable exists and is newer than all its sources, which cargo lists in the file beside it.

@@ -18,11 +18,13 @@
 //! | [`scripted_server`] | [`ScriptedServer`]: upstream's or a hostile server | answers given bytes |
 //! | [`scripted_api`] | [`ScriptedApi`]: a Kubernetes API server | answers each request as the test says |
 //! | [`http`] | requests and answers on a unix socket, byte by byte | – |
-//! | [`process`], [`program`], [`executable`] | child processes, installed programs, tested programs | – |
+//! | [`process`], [`command`] | child processes; commands that run to their end | – |
+//! | [`program`], [`executable`] | installed programs; the programs under test, and tools | – |
 //! | [`eventually()`], [`until`] | waiting for a state that is not announced by an event | panics, or returns its error |
 //!
 //! If a test cannot go on, these functions panic with the test's line as location.
 
+pub mod command;
 pub mod daemons;
 pub mod database;
 mod eventually;

@@ -8,6 +8,8 @@ use std::{
 
 use nix::unistd::geteuid;
 
+use crate::command;
+
 /// Directories of programs that are not in an ordinary user's `PATH`.
 const SYSTEM_DIRECTORIES: [&str; 5] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 /// The command that installs all of them.
@@ -42,18 +44,11 @@ pub fn file(path: &'static str) -> &'static Path {
     path
 }
 
-/// Runs a command to its end and returns its standard output.
+/// Runs a command to its end and returns its standard output, without the line breaks at its end.
 #[track_caller]
 pub fn output(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let text = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
-    assert!(
-        output.status.success(),
-        "{command:?}: {}: {text}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    text
+    let text = command::output(command).unwrap_or_else(|error| panic!("{error:#}"));
+    text.trim_end().to_owned()
 }
 
 #[track_caller]

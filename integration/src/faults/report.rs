@@ -4,7 +4,6 @@
 
 use std::{
     fmt, fs, io,
-    path::Path,
     process::{Command, ExitCode},
 };
 
@@ -84,7 +83,7 @@ impl Faults {
     fn run_tests(&self) -> Result<()> {
         let mut nextest = Command::new("cargo");
         nextest
-            .current_dir(workspace()?)
+            .current_dir(executable::workspace())
             .args(["nextest", "run", "--locked", "--profile", "faults", "--test", "faults"])
             .args(PACKAGES);
         // A selection without tests is for the report to judge.
@@ -105,12 +104,6 @@ impl Faults {
             _ => bail!("`{line}`: {status}"),
         }
     }
-}
-
-/// The directory with the workspace's `Cargo.toml`. It is not derived from cargo's target directory, which
-/// may be elsewhere.
-fn workspace() -> Result<&'static Path> {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the package is in a workspace")
 }
 
 /// The tests in a JUnit report: each `<testcase …>`, failed if `<failure>` or `<error>` is in it.

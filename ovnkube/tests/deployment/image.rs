@@ -1,6 +1,8 @@
 //! The recipe of the image.
 
-use crate::manifests::{Manifests, conf, read, workspace};
+use testkit::executable;
+
+use crate::manifests::{Manifests, conf, read};
 
 /// The words of each instruction with this name.
 fn instructions<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
@@ -15,7 +17,7 @@ fn instructions<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
 fn the_image_holds_what_make_build_makes_and_nothing_of_a_registry() {
     let recipe = read(&conf("Containerfile"));
     assert_eq!(instructions(&recipe, "FROM"), [["scratch"]]);
-    let makefile = read(&workspace().join("Makefile"));
+    let makefile = read(&executable::workspace().join("Makefile"));
     let built = makefile.lines().find(|line| line.contains("install -D -t $(BIN)")).unwrap();
     for copy in instructions(&recipe, "COPY") {
         let [from, to] = copy[..] else { panic!("{copy:?}") };
@@ -31,7 +33,7 @@ fn the_image_holds_what_make_build_makes_and_nothing_of_a_registry() {
 
 #[test]
 fn make_install_makes_the_names_of_which_scripts_know_the_commands_for_bridges() {
-    let makefile = read(&workspace().join("Makefile"));
+    let makefile = read(&executable::workspace().join("Makefile"));
     for name in ["ovn-kube-util", "ovn-k8s-util"] {
         let link = format!("\tln -sf ovnkube $(DESTDIR)/usr/bin/{name}");
         assert!(makefile.lines().any(|line| line == link), "{link}");

@@ -15,6 +15,7 @@ use k8s_openapi::{
     serde::{Serialize, de::DeserializeOwned},
 };
 use serde_json::Value;
+use testkit::executable;
 
 /// The objects of the manifests.
 pub(crate) struct Manifests {
@@ -26,12 +27,8 @@ pub(crate) struct Manifests {
     pub(crate) daemon_set: DaemonSet,
 }
 
-pub(crate) fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
-
 pub(crate) fn conf(file: &str) -> PathBuf {
-    workspace().join("conf").join(file)
+    executable::workspace().join("conf").join(file)
 }
 
 pub(crate) fn read(path: &Path) -> String {

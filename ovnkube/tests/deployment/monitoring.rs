@@ -10,8 +10,9 @@ use ovnkube::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 use server::{conditions::Conditions, metrics::Metrics};
+use testkit::executable;
 
-use crate::manifests::{conf, read, workspace};
+use crate::manifests::{conf, read};
 
 /// Labels that are not in `series`: Prometheus adds `instance`, and `le` is in expressions only.
 const NOT_OURS: [&str; 2] = ["instance", "le"];
@@ -145,7 +146,7 @@ fn every_panel_shows_something_that_is_measured() {
 
 #[test]
 fn the_page_lists_what_is_measured_with_its_labels() {
-    let page = read(&workspace().join("docs/metrics.md"));
+    let page = read(&executable::workspace().join("docs/metrics.md"));
     let rows = page
         .lines()
         .skip_while(|line| !line.starts_with("| measurement |"))

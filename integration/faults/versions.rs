@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use integration::{
     Pod, eventually, executable,
     faults::{AT_ONCE, Site, failed_with, row},
-    http::{connect, post},
+    http::{self, Message},
     node::SERVER_SOCKET,
     runtime::cni_args,
 };
@@ -32,6 +32,8 @@ use crate::attached::{hold_back, let_go};
 
 /// The socket of the server of another version, on the node.
 const OTHER_SOCKET: &str = "/run/other-version.sock";
+/// How long the server may be silent. A server that hangs fails the test before the runner ends it.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// The number of runtimes that call while the plugin is replaced.
 const CALLERS: usize = 4;
 
@@ -95,15 +97,17 @@ fn has_what_an_old_plugin_reads(answer: &str, pod: &Pod) -> Result<()> {
 fn row_59_the_server_understands_plugins_that_are_older_and_newer() {
     row(59).test(|site| {
         let (socket, pod) = (site.node.path(SERVER_SOCKET), site.new_pod()?);
-        let (status, answer) = post(connect(&socket)?, "/", &old_request("ADD", &pod).to_string())?;
-        ensure!(status == 200, "{status}: {answer}");
-        has_what_an_old_plugin_reads(&answer, &pod)?;
+        let post = |path: &str, body: String| http::try_post(&socket, path, body.as_bytes());
+        let answer = post("/", old_request("ADD", &pod).to_string())?;
+        ensure!(answer.status() == 200, "{answer:?}");
+        has_what_an_old_plugin_reads(&answer.text(), &pod)?;
         for verb in ["DEL", "CHECK"] {
-            let (status, answer) = post(connect(&socket)?, "/", &old_request(verb, &pod).to_string())?;
-            ensure!(status == 200, "{verb}: {status}: {answer}");
+            let answer = post("/", old_request(verb, &pod).to_string())?;
+            ensure!(answer.status() == 200, "{verb}: {answer:?}");
         }
-        let (status, answer) = post(connect(&socket)?, "/metrics", r#"{"command":"ADD","elapsedTime":0.25,"hasErr":false}"#)?;
-        ensure!(status == 200, "its report: {status}: {answer}");
+        let report = r#"{"command":"ADD","elapsedTime":0.25,"hasErr":false}"#;
+        let answer = post("/metrics", report.to_owned())?;
+        ensure!(answer.status() == 200, "its report: {answer:?}");
 
         // A newer plugin sends fields that this server does not know, and requests a path that it does not
         // have.
@@ -111,17 +115,17 @@ fn row_59_the_server_understands_plugins_that_are_older_and_newer() {
         request["timeoutMs"] = json!(5000);
         request["batch"] = json!({"of": [1, 2, 3]});
         request["env"]["CNI_OF_TOMORROW"] = json!("x");
-        let (status, answer) = post(connect(&socket)?, "/", &request.to_string())?;
-        ensure!(status == 200, "{status}: {answer}");
-        has_what_an_old_plugin_reads(&answer, &pod)?;
+        let answer = post("/", request.to_string())?;
+        ensure!(answer.status() == 200, "{answer:?}");
+        has_what_an_old_plugin_reads(&answer.text(), &pod)?;
         let report = json!({
             "command": "ADD", "elapsedTime": 0.25, "hasErr": true, "failedStage": "teleport", "rollback": "perhaps",
             "stages": [{"stage": "teleport", "seconds": 1.0}], "moonPhase": 3,
         });
-        let (status, answer) = post(connect(&socket)?, "/metrics", &report.to_string())?;
-        ensure!(status == 200, "the report of a newer plugin: {status}: {answer}");
-        let (status, answer) = post(connect(&socket)?, "/of-tomorrow", "{}")?;
-        ensure!(status == 404, "a path of tomorrow: {status}: {answer}");
+        let answer = post("/metrics", report.to_string())?;
+        ensure!(answer.status() == 200, "the report of a newer plugin: {answer:?}");
+        let answer = post("/of-tomorrow", "{}".to_owned())?;
+        ensure!(answer.status() == 404, "a path of tomorrow: {answer:?}");
         site.add(&pod)?.success()?;
         site.has_network(&pod)
     });
@@ -230,14 +234,17 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 
 /// Serves one connection, request after request.
 fn serve(mut stream: UnixStream, server: &Path, dialect: Dialect, seen: &Mutex<Seen>) -> Result<()> {
-    while let Some((path, body)) = read_request(&mut stream)? {
+    loop {
+        // It fails when the plugin has closed the connection.
+        let request = Message::read(&mut stream)?;
+        let path = request.path().to_owned();
         lock(seen).asked.push(path.clone());
         let (status, body) = if (dialect.knows)(&path) {
-            let mut request: Value = serde_json::from_slice(&body)?;
-            (dialect.request)(&mut request);
-            let connection = connect(server)?;
+            let mut changed: Value = serde_json::from_slice(&request.body)?;
+            (dialect.request)(&mut changed);
+            let connection = UnixStream::connect(server)?;
             lock(seen).connections.push(connection.try_clone()?);
-            let (status, body) = post(connection, &path, &request.to_string())?;
+            let (status, body) = pass_on(connection, &path, &changed.to_string())?;
             let body = match serde_json::from_str::<Value>(&body) {
                 Ok(mut answer) if path == "/" && answer["PodIFInfo"].is_object() => {
                     (dialect.answer)(&mut answer);
@@ -247,37 +254,26 @@ fn serve(mut stream: UnixStream, server: &Path, dialect: Dialect, seen: &Mutex<S
             };
             (status, body)
         } else {
-            (404, "404 page not found\n".to_owned())
+            ("404 Not Found".to_owned(), "404 page not found\n".to_owned())
         };
-        write!(
-            stream,
-            "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        )?;
+        stream.write_all(&http::answer(&status, "application/json", &body))?;
     }
-    Ok(())
 }
 
-/// Path and body of the next request, or `None` at the end of the connection.
-fn read_request(stream: &mut UnixStream) -> Result<Option<(String, Vec<u8>)>> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        if stream.read(&mut byte)? == 0 {
-            return Ok(None);
-        }
-        head.extend(byte);
-    }
-    let head = String::from_utf8(head)?;
-    let path = head.split(' ').nth(1).context("a request line has a path")?.to_owned();
-    let length = head
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-    let length = length.map_or(Ok(0), |(_, length)| length.trim().parse())?;
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body)?;
-    Ok(Some((path, body)))
+/// The node's server's answer, to the end of the connection: status and body.
+fn pass_on(mut connection: UnixStream, path: &str, body: &str) -> Result<(String, String)> {
+    connection.set_read_timeout(Some(PATIENCE))?;
+    let length = body.len();
+    write!(
+        connection,
+        "POST {path} HTTP/1.1\r\nHost: dummy\r\nContent-Length: {length}\r\n\
+         Content-Type: application/json\r\nConnection: close\r\n\r\n{body}"
+    )?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).context("the answer")?;
+    let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("not HTTP: {answer:?}"))?;
+    let (_, status) = head.lines().next().and_then(|line| line.split_once(' ')).context("a status line")?;
+    Ok((status.to_owned(), body.to_owned()))
 }
 
 /// ADD, CHECK, STATUS and DEL of a pod, through a server of another version.

@@ -30,8 +30,7 @@
 //! | [`soak`] | [`soak::Soak`]: thousands of pods come and go, and nothing may grow |
 //! | [`faults`] | the fault matrix: its rows, the checks of every row, the fault injectors, the report |
 //! | [`eventually`] | waits for a state, and says what it saw last |
-//! | [`command`], [`executable`] | of `testkit`: runs a program to its end; where executables are |
-//! | [`mod@http`] | HTTP/1.1 on a unix socket |
+//! | [`command`], [`executable`], [`mod@http`] | of `testkit`: programs that run to their end; where executables are; HTTP on a unix socket |
 //!
 //! A test is an ordinary function:
 //!
@@ -64,7 +63,6 @@ pub mod daemon;
 pub mod fabric;
 pub mod faults;
 mod holder;
-pub mod http;
 pub mod inside;
 pub mod lab;
 pub mod mounts;
@@ -90,5 +88,5 @@ pub use pod::Pod;
 pub use runtime::{CniError, Invocation, Outcome, Runtime};
 pub use subnet::Families;
 // The body of a lab's test returns its failure.
-pub use testkit::{command, executable, until as eventually};
+pub use testkit::{command, executable, http, until as eventually};
 pub use versions::Versions;

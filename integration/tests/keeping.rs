@@ -298,8 +298,8 @@ fn ask_as_upstream(node: &Node, command: &str, pod: &Pod) -> Result<()> {
     ];
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let body = serde_json::to_string(&Request { env, config: Vec::new(), timeout_ms: None })?;
-    let (status, answer) = http::post(http::connect(&node.path(SERVER_SOCKET))?, REQUEST_PATH, &body)?;
-    ensure!(status == 200, "{status}: {answer}");
+    let answer = http::try_post(&node.path(SERVER_SOCKET), REQUEST_PATH, body.as_bytes())?;
+    ensure!(answer.status() == 200, "{answer:?}");
     Ok(())
 }
 

@@ -44,9 +44,10 @@ fn start_server(lab: &Lab, node: &Node) -> Result<()> {
     let config = node.runtime().config.to_string().into_bytes();
     let body = serde_json::to_string(&Request { env, config, timeout_ms: None })?;
     eventually("the server writes ports", BUSY, || {
-        let (status, answer) = http::post(http::connect(&node.path(SERVER_SOCKET))?, REQUEST_PATH, &body)?;
-        ensure!(status == 200, "{status}: {answer}");
-        ensure!(serde_json::from_str::<Response>(&answer)?.bridge.is_some(), "not yet: {answer}");
+        let answer = http::try_post(&node.path(SERVER_SOCKET), REQUEST_PATH, body.as_bytes())?;
+        ensure!(answer.status() == 200, "{answer:?}");
+        let text = answer.text();
+        ensure!(serde_json::from_str::<Response>(&text)?.bridge.is_some(), "not yet: {text}");
         Ok(())
     })
 }

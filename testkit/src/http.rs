@@ -1,26 +1,39 @@
-//! HTTP/1.1 on a unix socket, one request per connection, with access to every byte. Knows nothing of the
-//! requests' meaning.
+//! HTTP/1.1 on a unix socket, one request per connection: well-formed requests by hyper's client, and others
+//! byte by byte. Knows nothing of the requests' meaning.
 
 use std::{
+    fmt,
     io::{self, Read, Write},
     os::unix::net::UnixStream,
     path::Path,
     time::{Duration, Instant},
 };
 
+use anyhow::{Context as _, Result};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, body::Bytes, header::CONTENT_TYPE};
+use hyper_util::client::legacy::Client;
+use hyperlocal::{UnixClientExt as _, UnixConnector, Uri};
 use serde_json::Value;
+use tokio::{runtime, time::timeout};
 
 /// Limit for one read: longer than any deadline of the programs under test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A request or a response, as it was read.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Message {
     /// Such as `POST / HTTP/1.1` or `HTTP/1.1 200 OK`.
     pub first_line: String,
     /// Names are in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.first_line, self.text())
+    }
 }
 
 impl Message {
@@ -70,6 +83,16 @@ impl Message {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
+
+    /// The status of a response, and number and message of the CNI error in it.
+    #[track_caller]
+    pub fn error(&self) -> (u16, u64, String) {
+        let error = self.json();
+        let (Some(code), Some(message)) = (error["code"].as_u64(), error["msg"].as_str()) else {
+            panic!("no CNI error: {error}")
+        };
+        (self.status(), code, message.to_owned())
+    }
 }
 
 /// The bytes of a response with a body.
@@ -82,7 +105,36 @@ pub fn answer(status: &str, content_type: &str, body: &str) -> Vec<u8> {
 /// Posts a body. Returns the response and the time it took.
 #[track_caller]
 pub fn post(socket: &Path, path: &str, body: &[u8]) -> (Message, Duration) {
-    exchange(socket, &request(path, body))
+    let started = Instant::now();
+    let answer = try_post(socket, path, body).unwrap_or_else(|error| panic!("{error:#}"));
+    (answer, started.elapsed())
+}
+
+/// The same for tests that return their failure.
+///
+/// # Errors
+/// If no server listens, if it is silent for 20 s, or if its response is not HTTP.
+pub fn try_post(socket: &Path, path: &str, body: &[u8]) -> Result<Message> {
+    let request = Request::post(hyper::Uri::from(Uri::new(socket, path)))
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::<Bytes>::from(body.to_vec()))?;
+    // Of its own for each request: the connection ends with it.
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let exchange = async {
+        let response = Client::<UnixConnector, Full<Bytes>>::unix().request(request).await?;
+        let (head, body) = response.into_parts();
+        let headers = head
+            .headers
+            .iter()
+            .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+        let first_line = format!("{:?} {}", head.version, head.status);
+        let (headers, body) = (headers.collect(), body.collect().await?.to_bytes().to_vec());
+        Ok::<_, anyhow::Error>(Message { first_line, headers, body })
+    };
+    runtime
+        .block_on(async { timeout(PATIENCE, exchange).await })
+        .with_context(|| format!("{}: no response within {PATIENCE:?}", socket.display()))?
+        .with_context(|| format!("{}: {path}", socket.display()))
 }
 
 /// The bytes of a request.

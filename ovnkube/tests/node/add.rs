@@ -6,8 +6,9 @@ use std::{
 };
 
 use serde_json::json;
+use testkit::http::Message;
 
-use crate::lab::{Answer, SOON, Server, add, annotation, answer, eventually, verb, watch};
+use crate::lab::{SOON, Server, add, annotation, answer, eventually, verb, watch};
 
 /// Sends an ADD and returns when the server waits for the pod's annotation.
 fn waiting_add(server: &Server, pod: &str, uid: &str) -> UnixStream {
@@ -23,8 +24,8 @@ fn an_annotated_pod_is_answered_at_once_in_upstreams_words() {
     let server = Server::start_with(&["--mtu", "1300", "--routable-mtu", "1280"]);
     server.pod("cart-0", "u1", Some(&annotation(5)));
     let answer = server.ask("/", &add("cart-0", "u1"));
-    assert_eq!(answer.status, 200);
-    assert!(answer.head.contains("content-type: application/json"), "{}", answer.head);
+    assert_eq!(answer.status(), 200);
+    assert!(answer.header("content-type") == Some("application/json"), "{answer:?}");
     let pod = &answer.json()["PodIFInfo"];
     assert_eq!(pod["IPs"], json!([{"IP": "10.244.1.5", "Mask": "////AA=="}]));
     assert_eq!(
@@ -46,7 +47,7 @@ fn an_annotation_is_answered_within_five_milliseconds_of_its_arrival() {
             server.pod(&pod, "u1", None);
             let mut stream = waiting_add(&server, &pod, "u1");
             let arrived = server.timed_pod(&pod, "u1", Some(&annotation(n)));
-            assert_eq!(answer(&mut stream).status, 200);
+            assert_eq!(answer(&mut stream).status(), 200);
             arrived.elapsed()
         })
         .collect();
@@ -64,7 +65,7 @@ fn a_pod_that_the_runtime_knows_first_is_waited_for() {
     let mut stream = server.send("/", &add("cart-0", "u1"));
     server.log_says("waiting missing=\"the pod is not known yet");
     server.pod("cart-0", "u1", Some(&annotation(5)));
-    assert_eq!(answer(&mut stream).status, 200);
+    assert_eq!(answer(&mut stream).status(), 200);
 }
 
 #[test]
@@ -129,11 +130,11 @@ fn a_caller_that_hangs_up_is_noticed() {
 #[test]
 fn a_watch_ends_with_the_pod_as_it_was() {
     let server = Server::start();
-    let outcome = |change: &dyn Fn()| -> Answer {
+    let outcome = |change: &dyn Fn()| -> Message {
         server.pod("cart-0", "u1", Some(&annotation(5)));
         eventually("the pod is known", || {
             let answer = server.ask("/", &add("cart-0", "u1"));
-            if answer.status == 200 { Ok(()) } else { Err(answer) }
+            if answer.status() == 200 { Ok(()) } else { Err(answer) }
         });
         let mut stream = server.send("/watch", &watch("cart-0", "u1", 5));
         change();
@@ -155,10 +156,10 @@ fn a_watch_ends_with_the_pod_as_it_was() {
 fn a_watch_of_a_pod_that_stays_ends_with_the_connection_only() {
     let server = Server::start();
     server.pod("cart-0", "u1", Some(&annotation(5)));
-    assert_eq!(server.ask("/", &add("cart-0", "u1")).status, 200);
+    assert_eq!(server.ask("/", &add("cart-0", "u1")).status(), 200);
     let stream = server.send("/watch", &watch("cart-0", "u1", 5));
     server.pod("cart-1", "u1", Some(&annotation(6)));
-    assert_eq!(server.ask("/", &add("cart-1", "u1")).status, 200);
+    assert_eq!(server.ask("/", &add("cart-1", "u1")).status(), 200);
     stream.set_nonblocking(true).unwrap();
     let error = std::io::Read::read(&mut &stream, &mut [0; 1]).expect_err("no answer yet");
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
@@ -169,7 +170,7 @@ fn the_other_verbs_succeed_without_a_pod() {
     let server = Server::start();
     for name in ["CHECK", "UPDATE", "GC"] {
         let answer = server.ask("/", &verb(name, "cart-0", ""));
-        assert_eq!((answer.status, answer.body.len()), (200, 0), "{name}");
+        assert_eq!((answer.status(), answer.body.len()), (200, 0), "{name}");
     }
     let status = server.ask("/", &verb("STATUS", "cart-0", "")).json();
     assert!(status["Partners"].as_object().is_some_and(|partners| !partners.is_empty()), "{status}");
@@ -201,10 +202,10 @@ fn an_add_is_one_story_in_the_log() {
     server.pod("cart-0", "u1", None);
     let mut stream = waiting_add(&server, "cart-0", "u1");
     server.pod("cart-0", "u1", Some(&annotation(5)));
-    assert_eq!(answer(&mut stream).status, 200);
+    assert_eq!(answer(&mut stream).status(), 200);
     let report = json!({"command": "ADD", "elapsedTime": 0.0123, "hasErr": false, "pod": "shop/cart-0", "sandbox": "0123456789abcdef",
         "stages": [{"stage": "ovsdb", "start": 0.1, "end": 1.2}, {"stage": "ovn_installed", "start": 4.0, "end": 12.25}]});
-    assert_eq!(server.ask("/metrics", &report).status, 200);
+    assert_eq!(server.ask("/metrics", &report).status(), 200);
     server.log_says("metrics|INFO|[ADD shop/cart-0 sandbox=0123456789ab] the plugin succeeded ms=12.3 stages=\"ovsdb 0.1-1.2, ");
 
     let log = server.log();
@@ -228,6 +229,6 @@ fn a_hundred_adds_at_once_are_answered() {
         (0..100).map(|n| server.send("/", &add(&format!("cart-{n}"), "u1"))).collect();
     (0..100).for_each(|n| server.pod(&format!("cart-{n}"), "u1", Some(&annotation(n))));
     let started = Instant::now();
-    assert!(streams.iter_mut().all(|stream| answer(stream).status == 200));
+    assert!(streams.iter_mut().all(|stream| answer(stream).status() == 200));
     assert!(started.elapsed() < SOON);
 }

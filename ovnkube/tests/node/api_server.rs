@@ -52,7 +52,7 @@ fn without_an_api_server_status_says_why_and_del_works_and_add_fails_soon() {
         let said = text.contains("Connection refused") && text.contains(&url);
         if (status, code, said) == (503, 50, true) { Ok(()) } else { Err(text) }
     });
-    assert_eq!(server.ask("/", &json!({"env": {"CNI_COMMAND": "DEL"}})).status, 200);
+    assert_eq!(server.ask("/", &json!({"env": {"CNI_COMMAND": "DEL"}})).status(), 200);
 
     let mut request = add("cart-0", "u1");
     request["timeoutMs"] = json!(1000);

@@ -72,7 +72,7 @@ fn adds_are_seen_while_they_wait_and_when_they_are_answered() {
     becomes(&address, in_flight, 5.0);
     becomes(&address, "ovnkube_node_cni_connections", 5.0);
     (0..4).for_each(|n| server.pod(&format!("cart-{n}"), "u1", Some(&annotation(5))));
-    adds.iter_mut().take(4).for_each(|add| assert_eq!(answer(add).status, 200));
+    adds.iter_mut().take(4).for_each(|add| assert_eq!(answer(add).status(), 200));
     // The last one's caller gives up.
     adds.truncate(4);
     becomes(&address, in_flight, 0.0);
@@ -94,12 +94,12 @@ fn what_plugins_report_is_counted_and_what_is_refused_too() {
         "command": "ADD", "elapsedTime": 0.004, "hasErr": true, "code": 103, "message": "no", "pod": "shop/cart-0",
         "stages": stages, "failedStage": "veth", "rollback": "clean",
     });
-    assert_eq!(server.ask("/metrics", &failed).status, 200);
+    assert_eq!(server.ask("/metrics", &failed).status(), 200);
     assert_eq!(
-        server.ask("/metrics", &json!({"command": "DEL", "elapsedTime": 1.5, "hasErr": false})).status,
+        server.ask("/metrics", &json!({"command": "DEL", "elapsedTime": 1.5, "hasErr": false})).status(),
         200
     );
-    assert_eq!(server.ask("/", &verb("NONSENSE", "cart-0", "")).status, 400);
+    assert_eq!(server.ask("/", &verb("NONSENSE", "cart-0", "")).status(), 400);
     let page = scrape(&address);
     for (sample, value) in [
         (r#"ovnkube_node_cni_request_duration_seconds_count{command="ADD",err="true"}"#, 1.0),
@@ -138,7 +138,7 @@ fn every_scrape_of_a_busy_server_is_well_formed_and_counters_never_fall() {
                 scope.spawn(move || {
                     (0..50).for_each(|n| {
                         assert_eq!(
-                            server.ask("/", &add(&format!("cart-{}", (n + thread) % 8), "u1")).status,
+                            server.ask("/", &add(&format!("cart-{}", (n + thread) % 8), "u1")).status(),
                             200
                         )
                     });
@@ -226,7 +226,7 @@ fn hostile_callers_cost_others_little_time_and_the_server_little_memory() {
     let answers = |what: &str| {
         let started = Instant::now();
         assert_eq!(get(&address, "/healthz").0, 200, "{what}");
-        assert_eq!(server.ask("/", &verb("STATUS", "", "")).status, 200, "{what}");
+        assert_eq!(server.ask("/", &verb("STATUS", "", "")).status(), 200, "{what}");
         assert!(started.elapsed() < Duration::from_secs(5), "{what}: {:?}", started.elapsed());
     };
     let memory = || scrape(&address).value("process_resident_memory_bytes").unwrap();
@@ -281,7 +281,7 @@ fn a_port_that_is_taken_costs_no_pod_its_network() {
     let address = taken.local_addr().unwrap().to_string();
     let server = Server::start_with(&["--metrics-bind-address", &address]);
     server.pod("cart-0", "u1", Some(&annotation(5)));
-    assert_eq!(server.ask("/", &add("cart-0", "u1")).status, 200);
+    assert_eq!(server.ask("/", &add("cart-0", "u1")).status(), 200);
     server.log_says(&format!("--metrics-bind-address {address}: cannot listen"));
     server.log_says("ss -ltnp");
     drop(taken);

@@ -1,9 +1,9 @@
-//! A server in a directory of its own, and a caller that speaks HTTP byte by byte.
+//! A server in a directory of its own, and its callers.
 
 use std::{
     fmt::Debug,
     fs::{self, Permissions},
-    io::{BufRead, BufReader, Read, Write},
+    io::Write,
     os::unix::{fs::PermissionsExt, net::UnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -16,7 +16,10 @@ use nix::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::Database;
+use testkit::{
+    Database,
+    http::{self, Message},
+};
 
 /// Limit for every wait of a test: longer than any step takes on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -30,14 +33,6 @@ pub(crate) struct Server {
     pub(crate) environment: Vec<(&'static str, PathBuf)>,
     database: Option<Database>,
     child: Option<Child>,
-}
-
-/// One answer.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) body: Vec<u8>,
 }
 
 impl Server {
@@ -205,12 +200,13 @@ impl Server {
     /// Sends a request without waiting for the answer.
     pub(crate) fn send(&self, path: &str, body: &Value) -> UnixStream {
         let mut stream = self.connect();
-        stream.write_all(&post(path, body.to_string().as_bytes())).unwrap();
+        stream.write_all(&http::request(path, body.to_string().as_bytes())).unwrap();
         stream
     }
 
-    pub(crate) fn ask(&self, path: &str, body: &Value) -> Answer {
-        answer(&mut self.send(path, body))
+    #[track_caller]
+    pub(crate) fn ask(&self, path: &str, body: &Value) -> Message {
+        http::post(&self.socket(), path, body.to_string().as_bytes()).0
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -342,46 +338,11 @@ pub(crate) fn watch(pod: &str, uid: &str, last_octet: u8) -> Value {
     json!({"namespace": "shop", "name": pod, "uid": uid, "mac": format!("0a:58:0a:f4:01:{last_octet:02x}"), "nad": "default"})
 }
 
-pub(crate) fn post(path: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: dummy\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    [head.as_bytes(), body].concat()
-}
-
 /// Reads one answer. The connection stays open.
-pub(crate) fn answer(stream: &mut UnixStream) -> Answer {
+#[track_caller]
+pub(crate) fn answer(stream: &mut UnixStream) -> Message {
     stream.set_read_timeout(Some(SOON)).unwrap();
-    let mut reader = BufReader::new(stream);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        assert_ne!(
-            reader.read_line(&mut head).expect("an answer within a few seconds"),
-            0,
-            "the connection ended after {head:?}"
-        );
-    }
-    let head = head.to_ascii_lowercase();
-    let length = head
-        .lines()
-        .find_map(|line| line.strip_prefix("content-length: "))
-        .map_or(0, |length| length.parse().unwrap());
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    Answer { status: head.split(' ').nth(1).unwrap().parse().unwrap(), head, body }
-}
-
-impl Answer {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-
-    /// Status and code of a CNI error, and its message.
-    pub(crate) fn error(&self) -> (u16, u64, String) {
-        let error = self.json();
-        (self.status, error["code"].as_u64().unwrap(), error["msg"].as_str().unwrap().to_owned())
-    }
+    Message::read(stream).unwrap_or_else(|error| panic!("an answer within {SOON:?}: {error}"))
 }
 
 /// Waits for a state that no event announces.

@@ -46,7 +46,7 @@ fn a_second_server_is_refused_and_leaves_the_first_alone() {
         text.starts_with("ovnkube: another server answers on ") && text.contains("stop it first"),
         "{text}"
     );
-    assert_eq!(server.ask("/", &verb("STATUS", "", "")).status, 200);
+    assert_eq!(server.ask("/", &verb("STATUS", "", "")).status(), 200);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_socket_that_a_killed_server_left_behind_is_replaced() {
     let mut server = Server::start();
     server.pod("cart-0", "u1", Some(&annotation(5)));
     server.kill_and_restart();
-    assert_eq!(server.ask("/", &add("cart-0", "u1")).status, 200);
+    assert_eq!(server.ask("/", &add("cart-0", "u1")).status(), 200);
 }
 
 #[test]
@@ -65,14 +65,14 @@ fn what_is_in_flight_is_finished_before_the_server_ends() {
     let mut in_flight = server.send("/", &add("cart-0", "u1"));
     server.log_says("waiting missing=\"the pod has no annotation");
     // The server must know the pod before the watch, which would otherwise report it as deleted.
-    assert_eq!(server.ask("/", &add("cart-1", "u1")).status, 200);
+    assert_eq!(server.ask("/", &add("cart-1", "u1")).status(), 200);
     let mut watching = server.send("/watch", &watch("cart-1", "u1", 6));
 
     server.signal(Signal::SIGTERM);
     server.log_says("stopping; the CNI configuration stays in place why=SIGTERM in_flight=1");
     let (status, code, _) = eventually("new ADDs are refused", || {
         let answer = server.ask("/", &add("cart-1", "u1"));
-        if answer.status == 200 { Err(answer) } else { Ok(answer.error()) }
+        if answer.status() == 200 { Err(answer) } else { Ok(answer.error()) }
     });
     assert_eq!((status, code), (503, 11));
     let (status, code, text) = server.ask("/", &verb("STATUS", "", "")).error();
@@ -80,11 +80,11 @@ fn what_is_in_flight_is_finished_before_the_server_ends() {
     // come back.
     assert_eq!((status, code), (503, 11));
     assert!(text.contains("the server is shutting down"), "{text}");
-    assert_eq!(server.ask("/", &verb("DEL", "cart-1", "u1")).status, 200);
-    assert_eq!(answer(&mut watching).status, 503);
+    assert_eq!(server.ask("/", &verb("DEL", "cart-1", "u1")).status(), 200);
+    assert_eq!(answer(&mut watching).status(), 503);
 
     server.pod("cart-0", "u1", Some(&annotation(5)));
-    assert_eq!(answer(&mut in_flight).status, 200);
+    assert_eq!(answer(&mut in_flight).status(), 200);
     assert_eq!(server.ended().code(), Some(0));
     assert!(!server.socket().exists());
     assert!(server.conf_dir().join("10-ovn-kubernetes.conflist").exists());
@@ -118,7 +118,7 @@ fn the_log_follows_logrotate_and_survives_a_missing_directory() {
     let (log, rotated) = (server.directory.path().join("log"), server.directory.path().join("log.1"));
     fs::rename(&log, rotated).unwrap();
     eventually("lines go to a new file", || {
-        assert_eq!(server.ask("/", &verb("DEL", "cart-0", "")).status, 200);
+        assert_eq!(server.ask("/", &verb("DEL", "cart-0", "")).status(), 200);
         fs::read_to_string(&log)
     });
 }
@@ -140,7 +140,7 @@ fn a_process_out_of_file_descriptors_serves_on_when_it_has_some() {
     server.log_says("no connection can be accepted for now");
     many.iter_mut().for_each(|stream| drop(stream.write_all(b"POST")));
     drop(many);
-    assert_eq!(server.ask("/", &verb("STATUS", "", "")).status, 200);
+    assert_eq!(server.ask("/", &verb("STATUS", "", "")).status(), 200);
 }
 
 #[test]

@@ -7,32 +7,19 @@ use std::{
     io::{BufRead, BufReader, Read},
     net::TcpListener,
     os::unix::net::UnixListener,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use kubeapi::{ApiServer, Authority, Cluster, Credential};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use ovnkube::options::{Environment, Options, Program};
 use server::node::PodsFrom;
-use testkit::{Database, eventually};
+use testkit::{Database, eventually, process::Process};
 
 /// Limit for every wait of a test. Each takes milliseconds on an idle machine; this is for one that runs many
 /// tests at once.
 const DEADLINE: Duration = Duration::from_secs(60);
-
-/// Killed when the test ends, also when it fails.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// The log and standard error of a server that is stopped as soon as it has started.
 fn said(role: &[&str]) -> (String, String) {
@@ -56,14 +43,14 @@ fn said(role: &[&str]) -> (String, String) {
     ]);
     command.args(["--pod-manifests", &path("pods"), "--k8s-apiserver", "http://127.0.0.1:1"]);
     let mut server =
-        Server(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+        Process::start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()));
     let log = || std::fs::read_to_string(path("ovnkube.log")).unwrap_or_default();
     // The server installs its signal handlers before it writes the first line to standard error.
-    let mut stderr = BufReader::new(server.0.stderr.take().unwrap());
+    let mut stderr = BufReader::new(server.stderr());
     let mut text = String::new();
     stderr.read_line(&mut text).unwrap();
-    kill(Pid::from_raw(server.0.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
-    let status = eventually("the server ends", DEADLINE, || server.0.try_wait().unwrap().ok_or_else(log));
+    server.signal(Signal::SIGTERM);
+    let status = server.end_within(DEADLINE);
     stderr.read_to_string(&mut text).unwrap();
     assert!(status.success(), "{text}{}", log());
     (log(), text)
@@ -306,8 +293,7 @@ fn the_control_plane_asks_the_api_server_of_open_vswitchs_database_with_its_toke
         "--ha-election-lock-dir",
         &path("election"),
     ]);
-    let _server =
-        Server(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let _server = Process::start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()));
     listener.set_nonblocking(true).unwrap();
     let log = || std::fs::read_to_string(path("ovnkube.log")).unwrap_or_default();
     let (stream, _) = eventually("the server asks", DEADLINE, || {

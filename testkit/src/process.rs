@@ -1,7 +1,7 @@
 //! A child process that ends with the test.
 
 use std::{
-    process::{Child, ChildStdin, Command, ExitStatus},
+    process::{Child, ChildStderr, ChildStdin, Command, ExitStatus},
     time::Duration,
 };
 
@@ -38,6 +38,12 @@ impl Process {
         (process, stdin)
     }
 
+    /// The other end of the process' standard error, once, if the command has a pipe there.
+    #[track_caller]
+    pub fn stderr(&mut self) -> ChildStderr {
+        self.child.stderr.take().expect("the command has a pipe as its standard error")
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -63,8 +69,14 @@ impl Process {
     /// Waits for the end of the process.
     #[track_caller]
     pub fn end(&mut self) -> ExitStatus {
+        self.end_within(PATIENCE)
+    }
+
+    /// The same with another time limit.
+    #[track_caller]
+    pub fn end_within(&mut self, limit: Duration) -> ExitStatus {
         let (child, line) = (&mut self.child, &self.line);
-        eventually(&format!("the end of {line}"), PATIENCE, || match child.try_wait() {
+        eventually(&format!("the end of {line}"), limit, || match child.try_wait() {
             Ok(Some(status)) => Ok(status),
             Ok(None) => Err("it runs".to_owned()),
             Err(error) => Err(error.to_string()),

@@ -1,7 +1,8 @@
 //! A directory for one test, with all its sockets, databases and logs.
 
 use std::{
-    fs,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     thread,
 };
@@ -15,11 +16,12 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// An empty directory. Its path is short, because that of a socket has at most 107 bytes (`unix(7)`).
+    /// An empty directory, for its owner alone. Its path is short, because that of a socket has at most 107
+    /// bytes (`unix(7)`).
     pub fn new() -> Self {
-        let dir =
-            tempfile::Builder::new().prefix("ovn-").tempdir().expect("a temporary directory can be made");
-        Self { dir }
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("ovn-").permissions(Permissions::from_mode(0o700));
+        Self { dir: builder.tempdir().expect("a temporary directory can be made") }
     }
 
     pub fn path(&self) -> &Path {

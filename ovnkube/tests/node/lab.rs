@@ -2,23 +2,20 @@
 
 use std::{
     fmt::Debug,
-    fs::{self, Permissions},
+    fs,
     io::Write,
-    os::unix::{fs::PermissionsExt, net::UnixStream},
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use testkit::{
-    Database,
+    Database, Scratch,
     http::{self, Message},
+    process::Process,
 };
 
 /// Limit for every wait of a test: longer than any step takes on a busy machine.
@@ -26,13 +23,14 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// A running server. Killed when dropped; its directory stays if the test failed.
 pub(crate) struct Server {
-    pub(crate) directory: TempDir,
     /// Where systemd would listen.
     pub(crate) notify: Option<PathBuf>,
     /// Additional environment variables of the process.
     pub(crate) environment: Vec<(&'static str, PathBuf)>,
+    // In this order: the processes end before their directory is removed.
+    process: Option<Process>,
     database: Option<Database>,
-    child: Option<Child>,
+    pub(crate) directory: Scratch,
 }
 
 impl Server {
@@ -59,7 +57,7 @@ impl Server {
     pub(crate) fn start_with_pidfile() -> Self {
         let mut server = Self::prepare();
         server.start_database();
-        let pidfile = server.directory.path().join("ovnkube.pid");
+        let pidfile = server.directory.join("ovnkube.pid");
         server.respawn(&["--pidfile", pidfile.to_str().unwrap()]);
         server.ready();
         server
@@ -82,32 +80,26 @@ impl Server {
 
     /// Only the directory, without a server.
     pub(crate) fn prepare() -> Self {
-        let directory = tempfile::Builder::new()
-            .prefix("ovnkube-")
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir()
-            .unwrap();
-        fs::create_dir(directory.path().join("pods")).unwrap();
-        Self { directory, notify: None, environment: Vec::new(), database: None, child: None }
+        let directory = Scratch::new();
+        directory.make_dir("pods");
+        Self { notify: None, environment: Vec::new(), process: None, database: None, directory }
     }
 
     /// Starts the process (again).
     pub(crate) fn respawn(&mut self, options: &[&str]) {
-        self.child = Some(spawn(self.directory.path(), self.notify.as_deref(), &self.environment, options));
+        let mut command = init_node(self.directory.path());
+        if let Some(socket) = &self.notify {
+            command.env("NOTIFY_SOCKET", socket);
+        }
+        command.envs(self.environment.iter().cloned()).args(options);
+        self.process = Some(Process::start(command.stderr(Stdio::piped())));
     }
 
     /// Waits for the CNI configuration.
     pub(crate) fn ready(&mut self) {
-        eventually("the CNI configuration is there", || {
-            if let Some(status) = self.child().try_wait().unwrap() {
-                panic!("the server ended: {status}\n{}", self.log());
-            }
-            self.conf_dir()
-                .join("10-ovn-kubernetes.conflist")
-                .exists()
-                .then_some(())
-                .ok_or_else(|| self.log())
-        });
+        let conf = self.conf_dir().join("10-ovn-kubernetes.conflist");
+        let written = || conf.exists().then_some(()).ok_or_else(|| "no CNI configuration".to_owned());
+        self.process_mut().ready("the CNI configuration is there", written);
     }
 
     /// Waits for the socket only: a server that knows no subnet writes no CNI configuration.
@@ -115,8 +107,12 @@ impl Server {
         eventually("the socket is served", || UnixStream::connect(self.socket()).map(drop));
     }
 
-    fn child(&mut self) -> &mut Child {
-        self.child.as_mut().expect("the server was started")
+    fn process(&self) -> &Process {
+        self.process.as_ref().expect("the server was started")
+    }
+
+    fn process_mut(&mut self) -> &mut Process {
+        self.process.as_mut().expect("the server was started")
     }
 
     pub(crate) fn database(&self) -> &Database {
@@ -154,15 +150,15 @@ impl Server {
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.directory.path().join("run/server.sock")
+        self.directory.join("run/server.sock")
     }
 
     pub(crate) fn conf_dir(&self) -> PathBuf {
-        self.directory.path().join("net.d")
+        self.directory.join("net.d")
     }
 
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+        fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }
 
     pub(crate) fn log_says(&self, text: &str) {
@@ -181,7 +177,7 @@ impl Server {
         let annotations =
             annotation.map(|text| json!({"k8s.ovn.org/pod-networks": text})).unwrap_or(json!({}));
         let pod = json!({"kind": "Pod", "metadata": {"name": name, "namespace": "shop", "uid": uid, "annotations": annotations}});
-        let manifests = self.directory.path().join("pods");
+        let manifests = self.directory.join("pods");
         let temporary = manifests.join(format!(".{name}"));
         fs::write(&temporary, pod.to_string()).unwrap();
         let now = Instant::now();
@@ -190,7 +186,7 @@ impl Server {
     }
 
     pub(crate) fn delete_pod(&self, name: &str) {
-        fs::remove_file(self.directory.path().join(format!("pods/{name}.json"))).unwrap();
+        fs::remove_file(self.directory.join(format!("pods/{name}.json"))).unwrap();
     }
 
     pub(crate) fn connect(&self) -> UnixStream {
@@ -210,16 +206,15 @@ impl Server {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.as_ref().expect("the server was started").id()
+        self.process().pid()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.pid().try_into().unwrap()), signal).unwrap();
+        self.process().signal(signal);
     }
 
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        let child = self.child();
-        eventually("the server ends", || child.try_wait().unwrap().ok_or("it runs"))
+        self.process_mut().end()
     }
 
     /// Starts another server with the same options and waits for its end. Returns its exit status and
@@ -230,7 +225,7 @@ impl Server {
 
     /// The same with more options.
     pub(crate) fn second_with(&self, options: &[&str]) -> (ExitStatus, String) {
-        let output = spawn(self.directory.path(), None, &[], options).wait_with_output().unwrap();
+        let output = init_node(self.directory.path()).args(options).output().unwrap();
         (output.status, String::from_utf8(output.stderr).unwrap())
     }
 
@@ -263,35 +258,16 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
         if std::thread::panicking() {
-            self.directory.disable_cleanup(true);
-            eprintln!("kept: {}\n{}", self.directory.path().display(), self.log());
+            eprintln!("{}", self.log());
         }
     }
 }
 
-fn spawn(
-    directory: &Path,
-    notify: Option<&Path>,
-    environment: &[(&str, PathBuf)],
-    options: &[&str],
-) -> Child {
+fn init_node(directory: &Path) -> Command {
     let mut command = command(directory, "--init-node");
-    match notify {
-        Some(socket) => command.env("NOTIFY_SOCKET", socket),
-        None => command.env_remove("NOTIFY_SOCKET"),
-    };
+    command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
     command
-        .envs(environment.iter().cloned())
-        .args(options)
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
 }
 
 /// The program with this role for the node, and with all its paths in the directory.

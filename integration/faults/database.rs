@@ -5,15 +5,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result, ensure};
 use integration::{
     Pod, Runtime, eventually,
-    faults::{
-        AT_ONCE, Site, at_once, long_forms,
-        process::Held,
-        proxy::{Proxy, Tampering},
-        row,
-    },
+    faults::{AT_ONCE, Site, at_once, long_forms, process::Held, row},
     runtime::Running,
 };
 use serde_json::json;
+use testkit::proxy::{Fault, Proxy};
 
 use crate::server::ended_well;
 
@@ -106,20 +102,20 @@ fn row_10_adds_that_are_anywhere_when_the_database_dies_succeed_or_are_told_to_t
 fn row_12_a_commit_of_add_whose_reply_is_lost_is_found_again() {
     row(12).test(|site| {
         let (proxy, runtime) = through_a_proxy(site)?;
-        let add = |tampering: Tampering| {
+        let add = |fault: Fault| {
             let pod = site.new_pod_without_annotation()?;
-            proxy.set(tampering);
+            proxy.set(fault);
             let add = start_adds_by_plugin(site, &runtime, &proxy, std::slice::from_ref(&pod))?.remove(0);
             annotate(site, std::slice::from_ref(&pod))?;
             let outcome = add.wait()?;
             at_once(&outcome)?;
             Ok::<_, Error>((pod, outcome))
         };
-        let (pod, outcome) = add(Tampering::LoseReplyTo("attached_mac".to_owned()))?;
+        let (pod, outcome) = add(Fault::LoseReplyTo("attached_mac".to_owned()))?;
         ensure!(proxy.struck() == 1, "no reply was lost");
         ended_well(site, &pod, &outcome).with_context(|| outcome.stdout.clone())?;
         // Again, with a database whose reply to the commit never arrives.
-        let (pod, outcome) = add(Tampering::LoseEveryReplyTo("attached_mac".to_owned()))?;
+        let (pod, outcome) = add(Fault::LoseEveryReplyTo("attached_mac".to_owned()))?;
         ensure!(proxy.struck() > 1, "no reply was lost");
         site.failed(&pod, &outcome, 11, &["stage port"]).map(drop)
     });
@@ -128,19 +124,19 @@ fn row_12_a_commit_of_add_whose_reply_is_lost_is_found_again() {
 #[test]
 fn row_12_a_commit_of_the_server_whose_reply_is_lost_is_found_by_the_plugin() {
     row(12).test(|site| {
-        let proxy = Proxy::in_place_of(site.node, SOCKET)?;
+        let proxy = Proxy::in_place_of(site.node.path(SOCKET))?;
         site.node.server.kill()?;
         site.node.start_server()?;
         site.until_healthy()?;
         let pod = site.new_pod()?;
-        proxy.set(Tampering::LoseReplyTo("ovnkube: write".to_owned()));
+        proxy.set(Fault::LoseReplyTo("ovnkube: write".to_owned()));
         let outcome = site.add(&pod)?;
         ensure!(proxy.struck() == 1, "no reply was lost");
         outcome.success()?;
         at_once(&outcome)?;
         site.one_port_of(&pod)?;
         site.has_network(&pod)?;
-        proxy.set(Tampering::None);
+        proxy.set(Fault::None);
         proxy.hang_up();
         proxy.give_back()
     });
@@ -151,7 +147,7 @@ fn row_12_a_commit_of_del_whose_reply_is_lost_is_no_harm() {
     row(12).test(|site| {
         let (proxy, runtime) = through_a_proxy(site)?;
         let pod = site.attached_pod()?;
-        proxy.set(Tampering::LoseReplyTo("DEL eth0 of sandbox".to_owned()));
+        proxy.set(Fault::LoseReplyTo("DEL eth0 of sandbox".to_owned()));
         let outcome = runtime.del(&pod)?;
         ensure!(proxy.struck() == 1, "no reply was lost");
         at_once(&outcome)?;
@@ -169,7 +165,7 @@ fn row_13_a_slow_database_costs_a_round_trip_its_time_and_nobody_else() {
     let delay = Duration::from_millis(if long_forms() { 3000 } else { 300 });
     row(13).within(Duration::from_secs(60)).test(|site| {
         let (proxy, runtime) = through_a_proxy(site)?;
-        proxy.set(Tampering::Delay(delay));
+        proxy.set(Fault::Delay(delay));
         let slow: Vec<Pod> = (0..3).map(|_| site.new_pod_without_annotation()).collect::<Result<_>>()?;
         let adding = start_adds_by_plugin(site, &runtime, &proxy, &slow)?;
         annotate(site, &slow)?;
@@ -192,7 +188,7 @@ fn row_13_a_slow_database_costs_a_round_trip_its_time_and_nobody_else() {
             proxy.connections(),
             slow.len()
         );
-        proxy.set(Tampering::None);
+        proxy.set(Fault::None);
         slow.iter().chain([&other]).try_for_each(|pod| site.has_network(pod))
     });
 }
@@ -248,17 +244,17 @@ fn row_14_a_port_of_the_same_sandbox_is_taken_over() {
 }
 
 /// Answers that no correct database gives.
-fn nonsense() -> [Tampering; 8] {
-    let say = |text: &str| Tampering::Say(text.to_owned());
+fn nonsense() -> [Fault; 8] {
+    let say = |text: &str| Fault::Say(text.to_owned());
     [
         say("nonsense"),
         say("{\"id\":0,\"result\":"),
         say("{\"id\":0,\"result\":17,\"error\":null}{\"id\":1,\"result\":[],\"error\":null}"),
         say("{\"method\":\"update3\",\"params\":[[[{}]],{}],\"id\":null}"),
-        Tampering::SayForEver(String::new(), b'['),
-        Tampering::SayForEver("{\"id\":0,\"error\":null,\"result\":\"".to_owned(), b'a'),
-        Tampering::Corrupt,
-        Tampering::CutAfter(7),
+        Fault::SayForEver(String::new(), b'['),
+        Fault::SayForEver("{\"id\":0,\"error\":null,\"result\":\"".to_owned(), b'a'),
+        Fault::Corrupt,
+        Fault::CutAfter(7),
     ]
 }
 
@@ -270,11 +266,11 @@ fn row_15_a_plugin_survives_a_database_that_talks_nonsense() {
     row(15).within(Duration::from_secs(60)).test(|site| {
         let (proxy, runtime) = through_a_proxy(site)?;
         let runtime = runtime.with("timeoutSeconds", json!(3));
-        for tampering in nonsense() {
+        for fault in nonsense() {
             // The plugin connects to the database itself if the annotation is late.
             let pod = site.new_pod_without_annotation()?;
-            let (struck, what) = (proxy.struck(), format!("{tampering:?}"));
-            proxy.set(tampering);
+            let (struck, what) = (proxy.struck(), format!("{fault:?}"));
+            proxy.set(fault);
             let check = || -> Result<()> {
                 let mut running = runtime.call("ADD", Some(&pod)).start()?;
                 let mut most = 0;
@@ -303,15 +299,15 @@ fn row_15_a_plugin_survives_a_database_that_talks_nonsense() {
 #[test]
 fn row_15_a_server_survives_a_database_that_talks_nonsense() {
     row(15).within(Duration::from_secs(90)).test(|site| {
-        let proxy = Proxy::in_place_of(site.node, SOCKET)?;
+        let proxy = Proxy::in_place_of(site.node.path(SOCKET))?;
         // The server's session goes through the proxy, too.
         site.node.server.kill()?;
         site.node.start_server()?;
         let server = site.node.server.pid().context("the server runs")?;
-        for tampering in nonsense() {
-            let what = format!("{tampering:?}");
+        for fault in nonsense() {
+            let what = format!("{fault:?}");
             let struck = proxy.struck();
-            proxy.set(tampering);
+            proxy.set(fault);
             proxy.hang_up();
             let mut most = 0;
             eventually(&format!("the server has heard {what}"), Duration::from_secs(10), || {
@@ -322,7 +318,7 @@ fn row_15_a_server_survives_a_database_that_talks_nonsense() {
             ensure!(most < MOST_MEMORY, "{what}: it had {most} kB");
             ensure!(site.node.server.pid() == Some(server), "{what}: it has ended");
         }
-        proxy.set(Tampering::None);
+        proxy.set(Fault::None);
         proxy.hang_up();
         proxy.give_back()
     });

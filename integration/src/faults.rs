@@ -6,7 +6,7 @@
 //! | [`row`], [`Case`] | a row's test: a lab, the fault, and the checks that every row makes |
 //! | [`Site`] | where the fault happens: node, bystanders, pods, and the vocabulary of the tests |
 //! | [`process`], `heap` | what a process holds: memory, descriptors, threads |
-//! | [`proxy`] | a proxy for a unix socket: delays, loses, cuts, corrupts or replaces answers |
+//! | [`testkit::proxy`] | a proxy for a unix socket: delays, loses, cuts, corrupts or replaces answers |
 //! | [`failpoint`] | the points of an ADD at which the plugin can be made to fail, die or hang |
 //! | [`memory`] | a memory limit for a process from its start |
 //! | `disk`, [`limits`] | full and read-only disks of a node; limits of a daemon |
@@ -36,7 +36,6 @@ pub mod matrix;
 pub mod memory;
 mod preload;
 pub mod process;
-pub mod proxy;
 pub mod report;
 pub mod shim;
 mod site;

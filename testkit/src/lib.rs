@@ -17,7 +17,9 @@
 //! | [`namespace`] | [`Namespace`]: a separate network namespace | real, of an unprivileged user |
 //! | [`scripted_server`] | [`ScriptedServer`]: upstream's or a hostile server | answers given bytes |
 //! | [`scripted_api`] | [`ScriptedApi`]: a Kubernetes API server | answers each request as the test says |
-//! | [`http`] | requests and answers on a unix socket, byte by byte | – |
+//! | [`proxy`] | [`proxy::Proxy`]: passes bytes on to a real server | injects faults |
+//! | [`http`] | requests and answers on a unix socket | by hyper's client, and byte by byte |
+//! | [`socket`] | addresses of unix sockets and TCP | – |
 //! | [`process`], [`command`] | child processes; commands that run to their end | – |
 //! | [`program`], [`executable`] | installed programs; the programs under test, and tools | – |
 //! | [`eventually()`], [`until`] | waiting for a state that is not announced by an event | panics, or returns its error |
@@ -38,9 +40,11 @@ pub mod pod;
 pub mod ports;
 pub mod process;
 pub mod program;
+pub mod proxy;
 pub mod scratch;
 pub mod scripted_api;
 pub mod scripted_server;
+pub mod socket;
 
 pub use daemons::Daemons;
 pub use database::Database;

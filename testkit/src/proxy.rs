@@ -1,14 +1,14 @@
-//! A proxy in front of a unix socket (of the database or of the server), which tampers with the conversation
-//! as a test orders.
+//! A proxy in front of a server (the database, the node's server), which injects faults into the conversation
+//! as a test orders: it delays, loses, cuts, corrupts, replaces or refuses what the server sends.
 //!
-//! Runs as threads of the test's process, and ends with it. It knows nothing of the content, except that a
-//! request of OVSDB's protocol (RFC 7047, JSON-RPC) carries an `id` that its reply repeats.
+//! Runs as threads of the test's process, and ends with it. It passes bytes on, over unix sockets or TCP, and
+//! knows nothing of the content, except that a request of OVSDB's protocol (RFC 7047, JSON-RPC) carries an `id`
+//! that its reply repeats.
 
 use std::{
     fs, io,
     io::{Read as _, Write as _},
     net::Shutdown,
-    os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -19,14 +19,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
-use crate::Node;
+use crate::socket::{Address, Stream};
 
-/// What is done to connections. `Say`, `SayForEver`, `Silence` and `HangUp` count for a connection from its
+/// What happens to connections. `Say`, `SayForEver`, `Silence` and `HangUp` count for a connection from its
 /// start; everything else also applies to connections that are open already.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Tampering {
+pub enum Fault {
     /// Everything is passed on unchanged.
     None,
     /// What the server sends arrives that much later.
@@ -54,31 +54,32 @@ pub enum Tampering {
 /// A running proxy.
 #[derive(Debug)]
 pub struct Proxy {
-    socket: PathBuf,
+    address: Address,
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    behind: PathBuf,
-    tampering: Mutex<Tampering>,
+    behind: Address,
+    fault: Mutex<Fault>,
     connections: AtomicUsize,
     /// Connections whose client has received something.
     answered: AtomicUsize,
     struck: AtomicUsize,
     /// The connections that were accepted since the last [`Proxy::hang_up`].
-    open: Mutex<Vec<UnixStream>>,
+    open: Mutex<Vec<Stream>>,
 }
 
 impl Proxy {
-    /// Listens on `socket` and passes everything on to `behind`; both paths as the lab's root sees them
-    /// ([`Node::path`]).
-    pub fn start(socket: PathBuf, behind: PathBuf) -> Result<Self> {
-        let listener =
-            UnixListener::bind(&socket).with_context(|| format!("listen on {}", socket.display()))?;
+    /// Listens there and passes everything on to `behind`.
+    ///
+    /// # Errors
+    /// If it cannot listen there.
+    pub fn start(listen: impl Into<Address>, behind: impl Into<Address>) -> Result<Self> {
+        let (listener, address) = listen.into().listen()?;
         let shared = Arc::new(Shared {
-            behind,
-            tampering: Mutex::new(Tampering::None),
+            behind: behind.into(),
+            fault: Mutex::new(Fault::None),
             connections: AtomicUsize::new(0),
             answered: AtomicUsize::new(0),
             struck: AtomicUsize::new(0),
@@ -86,34 +87,44 @@ impl Proxy {
         });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
+            while let Ok(client) = listener.accept() {
                 accepting.connections.fetch_add(1, Ordering::Relaxed);
                 let shared = Arc::clone(&accepting);
                 lock(&shared.open).extend(client.try_clone());
                 thread::spawn(move || shared.serve(&client));
             }
         });
-        Ok(Self { socket, shared })
+        Ok(Self { address, shared })
     }
 
-    /// Takes the place of a socket on `node`: new connections reach the proxy, existing ones are not touched.
+    /// Takes the place of a unix socket: new connections reach the proxy, existing ones are not touched.
     /// [`Proxy::give_back`] undoes it, and so does the server when it listens again.
-    pub fn in_place_of(node: &Node, socket: impl AsRef<Path>) -> Result<Self> {
-        let socket = node.path(socket);
+    ///
+    /// # Errors
+    /// If the socket cannot be moved, or the proxy cannot listen in its place.
+    pub fn in_place_of(socket: PathBuf) -> Result<Self> {
         let behind = behind(&socket);
         fs::rename(&socket, &behind).with_context(|| format!("move {} aside", socket.display()))?;
         Self::start(socket, behind)
     }
 
-    /// Puts the server's own socket back.
-    pub fn give_back(&self) -> Result<()> {
-        fs::rename(behind(&self.socket), &self.socket)
-            .with_context(|| format!("give {} back", self.socket.display()))
+    /// Where it listens.
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 
-    /// Sets what is done from now on.
-    pub fn set(&self, tampering: Tampering) {
-        *lock(&self.shared.tampering) = tampering;
+    /// Puts the server's own socket back.
+    ///
+    /// # Errors
+    /// If the proxy is not [in the place](Proxy::in_place_of) of a socket.
+    pub fn give_back(&self) -> Result<()> {
+        let Address::Unix(socket) = &self.address else { bail!("{} is no unix socket", self.address) };
+        fs::rename(behind(socket), socket).with_context(|| format!("give {} back", socket.display()))
+    }
+
+    /// Sets what happens from now on.
+    pub fn set(&self, fault: Fault) {
+        *lock(&self.shared.fault) = fault;
     }
 
     /// Ends every connection.
@@ -133,7 +144,7 @@ impl Proxy {
         self.shared.answered.load(Ordering::Relaxed)
     }
 
-    /// How often the proxy has tampered with a conversation. A test that injects nothing proves nothing.
+    /// How often a fault has happened to a conversation. A test that injects nothing proves nothing.
     pub fn struck(&self) -> usize {
         self.shared.struck.load(Ordering::Relaxed)
     }
@@ -158,37 +169,37 @@ enum Reply {
 }
 
 impl Shared {
-    fn tampering(&self) -> Tampering {
-        lock(&self.tampering).clone()
+    fn fault(&self) -> Fault {
+        lock(&self.fault).clone()
     }
 
     fn strike(&self) {
         self.struck.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn serve(self: Arc<Self>, client: &UnixStream) {
+    fn serve(self: Arc<Self>, client: &Stream) {
         // Errors are ignored: whatever happened, the conversation is over.
-        let _ = match self.tampering() {
-            Tampering::HangUp => {
+        let _ = match self.fault() {
+            Fault::HangUp => {
                 self.strike();
                 client.shutdown(Shutdown::Both)
             }
-            Tampering::Say(text) => self.say(client, &text, None),
-            Tampering::SayForEver(text, byte) => self.say(client, &text, Some(byte)),
-            Tampering::Silence => {
+            Fault::Say(text) => self.say(client, &text, None),
+            Fault::SayForEver(text, byte) => self.say(client, &text, Some(byte)),
+            Fault::Silence => {
                 self.strike();
                 io::copy(&mut &*client, &mut io::sink()).map(drop)
             }
-            Tampering::None
-            | Tampering::Delay(_)
-            | Tampering::LoseReplyTo(_)
-            | Tampering::LoseEveryReplyTo(_)
-            | Tampering::CutAfter(_)
-            | Tampering::Corrupt => Arc::clone(&self).pass_on(client),
+            Fault::None
+            | Fault::Delay(_)
+            | Fault::LoseReplyTo(_)
+            | Fault::LoseEveryReplyTo(_)
+            | Fault::CutAfter(_)
+            | Fault::Corrupt => Arc::clone(&self).pass_on(client),
         };
     }
 
-    fn say(&self, mut client: &UnixStream, text: &str, without_end: Option<u8>) -> io::Result<()> {
+    fn say(&self, mut client: &Stream, text: &str, without_end: Option<u8>) -> io::Result<()> {
         if client.read(&mut [0; 4096])? == 0 {
             return Ok(());
         }
@@ -203,8 +214,8 @@ impl Shared {
         client.shutdown(Shutdown::Both)
     }
 
-    fn pass_on(self: Arc<Self>, client: &UnixStream) -> io::Result<()> {
-        let server = UnixStream::connect(&self.behind)?;
+    fn pass_on(self: Arc<Self>, client: &Stream) -> io::Result<()> {
+        let server = self.behind.connect()?;
         let lost = Lost::default();
         let (shared, requests, replies) =
             (Arc::clone(&self), (client.try_clone()?, server.try_clone()?), (server, client.try_clone()?));
@@ -222,7 +233,7 @@ impl Shared {
         Ok(())
     }
 
-    fn pass_requests(&self, mut from: &UnixStream, mut to: &UnixStream, lost: &Lost) -> io::Result<()> {
+    fn pass_requests(&self, mut from: &Stream, mut to: &Stream, lost: &Lost) -> io::Result<()> {
         let mut block = vec![0; 1 << 16];
         loop {
             let length = from.read(&mut block)?;
@@ -230,11 +241,11 @@ impl Shared {
                 return Ok(());
             }
             let text = String::from_utf8_lossy(&block[..length]);
-            if let Tampering::LoseReplyTo(wanted) | Tampering::LoseEveryReplyTo(wanted) = self.tampering()
+            if let Fault::LoseReplyTo(wanted) | Fault::LoseEveryReplyTo(wanted) = self.fault()
                 && text.contains(&wanted)
             {
-                if matches!(self.tampering(), Tampering::LoseReplyTo(_)) {
-                    *lock(&self.tampering) = Tampering::None;
+                if matches!(self.fault(), Fault::LoseReplyTo(_)) {
+                    *lock(&self.fault) = Fault::None;
                 }
                 // Before the request goes on: its reply may come at once.
                 *lock(&lost.0) = Some(reply_to(&text, &wanted));
@@ -244,13 +255,13 @@ impl Shared {
     }
 
     /// Reads and passes on in two threads, so that a delay adds latency and does not limit the rate.
-    fn pass_replies(self: &Arc<Self>, mut from: &UnixStream, to: &UnixStream, lost: &Lost) -> io::Result<()> {
+    fn pass_replies(self: &Arc<Self>, mut from: &Stream, to: &Stream, lost: &Lost) -> io::Result<()> {
         let (sender, receiver) = mpsc::channel::<(Instant, Vec<u8>)>();
-        let (mut to_client, shared) = (to.try_clone()?, Arc::clone(self));
+        let (to_client, shared) = (to.try_clone()?, Arc::clone(self));
         let writer = thread::spawn(move || {
             for (index, (due, bytes)) in receiver.into_iter().enumerate() {
                 wait_until(due);
-                if to_client.write_all(&bytes).is_err() {
+                if (&to_client).write_all(&bytes).is_err() {
                     break;
                 }
                 if index == 0 {
@@ -271,17 +282,17 @@ impl Shared {
                 break;
             }
             let mut due = Instant::now();
-            match self.tampering() {
-                Tampering::Delay(delay) => {
+            match self.fault() {
+                Fault::Delay(delay) => {
                     self.strike();
                     due += delay;
                 }
-                Tampering::CutAfter(limit) if passed + length >= limit => {
+                Fault::CutAfter(limit) if passed + length >= limit => {
                     self.strike();
                     let _ = sender.send((due, bytes[..limit.saturating_sub(passed)].to_vec()));
                     break;
                 }
-                Tampering::Corrupt => {
+                Fault::Corrupt => {
                     self.strike();
                     bytes[length / 2] = 0xff;
                 }

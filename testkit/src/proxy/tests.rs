@@ -1,23 +1,22 @@
 use std::{
     io::{BufRead as _, BufReader},
-    sync::atomic::AtomicU32,
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::net::{UnixListener, UnixStream},
 };
 
 use super::*;
+use crate::Scratch;
 
 /// A server that answers each line with `reply to LINE`, and the proxy in front of it.
-fn line() -> (Proxy, PathBuf) {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let name = format!("proxy-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-    let dir = std::env::temp_dir().join(name);
-    fs::create_dir_all(&dir).unwrap();
+fn line() -> (Proxy, Scratch) {
+    let dir = Scratch::new();
     let behind = dir.join("server");
     let listener = UnixListener::bind(&behind).unwrap();
     thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             thread::spawn(move || {
                 for line in BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok) {
-                    // In one piece, because the proxy tampers with blocks.
+                    // In one piece, because a fault happens to blocks.
                     let _ = stream.write_all(format!("reply to {line}\n").as_bytes());
                 }
             });
@@ -28,7 +27,8 @@ fn line() -> (Proxy, PathBuf) {
 
 /// The answers to `requests`, until there is one to each or the connection ends.
 fn ask(proxy: &Proxy, requests: &[&str]) -> String {
-    let mut stream = UnixStream::connect(&proxy.socket).unwrap();
+    let Address::Unix(socket) = proxy.address() else { panic!("{proxy:?}") };
+    let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut said = Vec::new();
     for request in requests {
@@ -46,36 +46,43 @@ fn ask(proxy: &Proxy, requests: &[&str]) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Sets `tampering`, sends the requests, and removes the directory.
-fn told(tampering: Tampering, requests: &[&str]) -> (String, usize) {
-    let (proxy, dir) = line();
-    proxy.set(tampering);
-    let said = ask(&proxy, requests);
-    fs::remove_dir_all(dir).unwrap();
-    (said, proxy.struck())
+/// What is answered, and how often the fault has happened.
+fn told(fault: Fault, requests: &[&str]) -> (String, usize) {
+    let (proxy, _dir) = line();
+    proxy.set(fault);
+    (ask(&proxy, requests), proxy.struck())
 }
 
 #[test]
 fn it_passes_on_what_both_say() {
-    assert_eq!(told(Tampering::None, &["a", "b"]), ("reply to a\nreply to b\n".to_owned(), 0));
+    assert_eq!(told(Fault::None, &["a", "b"]), ("reply to a\nreply to b\n".to_owned(), 0));
+}
+
+#[test]
+fn it_passes_on_from_a_unix_socket_to_tcp_and_back() {
+    let (proxy, dir) = line();
+    let over_tcp = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), proxy.address().clone()).unwrap();
+    let front = Proxy::start(dir.join("front"), over_tcp.address().clone()).unwrap();
+    over_tcp.set(Fault::LoseReplyTo("commit".to_owned()));
+    assert_eq!(ask(&front, &["a", "commit", "b"]), "reply to a\n");
+    assert_eq!((front.struck(), over_tcp.struck(), proxy.connections()), (0, 1, 1));
 }
 
 #[test]
 fn a_delay_is_one_of_time() {
     let began = Instant::now();
-    let (said, struck) = told(Tampering::Delay(Duration::from_millis(200)), &["a"]);
+    let (said, struck) = told(Fault::Delay(Duration::from_millis(200)), &["a"]);
     assert_eq!((said.as_str(), struck), ("reply to a\n", 1));
     assert!(began.elapsed() >= Duration::from_millis(200));
 }
 
 #[test]
 fn one_reply_is_lost_and_the_connection_with_it() {
-    let (proxy, dir) = line();
-    proxy.set(Tampering::LoseReplyTo("commit".to_owned()));
+    let (proxy, _dir) = line();
+    proxy.set(Fault::LoseReplyTo("commit".to_owned()));
     assert_eq!(ask(&proxy, &["a", "commit", "b"]), "reply to a\n");
     assert_eq!(ask(&proxy, &["commit"]), "reply to commit\n");
     assert_eq!((proxy.struck(), proxy.connections()), (1, 2));
-    fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
@@ -88,9 +95,9 @@ fn the_reply_to_a_request_with_an_id_is_the_one_that_repeats_it() {
 
 #[test]
 fn what_the_server_says_can_be_cut_corrupted_and_replaced() {
-    assert_eq!(told(Tampering::CutAfter(4), &["a"]), ("repl".to_owned(), 1));
-    let (said, _) = told(Tampering::Corrupt, &["a"]);
+    assert_eq!(told(Fault::CutAfter(4), &["a"]), ("repl".to_owned(), 1));
+    let (said, _) = told(Fault::Corrupt, &["a"]);
     assert!(said.contains('\u{fffd}') && said.len() > 4, "{said:?}");
-    assert_eq!(told(Tampering::Say("nonsense".to_owned()), &["a"]), ("nonsense".to_owned(), 1));
-    assert_eq!(told(Tampering::HangUp, &["a"]).0, "");
+    assert_eq!(told(Fault::Say("nonsense".to_owned()), &["a"]), ("nonsense".to_owned(), 1));
+    assert_eq!(told(Fault::HangUp, &["a"]).0, "");
 }

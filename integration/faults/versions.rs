@@ -8,7 +8,7 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::Shutdown,
-    os::unix::net::{UnixListener, UnixStream},
+    os::unix::net::UnixStream,
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -27,6 +27,7 @@ use integration::{
     runtime::cni_args,
 };
 use serde_json::{Value, json};
+use testkit::scripted_server::{Answer, serve};
 
 use crate::attached::{hold_back, let_go};
 
@@ -200,17 +201,14 @@ fn keep(object: &mut Value, keys: &[&str]) {
 
 impl OtherVersion {
     fn start(site: &Site<'_>, dialect: Dialect) -> Result<Self> {
-        let (path, server) = (site.node.path(OTHER_SOCKET), site.node.path(SERVER_SOCKET));
-        let listener = UnixListener::bind(&path).with_context(|| format!("listen on {}", path.display()))?;
+        let server = site.node.path(SERVER_SOCKET);
         let all = Arc::new(Mutex::new(Seen::default()));
         let seen = Arc::clone(&all);
-        // The thread ends with the test's process.
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let (seen, server) = (Arc::clone(&seen), server.clone());
-                thread::spawn(move || serve(stream, &server, dialect, &seen));
-            }
-        });
+        let answer = move |request: &Message| {
+            // Without an answer of the node's server, the connection ends.
+            answer(request, &server, dialect, &seen).unwrap_or(Answer::Bytes(Vec::new()))
+        };
+        serve(site.node.path(OTHER_SOCKET), answer)?;
         Ok(Self { seen: all })
     }
 
@@ -232,32 +230,28 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Serves one connection, request after request.
-fn serve(mut stream: UnixStream, server: &Path, dialect: Dialect, seen: &Mutex<Seen>) -> Result<()> {
-    loop {
-        // It fails when the plugin has closed the connection.
-        let request = Message::read(&mut stream)?;
-        let path = request.path().to_owned();
-        lock(seen).asked.push(path.clone());
-        let (status, body) = if (dialect.knows)(&path) {
-            let mut changed: Value = serde_json::from_slice(&request.body)?;
-            (dialect.request)(&mut changed);
-            let connection = UnixStream::connect(server)?;
-            lock(seen).connections.push(connection.try_clone()?);
-            let (status, body) = pass_on(connection, &path, &changed.to_string())?;
-            let body = match serde_json::from_str::<Value>(&body) {
-                Ok(mut answer) if path == "/" && answer["PodIFInfo"].is_object() => {
-                    (dialect.answer)(&mut answer);
-                    answer.to_string()
-                }
-                Ok(_) | Err(_) => body,
-            };
-            (status, body)
-        } else {
-            ("404 Not Found".to_owned(), "404 page not found\n".to_owned())
+/// The answer to a request in the other version's words.
+fn answer(request: &Message, server: &Path, dialect: Dialect, seen: &Mutex<Seen>) -> Result<Answer> {
+    let path = request.path();
+    lock(seen).asked.push(path.to_owned());
+    let (status, body) = if (dialect.knows)(path) {
+        let mut changed: Value = serde_json::from_slice(&request.body)?;
+        (dialect.request)(&mut changed);
+        let connection = UnixStream::connect(server)?;
+        lock(seen).connections.push(connection.try_clone()?);
+        let (status, body) = pass_on(connection, path, &changed.to_string())?;
+        let body = match serde_json::from_str::<Value>(&body) {
+            Ok(mut answer) if path == "/" && answer["PodIFInfo"].is_object() => {
+                (dialect.answer)(&mut answer);
+                answer.to_string()
+            }
+            Ok(_) | Err(_) => body,
         };
-        stream.write_all(&http::answer(&status, "application/json", &body))?;
-    }
+        (status, body)
+    } else {
+        ("404 Not Found".to_owned(), "404 page not found\n".to_owned())
+    };
+    Ok(Answer::Bytes(http::answer(&status, "application/json", &body)))
 }
 
 /// The node's server's answer, to the end of the connection: status and body.

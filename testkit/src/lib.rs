@@ -15,7 +15,7 @@
 //! | [`ports`] | [`Port`]: rows as plugins write them | – |
 //! | [`daemons`] | [`Daemons`]: ovs-vswitchd and ovn-controller | real, connected |
 //! | [`namespace`] | [`Namespace`]: a separate network namespace | real, of an unprivileged user |
-//! | [`scripted_server`] | [`ScriptedServer`]: upstream's or a hostile server | answers given bytes |
+//! | [`scripted_server`] | [`ScriptedServer`]: upstream's or a hostile server; [`scripted_server::serve`] | answers given bytes, or what a closure says |
 //! | [`scripted_api`] | [`ScriptedApi`]: a Kubernetes API server | answers each request as the test says |
 //! | [`proxy`] | [`proxy::Proxy`]: passes bytes on to a real server | injects faults |
 //! | [`http`] | requests and answers on a unix socket | by hyper's client, and byte by byte |

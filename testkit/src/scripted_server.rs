@@ -1,22 +1,26 @@
-//! A server on the plugin's socket that answers as a test says: with upstream's words, or with nonsense.
+//! A server that answers as a test says: on the plugin's socket with upstream's words or with nonsense, or
+//! anywhere with what a closure makes of each request.
 
 use std::{
     fs,
     io::Write,
-    os::unix::net::{UnixListener, UnixStream},
     path::Path,
     sync::{
         Arc,
-        mpsc::{self, Receiver, Sender},
+        mpsc::{self, Receiver},
     },
     thread,
     time::Duration,
 };
 
-use contract::wire::REQUEST_PATH;
-use serde_json::Value;
+use anyhow::Result;
+use contract::wire::{METRICS_PATH, REQUEST_PATH};
+use serde_json::{Value, json};
 
-use crate::http::{self, Message};
+use crate::{
+    http::{self, Message},
+    socket::{Address, Stream},
+};
 
 /// Limit for a request to arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,6 +46,15 @@ impl Answer {
         Self::Bytes(http::answer("200 OK", "application/json", &value.to_string()))
     }
 
+    /// The API server's refusal of a request; it closes the connection.
+    pub fn forbidden(message: &str) -> Self {
+        let body =
+            json!({"kind": "Status", "status": "Failure", "code": 403, "message": message}).to_string();
+        let length = body.len();
+        let head = format!("HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+        Self::Bytes((head + &body).into_bytes())
+    }
+
     /// The response of Go's `http.Error`, which upstream's server sends for every failure.
     pub fn upstream_error(text: &str) -> Self {
         Self::Bytes(http::answer("400 Bad Request", "text/plain; charset=utf-8", &format!("{text}\n")))
@@ -59,16 +72,20 @@ impl ScriptedServer {
     pub fn start(socket: &Path, answer: Answer) -> Self {
         fs::create_dir_all(socket.parent().expect("a socket is in a directory"))
             .expect("a directory inside of ours can be made");
-        let listener =
-            UnixListener::bind(socket).unwrap_or_else(|error| panic!("{}: {error}", socket.display()));
         let (sender, requests) = mpsc::channel();
-        let answer = Arc::new(answer);
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (sender, answer) = (sender.clone(), Arc::clone(&answer));
-                thread::spawn(move || talk(stream, &sender, &answer));
+        let answering = serve(socket.to_path_buf(), move |request| {
+            // The receiver is gone if the test has dropped the server.
+            let _ = sender.send(request.clone());
+            match request.path() {
+                REQUEST_PATH => answer.clone(),
+                METRICS_PATH => Answer::Bytes(http::answer("200 OK", "application/json", "")),
+                _ => {
+                    let said = "404 page not found\n";
+                    Answer::Bytes(http::answer("404 Not Found", "text/plain; charset=utf-8", said))
+                }
             }
         });
+        answering.unwrap_or_else(|error| panic!("{error:#}"));
         Self { requests }
     }
 
@@ -84,25 +101,40 @@ impl ScriptedServer {
     }
 }
 
-fn talk(mut stream: UnixStream, sender: &Sender<Message>, answer: &Answer) {
+/// Answers every request as `answer` says, until the test's process ends. Returns where it listens.
+///
+/// # Errors
+/// If it cannot listen there.
+pub fn serve(
+    listen: impl Into<Address>,
+    answer: impl Fn(&Message) -> Answer + Send + Sync + 'static,
+) -> Result<Address> {
+    let (listener, address) = listen.into().listen()?;
+    let answer = Arc::new(answer);
+    thread::spawn(move || {
+        while let Ok(stream) = listener.accept() {
+            let answer = Arc::clone(&answer);
+            thread::spawn(move || talk(&stream, &*answer));
+        }
+    });
+    Ok(address)
+}
+
+fn talk(mut stream: &Stream, answer: impl Fn(&Message) -> Answer) {
     while let Ok(request) = Message::read(&mut stream) {
-        let path = request.path().to_owned();
-        // The receiver is gone if the test has dropped the server.
-        let _ = sender.send(request);
-        let bytes = match (path.as_str(), answer) {
-            (REQUEST_PATH, Answer::Bytes(bytes) | Answer::BytesThenSilence(bytes)) => bytes.clone(),
-            (contract::wire::METRICS_PATH, _) => http::answer("200 OK", "application/json", ""),
-            _ => http::answer("404 Not Found", "text/plain; charset=utf-8", "404 page not found\n"),
-        };
-        // The plugin may have closed the connection, which it is free to do.
-        let _ = stream.write_all(&bytes);
-        if path == REQUEST_PATH && matches!(answer, Answer::BytesThenSilence(_)) {
-            // Until the plugin hangs up.
+        let answer = answer(&request);
+        let (Answer::Bytes(bytes) | Answer::BytesThenSilence(bytes)) = &answer;
+        // The client may have closed the connection, which it is free to do.
+        let _ = stream.write_all(bytes);
+        if matches!(answer, Answer::BytesThenSilence(_)) {
+            // Until the client hangs up.
             let _ = Message::read(&mut stream);
         }
-        let said = Message::read(&mut bytes.as_slice());
-        if !said.is_ok_and(|said| said.header("content-length").is_some()) {
-            // Without a length the client cannot find the start of a next response: close the connection.
+        // Without a length the client cannot find the start of a next response: close the connection.
+        let goes_on = Message::read(&mut bytes.as_slice()).is_ok_and(|said| {
+            said.header("content-length").is_some() && said.header("connection") != Some("close")
+        });
+        if !goes_on {
             return;
         }
     }

@@ -3,13 +3,16 @@
 
 use std::{
     fs,
-    io::{Read, Write},
-    net::TcpListener,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     time::Instant,
 };
 
 use nix::sys::signal::Signal;
 use serde_json::json;
+use testkit::{
+    http::Message,
+    scripted_server::{Answer, serve},
+};
 
 use crate::lab::{SOON, Server, add, eventually, verb};
 
@@ -78,27 +81,16 @@ fn without_an_api_server_status_says_why_and_del_works_and_add_fails_soon() {
 
 #[test]
 fn a_refusal_of_the_api_server_is_told_in_its_own_words_and_without_the_token() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut request = [0; 4096];
-            let length = stream.read(&mut request).unwrap_or_default();
-            let sent = String::from_utf8_lossy(&request[..length]).contains(&format!("Bearer {SECRET}"));
-            let message = if sent {
-                "pods is forbidden: User \"n1\" cannot list resource \"pods\""
-            } else {
-                "no token"
-            };
-            let body =
-                json!({"kind": "Status", "status": "Failure", "code": 403, "message": message}).to_string();
-            let head = format!(
-                "HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-                body.len()
-            );
-            let _ = stream.write_all(format!("{head}{body}").as_bytes());
-        }
-    });
+    let refuse = |request: &Message| {
+        let bearer = format!("Bearer {SECRET}");
+        let sent = request.header("authorization") == Some(bearer.as_str());
+        Answer::forbidden(if sent {
+            "pods is forbidden: User \"n1\" cannot list resource \"pods\""
+        } else {
+            "no token"
+        })
+    };
+    let url = format!("http://{}", serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), refuse).unwrap());
     let server = server(&url);
     eventually("STATUS knows the reason", || {
         let (_, code, text) = server.ask("/", &verb("STATUS", "", "")).error();

@@ -4,14 +4,18 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use serde_json::json;
+use testkit::{
+    http::Message,
+    scripted_server::{Answer, serve},
+};
 
 use crate::lab::{SOON, Server, eventually, verb};
 
@@ -38,20 +42,10 @@ fn library(directory: &Path) -> PathBuf {
 /// An API server that refuses every request, each time for another reason: each makes the follower of the
 /// node's object look again.
 fn moody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for (number, mut stream) in listener.incoming().flatten().enumerate() {
-            let _ = stream.read(&mut [0; 4096]);
-            let body = json!({"kind": "Status", "status": "Failure", "code": 403, "message": format!("reason {number}")}).to_string();
-            let head = format!(
-                "HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-                body.len()
-            );
-            let _ = stream.write_all(format!("{head}{body}").as_bytes());
-        }
-    });
-    url
+    let number = AtomicU32::new(0);
+    let refuse =
+        move |_: &Message| Answer::forbidden(&format!("reason {}", number.fetch_add(1, Ordering::Relaxed)));
+    format!("http://{}", serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), refuse).unwrap())
 }
 
 /// How long `/healthz` takes.

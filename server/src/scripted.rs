@@ -1,22 +1,13 @@
 //! A scripted API server for tests, and assertions about the requests that this server sends.
 
-use kubeapi::{ApiServer, Authority, Cluster, Connection, Credential};
+use kubeapi::{ApiServer, Cluster, Connection};
 use serde_json::{Value, json};
 pub(crate) use testkit::scripted_api::{Asked, ScriptedApi as Scripted, WatchStream};
 
-pub(crate) trait Connect {
-    /// A connection without credentials.
-    fn connection(&self) -> Connection {
-        self.connection_as(None, None)
-    }
-
-    fn connection_as(&self, authority: Option<Authority>, credential: Option<Credential>) -> Connection;
-}
-
-impl Connect for Scripted {
-    fn connection_as(&self, authority: Option<Authority>, credential: Option<Credential>) -> Connection {
-        Connection::open(ApiServer { cluster: Cluster::Url { url: self.url.clone(), authority }, credential })
-    }
+/// A connection without credentials.
+pub(crate) fn connection(api: &Scripted) -> Connection {
+    let cluster = Cluster::Url { url: api.url.clone(), authority: None };
+    Connection::open(ApiServer { cluster, credential: None })
 }
 
 /// Assertions about requests for the pods of node1.

@@ -1,5 +1,5 @@
 //! An API server that a test plays request by request, for behaviour that a real one cannot be made to show.
-//! One request per connection.
+//! One request per connection: a proxy in front of a real one reads and answers with the same [`Asked`].
 //!
 //! With tokio's paused clock no wait takes real time: the clock advances when all tasks wait.
 
@@ -47,7 +47,8 @@ pub struct WatchStream {
     stream: Box<dyn Stream>,
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin + fmt::Debug {}
+/// A connection, with TLS or without.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + fmt::Debug {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + fmt::Debug> Stream for T {}
 
 impl ScriptedApi {
@@ -79,7 +80,7 @@ impl ScriptedApi {
             loop {
                 let (stream, _) = listener.accept().await.expect("it listens");
                 let Some(stream) = greet(stream).await else { continue };
-                if let Some(request) = read(stream).await {
+                if let Some(request) = Asked::read(stream).await {
                     let _ = sender.send(request);
                 }
             }
@@ -108,6 +109,41 @@ impl ScriptedApi {
 }
 
 impl Asked {
+    /// Reads one request to its end; `None` if the client hangs up before.
+    pub async fn read(mut stream: Box<dyn Stream>) -> Option<Self> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.ok()?);
+        }
+        let text = String::from_utf8(head).expect(HTTP);
+        let (first, rest) = text.split_once("\r\n").expect(HTTP);
+        let lines = rest
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| format!("{}: {}\n", name.to_ascii_lowercase(), value.trim()));
+        let mut words = first.split(' ').map(str::to_owned);
+        let (method, path) = (words.next().expect(HTTP), words.next().expect(HTTP));
+        let mut asked = Self { method, path, head: lines.collect(), body: Vec::new(), stream };
+        let length = asked.header("content-length").map_or(0, |length| length.parse().expect(HTTP));
+        asked.body = vec![0; length];
+        asked.stream.read_exact(&mut asked.body).await.ok()?;
+        Some(asked)
+    }
+
+    /// The bytes with which another server gets the same request, alone on its connection.
+    pub fn onward(&self) -> Vec<u8> {
+        let Self { method, path, head, body, .. } = self;
+        let others = head.lines().filter(|line| !line.starts_with("connection: "));
+        let lines: String = others.map(|line| format!("{line}\r\n")).collect();
+        let head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n{lines}\r\n");
+        [head.as_bytes(), body].concat()
+    }
+
+    /// The connection, for a response that the caller writes.
+    pub fn into_stream(self) -> Box<dyn Stream> {
+        self.stream
+    }
+
     /// The value of a query parameter, as it was sent.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let (_, parameters) = self.path.split_once('?')?;
@@ -187,22 +223,28 @@ impl WatchStream {
     }
 }
 
-async fn read(mut stream: Box<dyn Stream>) -> Option<Asked> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.ok()?);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(text: &[u8]) -> Option<Asked> {
+        let (mut client, server) = tokio::io::duplex(1024);
+        client.write_all(text).await.unwrap();
+        client.shutdown().await.unwrap();
+        Asked::read(Box::new(server)).await
     }
-    let text = String::from_utf8(head).expect(HTTP);
-    let (first, rest) = text.split_once("\r\n").expect(HTTP);
-    let lines = rest
-        .lines()
-        .filter_map(|line| line.split_once(": "))
-        .map(|(name, value)| format!("{}: {value}\n", name.to_ascii_lowercase()));
-    let mut words = first.split(' ').map(str::to_owned);
-    let (method, path) = (words.next().expect(HTTP), words.next().expect(HTTP));
-    let mut asked = Asked { method, path, head: lines.collect(), body: Vec::new(), stream };
-    let length = asked.header("content-length").map_or(0, |length| length.parse().expect(HTTP));
-    asked.body = vec![0; length];
-    asked.stream.read_exact(&mut asked.body).await.ok()?;
-    Some(asked)
+
+    #[tokio::test]
+    async fn a_request_is_read_to_its_end_and_passed_on_alone_on_its_connection() {
+        let text = b"PATCH /api/v1/pods/x?a=b HTTP/1.1\r\nHost: h\r\nConnection: keep-alive\r\nContent-Length:2\r\n\r\n{}";
+        let asked = read(text).await.unwrap();
+        assert_eq!((asked.method.as_str(), asked.path.as_str()), ("PATCH", "/api/v1/pods/x?a=b"));
+        assert_eq!((asked.header("host"), asked.body.as_slice()), (Some("h"), &b"{}"[..]));
+        let onward = String::from_utf8(asked.onward()).unwrap();
+        assert_eq!(
+            onward,
+            "PATCH /api/v1/pods/x?a=b HTTP/1.1\r\nconnection: close\r\nhost: h\r\ncontent-length: 2\r\n\r\n{}"
+        );
+        assert!(read(&text[..text.len() - 1]).await.is_none(), "its body is not complete");
+    }
 }

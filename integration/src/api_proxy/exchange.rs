@@ -2,7 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+use testkit::scripted_api::Asked;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
@@ -10,21 +11,25 @@ use tokio::{
 };
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::{API_SERVER, Answer, Fault, Shared, request};
+use super::{API_SERVER, Answer, Fault, Shared};
 
 /// Answers one request. The caller drops the future when the connection is cut.
 pub(super) async fn exchange(stream: TcpStream, shared: &Shared) -> Result<()> {
     stream.set_nodelay(true)?;
-    let mut client = shared.acceptor.accept(stream).await?;
-    let request = request::read(&mut client).await?;
-    let is_watch = request.asked.is_watch();
+    let client = Box::new(shared.acceptor.accept(stream).await?);
+    let request = Asked::read(client).await.context("the client hung up in the middle of a request")?;
+    let (is_watch, onward) = (request.is_watch(), request.onward());
     let mut truncate = false;
-    match shared.meet(request.asked) {
+    let fault = shared.meet((&request).into());
+    match fault {
         None => {}
         Some(Fault::HangUp) => bail!("told to hang up"),
-        Some(Fault::Silence) => return until_the_client_leaves(&mut client).await,
+        Some(Fault::Silence) => return until_the_client_leaves(&mut request.into_stream()).await,
         Some(Fault::Delay(delay)) => sleep(delay).await,
-        Some(Fault::Answer(answer)) => return say(&mut client, &answer).await,
+        Some(Fault::Answer(Answer { status, headers, body })) => {
+            request.answer(&status, &headers, &body).await;
+            return Ok(());
+        }
         Some(Fault::Truncate) => truncate = true,
     }
 
@@ -32,8 +37,8 @@ pub(super) async fn exchange(stream: TcpStream, shared: &Shared) -> Result<()> {
     upstream.set_nodelay(true)?;
     let name = ServerName::IpAddress(API_SERVER.0.parse::<Ipv4Addr>()?.into());
     let mut upstream = shared.connector.connect(name, upstream).await?;
-    upstream.write_all(&request.bytes).await?;
-    let (mut from_client, mut to_client) = tokio::io::split(client);
+    upstream.write_all(&onward).await?;
+    let (mut from_client, mut to_client) = tokio::io::split(request.into_stream());
     // A client that leaves ends the connection to the API server, too: a watch would go on for ever.
     tokio::select! {
         passed = pass_on(&mut upstream, &mut to_client, |first| first && truncate || is_watch && shared.truncates()) => passed,
@@ -52,7 +57,7 @@ async fn pass_on(
     let mut piece = Vec::new();
     let body = loop {
         ensure!(from.read_buf(&mut piece).await? > 0, "the API server hung up");
-        if let Some(end) = request::head_end(&piece) {
+        if let Some(end) = head_end(&piece) {
             break piece.split_off(end);
         }
     };
@@ -77,19 +82,13 @@ async fn pass_on(
     }
 }
 
-async fn say(
-    client: &mut (impl AsyncWrite + Unpin),
-    Answer { status, headers, body }: &Answer,
-) -> Result<()> {
-    let length = body.len();
-    let answer =
-        format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}");
-    client.write_all(answer.as_bytes()).await?;
-    Ok(client.shutdown().await?)
-}
-
 async fn until_the_client_leaves(client: &mut (impl AsyncRead + Unpin)) -> Result<()> {
     let mut rest = [0; 1024];
     while client.read(&mut rest).await? > 0 {}
     Ok(())
+}
+
+/// Where the body begins, once the head is complete.
+fn head_end(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|position| position + 4)
 }

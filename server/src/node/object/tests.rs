@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::scripted::{Asked, Connect as _, Scripted};
+use crate::scripted::{Asked, Scripted, connection};
 
 const SUBNET: (&str, &str) = (NODE_SUBNETS, r#"{"default":["10.244.1.0/24"]}"#);
 
@@ -33,7 +33,7 @@ async fn until(
 #[tokio::test(start_paused = true)]
 async fn a_node_waits_for_its_subnet_and_says_for_what_and_from_whom() {
     let mut api = Scripted::start().await;
-    let connection = api.connection();
+    let connection = connection(&api);
     let view = follow(&connection, "n1");
     let mut assigned = assigned("n1", view.clone());
     assert!(assigned.borrow().as_ref().unwrap_err().contains("has not reported node n1 yet"));
@@ -72,7 +72,7 @@ async fn a_node_waits_for_its_subnet_and_says_for_what_and_from_whom() {
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_goes_away_takes_no_subnet_with_it_and_a_refusal_is_told_in_its_words() {
     let mut api = Scripted::start().await;
-    let connection = api.connection();
+    let connection = connection(&api);
     let mut assigned = assigned("n1", follow(&connection, "n1"));
     api.asked().await.status(403, "nodes is forbidden: User \"n1\" cannot list resource \"nodes\"").await;
     let why = until(&mut assigned, |assigned| assigned.as_ref().is_err_and(|why| why.contains("forbidden")))
@@ -88,7 +88,7 @@ async fn an_api_server_that_goes_away_takes_no_subnet_with_it_and_a_refusal_is_t
 #[tokio::test(start_paused = true)]
 async fn the_owner_of_a_node_that_waits_for_long_is_told() {
     let mut api = Scripted::start().await;
-    let connection = api.connection();
+    let connection = connection(&api);
     let (_view, views) =
         watch::channel(View::There(Arc::new(Seen { uid: "u1".to_owned(), ..Seen::default() })));
     let (sender, assigned) = watch::channel::<AssignedSubnetsOf>(Err("node n1 has no subnet yet".to_owned()));

@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     metrics::tests::{registered, text},
     pods::PodFacts,
-    scripted::{AboutPods as _, Asked, Connect as _, Scripted, WatchStream, pod},
+    scripted::{AboutPods as _, Asked, Scripted, WatchStream, connection, pod},
 };
 
 /// A source, and the scripted API server that it talks to.
@@ -21,7 +21,7 @@ impl Played {
         let api = Scripted::start().await;
         let conditions = Conditions::default();
         let (measured, metrics) = registered();
-        let source = ApiPods::start(api.connection(), "node1", conditions.clone(), Arc::new(metrics));
+        let source = ApiPods::start(connection(&api), "node1", conditions.clone(), Arc::new(metrics));
         Self { api, source, conditions, measured }
     }
 

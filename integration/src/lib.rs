@@ -14,6 +14,7 @@
 //! | [`fabric`] | the wire between the nodes |
 //! | [`node`] | [`Node`]: mount and network namespace with default paths, its daemons, commands in it |
 //! | `holder` | the process that holds a node's namespaces open |
+//! | `netns` | network namespaces of a node's pods |
 //! | [`daemon`] | [`Daemon`]: one long-running program: start, stop, kill, pause |
 //! | [`systemd`] | a real systemd as the first process of a node |
 //! | [`pod`] | [`Pod`]: identity, addresses, manifest; ports and namespaces of many pods at once |
@@ -66,6 +67,7 @@ mod holder;
 pub mod inside;
 pub mod lab;
 pub mod mounts;
+mod netns;
 pub mod node;
 pub mod peer;
 pub mod pod;

@@ -16,7 +16,7 @@ use ipnet::IpNet;
 
 use crate::{
     Census, Daemon, Pod, Runtime, Versions, answer::Answers, central, command, eventually, executable,
-    fabric, faults::heap, holder::Holder, mounts,
+    fabric, faults::heap, holder::Holder, mounts, netns,
 };
 
 /// Socket of the node server, on the node.
@@ -321,16 +321,14 @@ impl Node {
         Runtime::new(self)
     }
 
-    /// Creates the network namespaces of `pods` with one command.
+    /// Creates the network namespaces of `pods`.
     pub fn add_namespaces(&self, pods: &[Pod]) -> Result<()> {
-        let batch: String = pods.iter().map(|pod| format!("netns add {}\n", pod.netns_name())).collect();
-        command::output_with_input(self.command("ip").args(["-batch", "-"]), &batch).map(drop)
+        netns::add(self.holder.pid, &names(pods))
     }
 
     /// Deletes the network namespaces of `pods`. The kernel removes the interfaces in them a moment later.
     pub fn remove_namespaces(&self, pods: &[Pod]) -> Result<()> {
-        let batch: String = pods.iter().map(|pod| format!("netns del {}\n", pod.netns_name())).collect();
-        command::output_with_input(self.command("ip").args(["-batch", "-"]), &batch).map(drop)
+        netns::remove(self.holder.pid, &names(pods))
     }
 
     /// Writes the pod's manifest, with its annotation, into [`MANIFESTS`]; replaces an older one atomically.
@@ -366,6 +364,10 @@ impl Node {
         let file = self.path(MANIFESTS).join(pod.manifest_name());
         fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))
     }
+}
+
+fn names(pods: &[Pod]) -> Vec<String> {
+    pods.iter().map(Pod::netns_name).collect()
 }
 
 fn enter(pid: u32, program: impl AsRef<OsStr>) -> Command {

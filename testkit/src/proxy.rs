@@ -20,8 +20,9 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+use socket2::Socket;
 
-use crate::socket::{Address, Stream};
+use crate::socket::Address;
 
 /// What happens to connections. `Say`, `SayForEver`, `Silence` and `HangUp` count for a connection from its
 /// start; everything else also applies to connections that are open already.
@@ -67,7 +68,7 @@ struct Shared {
     answered: AtomicUsize,
     struck: AtomicUsize,
     /// The connections that were accepted since the last [`Proxy::hang_up`].
-    open: Mutex<Vec<Stream>>,
+    open: Mutex<Vec<Socket>>,
 }
 
 impl Proxy {
@@ -87,7 +88,7 @@ impl Proxy {
         });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
-            while let Ok(client) = listener.accept() {
+            while let Ok((client, _)) = listener.accept() {
                 accepting.connections.fetch_add(1, Ordering::Relaxed);
                 let shared = Arc::clone(&accepting);
                 lock(&shared.open).extend(client.try_clone());
@@ -177,7 +178,7 @@ impl Shared {
         self.struck.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn serve(self: Arc<Self>, client: &Stream) {
+    fn serve(self: Arc<Self>, client: &Socket) {
         // Errors are ignored: whatever happened, the conversation is over.
         let _ = match self.fault() {
             Fault::HangUp => {
@@ -199,7 +200,7 @@ impl Shared {
         };
     }
 
-    fn say(&self, mut client: &Stream, text: &str, without_end: Option<u8>) -> io::Result<()> {
+    fn say(&self, mut client: &Socket, text: &str, without_end: Option<u8>) -> io::Result<()> {
         if client.read(&mut [0; 4096])? == 0 {
             return Ok(());
         }
@@ -214,7 +215,7 @@ impl Shared {
         client.shutdown(Shutdown::Both)
     }
 
-    fn pass_on(self: Arc<Self>, client: &Stream) -> io::Result<()> {
+    fn pass_on(self: Arc<Self>, client: &Socket) -> io::Result<()> {
         let server = self.behind.connect()?;
         let lost = Lost::default();
         let (shared, requests, replies) =
@@ -233,7 +234,7 @@ impl Shared {
         Ok(())
     }
 
-    fn pass_requests(&self, mut from: &Stream, mut to: &Stream, lost: &Lost) -> io::Result<()> {
+    fn pass_requests(&self, mut from: &Socket, mut to: &Socket, lost: &Lost) -> io::Result<()> {
         let mut block = vec![0; 1 << 16];
         loop {
             let length = from.read(&mut block)?;
@@ -255,7 +256,7 @@ impl Shared {
     }
 
     /// Reads and passes on in two threads, so that a delay adds latency and does not limit the rate.
-    fn pass_replies(self: &Arc<Self>, mut from: &Stream, to: &Stream, lost: &Lost) -> io::Result<()> {
+    fn pass_replies(self: &Arc<Self>, mut from: &Socket, to: &Socket, lost: &Lost) -> io::Result<()> {
         let (sender, receiver) = mpsc::channel::<(Instant, Vec<u8>)>();
         let (to_client, shared) = (to.try_clone()?, Arc::clone(self));
         let writer = thread::spawn(move || {

@@ -16,10 +16,11 @@ use std::{
 use anyhow::Result;
 use contract::wire::{METRICS_PATH, REQUEST_PATH};
 use serde_json::{Value, json};
+use socket2::Socket;
 
 use crate::{
     http::{self, Message},
-    socket::{Address, Stream},
+    socket::Address,
 };
 
 /// Limit for a request to arrive.
@@ -112,7 +113,7 @@ pub fn serve(
     let (listener, address) = listen.into().listen()?;
     let answer = Arc::new(answer);
     thread::spawn(move || {
-        while let Ok(stream) = listener.accept() {
+        while let Ok((stream, _)) = listener.accept() {
             let answer = Arc::clone(&answer);
             thread::spawn(move || talk(&stream, &*answer));
         }
@@ -120,7 +121,7 @@ pub fn serve(
     Ok(address)
 }
 
-fn talk(mut stream: &Stream, answer: impl Fn(&Message) -> Answer) {
+fn talk(mut stream: &Socket, answer: impl Fn(&Message) -> Answer) {
     while let Ok(request) = Message::read(&mut stream) {
         let answer = answer(&request);
         let (Answer::Bytes(bytes) | Answer::BytesThenSilence(bytes)) = &answer;

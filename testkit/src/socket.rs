@@ -1,14 +1,9 @@
-//! A unix socket or one of TCP, whichever the peer uses.
+//! A stream socket, unix or TCP, whichever the peer uses.
 
-use std::{
-    fmt, io,
-    io::{Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    os::unix::net::{UnixListener, UnixStream},
-    path::PathBuf,
-};
+use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
 use anyhow::{Context as _, Result};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,18 +11,6 @@ pub enum Address {
     Unix(PathBuf),
     /// Port 0: one that the kernel chooses.
     Tcp(SocketAddr),
-}
-
-#[derive(Debug)]
-pub(crate) enum Listener {
-    Unix(UnixListener),
-    Tcp(TcpListener),
-}
-
-#[derive(Debug)]
-pub(crate) enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
 }
 
 impl From<PathBuf> for Address {
@@ -53,79 +36,29 @@ impl fmt::Display for Address {
 
 impl Address {
     /// Listens here. Returns the address, too, with the port that the kernel has chosen.
-    pub(crate) fn listen(&self) -> Result<(Listener, Self)> {
-        let bound = match self {
-            Self::Unix(path) => {
-                UnixListener::bind(path).map(|listener| (Listener::Unix(listener), self.clone()))
-            }
-            Self::Tcp(address) => TcpListener::bind(address).and_then(|listener| {
-                let address = Self::Tcp(listener.local_addr()?);
-                Ok((Listener::Tcp(listener), address))
-            }),
+    pub(crate) fn listen(&self) -> Result<(Socket, Self)> {
+        let bound = || {
+            let (socket, name) = self.socket()?;
+            socket.bind(&name)?;
+            // As the standard library does.
+            socket.listen(128)?;
+            let address = socket.local_addr()?.as_socket().map_or_else(|| self.clone(), Self::Tcp);
+            io::Result::Ok((socket, address))
         };
-        bound.with_context(|| format!("listen on {self}"))
+        bound().with_context(|| format!("listen on {self}"))
     }
 
-    pub(crate) fn connect(&self) -> io::Result<Stream> {
-        match self {
-            Self::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
-            Self::Tcp(address) => {
-                let stream = TcpStream::connect(address)?;
-                // A byte passes as soon as it is written, as on a unix socket.
-                stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
-            }
-        }
-    }
-}
-
-impl Listener {
-    pub(crate) fn accept(&self) -> io::Result<Stream> {
-        match self {
-            Self::Unix(listener) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
-            Self::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
-            }
-        }
-    }
-}
-
-impl Stream {
-    pub(crate) fn try_clone(&self) -> io::Result<Self> {
-        match self {
-            Self::Unix(stream) => stream.try_clone().map(Self::Unix),
-            Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
-        }
+    pub(crate) fn connect(&self) -> io::Result<Socket> {
+        let (socket, name) = self.socket()?;
+        socket.connect(&name)?;
+        Ok(socket)
     }
 
-    pub(crate) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => stream.shutdown(how),
-            Self::Tcp(stream) => stream.shutdown(how),
-        }
-    }
-}
-
-impl Read for &Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Unix(stream) => Read::read(&mut { stream }, buffer),
-            Stream::Tcp(stream) => Read::read(&mut { stream }, buffer),
-        }
-    }
-}
-
-impl Write for &Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Unix(stream) => Write::write(&mut { stream }, bytes),
-            Stream::Tcp(stream) => Write::write(&mut { stream }, bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+    fn socket(&self) -> io::Result<(Socket, SockAddr)> {
+        let (domain, name) = match self {
+            Self::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+            Self::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
+        };
+        Ok((Socket::new(domain, Type::STREAM, None)?, name))
     }
 }

@@ -19,6 +19,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use integration::{
     Pod, eventually, executable,
     faults::{AT_ONCE, Site, failed_with, row},
@@ -49,22 +50,8 @@ fn old_request(verb: &str, pod: &Pod) -> Value {
             "CNI_COMMAND": verb, "CNI_CONTAINERID": pod.sandbox, "CNI_NETNS": pod.netns, "CNI_IFNAME": "eth0", "CNI_ARGS": cni_args(pod),
             "CNI_PATH": "/opt/cni/bin", "PATH": "/usr/bin", "HOME": "/root", "LANG": "C.UTF-8",
         },
-        "config": base64(config.as_bytes()),
+        "config": STANDARD.encode(config),
     })
-}
-
-/// RFC 4648, section 4.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let quad = |three: &[u8]| {
-        let group = (0..3)
-            .fold(0_usize, |group, index| group << 8 | usize::from(three.get(index).copied().unwrap_or(0)));
-        let digit = |place: usize| {
-            if place > three.len() { '=' } else { char::from(ALPHABET[group >> (18 - 6 * place) & 63]) }
-        };
-        (0..4).map(digit).collect::<String>()
-    };
-    bytes.chunks(3).map(quad).collect()
 }
 
 /// The fields that such a plugin requires: it fails if `KubeAuth` is null, and configures the pod from the
@@ -75,12 +62,15 @@ fn has_what_an_old_plugin_reads(answer: &str, pod: &Pod) -> Result<()> {
     let info = &answer["PodIFInfo"];
     let address = pod.address().to_string();
     ensure!(
-        info["IPs"][0]["IP"] == address && info["IPs"][0]["Mask"] == base64(&[255, 255, 255, 0]),
+        info["IPs"][0]["IP"] == address && info["IPs"][0]["Mask"] == STANDARD.encode(b"\xff\xff\xff\0"),
         "{info}"
     );
     let mac: Vec<u8> =
         pod.mac.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>()?;
-    ensure!(info["MAC"] == base64(&mac) && info["Gateways"][0] == pod.gateways[0].to_string(), "{info}");
+    ensure!(
+        info["MAC"] == STANDARD.encode(&mac) && info["Gateways"][0] == pod.gateways[0].to_string(),
+        "{info}"
+    );
     ensure!(
         info["mtu"].as_u64() == Some(1400) && info["is-dpu-host-mode"] == false && info["pod-uid"] == pod.uid,
         "{info}"

@@ -34,7 +34,6 @@ mod kubernetes;
 pub mod limits;
 pub mod matrix;
 pub mod memory;
-mod preload;
 pub mod process;
 pub mod report;
 pub mod shim;

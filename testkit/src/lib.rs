@@ -2,7 +2,8 @@
 //! directory, and scripted peers where a real one cannot be made to misbehave. Everything runs as the user who
 //! starts the tests, needs no privileges, and changes nothing on the machine.
 //!
-//! A dev-dependency of the packages under test, so it needs none of them but `contract`.
+//! A dev-dependency of the packages under test, so it needs none of them but `contract`. `ovsdb` has small
+//! copies of its own: its tests are in the package that it can be published as, without paths to others.
 //!
 //! | module | noun | what it is |
 //! |---|---|---|
@@ -22,6 +23,7 @@
 //! | [`socket`] | addresses of unix sockets and TCP | – |
 //! | [`process`], [`command`] | child processes; commands that run to their end | – |
 //! | [`program`], [`executable`] | installed programs; the programs under test, and tools | – |
+//! | [`preload`] | libraries that replace calls of the C library in a process | built on demand |
 //! | [`eventually()`], [`until`] | waiting for a state that is not announced by an event | panics, or returns its error |
 //!
 //! If a test cannot go on, these functions panic with the test's line as location.
@@ -38,6 +40,7 @@ pub mod node_server;
 pub mod plugin;
 pub mod pod;
 pub mod ports;
+pub mod preload;
 pub mod process;
 pub mod program;
 pub mod proxy;

@@ -12,10 +12,9 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use testkit::preload;
 
-use super::preload;
-
-const LIBRARY: &str = "heap";
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/faults/heap.c");
 const FILE: &str = "OVN_HEAP_FILE";
 
 /// The environment of a process whose allocations are to be counted, in `file`, which starts at zero.
@@ -26,7 +25,7 @@ pub(crate) fn environment(file: &Path) -> Result<[(&'static str, String); 2]> {
 
 /// Path of the library that counts, for callers that preload other libraries, too.
 pub(super) fn library() -> Result<String> {
-    Ok(preload::library(LIBRARY)?.to_string_lossy().into_owned())
+    Ok(preload::library(Path::new(SOURCE))?.to_string_lossy().into_owned())
 }
 
 /// The bytes that the process with this id has allocated and not freed, if they are counted.

@@ -13,11 +13,12 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use testkit::preload;
 
-use super::{heap, preload};
+use super::heap;
 use crate::{Invocation, command, executable, mounts};
 
-const LIBRARY: &str = "shim";
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/faults/shim.c");
 
 /// The libraries to load, and the file that controls them while a process runs.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl Shim {
         let control = Path::new(mounts::LAB).join(format!("shim-{program}"));
         fs::write(&control, [0; 24]).with_context(|| format!("write {}", control.display()))?;
         // The server's allocations have to be counted as before.
-        let libraries = format!("{}:{}", preload::library(LIBRARY)?.display(), heap::library()?);
+        let libraries = format!("{}:{}", preload::library(Path::new(SOURCE))?.display(), heap::library()?);
         Ok(Self { libraries, control })
     }
 

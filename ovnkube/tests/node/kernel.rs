@@ -5,8 +5,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
-    path::{Path, PathBuf},
-    process::Command,
+    path::Path,
     sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
@@ -14,6 +13,7 @@ use std::{
 
 use testkit::{
     http::Message,
+    preload,
     scripted_server::{Answer, serve},
 };
 
@@ -25,19 +25,8 @@ const HELD: Duration = Duration::from_secs(4);
 /// busy machine.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Compiles the library that makes a process wait while the file `held` exists.
-fn library(directory: &Path) -> PathBuf {
-    let library = directory.join("rtnl.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node/rtnl.c");
-    let mut compiler = Command::new("cc");
-    compiler
-        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
-        .arg(&library)
-        .arg(source)
-        .arg("-ldl");
-    assert!(compiler.status().unwrap().success(), "{compiler:?}");
-    library
-}
+/// Makes a process wait while the file `held` exists.
+const LIBRARY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/rtnl.c");
 
 /// An API server that refuses every request, each time for another reason: each makes the follower of the
 /// node's object look again.
@@ -64,8 +53,8 @@ fn healthz(address: &str) -> Duration {
 fn a_kernel_that_answers_late_stopped_healthz_and_the_socket() {
     let mut server = Server::prepare();
     let held = server.directory.path().join("held");
-    server.environment =
-        vec![("LD_PRELOAD", library(server.directory.path())), ("OVN_TEST_RTNL", held.clone())];
+    let library = preload::library(Path::new(LIBRARY)).unwrap();
+    server.environment = vec![(preload::VARIABLE, library), ("OVN_TEST_RTNL", held.clone())];
     server.start_database();
     // Without an address for tunnels: the server looks for its own in the kernel, and follows the node's
     // object.

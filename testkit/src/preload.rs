@@ -12,15 +12,18 @@ use contract::fnv1a::fnv1a;
 use crate::{command, executable};
 
 /// Environment variable with the libraries that the dynamic loader loads first.
-pub(super) const VARIABLE: &str = "LD_PRELOAD";
+pub const VARIABLE: &str = "LD_PRELOAD";
 
-/// The library of `src/faults/NAME.c`. Built once for each source: the hash of the source is in its name.
-pub(super) fn library(name: &str) -> Result<PathBuf> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/faults").join(format!("{name}.c"));
-    let source = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
-    let hash = fnv1a(source.iter().copied());
+/// The library of a source file. Built once for each source: the hash of the source is in its name.
+///
+/// # Errors
+/// If the source cannot be read, or not be compiled.
+pub fn library(source: &Path) -> Result<PathBuf> {
+    let text = fs::read(source).with_context(|| format!("read {}", source.display()))?;
+    let hash = fnv1a(text.iter().copied());
+    let name = source.file_stem().unwrap_or_default().to_string_lossy();
     let tools = executable::target_dir()?.join("tools");
-    let library = tools.join(format!("fault-{name}-{hash:016x}.so"));
+    let library = tools.join(format!("preload-{name}-{hash:016x}.so"));
     if !library.is_file() {
         fs::create_dir_all(&tools)?;
         let unfinished = tempfile::NamedTempFile::new_in(&tools)?.into_temp_path();
@@ -28,7 +31,7 @@ pub(super) fn library(name: &str) -> Result<PathBuf> {
         compiler
             .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
             .arg(&unfinished)
-            .arg(&file)
+            .arg(source)
             .arg("-ldl");
         command::output(&mut compiler).context("build the library that replaces calls of the C library")?;
         // A rename: tests that build it at the same time each put the same complete file in place.

@@ -160,3 +160,36 @@ pub fn exchange(socket: &Path, bytes: &[u8]) -> (Message, Duration) {
     let answer = talk().unwrap_or_else(|error: io::Error| panic!("{}: {error}", socket.display()));
     (answer, started.elapsed())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Scratch,
+        scripted_server::{Answer, serve},
+    };
+
+    #[test]
+    fn what_is_posted_arrives_and_the_response_is_read_to_its_end() {
+        let dir = Scratch::new();
+        let socket = dir.join("s");
+        let echo = |request: &Message| {
+            let said = format!("{}: {}", request.first_line, request.text());
+            Answer::Bytes(answer("201 Created", "text/plain", &said))
+        };
+        serve(socket.clone(), echo).unwrap();
+        for (response, _) in [post(&socket, "/a?b=c", b"{}"), exchange(&socket, &request("/a?b=c", b"{}"))] {
+            assert_eq!(response.first_line, "HTTP/1.1 201 Created");
+            assert_eq!((response.status(), response.header("content-type")), (201, Some("text/plain")));
+            assert_eq!(response.text(), "POST /a?b=c HTTP/1.1: {}");
+        }
+    }
+
+    #[test]
+    fn a_socket_without_a_server_is_named() {
+        let dir = Scratch::new();
+        let error = try_post(&dir.join("none"), "/", b"{}").unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains("/none: /: ") && text.contains("No such file"), "{text}");
+    }
+}

@@ -17,7 +17,7 @@
 //! | [`events`] | [`events::Recorder`]: the event recorder, for nodes and pods | notices | API server |
 //! | [`patch`] | [`patch::Patch`]: a patch of one object's status, with conditions | – | API server |
 //! | [`object`] | [`object::Object`]: a node or a pod, by name | – | – |
-//! | [`selector`] | [`selector::LabelSelector`] | – | – |
+//! | [`selector`] | [`selector::parse()`]: a label selector | its text | – |
 //! | [`metrics`] | [`metrics::Metrics`]: watch restarts and leadership, as metrics | – | – |
 
 pub mod connection;

@@ -1,25 +1,8 @@
-//! Kubernetes label selectors, as text. Knows labels, not the objects that have them.
+//! Kubernetes label selectors, as text: the parser that kube, whose types they become, does not have.
 
-use std::{collections::BTreeMap, str::FromStr};
+use std::collections::BTreeSet;
 
-/// Requirements that must all hold: `kubernetes.io/os=windows,zone in (a,b),!gpu`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LabelSelector(Vec<Requirement>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Requirement {
-    key: String,
-    condition: Condition,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Condition {
-    Exists,
-    Missing,
-    In(Vec<String>),
-    /// Also holds if the label is missing, as in Kubernetes.
-    NotIn(Vec<String>),
-}
+use kube::core::{Expression, Selector};
 
 /// A text that is not a label selector: the first wrong requirement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,31 +12,16 @@ enum Condition {
 )]
 pub struct BadSelector(String);
 
-impl LabelSelector {
-    /// Whether these labels meet all requirements.
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.0.iter().all(|Requirement { key, condition }| {
-            let value = labels.get(key);
-            match condition {
-                Condition::Exists => value.is_some(),
-                Condition::Missing => value.is_none(),
-                Condition::In(values) => value.is_some_and(|value| values.contains(value)),
-                Condition::NotIn(values) => !value.is_some_and(|value| values.contains(value)),
-            }
-        })
-    }
-}
-
-impl FromStr for LabelSelector {
-    type Err = BadSelector;
-
-    fn from_str(text: &str) -> Result<Self, BadSelector> {
-        requirements(text)
-            .into_iter()
-            .map(|text| Requirement::parse(text).ok_or_else(|| BadSelector(text.to_owned())))
-            .collect::<Result<_, _>>()
-            .map(Self)
-    }
+/// A selector whose requirements must all hold: `kubernetes.io/os=windows,zone in (a,b),!gpu`.
+///
+/// # Errors
+///
+/// If a part between commas is not a requirement.
+pub fn parse(text: &str) -> Result<Selector, BadSelector> {
+    requirements(text)
+        .into_iter()
+        .map(|text| requirement(text).ok_or_else(|| BadSelector(text.to_owned())))
+        .collect()
 }
 
 /// The parts between commas that are outside of parentheses.
@@ -67,41 +35,36 @@ fn requirements(text: &str) -> Vec<&str> {
     .collect()
 }
 
-impl Requirement {
-    fn parse(text: &str) -> Option<Self> {
-        if let Some(key) = text.strip_prefix('!') {
-            return Self::new(key, Condition::Missing);
-        }
-        // `=` last: it is a part of the other two operators.
-        for (operator, negated) in [("!=", true), ("==", false), ("=", false)] {
-            if let Some((key, value)) = text.split_once(operator) {
-                let values = vec![label_value(value)?];
-                return Self::new(
-                    key,
-                    if negated { Condition::NotIn(values) } else { Condition::In(values) },
-                );
-            }
-        }
-        let Some((key, rest)) = text.split_once(char::is_whitespace) else {
-            return Self::new(text, Condition::Exists);
-        };
-        let rest = rest.trim_start();
-        let (list, negated) = rest
-            .strip_prefix("notin")
-            .map(|list| (list, true))
-            .or_else(|| Some((rest.strip_prefix("in")?, false)))?;
-        let list = list.trim().strip_prefix('(')?.strip_suffix(')')?;
-        let values: Vec<String> = list.split(',').map(label_value).collect::<Option<_>>()?;
-        Self::new(key, if negated { Condition::NotIn(values) } else { Condition::In(values) })
+fn requirement(text: &str) -> Option<Expression> {
+    if let Some(key) = text.strip_prefix('!') {
+        return Some(Expression::DoesNotExist(label_key(key)?));
     }
+    // `=` last: it is a part of the other two operators.
+    if let Some((key, value)) = text.split_once("!=") {
+        return Some(Expression::NotEqual(label_key(key)?, label_value(value)?));
+    }
+    if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
+        return Some(Expression::Equal(label_key(key)?, label_value(value)?));
+    }
+    let Some((key, rest)) = text.split_once(char::is_whitespace) else {
+        return Some(Expression::Exists(label_key(text)?));
+    };
+    let rest = rest.trim_start();
+    let (list, negated) = rest
+        .strip_prefix("notin")
+        .map(|list| (list, true))
+        .or_else(|| Some((rest.strip_prefix("in")?, false)))?;
+    let list = list.trim().strip_prefix('(')?.strip_suffix(')')?;
+    let values: BTreeSet<String> = list.split(',').map(label_value).collect::<Option<_>>()?;
+    let key = label_key(key)?;
+    Some(if negated { Expression::NotIn(key, values) } else { Expression::In(key, values) })
+}
 
-    fn new(key: &str, condition: Condition) -> Option<Self> {
-        let key = key.trim();
-        let good = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-        // A key is `PREFIX/NAME`: a DNS name of at most 253 characters, and a name of at most 63.
-        (!key.is_empty() && key.len() <= 317 && key.chars().all(good))
-            .then(|| Self { key: key.to_owned(), condition })
-    }
+fn label_key(text: &str) -> Option<String> {
+    let key = text.trim();
+    let good = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    // A key is `PREFIX/NAME`: a DNS name of at most 253 characters, and a name of at most 63.
+    (!key.is_empty() && key.len() <= 317 && key.chars().all(good)).then(|| key.to_owned())
 }
 
 fn label_value(text: &str) -> Option<String> {
@@ -112,6 +75,10 @@ fn label_value(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use kube::core::SelectorExt as _;
+
     use super::*;
 
     #[test]
@@ -136,21 +103,15 @@ mod tests {
             ("os=windows,a.b/zone in (z1,z2),!gpu", true),
             ("os=windows,gpu", false),
         ] {
-            assert_eq!(text.parse::<LabelSelector>().unwrap().matches(&labels), matches, "{text}");
+            assert_eq!(parse(text).unwrap().matches(&labels), matches, "{text}");
         }
     }
 
     #[test]
     fn what_is_no_selector_is_named() {
         for text in ["", "a=b,", "a in b", "a in (b", "=b", "a b", "a=b=c", "ä=b", "a>1"] {
-            assert!(text.parse::<LabelSelector>().is_err(), "{text}");
+            assert!(parse(text).is_err(), "{text}");
         }
-        assert!(
-            "ok, a in b"
-                .parse::<LabelSelector>()
-                .unwrap_err()
-                .to_string()
-                .starts_with("\"a in b\" is not a requirement")
-        );
+        assert!(parse("ok, a in b").unwrap_err().to_string().starts_with("\"a in b\" is not a requirement"));
     }
 }

@@ -19,7 +19,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use controller::config::ClusterConfig;
-use kubeapi::{ApiServer, selector::LabelSelector};
+use kube::core::Selector;
+use kubeapi::ApiServer;
 use ovslog::background::{self, Log, LogConfig};
 use server::conditions::Part;
 
@@ -117,7 +118,7 @@ pub struct ControlPlaneConfig {
     pub api_server: ApiServer,
     pub cluster: ClusterConfig,
     /// Nodes that another network plugin serves: they get no subnet.
-    pub foreign_nodes: Option<LabelSelector>,
+    pub foreign_nodes: Option<Selector>,
     /// The controller's database. A cluster manager connects to none.
     pub northbound: Option<Database>,
     pub log: LogConfig,

@@ -16,7 +16,7 @@ use std::{
 
 use contract::node_annotation::{LEGACY_SUBNET, NODE_ID, NODE_SUBNETS, PerNetwork};
 use ipnet::IpNet;
-use kubeapi::selector::LabelSelector;
+use kube::core::{Selector, SelectorExt as _};
 
 use super::subnets::{Overlap, Subnets};
 use crate::{
@@ -34,7 +34,7 @@ use ids::Ids;
 #[derive(Debug, Clone, Default)]
 pub struct NodeRules {
     /// Nodes that get no subnet: `--no-hostsubnet-nodes`.
-    pub without_subnet: Option<LabelSelector>,
+    pub without_subnet: Option<Selector>,
 }
 
 /// All nodes and their assignments.

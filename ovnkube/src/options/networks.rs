@@ -2,7 +2,7 @@
 
 use controller::config::{ClusterSubnet, Zone};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use kubeapi::selector::{BadSelector, LabelSelector};
+use kube::core::Selector;
 
 use super::kind::shown;
 
@@ -93,8 +93,8 @@ fn cidr(text: &str) -> Result<IpNet, String> {
     Ok(network.trunc())
 }
 
-pub(super) fn selector(text: &str) -> Result<LabelSelector, String> {
-    text.parse().map_err(|error: BadSelector| error.to_string())
+pub(super) fn selector(text: &str) -> Result<Selector, String> {
+    kubeapi::selector::parse(text).map_err(|error| error.to_string())
 }
 
 /// A zone has the name of a node, or `global`.

@@ -201,7 +201,7 @@ fn a_claim_to_what_a_later_node_of_the_list_gives_up_is_granted() {
 
 #[test]
 fn nodes_without_subnet_and_unreadable_ones() {
-    let rules = NodeRules { without_subnet: Some("name=w".parse().unwrap()) };
+    let rules = NodeRules { without_subnet: Some(kubeapi::selector::parse("name=w").unwrap()) };
     let mut all = NodeAssignments::new(config(&[("10.244.0.0/16", 24)]), rules);
     let unreadable = [("k8s.ovn.org/node-subnets", "{"), ("k8s.ovn.org/node-id", "-1")];
     all.observe(Seen::All(vec![node("w", 1, &[]), node("x", 2, &unreadable)]));

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use kube::core::SelectorExt as _;
 use ovsdb::MissingAuthority;
 
 use super::{super::Program, Place};

@@ -11,7 +11,6 @@
 //! | [`Chaos`] | how long, which seed; starts the threads and judges the result |
 //! | `worker` | one runtime's thread: ADD and DEL of its pods |
 //! | `destroyer` | the thread that kills daemons and starts them again |
-//! | `dice` | random numbers from a seed |
 //! | [`Tally`] | what was done |
 
 use std::{
@@ -23,15 +22,14 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Args;
+use fastrand::Rng;
 
 use crate::{Lab, Node, Pod, eventually};
 
 mod destroyer;
-mod dice;
 mod tally;
 mod worker;
 
-use dice::Dice;
 pub use tally::{Calls, Tally};
 use worker::{Remains, Worker};
 
@@ -49,7 +47,7 @@ pub struct Chaos {
     /// For how long.
     #[arg(long, default_value_t = 600)]
     pub seconds: u64,
-    /// Makes the same decisions as another run; chosen by the clock unless given.
+    /// Makes the same decisions as another run; random unless given.
     #[arg(long)]
     pub seed: Option<u64>,
 }
@@ -67,7 +65,7 @@ impl Chaos {
     /// If a call or a daemon fails for another reason than the injected faults, a pod lacks its network
     /// afterwards, or a DEL leaves something behind.
     pub fn run(&self, lab: &Lab, say: &mut dyn FnMut(&str)) -> Result<Tally> {
-        let seed = self.seed.unwrap_or_else(dice::seed_of_the_clock);
+        let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
         say(&format!(
             "chaos for {} s; again with: integration chaos --seconds {} --seed {seed}",
             self.seconds, self.seconds
@@ -115,17 +113,17 @@ impl Chaos {
             end: Instant::now() + Duration::from_secs(self.seconds),
             failed: AtomicBool::new(false),
         };
-        let mut seeds = Dice::new(seed);
+        let mut seeds = Rng::with_seed(seed);
         let (mut tally, mut remains) = (Tally::default(), Remains::default());
         thread::scope(|scope| {
             // Forks in a fixed order: each thread repeats its decisions with the same seed.
-            let (course, dice) = (&course, seeds.fork());
-            let destroyer = scope.spawn(move || course.follow(|| destroyer::run(node, dice, course)));
+            let (course, rng) = (&course, seeds.fork());
+            let destroyer = scope.spawn(move || course.follow(|| destroyer::run(node, rng, course)));
             let workers: Vec<_> = pods
                 .chunks(PODS)
                 .map(|pods| (pods, seeds.fork()))
-                .map(|(pods, dice)| {
-                    scope.spawn(move || course.follow(|| Worker::new(node, pods, dice).run(course)))
+                .map(|(pods, rng)| {
+                    scope.spawn(move || course.follow(|| Worker::new(node, pods, rng).run(course)))
                 })
                 .collect();
             for worker in workers {
@@ -176,12 +174,32 @@ fn join<T>(result: thread::Result<Result<T>>) -> Result<T> {
 
 /// Waits for a random time, `longest` at most.
 #[expect(clippy::disallowed_methods, reason = "a random pause is the purpose")]
-fn pause(dice: &mut Dice, longest: Duration) {
-    thread::sleep(longest.mul_f64(dice.fraction()));
+fn pause(rng: &mut Rng, longest: Duration) {
+    thread::sleep(longest.mul_f64(rng.f64_inclusive()));
+}
+
+/// True once in `times`.
+fn once_in(rng: &mut Rng, times: usize) -> bool {
+    rng.usize(..times) == 0
 }
 
 /// Checks that the call ended within its deadline and the time for its rollback.
 fn in_time(what: &str, took: Duration, limit: Duration) -> Result<()> {
     ensure!(took <= limit, "{what} took {took:?}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_makes_the_same_decisions_again_and_its_forks_differ() {
+        let decide = |mut rng: Rng| (0..50).map(|_| once_in(&mut rng, 3)).collect::<Vec<_>>();
+        assert_eq!(decide(Rng::with_seed(7)), decide(Rng::with_seed(7)));
+        assert_ne!(decide(Rng::with_seed(7)), decide(Rng::with_seed(8)));
+        let mut seeds = Rng::with_seed(7);
+        assert_ne!(decide(seeds.fork()), decide(seeds.fork()));
+        assert!([true, false].iter().all(|outcome| decide(Rng::with_seed(7)).contains(outcome)));
+    }
 }

@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use clap::Subcommand;
 use contract::fnv1a::{fnv1a, fnv1a_after};
+use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
 /// How long an end waits for the other. Long enough for three repetitions of a lost SYN (1, 3 and 7 s after
@@ -141,7 +142,8 @@ fn tcp_send(to: SocketAddr, bytes: u64) -> Result<Transfer> {
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut sent = Transfer { bytes: 0, checksum: fnv1a([]) };
-    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
+    // Bytes that look random, so that a transfer in the wrong order has another checksum.
+    let mut noise = Rng::with_seed(1);
     let mut block = vec![0; 1 << 16];
     while sent.bytes < bytes {
         noise.fill(&mut block);
@@ -184,7 +186,7 @@ fn udp_send(to: SocketAddr, size: usize, count: u64, every: Duration) -> Result<
     let until = end_of_input();
     let mut echoes = Echoes { sent: 0, received: 0 };
     let (mut datagram, mut answer) = (vec![0; size.max(8)], vec![0; 1 << 16]);
-    Noise(1).fill(&mut datagram);
+    Rng::with_seed(1).fill(&mut datagram);
     while echoes.sent < count && !until.is_finished() {
         let slot_ends = Instant::now() + every;
         // The number makes each datagram different.
@@ -232,20 +234,6 @@ fn would_block(error: &std::io::Error) -> bool {
 /// Starts a thread that ends with standard input.
 fn end_of_input() -> std::thread::JoinHandle<()> {
     std::thread::spawn(|| drop(std::io::stdin().read_to_end(&mut Vec::new())))
-}
-
-/// Bytes that look random, so that a transfer in the wrong order has another checksum (xorshift64).
-struct Noise(u64);
-
-impl Noise {
-    fn fill(&mut self, block: &mut [u8]) {
-        for chunk in block.chunks_mut(8) {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            chunk.copy_from_slice(&self.0.to_le_bytes()[..chunk.len()]);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Result;
+use fastrand::Rng;
 
-use super::{Course, Dice, pause};
+use super::{Course, once_in, pause};
 use crate::{Daemon, Node};
 
 /// Longest time between two kills, and until a killed daemon is started again. Both are well below the
@@ -15,7 +16,7 @@ const ABSENCE: Duration = Duration::from_millis(700);
 type Start = fn(&Node) -> Result<()>;
 
 /// Kills daemons until the time is over; all of them run when it returns. Returns how often each was killed.
-pub(super) fn run(node: &Node, mut dice: Dice, course: &Course) -> Result<BTreeMap<String, u32>> {
+pub(super) fn run(node: &Node, mut rng: Rng, course: &Course) -> Result<BTreeMap<String, u32>> {
     let mut kills = BTreeMap::new();
     // In start order: each needs those before it.
     let daemons: [(&Daemon, Start); 4] = [
@@ -25,9 +26,9 @@ pub(super) fn run(node: &Node, mut dice: Dice, course: &Course) -> Result<BTreeM
         (&node.server, Node::start_server),
     ];
     while course.goes_on() {
-        pause(&mut dice, PEACE);
-        let first = dice.below(daemons.len());
-        let second = if dice.once_in(3) { dice.below(daemons.len()) } else { first };
+        pause(&mut rng, PEACE);
+        let first = rng.usize(..daemons.len());
+        let second = if once_in(&mut rng, 3) { rng.usize(..daemons.len()) } else { first };
         let struck: Vec<_> =
             daemons.iter().enumerate().filter(|(index, _)| [first, second].contains(index)).collect();
         for (_, (daemon, _)) in &struck {
@@ -35,7 +36,7 @@ pub(super) fn run(node: &Node, mut dice: Dice, course: &Course) -> Result<BTreeM
             daemon.kill()?;
             *kills.entry(daemon.name().to_owned()).or_default() += 1;
         }
-        pause(&mut dice, ABSENCE);
+        pause(&mut rng, ABSENCE);
         struck.iter().try_for_each(|(_, (_, start))| start(node))?;
     }
     Ok(kills)

@@ -3,10 +3,11 @@
 use std::{ops::AddAssign, slice, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{Calls, Course, Dice, Tally, in_time, pause};
+use super::{Calls, Course, Tally, in_time, once_in, pause};
 use crate::{Node, Outcome, Pod, Runtime, runtime::Running};
 
 /// Deadline of an ADD, and how much longer its rollback, or a DEL, may take while everything around it is
@@ -30,7 +31,7 @@ const DEL_CODES: &[u32] = &[11];
 /// One thread of a runtime and its state.
 pub(super) struct Worker<'node> {
     node: &'node Node,
-    dice: Dice,
+    rng: Rng,
     runtime: Runtime<'node>,
     /// The pods, with their latest sandboxes.
     pods: Vec<Pod>,
@@ -50,24 +51,17 @@ pub(super) struct Remains {
 }
 
 impl<'node> Worker<'node> {
-    pub(super) fn new(node: &'node Node, pods: &[Pod], dice: Dice) -> Self {
+    pub(super) fn new(node: &'node Node, pods: &[Pod], rng: Rng) -> Self {
         let runtime = node.runtime().with("timeoutSeconds", json!(TIMEOUT.as_secs()));
-        Self {
-            node,
-            dice,
-            runtime,
-            pods: pods.to_vec(),
-            tally: Tally::default(),
-            remains: Remains::default(),
-        }
+        Self { node, rng, runtime, pods: pods.to_vec(), tally: Tally::default(), remains: Remains::default() }
     }
 
     pub(super) fn run(mut self, course: &Course) -> Result<(Tally, Remains)> {
         while course.goes_on() {
-            let next = self.dice.below(self.pods.len());
+            let next = self.rng.usize(..self.pods.len());
             self.replace(next)?;
             while self.remains.owed.len() > MOST_OWED && course.goes_on() {
-                let oldest = self.dice.below(self.remains.owed.len());
+                let oldest = self.rng.usize(..self.remains.owed.len());
                 self.take_away(oldest)?;
             }
         }
@@ -85,11 +79,11 @@ impl<'node> Worker<'node> {
         self.remains.attached.retain(|other| other.name != pod.name);
 
         let adding = self.runtime.call("ADD", Some(&pod)).start()?;
-        let added = match self.dice.below(6) {
+        let added = match self.rng.u8(..6) {
             0 => self.kill_soon(adding)?,
             1 => {
                 // The runtime gives up on the ADD: its DEL starts while the ADD runs.
-                pause(&mut self.dice, LIFE);
+                pause(&mut self.rng, LIFE);
                 let deleting = self.runtime.call("DEL", Some(&pod)).start()?;
                 let deleted = deleting.wait()?;
                 let ended = adding.wait()?;
@@ -111,23 +105,23 @@ impl<'node> Worker<'node> {
     fn take_away(&mut self, index: usize) -> Result<()> {
         let pod = self.remains.owed[index].clone();
         self.remains.attached.retain(|other| other.sandbox != pod.sandbox);
-        let namespace_first = self.dice.once_in(3);
+        let namespace_first = once_in(&mut self.rng, 3);
         if namespace_first {
             self.remove_namespace(&pod)?;
         }
         let deleting = self.runtime.call("DEL", Some(&pod)).start()?;
-        let deleted = if self.dice.once_in(6) { self.kill_soon(deleting)? } else { deleting.wait()? };
+        let deleted = if once_in(&mut self.rng, 6) { self.kill_soon(deleting)? } else { deleting.wait()? };
         count(&mut self.tally.dels, &deleted, DEL_CODES, "DEL").with_context(|| pod.sandbox.clone())?;
         if deleted.status.success() {
             self.remains.owed.remove(index);
             return self.remove_namespace(&pod);
         }
-        pause(&mut self.dice, BACKOFF);
+        pause(&mut self.rng, BACKOFF);
         Ok(())
     }
 
     fn kill_soon(&mut self, running: Running) -> Result<Outcome> {
-        pause(&mut self.dice, LIFE);
+        pause(&mut self.rng, LIFE);
         running.signal(Signal::SIGKILL)?;
         running.wait()
     }

@@ -12,7 +12,7 @@
 use kubeapi::{
     Connection,
     election::Leadership,
-    events::{EventReason, Notice, Recorder},
+    events::{Event, EventReason, Recorder},
     object::Object,
 };
 use tokio::sync::{
@@ -135,7 +135,7 @@ impl Role {
                     problem = %trouble.why,
                     "cannot assign all that a node needs"
                 );
-                self.recorder.tell(notice(&trouble));
+                self.recorder.event(event(&trouble));
             }
             self.metrics.show(&self.assignments);
         }
@@ -169,8 +169,8 @@ impl Role {
     }
 }
 
-fn notice(Trouble { subject, uid, why }: &Trouble<NodeName, NodeTrouble>) -> Notice {
-    Notice::new(Object::Node(subject.clone()), uid, EventReason::new(ACTION, why.reason()), why.to_string())
+fn event(Trouble { subject, uid, why }: &Trouble<NodeName, NodeTrouble>) -> Event {
+    Event::new(Object::Node(subject.clone()), uid, EventReason::new(ACTION, why.reason()), why.to_string())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 //! | [`trouble`] | [`Trouble`]: why a request failed, for an administrator | – | – |
 //! | [`watch`] | [`watch::follow()`]: list, then watch; [`watch::Watch`]: as a task | API server | – |
 //! | [`election`] | [`election::Leadership`]: whether this process is the leader | a Lease | the same |
-//! | [`events`] | [`events::Recorder`]: the event recorder, for nodes and pods | notices | API server |
+//! | [`events`] | [`events::Recorder`]: the event recorder, for nodes and pods | – | API server |
 //! | [`patch`] | [`patch::Patch`]: a patch of one object's status, with conditions | – | API server |
 //! | [`object`] | [`object::Object`]: a node or a pod, by name | – | – |
 //! | [`selector`] | [`selector::parse()`]: a label selector | its text | – |

@@ -2,10 +2,10 @@
 //! what it waits for.
 //!
 //! ```text
-//! requests ─Notice─▶ Events ─▶ kubeapi::events ─▶ API server
+//! requests ─▶ Events ─▶ kubeapi::events ─▶ API server
 //! ```
 //!
-//! No request ever waits for an event. [`kubeapi::events`] turns notices into events and limits their number.
+//! No request ever waits for an event. [`kubeapi::events`] limits the number of events.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use contract::{
 };
 use kubeapi::{
     Connection,
-    events::{EventReason, Notice, Recorder, Reporter},
+    events::{Event, EventReason, Recorder, Reporter},
     object::Object,
 };
 
@@ -27,7 +27,7 @@ const REPORTER: &str = "ovn-kubernetes/ovnkube-node";
 /// A pod that has no network after this long gets an event. Shorter, and pods that merely start together
 /// would get one; longer, and their owners look for the reason elsewhere.
 pub(crate) const LATE: Duration = Duration::from_secs(5);
-/// Sends notices. Clones share one queue; the default discards them, for a server without an API server.
+/// Sends events. Clones share one queue; the default discards them, for a server without an API server.
 #[derive(Debug, Clone, Default)]
 pub struct Events {
     recorder: Recorder,
@@ -39,7 +39,7 @@ impl Events {
         Self { recorder: Recorder::start(connection.clone(), reporter(node)) }
     }
 
-    /// Sends notices to `recorder`.
+    /// Sends events to `recorder`.
     pub fn to(recorder: Recorder) -> Self {
         Self { recorder }
     }
@@ -47,7 +47,7 @@ impl Events {
     /// An ADD is late: it waits for what `missing` says.
     pub(crate) fn late_add(&self, pod: &PodKey, uid: &str, missing: &str, hint: &str) {
         let note = format!("no network after {} s: {missing}; {hint}", LATE.as_secs());
-        self.recorder.tell(late(pod, uid, Stage::Annotation, note));
+        self.recorder.event(late(pod, uid, Stage::Annotation, note));
     }
 
     /// A port is late: the plugin waits for Open vSwitch or OVN.
@@ -60,13 +60,13 @@ impl Events {
             LATE.as_secs(),
             port.as_str()
         );
-        self.recorder.tell(late(pod, uid, Stage::OvnInstalled, note));
+        self.recorder.event(late(pod, uid, Stage::OvnInstalled, note));
     }
 
     /// An ADD was refused.
     pub(crate) fn refused(&self, pod: &PodKey, uid: &str, refusal: &ApiError, hint: &str) {
         if refusal.is_for_the_owner() {
-            self.recorder.tell(failed(
+            self.recorder.event(failed(
                 pod,
                 uid,
                 Some(Stage::Annotation),
@@ -89,14 +89,14 @@ impl Events {
         let why = message.as_deref().unwrap_or("the CNI plugin failed");
         let stage = failed_stage.map(|stage| format!(" (stage {stage})")).unwrap_or_default();
         let note = format!("{why}{stage}; see the log of the CNI plugin on the node");
-        self.recorder.tell(failed(pod, uid, *failed_stage, code, note));
+        self.recorder.event(failed(pod, uid, *failed_stage, code, note));
     }
 
     /// The pod's port had vanished from Open vSwitch and was restored.
     pub(crate) fn put_back(&self, pod: &PodKey, uid: &str) {
         let note = "the pod had no network for a moment: its port had vanished from Open vSwitch, \
                     and was put back; the log of ovnkube on the node says when";
-        self.recorder.tell(Notice::new(
+        self.recorder.event(Event::new(
             Object::Pod(pod.clone()),
             uid,
             EventReason::new("KeepNetwork", "NetworkRestored"),
@@ -106,17 +106,17 @@ impl Events {
 
     /// The source of pods says that attached pods are gone, and nothing confirms it.
     pub(crate) fn doubtful(&self, node: &str, note: &str) {
-        let about = EventReason::new("KeepNetwork", "PodsDoubtful");
-        self.recorder.tell(Notice::new(Object::Node(node.into()), "", about, note.to_owned()));
+        let reason = EventReason::new("KeepNetwork", "PodsDoubtful");
+        self.recorder.event(Event::new(Object::Node(node.into()), "", reason, note.to_owned()));
     }
 
     /// The node waits for a subnet; `missing` says what is missing.
     pub(crate) fn no_subnet(&self, node: &str, uid: &str, missing: &str) {
-        let about = EventReason::new("AddManagementPort", "NoSubnet");
-        self.recorder.tell(Notice::new(
+        let reason = EventReason::new("AddManagementPort", "NoSubnet");
+        self.recorder.event(Event::new(
             Object::Node(node.into()),
             uid,
-            about,
+            reason,
             format!("{missing}; no pod of this node gets a network until then"),
         ));
     }
@@ -126,14 +126,14 @@ fn reporter(node: &str) -> Reporter {
     Reporter { controller: REPORTER, instance: node.to_owned() }
 }
 
-fn late(pod: &PodKey, uid: &str, stage: Stage, note: String) -> Notice {
-    let about = EventReason { detail: stage.to_string(), ..EventReason::new("AddNetwork", "NetworkLate") };
-    Notice::new(Object::Pod(pod.clone()), uid, about, note)
+fn late(pod: &PodKey, uid: &str, stage: Stage, note: String) -> Event {
+    let reason = EventReason { detail: stage.to_string(), ..EventReason::new("AddNetwork", "NetworkLate") };
+    Event::new(Object::Pod(pod.clone()), uid, reason, note)
 }
 
-fn failed(pod: &PodKey, uid: &str, stage: Option<Stage>, code: Code, note: String) -> Notice {
+fn failed(pod: &PodKey, uid: &str, stage: Option<Stage>, code: Code, note: String) -> Event {
     let detail = format!("{} {stage:?}", code.number());
-    Notice::new(
+    Event::new(
         Object::Pod(pod.clone()),
         uid,
         EventReason { detail, ..EventReason::new("AddNetwork", "NetworkFailed") },

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use kubeapi::{
     Trouble,
-    events::{EventReason, Notice, Recorder},
+    events::{Event, EventReason, Recorder},
     object::Object,
 };
 
@@ -111,7 +111,7 @@ impl Problems {
                 "its annotations, which say what its network is, cannot be written; \
                  they are tried again: {text}"
             );
-            self.recorder.tell(Notice::new(object, uid, EventReason::new(ACTION, REASON), note));
+            self.recorder.event(Event::new(object, uid, EventReason::new(ACTION, REASON), note));
         }
         problem.text.clone_from(text);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::names::PodKey;
-use kubeapi::events::{Notice, Reporter};
+use kubeapi::events::{Event, Reporter};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use testkit::{ScriptedApi, scripted_api::Asked};
@@ -18,7 +18,7 @@ use crate::scripted;
 struct Played {
     api: ScriptedApi,
     wishes: UnboundedSender<Annotations>,
-    told: Receiver<Notice>,
+    told: Receiver<Event>,
     registry: Registry,
     _writing: AnnotationWriter,
 }
@@ -43,7 +43,7 @@ impl Played {
     async fn start() -> Self {
         let (api, server) = scripted::start().await;
         let (wishes, wished) = unbounded_channel();
-        let (recorder, told) = Recorder::to_channel(16);
+        let (recorder, told) = Recorder::fake(16);
         let registry = Registry::new();
         let metrics = Metrics::register(&registry).unwrap();
         Self {
@@ -202,9 +202,9 @@ async fn a_pod_that_a_webhook_refuses_hears_of_it_and_keeps_no_other_waiting() {
     );
     asked.json(&json!({})).await;
 
-    let notice = played.told.recv().await.unwrap();
-    assert!(notice.note().contains(denied), "{}", notice.note());
-    let event = notice.event(&Reporter { controller: "ovn-kubernetes/test", instance: "test".to_owned() });
+    let told = played.told.recv().await.unwrap();
+    assert!(told.note().contains(denied), "{}", told.note());
+    let event = told.to_api(&Reporter { controller: "ovn-kubernetes/test", instance: "test".to_owned() });
     assert_eq!(event.reason.as_deref(), Some("AnnotationsRefused"));
     let regarding = event.regarding.unwrap();
     assert_eq!((regarding.name.as_deref(), regarding.uid.as_deref()), (Some("broken"), Some("u1")));
@@ -219,7 +219,7 @@ async fn an_annotation_of_a_node_goes_to_the_version_that_was_decided_on_and_to_
     let (mut api, server) = scripted::start().await;
     let (wishes, wished) = unbounded_channel();
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    let (recorder, _told) = Recorder::to_channel(16);
+    let (recorder, _told) = Recorder::fake(16);
     let _writing =
         AnnotationWriter::start::<NodeAnnotation>(server, Leadership::always(), recorder, metrics, wished);
     let wish = |version: &str| NodeAnnotation {

@@ -58,9 +58,9 @@ pub fn check(data: &[u8]) {
     assert!(body.len() <= MAX_BODY);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
-        let (teller, mut notices) = Recorder::to_channel(16);
+        let (recorder, mut events) = Recorder::fake(16);
         let (phases, phase) = watch::channel(Phase::Running);
-        let handler_state = handler_state(phase, Events::to(teller));
+        let handler_state = handler_state(phase, Events::to(recorder));
         let started = Instant::now();
         let asked = ApiPath::of(&method, path).and_then(|route| route.read(body));
         let answer = async {
@@ -88,8 +88,8 @@ pub fn check(data: &[u8]) {
             Ok((kind, mut reply)) => check_answer(kind, &mut reply),
             Err(refusal) => check_refusal(&handler_state.refuse(&refusal, started.elapsed())),
         }
-        while let Ok(notice) = notices.try_recv() {
-            assert!(notice.note().len() <= LONGEST_NOTE && !notice.note().contains(char::is_control), "{:?}", notice.note());
+        while let Ok(event) = events.try_recv() {
+            assert!(event.note().len() <= LONGEST_NOTE && !event.note().contains(char::is_control), "{:?}", event.note());
         }
     });
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::events::v1;
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams, PostParams},
@@ -21,40 +21,40 @@ use tokio::{
 
 use super::{
     Reporter,
-    aggregator::{Aggregator, Due},
-    notice::{self, Notice},
+    correlator::{Due, EventCorrelator},
+    event::{self, Event},
 };
 use crate::{connection::Connection, trouble::Trouble};
 
 /// How long the API server may take for one event. Events are sent one by one, so a hung request delays all
-/// others; 256 notices may wait meanwhile. A tenth of this would lose events on a busy API server.
+/// others; 256 events may wait meanwhile. A tenth of this would lose events on a busy API server.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Sends events until the last sender of notices is dropped.
-pub(super) async fn post(
+/// Sends events until the last sender of events is dropped.
+pub(super) async fn record_to_sink(
     api: Connection,
     reporter: Reporter,
-    mut notices: mpsc::Receiver<Notice>,
+    mut events: mpsc::Receiver<Event>,
     lost: Arc<AtomicU64>,
 ) {
-    let mut aggregator = Aggregator::new(Instant::now());
-    let mut post = Sink { api, reporter, lost, problem: None };
+    let mut correlator = EventCorrelator::new(Instant::now());
+    let mut sink = Sink { api, reporter, lost, problem: None };
     loop {
-        let due = aggregator.next_due();
-        let heard = tokio::select! {
-            notice = notices.recv() => match notice {
-                Some(notice) => aggregator.hear(notice, Instant::now()),
+        let due = correlator.next_due();
+        let has_room = tokio::select! {
+            event = events.recv() => match event {
+                Some(event) => correlator.correlate(event, Instant::now()),
                 None => return,
             },
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => true,
         };
-        if !heard {
-            post.lost.fetch_add(1, Ordering::Relaxed);
+        if !has_room {
+            sink.lost.fetch_add(1, Ordering::Relaxed);
         }
-        // One at a time. Notices that arrive meanwhile wait in the channel.
-        while let Some(due) = aggregator.due(Instant::now()) {
-            let name = post.post(&due).await;
-            aggregator.told(&due.subject, name);
+        // One at a time. Events that arrive meanwhile wait in the channel.
+        while let Some(due) = correlator.due(Instant::now()) {
+            let name = sink.attempt_recording(&due).await;
+            correlator.update_state(&due.key, name);
         }
     }
 }
@@ -62,7 +62,7 @@ pub(super) async fn post(
 struct Sink {
     api: Connection,
     reporter: Reporter,
-    /// Notices that did not become an event.
+    /// Events that were not recorded.
     lost: Arc<AtomicU64>,
     /// Why the last request failed, to log each reason once.
     problem: Option<String>,
@@ -70,8 +70,8 @@ struct Sink {
 
 impl Sink {
     /// Sends one event. Returns the name of the event that the API server has now, if any.
-    async fn post(&mut self, due: &Due) -> Option<String> {
-        match self.api.ask(DEADLINE, self.grow_or_create(due)).await {
+    async fn attempt_recording(&mut self, due: &Due) -> Option<String> {
+        match self.api.ask(DEADLINE, self.record(due)).await {
             Ok(name) => {
                 let lost = self.lost.swap(0, Ordering::Relaxed);
                 if lost > 0 || self.problem.take().is_some() {
@@ -82,7 +82,7 @@ impl Sink {
             Err(Trouble { text: problem, .. }) => {
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 if self.problem.as_ref() != Some(&problem) {
-                    tracing::warn!(object = %due.subject.object, note = due.note, problem, "an event could not be sent");
+                    tracing::warn!(object = %due.key.object, note = due.note, problem, "an event could not be sent");
                 }
                 self.problem = Some(problem);
                 // Whether the request arrived is unknown: the next update tries the same event.
@@ -91,11 +91,11 @@ impl Sink {
         }
     }
 
-    async fn grow_or_create(&self, due: &Due) -> Result<String, kube::Error> {
-        let Due { subject, note, count, event } = due;
-        let events = Api::<Event>::namespaced(self.api.client().clone(), subject.namespace());
+    async fn record(&self, due: &Due) -> Result<String, kube::Error> {
+        let Due { key, note, count, event } = due;
+        let events = Api::<v1::Event>::namespaced(self.api.client().clone(), key.namespace());
         if let Some(name) = event {
-            let growth = Patch::Merge(json!({"series": notice::series(*count)}));
+            let growth = Patch::Merge(json!({"series": event::series(*count)}));
             match events.patch_metadata(name, &PatchParams::default(), &growth).await {
                 Ok(_) => return Ok(name.clone()),
                 // 404: the event has expired. 403: this program may not patch. In both cases, create a new
@@ -104,9 +104,9 @@ impl Sink {
                 Err(error) => return Err(error),
             }
         }
-        let mut event = subject.event(note, &self.reporter);
+        let mut event = key.to_api(note, &self.reporter);
         if *count > 1 {
-            event.series = Some(notice::series(*count));
+            event.series = Some(event::series(*count));
         }
         Ok(events.create(&PostParams::default(), &event).await?.name_any())
     }

@@ -2,7 +2,7 @@
 
 use controller::{doubt::Doubted, key::Key, reconcile::Report};
 use kubeapi::{
-    events::{EventReason, Notice, Recorder},
+    events::{Event, EventReason, Recorder},
     object::Object,
 };
 use tokio::sync::{mpsc::UnboundedReceiver, watch};
@@ -22,25 +22,25 @@ pub(super) async fn tell(
         if let Report::Doubt(doubted) = &report {
             doubts.send_replace(doubted.clone());
         }
-        if let Some(notice) = notice(report) {
-            recorder.tell(notice);
+        if let Some(event) = event(report) {
+            recorder.event(event);
         }
     }
 }
 
 /// The event on the object, if the report is about one. Troubles of pods and nodes are logged here, the other
 /// reports where they are found.
-fn notice(report: Report) -> Option<Notice> {
+fn event(report: Report) -> Option<Event> {
     match report {
         Report::Trouble(trouble) => {
             tracing::warn!(pod = %trouble.subject, problem = %trouble.why, "a pod does not get its network");
-            let about = EventReason::new(ADDRESSES, trouble.why.reason());
-            Some(Notice::new(Object::Pod(trouble.subject), &trouble.uid, about, trouble.why.to_string()))
+            let reason = EventReason::new(ADDRESSES, trouble.why.reason());
+            Some(Event::new(Object::Pod(trouble.subject), &trouble.uid, reason, trouble.why.to_string()))
         }
         Report::Shared(trouble) => {
             tracing::warn!(pod = %trouble.subject, problem = %trouble.why, "a pod shares its address");
-            let about = EventReason::new(ADDRESSES, "AddressShared");
-            Some(Notice::new(Object::Pod(trouble.subject), &trouble.uid, about, trouble.why.to_string()))
+            let reason = EventReason::new(ADDRESSES, "AddressShared");
+            Some(Event::new(Object::Pod(trouble.subject), &trouble.uid, reason, trouble.why.to_string()))
         }
         Report::NodeTrouble(trouble) => {
             tracing::warn!(
@@ -48,14 +48,14 @@ fn notice(report: Report) -> Option<Notice> {
                 problem = %trouble.why,
                 "a node's annotations cannot be used"
             );
-            let about = EventReason::new(ROWS, trouble.why.reason());
-            Some(Notice::new(Object::Node(trouble.subject), &trouble.uid, about, trouble.why.to_string()))
+            let reason = EventReason::new(ROWS, trouble.why.reason());
+            Some(Event::new(Object::Node(trouble.subject), &trouble.uid, reason, trouble.why.to_string()))
         }
         Report::Refused { key, uid, error } => {
             let note = format!(
                 "OVN's northbound database refused the rows of this object, which are tried again: {error}"
             );
-            Some(Notice::new(
+            Some(Event::new(
                 object(key)?,
                 &uid.unwrap_or_default(),
                 EventReason::new(ROWS, "RowsRefused"),
@@ -67,7 +67,7 @@ fn notice(report: Report) -> Option<Notice> {
                 "another program changes {row} in OVN's northbound database again and again: \
                  is a second controller running?"
             );
-            Some(Notice::new(
+            Some(Event::new(
                 object(key)?,
                 &uid.unwrap_or_default(),
                 EventReason::new(ROWS, "RowsContested"),
@@ -78,7 +78,7 @@ fn notice(report: Report) -> Option<Notice> {
         Report::Doubt(doubted) => {
             let doubted = doubted?;
             let object = Object::Node(doubted.example.clone()?);
-            Some(Notice::new(object, "", EventReason::new(LISTS, "ListDoubted"), doubted.to_string()))
+            Some(Event::new(object, "", EventReason::new(LISTS, "ListDoubted"), doubted.to_string()))
         }
         Report::Recovered { .. } => None,
     }

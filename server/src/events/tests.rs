@@ -3,8 +3,8 @@ use tokio::sync::mpsc;
 use super::*;
 
 /// Events that a test reads.
-fn events() -> (Events, mpsc::Receiver<Notice>) {
-    let (recorder, waiting) = Recorder::to_channel(2);
+fn events() -> (Events, mpsc::Receiver<Event>) {
+    let (recorder, waiting) = Recorder::fake(2);
     (Events { recorder }, waiting)
 }
 
@@ -27,7 +27,7 @@ fn failures_of_the_plugin_are_told_once_and_only_if_they_are_the_owners_business
     events.reported(&cart(), "u1", &report(|_| {}));
     let told = waiting.try_recv().unwrap();
     assert_eq!(told.note(), "no flows (stage ovn_installed); see the log of the CNI plugin on the node");
-    let event = told.event(&reporter("node1"));
+    let event = told.to_api(&reporter("node1"));
     let regarding = event.regarding.unwrap();
     assert_eq!((event.reason.as_deref(), event.type_.as_deref()), (Some("NetworkFailed"), Some("Warning")));
     assert_eq!((regarding.name.as_deref(), regarding.uid.as_deref()), (Some("cart-0"), Some("u1")));
@@ -84,15 +84,13 @@ fn nobody_waits_where_there_is_no_room_and_what_is_lost_is_counted() {
 fn notes_are_one_line_of_bounded_length_and_names_are_names() {
     let long = format!("a\nb\u{1b}[2J{}", "é".repeat(2000));
     let name = format!("{}.{}", "a".repeat(199), "b".repeat(53));
-    let notice = late(&PodKey::new("shop", &name).unwrap(), "", Stage::Annotation, long);
+    let late = late(&PodKey::new("shop", &name).unwrap(), "", Stage::Annotation, long);
     assert!(
-        notice.note().len() <= 1024
-            && notice.note().ends_with("...")
-            && !notice.note().contains(char::is_control),
+        late.note().len() <= 1024 && late.note().ends_with("...") && !late.note().contains(char::is_control),
         "{}",
-        notice.note()
+        late.note()
     );
-    let event = notice.event(&reporter("node1"));
+    let event = late.to_api(&reporter("node1"));
     let name = event.metadata.name.unwrap();
     assert!(name.len() <= 253 && !name.contains(".."), "{name}");
     assert_eq!(event.regarding.unwrap().uid, None);

@@ -9,24 +9,24 @@ use crate::{object::Object, scripted};
 /// The sending task, and the scripted API server that it talks to.
 struct Played {
     api: ScriptedApi,
-    notices: mpsc::Sender<Notice>,
+    events: mpsc::Sender<Event>,
     lost: Arc<AtomicU64>,
 }
 
 impl Played {
     async fn start() -> Self {
         let (api, server) = scripted::start().await;
-        let (notices, waiting) = mpsc::channel(16);
+        let (events, waiting) = mpsc::channel(16);
         let lost = Arc::<AtomicU64>::default();
         let reporter = Reporter { controller: "ovn-kubernetes/test", instance: "node1".to_owned() };
-        tokio::spawn(post(server, reporter, waiting, Arc::clone(&lost)));
-        Self { api, notices, lost }
+        tokio::spawn(record_to_sink(server, reporter, waiting, Arc::clone(&lost)));
+        Self { api, events, lost }
     }
 
-    async fn notice(&self) {
+    async fn event(&self) {
         let pod = Object::Pod(PodKey::new("shop", "cart-0").unwrap());
-        self.notices
-            .send(Notice::new(pod, "u1", EventReason::new("AddNetwork", "NetworkFailed"), "no port"))
+        self.events
+            .send(Event::new(pod, "u1", EventReason::new("AddNetwork", "NetworkFailed"), "no port"))
             .await
             .unwrap();
     }
@@ -62,14 +62,14 @@ fn count(body: &Value) -> Option<i64> {
 async fn repetitions_make_one_event_grow() {
     let mut played = Played::start().await;
     let begun = Instant::now();
-    played.notice().await;
+    played.event().await;
     let event = played.created().await;
     assert_eq!(
         (count(&event), event["note"].as_str(), event["regarding"]["uid"].as_str()),
         (None, Some("no port"), Some("u1"))
     );
     for _ in 0..9 {
-        played.notice().await;
+        played.event().await;
     }
     let patch = played.patch(&event).await;
     assert!(begun.elapsed() >= Duration::from_secs(30), "{:?}", begun.elapsed());
@@ -83,9 +83,9 @@ async fn repetitions_make_one_event_grow() {
 async fn where_counting_is_not_allowed_repetitions_are_another_event() {
     for code in [403, 404] {
         let mut played = Played::start().await;
-        played.notice().await;
+        played.event().await;
         let event = played.created().await;
-        played.notice().await;
+        played.event().await;
         played.patch(&event).await.status(code, "events is forbidden").await;
         assert_eq!(count(&played.created().await), Some(2));
         assert_eq!(played.lost.load(Ordering::Relaxed), 0);
@@ -95,11 +95,11 @@ async fn where_counting_is_not_allowed_repetitions_are_another_event() {
 #[tokio::test(start_paused = true)]
 async fn what_the_api_server_does_not_take_is_counted_and_holds_up_nothing() {
     let mut played = Played::start().await;
-    played.notice().await;
+    played.event().await;
     played.api.asked().await.status(403, "events is forbidden").await;
-    played.notice().await;
+    played.event().await;
     let hanging = played.api.asked().await;
-    played.notice().await;
+    played.event().await;
     let event = played.api.asked().await;
     assert_eq!(played.lost.load(Ordering::Relaxed), 2);
     assert_eq!(count(&serde_json::from_slice(&event.body).unwrap()), Some(3));

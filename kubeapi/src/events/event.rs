@@ -1,10 +1,10 @@
-//! A notice for the owner of an object, and the event that is made of it (Kubernetes API,
+//! An event for the owner of an object, and the API object that is made of it (Kubernetes API,
 //! `events.k8s.io/v1`).
 
 use k8s_openapi::{
     api::{
         core::v1::ObjectReference,
-        events::v1::{Event, EventSeries},
+        events::v1::{self, EventSeries},
     },
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
     jiff::Timestamp,
@@ -21,20 +21,20 @@ const NO_NAMESPACE: &str = "default";
 /// timestamp of 16 hexadecimal digits.
 const LONGEST_NAME_START: usize = 200;
 
-/// A notice: what happened to which object.
+/// An event: what happened to which object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    pub(super) subject: Subject,
+pub struct Event {
+    pub(super) key: EventKey,
     pub(super) note: String,
 }
 
-/// What a notice is about. Notices of the same subject form one series.
+/// What an event is about. Events of the same key form one series.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Subject {
+pub(super) struct EventKey {
     pub(super) object: Object,
     /// Empty if not known.
     uid: String,
-    about: EventReason,
+    reason: EventReason,
 }
 
 /// Action and reason of an event, and a detail that separates series.
@@ -44,7 +44,7 @@ pub struct EventReason {
     pub action: &'static str,
     /// `NetworkFailed`
     pub reason: &'static str,
-    /// Not sent. Two subjects that differ in it are two series.
+    /// Not sent. Two keys that differ in it are two series.
     pub detail: String,
 }
 
@@ -55,11 +55,11 @@ impl EventReason {
     }
 }
 
-impl Notice {
-    /// A notice about `object`. `uid` is empty if not known. `note` may contain text of other programs: it is
+impl Event {
+    /// An event about `object`. `uid` is empty if not known. `note` may contain text of other programs: it is
     /// cut to 1024 bytes, and control characters become spaces.
-    pub fn new(object: Object, uid: &str, about: EventReason, note: impl Into<String>) -> Self {
-        Self { subject: Subject { object, uid: uid.to_owned(), about }, note: cut(note.into()) }
+    pub fn new(object: Object, uid: &str, reason: EventReason, note: impl Into<String>) -> Self {
+        Self { key: EventKey { object, uid: uid.to_owned(), reason }, note: cut(note.into()) }
     }
 
     /// The text, cut to what an event can hold.
@@ -67,26 +67,26 @@ impl Notice {
         &self.note
     }
 
-    /// The event for the first notice of a series.
-    pub fn event(&self, reporter: &Reporter) -> Event {
-        self.subject.event(&self.note, reporter)
+    /// The API object for the first event of a series.
+    pub fn to_api(&self, reporter: &Reporter) -> v1::Event {
+        self.key.to_api(&self.note, reporter)
     }
 }
 
-impl Subject {
+impl EventKey {
     /// The namespace of the events about this object.
     pub(super) fn namespace(&self) -> &str {
         self.object.namespace().unwrap_or(NO_NAMESPACE)
     }
 
-    /// A new event, without a count.
-    pub(super) fn event(&self, note: &str, reporter: &Reporter) -> Event {
-        let Self { object, uid, about: EventReason { action, reason, detail: _ } } = self;
+    /// A new API object, without a count.
+    pub(super) fn to_api(&self, note: &str, reporter: &Reporter) -> v1::Event {
+        let Self { object, uid, reason: EventReason { action, reason, detail: _ } } = self;
         let now = Timestamp::now();
         // The part must end with a letter or digit, as the labels of a DNS name do.
         let name = object.name();
         let start = name[..name.floor_char_boundary(LONGEST_NAME_START)].trim_end_matches(['.', '-']);
-        Event {
+        v1::Event {
             action: Some((*action).to_owned()),
             event_time: Some(MicroTime(now)),
             metadata: ObjectMeta {
@@ -109,7 +109,7 @@ impl Subject {
             // The API server accepts 128 characters here.
             reporting_instance: Some(reporter.instance.chars().take(128).collect()),
             type_: Some("Warning".to_owned()),
-            ..Event::default()
+            ..v1::Event::default()
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     annotate::{self, AnnotationWriter},
     doubt::Doubted,
     key::NodeName,
-    observation::Observation,
+    observation::{Kind, Observation},
     trouble::{NodeTrouble, Trouble},
 };
 
@@ -45,6 +45,9 @@ pub struct ClusterManager {
 }
 
 impl ClusterManager {
+    /// The kinds of objects that it observes.
+    pub const KINDS: &[Kind] = &[Kind::Node];
+
     /// Starts the role, which works while this process leads. It decides nothing before `believed` completes:
     /// the API server is known to be the right cluster's by other evidence, such as the northbound database.
     /// Returns at once. Needs a tokio runtime.

@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! uid of kube-system ─▶ every party
-//! watch of nodes ─────▶ every party
-//! watch of pods ──────▶ parties that want pods
+//! watch of a kind ────▶ parties that want this kind
 //!      ▲ list again                      │
 //!      └──── second look ◀── a party doubts a list
 //! ```
@@ -17,7 +16,7 @@ use kubeapi::{
     Connection,
     election::Leadership,
     metrics::Metrics,
-    watch::{SyncStatus, Watch},
+    watch::{Seen, SyncStatus, Watch, Watched},
 };
 use tokio::{
     sync::{OnceCell, mpsc::UnboundedSender, watch},
@@ -27,15 +26,14 @@ use tokio::{
 use crate::{
     cluster_id,
     doubt::Doubted,
-    observation::Observation,
+    observation::{Kind, Observation},
     store::wire::{NodeObject, PodObject},
 };
 
 /// The watches; they end when this is dropped.
 #[derive(Debug)]
 pub struct ClusterWatch {
-    nodes: Watch,
-    pods: Option<Watch>,
+    watches: Vec<(&'static str, Watch)>,
     looking_again: JoinHandle<()>,
 }
 
@@ -43,16 +41,20 @@ pub struct ClusterWatch {
 #[derive(Debug, Clone)]
 pub struct Party {
     pub observations: UnboundedSender<Observation>,
-    pub wants: Wants,
+    /// The kinds of objects that it subscribes to.
+    pub wants: &'static [Kind],
     /// The lists that the party doubts; none if it believes all.
     pub doubted: watch::Receiver<Option<Doubted>>,
 }
 
-/// The kinds of objects that a party subscribes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wants {
-    Nodes,
-    NodesAndPods,
+/// What all watches need.
+struct Shared<'a> {
+    api: &'a Connection,
+    leadership: &'a Leadership,
+    metrics: &'a Metrics,
+    parties: &'a [Party],
+    /// The one request for the identity of the cluster.
+    identified: Arc<OnceCell<()>>,
 }
 
 impl ClusterWatch {
@@ -60,56 +62,62 @@ impl ClusterWatch {
     /// receives the identity of the cluster before anything else, and again with each second look. Returns at
     /// once. Needs a tokio runtime.
     pub fn start(api: &Connection, leadership: &Leadership, metrics: &Metrics, parties: &[Party]) -> Self {
-        let all: Vec<_> = parties.iter().map(|party| party.observations.clone()).collect();
-        let of_pods: Vec<_> = parties
+        let shared = Shared { api, leadership, metrics, parties, identified: Arc::default() };
+        let watches: Vec<_> = Kind::ALL
             .iter()
-            .filter(|party| party.wants == Wants::NodesAndPods)
-            .map(|party| party.observations.clone())
+            .filter_map(|kind| match kind {
+                Kind::Node => shared.watch::<NodeObject>(*kind, Observation::Nodes),
+                Kind::Pod => shared.watch::<PodObject>(*kind, Observation::Pods),
+            })
             .collect();
-        // Both watches wait for the identity: a party has to know it before it judges a first list. They
-        // share one request.
-        let identified = Arc::<OnceCell<()>>::default();
-        let identify = || {
-            let (api, all, identified) = (api.clone(), all.clone(), Arc::clone(&identified));
-            async move {
-                let identify = || async { tell(&all, Observation::Cluster(cluster_id::first(&api).await)) };
-                identified.get_or_init(identify).await;
-            }
-        };
-        let to = all.clone();
-        let nodes = move |seen| tell(&to, Observation::Nodes(seen));
-        let nodes = Watch::start_leading::<NodeObject>(
-            api.clone(),
-            leadership.clone(),
-            metrics.clone(),
-            identify(),
-            nodes,
-        );
-        let pods = (!of_pods.is_empty()).then(|| {
-            let pods = move |seen| tell(&of_pods, Observation::Pods(seen));
-            Watch::start_leading::<PodObject>(
-                api.clone(),
-                leadership.clone(),
-                metrics.clone(),
-                identify(),
-                pods,
-            )
-        });
         // One second look for all kinds: a list of pods is judged against the nodes, and the identity
         // concerns both.
         let doubts = parties.iter().map(|party| party.doubted.clone()).collect();
-        let again = [Some(&nodes), pods.as_ref()].into_iter().flatten().map(Watch::prompt).collect();
+        let again = watches.iter().map(|(_, watch)| watch.prompt()).collect();
+        let all = observers(parties);
         let looking_again = cluster_id::look_again(api.clone(), doubts, again, move |id| {
             tell(&all, Observation::Cluster(id))
         });
-        Self { nodes, pods, looking_again: tokio::spawn(looking_again) }
+        Self { watches, looking_again: tokio::spawn(looking_again) }
     }
 
     /// The sync status of each watch, by kind of object (`nodes`, `pods`).
     pub fn sync_statuses(&self) -> Vec<(&'static str, watch::Receiver<SyncStatus>)> {
-        let nodes = ("nodes", self.nodes.standing());
-        std::iter::once(nodes).chain(self.pods.iter().map(|pods| ("pods", pods.standing()))).collect()
+        self.watches.iter().map(|(kind, watch)| (*kind, watch.standing())).collect()
     }
+}
+
+impl Shared<'_> {
+    /// Starts the watch of a kind, if a party wants it.
+    fn watch<O: Watched>(
+        &self,
+        kind: Kind,
+        observation: fn(Seen<O::Key, O::Value>) -> Observation,
+    ) -> Option<(&'static str, Watch)> {
+        let to = observers(self.parties.iter().filter(|party| party.wants.contains(&kind)));
+        if to.is_empty() {
+            return None;
+        }
+        // Every watch waits for the identity: a party has to know it before it judges a first list.
+        let (api, all, identified) =
+            (self.api.clone(), observers(self.parties), Arc::clone(&self.identified));
+        let identify = async move {
+            let identify = || async { tell(&all, Observation::Cluster(cluster_id::first(&api).await)) };
+            identified.get_or_init(identify).await;
+        };
+        let watch = Watch::start_leading::<O>(
+            self.api.clone(),
+            self.leadership.clone(),
+            self.metrics.clone(),
+            identify,
+            move |seen| tell(&to, observation(seen)),
+        );
+        Some((O::KIND, watch))
+    }
+}
+
+fn observers<'a>(parties: impl IntoIterator<Item = &'a Party>) -> Vec<UnboundedSender<Observation>> {
+    parties.into_iter().map(|party| party.observations.clone()).collect()
 }
 
 impl Drop for ClusterWatch {

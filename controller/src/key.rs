@@ -1,6 +1,8 @@
-//! Owners of rows of the northbound database, and which change makes which of them dirty.
+//! Owners of rows of the northbound database, and how much of their rows a change concerns.
+//!
+//! `store/fanout.rs` has the table of which change concerns which keys.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
 
 use contract::names::PodKey;
 
@@ -18,31 +20,48 @@ pub enum Key {
     Pod(PodKey),
 }
 
-/// A change of the store. Only [`dirtied`](Change::dirtied) knows which keys it affects.
+/// How much of a key's rows a change concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    /// A node was added, changed or removed. `pods`: the rows of its pods may be affected, too.
-    Node { name: NodeName, pods: bool },
-    /// A pod was added, ended, moved or removed, or its addresses have changed.
-    Pod(PodKey),
+pub enum Scope {
+    /// All rows, with all columns.
+    Whole,
+    /// These elements of sets and entries of maps, and nothing else. Boxed, because every dirty key has a
+    /// scope, and almost all of them are whole.
+    Parts(Box<BTreeSet<Part>>),
 }
 
-impl Change {
-    /// The keys whose desired rows may have changed. `pods_of` lists the pods of a node.
-    ///
-    /// | change | dirty |
-    /// |---|---|
-    /// | node | the node |
-    /// | a node's subnets, zone or chassis | the node and its pods |
-    /// | pod | the pod |
-    pub fn dirtied(self, pods_of: impl Fn(&str) -> Vec<PodKey>) -> Vec<Key> {
-        match self {
-            Self::Node { name, pods: false } => vec![Key::Node(name)],
-            Self::Node { name, pods: true } => {
-                let pods = pods_of(&name);
-                std::iter::once(Key::Node(name)).chain(pods.into_iter().map(Key::Pod)).collect()
+/// An element or entry of a large value, which is compared and written without the rest of the value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Part {
+    /// An address in an address set.
+    Address(IpAddr),
+    /// The entry of a map with this key.
+    Entry(Arc<str>),
+}
+
+/// More parts than this are compared as a whole. A part costs a lookup in its value; beyond some dozens, one
+/// pass over the value costs less, and a transaction stays short.
+const MOST_PARTS: usize = 64;
+
+/// Receives the keys that a change of the store concerns. A key may come several times.
+pub type Dirty<'a> = dyn FnMut(Key, Scope) + 'a;
+
+impl Scope {
+    /// One part.
+    pub fn part(part: Part) -> Self {
+        Self::Parts(Box::new(BTreeSet::from([part])))
+    }
+
+    /// Extends this scope by another one.
+    pub fn extend(&mut self, other: Self) {
+        match (&mut *self, other) {
+            (Self::Parts(own), Self::Parts(more)) => {
+                own.extend(*more);
+                if own.len() > MOST_PARTS {
+                    *self = Self::Whole;
+                }
             }
-            Self::Pod(key) => vec![Key::Pod(key)],
+            (Self::Whole, _) | (_, Self::Whole) => *self = Self::Whole,
         }
     }
 }
@@ -53,6 +72,39 @@ impl fmt::Display for Key {
             Self::Cluster => f.write_str("cluster"),
             Self::Node(name) => write!(f, "node {name}"),
             Self::Pod(pod) => write!(f, "pod {pod}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The parts of a scope; none if it is the whole.
+    fn parts(scope: &Scope) -> Option<BTreeSet<Part>> {
+        if let Scope::Parts(parts) = scope { Some((**parts).clone()) } else { None }
+    }
+
+    fn scope() -> impl Strategy<Value = Option<Vec<u8>>> {
+        prop_oneof![1 => Just(None), 9 => prop::collection::vec(any::<u8>(), 1..30).prop_map(Some)]
+    }
+
+    proptest! {
+        /// A scope that forgot a part would leave that part wrong for ever.
+        #[test]
+        fn scopes_add_up_and_too_many_parts_are_the_whole(scopes in prop::collection::vec(scope(), 1..6)) {
+            let part = |number: u8| Part::Address(IpAddr::from([10, 0, 0, number]));
+            let of = |numbers: &Option<Vec<u8>>| match numbers {
+                None => Scope::Whole,
+                Some(numbers) => Scope::Parts(Box::new(numbers.iter().copied().map(part).collect())),
+            };
+            let mut sum = of(&scopes[0]);
+            scopes[1..].iter().for_each(|scope| sum.extend(of(scope)));
+            let all: BTreeSet<Part> = scopes.iter().flatten().flatten().copied().map(part).collect();
+            let is_whole = scopes.contains(&None) || all.len() > MOST_PARTS;
+            prop_assert_eq!(parts(&sum), (!is_whole).then_some(all));
         }
     }
 }

@@ -11,14 +11,14 @@
 //! | module | noun | reads | writes |
 //! |---|---|---|---|
 //! | [`config`] | [`config::ClusterConfig`]: settings that all nodes share | – | – |
-//! | [`observation`] | [`observation::Observation`]: a watch event | – | – |
+//! | [`observation`] | [`observation::Observation`]: a watch event; the kinds of objects | – | – |
 //! | [`store`] | [`store::Store`]: the API server's objects, indexed | observations | itself |
 //! | [`allocate`] | subnets and ids of nodes, addresses of pods | [`store`]'s nodes | itself |
 //! | [`doubt`] | safety brake: holds back a list that lacks many known objects | – | itself |
 //! | [`cluster_id`] | the API server's cluster; the second look at a held list | API server | – |
 //! | [`cluster_watch`] | [`cluster_watch::ClusterWatch`]: one watch per kind | API server | observations |
 //! | [`trouble`] | why a pod has no address, or a node no subnet | – | – |
-//! | [`key`] | [`key::Key`]: an owner of rows; which change makes which keys dirty | – | – |
+//! | [`key`] | [`key::Key`]: an owner of rows; [`key::Scope`]: how much of them a change concerns | – | – |
 //! | [`desired`](mod@desired) | one pure function per feature: a key's desired rows | [`store`] | – |
 //! | [`northbound`] | the replica of the database, indexed by name, holder and owner | database | – |
 //! | `diff` | the edits that turn the existing rows into the desired ones | [`rows`], [`northbound`] | – |

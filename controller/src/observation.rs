@@ -18,3 +18,15 @@ pub enum Observation {
     /// while a list is held back.
     Cluster(ClusterId),
 }
+
+/// A kind of objects that is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    Node,
+    Pod,
+}
+
+impl Kind {
+    /// In the order in which the watches start.
+    pub const ALL: &[Self] = &[Self::Node, Self::Pod];
+}

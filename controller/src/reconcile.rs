@@ -33,9 +33,9 @@ use crate::{
     commit::work_queue::{Cause, WorkQueue},
     desired::desired,
     doubt::Doubted,
-    key::{Change, Key},
+    key::{Dirty, Key},
     metrics::Metrics,
-    northbound::{Event, Northbound},
+    northbound::{Event, Northbound, foreign::Moves},
     observation::Observation,
     rows::Table,
     store::{PodAnnotation, Store},
@@ -266,27 +266,23 @@ impl Reconciler {
             early.push(observation);
             return;
         }
-        let changes = self.store.observe(observation);
-        self.follow(changes);
+        self.follow(|store, dirty| store.observe(observation, dirty));
         self.absences.are(self.store.absent(), Instant::now());
     }
 
     /// Treats static pods as gone whose mirror pods have not come back in time.
     fn give_up_absent(&mut self) {
         for pod in self.absences.take_over(Instant::now()) {
-            let changes = self.store.is_gone(&pod);
-            self.follow(changes);
+            self.follow(|store, dirty| store.is_gone(&pod, dirty));
         }
     }
 
-    /// Marks the keys that changes of the store concern.
-    fn follow(&mut self, changes: Vec<Change>) {
+    /// Changes the store, and marks the keys that the change concerns.
+    fn follow(&mut self, change: impl FnOnce(&mut Store, &mut Dirty<'_>)) {
         let now = Instant::now();
-        for change in changes {
-            for key in change.dirtied(|node| self.store.pods_of(node).cloned().collect()) {
-                self.work_queue.mark(key, Cause::Store, now);
-            }
-        }
+        let Self { store, work_queue, .. } = self;
+        // A key is compared as a whole.
+        change(store, &mut |key, _scope| work_queue.mark(key, Cause::Store, now));
     }
 
     fn changed(&mut self, event: Event) {
@@ -301,8 +297,8 @@ impl Reconciler {
                 for key in touched.keys {
                     self.work_queue.mark(key, Cause::Rows, now);
                 }
-                let changes = self.store.foreign_addresses(touched.addresses.left, touched.addresses.came);
-                self.follow(changes);
+                let Moves { left, came } = touched.addresses;
+                self.follow(|store, dirty| store.foreign_addresses(left, came, dirty));
                 for (table, name) in touched.appeared {
                     if self.work_queue.is_waited_for() {
                         self.work_queue.appeared(&table.row(&*name), now);

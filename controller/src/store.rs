@@ -1,35 +1,37 @@
 //! The API server's objects, reduced to the fields in use and indexed, and the networks assigned to pods.
 //!
-//! One task owns the store, so it needs no lock. It does no I/O: observations go in; changes, annotations to
-//! write and problems to report come out.
+//! One task owns the store, so it needs no lock. It does no I/O: observations go in; dirty keys, annotations
+//! to write and problems to report come out.
 //!
 //! | module | task |
 //! |---|---|
 //! | [`wire`] | API objects, reduced while they are parsed |
 //! | `node`, `pod` | the fields that are kept |
-//! | `observe` | turns an observation into changes |
+//! | `nodes`, `pods` | the objects of one kind with their indexes, and what an event of this kind changes |
+//! | `observe` | passes an observation on to its kind |
+//! | `fanout` | which keys a change concerns |
 //! | `doubts` | holds back lists that lack many known objects |
 //! | `assign` | assigns addresses to pods and releases them |
+//! | `waiting` | pods without addresses, by what they wait for |
 //! | `foreign` | addresses of ports that are not this controller's |
 //! | `announce` | annotations to write, problems to report as events |
 
 mod announce;
 mod assign;
 mod doubts;
+mod fanout;
 mod foreign;
 mod node;
+mod nodes;
 mod observe;
 mod pod;
+mod pods;
+mod waiting;
 pub mod wire;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    net::IpAddr,
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use contract::{names::PodKey, node_annotation::ZONE};
-use ipnet::IpNet;
 
 pub use announce::PodAnnotation;
 pub use assign::FoundPort;
@@ -40,30 +42,24 @@ pub use pod::{Annotated, Phase, Pod, Spelled, Texts};
 use crate::{
     allocate::{addresses::Addresses, pod_network::Assigned},
     config::{ClusterConfig, Zone},
-    key::{Key, NodeName},
+    key::Key,
+    observation::Kind,
 };
 
 /// The known state of the cluster.
 #[derive(Debug)]
 pub struct Store {
     pub config: Arc<ClusterConfig>,
-    nodes: BTreeMap<NodeName, Node>,
-    /// The nodes' subnets, by network address.
-    subnets: BTreeMap<IpAddr, (IpNet, NodeName)>,
-    /// Claims of nodes whose annotations overlap another node's subnet.
-    contested: BTreeMap<NodeName, Vec<IpNet>>,
-    pods: HashMap<PodKey, Known>,
-    pods_of: HashMap<NodeName, BTreeSet<PodKey>>,
-    /// Static pods whose mirror is missing at the moment.
-    absent: BTreeSet<PodKey>,
+    nodes: nodes::Nodes,
+    pods: pods::Pods,
     addresses: Addresses,
     /// Addresses that pods no longer use, while their ports may still exist.
     leaving: assign::Leaving,
     found: assign::Found,
     foreign: foreign::ForeignAddresses,
-    waiting: assign::Waiting,
+    waiting: waiting::Waiting,
     outbox: announce::Outbox,
-    listed: Listed,
+    listed: observe::Listed,
     doubts: doubts::Doubts,
 }
 
@@ -84,40 +80,22 @@ pub enum Kept {
     All,
 }
 
-/// Which kinds of objects have been listed once.
-#[derive(Debug, Default)]
-struct Listed {
-    nodes: bool,
-    pods: bool,
-    /// Both kinds have been listed, and both lists are in the store.
-    all: bool,
-}
-
-/// A pod, and the network assigned to it.
-#[derive(Debug)]
-struct Known {
-    pod: Pod,
-    network: Option<Arc<Assigned>>,
-    announced: announce::Announced,
-}
-
 impl Store {
+    /// The kinds of objects that it observes.
+    pub const KINDS: &[Kind] = Kind::ALL;
+
     pub fn new(config: ClusterConfig) -> Self {
         Self {
             config: Arc::new(config),
-            nodes: BTreeMap::new(),
-            subnets: BTreeMap::new(),
-            contested: BTreeMap::new(),
-            pods: HashMap::new(),
-            pods_of: HashMap::new(),
-            absent: BTreeSet::new(),
+            nodes: nodes::Nodes::default(),
+            pods: pods::Pods::default(),
             addresses: Addresses::default(),
             leaving: assign::Leaving::default(),
             found: assign::Found::default(),
             foreign: foreign::ForeignAddresses::default(),
-            waiting: assign::Waiting::default(),
+            waiting: waiting::Waiting::default(),
             outbox: announce::Outbox::default(),
-            listed: Listed::default(),
+            listed: observe::Listed::default(),
             doubts: doubts::Doubts::default(),
         }
     }
@@ -130,8 +108,9 @@ impl Store {
 
     /// All current owners of rows.
     pub fn keys(&self) -> impl Iterator<Item = Key> + '_ {
-        let nodes = self.nodes.keys().cloned().map(Key::Node);
-        std::iter::once(Key::Cluster).chain(nodes).chain(self.pods.keys().cloned().map(Key::Pod))
+        let nodes = self.nodes.iter().map(|node| Key::Node(Arc::clone(&node.name)));
+        let pods = self.pods.iter().map(|(key, _)| Key::Pod(key.clone()));
+        std::iter::once(Key::Cluster).chain(nodes).chain(pods)
     }
 
     pub fn pod(&self, key: &PodKey) -> Option<&Pod> {
@@ -206,7 +185,7 @@ impl Store {
 
     /// The pods that are scheduled to the node.
     pub fn pods_of<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a PodKey> + use<'a> {
-        self.pods_of.get(node).into_iter().flatten()
+        self.pods.of_node(node)
     }
 }
 

@@ -110,13 +110,13 @@ impl Since {
 #[test]
 fn a_pod_with_its_annotation_is_small_in_the_store() {
     let mut store = Store::new(config());
-    store.observe(nodes());
-    store.observe(Observation::Pods(Seen::All(Vec::new())));
+    store.observe(nodes(), &mut |_, _| ());
+    store.observe(Observation::Pods(Seen::All(Vec::new())), &mut |_, _| ());
     let before = Since::now();
     for number in 0..PODS {
-        store.observe(applied(number, json!({})));
+        store.observe(applied(number, json!({})), &mut |_, _| ());
         let [annotation] = &store.take_annotations()[..] else { panic!("one annotation") };
-        store.observe(applied(number, json!(annotation.annotations())));
+        store.observe(applied(number, json!(annotation.annotations())), &mut |_, _| ());
     }
     let (each, _) = before.each();
     println!("store: {each} bytes for each pod");

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     allocate::node_assignments::NodeRules,
-    cluster_watch::{ClusterWatch, Party, Wants},
+    cluster_watch::{ClusterWatch, Party},
     config::{ClusterConfig, ClusterSubnet},
     scripted,
 };
@@ -105,7 +105,7 @@ fn start(server: Connection, leadership: Leadership) -> (Registry, ClusterManage
     let (observed, observations) = unbounded_channel();
     let told = Told { api: server.clone(), leadership: leadership.clone(), recorder, observations };
     let role = ClusterManager::start(told, assignments, std::future::ready(()), annotation_metrics, metrics);
-    let party = Party { observations: observed, wants: Wants::Nodes, doubted: role.doubted() };
+    let party = Party { observations: observed, wants: ClusterManager::KINDS, doubted: role.doubted() };
     let watch = ClusterWatch::start(&server, &leadership, &api_metrics, &[party]);
     (registry, role, watch)
 }

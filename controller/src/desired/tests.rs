@@ -39,9 +39,12 @@ fn store_of(config: ClusterConfig, nodes: &Json, pods: &Json) -> Store {
     let mut store = Store::new(config);
     let nodes: Vec<NodeObject> = serde_json::from_value(nodes["items"].clone()).unwrap();
     let pods: Vec<PodObject> = serde_json::from_value(pods["items"].clone()).unwrap();
-    store.observe(Observation::Nodes(Seen::All(nodes.into_iter().map(NodeObject::into_node).collect())));
-    store
-        .observe(Observation::Pods(Seen::All(pods.into_iter().map(|pod| pod.into_pod().unwrap()).collect())));
+    store.observe(
+        Observation::Nodes(Seen::All(nodes.into_iter().map(NodeObject::into_node).collect())),
+        &mut |_, _| (),
+    );
+    let pods = pods.into_iter().map(|pod| pod.into_pod().unwrap()).collect();
+    store.observe(Observation::Pods(Seen::All(pods)), &mut |_, _| ());
     store
 }
 

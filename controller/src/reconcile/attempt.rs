@@ -176,8 +176,7 @@ impl Reconciler {
             self.metrics.settle.observe(since.elapsed().as_secs_f64());
         }
         // An address that the key no longer uses has left the database only now: another pod may have it.
-        let changes = self.store.settled(&key);
-        self.follow(changes);
+        self.follow(|store, dirty| store.settled(&key, dirty));
     }
 
     fn contested(&self, key: Key, row: String, pause: Duration) {

@@ -10,7 +10,7 @@ use contract::{
     names::{Network, PodKey},
 };
 
-use super::{Annotated, Known, Spelled, Store, Texts};
+use super::{Annotated, Spelled, Store, Texts, pods::Known};
 use crate::{
     allocate::pod_network::Assigned,
     config::ClusterConfig,

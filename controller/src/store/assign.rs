@@ -13,13 +13,13 @@ use std::{
 use contract::{annotation::PodNetwork, mac::Mac, names::PodKey, ovn};
 use ipnet::IpNet;
 
-use super::{Annotated, Kept, Place, Pod, Store};
+use super::{Annotated, Kept, Place, Pod, Store, fanout};
 use crate::{
     allocate::{
         addresses::{Exhausted, Taken},
         pod_network::{Assigned, pod_network},
     },
-    key::{Change, Key, NodeName},
+    key::{Dirty, Key, NodeName},
     trouble::PodTrouble,
 };
 
@@ -38,17 +38,6 @@ pub struct FoundPort {
     pub addresses: Vec<IpAddr>,
 }
 
-/// Pods without addresses, and what each waits for.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    pods: HashMap<PodKey, PodTrouble>,
-    for_address: HashMap<IpAddr, BTreeSet<PodKey>>,
-    /// Pods that wait for any address of the subnet.
-    in_subnet: HashMap<IpNet, BTreeSet<PodKey>>,
-    /// Pods that wait for a change of the node's subnets. They may be pods of other nodes.
-    for_node: HashMap<NodeName, BTreeSet<PodKey>>,
-}
-
 /// The evidence of a pod's addresses at the start. Pods with the first kind are assigned first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Record {
@@ -61,26 +50,26 @@ enum Record {
 
 impl Store {
     /// Reports that the northbound database has exactly the rows that `key` should have: addresses that they
-    /// no longer use become free. Returns the changes of pods that waited for these addresses.
+    /// no longer use become free, and pods that waited for them get them.
     ///
     /// To be called only if the key has not become dirty since its rows were computed.
-    pub fn settled(&mut self, key: &Key) -> Vec<Change> {
-        let Key::Pod(key) = key else { return Vec::new() };
+    pub fn settled(&mut self, key: &Key, dirty: &mut Dirty<'_>) {
+        let Key::Pod(pod) = key else { return };
         // Rows that are kept were not compared, so the port may still use its addresses.
-        if self.kept(&Key::Pod(key.clone())) == Kept::All {
-            return Vec::new();
+        if self.kept(key) == Kept::All {
+            return;
         }
-        self.found.remove(key);
-        let left = self.leaving.remove(key).unwrap_or_default();
+        self.found.remove(pod);
+        let left = self.leaving.remove(pod).unwrap_or_default();
         // A pod that was assigned the addresses of its own port at the start still has them.
         let kept = self
-            .assigned(key)
+            .assigned(pod)
             .map(|network| network.addresses.iter().map(IpNet::addr).collect::<Vec<_>>())
             .unwrap_or_default();
         let free: Vec<IpAddr> = left.into_iter().filter(|address| !kept.contains(address)).collect();
         // All of them before a pod is woken: a dual-stack pod needs an address of each family at once.
-        free.iter().for_each(|address| self.addresses.release(key, *address));
-        free.into_iter().flat_map(|address| self.wake(address)).collect()
+        free.iter().for_each(|address| self.addresses.release(pod, *address));
+        free.into_iter().for_each(|address| self.wake(address, dirty));
     }
 
     /// Registers a pod's port that exists in the northbound database. No other pod gets its addresses before
@@ -105,7 +94,7 @@ impl Store {
     /// first, because they run. Then the addresses of all other ports are held until the ports are gone. Then
     /// the other annotations are read, and only then are new addresses assigned. Among equals the oldest pod
     /// comes first.
-    pub(super) fn assign_all(&mut self) -> Vec<Change> {
+    pub(super) fn assign_all(&mut self, dirty: &mut Dirty<'_>) {
         let mut pods: Vec<(Record, i64, PodKey)> = self
             .pods
             .iter()
@@ -113,10 +102,9 @@ impl Store {
             .collect();
         pods.sort_unstable();
         let mut pods = pods.into_iter().map(|(record, _, key)| (record, key)).peekable();
-        let mut assigned = Vec::new();
         let mut assign_next = |store: &mut Self, of: Record| {
             while let Some((_, key)) = pods.next_if(|(record, _)| *record == of) {
-                assigned.extend(store.assign(&key).then_some(key));
+                store.reassign(&key, dirty);
             }
         };
         assign_next(self, Record::WithPort);
@@ -130,7 +118,15 @@ impl Store {
         // After all records are read: the highest address in use is known only now.
         self.go_on_behind();
         assign_next(self, Record::None);
-        assigned.into_iter().map(Change::Pod).collect()
+    }
+
+    /// Assigns, keeps or retires the network of a pod that has not changed otherwise. Returns whether its
+    /// network changed.
+    fn reassign(&mut self, key: &PodKey, dirty: &mut Dirty<'_>) -> bool {
+        let before = self.pods.facts(key);
+        let has_changed = self.assign(key);
+        fanout::pod(key, before.as_ref(), self.pods.facts(key).as_ref(), dirty);
+        has_changed
     }
 
     /// The evidence of this pod's addresses.
@@ -273,7 +269,7 @@ impl Store {
     /// No pod may claim an address that OVN uses on a node's switch (`ovn::reserved`).
     fn check_reserved(&self, network: &Assigned) -> Result<(), PodTrouble> {
         for address in network.addresses.iter().map(IpNet::addr) {
-            if let Some((subnet, node)) = self.node_at(address)
+            if let Some((subnet, node)) = self.nodes.at(address)
                 && ovn::reserved(subnet, address)
             {
                 return Err(PodTrouble::AddressReserved { address, node: Arc::clone(node) });
@@ -336,42 +332,20 @@ impl Store {
         true
     }
 
-    /// A node's subnets or zone have changed: pods without addresses may get some.
-    pub(super) fn subnets_changed(&mut self, node: &NodeName, before: &[IpNet]) -> Vec<Change> {
-        let now = self.nodes.get(node).map(|node| node.subnets.clone()).unwrap_or_default();
-        for subnet in before.iter().filter(|subnet| !now.contains(subnet)) {
-            self.addresses.forget(subnet);
-            // Another node may have the subnet by now.
-            if self.subnets.get(&subnet.network()).is_some_and(|(_, owner)| owner == node) {
-                self.subnets.remove(&subnet.network());
-            }
+    /// A node's subnets or zone have changed: pods without addresses may get some. `gone`: the subnets that it
+    /// has no longer.
+    pub(super) fn subnets_changed(&mut self, node: &NodeName, gone: &[IpNet], dirty: &mut Dirty<'_>) {
+        gone.iter().for_each(|subnet| self.addresses.forget(subnet));
+        let mut pods: BTreeSet<PodKey> = self.pods.of_node(node).cloned().collect();
+        pods.extend(self.waiting.for_node(node).cloned());
+        for key in pods {
+            self.reassign(&key, dirty);
         }
-        self.subnets.extend(now.into_iter().map(|subnet| (subnet.network(), (subnet, Arc::clone(node)))));
-        let mut pods: BTreeSet<PodKey> = self.pods_of(node).cloned().collect();
-        pods.extend(self.waiting.for_node.get(node).into_iter().flatten().cloned());
-        pods.into_iter().filter(|key| self.assign(key)).map(Change::Pod).collect()
-    }
-
-    /// The node's subnet that an address is in.
-    fn node_at(&self, address: IpAddr) -> Option<&(IpNet, NodeName)> {
-        self.subnets
-            .range(..=address)
-            .next_back()
-            .map(|(_, subnet)| subnet)
-            .filter(|(subnet, _)| subnet.contains(&address))
-    }
-
-    /// The nodes' subnets that overlap this one. The nodes' subnets do not overlap each other, so at most one
-    /// of them begins before this one and reaches into it.
-    pub(super) fn overlapping(&self, subnet: &IpNet) -> impl Iterator<Item = &(IpNet, NodeName)> {
-        let (first, last) = (subnet.network(), subnet.broadcast());
-        let around = self.subnets.range(..first).next_back().filter(|(_, (used, _))| used.contains(&first));
-        around.into_iter().chain(self.subnets.range(first..=last)).map(|(_, used)| used)
     }
 
     /// Continues behind the highest address in use of each subnet after a start.
     fn go_on_behind(&mut self) {
-        for known in self.pods.values() {
+        for (_, known) in self.pods.iter() {
             let node = known.pod.node.as_ref().and_then(|node| self.nodes.get(node));
             let (Some(node), Some(network)) = (node, &known.network) else { continue };
             for subnet in &node.subnets {
@@ -382,92 +356,21 @@ impl Store {
 
     /// An address is free: pods that claim it come first, then one of the pods that wait for any address of
     /// its subnet.
-    pub(super) fn wake(&mut self, address: IpAddr) -> Vec<Change> {
-        let claimants = self.waiting.for_address.get(&address).cloned().unwrap_or_default();
-        let mut woken: Vec<PodKey> = claimants.into_iter().filter(|key| self.assign(key)).collect();
+    pub(super) fn wake(&mut self, address: IpAddr, dirty: &mut Dirty<'_>) {
+        let claimants: Vec<PodKey> = self.waiting.for_address(address).cloned().collect();
+        let mut is_taken = false;
+        for key in &claimants {
+            is_taken |= self.reassign(key, dirty);
+        }
         // One free address serves one pod, so only one of the queue is woken.
-        if woken.is_empty() {
-            let next = self
-                .node_at(address)
-                .and_then(|(subnet, _)| self.waiting.in_subnet.get(subnet)?.first().cloned());
-            woken.extend(next.filter(|key| self.assign(key)));
-        }
-        woken.into_iter().map(Change::Pod).collect()
-    }
-
-    fn wait(&mut self, key: &PodKey, trouble: PodTrouble) {
-        if self.waiting.pods.get(key) == Some(&trouble) {
-            // The event for this reason has been reported already.
-            return;
-        }
-        self.waiting.remove(key);
-        self.waiting.insert(key, trouble);
-        self.tell_trouble(key);
-    }
-
-    pub(super) fn trouble(&self, key: &PodKey) -> Option<&PodTrouble> {
-        self.waiting.pods.get(key)
-    }
-
-    /// Pods that wait for addresses, and why; for metrics and diagnostics.
-    pub fn troubles(&self) -> impl Iterator<Item = (&PodKey, &PodTrouble)> {
-        self.waiting.pods.iter()
-    }
-}
-
-impl Waiting {
-    fn insert(&mut self, key: &PodKey, trouble: PodTrouble) {
-        match &trouble {
-            PodTrouble::AddressTaken { address, .. } => {
-                self.for_address.entry(*address).or_default().insert(key.clone());
-            }
-            // When the node of a foreign port is removed, the port no longer counts: the pod waits for that,
-            // too.
-            PodTrouble::AddressOfPort { address, node, .. } => {
-                self.for_address.entry(*address).or_default().insert(key.clone());
-                self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
-            }
-            PodTrouble::NoFreeAddress { subnet, .. } => {
-                self.in_subnet.entry(*subnet).or_default().insert(key.clone());
-            }
-            PodTrouble::AddressReserved { node, .. } | PodTrouble::MacTaken { node, .. } => {
-                self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
-            }
-            // Only a change of the pod or of its own node ends these, and each such change reassigns the pod.
-            PodTrouble::NodeWithoutSubnet(_)
-            | PodTrouble::UnusableAnnotation(_)
-            | PodTrouble::AddressNotForPods { .. } => {}
-        }
-        self.pods.insert(key.clone(), trouble);
-    }
-
-    fn remove(&mut self, key: &PodKey) {
-        match self.pods.remove(key) {
-            Some(PodTrouble::AddressTaken { address, .. }) => leave(&mut self.for_address, &address, key),
-            Some(PodTrouble::AddressOfPort { address, node, .. }) => {
-                leave(&mut self.for_address, &address, key);
-                leave(&mut self.for_node, &node, key);
-            }
-            Some(PodTrouble::NoFreeAddress { subnet, .. }) => leave(&mut self.in_subnet, &subnet, key),
-            Some(PodTrouble::AddressReserved { node, .. } | PodTrouble::MacTaken { node, .. }) => {
-                leave(&mut self.for_node, &node, key)
-            }
-            Some(
-                PodTrouble::NodeWithoutSubnet(_)
-                | PodTrouble::UnusableAnnotation(_)
-                | PodTrouble::AddressNotForPods { .. },
-            )
-            | None => {}
+        if !is_taken && let Some(next) = self.next_in_subnet_of(address).cloned() {
+            self.reassign(&next, dirty);
         }
     }
-}
 
-/// Removes a pod from one of the queues, and the queue with its last pod.
-fn leave<N: std::hash::Hash + Eq>(queues: &mut HashMap<N, BTreeSet<PodKey>>, of: &N, key: &PodKey) {
-    if let Some(queue) = queues.get_mut(of) {
-        queue.remove(key);
-        if queue.is_empty() {
-            queues.remove(of);
-        }
+    /// The next pod that waits for any address of the subnet that the address is in.
+    fn next_in_subnet_of(&self, address: IpAddr) -> Option<&PodKey> {
+        let (subnet, _) = self.nodes.at(address)?;
+        self.waiting.first_in(subnet)
     }
 }

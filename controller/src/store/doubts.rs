@@ -12,6 +12,7 @@ use crate::{
     cluster_id::ClusterId,
     doubt::{Doubt, Doubted, Identity, Rule},
     key::NodeName,
+    observation::Kind,
 };
 
 /// Which lists are held back, and the identity of the API server's cluster.
@@ -65,7 +66,7 @@ impl Store {
     pub fn doubted(&self) -> Option<Doubted> {
         let Doubts { nodes, pods, identity, found } = &self.doubts;
         let is_any = nodes.is_held() || pods.is_held();
-        let example = || self.nodes.keys().chain(found).next().cloned();
+        let example = || self.nodes.iter().map(|node| &node.name).chain(found).next().cloned();
         let other_cluster = || identity.other_cluster();
         is_any.then(|| Doubted {
             nodes: nodes.missing(),
@@ -97,12 +98,10 @@ impl Store {
     pub(super) fn believes_nodes(&mut self, list: &[Node]) -> bool {
         let listed = list.iter().map(|node| (&node.name, &node.uid)).collect();
         let Doubts { nodes, found, identity, .. } = &mut self.doubts;
-        let known: Vec<_> = match self.listed.nodes {
-            true => self
-                .nodes
-                .values()
-                .map(|node| (Arc::clone(&node.name), Some(Arc::clone(&node.uid))))
-                .collect(),
+        let known: Vec<_> = match self.listed.contains(Kind::Node) {
+            true => {
+                self.nodes.iter().map(|node| (Arc::clone(&node.name), Some(Arc::clone(&node.uid)))).collect()
+            }
             // The northbound database has the names of nodes, but no UIDs.
             false => found.iter().map(|name| (Arc::clone(name), None)).collect(),
         };
@@ -118,7 +117,7 @@ impl Store {
     /// because only these can lose it.
     pub(super) fn believes_pods(&mut self, list: &[(PodKey, Pod)]) -> bool {
         let listed = list.iter().map(|(key, pod)| (key, &pod.uid)).collect();
-        let known: Vec<_> = match self.listed.pods {
+        let known: Vec<_> = match self.listed.contains(Kind::Pod) {
             true => {
                 let with_network = self.pods.iter().filter(|(_, known)| known.network.is_some());
                 with_network.map(|(key, known)| (key.clone(), Some(Arc::clone(&known.pod.uid)))).collect()

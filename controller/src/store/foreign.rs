@@ -2,7 +2,7 @@
 //! a pod that already has one keeps it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     net::IpAddr,
     sync::Arc,
 };
@@ -10,10 +10,10 @@ use std::{
 use contract::names::{IfaceId, Network, PodKey};
 use ipnet::IpNet;
 
-use super::{Node, Store};
+use super::{Store, nodes::Nodes};
 use crate::{
     allocate::pod_network::Assigned,
-    key::{Change, NodeName},
+    key::{Dirty, NodeName},
     trouble::{PodTrouble, SharedAddress, Trouble},
 };
 
@@ -32,15 +32,11 @@ pub(super) struct ForeignAddresses(HashMap<IpAddr, BTreeSet<ForeignAddress>>);
 impl ForeignAddresses {
     /// Foreign ports with this address on switches of known nodes. Another switch may belong to another
     /// network, where the same address is no conflict.
-    fn at<'a>(
-        &'a self,
-        address: IpAddr,
-        nodes: &'a BTreeMap<NodeName, Node>,
-    ) -> impl Iterator<Item = &'a ForeignAddress> {
-        self.0.get(&address).into_iter().flatten().filter(|port| nodes.contains_key(&port.node))
+    fn at<'a>(&'a self, address: IpAddr, nodes: &'a Nodes) -> impl Iterator<Item = &'a ForeignAddress> {
+        self.0.get(&address).into_iter().flatten().filter(|port| nodes.contains(&port.node))
     }
 
-    pub(super) fn is_used(&self, address: IpAddr, nodes: &BTreeMap<NodeName, Node>) -> bool {
+    pub(super) fn is_used(&self, address: IpAddr, nodes: &Nodes) -> bool {
         self.at(address, nodes).next().is_some()
     }
 
@@ -55,9 +51,14 @@ impl ForeignAddresses {
 }
 
 impl Store {
-    /// Foreign ports have lost the addresses in `left` and got those in `came`. Returns the changes of pods
-    /// that waited for an address that is free now.
-    pub fn foreign_addresses(&mut self, left: Vec<ForeignAddress>, came: Vec<ForeignAddress>) -> Vec<Change> {
+    /// Foreign ports have lost the addresses in `left` and got those in `came`. Pods that waited for an
+    /// address that is free now get it.
+    pub fn foreign_addresses(
+        &mut self,
+        left: Vec<ForeignAddress>,
+        came: Vec<ForeignAddress>,
+        dirty: &mut Dirty<'_>,
+    ) {
         left.iter().for_each(|gone| self.foreign.take(gone));
         for new in came {
             let address = new.address;
@@ -68,7 +69,7 @@ impl Store {
             }
         }
         // Last, because an address that moved from one foreign port to another is not free.
-        left.into_iter().flat_map(|gone| self.wake(gone.address)).collect()
+        left.into_iter().for_each(|gone| self.wake(gone.address, dirty));
     }
 
     /// A foreign port with this address. A port with the pod's own name does not count: the pod takes it

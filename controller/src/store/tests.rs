@@ -5,11 +5,13 @@ use contract::{
     names::Network,
     node_annotation::ZONE,
 };
+use ipnet::IpNet;
 
 use super::*;
 use crate::{
+    allocate::pod_network::Assigned,
     config::ClusterSubnet,
-    key::Change,
+    key::{NodeName, Scope},
     observation::{Observation, Seen},
     trouble::{NodeTrouble, PodTrouble, Trouble},
 };
@@ -55,31 +57,48 @@ fn annotated(pod: Pod, text: &str) -> Pod {
     }
 }
 
+/// Lets the store observe, and returns the keys that it concerns, each once.
+fn observe(store: &mut Store, observation: Observation) -> Vec<Key> {
+    dirtied(|dirty| store.observe(observation, dirty))
+}
+
+/// The keys that a change concerns, each once, in the order of their first appearance.
+fn dirtied(change: impl FnOnce(&mut dyn FnMut(Key, Scope))) -> Vec<Key> {
+    let mut keys = Vec::new();
+    change(&mut |key, scope| {
+        assert_eq!(scope, Scope::Whole, "{key}");
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    });
+    keys
+}
+
 fn complete(nodes: Vec<Node>, pods: Vec<(PodKey, Pod)>) -> Store {
     let mut store = Store::new(config());
-    store.observe(Observation::Nodes(Seen::All(nodes)));
-    store.observe(Observation::Pods(Seen::All(pods)));
+    observe(&mut store, Observation::Nodes(Seen::All(nodes)));
+    observe(&mut store, Observation::Pods(Seen::All(pods)));
     store
 }
 
-fn apply(store: &mut Store, name: &str, pod: Pod) -> Vec<Change> {
-    store.observe(Observation::Pods(Seen::Applied((key(name), pod))))
+fn apply(store: &mut Store, name: &str, pod: Pod) -> Vec<Key> {
+    observe(store, Observation::Pods(Seen::Applied((key(name), pod))))
 }
 
-fn delete(store: &mut Store, name: &str) -> Vec<Change> {
-    store.observe(Observation::Pods(Seen::Deleted(key(name))))
+fn delete(store: &mut Store, name: &str) -> Vec<Key> {
+    observe(store, Observation::Pods(Seen::Deleted(key(name))))
 }
 
-fn settle(store: &mut Store, name: &str) -> Vec<Change> {
-    store.settled(&Key::Pod(key(name)))
+fn settle(store: &mut Store, name: &str) -> Vec<Key> {
+    dirtied(|dirty| store.settled(&Key::Pod(key(name)), dirty))
 }
 
 fn address(store: &Store, name: &str) -> Option<String> {
     store.assigned(&key(name)).map(|network| network.addresses[0].to_string())
 }
 
-fn changed(name: &str) -> Vec<Change> {
-    vec![Change::Pod(key(name))]
+fn changed(name: &str) -> Vec<Key> {
+    vec![Key::Pod(key(name))]
 }
 
 #[test]
@@ -149,16 +168,12 @@ fn a_network_is_written_again_when_the_annotations_that_it_is_written_over_have_
 fn nothing_is_given_before_everything_was_read() {
     let mut store = Store::new(config());
     apply(&mut store, "a", pod("u1"));
-    store.observe(Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
+    observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
     assert!(!store.is_complete());
     assert_eq!((address(&store, "a"), store.take_annotations()), (None, vec![]));
     let pods = vec![(key("a"), pod("u1")), (key("b"), claiming("u2", "10.244.1.3/24"))];
-    let changes: BTreeSet<Key> = store
-        .observe(Observation::Pods(Seen::All(pods)))
-        .into_iter()
-        .flat_map(|change| change.dirtied(|_| Vec::new()))
-        .collect();
-    assert_eq!(changes, BTreeSet::from([Key::Pod(key("a")), Key::Pod(key("b"))]));
+    let keys = observe(&mut store, Observation::Pods(Seen::All(pods)));
+    assert_eq!(BTreeSet::from_iter(keys), BTreeSet::from([Key::Pod(key("a")), Key::Pod(key("b"))]));
     assert_eq!(address(&store, "b").unwrap(), "10.244.1.3/24");
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.4/24", "behind the highest that is in use");
 }
@@ -235,7 +250,7 @@ fn preset_addresses_stay_wherever_they_are_but_not_on_the_routers() {
     assert_eq!(store.take_annotations(), []);
     apply(&mut store, "router", claiming("u2", "10.244.1.1/24"));
     assert!(matches!(store.take_troubles()[..], [Trouble { why: PodTrouble::AddressReserved { .. }, .. }]));
-    store.observe(Observation::Nodes(Seen::Deleted("n1".into())));
+    observe(&mut store, Observation::Nodes(Seen::Deleted("n1".into())));
     assert_eq!(address(&store, "router").unwrap(), "10.244.1.1/24", "no router has it any more");
 }
 
@@ -244,9 +259,10 @@ fn a_pod_waits_for_its_nodes_subnet_and_is_woken_by_it() {
     let mut store = complete(vec![], vec![(key("a"), pod("u1"))]);
     assert!(matches!(store.troubles().next(), Some((_, PodTrouble::NodeWithoutSubnet(_)))));
     assert_eq!(store.take_troubles(), [], "it is the node's trouble");
-    assert_eq!(store.observe(Observation::Nodes(Seen::Applied(Node::named("n1")))).len(), 1);
-    let changes = store.observe(Observation::Nodes(Seen::Applied(node("n1", "10.244.1.0/24"))));
-    assert_eq!(changes, [Change::Node { name: "n1".into(), pods: true }, Change::Pod(key("a"))]);
+    let keys = observe(&mut store, Observation::Nodes(Seen::Applied(Node::named("n1"))));
+    assert_eq!(keys, [Key::Node("n1".into()), Key::Pod(key("a"))]);
+    let keys = observe(&mut store, Observation::Nodes(Seen::Applied(node("n1", "10.244.1.0/24"))));
+    assert_eq!(keys, [Key::Node("n1".into()), Key::Pod(key("a"))]);
     assert_eq!((address(&store, "a").unwrap(), store.troubles().count()), ("10.244.1.3/24".to_owned(), 0));
 }
 
@@ -257,8 +273,8 @@ fn a_port_found_at_the_start_keeps_its_address_until_it_is_gone() {
         &key("gone"),
         FoundPort { uid: None, mac: None, addresses: vec!["10.244.1.3".parse().unwrap()] },
     );
-    store.observe(Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/29")])));
-    store.observe(Observation::Pods(Seen::All(vec![(key("a"), pod("u1"))])));
+    observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/29")])));
+    observe(&mut store, Observation::Pods(Seen::All(vec![(key("a"), pod("u1"))])));
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.4/29");
     apply(&mut store, "b", claiming("u2", "10.244.1.3/29"));
     assert_eq!(address(&store, "b"), None);
@@ -274,7 +290,7 @@ fn other_zones_pods_keep_their_records_and_get_nothing_here() {
     assert_eq!((address(&store, "a"), address(&store, "b").unwrap()), (None, "10.244.1.9/24".to_owned()));
     assert_eq!((store.troubles().count(), store.take_annotations()), (0, vec![]));
     let near = Node { zone: Some(Zone::default()), ..node("n1", "10.244.1.0/24") };
-    store.observe(Observation::Nodes(Seen::Applied(near)));
+    observe(&mut store, Observation::Nodes(Seen::Applied(near)));
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.10/24");
 }
 
@@ -318,8 +334,9 @@ fn what_a_list_does_not_name_is_gone() {
         vec![node("n1", "10.244.1.0/24"), node("n2", "10.244.2.0/24")],
         vec![(key("a"), pod("u1")), (key("b"), pod("u2"))],
     );
-    assert_eq!(store.observe(Observation::Pods(Seen::All(vec![(key("b"), pod("u2"))]))), changed("a"));
-    assert_eq!(store.observe(Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")]))).len(), 1);
+    assert_eq!(observe(&mut store, Observation::Pods(Seen::All(vec![(key("b"), pod("u2"))]))), changed("a"));
+    let keys = observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
+    assert_eq!(keys, [Key::Node("n2".into())]);
     assert_eq!(store.keys().collect::<Vec<_>>(), [Key::Cluster, Key::Node("n1".into()), Key::Pod(key("b"))]);
     assert_eq!(store.pods_of("n1").collect::<Vec<_>>(), [&key("b")]);
 }
@@ -369,8 +386,9 @@ fn pods_keep_their_addresses_when_their_node_gets_another_subnet() {
     for name in ["a", "b", "c", "d", "e"] {
         apply(&mut store, name, pod(name));
     }
-    let changes = store.observe(Observation::Nodes(Seen::Applied(node("n1", "10.244.9.0/29"))));
-    assert_eq!(changes, [Change::Node { name: "n1".into(), pods: true }, Change::Pod(key("e"))]);
+    let keys = observe(&mut store, Observation::Nodes(Seen::Applied(node("n1", "10.244.9.0/29"))));
+    let pods = ["a", "b", "c", "d", "e"].map(|name| Key::Pod(key(name)));
+    assert_eq!(keys, [&[Key::Node("n1".into())], &pods[..]].concat());
     assert_eq!(
         (address(&store, "a").unwrap(), address(&store, "e").unwrap()),
         ("10.244.1.3/29".to_owned(), "10.244.9.3/29".to_owned())
@@ -383,7 +401,7 @@ fn a_subnet_that_two_nodes_claim_is_still_the_others_when_one_goes() {
     for name in ["a", "b", "c", "d", "e"] {
         apply(&mut store, name, pod(name));
     }
-    store.observe(Observation::Nodes(Seen::Deleted("n2".into())));
+    observe(&mut store, Observation::Nodes(Seen::Deleted("n2".into())));
     delete(&mut store, "a");
     assert_eq!(settle(&mut store, "a"), changed("e"));
     apply(&mut store, "f", claiming("f", "10.244.1.1/29"));
@@ -393,10 +411,10 @@ fn a_subnet_that_two_nodes_claim_is_still_the_others_when_one_goes() {
 #[test]
 fn who_needs_nothing_here_any_more_does_not_wait() {
     let mut store = complete(vec![], vec![(key("a"), pod("u1"))]);
-    store.observe(Observation::Nodes(Seen::Applied(Node {
-        zone: Some(Zone("far".to_owned())),
-        ..Node::named("n1")
-    })));
+    observe(
+        &mut store,
+        Observation::Nodes(Seen::Applied(Node { zone: Some(Zone("far".to_owned())), ..Node::named("n1") })),
+    );
     let unusable = Pod { annotated: Annotated::Unusable("no JSON".to_owned()), ..Pod::with_uid("u2") };
     apply(&mut store, "b", unusable);
     assert_eq!(store.troubles().count(), 1, "of b alone");
@@ -429,7 +447,7 @@ fn a_node_keeps_what_it_said_before_when_its_annotations_are_lost_or_cannot_be_r
     let unreadable = vec![Unreadable { annotation: ZONE, why: "no".to_owned() }];
     let mac = "0a:58:00:00:00:01".parse().unwrap();
     for lost in [Node::named("n1"), Node { unreadable, ..Node::named("n1") }] {
-        assert_eq!(store.observe(Observation::Nodes(Seen::Applied(lost.clone()))), []);
+        assert_eq!(observe(&mut store, Observation::Nodes(Seen::Applied(lost.clone()))), []);
         let now = store.node("n1").unwrap();
         assert_eq!(Node { unreadable: vec![], ..now.clone() }, named());
         assert!(store.is_local("n1") && store.kept(&Key::Node("n1".into())) == Kept::Nothing);
@@ -438,9 +456,13 @@ fn a_node_keeps_what_it_said_before_when_its_annotations_are_lost_or_cannot_be_r
     assert_eq!(told, [NodeTrouble::UnreadableAnnotation { annotation: ZONE, why: "no".to_owned() }]);
     // A readable change counts; another node of the same name inherits nothing.
     let far = Node { zone: Some(Zone("far".to_owned())), management_mac: Some(mac), ..Node::named("n1") };
-    assert_eq!(store.observe(Observation::Nodes(Seen::Applied(far))).len(), 1);
+    let keys = observe(&mut store, Observation::Nodes(Seen::Applied(far)));
+    assert_eq!(keys, [Key::Node("n1".into()), Key::Pod(key("a"))]);
     assert!(!store.is_local("n1") && store.kept(&Key::Pod(key("a"))) == Kept::Nothing);
-    store.observe(Observation::Nodes(Seen::Applied(Node { uid: "another".into(), ..Node::named("n1") })));
+    observe(
+        &mut store,
+        Observation::Nodes(Seen::Applied(Node { uid: "another".into(), ..Node::named("n1") })),
+    );
     assert_eq!(store.node("n1").unwrap().subnets, vec![]);
 }
 
@@ -481,8 +503,8 @@ fn a_running_pod_whose_annotation_is_lost_has_what_its_port_has() {
     let start = |port: FoundPort, pod: Pod| {
         let mut store = Store::new(config());
         store.found_port(&key("a"), port);
-        store.observe(Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
-        store.observe(Observation::Pods(Seen::All(vec![(key("a"), pod)])));
+        observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
+        observe(&mut store, Observation::Pods(Seen::All(vec![(key("a"), pod)])));
         store
     };
     for lost in [pod("u1"), unusable()] {
@@ -550,8 +572,8 @@ fn a_preset_annotation_claims_nothing_of_others() {
     let mut store = Store::new(config());
     let port = FoundPort { uid: Some("r".into()), mac: None, addresses: vec!["100.64.0.9".parse().unwrap()] };
     store.found_port(&key("r"), port);
-    store.observe(Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
-    store.observe(Observation::Pods(Seen::All(vec![(key("r"), claiming("r", "100.64.0.9/16"))])));
+    observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
+    observe(&mut store, Observation::Pods(Seen::All(vec![(key("r"), claiming("r", "100.64.0.9/16"))])));
     assert_eq!(address(&store, "r").unwrap(), "100.64.0.9/16");
 }
 
@@ -571,19 +593,19 @@ fn a_subnet_belongs_to_the_node_that_has_it_or_to_the_older_one_and_then_to_the_
     };
     assert_eq!(told(&mut store), ["young"]);
     // A claim of a supernet: the node keeps the subnet that it has.
-    store.observe(Observation::Nodes(Seen::Applied(at("third", 3, "10.244.0.0/16"))));
+    observe(&mut store, Observation::Nodes(Seen::Applied(at("third", 3, "10.244.0.0/16"))));
     assert_eq!(
         (subnets(&store, "third"), told(&mut store)),
         (vec![net("10.244.3.0/24")], vec!["third".to_owned()])
     );
-    store.observe(Observation::Nodes(Seen::Applied(at("young", 2, "10.244.1.0/24"))));
+    observe(&mut store, Observation::Nodes(Seen::Applied(at("young", 2, "10.244.1.0/24"))));
     assert_eq!(told(&mut store), Vec::<String>::new(), "it is told once");
-    let changes = store.observe(Observation::Nodes(Seen::Deleted("old".into())));
-    assert!(changes.contains(&Change::Node { name: "young".into(), pods: true }), "{changes:?}");
+    let keys = observe(&mut store, Observation::Nodes(Seen::Deleted("old".into())));
+    assert!(keys.contains(&Key::Node("young".into())), "{keys:?}");
     assert_eq!(
         (subnets(&store, "young"), subnets(&store, "third")),
         (vec![net("10.244.1.0/24")], vec![net("10.244.3.0/24")])
     );
-    store.observe(Observation::Nodes(Seen::Deleted("young".into())));
+    observe(&mut store, Observation::Nodes(Seen::Deleted("young".into())));
     assert_eq!(subnets(&store, "third"), [net("10.244.0.0/16")]);
 }

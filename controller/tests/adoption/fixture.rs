@@ -100,7 +100,7 @@ impl Fixture {
     pub(crate) fn store(&self) -> Store {
         let mut store = Store::new(self.config.clone());
         for observation in self.observations() {
-            store.observe(observation);
+            store.observe(observation, &mut |_, _| ());
         }
         store
     }

@@ -78,8 +78,8 @@ fn a_pod_would_have_got_from_us_what_upstream_gave_it() {
 
             let [nodes, _] = fixture.observations();
             let mut store = Store::new(fixture.config.clone());
-            store.observe(nodes);
-            store.observe(Observation::Pods(Seen::All(pods)));
+            store.observe(nodes, &mut |_, _| ());
+            store.observe(Observation::Pods(Seen::All(pods)), &mut |_, _| ());
             let annotations = store.take_annotations();
             let given = annotations
                 .iter()

@@ -272,8 +272,8 @@ impl World {
     /// A new store that observes the cluster as it is.
     fn store(&self) -> Store {
         let mut store = Store::new(config());
-        store.observe(all_nodes(self.nodes.values().cloned()));
-        store.observe(all_pods(self.pods.values().cloned()));
+        store.observe(all_nodes(self.nodes.values().cloned()), &mut |_, _| ());
+        store.observe(all_pods(self.pods.values().cloned()), &mut |_, _| ());
         store
     }
 

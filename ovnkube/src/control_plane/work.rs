@@ -18,7 +18,7 @@ use controller::{
     allocate::node_assignments::{NodeAssignments, NodeRules},
     annotate::AnnotationWriter,
     cluster_manager::{ClusterManager, Told},
-    cluster_watch::{ClusterWatch, Party, Wants},
+    cluster_watch::{ClusterWatch, Party},
     northbound,
     reconcile::{Progress, Stopped},
     store::Store,
@@ -224,7 +224,7 @@ impl RunningTasks {
         );
         let doubted = manager.doubted();
         self.cluster_manager = Some(manager);
-        Party { observations: observed, wants: Wants::Nodes, doubted }
+        Party { observations: observed, wants: ClusterManager::KINDS, doubted }
     }
 
     /// Starts the controller, and the parts that only it needs.
@@ -263,7 +263,7 @@ impl RunningTasks {
             metrics: metrics.rows.clone(),
         };
         self.tasks.spawn(async move { Task::Controller(controller.run().await) });
-        Party { observations: observed, wants: Wants::NodesAndPods, doubted }
+        Party { observations: observed, wants: Store::KINDS, doubted }
     }
 
     /// Waits until no write of the roles is in flight. Cancellation-safe.

@@ -4,11 +4,15 @@ fn held(address: &str, node: &str) -> ForeignAddress {
     ForeignAddress { address: address.parse().unwrap(), port: "int".into(), node: node.into() }
 }
 
+fn foreign(store: &mut Store, left: Vec<ForeignAddress>, came: Vec<ForeignAddress>) -> Vec<Key> {
+    dirtied(|dirty| store.foreign_addresses(left, came, dirty))
+}
+
 #[test]
 fn a_pod_that_waits_for_any_address_gets_that_of_a_foreign_port_that_goes() {
     let mut store = complete(vec![node("n1", "10.244.1.0/29")], vec![]);
     let ports = ["10.244.1.3", "10.244.1.5"].map(|address| held(address, "n1"));
-    assert_eq!(store.foreign_addresses(Vec::new(), ports.to_vec()), []);
+    assert_eq!(foreign(&mut store, Vec::new(), ports.to_vec()), []);
     for name in ["a", "b", "c"] {
         apply(&mut store, name, pod(name));
     }
@@ -16,7 +20,7 @@ fn a_pod_that_waits_for_any_address_gets_that_of_a_foreign_port_that_goes() {
         ["a", "b", "c"].map(|name| address(&store, name)),
         [Some("10.244.1.4/29".into()), Some("10.244.1.6/29".into()), None]
     );
-    assert_eq!(store.foreign_addresses(vec![ports[1].clone()], Vec::new()), changed("c"));
+    assert_eq!(foreign(&mut store, vec![ports[1].clone()], Vec::new()), changed("c"));
     assert_eq!(address(&store, "c").unwrap(), "10.244.1.5/29");
     assert_eq!(store.take_shared(), []);
 }
@@ -24,11 +28,11 @@ fn a_pod_that_waits_for_any_address_gets_that_of_a_foreign_port_that_goes() {
 #[test]
 fn a_port_of_a_node_that_is_gone_keeps_no_pod_from_its_address() {
     let mut store = complete(vec![node("n1", "10.244.1.0/24"), node("n2", "10.244.2.0/24")], vec![]);
-    store.foreign_addresses(Vec::new(), vec![held("10.244.1.9", "n2")]);
+    foreign(&mut store, Vec::new(), vec![held("10.244.1.9", "n2")]);
     apply(&mut store, "a", claiming("u1", "10.244.1.9/24"));
     assert!(matches!(store.troubles().next(), Some((_, PodTrouble::AddressOfPort { .. }))));
-    let changes = store.observe(Observation::Nodes(Seen::Deleted("n2".into())));
-    assert!(changes.contains(&Change::Pod(key("a"))), "{changes:?}");
+    let keys = observe(&mut store, Observation::Nodes(Seen::Deleted("n2".into())));
+    assert!(keys.contains(&Key::Pod(key("a"))), "{keys:?}");
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.9/24");
 }
 
@@ -36,7 +40,7 @@ fn a_port_of_a_node_that_is_gone_keeps_no_pod_from_its_address() {
 fn a_pod_hears_once_of_a_foreign_port_with_its_address() {
     let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
     apply(&mut store, "a", pod("u1"));
-    store.foreign_addresses(Vec::new(), vec![held("10.244.1.3", "n1")]);
+    foreign(&mut store, Vec::new(), vec![held("10.244.1.3", "n1")]);
     let [shared] = &store.take_shared()[..] else { panic!("one") };
     assert_eq!((&shared.subject, &*shared.uid), (&key("a"), "u1"));
     assert_eq!(

@@ -1,11 +1,16 @@
 //! Random histories of a small cluster, and what has to be true at every moment of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    net::IpAddr,
+};
 
 use contract::ovn;
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
+use crate::{desired::desired, rows::RowSet};
 
 /// An event, by number of pod, node and address.
 #[derive(Debug, Clone)]
@@ -109,6 +114,8 @@ struct World {
     nodes: BTreeMap<NodeName, Node>,
     pods: BTreeMap<PodKey, Pod>,
     ports: HashMap<PodKey, FoundPort>,
+    /// The keys that changes of the store have concerned.
+    dirty: RefCell<BTreeSet<Key>>,
 }
 
 fn number(pod: u8) -> PodKey {
@@ -140,26 +147,35 @@ fn port(pod: &Pod, network: &Assigned) -> FoundPort {
     FoundPort { uid: Some(Arc::clone(&pod.uid)), mac: Some(network.mac), addresses }
 }
 
+/// The rows of all keys.
+fn rows(store: &Store) -> BTreeMap<Key, RowSet> {
+    store.keys().map(|key| (key.clone(), desired(store, &key))).collect()
+}
+
 impl World {
     fn start(&self) -> Store {
         let mut store = Store::new(config());
         self.ports.iter().for_each(|(key, port)| store.found_port(key, port.clone()));
         self.list(&mut store);
         while store.doubted().is_some() {
-            store.observe(Observation::Cluster(None));
+            self.observe(&mut store, Observation::Cluster(None));
             self.list(&mut store);
         }
         store
     }
 
+    fn observe(&self, store: &mut Store, observation: Observation) {
+        self.dirty.borrow_mut().extend(observe(store, observation));
+    }
+
     fn list(&self, store: &mut Store) {
-        store.observe(Observation::Pods(Seen::All(self.pods.clone().into_iter().collect())));
-        store.observe(Observation::Nodes(Seen::All(self.nodes.values().cloned().collect())));
+        self.observe(store, Observation::Pods(Seen::All(self.pods.clone().into_iter().collect())));
+        self.observe(store, Observation::Nodes(Seen::All(self.nodes.values().cloned().collect())));
     }
 
     fn put(&mut self, store: &mut Store, key: PodKey, pod: Pod) {
         self.pods.insert(key.clone(), pod.clone());
-        store.observe(Observation::Pods(Seen::Applied((key, pod))));
+        self.observe(store, Observation::Pods(Seen::Applied((key, pod))));
     }
 
     fn alter(&mut self, store: &mut Store, pod: u8, alter: impl FnOnce(&mut Pod)) {
@@ -215,7 +231,7 @@ impl World {
             Event::End(pod) => self.alter(store, pod, |pod| pod.phase = Phase::Ended),
             Event::Delete(pod) => {
                 self.pods.remove(&number(pod));
-                store.observe(Observation::Pods(Seen::Deleted(number(pod))));
+                self.observe(store, Observation::Pods(Seen::Deleted(number(pod))));
             }
             Event::Settle(pod) => {
                 let key = number(pod);
@@ -225,14 +241,15 @@ impl World {
                         None => self.ports.remove(&key),
                     };
                 }
-                store.settled(&Key::Pod(key));
+                let woken = dirtied(|dirty| store.settled(&Key::Pod(key), dirty));
+                self.dirty.borrow_mut().extend(woken);
             }
             Event::Node { node: number, is } => {
                 let named = Node::named(&format!("n{number}"));
                 let node = match is {
                     NodeIs::Gone => {
                         self.nodes.remove(&named.name);
-                        store.observe(Observation::Nodes(Seen::Deleted(named.name)));
+                        self.observe(store, Observation::Nodes(Seen::Deleted(named.name)));
                         return;
                     }
                     NodeIs::WithoutSubnet => named,
@@ -246,10 +263,10 @@ impl World {
                 };
                 self.nodes.insert(Arc::clone(&node.name), node.clone());
                 let before = store.node(&node.name).map(|before| before.subnets.clone());
-                store.observe(Observation::Nodes(Seen::Applied(node.clone())));
+                self.observe(store, Observation::Nodes(Seen::Applied(node.clone())));
                 if node.subnets.is_empty() {
                     assert_eq!(
-                        store.nodes[&node.name].subnets,
+                        store.node(&node.name).unwrap().subnets,
                         before.unwrap_or_default(),
                         "what is lost goes on to count"
                     );
@@ -282,11 +299,11 @@ impl World {
                 self.list(store);
                 // A held list is repeated until it is accepted.
                 while store.doubted().is_some() {
-                    store.observe(Observation::Cluster(None));
+                    self.observe(store, Observation::Cluster(None));
                     self.list(store);
                 }
                 assert_eq!(
-                    store.pods.keys().collect::<BTreeSet<_>>(),
+                    store.pods.iter().map(|(key, _)| key).collect::<BTreeSet<_>>(),
                     self.pods.keys().collect(),
                     "what is in no list is gone"
                 );
@@ -325,7 +342,7 @@ impl World {
     /// still has.
     fn check_owners(&self, store: &Store) -> Result<(), TestCaseError> {
         let mut owners: HashMap<IpAddr, &PodKey> = HashMap::new();
-        for (key, known) in &store.pods {
+        for (key, known) in store.pods.iter() {
             prop_assert!(known.network.is_none() || known.pod.needs_network());
             // Texts of annotations are kept only as long as something may be written over them.
             let pod = Pod { texts: self.pods[key].texts.clone(), ..known.pod.clone() };
@@ -349,7 +366,7 @@ impl World {
 
     /// Once all ports are as desired, every pod without an address has a reason that is true now.
     fn check_waiting(&self, store: &Store) -> Result<(), TestCaseError> {
-        let networks = store.pods.values().filter_map(|known| known.network.as_ref());
+        let networks = store.pods.iter().filter_map(|(_, known)| known.network.as_ref());
         let in_use: BTreeSet<IpAddr> =
             networks.flat_map(|network| network.addresses.iter().map(IpNet::addr)).collect();
         // A pod whose rows are kept keeps the addresses that its port may have.
@@ -387,7 +404,12 @@ impl World {
                 }
                 (None, Some(PodTrouble::AddressReserved { address, node })) => {
                     prop_assert!(
-                        store.nodes[node].subnets.iter().any(|subnet| ovn::reserved(subnet, *address))
+                        store
+                            .node(node)
+                            .unwrap()
+                            .subnets
+                            .iter()
+                            .any(|subnet| ovn::reserved(subnet, *address))
                     );
                 }
                 // All pods claim addresses that may be claimed.
@@ -411,6 +433,17 @@ impl World {
                 let wanted = in_use.contains(&net.addr()) || kept(net.addr());
                 prop_assert_eq!(store.addresses.owner(net.addr()).is_some(), wanted, "{}", net);
             }
+        }
+        Ok(())
+    }
+
+    /// Every key whose rows differ from those `before` was told of.
+    fn check_fan_out(&self, store: &Store, before: &BTreeMap<Key, RowSet>) -> Result<(), TestCaseError> {
+        let (after, none) = (rows(store), RowSet::new());
+        let dirty = self.dirty.take();
+        for key in before.keys().chain(after.keys()) {
+            let [was, is] = [before, &after].map(|rows| rows.get(key).unwrap_or(&none));
+            prop_assert!(was == is || dirty.contains(key), "{} is not dirty: {:?} {:?}", key, was, is);
         }
         Ok(())
     }
@@ -449,5 +482,21 @@ proptest! {
         world.check_waiting(&store)?;
         world.check_records(&store)?;
         prop_assert_eq!(store.take_annotations(), vec![], "each is written once");
+    }
+
+    /// A change that concerns a key of which nobody is told leaves wrong rows for ever.
+    #[test]
+    fn whatever_changes_the_rows_of_a_key_makes_the_key_dirty(events in events()) {
+        let mut world = World::default();
+        let mut store = world.start();
+        for event in &events {
+            let before = rows(&store);
+            world.dirty.take();
+            world.happen(&mut store, event);
+            // At a start, all keys are dirty.
+            if !matches!(event, Event::Restart) {
+                world.check_fan_out(&store, &before)?;
+            }
+        }
     }
 }

@@ -1,0 +1,86 @@
+//! Which keys a change of an object concerns: the one table of the fan-out.
+//!
+//! | change | keys |
+//! |---|---|
+//! | node: what its rows derive from | the node |
+//! | node: zone, chassis or subnets | the node and its pods |
+//! | pod: came, went, or what its row derives from, its network included | the pod |
+//!
+//! A change of what no row derives from, such as the arrival of a pod's own annotation, concerns no key.
+//! Knows objects before and after a change; neither rows nor the database.
+
+use std::sync::Arc;
+
+use contract::names::PodKey;
+
+use super::{
+    Node, Phase, Pod,
+    pods::{Known, Pods},
+};
+use crate::{
+    allocate::pod_network::Assigned,
+    key::{Dirty, Key, NodeName, Scope},
+};
+
+/// What the rows of a pod derive from.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PodFacts {
+    uid: Arc<str>,
+    node: Option<NodeName>,
+    host_network: bool,
+    phase: Phase,
+    is_static: bool,
+    network: Option<Arc<Assigned>>,
+}
+
+impl From<&Known> for PodFacts {
+    fn from(Known { pod, network, announced: _ }: &Known) -> Self {
+        let Pod {
+            uid,
+            node,
+            host_network,
+            phase,
+            config_hash,
+            created: _,
+            annotated: _,
+            other_networks: _,
+            texts: _,
+        } = pod;
+        Self {
+            uid: Arc::clone(uid),
+            node: node.clone(),
+            host_network: *host_network,
+            phase: *phase,
+            is_static: config_hash.is_some(),
+            network: network.clone(),
+        }
+    }
+}
+
+/// Follows a change of a node; none while it does not exist.
+pub(super) fn node(
+    name: &NodeName,
+    before: Option<&Node>,
+    after: Option<&Node>,
+    pods: &Pods,
+    dirty: &mut Dirty<'_>,
+) {
+    let both = before.zip(after);
+    if both.is_some_and(|(before, after)| before.same_rows(after)) {
+        return;
+    }
+    dirty(Key::Node(Arc::clone(name)), Scope::Whole);
+    if both.is_some_and(|(before, after)| before.same_for_pods(after)) {
+        return;
+    }
+    for pod in pods.of_node(name) {
+        dirty(Key::Pod(pod.clone()), Scope::Whole);
+    }
+}
+
+/// Follows a change of a pod; none while it does not exist.
+pub(super) fn pod(key: &PodKey, before: Option<&PodFacts>, after: Option<&PodFacts>, dirty: &mut Dirty<'_>) {
+    if before != after {
+        dirty(Key::Pod(key.clone()), Scope::Whole);
+    }
+}

@@ -1,0 +1,189 @@
+//! The nodes, their subnets by address, and the claims that overlap another node's subnet.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use contract::node_annotation::{LEGACY_SUBNET, NODE_SUBNETS};
+use ipnet::IpNet;
+
+use super::{Node, Store, fanout};
+use crate::{
+    key::{Dirty, NodeName},
+    trouble::{NodeTrouble, Trouble},
+};
+
+/// The known nodes. No two of them have subnets that overlap.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    all: BTreeMap<NodeName, Node>,
+    /// The nodes' subnets, by network address.
+    subnets: BTreeMap<IpAddr, (IpNet, NodeName)>,
+    /// Claims of nodes whose annotations overlap another node's subnet.
+    contested: BTreeMap<NodeName, Vec<IpNet>>,
+}
+
+impl Nodes {
+    pub(super) fn get(&self, name: &str) -> Option<&Node> {
+        self.all.get(name)
+    }
+
+    /// The stored name, so that equal names share one allocation.
+    pub(super) fn name(&self, name: &str) -> Option<&NodeName> {
+        self.all.get_key_value(name).map(|(name, _)| name)
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.all.contains_key(name)
+    }
+
+    /// In the order of their names.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
+        self.all.values()
+    }
+
+    /// Adds or replaces a node. Returns the node as it was before.
+    fn insert(&mut self, node: Node) -> Option<Node> {
+        let (name, subnets) = (Arc::clone(&node.name), node.subnets.clone());
+        let before = self.all.insert(Arc::clone(&name), node);
+        if let Some(before) = &before {
+            self.forget_subnets(before, &subnets);
+        }
+        let indexed = subnets.into_iter().map(|subnet| (subnet.network(), (subnet, Arc::clone(&name))));
+        self.subnets.extend(indexed);
+        before
+    }
+
+    fn remove(&mut self, name: &str) -> Option<Node> {
+        let node = self.all.remove(name)?;
+        self.contested.remove(name);
+        self.forget_subnets(&node, &[]);
+        Some(node)
+    }
+
+    /// Removes the subnets of a node from the index, except those that it still has.
+    fn forget_subnets(&mut self, node: &Node, except: &[IpNet]) {
+        for subnet in node.subnets.iter().filter(|subnet| !except.contains(subnet)) {
+            // Another node may have the subnet by now.
+            if self.subnets.get(&subnet.network()).is_some_and(|(_, owner)| *owner == node.name) {
+                self.subnets.remove(&subnet.network());
+            }
+        }
+    }
+
+    /// The node's subnet that an address is in.
+    pub(super) fn at(&self, address: IpAddr) -> Option<&(IpNet, NodeName)> {
+        self.subnets
+            .range(..=address)
+            .next_back()
+            .map(|(_, subnet)| subnet)
+            .filter(|(subnet, _)| subnet.contains(&address))
+    }
+
+    /// The nodes' subnets that overlap this one. The nodes' subnets do not overlap each other, so at most one
+    /// of them begins before this one and reaches into it.
+    fn overlapping(&self, subnet: &IpNet) -> impl Iterator<Item = &(IpNet, NodeName)> {
+        let (first, last) = (subnet.network(), subnet.broadcast());
+        let around = self.subnets.range(..first).next_back().filter(|(_, (used, _))| used.contains(&first));
+        around.into_iter().chain(self.subnets.range(first..=last)).map(|(_, used)| used)
+    }
+
+    /// The first subnet of the node that overlaps another node's, as a problem of the node.
+    fn overlap(&self, node: &Node) -> Option<NodeTrouble> {
+        node.subnets.iter().find_map(|subnet| {
+            let (other, by) = self.overlapping(subnet).find(|(_, owner)| *owner != node.name)?;
+            let annotation =
+                if node.annotations.contains_key(NODE_SUBNETS) { NODE_SUBNETS } else { LEGACY_SUBNET };
+            Some(NodeTrouble::SubnetTaken { annotation, subnet: *subnet, other: *other, by: Arc::clone(by) })
+        })
+    }
+
+    /// Notes a claim that overlaps another node's subnet. Returns whether it is a new one.
+    fn contest(&mut self, node: &Node) -> bool {
+        let before = self.contested.insert(Arc::clone(&node.name), node.subnets.clone());
+        before.as_ref() != Some(&node.subnets)
+    }
+
+    /// The nodes with contested claims as they would be with their claims, the oldest node first.
+    fn claimants(&self) -> Vec<Node> {
+        let with_claim = |(name, subnets): (&NodeName, &Vec<IpNet>)| {
+            Some(Node { subnets: subnets.clone(), ..self.get(name)?.clone() })
+        };
+        let mut claimants: Vec<Node> = self.contested.iter().filter_map(with_claim).collect();
+        claimants.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+        claimants
+    }
+}
+
+impl Store {
+    /// Removes nodes first, and then adds the others in the order of creation: a removed node must not block
+    /// a claim, and the older of two nodes gets a subnet that both claim.
+    pub(super) fn replace_nodes(&mut self, mut nodes: Vec<Node>, dirty: &mut Dirty<'_>) {
+        nodes.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+        let there: BTreeSet<&NodeName> = nodes.iter().map(|node| &node.name).collect();
+        let gone: Vec<NodeName> =
+            self.nodes.all.keys().filter(|name| !there.contains(name)).cloned().collect();
+        gone.iter().for_each(|name| self.remove_node(name, dirty));
+        nodes.into_iter().for_each(|node| self.put_node(node, dirty));
+    }
+
+    pub(super) fn put_node(&mut self, mut node: Node, dirty: &mut Dirty<'_>) {
+        // No row depends on labels, and they are the largest part of a node.
+        node.labels = Arc::default();
+        let name = Arc::clone(&node.name);
+        let same = self.nodes.get(&name).filter(|before| before.uid == node.uid);
+        let told: Vec<NodeTrouble> = same.into_iter().flat_map(Node::troubles).collect();
+        let subnets_of_before = same.map(|before| before.subnets.clone()).unwrap_or_default();
+        if let Some(before) = same {
+            node.keep(before);
+        }
+        if let Some(trouble) = self.nodes.overlap(&node) {
+            // A contested claim counts as an unreadable one: a node that has a subnet keeps it.
+            if self.nodes.contest(&node) {
+                self.outbox.tell_node(Trouble {
+                    subject: Arc::clone(&name),
+                    uid: Arc::clone(&node.uid),
+                    why: trouble,
+                });
+            }
+            node.subnets = subnets_of_before;
+        } else {
+            self.nodes.contested.remove(&name);
+        }
+        for why in node.troubles().filter(|trouble| !told.contains(trouble)) {
+            self.outbox.tell_node(Trouble { subject: Arc::clone(&name), uid: Arc::clone(&node.uid), why });
+        }
+        let before = self.nodes.insert(node);
+        // The stored node is compared, because missing annotations have been filled in above.
+        let Some(now) = self.nodes.get(&name) else { return };
+        fanout::node(&name, before.as_ref(), Some(now), &self.pods, dirty);
+        if before.as_ref().is_some_and(|before| before.same_for_pods(now)) {
+            return;
+        }
+        let gone: Vec<IpNet> = before.map_or_else(Vec::new, |before| before.subnets);
+        let gone: Vec<IpNet> = gone.into_iter().filter(|subnet| !now.subnets.contains(subnet)).collect();
+        self.subnets_changed(&name, &gone, dirty);
+        // The node has given up a subnet, which another node may have claimed before.
+        if !gone.is_empty() {
+            self.give_contested(dirty);
+        }
+    }
+
+    pub(super) fn remove_node(&mut self, name: &NodeName, dirty: &mut Dirty<'_>) {
+        let Some(node) = self.nodes.remove(name) else { return };
+        fanout::node(name, Some(&node), None, &self.pods, dirty);
+        self.subnets_changed(name, &node.subnets, dirty);
+        self.give_contested(dirty);
+    }
+
+    /// A subnet is free: retries the contested claims, the oldest node's first.
+    fn give_contested(&mut self, dirty: &mut Dirty<'_>) {
+        for node in self.nodes.claimants() {
+            if self.nodes.overlap(&node).is_none() {
+                self.put_node(node, dirty);
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The pods with their networks, by node, and static pods whose mirror is missing.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use contract::names::PodKey;
+
+use super::{Annotated, Phase, Pod, Store, Texts, announce::Announced, fanout};
+use crate::{
+    allocate::pod_network::Assigned,
+    key::{Dirty, NodeName},
+};
+
+/// A pod, and the network assigned to it.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) pod: Pod,
+    pub(super) network: Option<Arc<Assigned>>,
+    pub(super) announced: Announced,
+}
+
+/// The known pods.
+#[derive(Debug, Default)]
+pub(super) struct Pods {
+    all: HashMap<PodKey, Known>,
+    of_node: HashMap<NodeName, BTreeSet<PodKey>>,
+    /// Static pods whose mirror is missing at the moment.
+    absent: BTreeSet<PodKey>,
+}
+
+impl Pods {
+    pub(super) fn get(&self, key: &PodKey) -> Option<&Known> {
+        self.all.get(key)
+    }
+
+    /// The name, the UID and the node of a pod do not change: another pod takes its place by
+    /// [`insert`](Self::insert).
+    pub(super) fn get_mut(&mut self, key: &PodKey) -> Option<&mut Known> {
+        self.all.get_mut(key)
+    }
+
+    /// In no particular order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PodKey, &Known)> {
+        self.all.iter()
+    }
+
+    /// The pods that are scheduled to the node.
+    pub(super) fn of_node<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a PodKey> + use<'a> {
+        self.of_node.get(node).into_iter().flatten()
+    }
+
+    /// What the rows of a pod derive from; none if there is no such pod.
+    pub(super) fn facts(&self, key: &PodKey) -> Option<fanout::PodFacts> {
+        self.get(key).map(Into::into)
+    }
+
+    fn insert(&mut self, key: PodKey, pod: Pod) {
+        if let Some(node) = &pod.node {
+            self.of_node.entry(Arc::clone(node)).or_default().insert(key.clone());
+        }
+        self.all.insert(key, Known { pod, network: None, announced: Announced::default() });
+    }
+
+    fn remove(&mut self, key: &PodKey) {
+        self.absent.remove(key);
+        let node = self.all.remove(key).and_then(|known| known.pod.node);
+        if let Some(node) = node
+            && let Some(pods) = self.of_node.get_mut(&node)
+        {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.of_node.remove(&node);
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Removes pods first, and then adds the others in the order of creation: the older of two pods gets an
+    /// address that both claim.
+    pub(super) fn replace_pods(&mut self, mut pods: Vec<(PodKey, Pod)>, dirty: &mut Dirty<'_>) {
+        let there: BTreeSet<&PodKey> = pods.iter().map(|(key, _)| key).collect();
+        let gone: Vec<PodKey> = self.pods.all.keys().filter(|key| !there.contains(key)).cloned().collect();
+        gone.iter().for_each(|key| self.remove_pod(key, dirty));
+        pods.sort_by(|(a_key, a), (b_key, b)| (a.created, a_key).cmp(&(b.created, b_key)));
+        pods.into_iter().for_each(|(key, pod)| self.put_pod(key, pod, dirty));
+    }
+
+    pub(super) fn put_pod(&mut self, key: PodKey, mut pod: Pod, dirty: &mut Dirty<'_>) {
+        // Before the comparisons below: the stored networks are in the compact form, too.
+        if let Annotated::Network { network, .. } = &mut pod.annotated {
+            Arc::make_mut(network).shorten(&self.config);
+        }
+        let before = self.pods.facts(&key);
+        match self.pods.get_mut(&key) {
+            Some(known) if known.pod.is_same(&pod) => {
+                let same = (&known.pod.annotated, &known.pod.other_networks)
+                    == (&pod.annotated, &pod.other_networks);
+                if same && known.pod.texts == Texts::Right {
+                    pod.texts = Texts::Right;
+                }
+                let is_equal = known.pod == pod;
+                if !is_equal {
+                    known.update(pod, same);
+                }
+                self.pods.absent.remove(&key);
+                if is_equal {
+                    return;
+                }
+            }
+            // A new pod, or another one of the same name, which must not inherit the network.
+            _ => {
+                self.retire(&key);
+                self.pods.remove(&key);
+                // Equal names share one allocation.
+                pod.node = pod.node.map(|node| self.nodes.name(&node).cloned().unwrap_or(node));
+                self.pods.insert(key.clone(), pod);
+            }
+        }
+        self.assign(&key);
+        fanout::pod(&key, before.as_ref(), self.pods.facts(&key).as_ref(), dirty);
+    }
+
+    /// Removes a pod. A static pod keeps its network for now: its containers run on, and the kubelet may
+    /// create its mirror again.
+    pub(super) fn remove_pod(&mut self, key: &PodKey, dirty: &mut Dirty<'_>) {
+        match self.pods.get(key) {
+            Some(Known {
+                pod: Pod { config_hash: Some(_), phase: Phase::Active, .. },
+                network: Some(_),
+                ..
+            }) => drop(self.pods.absent.insert(key.clone())),
+            Some(_) | None => self.forget_pod(key, dirty),
+        }
+    }
+
+    /// Static pods whose mirrors are missing. The caller passes each to [`is_gone`](Self::is_gone) after a
+    /// grace period.
+    pub fn absent(&self) -> &BTreeSet<PodKey> {
+        &self.pods.absent
+    }
+
+    /// Removes a static pod whose mirror has not come back.
+    pub fn is_gone(&mut self, key: &PodKey, dirty: &mut Dirty<'_>) {
+        if self.pods.absent.contains(key) {
+            self.forget_pod(key, dirty);
+        }
+    }
+
+    /// Removes a pod from all indexes. Its addresses stay taken until its key is settled.
+    fn forget_pod(&mut self, key: &PodKey, dirty: &mut Dirty<'_>) {
+        let before = self.pods.facts(key);
+        self.retire(key);
+        self.pods.remove(key);
+        fanout::pod(key, before.as_ref(), None, dirty);
+    }
+}
+
+impl Known {
+    /// Takes a later state of the same pod. `same`: its annotations have not changed.
+    fn update(&mut self, mut pod: Pod, same: bool) {
+        let is_another_mirror = self.pod.uid != pod.uid;
+        if is_another_mirror || (!same || self.pod.texts != pod.texts) && self.announced == Announced::Sent {
+            // The annotation on its way has arrived, or it cannot be applied any more: another program has
+            // changed the text that the patch tests, or the mirror has another UID. `assign` tells these
+            // cases apart, and queues it again if need be.
+            self.announced = Announced::No;
+        }
+        // Equal values share one allocation.
+        pod.node.clone_from(&self.pod.node);
+        if !is_another_mirror {
+            pod.uid = Arc::clone(&self.pod.uid);
+        }
+        if let (Annotated::Network { network, .. }, Some(own)) = (&mut pod.annotated, &self.network)
+            && network == own
+        {
+            *network = Arc::clone(own);
+        }
+        self.pod = pod;
+    }
+}

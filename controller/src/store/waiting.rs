@@ -1,0 +1,117 @@
+//! Pods without addresses, and what each of them waits for.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use contract::names::PodKey;
+use ipnet::IpNet;
+
+use super::Store;
+use crate::{key::NodeName, trouble::PodTrouble};
+
+/// Pods without addresses, and what each waits for.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    pods: HashMap<PodKey, PodTrouble>,
+    for_address: HashMap<IpAddr, BTreeSet<PodKey>>,
+    /// Pods that wait for any address of the subnet.
+    in_subnet: HashMap<IpNet, BTreeSet<PodKey>>,
+    /// Pods that wait for a change of the node's subnets. They may be pods of other nodes.
+    for_node: HashMap<NodeName, BTreeSet<PodKey>>,
+}
+
+impl Store {
+    pub(super) fn wait(&mut self, key: &PodKey, trouble: PodTrouble) {
+        if self.waiting.pods.get(key) == Some(&trouble) {
+            // The event for this reason has been reported already.
+            return;
+        }
+        self.waiting.remove(key);
+        self.waiting.insert(key, trouble);
+        self.tell_trouble(key);
+    }
+
+    pub(super) fn trouble(&self, key: &PodKey) -> Option<&PodTrouble> {
+        self.waiting.pods.get(key)
+    }
+
+    /// Pods that wait for addresses, and why; for metrics and diagnostics.
+    pub fn troubles(&self) -> impl Iterator<Item = (&PodKey, &PodTrouble)> {
+        self.waiting.pods.iter()
+    }
+}
+
+impl Waiting {
+    fn insert(&mut self, key: &PodKey, trouble: PodTrouble) {
+        match &trouble {
+            PodTrouble::AddressTaken { address, .. } => {
+                self.for_address.entry(*address).or_default().insert(key.clone());
+            }
+            // When the node of a foreign port is removed, the port no longer counts: the pod waits for that,
+            // too.
+            PodTrouble::AddressOfPort { address, node, .. } => {
+                self.for_address.entry(*address).or_default().insert(key.clone());
+                self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
+            }
+            PodTrouble::NoFreeAddress { subnet, .. } => {
+                self.in_subnet.entry(*subnet).or_default().insert(key.clone());
+            }
+            PodTrouble::AddressReserved { node, .. } | PodTrouble::MacTaken { node, .. } => {
+                self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
+            }
+            // Only a change of the pod or of its own node ends these, and each such change reassigns the pod.
+            PodTrouble::NodeWithoutSubnet(_)
+            | PodTrouble::UnusableAnnotation(_)
+            | PodTrouble::AddressNotForPods { .. } => {}
+        }
+        self.pods.insert(key.clone(), trouble);
+    }
+
+    pub(super) fn remove(&mut self, key: &PodKey) {
+        match self.pods.remove(key) {
+            Some(PodTrouble::AddressTaken { address, .. }) => leave(&mut self.for_address, &address, key),
+            Some(PodTrouble::AddressOfPort { address, node, .. }) => {
+                leave(&mut self.for_address, &address, key);
+                leave(&mut self.for_node, &node, key);
+            }
+            Some(PodTrouble::NoFreeAddress { subnet, .. }) => leave(&mut self.in_subnet, &subnet, key),
+            Some(PodTrouble::AddressReserved { node, .. } | PodTrouble::MacTaken { node, .. }) => {
+                leave(&mut self.for_node, &node, key)
+            }
+            Some(
+                PodTrouble::NodeWithoutSubnet(_)
+                | PodTrouble::UnusableAnnotation(_)
+                | PodTrouble::AddressNotForPods { .. },
+            )
+            | None => {}
+        }
+    }
+
+    /// Pods that wait for this address.
+    pub(super) fn for_address(&self, address: IpAddr) -> impl Iterator<Item = &PodKey> {
+        self.for_address.get(&address).into_iter().flatten()
+    }
+
+    /// The first of the pods that wait for any address of the subnet.
+    pub(super) fn first_in(&self, subnet: &IpNet) -> Option<&PodKey> {
+        self.in_subnet.get(subnet)?.first()
+    }
+
+    /// Pods that wait for a change of the node's subnets.
+    pub(super) fn for_node(&self, node: &NodeName) -> impl Iterator<Item = &PodKey> {
+        self.for_node.get(node).into_iter().flatten()
+    }
+}
+
+/// Removes a pod from one of the queues, and the queue with its last pod.
+fn leave<N: std::hash::Hash + Eq>(queues: &mut HashMap<N, BTreeSet<PodKey>>, of: &N, key: &PodKey) {
+    if let Some(queue) = queues.get_mut(of) {
+        queue.remove(key);
+        if queue.is_empty() {
+            queues.remove(of);
+        }
+    }
+}

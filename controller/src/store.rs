@@ -11,6 +11,7 @@
 //! | `observe` | passes an observation on to its kind |
 //! | `fanout` | which keys a change concerns |
 //! | `doubts` | holds back lists that lack many known objects |
+//! | [`labels`], [`selector`], [`selectors`] | labels of objects, and which objects match which selectors |
 //! | `assign` | assigns addresses to pods and releases them |
 //! | `waiting` | pods without addresses, by what they wait for |
 //! | `foreign` | addresses of ports that are not this controller's |
@@ -21,11 +22,14 @@ mod assign;
 mod doubts;
 mod fanout;
 mod foreign;
+pub mod labels;
 mod node;
 mod nodes;
 mod observe;
 mod pod;
 mod pods;
+pub mod selector;
+pub mod selectors;
 mod waiting;
 pub mod wire;
 

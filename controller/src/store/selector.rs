@@ -1,0 +1,180 @@
+//! A label selector as Kubernetes defines it (apimachinery, `LabelSelector`), in a canonical form: equal
+//! selectors are written in the same way, whatever the order in their objects is.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+/// A selector of objects by their labels. An object is selected if it meets all requirements; one without
+/// requirements selects all objects.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Selector {
+    /// Only objects of this namespace; none for all namespaces, and for objects without one.
+    namespace: Option<Arc<str>>,
+    requirements: BTreeSet<Requirement>,
+}
+
+/// What a label has to be like.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Requirement {
+    /// The object has the key with one of these values.
+    In(Box<str>, BTreeSet<Box<str>>),
+    /// The object does not have the key with one of these values. It may lack the key.
+    NotIn(Box<str>, BTreeSet<Box<str>>),
+    Exists(Box<str>),
+    DoesNotExist(Box<str>),
+}
+
+/// Why a selector cannot be used. The API server accepts no such selector in its own kinds of objects.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    #[error("the operator {operator:?} of the key {key:?} is unknown")]
+    Operator { key: String, operator: String },
+    #[error("the operator {operator} of the key {key:?} needs values")]
+    NoValues { key: String, operator: String },
+}
+
+impl Selector {
+    /// The selector of objects in this namespace; in all, if none is given.
+    ///
+    /// # Errors
+    /// A requirement has an unknown operator, or lacks values.
+    pub fn new(namespace: Option<&str>, selector: &LabelSelector) -> Result<Self, SelectorError> {
+        let LabelSelector { match_labels, match_expressions } = selector;
+        let equal = match_labels.iter().flatten();
+        let equal = equal
+            .map(|(key, value)| Ok(Requirement::In(key.as_str().into(), [value.as_str().into()].into())));
+        let expressions = match_expressions.iter().flatten().map(Requirement::try_from);
+        Ok(Self {
+            namespace: namespace.map(Into::into),
+            requirements: equal.chain(expressions).collect::<Result<_, _>>()?,
+        })
+    }
+
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    pub(super) fn requirements(&self) -> impl Iterator<Item = &Requirement> {
+        self.requirements.iter()
+    }
+
+    /// Whether an object of this namespace with these labels is selected. [`Selectors`] knows it of all
+    /// objects without asking each; this is the definition.
+    ///
+    /// [`Selectors`]: super::selectors::Selectors
+    pub fn selects(&self, namespace: Option<&str>, labels: &BTreeMap<String, String>) -> bool {
+        let in_namespace = self.namespace.as_deref().is_none_or(|own| namespace == Some(own));
+        in_namespace && self.requirements.iter().all(|requirement| requirement.is_met(labels))
+    }
+}
+
+impl Requirement {
+    fn is_met(&self, labels: &BTreeMap<String, String>) -> bool {
+        let is_one_of = |key: &str, values: &BTreeSet<Box<str>>| {
+            labels.get(key).is_some_and(|value| values.contains(value.as_str()))
+        };
+        match self {
+            Self::In(key, values) => is_one_of(key, values),
+            Self::NotIn(key, values) => !is_one_of(key, values),
+            Self::Exists(key) => labels.contains_key(&**key),
+            Self::DoesNotExist(key) => !labels.contains_key(&**key),
+        }
+    }
+}
+
+impl TryFrom<&LabelSelectorRequirement> for Requirement {
+    type Error = SelectorError;
+
+    fn try_from(
+        LabelSelectorRequirement { key, operator, values }: &LabelSelectorRequirement,
+    ) -> Result<Self, SelectorError> {
+        let values: BTreeSet<Box<str>> = values.iter().flatten().map(|value| value.as_str().into()).collect();
+        let name: Box<str> = key.as_str().into();
+        match (operator.as_str(), values.is_empty()) {
+            ("In", false) => Ok(Self::In(name, values)),
+            ("NotIn", false) => Ok(Self::NotIn(name, values)),
+            ("In" | "NotIn", true) => {
+                Err(SelectorError::NoValues { key: key.clone(), operator: operator.clone() })
+            }
+            ("Exists", _) => Ok(Self::Exists(name)),
+            ("DoesNotExist", _) => Ok(Self::DoesNotExist(name)),
+            _ => Err(SelectorError::Operator { key: key.clone(), operator: operator.clone() }),
+        }
+    }
+}
+
+/// As `kubectl get --selector` takes it, after the namespace: `shop/app in (cart,web),!canary`. Equal
+/// selectors have equal texts, and different ones different texts.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/", self.namespace.as_deref().unwrap_or("*"))?;
+        for (place, requirement) in self.requirements.iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            write!(f, "{comma}{requirement}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list =
+            |values: &BTreeSet<Box<str>>| values.iter().map(|value| &**value).collect::<Vec<_>>().join(",");
+        match self {
+            Self::In(key, values) => write!(f, "{key} in ({})", list(values)),
+            Self::NotIn(key, values) => write!(f, "{key} notin ({})", list(values)),
+            Self::Exists(key) => f.write_str(key),
+            Self::DoesNotExist(key) => write!(f, "!{key}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selector(json: &serde_json::Value) -> Result<Selector, SelectorError> {
+        Selector::new(Some("shop"), &serde_json::from_value(json.clone()).unwrap())
+    }
+
+    #[test]
+    fn the_order_in_an_object_does_not_matter() {
+        let expressions = |values: [&str; 2], exists_first: bool| {
+            let mut all = vec![
+                serde_json::json!({"key": "app", "operator": "In", "values": values}),
+                serde_json::json!({"key": "canary", "operator": "DoesNotExist"}),
+            ];
+            if exists_first {
+                all.reverse();
+            }
+            selector(&serde_json::json!({"matchLabels": {"tier": "web"}, "matchExpressions": all})).unwrap()
+        };
+        let one = expressions(["cart", "web"], false);
+        assert_eq!(one, expressions(["web", "cart"], true));
+        assert_eq!(one.to_string(), "shop/app in (cart,web),tier in (web),!canary");
+        let equal = selector(
+            &serde_json::json!({"matchExpressions": [{"key": "tier", "operator": "In", "values": ["web"]}]}),
+        );
+        assert_eq!(equal, selector(&serde_json::json!({"matchLabels": {"tier": "web"}})));
+    }
+
+    #[test]
+    fn an_operator_that_cannot_be_used_is_refused_and_named() {
+        let refused = |expression: serde_json::Value| {
+            selector(&serde_json::json!({"matchExpressions": [expression]})).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused(serde_json::json!({"key": "app", "operator": "Gt", "values": ["1"]})),
+            r#"the operator "Gt" of the key "app" is unknown"#
+        );
+        assert_eq!(
+            refused(serde_json::json!({"key": "app", "operator": "NotIn"})),
+            r#"the operator NotIn of the key "app" needs values"#
+        );
+    }
+}

@@ -119,6 +119,12 @@ impl Sorted {
                 mutations.extend((!remove.is_empty()).then(|| Mutation::delete_keys(column, remove)));
                 mutations.extend((!add.is_empty()).then(|| Mutation::insert(column, add)));
             }
+            Edit::Elements { row, column, remove, add } => {
+                let (keys, _, mutations) = self.updates.entry(row).or_default();
+                keys.push(key);
+                mutations.extend((!remove.is_empty()).then(|| Mutation::delete(column, Datum::set(remove))));
+                mutations.extend((!add.is_empty()).then(|| Mutation::insert(column, Datum::set(add))));
+            }
             Edit::Link { of, table, column, element } => {
                 let moves = self.moves(of, table, column);
                 moves.keys.push(key);

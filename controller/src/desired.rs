@@ -11,7 +11,11 @@
 use contract::mac::Mac;
 use ipnet::IpNet;
 
-use crate::{key::Key, rows::RowSet, store::Store};
+use crate::{
+    key::{Key, Part},
+    rows::{DesiredPart, RowSet},
+    store::Store,
+};
 
 pub mod cluster;
 pub mod node;
@@ -23,6 +27,16 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
         Key::Cluster => cluster::cluster(store),
         Key::Node(name) => node::node(store, name),
         Key::Pod(pod) => pod::pod(store, pod),
+    }
+}
+
+/// What one part of the rows of `key` should be now, or that it should not be. Together, the parts are the
+/// [`Value::Elements`](crate::rows::Value::Elements) and [`Value::Entries`](crate::rows::Value::Entries) of
+/// [`desired`]. None if the key has no such part: then it is compared as a whole.
+pub fn desired_part(_: &Store, key: &Key, _: &Part) -> Option<DesiredPart> {
+    match key {
+        // Their values are small.
+        Key::Cluster | Key::Node(_) | Key::Pod(_) => None,
     }
 }
 

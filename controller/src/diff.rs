@@ -5,15 +5,19 @@
 //! holds them, which deletes rows that need a holder. Foreign rows are never written, and a row that holds
 //! one is never deleted.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ovsdb::{Datum, Field, Uuid};
 
 pub(crate) mod edit;
 pub(crate) mod fit;
+pub(crate) mod part;
 mod value;
 
-use self::edit::{Cell, Edit, Existing, Target};
+use self::{
+    edit::{Cell, Edit, Existing, Target},
+    value::Delta,
+};
 use crate::{
     key::Key,
     northbound::{Northbound, index::Parent},
@@ -52,6 +56,10 @@ pub(crate) fn diff(
     // All rows are matched first, because they may refer to each other.
     diff.match_rows(rows);
     for row in rows {
+        for id in &row.needs {
+            // Notes it as missing; a name in a text is no reference to write.
+            diff.resolve(id);
+        }
         match diff.rows.get(&row.id).copied().flatten() {
             Some(uuid) => diff.compare(Existing { table: row.id.table, row: uuid }, row),
             None => diff.insert(row),
@@ -144,6 +152,8 @@ impl<'a> Diff<'a> {
                 Value::Pairs(pairs) => {
                     Cell::Datum(Datum::map(pairs.with.iter().map(|(key, value)| (*key, value.as_str()))))
                 }
+                Value::Elements(texts) => Cell::Datum(whole_set(texts)),
+                Value::Entries(pairs) => Cell::Datum(whole_map(pairs)),
                 Value::References(rows) | Value::Including(rows) => {
                     Cell::References(rows.iter().filter_map(|row| self.resolve(row)).collect())
                 }
@@ -199,6 +209,28 @@ impl<'a> Diff<'a> {
             Value::Pairs(pairs) => {
                 let (remove, add) = value::pairs(now.pairs()?, pairs)?;
                 self.edits.push(Edit::Pairs { row, column, remove, add });
+                None
+            }
+            Value::Elements(texts) => {
+                let delta = value::elements(now.texts()?, texts);
+                if delta.is_most_of(texts.len()) {
+                    return Some(Cell::Datum(whole_set(texts)));
+                }
+                if !delta.is_empty() {
+                    let Delta { remove, elements: add, .. } = delta;
+                    self.edits.push(Edit::Elements { row, column, remove, add });
+                }
+                None
+            }
+            Value::Entries(pairs) => {
+                let delta = value::entries(now.pairs()?, pairs);
+                if delta.is_most_of(pairs.len()) {
+                    return Some(Cell::Datum(whole_map(pairs)));
+                }
+                if !delta.is_empty() {
+                    let Delta { remove, entries: add, .. } = delta;
+                    self.edits.push(Edit::Pairs { row, column, remove, add });
+                }
                 None
             }
             Value::References(rows) => {
@@ -337,6 +369,14 @@ impl<'a> Diff<'a> {
         table.strong_sets().any(|set| self.northbound.elements(row, set).iter().any(foreign))
             || table.others_sets().iter().any(others)
     }
+}
+
+fn whole_set(texts: &BTreeSet<Box<str>>) -> Datum {
+    Datum::set(texts.iter().map(|text| &**text))
+}
+
+fn whole_map(pairs: &BTreeMap<Box<str>, String>) -> Datum {
+    Datum::map(pairs.iter().map(|(key, value)| (&**key, value.as_str())))
 }
 
 fn unlink(parent: &Parent, element: Uuid) -> Edit {

@@ -22,7 +22,7 @@
 //! | [`desired`](mod@desired) | one pure function per feature: a key's desired rows | [`store`] | – |
 //! | [`northbound`] | the replica of the database, indexed by name, holder and owner | database | – |
 //! | `diff` | the edits that turn the existing rows into the desired ones | [`rows`], [`northbound`] | – |
-//! | `commit` | edits of many keys as one transaction; the work queue; the key at fault | – | – |
+//! | `commit` | edits of many keys as one transaction; the work queue of keys with their scopes; the key at fault | – | – |
 //! | [`reconcile`] | [`Controller`]: the loop | all of the above | database |
 //! | [`remove_node`] | removes one node's rows, once | [`northbound`], southbound database | the same |
 //! | [`metrics`] | [`metrics::Metrics`]: counters and histograms | – | – |

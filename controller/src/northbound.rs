@@ -10,11 +10,9 @@ use ovsdb::{Client, Connection, Endpoints, Field, Options, Replica, Updates, Uui
 pub(crate) mod foreign;
 pub(crate) mod index;
 pub(crate) mod owner;
+pub(crate) mod touched;
 
-use self::{
-    index::{Index, Touched},
-    owner::Owners,
-};
+use self::{index::Index, owner::Owners, touched::Touched};
 use crate::{
     config::Zone,
     key::{Key, NodeName},

@@ -30,7 +30,7 @@ use self::{
 };
 use crate::{
     cluster_id::ClusterId,
-    commit::work_queue::{Cause, WorkQueue},
+    commit::work_queue::{Cause, Item, WorkQueue},
     desired::desired,
     doubt::Doubted,
     key::{Dirty, Key},
@@ -132,8 +132,8 @@ struct Reconciler {
 
 /// A transaction that is not answered yet.
 struct InFlight {
-    keys: Vec<(Key, Cause)>,
-    /// For each operation, indexes into `keys`.
+    items: Vec<Item>,
+    /// For each operation, indexes into `items`.
     operations: Vec<Vec<usize>>,
     written: BTreeMap<Table, u64>,
     outcome: Pin<Box<dyn Future<Output = Result<Outcome, TransactError>> + Send>>,
@@ -281,8 +281,7 @@ impl Reconciler {
     fn follow(&mut self, change: impl FnOnce(&mut Store, &mut Dirty<'_>)) {
         let now = Instant::now();
         let Self { store, work_queue, .. } = self;
-        // A key is compared as a whole.
-        change(store, &mut |key, _scope| work_queue.mark(key, Cause::Store, now));
+        change(store, &mut |key, scope| work_queue.mark(Item { key, scope, cause: Cause::Store }, now));
     }
 
     fn changed(&mut self, event: Event) {
@@ -294,8 +293,8 @@ impl Reconciler {
                 tracing::debug!(%reason, "disconnected from the northbound database");
             }
             Event::Changed(touched) => {
-                for key in touched.keys {
-                    self.work_queue.mark(key, Cause::Rows, now);
+                for (key, scope) in touched.keys {
+                    self.work_queue.mark(Item { key, scope, cause: Cause::Rows }, now);
                 }
                 let Moves { left, came } = touched.addresses;
                 self.follow(|store, dirty| store.foreign_addresses(left, came, dirty));
@@ -350,7 +349,7 @@ impl Reconciler {
         // Owners of rows, too: a row whose object is gone has no other key that would remove it.
         let owners: Vec<Key> = self.northbound.index.owners().cloned().collect();
         for key in self.store.keys().chain(owners) {
-            self.work_queue.mark(key, Cause::Everything, now);
+            self.work_queue.mark(Item::whole(key, Cause::Everything), now);
         }
         self.primed = true;
     }

@@ -9,7 +9,11 @@ mod router_port;
 pub mod switch_port;
 pub(crate) mod table;
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ovsdb::Datum;
 
@@ -37,6 +41,9 @@ pub struct DesiredRow {
     /// The sets that refer to this row, such as the ports of a switch or of a port group. A row of a non-root
     /// table is in at least one.
     pub member_of: Vec<Membership>,
+    /// Rows that a text of this one names without a reference, such as the sets in an ACL's match. The row is
+    /// written only when they exist, or together with them.
+    pub needs: Vec<RowName>,
 }
 
 /// The desired value of a column.
@@ -46,6 +53,10 @@ pub enum Value {
     Datum(Datum),
     /// Some pairs of a map; other keys belong to other programs.
     Pairs(Pairs),
+    /// Exactly these texts, in a set that may be large: only what differs is written.
+    Elements(BTreeSet<Box<str>>),
+    /// Exactly these pairs, in a map that may be large: only what differs is written.
+    Entries(BTreeMap<Box<str>, String>),
     /// References to exactly these rows.
     References(Vec<RowName>),
     /// References to at least these rows; further ones belong to other programs.
@@ -74,6 +85,23 @@ pub struct Membership {
 
 /// All rows of one key.
 pub type RowSet = Vec<DesiredRow>;
+
+/// What one element or entry of a large value should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DesiredPart {
+    pub row: RowName,
+    pub column: &'static str,
+    pub piece: Piece,
+}
+
+/// An element of [`Value::Elements`] or an entry of [`Value::Entries`], or the absence of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    Element(Box<str>),
+    NoElement(Box<str>),
+    Entry(Box<str>, String),
+    NoEntry(Box<str>),
+}
 
 impl Pairs {
     /// Whether this value of the key may stay.

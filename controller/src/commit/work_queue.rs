@@ -12,7 +12,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{key::Key, rows::RowName};
+use crate::{
+    key::{Key, Scope},
+    rows::RowName,
+};
 
 /// The pause after the first refusal; it doubles with each further one. Long beside a transaction
 /// (ovsdb-server takes 10,000 of one row a second), short for a person who has just removed the obstacle.
@@ -33,6 +36,20 @@ pub(crate) enum Cause {
     Store,
 }
 
+/// A dirty key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Item {
+    pub(crate) key: Key,
+    pub(crate) scope: Scope,
+    pub(crate) cause: Cause,
+}
+
+impl Item {
+    pub(crate) fn whole(key: Key, cause: Cause) -> Self {
+        Self { key, scope: Scope::Whole, cause }
+    }
+}
+
 /// The keys of the next transaction.
 #[derive(Debug)]
 pub(crate) enum Turn {
@@ -48,7 +65,7 @@ pub(crate) struct WorkQueue {
     /// Two lanes: keys that changed, then keys that are only compared. In each lane, the rows that others
     /// refer to come first: the cluster, nodes, pods. May hold keys that are no longer dirty.
     queues: [[VecDeque<Key>; 3]; 2],
-    dirty: HashMap<Key, Cause>,
+    dirty: HashMap<Key, (Scope, Cause)>,
     suspects: VecDeque<Vec<Key>>,
     suspected: HashSet<Key>,
     was_suspects: bool,
@@ -70,12 +87,17 @@ struct Failure {
 
 impl WorkQueue {
     /// Marks a key as dirty. A key that failed before is retried without delay.
-    pub(crate) fn mark(&mut self, key: Key, cause: Cause, now: Instant) {
+    ///
+    /// Suspects, failed keys and those that waited are compared as a whole: nothing is known of their rows.
+    pub(crate) fn mark(&mut self, item: Item, now: Instant) {
+        let Item { key, mut scope, cause } = item;
         if cause == Cause::Store {
             self.since.entry(key.clone()).or_insert(now);
         }
         // It is compared again; if its rows are still missing, it waits again.
-        self.stop_waiting(&key);
+        if self.stop_waiting(&key) {
+            scope = Scope::Whole;
+        }
         if self.suspected.contains(&key) {
             return;
         }
@@ -94,13 +116,21 @@ impl WorkQueue {
             self.suspect(vec![key]);
             return;
         }
-        let before = self.dirty.insert(key.clone(), cause);
         let lane = usize::from(cause == Cause::Everything);
-        match before {
-            // It waited in the second lane and has changed now. Its old entry is skipped by `pop`.
-            Some(Cause::Everything) if cause == Cause::Store => self.queues[lane][rank(&key)].push_back(key),
-            Some(before) => drop(self.dirty.insert(key, cause.max(before))),
-            None => self.queues[lane][rank(&key)].push_back(key),
+        match self.dirty.get_mut(&key) {
+            Some((dirty, because)) => {
+                dirty.extend(scope);
+                // It waited in the second lane and has changed now. Its old entry is skipped by `pop`.
+                let overtakes = *because == Cause::Everything && cause == Cause::Store;
+                *because = cause.max(*because);
+                if overtakes {
+                    self.queues[lane][rank(&key)].push_back(key);
+                }
+            }
+            None => {
+                self.queues[lane][rank(&key)].push_back(key.clone());
+                self.dirty.insert(key, (scope, cause));
+            }
         }
     }
 
@@ -133,12 +163,12 @@ impl WorkQueue {
     }
 
     /// The next dirty key.
-    pub(crate) fn pop(&mut self) -> Option<(Key, Cause)> {
+    pub(crate) fn pop(&mut self) -> Option<Item> {
         self.queues.iter_mut().flatten().find_map(|queue| {
             // Skips entries of keys that are no longer dirty.
             std::iter::from_fn(|| queue.pop_front()).find_map(|key| {
-                let cause = self.dirty.remove(&key)?;
-                Some((key, cause))
+                let (scope, cause) = self.dirty.remove(&key)?;
+                Some(Item { key, scope, cause })
             })
         })
     }
@@ -154,7 +184,7 @@ impl WorkQueue {
     /// A row of that name appeared: marks the keys that wait for it.
     pub(crate) fn appeared(&mut self, name: &RowName, now: Instant) {
         for key in self.waiting_for.get(name).cloned().unwrap_or_default() {
-            self.mark(key, Cause::Store, now);
+            self.mark(Item::whole(key, Cause::Store), now);
         }
     }
 
@@ -237,8 +267,10 @@ impl WorkQueue {
         self.failing.len()
     }
 
-    fn stop_waiting(&mut self, key: &Key) {
-        for name in self.waiting.remove(key).unwrap_or_default() {
+    /// Returns whether the key waited.
+    fn stop_waiting(&mut self, key: &Key) -> bool {
+        let Some(names) = self.waiting.remove(key) else { return false };
+        for name in names {
             if let Some(keys) = self.waiting_for.get_mut(&name) {
                 keys.remove(key);
                 if keys.is_empty() {
@@ -246,6 +278,7 @@ impl WorkQueue {
                 }
             }
         }
+        true
     }
 }
 

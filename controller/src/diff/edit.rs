@@ -2,9 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use ovsdb::{Datum, Uuid};
+use ovsdb::{Atom, Datum, Uuid};
 
 use crate::rows::{RowName, Table};
+
+/// Bytes of an operation beside its values: its name, its table, the UUID of its row.
+const OPERATION: usize = 100;
+/// Bytes of a reference: `["uuid","…"]`.
+const REFERENCE: usize = 47;
+/// Bytes around a text or an element.
+const QUOTES: usize = 4;
 
 /// An existing row, or one that the same transaction inserts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,6 +40,25 @@ pub(crate) enum Cell {
     },
 }
 
+impl Cell {
+    /// About how many bytes of a transaction the value takes.
+    fn size(&self) -> usize {
+        let atom = |atom: &Atom| atom.as_str().map_or(REFERENCE, str::len) + QUOTES;
+        let datum = |datum: &Datum| -> usize {
+            let pairs = datum.pairs().iter().map(|(key, value)| atom(key) + atom(value));
+            datum.atoms().iter().map(atom).chain(pairs).sum()
+        };
+        match self {
+            Self::Datum(value) => datum(value),
+            Self::References(rows) => rows.len() * REFERENCE,
+            Self::Parts { kept, new, table: _ } => {
+                let columns = new.iter().flatten().map(|(column, value)| column.len() + datum(value));
+                kept.len() * REFERENCE + new.len() * OPERATION + columns.sum::<usize>()
+            }
+        }
+    }
+}
+
 /// One change to one row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Edit {
@@ -50,6 +76,13 @@ pub(crate) enum Edit {
         column: &'static str,
         remove: Vec<String>,
         add: BTreeMap<String, String>,
+    },
+    /// For a set of texts: elements to remove, and then elements to add.
+    Elements {
+        row: Existing,
+        column: &'static str,
+        remove: Vec<String>,
+        add: Vec<String>,
     },
     /// For a set of references: adds an element.
     Link {
@@ -78,13 +111,33 @@ impl Edit {
         if let Self::Insert { id, .. } = self { Some(id) } else { None }
     }
 
+    /// About how many bytes of a transaction the edit takes.
+    pub(crate) fn size(&self) -> usize {
+        let columns = |columns: &[(&'static str, Cell)]| -> usize {
+            columns.iter().map(|(column, cell)| column.len() + cell.size()).sum()
+        };
+        let texts = |texts: &[String]| -> usize { texts.iter().map(|text| text.len() + QUOTES).sum() };
+        OPERATION
+            + match self {
+                Self::Insert { columns: own, .. } | Self::Update { columns: own, .. } => columns(own),
+                Self::Delete { holds, .. } => columns(holds),
+                Self::Pairs { remove, add, .. } => {
+                    let pairs = add.iter().map(|(key, value)| key.len() + value.len() + 3 * QUOTES);
+                    texts(remove) + pairs.sum::<usize>()
+                }
+                Self::Elements { remove, add, .. } => texts(remove) + texts(add),
+                Self::Link { .. } | Self::Unlink { .. } => REFERENCE,
+            }
+    }
+
     /// The row that the edit is about. For an element of a set: the element.
     pub(crate) fn subject(&self) -> Target {
         match self {
             Self::Insert { id, .. } => Target::Inserted(id.clone()),
-            Self::Update { row, .. } | Self::Pairs { row, .. } | Self::Delete { row, .. } => {
-                Target::Existing(row.row)
-            }
+            Self::Update { row, .. }
+            | Self::Pairs { row, .. }
+            | Self::Elements { row, .. }
+            | Self::Delete { row, .. } => Target::Existing(row.row),
             Self::Link { element, .. } => element.clone(),
             Self::Unlink { element, .. } => Target::Existing(*element),
         }

@@ -12,7 +12,10 @@ pub(crate) fn fit(rows: RowSet, schema: &Schema) -> RowSet {
         .collect()
 }
 
-fn fit_row(DesiredRow { id, mut columns, mut member_of }: DesiredRow, schema: &Schema) -> DesiredRow {
+fn fit_row(
+    DesiredRow { id, mut columns, mut member_of, mut needs }: DesiredRow,
+    schema: &Schema,
+) -> DesiredRow {
     let table = id.table.name();
     columns.retain(|(column, _)| schema.has_column(table, column));
     for (_, value) in &mut columns {
@@ -25,11 +28,12 @@ fn fit_row(DesiredRow { id, mut columns, mut member_of }: DesiredRow, schema: &S
                 let has = |column: &str| schema.has_column(table.name(), column);
                 rows.iter_mut().for_each(|columns| columns.retain(|(column, _)| has(column)));
             }
-            Value::Datum(_) | Value::Pairs(_) => {}
+            Value::Datum(_) | Value::Pairs(_) | Value::Elements(_) | Value::Entries(_) => {}
         }
     }
     member_of.retain(|set| schema.has_column(set.of.table.name(), set.column));
-    DesiredRow { id, columns, member_of }
+    needs.retain(|row| schema.has_table(row.table.name()));
+    DesiredRow { id, columns, member_of, needs }
 }
 
 #[cfg(test)]
@@ -57,7 +61,7 @@ mod tests {
         let band = |columns: Vec<(&'static str, Datum)>| {
             ("bands", Value::Parts { table: Table::MeterBand, rows: vec![columns] })
         };
-        let row = |id: RowName, columns, member_of| DesiredRow { id, columns, member_of };
+        let row = |id: RowName, columns, member_of| DesiredRow { id, columns, member_of, needs: Vec::new() };
         let port = Table::LogicalSwitchPort.row("p");
 
         let fitted = fit(
@@ -83,5 +87,9 @@ mod tests {
             row(Table::Meter.row("m"), vec![band(vec![("rate", 1.into())])], vec![]),
         ];
         assert_eq!(fitted, expected);
+
+        let acl = DesiredRow { needs: vec![switch.clone(), group], ..row(switch.clone(), vec![], vec![]) };
+        let [DesiredRow { needs, .. }] = &fit(vec![acl], &schema)[..] else { panic!("one row") };
+        assert_eq!(*needs, [switch], "what never exists is not waited for");
     }
 }

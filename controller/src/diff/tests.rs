@@ -7,10 +7,13 @@ use ovsdb::{Condition, Endpoint, Mutation, Transaction};
 use testkit::{Database, Scratch};
 use tokio::task::coop::unconstrained;
 
+use super::part::diff_parts;
 use super::*;
 use crate::{
     commit::assemble,
+    key::{Part, Scope},
     northbound::{Event, connect},
+    rows::{DesiredPart, Piece},
 };
 
 struct Written {
@@ -69,7 +72,12 @@ impl Written {
 }
 
 fn router(name: &str) -> DesiredRow {
-    DesiredRow { id: Table::LogicalRouter.row(name), columns: Vec::new(), member_of: Vec::new() }
+    DesiredRow {
+        id: Table::LogicalRouter.row(name),
+        columns: Vec::new(),
+        member_of: Vec::new(),
+        needs: Vec::new(),
+    }
 }
 
 fn route(router: &str, prefix: &str) -> DesiredRow {
@@ -79,6 +87,7 @@ fn route(router: &str, prefix: &str) -> DesiredRow {
         id: Table::StaticRoute.row_within(router, &columns),
         columns,
         member_of: vec![Membership { of: Table::LogicalRouter.row(router), column: "static_routes" }],
+        needs: Vec::new(),
     }
 }
 
@@ -128,4 +137,45 @@ async fn equal_routes_of_two_routers_are_two_rows_and_each_is_repaired_and_remov
     );
     written.transact(drift).await;
     assert_eq!(written.edits(&without).iter().filter_map(Edit::inserted).collect::<Vec<_>>(), [&rows[3].id]);
+}
+
+/// What another program changes in a set of thousands concerns the changed addresses, and not the set.
+#[tokio::test]
+async fn a_large_set_is_changed_and_repaired_by_its_difference() {
+    let set = |last: std::ops::Range<u8>| DesiredRow {
+        id: Table::AddressSet.row("a1"),
+        columns: vec![(
+            "addresses",
+            Value::Elements(last.map(|last| format!("10.0.0.{last}").into()).collect()),
+        )],
+        member_of: Vec::new(),
+        needs: Vec::new(),
+    };
+    let mut written = Written::start(&[set(0..1)]).await;
+    written.write(&[set(1..100)]).await;
+    let edits = written.edits(&[set(2..101)]);
+    let [Edit::Elements { remove, add, .. }] = &edits[..] else { panic!("{edits:?}") };
+    assert_eq!((&remove[..], &add[..]), (&["10.0.0.1".to_owned()][..], &["10.0.0.100".to_owned()][..]));
+    written.write(&[set(2..101)]).await;
+
+    let mut drift = Transaction::new();
+    drift.mutate(
+        "Address_Set",
+        Condition::equal("name", "a1"),
+        vec![Mutation::insert("addresses", "10.0.0.200")],
+    );
+    let connection = written.northbound.connection().unwrap().clone();
+    connection.transact(drift).await.unwrap();
+    let Event::Changed(touched) = written.northbound.next().await else { panic!("a change") };
+    let address = Part::Address([10, 0, 0, 200].into());
+    assert_eq!(touched.keys, HashMap::from([(Key::Cluster, Scope::part(address))]));
+
+    let part = |piece| DesiredPart { row: Table::AddressSet.row("a1"), column: "addresses", piece };
+    let parts = [part(Piece::NoElement("10.0.0.200".into())), part(Piece::Element("10.0.0.2".into()))];
+    let edits = diff_parts(&Key::Cluster, &parts, &written.northbound).unwrap();
+    assert_eq!(edits, written.edits(&[set(2..101)]));
+    let batch = assemble(vec![edits], connection.schema(), None);
+    written.transact(batch.transaction).await;
+    assert_eq!(written.edits(&[set(2..101)]), []);
+    assert_eq!(diff_parts(&Key::Cluster, &parts, &written.northbound), Some(Vec::new()));
 }

@@ -1,10 +1,10 @@
 //! The difference between the current and the desired value of a column. Pure: values in, values out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ovsdb::{Datum, Uuid};
+use ovsdb::{Datum, Field, Uuid};
 
-use crate::rows::Pairs;
+use crate::rows::{Pairs, Piece};
 
 /// The keys to remove from a map, and the pairs to add after that; none if the map is right.
 pub(super) fn pairs(now: &ovsdb::Pairs, wanted: &Pairs) -> Option<(Vec<String>, BTreeMap<String, String>)> {
@@ -28,6 +28,72 @@ pub(super) fn pairs(now: &ovsdb::Pairs, wanted: &Pairs) -> Option<(Vec<String>, 
         .map(str::to_owned)
         .collect();
     (!add.is_empty() || !remove.is_empty()).then_some((remove, add))
+}
+
+/// What has to be removed from a large value, and what is added after that.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Delta {
+    /// Elements of a set, or keys of a map.
+    pub(super) remove: Vec<String>,
+    pub(super) elements: Vec<String>,
+    pub(super) entries: BTreeMap<String, String>,
+}
+
+impl Delta {
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        self.remove.len() + self.elements.len() + self.entries.len()
+    }
+
+    /// Whether the whole value is shorter than this difference to it: more than half of it changes.
+    pub(super) fn is_most_of(&self, elements: usize) -> bool {
+        self.len() * 2 > elements
+    }
+}
+
+/// The difference between the elements of a set, which are sorted, and the desired ones.
+pub(super) fn elements(now: &[Box<str>], wanted: &BTreeSet<Box<str>>) -> Delta {
+    let stale = now.iter().filter(|text| !wanted.contains(*text));
+    let new = wanted.iter().filter(|text| now.binary_search(text).is_err());
+    Delta {
+        remove: stale.map(|text| text.to_string()).collect(),
+        elements: new.map(|text| text.to_string()).collect(),
+        entries: BTreeMap::new(),
+    }
+}
+
+/// The difference between the pairs of a map and the desired ones.
+pub(super) fn entries(now: &ovsdb::Pairs, wanted: &BTreeMap<Box<str>, String>) -> Delta {
+    let there: HashMap<&str, &str> = now.iter().collect();
+    let wrong = wanted.iter().filter(|(key, value)| there.get(&***key) != Some(&value.as_str()));
+    let stale = now.iter().filter(|(key, value)| wanted.get(*key).is_none_or(|own| own != value));
+    Delta {
+        remove: stale.map(|(key, _)| key.to_owned()).collect(),
+        elements: Vec::new(),
+        entries: wrong.map(|(key, value)| (key.to_string(), value.clone())).collect(),
+    }
+}
+
+/// Adds to `delta` what one element or entry needs. None if the field is not a large value of that kind.
+pub(super) fn piece(now: &dyn Field, piece: &Piece, delta: &mut Delta) -> Option<()> {
+    let has = |text: &str| Some(now.texts()?.binary_search_by(|own| (**own).cmp(text)).is_ok());
+    match piece {
+        Piece::Element(text) if !has(text)? => delta.elements.push(text.to_string()),
+        Piece::NoElement(text) if has(text)? => delta.remove.push(text.to_string()),
+        Piece::Entry(key, value) => match now.pairs()?.get(key) {
+            Some(own) if own == value => {}
+            there => {
+                delta.remove.extend(there.map(|_| key.to_string()));
+                delta.entries.insert(key.to_string(), value.clone());
+            }
+        },
+        Piece::NoEntry(key) => delta.remove.extend(now.pairs()?.get(key).map(|_| key.to_string())),
+        Piece::Element(_) | Piece::NoElement(_) => {}
+    }
+    Some(())
 }
 
 /// The columns of a row without a name.

@@ -7,7 +7,7 @@
 use std::{
     borrow::Borrow,
     cmp::Reverse,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     hash::Hash,
     sync::Arc,
 };
@@ -16,12 +16,13 @@ use ovsdb::{Atom, Change, ChangeKind, Changes, Field, Replica, Uuid};
 
 use super::{
     elements,
-    foreign::{ForeignPort, ForeignPorts, Moves},
+    foreign::{ForeignPort, ForeignPorts},
     owner::{Claim, Owners, is_of_node},
+    touched::{Touched, moved_addresses},
 };
 use crate::{
     few::Few,
-    key::Key,
+    key::{Key, Scope},
     rows::{
         RowName, Table, path,
         table::{Life, Set},
@@ -55,17 +56,6 @@ struct Entry {
 pub(crate) struct Parent {
     pub(crate) row: Uuid,
     pub(crate) set: &'static Set,
-}
-
-/// The effects of changed rows.
-#[derive(Debug, Default)]
-pub(crate) struct Touched {
-    /// The keys whose rows have to be compared again.
-    pub(crate) keys: HashSet<Key>,
-    /// Names that no row had before, in the order of appearance.
-    pub(crate) appeared: Vec<(Table, Arc<str>)>,
-    /// Changed addresses of foreign ports on nodes' switches.
-    pub(crate) addresses: Moves,
 }
 
 /// The processing of one set of changes. The replica shows them already.
@@ -203,7 +193,12 @@ impl Pass<'_> {
         if change.kind == ChangeKind::Modify && change.columns().iter().all(is_set) {
             return;
         }
-        self.touched.keys.extend(self.index.claim(row).key().cloned());
+        // Nor does the owner of a row depend on the addresses in it.
+        if let Some(parts) = moved_addresses(table, change) {
+            self.touched.touch(self.index.claim(row).key(), parts);
+            return;
+        }
+        self.touched.touch(self.index.claim(row).key(), Scope::Whole);
         self.doubtful.insert(row, table);
         if table == Table::LogicalSwitchPort {
             self.index.foreign.doubt(row);
@@ -333,7 +328,7 @@ impl Pass<'_> {
     /// An element was added to a set or removed from it.
     fn moved(&mut self, parent: Parent, element: Uuid) {
         let Set { of, holds, .. } = *parent.set;
-        self.touched.keys.extend(self.index.claim(element).key().cloned());
+        self.touched.touch(self.index.claim(element).key(), Scope::Whole);
         if holds.life() == Life::Part {
             self.doubt(element, holds);
         }
@@ -344,7 +339,7 @@ impl Pass<'_> {
 
     fn set_claim(&mut self, row: Uuid, claim: Claim) {
         let Some(entry) = self.index.rows.get_mut(&row) else { return };
-        self.touched.keys.extend(claim.key().cloned());
+        self.touched.touch(claim.key(), Scope::Whole);
         if entry.claim == claim {
             return;
         }
@@ -354,7 +349,7 @@ impl Pass<'_> {
             elements(self.replica, row, set).iter().for_each(|port| self.index.foreign.doubt(*port));
         }
         // The former owner has to compare, too: it may have lost a row that it wants.
-        self.touched.keys.extend(before.key().cloned());
+        self.touched.touch(before.key(), Scope::Whole);
         self.index.disown(row, &before);
         if let Some(owner) = claim.owner() {
             self.index.owned.entry(owner.clone()).or_default().insert(row);
@@ -363,7 +358,7 @@ impl Pass<'_> {
 
     fn forget(&mut self, row: Uuid) {
         let Some(Entry { table, name, claim }) = self.index.rows.remove(&row) else { return };
-        self.touched.keys.extend(claim.key().cloned());
+        self.touched.touch(claim.key(), Scope::Whole);
         self.index.disown(row, &claim);
         self.index.unname(table, &name, row);
     }

@@ -14,23 +14,29 @@ use crate::{
     commit::{
         Batch, assemble,
         blame::{Blame, blame},
-        work_queue::{Cause, Turn, pause},
+        work_queue::{Cause, Item, Turn, pause},
     },
-    desired::desired,
+    desired::{desired, desired_part},
     diff::{
         Difference, diff,
         edit::{Edit, Existing, Target},
         fit::fit,
+        part::diff_parts,
     },
-    key::Key,
+    key::{Key, Scope},
     northbound::CLUSTER_ID,
-    rows::{RowName, Table},
+    rows::{DesiredPart, RowName, Table},
+    store::Kept,
 };
 
 /// Edits per transaction, more or less; a new pod has two, its port and the port's place in the switch. Large
 /// transactions are slow and make other keys wait: one ovsdb-server takes 10,000 ports a second in
 /// transactions of one, 40,000 in transactions of 20 to 200, and 22,000 at 1,000.
 const MOST_ROWS: usize = 1000;
+
+/// Bytes of edits per transaction, more or less. A thousand ports are 400 kB; a thousand ACLs or maps of a
+/// load balancer may be many times that, and ovsdb-server handles nothing else while it reads them.
+const MOST_BYTES: usize = 1 << 20;
 
 /// Limits of one turn: keys that are compared, some microseconds each, and time. Then other events have their
 /// turn. A wait of 5 ms is not noticed beside what else an event waits for; ten times as much would show in
@@ -41,10 +47,26 @@ const TURN: Duration = Duration::from_millis(5);
 /// The next transaction.
 #[derive(Default)]
 struct Plan {
-    keys: Vec<(Key, Cause)>,
+    items: Vec<Item>,
     edits: Vec<Vec<Edit>>,
     inserted: HashSet<RowName>,
     rows: usize,
+    bytes: usize,
+}
+
+impl Plan {
+    /// All edits of a key go into one transaction: a limit is exceeded rather than a key split.
+    fn add(&mut self, item: Item, edits: Vec<Edit>) {
+        self.rows += edits.len();
+        self.bytes += edits.iter().map(Edit::size).sum::<usize>();
+        self.inserted.extend(edits.iter().filter_map(Edit::inserted).cloned());
+        self.items.push(item);
+        self.edits.push(edits);
+    }
+
+    fn is_full(&self) -> bool {
+        self.rows >= MOST_ROWS || self.bytes >= MOST_BYTES
+    }
 }
 
 impl Reconciler {
@@ -83,23 +105,23 @@ impl Reconciler {
                 Turn::Suspects(keys) => {
                     // `Store`: a suspect is no repair, so it does not have to rest as a contested row.
                     for key in keys {
-                        self.consider(key, Cause::Store, connection.schema(), &mut plan);
+                        self.consider(Item::whole(key, Cause::Store), connection.schema(), &mut plan);
                     }
                 }
                 Turn::Dirty => {
-                    while plan.rows < MOST_ROWS
+                    while !plan.is_full()
                         && compared < TURN_KEYS
                         && now.elapsed() < TURN
-                        && let Some((key, cause)) = self.work_queue.pop()
+                        && let Some(item) = self.work_queue.pop()
                     {
-                        self.consider(key, cause, connection.schema(), &mut plan);
+                        self.consider(item, connection.schema(), &mut plan);
                         compared += 1;
                     }
                 }
             }
-            let Plan { mut keys, mut edits, .. } = plan;
+            let Plan { mut items, mut edits, .. } = plan;
             // Nothing differs, or the keys wait or rest: go on with the next ones, until the turn is over.
-            if keys.is_empty() {
+            if items.is_empty() {
                 if compared >= TURN_KEYS || now.elapsed() >= TURN {
                     self.unfinished = true;
                     return;
@@ -107,20 +129,21 @@ impl Reconciler {
                 continue;
             }
             // A key occurs once in a transaction, so not beside the cluster's own edits.
-            if let Some(edit) = self.identify().filter(|_| keys.iter().all(|(key, _)| *key != Key::Cluster)) {
-                keys.push((Key::Cluster, Cause::Store));
+            if let Some(edit) = self.identify().filter(|_| items.iter().all(|item| item.key != Key::Cluster))
+            {
+                items.push(Item::whole(Key::Cluster, Cause::Store));
                 edits.push(vec![edit]);
             }
             // The comparison took time: the Lease may have run out.
             if !self.leadership.is_leader() {
-                self.mark_again(keys, now);
+                self.mark_again(items, now);
                 return;
             }
             let batch = assemble(edits, connection.schema(), Some(LOCK));
-            self.metrics.batch.observe(f64::from(u32::try_from(keys.len()).unwrap_or(u32::MAX)));
+            self.metrics.batch.observe(f64::from(u32::try_from(items.len()).unwrap_or(u32::MAX)));
             let Batch { transaction, operations, written } = batch;
             let outcome = Box::pin(connection.transact(transaction));
-            self.in_flight = Some(InFlight { keys, operations, written, outcome });
+            self.in_flight = Some(InFlight { items, operations, written, outcome });
             return;
         }
     }
@@ -137,34 +160,47 @@ impl Reconciler {
     }
 
     /// Compares a key's desired rows with the replica, and adds the difference to the plan.
-    fn consider(&mut self, key: Key, cause: Cause, schema: &ovsdb::Schema, plan: &mut Plan) {
-        let rows = fit(desired(&self.store, &key), schema);
-        match diff(&key, &rows, self.store.kept(&key), &self.northbound, &plan.inserted) {
+    fn consider(&mut self, item: Item, schema: &ovsdb::Schema, plan: &mut Plan) {
+        let difference = self.parts(&item.key, &item.scope).unwrap_or_else(|| {
+            let rows = fit(desired(&self.store, &item.key), schema);
+            diff(&item.key, &rows, self.store.kept(&item.key), &self.northbound, &plan.inserted)
+        });
+        let Item { key, cause, .. } = &item;
+        match difference {
             Difference::Missing(rows) => {
                 tracing::debug!(%key, ?rows, "waits for rows");
-                self.work_queue.wait(key, rows);
+                self.work_queue.wait(item.key, rows);
             }
-            Difference::Edits(edits) if edits.is_empty() => self.settle(key),
+            Difference::Edits(edits) if edits.is_empty() => self.settle(item.key),
             Difference::Edits(edits) => {
                 let now = Instant::now();
                 // Another writer has changed rows that were right, or was faster. To answer at once, each
                 // time, would be a fight without end.
-                if cause == Cause::Rows
-                    && let Answer::Rest { pause, first } = self.flaps.repair(&key, now)
+                if *cause == Cause::Rows
+                    && let Answer::Rest { pause, first } = self.flaps.repair(key, now)
                 {
                     let row = edits.first().map(|edit| self.describe(edit)).unwrap_or_default();
                     self.work_queue.rest(key.clone(), now + pause);
                     if first {
-                        self.contested(key, row, pause);
+                        self.contested(item.key, row, pause);
                     }
                     return;
                 }
-                plan.rows += edits.len();
-                plan.inserted.extend(edits.iter().filter_map(Edit::inserted).cloned());
-                plan.keys.push((key, cause));
-                plan.edits.push(edits);
+                plan.add(item, edits);
             }
         }
+    }
+
+    /// The difference of single parts of the key's rows; none if the rows have to be compared as a whole.
+    fn parts(&self, key: &Key, scope: &Scope) -> Option<Difference> {
+        let Scope::Parts(parts) = scope else { return None };
+        // Of rows that are partly kept, only the whole tells which.
+        if self.store.kept(key) != Kept::Nothing {
+            return None;
+        }
+        let parts: Vec<DesiredPart> =
+            parts.iter().map(|part| desired_part(&self.store, key, part)).collect::<Option<_>>()?;
+        diff_parts(key, &parts, &self.northbound).map(Difference::Edits)
     }
 
     /// The replica shows the key's desired rows.
@@ -200,7 +236,7 @@ impl Reconciler {
 
     /// Takes the answer to the transaction in flight, or the error that there will be none.
     pub(super) fn answered(&mut self, outcome: Result<Outcome, TransactError>) {
-        let Some(InFlight { keys, operations, written, outcome: _ }) = self.in_flight.take() else { return };
+        let Some(InFlight { items, operations, written, outcome: _ }) = self.in_flight.take() else { return };
         let now = Instant::now();
         let error = match outcome {
             Ok(_) => {
@@ -209,12 +245,12 @@ impl Reconciler {
                 for (table, rows) in written {
                     self.metrics.rows.with_label_values(&[table.name()]).inc_by(rows);
                 }
-                for (key, _) in keys {
-                    if self.work_queue.succeeded(&key) {
-                        self.recovered(&key);
+                for item in items {
+                    if self.work_queue.succeeded(&item.key) {
+                        self.recovered(&item.key);
                     }
                     // Compared once more: only what the replica shows counts as done.
-                    self.work_queue.mark(key, Cause::Rows, now);
+                    self.work_queue.mark(Item { cause: Cause::Rows, ..item }, now);
                 }
                 return;
             }
@@ -230,21 +266,23 @@ impl Reconciler {
                 );
                 // The replica may follow another connection already.
                 self.loaded &= self.northbound.connection().is_some_and(|connection| !connection.is_closed());
-                self.mark_again(keys, now);
+                self.mark_again(items, now);
             }
             Blame::Race(index) => {
                 self.count("overtaken");
                 let overtaken = operations.get(index).cloned().unwrap_or_default();
-                for (place, (key, cause)) in keys.into_iter().enumerate() {
-                    // `Rows` counts as a repair, so a key that loses again and again has to rest.
-                    let cause = if overtaken.contains(&place) { Cause::Rows } else { cause };
-                    self.work_queue.mark(key, cause, now);
+                for (place, item) in items.into_iter().enumerate() {
+                    // `Rows` counts as a repair, so a key that loses again and again has to rest. What the
+                    // other writer has changed may be more than a part.
+                    let is_overtaken = overtaken.contains(&place);
+                    let item = if is_overtaken { Item::whole(item.key, Cause::Rows) } else { item };
+                    self.work_queue.mark(item, now);
                 }
             }
             Blame::Lock => {
                 self.count("refused");
                 self.database_lock.refused();
-                self.mark_again(keys, now);
+                self.mark_again(items, now);
             }
             Blame::Server => {
                 self.count("refused");
@@ -256,31 +294,31 @@ impl Reconciler {
                     "the northbound database takes no transactions; they are tried again"
                 );
                 self.paused = Some(now + pause);
-                self.mark_again(keys, now);
+                self.mark_again(items, now);
             }
             Blame::Operation(index) => {
                 self.count("refused");
                 let blamed = operations.get(index).cloned().unwrap_or_default();
-                self.part(keys, &blamed, &error, now);
+                self.part(items, &blamed, &error, now);
             }
             Blame::Somebody => {
                 self.count("refused");
-                self.part(keys, &[], &error, now);
+                self.part(items, &[], &error, now);
             }
         }
     }
 
     /// Separates the keys at fault from the others. `blamed`: their indexes, if the server named an
     /// operation.
-    fn part(&mut self, keys: Vec<(Key, Cause)>, blamed: &[usize], error: &TransactError, now: Instant) {
-        let alone = blamed.iter().collect::<HashSet<_>>().len() == 1 || keys.len() == 1;
-        let narrows = !blamed.is_empty() && blamed.iter().collect::<HashSet<_>>().len() < keys.len();
+    fn part(&mut self, items: Vec<Item>, blamed: &[usize], error: &TransactError, now: Instant) {
+        let alone = blamed.iter().collect::<HashSet<_>>().len() == 1 || items.len() == 1;
+        let narrows = !blamed.is_empty() && blamed.iter().collect::<HashSet<_>>().len() < items.len();
         if narrows || alone {
-            let is_blamed = |place: usize| keys.len() == 1 || blamed.contains(&place);
+            let is_blamed = |place: usize| items.len() == 1 || blamed.contains(&place);
             let (at_fault, others): (Vec<_>, Vec<_>) =
-                keys.iter().cloned().enumerate().partition(|(place, _)| is_blamed(*place));
-            self.mark_again(others.into_iter().map(|(_, key)| key).collect(), now);
-            let at_fault: Vec<Key> = at_fault.into_iter().map(|(_, (key, _))| key).collect();
+                items.iter().cloned().enumerate().partition(|(place, _)| is_blamed(*place));
+            self.mark_again(others.into_iter().map(|(_, item)| item).collect(), now);
+            let at_fault: Vec<Key> = at_fault.into_iter().map(|(_, item)| item.key).collect();
             match <[Key; 1]>::try_from(at_fault) {
                 Ok([key]) => self.refused(key, error, now),
                 Err(several) => self.work_queue.suspect(several),
@@ -288,7 +326,7 @@ impl Reconciler {
             return;
         }
         // The server named no operation, or one of all keys: bisect until one key is left.
-        let mut first: Vec<Key> = keys.into_iter().map(|(key, _)| key).collect();
+        let mut first: Vec<Key> = items.into_iter().map(|item| item.key).collect();
         let second = first.split_off(first.len() / 2);
         self.work_queue.suspect(first);
         self.work_queue.suspect(second);
@@ -319,9 +357,9 @@ impl Reconciler {
         let _ = self.reports.send(report);
     }
 
-    fn mark_again(&mut self, keys: Vec<(Key, Cause)>, now: Instant) {
-        for (key, cause) in keys {
-            self.work_queue.mark(key, cause, now);
+    fn mark_again(&mut self, items: Vec<Item>, now: Instant) {
+        for item in items {
+            self.work_queue.mark(item, now);
         }
     }
 
@@ -329,3 +367,6 @@ impl Reconciler {
         self.metrics.transactions.with_label_values(&[result]).inc();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -229,7 +229,7 @@ async fn a_lost_race_is_that_of_one_object_and_no_repair_of_the_others_in_its_tr
     let (mut reconciler, _observations) = controller(nowhere, Leadership::always()).0.begin();
     let [first, second] = ["n1", "n2"].map(|name| Key::Node(name.into()));
     reconciler.in_flight = Some(InFlight {
-        keys: vec![(first.clone(), Cause::Store), (second.clone(), Cause::Store)],
+        items: [&first, &second].map(|key| Item::whole(key.clone(), Cause::Store)).into(),
         // The assert, and one operation of each key.
         operations: vec![vec![], vec![0], vec![1]],
         written: BTreeMap::new(),
@@ -241,7 +241,8 @@ async fn a_lost_race_is_that_of_one_object_and_no_repair_of_the_others_in_its_tr
         operation: "wait Logical_Switch".to_owned(),
         error,
     }));
-    let marked: BTreeMap<Key, Cause> = std::iter::from_fn(|| reconciler.work_queue.pop()).collect();
+    let marked: BTreeMap<Key, Cause> =
+        std::iter::from_fn(|| reconciler.work_queue.pop()).map(|item| (item.key, item.cause)).collect();
     assert_eq!(marked, BTreeMap::from([(first, Cause::Store), (second, Cause::Rows)]));
 }
 

@@ -36,6 +36,7 @@ impl From<RouterPort> for DesiredRow {
                 ("options", Value::Pairs(options)),
             ],
             member_of: vec![Membership { of: Table::LogicalRouter.row(router), column: "ports" }],
+            needs: Vec::new(),
         }
     }
 }
@@ -53,6 +54,7 @@ impl From<GatewayChassis> for DesiredRow {
                 of: Table::LogicalRouterPort.row(router_port),
                 column: "gateway_chassis",
             }],
+            needs: Vec::new(),
         }
     }
 }

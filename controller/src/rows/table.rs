@@ -7,6 +7,8 @@
 //! }
 //! ```
 //!
+//! After the foreign sets, `large [set]` names sets of texts that are compared element by element.
+//!
 //! The columns (ovn-nb(5)) are those that this controller writes or that tell the owner of a row; other
 //! columns are not copied, compared or written. A table comes before the tables that refer to it. Knows
 //! nothing of keys.
@@ -78,6 +80,7 @@ struct Spec {
     identity: Identity,
     sets: &'static [Set],
     others_sets: &'static [&'static str],
+    large_sets: &'static [&'static str],
     monitor: fn(Monitor) -> Monitor,
     recognised: fn(&Replica, Uuid) -> Option<Arc<str>>,
 }
@@ -92,7 +95,7 @@ macro_rules! tables {
     ($(
         $(#[$meta:meta])*
         $table:ident in $name:literal, $life:ident, $identity:ident $(($($key:ident),+))?,
-        [$($set:ident: $strength:ident $holds:ident by $decides:ident),*], [$($other:ident),*] {
+        [$($set:ident: $strength:ident $holds:ident by $decides:ident),*], [$($other:ident),*] $(, large [$($large:ident),+])? {
             $($columns:tt)*
         }
     )+) => {
@@ -115,6 +118,7 @@ macro_rules! tables {
             $(const _: fn(&$table) -> &Vec<Uuid> = |row| &row.$set;)*
             $(const _: () = assert!((Table::$holds as usize) < (Table::$table as usize));)*
             $(const _: fn(&$table) -> &Vec<Uuid> = |row| &row.$other;)*
+            $($(const _: fn(&$table) -> &Vec<Box<str>> = |row| &row.$large;)+)?
             $($(const _: fn(&$table) -> &dyn Field = |row| &row.$key;)+)?
         )+
 
@@ -130,6 +134,7 @@ macro_rules! tables {
                 decides: Decides::$decides,
             }),*],
             others_sets: &[$(stringify!($other)),*],
+            large_sets: &[$($(stringify!($large)),+)?],
             monitor: |monitor| monitor.table::<$table>(Where::all()),
             recognised: |replica, row| replica.row::<$table>(row).map(|row| tables!(@recognised row $identity $(($($key),+))?)),
         }),+];
@@ -166,7 +171,7 @@ tables! {
         external_ids: Pairs,
     }
 
-    AddressSet in "Address_Set", Root, Name, [], [] {
+    AddressSet in "Address_Set", Root, Name, [], [], large [addresses] {
         name: Arc<str>,
         addresses: Vec<Box<str>>,
         external_ids: Pairs,
@@ -337,6 +342,11 @@ impl Table {
     /// Sets of foreign rows that would be deleted with a row of this table.
     pub(crate) fn others_sets(self) -> &'static [&'static str] {
         self.spec().others_sets
+    }
+
+    /// Sets of addresses that may be large: a change of some elements concerns no other part of the row.
+    pub(crate) fn large_sets(self) -> &'static [&'static str] {
+        self.spec().large_sets
     }
 
     /// The identity of a row, without that of its holder. Empty if the row has none; none if the replica has

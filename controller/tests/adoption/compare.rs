@@ -78,6 +78,10 @@ impl Comparison {
                 }
                 Ok(())
             }
+            Value::Elements(texts) => same(&Datum::set(texts.iter().map(|text| &**text)), value),
+            Value::Entries(pairs) => {
+                same(&Datum::map(pairs.iter().map(|(key, value)| (&**key, value.as_str()))), value)
+            }
             Value::References(rows) => {
                 let ours: BTreeSet<_> = rows.iter().map(|row| theirs.reference(row)).collect();
                 let value: BTreeSet<_> =
@@ -131,7 +135,11 @@ impl Comparison {
             }
             let names_it = |value: &Value| match value {
                 Value::References(rows) | Value::Including(rows) => rows.contains(&row.id),
-                Value::Datum(_) | Value::Pairs(_) | Value::Parts { .. } => false,
+                Value::Datum(_)
+                | Value::Pairs(_)
+                | Value::Elements(_)
+                | Value::Entries(_)
+                | Value::Parts { .. } => false,
             };
             for parent in ours {
                 let columns = parent.columns.iter().filter(|(_, value)| names_it(value));

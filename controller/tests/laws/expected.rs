@@ -123,6 +123,11 @@ fn is_value(value: &Value, now: &str) -> Result<(), String> {
                 .iter()
                 .any(|key| pairs.get(key).is_some_and(|value| !wanted.accepts(key, value)))
         }
+        Value::Elements(texts) => parts == texts.iter().map(|text| &**text).collect(),
+        Value::Entries(pairs) => {
+            let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            parts == pairs.iter().map(String::as_str).collect()
+        }
         Value::References(rows) => {
             parts == rows.iter().map(reference).collect::<Vec<_>>().iter().map(String::as_str).collect()
         }

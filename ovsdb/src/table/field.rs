@@ -41,6 +41,11 @@ pub trait Field {
         &[]
     }
 
+    /// The sorted elements of a `Vec` of `Box<str>`, without a copy; `None` for other fields.
+    fn texts(&self) -> Option<&[Box<str>]> {
+        None
+    }
+
     /// The pairs of a [`Pairs`] field, without a copy; `None` for other fields.
     fn pairs(&self) -> Option<&Pairs> {
         None
@@ -68,10 +73,15 @@ pub trait Scalar: Sized + Clone + PartialOrd {
     fn references(_: &[Self]) -> &[Uuid] {
         &[]
     }
+
+    /// The list itself if its elements are `Box<str>`.
+    fn texts(_: &[Self]) -> Option<&[Box<str>]> {
+        None
+    }
 }
 
 macro_rules! scalars {
-    ($($ty:ty: $variant:ident, $expected:literal, $atom:ident => $value:expr, $own:ident => $sent:expr $(, $list:ident => $references:expr)?;)*) => {$(
+    ($($ty:ty: $variant:ident, $expected:literal, $atom:ident => $value:expr, $own:ident => $sent:expr $(, $method:ident($list:ident) -> $slice:ty: $same:expr)?;)*) => {$(
         impl Scalar for $ty {
             const TYPE: AtomicType = AtomicType::$variant;
 
@@ -89,8 +99,8 @@ macro_rules! scalars {
                 $value == Some($sent)
             }
 
-            $(fn references($list: &[Self]) -> &[Uuid] {
-                $references
+            $(fn $method($list: &[Self]) -> $slice {
+                $same
             })?
         }
 
@@ -123,9 +133,9 @@ scalars! {
     i64: Integer, "an integer", atom => atom.as_integer(), own => *own;
     f64: Real, "a real", atom => atom.as_real(), own => *own;
     bool: Boolean, "a boolean", atom => atom.as_boolean(), own => *own;
-    Uuid: Uuid, "a uuid", atom => atom.as_uuid(), own => *own, list => list;
+    Uuid: Uuid, "a uuid", atom => atom.as_uuid(), own => *own, references(list) -> &[Uuid]: list;
     String: String, "a string", atom => atom.as_str(), own => own.as_str();
-    Box<str>: String, "a string", atom => atom.as_str(), own => &**own;
+    Box<str>: String, "a string", atom => atom.as_str(), own => &**own, texts(list) -> Option<&[Box<str>]>: Some(list);
     Arc<str>: String, "a string", atom => atom.as_str(), own => &**own;
 }
 
@@ -190,6 +200,10 @@ impl<T: Scalar> Field for Vec<T> {
 
     fn references(&self) -> &[Uuid] {
         T::references(self)
+    }
+
+    fn texts(&self) -> Option<&[Box<str>]> {
+        T::texts(self)
     }
 }
 

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::*;
-use crate::rows::Table;
+use crate::{key::Part, rows::Table};
 
 fn node(name: &str) -> Key {
     Key::Node(name.into())
@@ -14,14 +14,14 @@ fn pod(name: &str) -> Key {
 }
 
 fn drain(work_queue: &mut WorkQueue) -> Vec<Key> {
-    std::iter::from_fn(|| work_queue.pop()).map(|(key, _)| key).collect()
+    std::iter::from_fn(|| work_queue.pop()).map(|item| item.key).collect()
 }
 
 #[test]
 fn what_others_need_comes_first_and_each_key_once() {
     let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
     for key in [pod("b"), node("n"), pod("a"), pod("b"), Key::Cluster] {
-        work_queue.mark(key, Cause::Rows, now);
+        work_queue.mark(Item::whole(key, Cause::Rows), now);
     }
     assert_eq!(drain(&mut work_queue), [Key::Cluster, node("n"), pod("b"), pod("a")]);
     assert!(work_queue.turn().is_none());
@@ -50,7 +50,7 @@ fn a_refused_key_is_tried_alone_after_a_pause_or_as_soon_as_something_changes() 
 
     let (another, longer) = work_queue.fail(pod("a"), "no".to_owned(), now);
     assert!(!another && longer >= pause / 2 && work_queue.next_retry() == Some(now + longer));
-    work_queue.mark(pod("a"), Cause::Rows, now);
+    work_queue.mark(Item::whole(pod("a"), Cause::Rows), now);
     assert_eq!(work_queue.next_retry(), None);
     assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
     assert!(work_queue.succeeded(&pod("a")) && !work_queue.succeeded(&pod("a")));
@@ -61,10 +61,10 @@ fn a_contested_key_rests_whatever_happens_to_its_rows() {
     let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
     let until = now + FIRST_PAUSE;
     work_queue.rest(pod("a"), until);
-    work_queue.mark(pod("a"), Cause::Rows, now);
+    work_queue.mark(Item::whole(pod("a"), Cause::Rows), now);
     assert!(work_queue.turn().is_none());
     assert_eq!(work_queue.next_retry(), Some(until));
-    work_queue.mark(pod("a"), Cause::Store, now);
+    work_queue.mark(Item::whole(pod("a"), Cause::Store), now);
     assert!(work_queue.turn().is_some(), "what it should have changed");
 }
 
@@ -73,8 +73,8 @@ fn suspects_and_others_take_turns() {
     let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
     work_queue.suspect(vec![pod("a")]);
     work_queue.suspect(vec![pod("b")]);
-    work_queue.mark(pod("c"), Cause::Rows, now);
-    work_queue.mark(pod("a"), Cause::Rows, now);
+    work_queue.mark(Item::whole(pod("c"), Cause::Rows), now);
+    work_queue.mark(Item::whole(pod("a"), Cause::Rows), now);
     assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
     assert!(matches!(work_queue.turn(), Some(Turn::Dirty)));
     assert_eq!(drain(&mut work_queue), [pod("c")]);
@@ -92,9 +92,9 @@ fn pauses_double_up_to_a_minute() {
 #[test]
 fn only_what_has_changed_is_timed_and_not_everything_after_a_reconnection() {
     let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
-    work_queue.mark(pod("a"), Cause::Everything, now);
-    work_queue.mark(pod("b"), Cause::Everything, now);
-    work_queue.mark(pod("b"), Cause::Store, now);
+    work_queue.mark(Item::whole(pod("a"), Cause::Everything), now);
+    work_queue.mark(Item::whole(pod("b"), Cause::Everything), now);
+    work_queue.mark(Item::whole(pod("b"), Cause::Store), now);
     assert_eq!(drain(&mut work_queue), [pod("b"), pod("a")]);
     assert_eq!((work_queue.settled(&pod("a")), work_queue.settled(&pod("b"))), (None, Some(now)));
 }
@@ -103,11 +103,36 @@ fn only_what_has_changed_is_timed_and_not_everything_after_a_reconnection() {
 fn what_has_changed_comes_before_everything_that_is_only_looked_at() {
     let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
     for key in [node("n"), pod("a"), pod("b"), pod("c")] {
-        work_queue.mark(key, Cause::Everything, now);
+        work_queue.mark(Item::whole(key, Cause::Everything), now);
     }
-    work_queue.mark(pod("c"), Cause::Store, now);
-    work_queue.mark(pod("d"), Cause::Store, now);
-    work_queue.mark(pod("b"), Cause::Rows, now);
+    work_queue.mark(Item::whole(pod("c"), Cause::Store), now);
+    work_queue.mark(Item::whole(pod("d"), Cause::Store), now);
+    work_queue.mark(Item::whole(pod("b"), Cause::Rows), now);
     assert_eq!(drain(&mut work_queue), [pod("c"), pod("d"), node("n"), pod("a"), pod("b")]);
     assert!(work_queue.turn().is_none());
+}
+
+#[test]
+fn parts_of_a_key_add_up_and_a_key_that_may_be_wrong_is_compared_as_a_whole() {
+    let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
+    let part = |last: u8| Scope::part(Part::Address([10, 0, 0, last].into()));
+    let item = |scope: Scope, cause: Cause| Item { key: pod("a"), scope, cause };
+    let both = Scope::Parts(Box::new([1, 2].map(|last| Part::Address([10, 0, 0, last].into())).into()));
+    work_queue.mark(item(part(1), Cause::Rows), now);
+    work_queue.mark(item(part(2), Cause::Store), now);
+    assert_eq!(work_queue.pop(), Some(item(both, Cause::Store)));
+
+    work_queue.mark(item(part(1), Cause::Store), now);
+    work_queue.mark(item(Scope::Whole, Cause::Rows), now);
+    work_queue.mark(item(part(2), Cause::Store), now);
+    assert_eq!(work_queue.pop(), Some(item(Scope::Whole, Cause::Store)));
+    assert_eq!(work_queue.pop(), None);
+
+    work_queue.wait(pod("a"), vec![Table::AddressSet.row("s")]);
+    work_queue.mark(item(part(1), Cause::Store), now);
+    assert_eq!(work_queue.pop(), Some(item(Scope::Whole, Cause::Store)), "its other rows are missing");
+
+    work_queue.fail(pod("a"), "no".to_owned(), now);
+    work_queue.mark(item(part(1), Cause::Store), now);
+    assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
 }

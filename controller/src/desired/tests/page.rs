@@ -7,7 +7,7 @@ use super::*;
 /// The rows as text. Empty columns are left out.
 fn page(rows: &[DesiredRow]) -> String {
     let mut page = String::new();
-    for DesiredRow { id, columns, member_of } in rows {
+    for DesiredRow { id, columns, member_of, needs: _ } in rows {
         let _ = writeln!(page, "{} {}", id.table.name(), id.name);
         for (column, value) in columns {
             let text = text(value);
@@ -34,6 +34,10 @@ fn text(value: &Value) -> String {
         Value::Datum(value) => datum(value),
         Value::Pairs(Pairs { with, .. }) => {
             with.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" ")
+        }
+        Value::Elements(texts) => texts.iter().map(|text| &**text).collect::<Vec<_>>().join(", "),
+        Value::Entries(pairs) => {
+            pairs.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" ")
         }
         Value::References(rows) | Value::Including(rows) => {
             rows.iter().map(|row| row.name.clone()).collect::<Vec<_>>().join(", ")

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use ovsdb::Field;
+use proptest::{prelude::*, sample::subsequence};
 
 use super::*;
 
@@ -125,4 +126,98 @@ fn comparing_maps_of_many_pairs_does_not_take_the_product_of_their_sizes() {
 /// CPU time of this thread: other threads may occupy the processors.
 fn computed() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
+}
+
+const TEXTS: [&str; 8] =
+    ["10.0.0.1", "10.0.0.10", "10.0.0.2", "10.0.0.9", "fd00::1", "fd00::10", "fd00::2", "x"];
+
+fn some_texts() -> impl Strategy<Value = BTreeSet<Box<str>>> {
+    subsequence(TEXTS.to_vec(), 0..=TEXTS.len()).prop_map(|texts| texts.into_iter().map(Into::into).collect())
+}
+
+fn some_pairs() -> impl Strategy<Value = BTreeMap<Box<str>, String>> {
+    (some_texts(), prop::collection::vec(0_u8..2, TEXTS.len())).prop_map(|(keys, values)| {
+        keys.into_iter().zip(values).map(|(key, value): (_, u8)| (key, value.to_string())).collect()
+    })
+}
+
+/// What the pieces named by these texts need.
+fn of_pieces(now: &dyn Field, texts: &BTreeSet<Box<str>>, wanted: impl Fn(&str) -> Piece) -> Delta {
+    let mut delta = Delta::default();
+    for text in texts {
+        assert_eq!(piece(now, &wanted(text), &mut delta), Some(()));
+    }
+    delta
+}
+
+proptest! {
+    /// The same two operations as in the transaction: first remove, then add.
+    #[test]
+    fn a_difference_turns_the_value_into_the_desired_one(
+        set in some_texts(), other_set in some_texts(), map in some_pairs(), other_map in some_pairs()
+    ) {
+        let now: Vec<Box<str>> = set.iter().cloned().collect();
+        let delta = elements(&now, &other_set);
+        let mut then = set.clone();
+        prop_assert!(delta.remove.iter().all(|text| then.remove(text.as_str())), "{delta:?}");
+        prop_assert!(delta.elements.iter().all(|text| then.insert(text.as_str().into())), "{delta:?}");
+        prop_assert_eq!(&then, &other_set);
+        prop_assert_eq!(delta.is_empty(), set == other_set);
+
+        let now = ovsdb::Pairs::new(map.iter().map(|(key, value)| (&**key, value.as_str()))).unwrap();
+        let delta = entries(&now, &other_map);
+        let mut then = map.clone();
+        prop_assert!(delta.remove.iter().all(|key| then.remove(key.as_str()).is_some()), "{delta:?}");
+        // `insert` does not change the value of a key that is there.
+        let added = |(key, value): (&String, &String)| then.insert(key.as_str().into(), value.clone()).is_none();
+        prop_assert!(delta.entries.iter().all(added), "{delta:?}");
+        prop_assert_eq!(&then, &other_map);
+        prop_assert_eq!(delta.is_empty(), map == other_map);
+    }
+
+    /// The whole is the sum of its parts, and parts that have not changed need nothing.
+    #[test]
+    fn the_pieces_that_differ_need_what_the_whole_value_needs(
+        set in some_texts(), other_set in some_texts(), map in some_pairs(), other_map in some_pairs(),
+        more in some_texts()
+    ) {
+        let now: Vec<Box<str>> = set.iter().cloned().collect();
+        let named: BTreeSet<Box<str>> = set.symmetric_difference(&other_set).chain(&more).cloned().collect();
+        let delta = of_pieces(&now, &named, |text| match other_set.contains(text) {
+            true => Piece::Element(text.into()),
+            false => Piece::NoElement(text.into()),
+        });
+        prop_assert_eq!(delta, elements(&now, &other_set));
+
+        let now = ovsdb::Pairs::new(map.iter().map(|(key, value)| (&**key, value.as_str()))).unwrap();
+        let keys = map.keys().chain(other_map.keys());
+        let differing = keys.filter(|key| map.get(*key) != other_map.get(*key));
+        let named: BTreeSet<Box<str>> = differing.chain(&more).cloned().collect();
+        let delta = of_pieces(&now, &named, |key| match other_map.get(key) {
+            Some(value) => Piece::Entry(key.into(), value.clone()),
+            None => Piece::NoEntry(key.into()),
+        });
+        prop_assert_eq!(delta, entries(&now, &other_map));
+    }
+}
+
+#[test]
+fn a_set_is_written_as_a_whole_if_that_is_shorter() {
+    let set = |numbers: std::ops::Range<u32>| -> BTreeSet<Box<str>> {
+        numbers.map(|number| format!("{number:04}").into()).collect()
+    };
+    let is_most = |now: std::ops::Range<u32>, wanted: std::ops::Range<u32>| {
+        let (now, wanted) = (set(now).into_iter().collect::<Vec<_>>(), set(wanted));
+        elements(&now, &wanted).is_most_of(wanted.len())
+    };
+    assert!(!is_most(0..1000, 0..1001) && !is_most(0..1000, 100..1000) && is_most(0..1000, 800..1800));
+    assert!(is_most(0..1, 0..0) && !is_most(0..0, 0..0));
+}
+
+#[test]
+fn a_piece_of_a_value_that_is_neither_a_set_nor_a_map_is_left_to_the_whole() {
+    let (text, mut delta) = (Box::<str>::from("x"), Delta::default());
+    assert_eq!(piece(&text, &Piece::Element("x".into()), &mut delta), None);
+    assert_eq!(piece(&vec![text], &Piece::NoEntry("x".into()), &mut delta), None);
+    assert!(delta.is_empty());
 }

@@ -10,7 +10,11 @@ use contract::ovn;
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::{desired::desired, rows::RowSet};
+use crate::{
+    desired::{desired, desired_part},
+    key::Part,
+    rows::{DesiredPart, DesiredRow, Piece, RowSet, Value},
+};
 
 /// An event, by number of pod, node and address.
 #[derive(Debug, Clone)]
@@ -448,6 +452,42 @@ impl World {
         Ok(())
     }
 
+    /// The large values of a key are the sum of its parts.
+    fn check_parts(store: &Store) -> Result<(), TestCaseError> {
+        let addresses = (1..5).flat_map(|node| (0..8).map(move |last| (node, last)));
+        let addresses = addresses.flat_map(|(node, last)| nets(node, last, Families::Both));
+        let addresses: Vec<Part> = addresses.map(|net| Part::Address(net.addr())).collect();
+        for (key, rows) in rows(store) {
+            let mut whole = Vec::new();
+            let mut entries = Vec::new();
+            for DesiredRow { id, columns, .. } in rows {
+                for (column, value) in columns {
+                    let mut add = |piece| whole.push(DesiredPart { row: id.clone(), column, piece });
+                    match value {
+                        Value::Elements(texts) => {
+                            texts.into_iter().for_each(|text| add(Piece::Element(text)))
+                        }
+                        Value::Entries(pairs) => {
+                            entries.extend(pairs.keys().map(|key| Part::Entry((&**key).into())));
+                            pairs.into_iter().for_each(|(key, value)| add(Piece::Entry(key, value)));
+                        }
+                        Value::Datum(_)
+                        | Value::Pairs(_)
+                        | Value::References(_)
+                        | Value::Including(_)
+                        | Value::Parts { .. } => {}
+                    }
+                }
+            }
+            let parts = addresses.iter().chain(&entries).filter_map(|part| desired_part(store, &key, part));
+            let absent = |part: &DesiredPart| matches!(part.piece, Piece::NoElement(_) | Piece::NoEntry(_));
+            let (_, present): (Vec<_>, Vec<_>) = parts.partition(absent);
+            prop_assert!(present.iter().all(|part| whole.contains(part)), "{}: {:?}", key, present);
+            prop_assert_eq!(present.len(), whole.len(), "{}: {:?}", key, whole);
+        }
+        Ok(())
+    }
+
     /// Once all annotations are written, they match the pods' networks.
     fn check_records(&self, store: &Store) -> Result<(), TestCaseError> {
         for (key, pod) in &self.pods {
@@ -484,7 +524,8 @@ proptest! {
         prop_assert_eq!(store.take_annotations(), vec![], "each is written once");
     }
 
-    /// A change that concerns a key of which nobody is told leaves wrong rows for ever.
+    /// A change that concerns a key of which nobody is told leaves wrong rows for ever; so does a part that
+    /// is not what the whole has.
     #[test]
     fn whatever_changes_the_rows_of_a_key_makes_the_key_dirty(events in events()) {
         let mut world = World::default();
@@ -497,6 +538,7 @@ proptest! {
             if !matches!(event, Event::Restart) {
                 world.check_fan_out(&store, &before)?;
             }
+            World::check_parts(&store)?;
         }
     }
 }

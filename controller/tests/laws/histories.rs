@@ -1,4 +1,4 @@
-//! Laws 1 to 4 and 6, each on random histories. `OVN_LAWS_CASES` sets their number; the default is a few.
+//! Laws 1 to 4 and 6 to 8, each on random histories. `OVN_LAWS_CASES` sets their number; the default is a few.
 //!
 //! Many cases take longer than `cargo nextest` allows: `OVN_LAWS_CASES=500 cargo test -p controller --test
 //! laws law_1`.
@@ -16,11 +16,16 @@ use proptest::{
 };
 use tokio::time::Instant;
 
-use controller::observation::Observation;
+use contract::ovn::{self, ObjectId};
+use controller::{
+    observation::{Observation, Seen},
+    store::{Annotated, Node, Pod},
+};
 
 use crate::{
-    cluster::{all_nodes, all_pods},
+    cluster::{all_nodes, all_pods, node, pod, pod_key},
     database::{Contents, Row},
+    guards::{Closed, NoStaleAddress},
     history::{Drift, Step, anything, beside_others, drift, interrupted, observed, one_of_each},
     running::hurry,
     second_writer::port,
@@ -274,6 +279,63 @@ fn law_6_a_list_that_is_suddenly_empty_removes_nothing() {
         assert!(world.ports_of_pods(&left).is_empty());
         world.end().await;
     });
+}
+
+/// Laws 7 and 8, through restarts and crashes: a port comes with its addresses, its port security and its
+/// groups in one transaction, and an address leaves with its port before it is given again.
+#[test]
+fn laws_7_and_8_hold_at_every_commit() {
+    on(12, 40, interrupted(), async |history| {
+        let mut world = World::new().await;
+        let mut watcher = world
+            .watched_by(vec![Box::new(Closed { groups: of_management_ports }), Box::new(NoStaleAddress)]);
+        world.happen(Step::Node(1)).await;
+        for step in history {
+            world.happen(step).await;
+        }
+        world.rest().await;
+        // A commit that comes after all others.
+        world.foreign_switch("foreign-last").await;
+        let commits = watcher.kept_until("foreign-last").await;
+        assert!(commits > 1, "the guards have seen {commits} commits");
+        world.end().await;
+    });
+}
+
+/// A node with four addresses and five pods: whenever one goes, another gets its address, and must not have
+/// it before the first one's port has left.
+#[tokio::test]
+async fn law_8_an_address_leaves_before_it_is_given_again() {
+    let mut world = World::new().await;
+    let mut watcher = world.watched_by(vec![Box::new(NoStaleAddress)]);
+    let without_annotation = |number: u32| {
+        let (key, pod) = pod(number, 1, 0);
+        Observation::Pods(Seen::Applied((key, Pod { annotated: Annotated::Nothing, ..pod })))
+    };
+    let node = Node { subnets: vec!["10.0.1.0/29".parse().unwrap()], ..node(1) };
+    world.controller.observe(all_nodes([node]));
+    (0..5).for_each(|number| world.controller.observe(without_annotation(number)));
+    world.controller.reaches("work", |progress| !progress.converged).await;
+    world.controller.converged().await;
+    for number in 5..25 {
+        let ports = world.ports_of_pods(&world.contents().await);
+        assert_eq!(ports.len(), 4, "{ports:?}");
+        let gone = (0..number).find(|other| ports.contains_key(&port(*other))).unwrap();
+        world.controller.observe(Observation::Pods(Seen::Deleted(pod_key(gone))));
+        world.controller.observe(without_annotation(number));
+        world.controller.reaches("work", |progress| !progress.converged).await;
+        world.controller.converged().await;
+    }
+    world.foreign_switch("foreign-last").await;
+    let commits = watcher.kept_until("foreign-last").await;
+    assert!(commits > 20, "the guards have seen {commits} commits");
+    world.end().await;
+}
+
+/// The group that lets nodes reach their pods, whatever policies say.
+fn of_management_ports(port: &str) -> Vec<String> {
+    let group = || ObjectId::cluster_port_group(ovn::CLUSTER_PORT_GROUP).hashed();
+    port.starts_with("k8s-").then(group).into_iter().collect()
 }
 
 fn same(now: &Contents, before: &Contents) {

@@ -8,6 +8,7 @@ mod database;
 mod expected;
 mod first;
 mod foreign_addresses;
+mod guards;
 mod histories;
 mod history;
 mod many_nodes;

@@ -35,6 +35,15 @@ pub(crate) fn hurry() {
     HURRY.store(true, Ordering::Relaxed);
 }
 
+/// Options of a client that reconnects at once, so that tests do not wait for it.
+pub(crate) fn at_once() -> Options {
+    Options {
+        backoff_min: Duration::from_millis(2),
+        backoff_max: Duration::from_millis(20),
+        ..Options::default()
+    }
+}
+
 pub(crate) struct Running {
     observations: mpsc::UnboundedSender<Observation>,
     pub(crate) progress: watch::Receiver<Progress>,
@@ -49,13 +58,7 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(endpoint: Endpoint, config: ClusterConfig) -> Self {
-        // Reconnects at once, so that tests do not wait for it.
-        let options = Options {
-            backoff_min: Duration::from_millis(2),
-            backoff_max: Duration::from_millis(20),
-            ..Options::default()
-        };
-        let (_client, northbound) = connect(endpoint.into(), options);
+        let (_client, northbound) = connect(endpoint.into(), at_once());
         let (observations, observed) = mpsc::unbounded_channel();
         let (annotate, annotations) = mpsc::unbounded_channel();
         let (report, mut all_reports) = mpsc::unbounded_channel();

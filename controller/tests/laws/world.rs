@@ -19,8 +19,9 @@ use crate::{
     cluster::{all_nodes, all_pods, config, node, node_name, pod, pod_key},
     database::{Contents, Northbound, contents},
     expected::wrong,
+    guards::{Guard, Watcher},
     history::{Drift, Foreign, Step},
-    running::{Running, deadline},
+    running::{Running, at_once, deadline},
     second_writer::SecondWriter,
 };
 
@@ -191,6 +192,11 @@ impl World {
     pub(crate) async fn no_foreign_ports(&mut self) {
         self.second.no_ports(&self.connection).await;
         self.rest().await;
+    }
+
+    /// Judges all commits from now on.
+    pub(crate) fn watched_by(&self, guards: Vec<Box<dyn Guard>>) -> Watcher {
+        Watcher::start(self.northbound.endpoint(), at_once(), guards)
     }
 
     pub(crate) async fn foreign_switch(&mut self, name: &str) {

@@ -24,7 +24,8 @@ pub(super) struct Known {
 /// The known pods.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
-    all: HashMap<PodKey, Known>,
+    /// Boxed, because a hash table has up to twice as many places as entries, and three times while it grows.
+    all: HashMap<PodKey, Box<Known>>,
     of_node: HashMap<NodeName, BTreeSet<PodKey>>,
     /// Static pods whose mirror is missing at the moment.
     absent: BTreeSet<PodKey>,
@@ -32,18 +33,18 @@ pub(super) struct Pods {
 
 impl Pods {
     pub(super) fn get(&self, key: &PodKey) -> Option<&Known> {
-        self.all.get(key)
+        self.all.get(key).map(|known| &**known)
     }
 
     /// The name, the UID and the node of a pod do not change: another pod takes its place by
     /// [`insert`](Self::insert).
     pub(super) fn get_mut(&mut self, key: &PodKey) -> Option<&mut Known> {
-        self.all.get_mut(key)
+        self.all.get_mut(key).map(|known| &mut **known)
     }
 
     /// In no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&PodKey, &Known)> {
-        self.all.iter()
+        self.all.iter().map(|(key, known)| (key, &**known))
     }
 
     /// The pods that are scheduled to the node.
@@ -60,7 +61,8 @@ impl Pods {
         if let Some(node) = &pod.node {
             self.of_node.entry(Arc::clone(node)).or_default().insert(key.clone());
         }
-        self.all.insert(key, Known { pod, network: None, announced: Announced::default() });
+        let known = Known { pod, network: None, announced: Announced::default() };
+        self.all.insert(key, Box::new(known));
     }
 
     fn remove(&mut self, key: &PodKey) {

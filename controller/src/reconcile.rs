@@ -346,10 +346,10 @@ impl Reconciler {
             return;
         }
         let now = Instant::now();
+        let Self { store, northbound, work_queue, .. } = self;
         // Owners of rows, too: a row whose object is gone has no other key that would remove it.
-        let owners: Vec<Key> = self.northbound.index.owners().cloned().collect();
-        for key in self.store.keys().chain(owners) {
-            self.work_queue.mark(Item::whole(key, Cause::Everything), now);
+        for key in store.keys().chain(northbound.index.owners().cloned()) {
+            work_queue.mark(Item::whole(key, Cause::Everything), now);
         }
         self.primed = true;
     }

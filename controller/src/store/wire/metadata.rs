@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ObjectMeta;
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
+    de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
 };
 
 #[derive(Deserialize)]
@@ -133,9 +133,8 @@ impl<'de, S: Select, const ANNOTATIONS: bool> Visitor<'de> for Kept<S, ANNOTATIO
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self, A::Error> {
         self.present = true;
-        while let Some(key) = map.next_key::<String>()? {
-            let wanted = if ANNOTATIONS { S::annotation(&key) } else { S::label(&key) };
-            if wanted {
+        while let Some(key) = map.next_key_seed(Wanted::<S, ANNOTATIONS>(std::marker::PhantomData))? {
+            if let Some(key) = key {
                 self.pairs.insert(key, map.next_value()?);
             } else {
                 // The value has to be consumed, but is not stored.
@@ -143,5 +142,30 @@ impl<'de, S: Select, const ANNOTATIONS: bool> Visitor<'de> for Kept<S, ANNOTATIO
             }
         }
         Ok(self)
+    }
+}
+
+/// A key, if it is wanted. Objects have dozens of keys that are not, in each event of a watch: those are
+/// compared where they are, without a copy.
+struct Wanted<S, const ANNOTATIONS: bool>(std::marker::PhantomData<S>);
+
+impl<'de, S: Select, const ANNOTATIONS: bool> DeserializeSeed<'de> for Wanted<S, ANNOTATIONS> {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<S: Select, const ANNOTATIONS: bool> Visitor<'_> for Wanted<S, ANNOTATIONS> {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the key of a label or annotation")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        let wanted = if ANNOTATIONS { S::annotation(key) } else { S::label(key) };
+        Ok(wanted.then(|| key.to_owned()))
     }
 }

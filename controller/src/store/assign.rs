@@ -332,8 +332,8 @@ impl Store {
         true
     }
 
-    /// A node's subnets or zone have changed: pods without addresses may get some. `gone`: the subnets that it
-    /// has no longer.
+    /// A node's subnets or zone have changed: pods without addresses may get some. `gone`: the subnets that
+    /// it has no longer.
     pub(super) fn subnets_changed(&mut self, node: &NodeName, gone: &[IpNet], dirty: &mut Dirty<'_>) {
         gone.iter().for_each(|subnet| self.addresses.forget(subnet));
         let mut pods: BTreeSet<PodKey> = self.pods.of_node(node).cloned().collect();

@@ -1,4 +1,5 @@
-//! Laws 1 to 4 and 6 to 8, each on random histories. `OVN_LAWS_CASES` sets their number; the default is a few.
+//! Laws 1 to 4 and 6 to 8, each on random histories. `OVN_LAWS_CASES` sets their number; the default is a
+//! few.
 //!
 //! Many cases take longer than `cargo nextest` allows: `OVN_LAWS_CASES=500 cargo test -p controller --test
 //! laws law_1`.

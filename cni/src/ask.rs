@@ -210,17 +210,33 @@ impl Server {
         }
     }
 
-    /// Asks the server to write a port. `None` if it cannot write any (upstream's cannot), or not now.
-    pub async fn write_port(&self, request: &PortRequest) -> Option<News> {
+    /// Asks the server to write a port. `None` if it cannot write any (upstream's cannot, and one of another
+    /// version cannot read the request), or not now.
+    ///
+    /// # Errors
+    /// [`AskError::Refused`] if the pod is no longer what the server has answered: it has another UID, other
+    /// addresses, or annotations that cannot be used.
+    pub async fn write_port(&self, request: &PortRequest) -> Result<Option<News>, AskError> {
         self.is_owing.set(true);
-        let response = self.send(PORT_PATH, request).await;
+        let answer = self.ask_for_port(request).await;
         self.is_owing.set(false);
-        let response = response.ok()?;
-        (response.status() == StatusCode::OK).then(|| News {
-            lines: response.into_body(),
-            rest: Vec::new(),
-            last: None,
-        })
+        answer
+    }
+
+    async fn ask_for_port(&self, request: &PortRequest) -> Result<Option<News>, AskError> {
+        let Ok(response) = self.send(PORT_PATH, request).await else { return Ok(None) };
+        match response.status() {
+            StatusCode::OK => Ok(Some(News { lines: response.into_body(), rest: Vec::new(), last: None })),
+            // What this plugin has planned is out of date: it must not write it either.
+            status @ (StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY) => {
+                match read(response.into_body()).await.map(|body| refusal(status, &body)) {
+                    Ok(refused @ AskError::Refused(_)) => Err(refused),
+                    // Not an answer of this project's server.
+                    Ok(_) | Err(_) => Ok(None),
+                }
+            }
+            _ => Ok(None),
+        }
     }
 
     async fn post(&self, path: &str, message: &impl Serialize) -> Result<Bytes, AskError> {
@@ -235,25 +251,8 @@ impl Server {
     async fn exchange(&self, path: &str, message: &impl Serialize) -> Result<Bytes, AskError> {
         let response = self.send(path, message).await?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_ANSWER)
-            .collect()
-            .await
-            .map_err(AskError::Broken)?
-            .to_bytes();
-        if status == StatusCode::OK {
-            return Ok(body);
-        }
-        Err(match serde_json::from_slice::<Refused>(&body) {
-            Ok(Refused { error, retry: Some(Retry::NextServer) }) if error.code != 0 => {
-                AskError::Leaving(error)
-            }
-            Ok(Refused { error, retry: None }) if error.code != 0 => AskError::Refused(error),
-            // Not a server of this project, or not its answer: the start of the body helps to tell.
-            _ => AskError::Unexpected {
-                status,
-                body: String::from_utf8_lossy(&body).trim().chars().take(1024).collect(),
-            },
-        })
+        let body = read(response.into_body()).await?;
+        if status == StatusCode::OK { Ok(body) } else { Err(refusal(status, &body)) }
     }
 
     async fn send(
@@ -370,6 +369,24 @@ impl News {
 fn left(request: &Request, started: Instant) -> Request {
     let elapsed = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     Request { timeout_ms: request.timeout_ms.map(|all| all.saturating_sub(elapsed)), ..request.clone() }
+}
+
+/// The body of an answer.
+async fn read(body: Incoming) -> Result<Bytes, AskError> {
+    Ok(Limited::new(body, MAX_ANSWER).collect().await.map_err(AskError::Broken)?.to_bytes())
+}
+
+/// The error in an answer other than success.
+fn refusal(status: StatusCode, body: &[u8]) -> AskError {
+    match serde_json::from_slice::<Refused>(body) {
+        Ok(Refused { error, retry: Some(Retry::NextServer) }) if error.code != 0 => AskError::Leaving(error),
+        Ok(Refused { error, retry: None }) if error.code != 0 => AskError::Refused(error),
+        // Not a server of this project, or not its answer: the start of the body helps to tell.
+        _ => AskError::Unexpected {
+            status,
+            body: String::from_utf8_lossy(body).trim().chars().take(1024).collect(),
+        },
+    }
 }
 
 fn broken(error: hyper::Error) -> AskError {

@@ -87,6 +87,7 @@ impl From<PortError> for Cause {
             PortError::Bridge(error) => Self::Bridge(error),
             PortError::Link(error) => Self::Link(error),
             PortError::NotInstalled(error) => Self::NotInstalled(error),
+            PortError::Refused(error) => Self::Ask(error),
         }
     }
 }

@@ -15,13 +15,12 @@ use podnet::{
     link::{self, LinkError},
     netlink::Netlink,
     plan::{Attachment, Identity},
-    rows,
     settings::Settings,
 };
 use tokio::time::timeout;
 
 use crate::{
-    ask::{News, Server},
+    ask::{AskError, News, Server},
     failpoint,
 };
 
@@ -42,6 +41,9 @@ pub enum PortError {
     Link(#[from] LinkError),
     #[error(transparent)]
     NotInstalled(#[from] NotInstalled),
+    /// The server does not write it, because the pod has changed, and the plugin must not write it either.
+    #[error(transparent)]
+    Refused(AskError),
 }
 
 /// A port, by the program that writes it, which [`Port::decide`] chooses. The state only changes to one
@@ -68,7 +70,7 @@ enum Said<'a> {
     /// None yet, or no more.
     Nothing,
     /// The outstanding request, so that rollback can await it.
-    Asked(Pin<Box<dyn Future<Output = Option<News>> + 'a>>),
+    Asked(Pin<Box<dyn Future<Output = Result<Option<News>, AskError>> + 'a>>),
     Some(News),
 }
 
@@ -144,12 +146,13 @@ impl<'a> Port<'a> {
     /// Writes the rows, or has the server write them.
     ///
     /// # Errors
-    /// OVSDB is out of reach, too slow or refuses; or another sandbox or pod has the port's name or address.
-    pub async fn write(&mut self, attachment: &Attachment, host: &IfName) -> Result<(), BridgeError> {
+    /// The pod is no longer what the server has told this plugin; OVSDB is out of reach, too slow or refuses;
+    /// or another sandbox or pod has the port's name or address.
+    pub async fn write(&mut self, attachment: &Attachment, host: &IfName) -> Result<(), PortError> {
         loop {
             *self = match self {
                 Self::ByServer(server) => {
-                    if server.writes(attachment, host).await {
+                    if server.writes(attachment, host).await? {
                         return Ok(());
                     }
                     // If the server has written the port all the same, `plug` finds the row and replaces it.
@@ -177,7 +180,7 @@ impl<'a> Port<'a> {
         loop {
             *self = match self {
                 Self::ByServer(server) => {
-                    if server.says(goal.news()).await {
+                    if server.says(goal.news()).await? {
                         return Ok(());
                     }
                     Self::ByPlugin(connect(server.settings).await?, None)
@@ -213,24 +216,28 @@ impl<'a> Port<'a> {
 
 impl ByServer<'_> {
     /// Asks the server for the port, and returns whether it has written it.
-    async fn writes(&mut self, attachment: &Attachment, host: &IfName) -> bool {
-        let (server, request) = (self.server, rows::request(attachment, host));
+    async fn writes(&mut self, attachment: &Attachment, host: &IfName) -> Result<bool, PortError> {
+        let (server, request) = (self.server, attachment.port_request(host));
         self.said = Said::Asked(Box::pin(async move { server.write_port(&request).await }));
         self.says(PortNews::Written).await
     }
 
     /// Waits for the message `wanted` or a later one. `false` if no more messages come, or none for a while.
     /// Cancellation-safe.
-    async fn says(&mut self, wanted: PortNews) -> bool {
+    async fn says(&mut self, wanted: PortNews) -> Result<bool, PortError> {
         let trust = failpoint::patience(TRUST);
         loop {
             match &mut self.said {
-                Said::Nothing => return false,
+                Said::Nothing => return Ok(false),
                 Said::Asked(answer) => {
                     // Polled in place: dropping this future does not drop the request.
-                    self.said = timeout(trust, answer).await.ok().flatten().map_or(Said::Nothing, Said::Some)
+                    let answered = timeout(trust, answer).await;
+                    self.said = Said::Nothing;
+                    if let Some(news) = answered.unwrap_or(Ok(None)).map_err(PortError::Refused)? {
+                        self.said = Said::Some(news);
+                    }
                 }
-                Said::Some(news) if news.last.is_some_and(|last| last >= wanted) => return true,
+                Said::Some(news) if news.last.is_some_and(|last| last >= wanted) => return Ok(true),
                 Said::Some(news) => match timeout(trust, news.next()).await {
                     Ok(Some(PortNews::Written | PortNews::Numbered | PortNews::Installed)) => {}
                     Ok(Some(PortNews::Unknown) | None) | Err(_) => self.said = Said::Nothing,
@@ -246,3 +253,6 @@ impl fmt::Debug for ByServer<'_> {
         formatter.debug_struct("ByServer").field("news", &news).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

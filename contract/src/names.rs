@@ -12,6 +12,9 @@ const MAX_IFNAME: usize = 15;
 /// /proc/sys/net, and each namespace has its own `lo`.
 const RESERVED: [&str; 5] = [".", "..", "lo", "all", "default"];
 
+/// The key of the cluster's own network in the annotation `k8s.ovn.org/pod-networks`.
+const DEFAULT_KEY: &str = "default";
+
 /// Why a name is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {value:?} {rule}")]
@@ -183,10 +186,19 @@ pub enum Network {
 }
 
 impl Network {
+    /// The network with this key in the annotation, and with this name if it is one of a definition.
+    pub fn of_key(key: String, name: String) -> Self {
+        match key.as_str() {
+            // Empty in answers and requests of older programs.
+            "" | DEFAULT_KEY => Self::Default,
+            _ => Self::Attachment { name, nad: key },
+        }
+    }
+
     /// The key of this network in the annotation `k8s.ovn.org/pod-networks`.
     pub fn annotation_key(&self) -> &str {
         match self {
-            Self::Default => "default",
+            Self::Default => DEFAULT_KEY,
             Self::Attachment { nad, .. } => nad,
         }
     }

@@ -5,10 +5,14 @@
 //! |---|---|
 //! | `POST /` [`Request`] | 200 [`Response`], or a fitting status and a [`Refused`] |
 //! | `POST /watch` [`WatchRequest`] | 200 [`WatchAnswer`] once the pod has changed; upstream's server: 404 |
-//! | `POST /port` [`PortRequest`] | 200, and a line for each [`PortNews`]; upstream's server: 404 |
+//! | `POST /port` [`PortRequest`] | 200, and a line for each [`PortNews`], or a [`Refused`]; upstream: 404 |
 //! | `POST /metrics` [`Metrics`] | 200 |
 //!
 //! Unknown fields are ignored in both directions; additions are optional fields.
+//!
+//! A port that is refused with 409 or 422 ends the ADD: the pod is no longer what the plugin was told. After
+//! every other refusal the plugin writes the port itself. So a plugin and a server of different versions need
+//! not understand each other's requests for ports.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +26,10 @@ use crate::{
 };
 
 mod pod_if_info;
+mod port_request;
 
 pub use pod_if_info::{PodInterface, PodInterfaceError};
+pub use port_request::{PortRequest, PortRequestError};
 
 /// Path of a runtime's request that the plugin passes on.
 pub const REQUEST_PATH: &str = "/";
@@ -79,37 +85,6 @@ pub struct Response {
 pub struct BridgeFacts {
     /// As in the Bridge row; empty for the kernel datapath.
     pub datapath_type: String,
-}
-
-/// A pod's port that the server should write into Open vSwitch's database. The server writes all ports that
-/// arrive at the same moment in one transaction, so that ovs-vswitchd and ovn-controller handle them in one
-/// iteration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PortRequest {
-    /// Name of the port, of the interface and of the host's link.
-    pub name: String,
-    /// First address of the pod on the network; empty for none.
-    #[serde(default)]
-    pub address: String,
-    /// `external_ids` of the Interface row.
-    pub external_ids: BTreeMap<String, String>,
-    /// `ingress_policing_rate` and `ingress_policing_burst` of the Interface row, in kilobits per second and
-    /// kilobits; 0 for no limit.
-    #[serde(default)]
-    pub ingress_policing: (i64, i64),
-    /// The QoS row of the port.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub qos: Option<QosRow>,
-}
-
-/// Columns of a QoS row (ovs-vswitchd.conf.db(5)).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QosRow {
-    #[serde(rename = "type")]
-    /// `type` of the row.
-    pub kind: String,
-    pub other_config: BTreeMap<String, String>,
-    pub external_ids: BTreeMap<String, String>,
 }
 
 /// The progress of a port, in this order. The server reports progress only. After any other line, or after

@@ -12,7 +12,7 @@ use contract::{
     mac::Mac,
     mtu::Mtu,
     names::{IfName, IfaceId, Network, PodKey, SandboxId},
-    wire::PodInterface,
+    wire::{PodInterface, PortRequest},
 };
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -135,6 +135,22 @@ impl Attachment {
             routes,
             skip_ip_config,
             bandwidth,
+        }
+    }
+
+    /// The request to the server to write the port of this link. From the same annotations the server makes
+    /// the same plan.
+    pub fn port_request(&self, host_link: &IfName) -> PortRequest {
+        let Identity { sandbox, if_name, network: _ } = &self.identity;
+        PortRequest {
+            pod: self.pod.clone(),
+            uid: self.pod_uid.clone(),
+            network: self.network.clone(),
+            sandbox: sandbox.clone(),
+            if_name: if_name.clone(),
+            host_link: host_link.clone(),
+            mac: self.mac,
+            addresses: self.addresses.clone(),
         }
     }
 

@@ -11,7 +11,6 @@ use contract::{
     external_ids,
     names::{IfName, IfaceId, Network, SandboxId},
     paths::INTEGRATION_BRIDGE,
-    wire::{PortRequest, QosRow},
 };
 use ipnet::IpNet;
 use ovsdb::{
@@ -46,6 +45,15 @@ pub struct PortColumns {
     pub policing: (i64, i64),
     /// The limit of what the pod receives.
     pub qos: Option<QosRow>,
+}
+
+/// Columns of a QoS row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QosRow {
+    /// `type` of the row.
+    pub kind: String,
+    pub other_config: BTreeMap<String, String>,
+    pub external_ids: BTreeMap<String, String>,
 }
 
 /// The least burst, in kilobits, however low the limit: two packets of 64 KiB, as the pod's kernel hands them
@@ -115,13 +123,6 @@ impl PortColumns {
         );
         interface
     }
-}
-
-/// The request to the server to write the port of an attachment.
-pub fn request(attachment: &Attachment, host: &IfName) -> PortRequest {
-    let PortColumns { external_ids, policing, qos } = PortColumns::of(attachment);
-    let address = attachment.addresses.first().map(ToString::to_string).unwrap_or_default();
-    PortRequest { name: host.to_string(), address, external_ids, ingress_policing: policing, qos }
 }
 
 impl InterfaceRow {

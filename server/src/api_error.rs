@@ -52,6 +52,11 @@ pub enum ApiError {
     OtherUid { pod: PodKey, asked: String, there: String },
     #[error("pod {pod}: {change}")]
     PodChanged { pod: PodKey, change: PodChange },
+    /// The annotation was changed between the answer to an ADD and the request for its port.
+    #[error(
+        "pod {pod}: the annotation {POD_NETWORKS} has {there} for network {nad:?}, and the port is for {asked}"
+    )]
+    OtherAddresses { pod: PodKey, nad: String, asked: String, there: String },
     #[error("pod {pod}: its network annotation")]
     BadAnnotation { pod: PodKey, source: AnnotationError },
     #[error("pod {pod}")]
@@ -114,6 +119,7 @@ impl ApiError {
             // Code 11: the runtime tries the same call again.
             Self::Busy
             | Self::NoSuchPod { .. }
+            | Self::OtherAddresses { .. }
             | Self::NoAnnotation { .. }
             | Self::ShuttingDown
             | Self::Draining => Code::TryAgain,
@@ -139,7 +145,9 @@ impl ApiError {
             | Self::Name(_)
             | Self::Args(_)
             | Self::Config(_) => StatusCode::BAD_REQUEST,
-            Self::OtherUid { .. } | Self::PodChanged { .. } => StatusCode::CONFLICT,
+            Self::OtherUid { .. } | Self::PodChanged { .. } | Self::OtherAddresses { .. } => {
+                StatusCode::CONFLICT
+            }
             Self::BadAnnotation { .. } | Self::BadBandwidth { .. } | Self::PrimaryNetwork { .. } => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
@@ -189,6 +197,11 @@ impl ApiError {
                 "nothing to do: the runtime is asked again for the pod that exists now, if there is one"
                     .to_owned()
             }
+            Self::OtherAddresses { pod, .. } => format!(
+                "the annotation changed during the ADD: the runtime tries again with the new one; if that \
+                 fails as well, look for the program that keeps changing it: {}",
+                show(pod, source_description)
+            ),
             Self::BadAnnotation { pod, .. } | Self::BadBandwidth { pod, .. } => {
                 format!(
                     "see the annotations of pod {pod}; their author has to correct them: {}",
@@ -233,6 +246,7 @@ impl ApiError {
             | Self::Args(_)
             | Self::Config(_)
             | Self::NoSuchPod { .. }
+            | Self::OtherAddresses { .. }
             | Self::BadAnnotation { .. }
             | Self::BadBandwidth { .. }
             | Self::NoAnnotation { .. }
@@ -275,6 +289,7 @@ impl ApiError {
             | Self::NoSuchPod { .. }
             | Self::OtherUid { .. }
             | Self::PodChanged { .. }
+            | Self::OtherAddresses { .. }
             | Self::BadAnnotation { .. }
             | Self::BadBandwidth { .. }
             | Self::NoAnnotation { .. }
@@ -309,6 +324,7 @@ impl ApiError {
             | Self::Name(_)
             | Self::Args(_)
             | Self::Config(_)
+            | Self::OtherAddresses { .. }
             | Self::NotAvailable(_)
             | Self::Answer(_) => false,
         }

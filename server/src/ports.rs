@@ -6,9 +6,10 @@ pub(crate) mod names;
 use std::sync::Arc;
 
 use contract::{
-    names::{Network, SandboxId},
-    wire::{BridgeFacts, PortNews, PortRequest},
+    names::{IfName, IfaceId, Network, SandboxId},
+    wire::{BridgeFacts, PortNews},
 };
+use podnet::{plan::Attachment, rows::PortColumns};
 use tokio::{
     sync::{mpsc, watch},
     time::Instant,
@@ -40,8 +41,25 @@ pub struct WriteQueue {
 /// A request for one port. If `news` is closed, the caller has hung up.
 #[derive(Debug)]
 pub(crate) struct WriteRequest {
-    pub(crate) request: PortRequest,
+    pub(crate) port: PlannedPort,
     pub(crate) news: mpsc::UnboundedSender<PortNews>,
+}
+
+/// A port as planned from the annotations of its pod.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct PlannedPort {
+    /// Name of the port, of its interface and of the host's link.
+    pub(crate) name: IfName,
+    /// The logical port.
+    pub(crate) iface_id: IfaceId,
+    pub(crate) columns: PortColumns,
+}
+
+impl PlannedPort {
+    pub(crate) fn of(attachment: &Attachment, host_link: IfName) -> Self {
+        let (iface_id, columns) = (attachment.iface_id.clone(), PortColumns::of(attachment));
+        Self { name: host_link, iface_id, columns }
+    }
 }
 
 impl Ports {
@@ -67,10 +85,10 @@ impl Ports {
     }
 
     /// Asks for a port. If the channel closes before [`PortNews::Installed`], the plugin continues by itself.
-    pub fn write(&self, request: PortRequest) -> mpsc::UnboundedReceiver<PortNews> {
+    pub(crate) fn write(&self, port: PlannedPort) -> mpsc::UnboundedReceiver<PortNews> {
         let (news, listener) = mpsc::unbounded_channel();
         // Without a writer, `news` is dropped here, which closes the channel.
-        let _ = self.jobs.send(WriteRequest { request, news });
+        let _ = self.jobs.send(WriteRequest { port, news });
         listener
     }
 

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use contract::{
     cni_args::PodArgs,
     error::CniError,
-    external_ids::{IFACE_ID, SANDBOX},
     names::PodKey,
     wire::{
         METRICS_PATH, Metrics, PORT_PATH, PortNews, PortRequest, REQUEST_PATH, Request, WATCH_PATH,
@@ -25,7 +24,7 @@ use crate::{
     events::Events,
     metrics::Metrics as Measurements,
     partners::Partners,
-    pods::{PodSource, SourceDescription},
+    pods::{PodSource, Readiness, SourceDescription},
     ports::Ports,
 };
 
@@ -35,7 +34,10 @@ mod del;
 mod in_flight;
 mod metrics;
 mod pod_wait;
+mod port;
 mod status;
+#[cfg(test)]
+mod test_state;
 mod watched;
 
 pub use add::AddDefaults;
@@ -155,10 +157,13 @@ impl ApiRequest {
             Self::Watch(WatchRequest { namespace, name, .. }) => {
                 request_span(Some("watch"), Some(namespace), Some(name), None, None)
             }
-            Self::Port(PortRequest { name, external_ids, .. }) => {
-                let id = |key| external_ids.get(key).map(String::as_str);
-                request_span(Some("port"), None, id(IFACE_ID), id(SANDBOX), Some(name))
-            }
+            Self::Port(PortRequest { pod, sandbox, if_name, .. }) => request_span(
+                Some("port"),
+                Some(pod.namespace()),
+                Some(pod.name()),
+                Some(sandbox.as_str()),
+                Some(if_name.as_str()),
+            ),
             Self::Metrics(Metrics { command, pod, sandbox, .. }) => {
                 let pod = pod.as_deref().and_then(|pod| pod.split_once('/'));
                 request_span(
@@ -201,13 +206,7 @@ impl HandlerState {
                 let _in_progress = self.metrics.in_progress(Some("watch"));
                 self.watched(request).await
             }
-            ApiRequest::Port(request) => {
-                // While the server drains, the ports of ADDs in flight are still written.
-                if self.phase() >= Phase::Stopping {
-                    return Err(ApiError::ShuttingDown);
-                }
-                Ok(ApiResponse { status: StatusCode::OK, body: Body::News(self.ports.write(request)) })
-            }
+            ApiRequest::Port(request) => self.port(request),
             ApiRequest::Metrics(report) => {
                 self.metrics.reported(&report);
                 self.tell_owner(&report);
@@ -246,6 +245,14 @@ impl HandlerState {
     /// The pod's UID as the API server has it, if known.
     fn uid(&self, pod: &PodKey) -> Option<String> {
         self.source.watch(pod).now().map(|pod| pod.facts.uid.clone())
+    }
+
+    /// Why a pod that is not known may exist nevertheless.
+    fn not_synced(&self) -> Option<String> {
+        match self.source.readiness() {
+            Readiness::Synced => None,
+            Readiness::Behind(why) | Readiness::NotSynced(why) => Some(why),
+        }
     }
 
     /// A failure of the plugin becomes an event on its pod.

@@ -20,13 +20,13 @@ pub struct Pod {
 impl Pod {
     /// The pod `shop/cart-0` of these tests' calls, without an annotation.
     pub fn cart() -> Self {
+        Self::named("cart-0")
+    }
+
+    /// A pod of namespace `shop`, without an annotation.
+    pub fn named(name: &str) -> Self {
         let annotations = BTreeMap::new();
-        Self {
-            namespace: "shop".to_owned(),
-            name: "cart-0".to_owned(),
-            uid: "4d3b-1".to_owned(),
-            annotations,
-        }
+        Self { namespace: "shop".to_owned(), name: name.to_owned(), uid: "4d3b-1".to_owned(), annotations }
     }
 
     pub fn uid(mut self, uid: &str) -> Self {

@@ -7,22 +7,29 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use contract::{
-    external_ids::{IFACE_ID, IP_ADDRESS, OVN_INSTALLED, SANDBOX},
+    bandwidth::{EGRESS_ANNOTATION, INGRESS_ANNOTATION},
+    external_ids::{IFACE_ID, OVN_INSTALLED, SANDBOX},
     wire::PORT_PATH,
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use testkit::{Database, Node, NodeServer, Port, eventually, http, plugin::new_sandbox, program};
+use testkit::{Database, Node, NodeServer, Pod, Port, eventually, http, plugin::new_sandbox, program};
 
 /// Limit for a message of the server.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The last chunk of a chunked response (RFC 9112, section 7.1).
 const AFTER_THE_LAST: &str = "0\r\n\r\n";
 
+/// The annotation of every pod here.
+const NETWORK: &str = r#"{"default":{"mac_address":"0a:58:0a:f4:00:07","ip_addresses":["10.244.0.7/24"]}}"#;
+
+/// UID of every pod here.
+const UID: &str = "4d3b-1";
+
 /// A node whose bridge already has a port.
 struct Ready {
-    #[expect(dead_code, reason = "ends the server when it is dropped")]
     server: NodeServer,
     database: Database,
     node: Node,
@@ -41,8 +48,9 @@ impl Ready {
 
     /// Waits until the server writes ports: it listens before it has read the bridge.
     fn wait(&self) {
+        let first = self.port("first", "first");
         let mut news = eventually("the server writes ports", PATIENCE, || {
-            let mut news = self.ask(&port("first", "shop_first"));
+            let mut news = self.ask(&first);
             if news.until_any(&["\"written\"", AFTER_THE_LAST]).contains("written") {
                 Ok(news)
             } else {
@@ -51,6 +59,27 @@ impl Ready {
         });
         self.database.vsctl(&["del-port", "br-int", "first"]);
         news.until(AFTER_THE_LAST);
+    }
+
+    /// The request for port `name` of a pod that the server knows by now.
+    #[track_caller]
+    fn port(&self, name: &str, pod: &str) -> Value {
+        self.port_of(name, pod, Pod::named(pod))
+    }
+
+    #[track_caller]
+    fn port_of(&self, name: &str, pod: &str, manifest: Pod) -> Value {
+        self.server.put(&manifest.network(NETWORK));
+        // The plugin asks for a port after the answer to its ADD.
+        let sandbox = new_sandbox();
+        let args = format!("K8S_POD_NAMESPACE=shop;K8S_POD_NAME={pod};K8S_POD_UID={UID}");
+        let env =
+            json!({"CNI_COMMAND": "ADD", "CNI_CONTAINERID": sandbox, "CNI_IFNAME": "eth0", "CNI_ARGS": args});
+        let config = STANDARD.encode(self.node.conf().to_string());
+        let (answer, _) = self.server.ask(&json!({"env": env, "config": config}));
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        json!({"namespace": "shop", "name": pod, "uid": UID, "nad": "default", "sandbox": sandbox, "ifName": "eth0",
+            "hostLink": name, "mac": "0a:58:0a:f4:00:07", "addresses": ["10.244.0.7/24"]})
     }
 
     fn ask(&self, request: &Value) -> News {
@@ -94,18 +123,12 @@ impl News {
     }
 }
 
-fn port(name: &str, iface_id: &str) -> Value {
-    json!({"name": name, "address": "10.244.0.7/24", "external_ids": {
-        SANDBOX: new_sandbox(), IFACE_ID: iface_id, IP_ADDRESS: "10.244.0.7/24"}})
-}
-
 #[test]
 fn a_port_is_written_and_followed_until_it_works() {
     let ready = Ready::new();
-    let mut request = port("new", "shop_cart-0");
-    request["ingress_policing"] = json!([10_000, 1000]);
-    request["qos"] = json!({"type": "linux-htb", "other_config": {"max-rate": "7000000"}, "external_ids": {SANDBOX: "c0ffee"}});
-    let mut news = ready.ask(&request);
+    let limited =
+        Pod::named("cart-0").annotation(EGRESS_ANNOTATION, "10M").annotation(INGRESS_ANNOTATION, "7M");
+    let mut news = ready.ask(&ready.port_of("new", "cart-0", limited));
     assert!(!news.until("\"written\"").contains("numbered"));
     assert_eq!(ready.database.ports(), ["new", "older"]);
     assert_eq!(
@@ -125,11 +148,14 @@ fn a_port_is_written_and_followed_until_it_works() {
 #[test]
 fn ports_that_wait_at_the_same_moment_share_a_transaction() {
     let ready = Ready::new();
+    let ports: Vec<Value> =
+        (0..20).map(|number| ready.port(&format!("new{number}"), &format!("cart-{number}"))).collect();
     // While ovsdb-server is stopped, the first transaction is pending, and all later ports wait for it.
     ready.database.process.signal(Signal::SIGSTOP);
-    let mut all: Vec<News> = (0..20)
-        .map(|number| {
-            let mut news = ready.ask(&port(&format!("new{number}"), &format!("shop_cart-{number}")));
+    let mut all: Vec<News> = ports
+        .iter()
+        .map(|port| {
+            let mut news = ready.ask(port);
             news.until("HTTP/1.1 200 OK\r\n");
             news
         })
@@ -152,12 +178,12 @@ fn ports_that_wait_at_the_same_moment_share_a_transaction() {
 fn what_is_in_the_way_stays_and_nothing_is_said() {
     let ready = Ready::new();
     let before = ready.database.content();
-    for request in [port("older", "shop_cart-0"), port("new", "shop_older")] {
+    for request in [ready.port("older", "cart-0"), ready.port("new", "older")] {
         ready.ask(&request).are_over();
         assert_eq!(ready.database.content(), before, "{request}");
     }
     // A request for another port is still served.
-    let mut news = ready.ask(&port("new", "shop_cart-0"));
+    let mut news = ready.ask(&ready.port("new", "cart-0"));
     news.until("\"written\"");
     // A working port that has the address: the server detects that, too.
     ready.database.vsctl(&[
@@ -168,7 +194,7 @@ fn what_is_in_the_way_stays_and_nothing_is_said() {
         &format!("external_ids:{OVN_INSTALLED}=true"),
     ]);
     news.until("\"installed\"");
-    ready.ask(&port("next", "shop_cart-1")).are_over();
+    ready.ask(&ready.port("next", "cart-1")).are_over();
     assert_eq!(ready.database.ports(), ["new", "older"]);
 }
 
@@ -180,21 +206,21 @@ fn a_port_that_cannot_work_any_more_is_left_to_its_plugin() {
         ("broken", "set Interface broken ofport=-1"),
         ("taken", "set Interface taken external_ids:iface-id=shop_other"),
     ] {
-        let mut news = ready.ask(&port(name, &format!("shop_{name}")));
+        let mut news = ready.ask(&ready.port(name, name));
         news.until("\"written\"");
         ready.database.vsctl(&command.split(' ').collect::<Vec<_>>());
         let heard = news.until(AFTER_THE_LAST);
         assert!(!heard.contains("numbered"), "{heard}");
     }
     // The server does not wait for these ports.
-    ready.ask(&port("next", "shop_next")).until("\"written\"");
+    ready.ask(&ready.port("next", "next")).until("\"written\"");
 }
 
 #[test]
 fn without_the_bridge_nothing_is_written() {
     let ready = Ready::new();
     ready.database.vsctl(&["del-br", "br-int"]);
-    ready.ask(&port("new", "shop_cart-0")).are_over();
+    ready.ask(&ready.port("new", "cart-0")).are_over();
     assert_eq!(ready.database.column("Interface", "name"), [""; 0]);
 }
 
@@ -204,7 +230,25 @@ fn a_request_that_is_no_port_is_refused() {
     for request in [json!({}), json!({"name": "new"}), json!({"name": 7, "external_ids": {}}), json!([])] {
         assert!(ready.ask(&request).until("\"code\"").starts_with("HTTP/1.1 400 "), "{request}");
     }
-    // A port without `iface-id`.
-    ready.ask(&json!({"name": "new", "external_ids": {}})).are_over();
+    // An older plugin sends the rows, and writes them itself after a refusal.
+    for external_ids in [json!({}), json!({SANDBOX: new_sandbox(), IFACE_ID: "shop_cart-0"})] {
+        let request = json!({"name": "new", "external_ids": external_ids});
+        assert!(ready.ask(&request).until("\"code\"").starts_with("HTTP/1.1 400 "), "{request}");
+    }
     assert_eq!(ready.database.ports(), ["older"]);
+}
+
+#[test]
+fn a_port_of_another_mac_than_the_annotations_is_refused_and_not_written() {
+    let ready = Ready::new();
+    let mut request = ready.port("new", "cart-0");
+    request["mac"] = json!("0a:58:0a:f4:00:08");
+    let mut news = ready.ask(&request);
+    let heard = news.until("\"details\"");
+    assert!(heard.starts_with("HTTP/1.1 409 "), "{heard}");
+    for word in ["pod shop/cart-0", "0a:58:0a:f4:00:07", "0a:58:0a:f4:00:08"] {
+        assert!(heard.contains(word), "{heard}");
+    }
+    assert_eq!(ready.database.ports(), ["older"]);
+    ready.server.wait_for_line("0a:58:0a:f4:00:08");
 }

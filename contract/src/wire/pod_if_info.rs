@@ -130,11 +130,7 @@ impl TryFrom<Wire> for PodInterface {
         if is_dpu_host_mode {
             return Err(PodInterfaceError::Dpu);
         }
-        let nad = if nad_key.is_empty() { nad_name } else { nad_key };
-        let network = match nad.as_str() {
-            "" | "default" => Network::Default,
-            _ => Network::Attachment { name: net_name, nad },
-        };
+        let network = Network::of_key(if nad_key.is_empty() { nad_name } else { nad_key }, net_name);
         let octets: [u8; 6] = mac.as_slice().try_into().map_err(|_| bad("MAC", &mac, "six octets"))?;
         Ok(Self {
             network,

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use contract::{
     error::{CniError, Code},
-    wire::{Metrics, PodInterface, Request, Response, WatchAnswer, WatchRequest},
+    wire::{Metrics, PodInterface, PortNews, PortRequest, Request, Response, WatchAnswer, WatchRequest},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -31,6 +31,12 @@ pub fn check(data: &[u8]) {
         if let Ok(pod) = request.pod() {
             assert_eq!((pod.namespace(), pod.name()), (request.namespace.as_str(), request.name.as_str()));
         }
+    }
+    if let Some(request) = read::<PortRequest>(data) {
+        assert_eq!(resent(&request), request);
+    }
+    if let Some(news) = read::<PortNews>(data) {
+        assert_eq!(resent(&news), news);
     }
     if let Some(answer) = read::<WatchAnswer>(data) {
         assert_eq!(resent(&answer), answer);

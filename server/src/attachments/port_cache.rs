@@ -10,10 +10,13 @@ use contract::{
     external_ids::{IFACE_ID, IFACE_ID_VER, NAD, NETWORK, OVN_INSTALLED, POD_IF_NAME, SANDBOX},
     names::{Network, PodKey},
     paths::INTEGRATION_BRIDGE,
-    wire::QosRow,
 };
 use ovsdb::{Change, ChangeKind, Changes, Monitor, Updates, Uuid, Where};
-use podnet::{installed::PortState, plan::Identity, rows::PortColumns};
+use podnet::{
+    installed::PortState,
+    plan::Identity,
+    rows::{PortColumns, QosRow},
+};
 
 ovsdb::table! {
     pub(super) struct Bridge in "Bridge" {

@@ -14,8 +14,9 @@ use std::{
 
 use contract::{
     external_ids::IFACE_ID,
+    names::{IfName, IfaceId},
     paths::INTEGRATION_BRIDGE,
-    wire::{BridgeFacts, PortNews, PortRequest},
+    wire::{BridgeFacts, PortNews},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use ovsdb::{ChangeKind, Client, Event, NamedUuid, Outcome, TransactError, Transaction, Updates, Uuid};
@@ -28,7 +29,7 @@ use tokio::{
 use super::port_cache::{self, Bridge, Interface};
 use crate::{
     metrics::Metrics,
-    ports::{WriteRequest, names::Names},
+    ports::{PlannedPort, WriteRequest, names::Names},
 };
 
 /// How long ports wait for those before them to get their numbers. Longer, and a slow port delays all others
@@ -58,7 +59,7 @@ struct Sent {
 
 /// A plugin that waits for its port.
 struct Waiting {
-    iface_id: String,
+    iface_id: IfaceId,
     news: mpsc::UnboundedSender<PortNews>,
     /// The last status that was sent.
     said: PortNews,
@@ -198,8 +199,8 @@ impl Writer {
         if ports.is_empty() {
             return;
         }
-        let contents = ports.iter().map(|(name, content, _)| (name.as_str(), content, None));
-        let (transaction, interfaces): (Transaction, Vec<NamedUuid>) = rows::insert_new(contents, "write");
+        let new = ports.iter().map(|(name, columns, _)| (name.as_str(), columns, None));
+        let (transaction, interfaces): (Transaction, Vec<NamedUuid>) = rows::insert_new(new, "write");
         let waiting = ports.into_iter().map(|(_, _, waiting)| waiting);
         self.sent = Some(Sent {
             outcome: client.transact(transaction).boxed(),
@@ -235,7 +236,7 @@ impl Writer {
         let Some(waiting) = self.waiting.get_mut(&uuid) else { return };
         // The monitor's update may not have arrived yet.
         let Some(row) = updates.row::<Interface>(uuid) else { return };
-        let Ok(reached) = row.state().progress(&waiting.iface_id) else {
+        let Ok(reached) = row.state().progress(waiting.iface_id.as_str()) else {
             self.waiting.remove(&uuid);
             return;
         };
@@ -256,7 +257,7 @@ impl Writer {
 
 /// The requests with nothing in their way, neither in the database nor among the requests before them: name,
 /// rows and waiting plugin of each.
-fn in_nobodys_way(wanted: Vec<WriteRequest>, updates: &Updates) -> Vec<(String, PortColumns, Waiting)> {
+fn in_nobodys_way(wanted: Vec<WriteRequest>, updates: &Updates) -> Vec<(IfName, PortColumns, Waiting)> {
     let rows = || updates.rows::<Interface>().map(|(_, row)| row);
     let names: HashSet<&str> = rows().map(|row| row.name.as_str()).collect();
     let iface_ids: HashSet<&str> =
@@ -268,22 +269,15 @@ fn in_nobodys_way(wanted: Vec<WriteRequest>, updates: &Updates) -> Vec<(String, 
         !wanted.is_empty()
             && rows().filter(has_one).any(|row| rows::holds_address(row.ofport, &row.external_ids, ids))
     };
-    let mut free: Vec<(String, PortColumns, Waiting)> = Vec::new();
-    for WriteRequest { request, news } in wanted {
-        // The address is also in `external_ids`, with those of other families.
-        let PortRequest { name, address: _, external_ids, ingress_policing: policing, qos } = request;
-        let Some(iface_id) = external_ids.get(IFACE_ID).cloned() else { continue };
+    let mut free: Vec<(IfName, PortColumns, Waiting)> = Vec::new();
+    for WriteRequest { port: PlannedPort { name, iface_id, columns }, news } in wanted {
         let is_taken = names.contains(name.as_str())
             || iface_ids.contains(iface_id.as_str())
-            || has_holder(&external_ids);
+            || has_holder(&columns.external_ids);
         if is_taken || free.iter().any(|(other, _, waiting)| *other == name || waiting.iface_id == iface_id) {
             continue;
         }
-        free.push((
-            name,
-            PortColumns { external_ids, policing, qos },
-            Waiting { iface_id, news, said: PortNews::Written },
-        ));
+        free.push((name, columns, Waiting { iface_id, news, said: PortNews::Written }));
     }
     free
 }

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use contract::{annotation::CONFIG_SOURCE, names::PodKey};
+use contract::{
+    annotation::{AnnotationError, CONFIG_SOURCE, PodNetwork},
+    names::{Network, PodKey},
+};
 use tokio::{sync::watch, time::Instant};
 
 /// A pod as a source reports it.
@@ -28,13 +31,45 @@ impl PodFacts {
 }
 
 /// A known pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Pod {
     pub facts: PodFacts,
     /// A number that differs between a pod and its successor of the same name, even if neither has a UID, and
     /// no watch saw the time in between.
     pub incarnation: u64,
+    /// The networks that were asked for, by their keys in the annotation.
+    networks: Mutex<Vec<(String, Arc<PodNetwork>)>>,
 }
+
+impl Pod {
+    pub(crate) fn new(facts: PodFacts, incarnation: u64) -> Self {
+        Self { facts, incarnation, networks: Mutex::default() }
+    }
+
+    /// The pod's settings on `network`; `None` until the control plane has written them. An annotation is
+    /// parsed once for ADD, the port and the waits for changes.
+    pub(crate) fn network(&self, network: &Network) -> Result<Option<Arc<PodNetwork>>, AnnotationError> {
+        // After a panic of another task the list is used as it is: entries are only ever added whole.
+        let mut networks = self.networks.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = network.annotation_key();
+        if let Some((_, parsed)) = networks.iter().find(|(other, _)| other == key) {
+            return Ok(Some(Arc::clone(parsed)));
+        }
+        let parsed = PodNetwork::from_annotations(&self.facts.annotations, network)?.map(Arc::new);
+        networks.extend(parsed.iter().map(|parsed| (key.to_owned(), Arc::clone(parsed))));
+        Ok(parsed)
+    }
+}
+
+/// The parsed networks follow from the annotations.
+impl PartialEq for Pod {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { facts, incarnation, networks: _ } = self;
+        (facts, incarnation) == (&other.facts, &other.incarnation)
+    }
+}
+
+impl Eq for Pod {}
 
 /// All known pods of a source. Clones share them.
 #[derive(Debug, Clone, Default)]
@@ -91,7 +126,7 @@ impl Pods {
             return;
         }
         let incarnation = known.filter(|pod| pod.facts.uid == facts.uid).map_or(next, |pod| pod.incarnation);
-        sender.send_replace(Some(Arc::new(Pod { facts, incarnation })));
+        sender.send_replace(Some(Arc::new(Pod::new(facts, incarnation))));
         content.incarnations = next;
     }
 

@@ -15,11 +15,7 @@ use super::{
     ApiResponse, HandlerState, Phase, millis,
     pod_wait::{Missing, PodWait, Step},
 };
-use crate::{
-    api_error::ApiError,
-    events::LATE,
-    pods::{PodWatch, Readiness},
-};
+use crate::{api_error::ApiError, events::LATE, pods::PodWatch};
 
 /// How long a pod may take to become known: the runtime may be ahead of the server's watch. The source is
 /// asked for the pod meanwhile; a longer time would only delay the error for a pod that is gone.
@@ -111,11 +107,7 @@ impl HandlerState {
                     self.say_late(&wait, missing);
                     continue;
                 }
-                let why = match self.source.readiness() {
-                    Readiness::Synced => None,
-                    Readiness::Behind(why) | Readiness::NotSynced(why) => Some(why),
-                };
-                return Err(wait.refusal(missing, why));
+                return Err(wait.refusal(missing, self.not_synced()));
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use contract::{
-    annotation::{CONFIG_HASH, POD_NETWORKS, PodNetwork, Role},
+    annotation::{CONFIG_HASH, POD_NETWORKS, Role},
     bandwidth::Bandwidth,
     cni_args::PodArgs,
     mtu::Mtu,
@@ -73,7 +73,8 @@ impl PodWait {
         // From now on a deletion or a replacement of the pod ends the wait.
         self.settled = Some(pod.incarnation);
 
-        let network = PodNetwork::from_annotations(annotations, &self.network)
+        let network = pod
+            .network(&self.network)
             .map_err(|source| ApiError::BadAnnotation { pod: self.args.pod.clone(), source })?;
         let Some(addressing) = network else {
             return Ok(Step::Wait(Missing::Annotation));
@@ -94,7 +95,7 @@ impl PodWait {
         };
         Ok(Step::Answer(Box::new(PodInterface {
             network: self.network.clone(),
-            addressing,
+            addressing: (*addressing).clone(),
             mtu: self.mtu.unwrap_or(self.defaults.mtu),
             routable_mtu: self.defaults.routable_mtu,
             bandwidth,

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use contract::{
-    annotation::PodNetwork,
     names::Network,
     wire::{PodChange, WatchAnswer, WatchRequest},
 };
@@ -70,11 +69,8 @@ struct Known {
 
 impl View {
     fn new(request: WatchRequest) -> Self {
-        let network = match request.nad.as_str() {
-            "" | "default" => Network::Default,
-            // The NAD alone identifies the annotation.
-            nad => Network::Attachment { name: String::new(), nad: nad.to_owned() },
-        };
+        // The key alone identifies the annotation.
+        let network = Network::of_key(request.nad.clone(), String::new());
         Self { request, network, known: None }
     }
 
@@ -87,12 +83,12 @@ impl View {
         if other_uid || self.known.as_ref().is_some_and(|known| known.incarnation != pod.incarnation) {
             return Some(PodChange::Replaced);
         }
-        let network = match PodNetwork::from_annotations(&pod.facts.annotations, &self.network) {
+        let network = match pod.network(&self.network) {
             Ok(Some(network)) => network,
             Ok(None) => return Some(PodChange::AnnotationGone),
             Err(_) => return Some(PodChange::AnnotationChanged),
         };
-        let addresses: BTreeSet<IpNet> = network.addresses.into_iter().collect();
+        let addresses: BTreeSet<IpNet> = network.addresses.iter().copied().collect();
         // The request names the MAC only, so addresses are compared with those of the first look.
         let known = self
             .known

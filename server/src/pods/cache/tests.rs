@@ -1,3 +1,4 @@
+use contract::annotation::POD_NETWORKS;
 use futures_util::FutureExt;
 
 use super::*;
@@ -91,4 +92,23 @@ async fn a_static_pod_awaits_its_mirror_for_longer_than_a_kubelet_does_not_look_
     pods.put(&cart(), facts("u1", "x"));
     pods.remove(&cart());
     assert!(!pods.awaits_mirror(&cart()), "an ordinary pod has no mirror");
+}
+
+#[test]
+fn an_annotation_is_parsed_once_for_each_network_and_again_when_it_changes() {
+    let annotation = |mac: &str| {
+        let text = format!(r#"{{"default":{{"mac_address":{mac:?},"ip_addresses":["10.244.1.5/24"]}}}}"#);
+        PodFacts { uid: String::new(), annotations: BTreeMap::from([(POD_NETWORKS.to_owned(), text)]) }
+    };
+    let pods = Pods::default();
+    let mut watch = pods.watch(&cart());
+    pods.put(&cart(), annotation("0a:58:0a:f4:01:05"));
+    let pod = watch.now().unwrap();
+    let parsed = pod.network(&Network::Default).unwrap().unwrap();
+    assert!(Arc::ptr_eq(&parsed, &pod.network(&Network::Default).unwrap().unwrap()));
+    let blue = Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() };
+    assert_eq!(pod.network(&blue).unwrap(), None);
+    pods.put(&cart(), annotation("0a:58:0a:f4:01:06"));
+    let changed = watch.now().unwrap().network(&Network::Default).unwrap().unwrap();
+    assert_ne!(changed.mac, parsed.mac);
 }

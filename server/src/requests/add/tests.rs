@@ -1,96 +1,11 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use contract::{annotation::POD_NETWORKS, error::Code, names::PodKey};
-use tokio::sync::watch;
+use contract::error::Code;
 
-use super::*;
-use crate::{
-    events::Events,
-    partners::Partners,
-    pods::{PodFacts, PodSource, Pods, SourceDescription},
-    ports::Ports,
-    requests::InFlight,
+use super::{
+    super::test_state::{GOOD, cart, facts, handler_state, request},
+    *,
 };
-
-/// A source under the control of a test.
-#[derive(Debug, Default)]
-struct Played {
-    pods: Pods,
-    lagging: bool,
-}
-
-impl PodSource for Played {
-    fn watch(&self, pod: &PodKey) -> PodWatch {
-        self.pods.watch(pod)
-    }
-
-    fn readiness(&self) -> Readiness {
-        if self.lagging {
-            Readiness::NotSynced("the API server does not answer".to_owned())
-        } else {
-            Readiness::Synced
-        }
-    }
-
-    fn source_description(&self) -> SourceDescription {
-        SourceDescription::ApiServer { node: "node1".to_owned() }
-    }
-}
-
-/// A handler_state, and what a test changes.
-struct Stage {
-    handler_state: Arc<HandlerState>,
-    pods: Pods,
-    phase: watch::Sender<Phase>,
-}
-
-fn handler_state(lagging: bool) -> Stage {
-    let pods = Pods::default();
-    let (phase, phases) = watch::channel(Phase::Running);
-    let source = Arc::new(Played { pods: pods.clone(), lagging });
-    let add = AddDefaults { mtu: Mtu::DEFAULT, routable_mtu: None };
-    Stage {
-        handler_state: Arc::new(HandlerState {
-            source,
-            add,
-            phase: phases,
-            adds: InFlight::default(),
-            metrics: Arc::default(),
-            events: Events::default(),
-            partners: Partners::default(),
-            predecessor: None,
-            ports: Ports::channel().0,
-        }),
-        pods,
-        phase,
-    }
-}
-
-fn cart() -> PodKey {
-    PodKey::new("shop", "cart-0").unwrap()
-}
-
-fn facts(uid: &str, annotated: Option<&str>) -> PodFacts {
-    let annotation = annotated.map(|text| (POD_NETWORKS.to_owned(), text.to_owned()));
-    PodFacts { uid: uid.to_owned(), annotations: annotation.into_iter().collect() }
-}
-
-const GOOD: Option<&str> =
-    Some(r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"]}}"#);
-
-fn request(change: impl FnOnce(&mut Request)) -> Request {
-    let env = [
-        ("CNI_COMMAND", "ADD"),
-        ("CNI_CONTAINERID", "c1"),
-        ("CNI_IFNAME", "eth0"),
-        ("CNI_ARGS", "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_UID=u1"),
-    ];
-    let env: BTreeMap<_, _> = env.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-    let config = br#"{"cniVersion":"1.0.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}"#.to_vec();
-    let mut request = Request { env, config, timeout_ms: None };
-    change(&mut request);
-    request
-}
 
 /// Code and message of the refusal, and how long it took in (paused) time.
 async fn refused(handler_state: &HandlerState, request: Request) -> (Code, String, Duration) {

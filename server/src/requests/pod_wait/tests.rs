@@ -23,7 +23,7 @@ fn wait_for(uid: Option<&str>) -> PodWait {
 fn pod(uid: &str, incarnation: u64, annotations: &[(&str, &str)]) -> Pod {
     let annotations =
         annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    Pod { facts: PodFacts { uid: uid.to_owned(), annotations }, incarnation }
+    Pod::new(PodFacts { uid: uid.to_owned(), annotations }, incarnation)
 }
 
 fn annotated(uid: &str, incarnation: u64, more: &[(&str, &str)]) -> Pod {

@@ -16,10 +16,7 @@ fn request(uid: &str, nad: &str) -> WatchRequest {
 fn pod(uid: &str, incarnation: u64, settings: Option<&str>) -> Pod {
     let annotation =
         settings.map(|settings| (POD_NETWORKS.to_owned(), format!(r#"{{"default":{settings}}}"#)));
-    Pod {
-        facts: PodFacts { uid: uid.to_owned(), annotations: annotation.into_iter().collect() },
-        incarnation,
-    }
+    Pod::new(PodFacts { uid: uid.to_owned(), annotations: annotation.into_iter().collect() }, incarnation)
 }
 
 const AS_CONFIGURED: Option<&str> =

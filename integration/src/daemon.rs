@@ -19,7 +19,7 @@ use crate::{command, eventually};
 
 /// How long a daemon may take to start or to stop. Generous for a busy machine; a daemon that hangs fails the
 /// test before the runner ends it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(45);
 
 /// A program that runs until it is told to end. It can be started again, with the same command line.
 pub struct Daemon {
@@ -122,7 +122,7 @@ impl Daemon {
     /// Starts it and waits until `ready` succeeds.
     ///
     /// # Errors
-    /// If `ready` does not succeed within 10 s, or, at once, if the process ends instead; with the end of its
+    /// If `ready` does not succeed within 45 s, or, at once, if the process ends instead; with the end of its
     /// log.
     pub fn start(&self, ready: impl FnMut() -> Result<()>) -> Result<()> {
         self.start_within(PATIENCE, ready)

@@ -192,7 +192,7 @@ impl Node {
     fn avoid_all_zero_snat(&self) -> Result<()> {
         // A switch that was started again has numbers of ports in the database before it answers, and answers
         // before it has the bridge.
-        let is_needed = eventually("ovs-vswitchd has br-int", Duration::from_secs(10), || {
+        let is_needed = eventually("ovs-vswitchd has br-int", Duration::from_secs(45), || {
             let is_needed = Versions::switch_of(self)? < [3, 1, 3];
             if is_needed {
                 self.run(["ovs-appctl", "dpif/set-dp-features", "br-int", "ct_zero_snat", "false"])?;

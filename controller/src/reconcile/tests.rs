@@ -15,7 +15,8 @@ use crate::{
     store::{Node, Pod, PodAnnotation},
 };
 
-const SOON: Duration = Duration::from_secs(20);
+/// Longer than anything takes on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
 
 struct Run {
     server: Option<Database>,

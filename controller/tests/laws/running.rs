@@ -27,7 +27,7 @@ static HURRY: AtomicBool = AtomicBool::new(false);
 
 /// Longer than anything takes on a busy machine.
 pub(crate) fn deadline() -> Duration {
-    Duration::from_secs(if HURRY.load(Ordering::Relaxed) { 2 } else { 45 })
+    Duration::from_secs(if HURRY.load(Ordering::Relaxed) { 2 } else { 100 })
 }
 
 /// Shortens the deadline: a law is broken, and the shortest history that breaks it is searched for.

@@ -523,7 +523,11 @@ proptest! {
         world.check_records(&store)?;
         prop_assert_eq!(store.take_annotations(), vec![], "each is written once");
     }
+}
 
+proptest! {
+    // All rows of all keys are computed before and after each event: 0.1 s for a case.
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     /// A change that concerns a key of which nobody is told leaves wrong rows for ever; so does a part that
     /// is not what the whole has.
     #[test]

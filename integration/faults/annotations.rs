@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::Read as _,
+    path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -108,27 +108,43 @@ fn row_29_an_annotation_after_29_seconds_is_used_within_50_ms() {
 
 // --- 30 ----------------------------------------------------------------------------------------------------
 
-/// Every link message of the kernel in one namespace, from the start of the monitor on.
-struct LinkMonitor(Child);
+/// How long a monitor may take to listen: a program's start on a machine with a load of 20.
+const LISTENS: Duration = Duration::from_secs(20);
+
+/// Every link message of the kernel in one namespace, from the return of [`start`](Self::start) on.
+struct LinkMonitor {
+    child: Child,
+    output: PathBuf,
+}
 
 impl LinkMonitor {
-    fn start(mut ip: Command) -> Result<Self> {
+    /// Starts the monitor, and waits until it sees: it listens some time after its process exists. `probe`
+    /// makes and removes a link named `seen` in the same namespace.
+    fn start(mut ip: Command, output: PathBuf, probe: impl Fn() -> Result<()>) -> Result<Self> {
         let child = ip
             .args(["-o", "monitor", "link"])
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
+            .stdout(fs::File::create(&output)?)
             .spawn()
             .context("start ip monitor")?;
-        Ok(Self(child))
+        let monitor = Self { child, output };
+        eventually("the monitor sees a link that is made for it", LISTENS, || {
+            probe()?;
+            ensure!(monitor.seen()?.contains("seen"), "it has seen nothing");
+            Ok(())
+        })?;
+        Ok(monitor)
     }
 
-    /// Ends the monitor and returns what it has seen.
-    fn stop(mut self) -> Result<String> {
-        self.0.kill()?;
-        let mut seen = String::new();
-        self.0.stdout.take().context("standard output is a pipe")?.read_to_string(&mut seen)?;
-        self.0.wait()?;
-        Ok(seen)
+    fn seen(&self) -> Result<String> {
+        fs::read_to_string(&self.output).context("what the monitor has seen")
+    }
+
+    /// Ends the monitor and returns what it has seen beside the link named `seen`.
+    fn stop(mut self) -> Result<Vec<String>> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(self.seen()?.lines().filter(|line| !line.contains("seen")).map(str::to_owned).collect())
     }
 }
 
@@ -138,11 +154,13 @@ fn row_30_an_annotation_that_never_comes_ends_the_add_at_its_deadline_and_nothin
         let node = site.node;
         let pod = &site.new_pod_without_annotation()?;
         let before = node.census()?;
-        let monitors =
-            [LinkMonitor::start(node.command("ip"))?, LinkMonitor::start(node.pod_command(pod, "ip"))?];
-        // A monitor that sees nothing proves nothing, so each monitor has to see this bridge.
-        node.shell("ip link add seen type bridge; ip link del seen")?;
-        node.run_in_pod(pod, ["sh", "-euc", "ip link add seen type bridge; ip link del seen"])?;
+        const PROBE: &str = "ip link add seen type bridge; ip link del seen";
+        let in_node = LinkMonitor::start(node.command("ip"), node.path("/run/links-of-node"), || {
+            node.shell(PROBE).map(drop)
+        })?;
+        let in_pod = LinkMonitor::start(node.pod_command(pod, "ip"), node.path("/run/links-of-pod"), || {
+            node.run_in_pod(pod, ["sh", "-euc", PROBE]).map(drop)
+        })?;
 
         let add = site.start_add_within(3, pod)?;
         site.are_waited_for(std::slice::from_ref(pod))?;
@@ -161,10 +179,8 @@ fn row_30_an_annotation_that_never_comes_ends_the_add_at_its_deadline_and_nothin
             outcome.duration
         );
         before.must_equal(&node.census()?)?;
-        for (monitor, place) in monitors.into_iter().zip(["the node", "the pod"]) {
-            let seen = monitor.stop()?;
-            ensure!(seen.contains("seen"), "the monitor in {place} has seen nothing at all");
-            let others: Vec<&str> = seen.lines().filter(|line| !line.contains("seen")).collect();
+        for (monitor, place) in [(in_node, "the node"), (in_pod, "the pod")] {
+            let others = monitor.stop()?;
             ensure!(others.is_empty(), "something was made in {place}: {others:#?}");
         }
         Ok(())

@@ -194,7 +194,11 @@ fn row_74_tunnels_end_at_the_address_that_the_node_has_now_unless_an_administrat
         tunnels_end_at(node, "192.0.2.10")?;
         give_address(node, "192.0.2.11")?;
         tunnels_end_at(node, "192.0.2.11")?;
-        ensure!(log(node).contains("this node's address for tunnels has changed"), "{}", log(node));
+        // Written to the database first, then to the log.
+        eventually("the log has it", BOOT, || {
+            ensure!(log(node).contains("this node's address for tunnels has changed"), "{}", log(node));
+            Ok(())
+        })?;
         eventually("other nodes are told", BOOT, || {
             let encaps = lab.central.sbctl(["--bare", "--columns=ip", "list", "Encap"])?;
             ensure!(encaps.contains("192.0.2.11"), "{encaps}");
@@ -210,13 +214,11 @@ fn row_74_tunnels_end_at_the_address_that_the_node_has_now_unless_an_administrat
         node.vsctl("set Open_vSwitch . external_ids:ovn-encap-ip=192.0.2.99".split(' '))?;
         node.server.stop()?;
         give_address(node, "192.0.2.13")?;
+        let looks = || log(node).matches("Open vSwitch's database has what ovn-controller needs").count();
+        let before = looks();
         node.start_server()?;
         eventually("the server has looked", BOOT, || {
-            ensure!(
-                log(node).matches("Open vSwitch's database has what ovn-controller needs").count() >= 1,
-                "{}",
-                log(node)
-            );
+            ensure!(looks() > before, "{}", log(node));
             Ok(())
         })?;
         tunnels_end_at(node, "192.0.2.99")

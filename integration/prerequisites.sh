@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, the demo or the tests need and this machine lacks, and says what it installs. Silent when nothing is missing.
 #
-#   integration/prerequisites.sh [bench] [build] [cluster] [compat] [demo] [fuzz] [lint] [sbom] [test]      (no group: all of them)
+#   integration/prerequisites.sh [bench] [build] [cluster] [compat] [conformance] [demo] [fuzz] [lint] [sbom] [test]      (no group: all of them)
 #
 # Debian 12 or newer, with rustup. The services that come along (Open vSwitch, OVN, etcd, containerd) are neither started nor enabled on this
 # machine.
@@ -26,9 +26,9 @@ has() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null ;; esac; }
 
 main() {
     local group groups=("$@")
-    [ $# -gt 0 ] || groups=(bench build cluster compat demo fuzz lint sbom test)
+    [ $# -gt 0 ] || groups=(bench build cluster compat conformance demo fuzz lint sbom test)
     for group in "${groups[@]}"; do
-        case $group in bench | build | cluster | compat | demo | fuzz | lint | sbom | test) ;; *) fail "unknown group '$group' (bench, build, cluster, compat, demo, fuzz, lint, sbom, test)" ;; esac
+        case $group in bench | build | cluster | compat | conformance | demo | fuzz | lint | sbom | test) ;; *) fail "unknown group '$group' (bench, build, cluster, compat, conformance, demo, fuzz, lint, sbom, test)" ;; esac
     done
     case " ${groups[*]} " in *" bench "* | *" cluster "* | *" demo "* | *" test "*)
         # Said before anything is built, which takes minutes.
@@ -40,7 +40,7 @@ main() {
         case $group in
         build) static_target ;;
         cluster) go_toolchain ;;
-        bench | compat | demo) ;;
+        bench | compat | conformance | demo) ;;
         fuzz) cargo_tool cargo-fuzz "$fuzz" ;;
         lint) cargo_tool cargo-deny "$deny" ;;
         sbom) cargo_tool cargo-cyclonedx "$cyclonedx" ;;
@@ -60,7 +60,7 @@ packages_for() {
     case " $* " in *" bench "*) wanted+=" /usr/lib/cni/bridge containernetworking-plugins" ;; esac
     # libFuzzer is C++.
     case " $* " in *" fuzz "*) wanted+=" c++ g++" ;; esac
-    case " $* " in *" compat "*)
+    case " $* " in *" compat "* | *" conformance "*)
         wanted+=" debootstrap debootstrap /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring" ;;
     esac
     case " $* " in *" test "*)
@@ -69,8 +69,12 @@ packages_for() {
     case " $* " in *" cluster "*)
         wanted+=" etcd etcd-server containerd containerd runc runc /usr/lib/cni/loopback containernetworking-plugins openssl openssl"
         # Debian has another package with a program of this name, which needs libraries that images do not have.
-        wanted+=" /var/lib/dpkg/info/busybox-static.list busybox-static" ;;
+        wanted+=" /var/lib/dpkg/info/busybox-static.list busybox-static"
+        # For the images of test pods.
+        wanted+=" curl curl wget wget" ;;
     esac
+    # For the images that Kubernetes' own specs ask for.
+    case " $* " in *" conformance "*) wanted+=" dig bind9-dnsutils nc.openbsd netcat-openbsd ss iproute2" ;; esac
     # Only to install Go, see below.
     case " $* " in
     *" cluster "*) [ -n "$(find_go)" ] || wanted+=" pip3 python3-pip" ;;

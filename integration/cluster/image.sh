@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Makes an image archive, as `docker save` writes it, of a directory. Needs no daemon.
 #
-#   integration/cluster/image.sh REFERENCE DIRECTORY ARCHIVE ENTRYPOINT…
+#   integration/cluster/image.sh REFERENCE[,REFERENCE…] DIRECTORY ARCHIVE ENTRYPOINT… [-- ARGUMENT…]
+#
+# The arguments are those that a pod may replace (`args`).
 set -euo pipefail
-reference=$1 directory=$2 archive=$3
+references=$1 directory=$2 archive=$3
 shift 3
 
 work=$(mktemp -d)
@@ -19,12 +21,20 @@ quoted() {
     echo "[${words[*]}]"
 }
 
+entrypoint=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    entrypoint+=("$1")
+    shift
+done
+shift || true
+IFS=, read -ra tags <<<"$references"
+
 case $(uname -m) in x86_64) architecture=amd64 ;; aarch64) architecture=arm64 ;; *) architecture=$(uname -m) ;; esac
 tar --create --file "$work/layer.tar" --directory "$directory" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 .
 layer=$(sha256sum "$work/layer.tar" | cut -d ' ' -f 1)
 cat >"$work/config.json" <<END
 {"architecture":"$architecture","os":"linux","rootfs":{"type":"layers","diff_ids":["sha256:$layer"]},
- "config":{"Entrypoint":$(quoted "$@"),"Env":["PATH=/usr/sbin:/usr/bin:/sbin:/bin"],"WorkingDir":"/"}}
+ "config":{"Entrypoint":$(quoted "${entrypoint[@]}"),"Cmd":$(quoted "$@"),"Env":["PATH=/usr/sbin:/usr/bin:/sbin:/bin"],"WorkingDir":"/"}}
 END
-echo "[{\"Config\":\"config.json\",\"RepoTags\":[\"$reference\"],\"Layers\":[\"layer.tar\"]}]" >"$work/manifest.json"
+echo "[{\"Config\":\"config.json\",\"RepoTags\":$(quoted "${tags[@]}"),\"Layers\":[\"layer.tar\"]}]" >"$work/manifest.json"
 tar --create --file "$archive" --directory "$work" manifest.json config.json layer.tar

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the programs of Kubernetes, containerd 2 and the images that test pods run, once, and prints the directory that has them.
+# Builds the programs of Kubernetes, containerd 2, CoreDNS and the images that test pods run, once, and prints the directory that has them.
 #
 #   integration/cluster/programs.sh [LINK]      (LINK: a symbolic link that leads there afterwards)
 #
@@ -19,7 +19,7 @@ stamp=k8s.io/component-base/version
 link="-s -w -X $stamp.gitVersion=$version -X $stamp.gitMajor=$major -X $stamp.gitMinor=$minor -X $stamp.gitTreeState=clean"
 link+=" -X $stamp.gitCommit=0000000000000000000000000000000000000000 -X $stamp.buildDate=1970-01-01T00:00:00Z"
 
-made_from=$({ cat "$here"/{,containerd/}go.{mod,sum} "$here"/{programs,image}.sh "$(command -v busybox)"; uname -m; } | sha256sum | cut -c 1-16)
+made_from=$({ cat "$here"/{,containerd/,coredns/}go.{mod,sum} "$here"/coredns/*.go "$here"/{programs,image,root}.sh "$(command -v busybox)"; uname -m; } | sha256sum | cut -c 1-16)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/ovn-kubernetes
 directory=$cache/kubernetes-$version-$made_from
 
@@ -32,18 +32,22 @@ build() {
     (cd "$here" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -trimpath -ldflags "$link" -o "$unfinished/bin/" tool)
     # Away from the others: the containerd in PATH is Debian's.
     (cd "$here/containerd" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$unfinished/containerd-2/" tool)
-    # `pause` keeps a pod's namespaces; `agnhost` is what test pods run: busybox, and agnhost's servers and clients.
+    # `pause` keeps a pod's namespaces.
     root=$unfinished/root
-    mkdir -p "$root"/{bin,etc,tmp,www}
-    chmod 1777 "$root/tmp"
-    cp "$(command -v busybox)" "$root/bin/busybox"
-    busybox --list | while read -r applet; do [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"; done
-    echo 'root:x:0:0:root:/:/bin/sh' >"$root/etc/passwd"
     mkdir "$unfinished/images"
+    "$here/root.sh" "$root"
     # A shell that has nothing to do, and ends when it is told to.
     "$here/image.sh" localhost/pause:1 "$root" "$unfinished/images/pause.tar" /bin/sh -c 'trap "exit 0" TERM INT; while :; do sleep 1000000 & wait; done'
+    rm -rf "$root"
+    # `agnhost` is what test pods run: its servers and clients, busybox, and clients that look names up.
+    "$here/root.sh" "$root" dash curl getent wget
     cp "$unfinished/bin/agnhost" "$root/agnhost"
     "$here/image.sh" localhost/agnhost:1 "$root" "$unfinished/images/agnhost.tar" /agnhost netexec
+    rm -rf "$root"
+    # CoreDNS needs nothing else.
+    mkdir -p "$root/tmp"
+    (cd "$here/coredns" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$root/coredns" .)
+    "$here/image.sh" localhost/coredns:1 "$root" "$unfinished/images/coredns.tar" /coredns
     rm -rf "$root"
     chmod 755 "$unfinished"
     mv -T "$unfinished" "$directory"

@@ -9,6 +9,9 @@
 //! | [`control_plane`] | etcd, API server, controller manager, scheduler |
 //! | [`master`] | the project's own control plane |
 //! | [`worker`] | containerd, kubelet and the project's server of a node |
+//! | [`dns`] | CoreDNS and its Service, where a test asks for it |
+//! | [`load_balancers`] | addresses for Services of type `LoadBalancer`, as a cloud assigns them |
+//! | `routes` | routes from the API server to pods |
 //! | [`containerd`] | which version of containerd the nodes have |
 //! | `cgroups` | control groups, which outlive namespaces |
 //! | [`api`] | the API server, for tests |
@@ -23,7 +26,7 @@ use std::{process::Command, thread, time::Duration};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
 
-use crate::{Daemon, Lab, Node, command, eventually, inside};
+use crate::{Daemon, Families, Lab, Node, command, eventually, fabric, inside};
 
 pub mod access;
 pub mod api;
@@ -32,12 +35,15 @@ pub(crate) mod cgroups;
 pub mod containerd;
 pub mod control_plane;
 pub mod credentials;
+pub mod dns;
 pub mod in_service;
 pub mod leftovers;
+pub mod load_balancers;
 pub mod master;
 pub mod northbound;
 pub mod pods;
 pub mod programs;
+mod routes;
 pub mod worker;
 
 pub use api::Api;
@@ -55,6 +61,8 @@ use master::Network;
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Addresses of pods, and the prefix length of the part that each node gets.
 const CLUSTER_SUBNETS: &str = "10.244.0.0/16/24";
+/// The same in IPv6.
+const CLUSTER_SUBNETS_V6: &str = "fd00:10:244::/48/64";
 /// Port on which `master-1` serves `/readyz` and `/metrics`; `master-N` has the port `N - 1` above.
 const MASTER_PORT: u16 = 9410;
 
@@ -65,6 +73,9 @@ pub struct Blueprint {
     master_options: Vec<String>,
     cluster_subnets: String,
     containerd: Option<Containerd>,
+    families: Families,
+    dns: bool,
+    host_ports: bool,
 }
 
 impl Blueprint {
@@ -79,6 +90,32 @@ impl Blueprint {
     #[must_use]
     pub fn containerd(mut self, containerd: Containerd) -> Self {
         self.containerd = Some(containerd);
+        self
+    }
+
+    /// Address families of pods, Services and nodes; IPv4 unless said otherwise. Replaces the addresses of pods.
+    #[must_use]
+    pub fn families(mut self, families: Families) -> Self {
+        self.families = families;
+        let subnets = match families {
+            Families::V4 => CLUSTER_SUBNETS.to_owned(),
+            Families::V6 => CLUSTER_SUBNETS_V6.to_owned(),
+            Families::Dual => format!("{CLUSTER_SUBNETS},{CLUSTER_SUBNETS_V6}"),
+        };
+        self.cluster_subnets(&subnets)
+    }
+
+    /// Starts CoreDNS, too, so that names of Services resolve in pods. Most tests have no use for it.
+    #[must_use]
+    pub fn dns(mut self) -> Self {
+        self.dns = true;
+        self
+    }
+
+    /// Chains the reference plugin `portmap`, so that pods get the ports of the node that they ask for.
+    #[must_use]
+    pub fn host_ports(mut self) -> Self {
+        self.host_ports = true;
         self
     }
 
@@ -109,8 +146,8 @@ impl Blueprint {
         let api = Api::new(&credentials)?;
         progress("starting etcd and the API server; Open vSwitch, OVN and containerd on each node");
         let (control_plane, nodes) = thread::scope(|scope| {
-            let nodes = scope.spawn(|| start_nodes(self.nodes, containerd, &credentials));
-            let control_plane = ControlPlane::start(&credentials, &api);
+            let nodes = scope.spawn(|| start_nodes(self.nodes, containerd, self.families, &credentials));
+            let control_plane = ControlPlane::start(&credentials, &api, self.families);
             Ok::<_, anyhow::Error>((control_plane.context("start Kubernetes")?, join(nodes.join())?))
         })?;
         let (lab, workers) = nodes;
@@ -119,14 +156,34 @@ impl Blueprint {
         // Before the programs under test start: this writes the tokens that they read.
         access::grant(&api, &credentials)?;
         let pods = Pods::watch(&api);
-        let network = Network { cluster_subnets: self.cluster_subnets, options: self.master_options };
+        let network = Network {
+            cluster_subnets: self.cluster_subnets,
+            service_cidrs: control_plane::services(self.families),
+            options: self.master_options,
+        };
         let master = master::instance(master::BOTH, "master-1", MASTER_PORT, &credentials, &network);
-        let cluster = Cluster { lab, workers, control_plane, credentials, api, pods, master, network };
+        let Self { families, host_ports, .. } = self;
+        let cluster = Cluster {
+            lab,
+            workers,
+            control_plane,
+            credentials,
+            api,
+            pods,
+            master,
+            network,
+            families,
+            host_ports,
+        };
         // In any order: each program waits for what it needs of the others.
         cluster.master.spawn()?;
         cluster.each_node(|node, worker| cluster.start_node(node, worker))?;
         progress("waiting until the nodes are ready for pods");
         cluster.wait_until_ready()?;
+        if self.dns {
+            progress("starting CoreDNS");
+            cluster.start_dns()?;
+        }
         Ok(cluster)
     }
 }
@@ -149,6 +206,8 @@ pub struct Cluster {
     /// `ovnkube --init-master`, under the name `master-1`.
     pub master: Daemon,
     network: Network,
+    families: Families,
+    host_ports: bool,
 }
 
 impl Cluster {
@@ -159,6 +218,9 @@ impl Cluster {
             master_options: Vec::new(),
             cluster_subnets: CLUSTER_SUBNETS.to_owned(),
             containerd: None,
+            families: Families::V4,
+            dns: false,
+            host_ports: false,
         }
     }
 
@@ -226,7 +288,11 @@ impl Cluster {
     }
 
     fn start_node(&self, node: &Node, worker: &Worker) -> Result<()> {
-        node.server.set_arguments(worker::server_arguments(&node.name, &self.credentials, &self.network));
+        let mut arguments = worker::server_arguments(&node.name, &self.credentials, &self.network);
+        if self.host_ports {
+            arguments.push(worker::chain_portmap(node)?);
+        }
+        node.server.set_arguments(arguments);
         worker.kubelet.spawn()?;
         node.start_server()
     }
@@ -262,11 +328,20 @@ impl Cluster {
 }
 
 /// Builds the lab, and starts containerd with the images on each of its nodes.
-fn start_nodes(count: u32, containerd: Containerd, credentials: &Credentials) -> Result<(Lab, Vec<Worker>)> {
+fn start_nodes(
+    count: u32,
+    containerd: Containerd,
+    families: Families,
+    credentials: &Credentials,
+) -> Result<(Lab, Vec<Worker>)> {
     let lab = Lab::of_nodes(count).empty().build()?;
+    if families != Families::V4 {
+        fabric::add_v6()?;
+        lab.nodes.iter().try_for_each(Node::add_v6)?;
+    }
     let images = programs::images()?;
     let start = |node: &Node| {
-        let worker = Worker::prepare(node, containerd, credentials)?;
+        let worker = Worker::prepare(node, containerd, families, credentials)?;
         worker.start_containerd(node)?;
         images.iter().try_for_each(|image| worker.import_image(node, image))?;
         anyhow::Ok(worker)

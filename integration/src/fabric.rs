@@ -15,9 +15,17 @@ const BRIDGE: &str = "fabric";
 /// The lab's own address on the wire, for servers outside of the nodes, such as the API server.
 pub const LAB_ADDRESS: &str = "172.30.0.1";
 
+/// The same in IPv6, for clusters that have this family.
+pub const LAB_ADDRESS_V6: &str = "fd00:172:30::1";
+
 /// Tunnel address of node `index` (from 1), in 172.30.0.0/24.
 pub fn address(index: u32) -> String {
     format!("172.30.0.{}", 10 + index)
+}
+
+/// IPv6 address of node `index`, for clusters that have this family.
+pub fn address_v6(index: u32) -> String {
+    format!("fd00:172:30::{}", 10 + index)
 }
 
 /// Creates the wire and connects `eth0` of the nodes, given as `(index, process that holds its namespace)`.
@@ -39,6 +47,13 @@ pub fn create(nodes: &[(u32, u32)]) -> Result<()> {
         command::output(Command::new("ethtool").args(["-K", &format!("fabric{index}"), "tx", "off"]))?;
     }
     Ok(())
+}
+
+/// Gives the lab its IPv6 address on the wire.
+pub fn add_v6() -> Result<()> {
+    // `nodad`: without it the address is unusable for about a second.
+    let address = format!("addr add {LAB_ADDRESS_V6}/64 dev {BRIDGE} nodad");
+    command::output(Command::new("ip").args(address.split_whitespace())).map(drop)
 }
 
 /// Unplugs node `index`, or plugs it in again. The node keeps its interface, without a carrier.

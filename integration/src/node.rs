@@ -185,6 +185,13 @@ impl Node {
         self.run(["ethtool", "-K", "breth0", "tx", "off"]).map(drop)
     }
 
+    /// Gives the node an IPv6 address beside its own. A new ovs-vswitchd does not bring it back.
+    pub(crate) fn add_v6(&self) -> Result<()> {
+        let address = format!("{}/64", fabric::address_v6(self.index));
+        // `nodad`: without it the address is unusable for about a second.
+        self.run(["ip", "addr", "add", &address, "dev", "breth0", "nodad"]).map(drop)
+    }
+
     /// In its userspace datapath Open vSwitch before 3.1.3 aborts (`assertion conn->conn_type ==
     /// CT_CONN_TYPE_DEFAULT failed in conn_update_state()`) when the addresses and ports of a connection come back
     /// that was committed with all-zero SNAT. ovn-controller commits like that wherever the datapath is capable of

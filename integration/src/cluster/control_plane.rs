@@ -14,14 +14,25 @@ use super::{
     credentials::{CONTROLLER_MANAGER, Credentials, SCHEDULER},
     programs,
 };
-use crate::{Daemon, fabric, mounts};
+use crate::{Daemon, Families, fabric, mounts};
 
 /// URL of the API server, from the lab's root and from every node.
 pub const URL: &str = "https://172.30.0.1:6443";
-/// Addresses of Services.
+/// Addresses of Services, in clusters with IPv4 alone.
 pub(crate) const SERVICES: &str = "10.96.0.0/16";
-/// The API server's address as a Service. Nothing in this cluster forwards it.
-pub(crate) const SERVICE: &str = "10.96.0.1";
+/// The same in IPv6.
+const SERVICES_V6: &str = "fd00:10:96::/112";
+/// The API server's addresses as a Service.
+pub(crate) const SERVICE: [&str; 2] = ["10.96.0.1", "fd00:10:96::1"];
+
+/// Addresses of Services, in the words of every program's option.
+pub fn services(families: Families) -> String {
+    match families {
+        Families::V4 => SERVICES.to_owned(),
+        Families::V6 => SERVICES_V6.to_owned(),
+        Families::Dual => format!("{SERVICES},{SERVICES_V6}"),
+    }
+}
 
 const ETCD: &str = "http://127.0.0.1:2379";
 /// How long the API server may take to be ready: an idle machine needs 3 s, the rest is for a busy one.
@@ -42,19 +53,24 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     /// Starts etcd and the API server, and waits until they are ready.
-    pub(crate) fn start(credentials: &Credentials, api: &Api) -> Result<Self> {
-        Self::start_with(credentials, api, &[])
+    pub(crate) fn start(credentials: &Credentials, api: &Api, families: Families) -> Result<Self> {
+        Self::start_with(credentials, api, families, &[])
     }
 
     /// The same without service accounts, which the controller manager would create: a pod needs none.
     pub fn without_service_accounts(credentials: &Credentials, api: &Api) -> Result<Self> {
-        Self::start_with(credentials, api, &["--disable-admission-plugins=ServiceAccount"])
+        Self::start_with(credentials, api, Families::V4, &["--disable-admission-plugins=ServiceAccount"])
     }
 
-    fn start_with(credentials: &Credentials, api: &Api, options: &[&str]) -> Result<Self> {
+    fn start_with(
+        credentials: &Credentials,
+        api: &Api,
+        families: Families,
+        options: &[&str],
+    ) -> Result<Self> {
         let control_plane = Self {
             etcd: etcd()?,
-            api_server: api_server(credentials, options)?,
+            api_server: api_server(credentials, families, options)?,
             controller_manager: controller_manager(credentials)?,
             scheduler: scheduler(credentials)?,
         };
@@ -94,13 +110,18 @@ fn etcd() -> Result<Daemon> {
     Ok(daemon(PathBuf::from("etcd"), arguments))
 }
 
-fn api_server(credentials: &Credentials, options: &[&str]) -> Result<Daemon> {
+fn api_server(credentials: &Credentials, families: Families, options: &[&str]) -> Result<Daemon> {
     let option = |name: &str, file: PathBuf| format!("--{name}={}", file.display());
+    // Endpoint of the Service `kubernetes`: of the first family.
+    let advertised = match families {
+        Families::V4 | Families::Dual => fabric::LAB_ADDRESS,
+        Families::V6 => fabric::LAB_ADDRESS_V6,
+    };
     let mut arguments = vec![
         format!("--etcd-servers={ETCD}"),
         "--secure-port=6443".to_owned(),
-        format!("--advertise-address={}", fabric::LAB_ADDRESS),
-        format!("--service-cluster-ip-range={SERVICES}"),
+        format!("--advertise-address={advertised}"),
+        format!("--service-cluster-ip-range={}", services(families)),
         option("tls-cert-file", credentials.server_certificate()),
         option("tls-private-key-file", credentials.server_key()),
         option("token-auth-file", credentials.token_table()),
@@ -113,6 +134,9 @@ fn api_server(credentials: &Credentials, options: &[&str]) -> Result<Daemon> {
         // By default the API server looks up the name of the node for logs and exec.
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
     ];
+    if families != Families::V4 {
+        arguments.push("--bind-address=::".to_owned());
+    }
     arguments.extend(options.iter().map(|option| (*option).to_owned()));
     Ok(daemon(programs::kubernetes("kube-apiserver")?, arguments))
 }

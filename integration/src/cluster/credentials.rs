@@ -98,9 +98,10 @@ impl Credentials {
         let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30";
         openssl(&format!("req -x509 {key} -keyout ca.key -out ca.crt -subj /CN=lab-authority"))?;
         let names = format!(
-            "IP:{},IP:127.0.0.1,IP:{},DNS:localhost,DNS:kubernetes.default.svc",
+            "IP:{},IP:{},IP:127.0.0.1,IP:{},DNS:localhost,DNS:kubernetes.default.svc,DNS:kubernetes.default",
             fabric::LAB_ADDRESS,
-            control_plane::SERVICE
+            fabric::LAB_ADDRESS_V6,
+            control_plane::SERVICE.join(",IP:")
         );
         openssl(&format!(
             "req -x509 {key} -keyout apiserver.key -out apiserver.crt -subj /CN=kube-apiserver \

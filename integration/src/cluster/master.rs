@@ -11,11 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{
-    access,
-    control_plane::{self, SERVICES},
-    credentials::Credentials,
-};
+use super::{access, control_plane, credentials::Credentials};
 use crate::{Daemon, central, executable, mounts};
 
 /// The cluster's network, as its administrator configures it.
@@ -23,6 +19,8 @@ use crate::{Daemon, central, executable, mounts};
 pub struct Network {
     /// Value of `--cluster-subnets`: `10.244.0.0/16/24`.
     pub cluster_subnets: String,
+    /// Value of `--k8s-service-cidrs`: `10.96.0.0/16`.
+    pub service_cidrs: String,
     /// Further options of every instance.
     pub options: Vec<String>,
 }
@@ -35,7 +33,7 @@ pub const CONTROLLER: &str = "--init-ovnkube-controller";
 /// One instance of the control plane, not running yet. `roles` is the option that selects its roles. `name`
 /// is its identity in the Lease and names its log. It serves `/readyz` and `/metrics` on `port` of 127.0.0.1.
 pub fn instance(roles: &str, name: &str, port: u16, credentials: &Credentials, network: &Network) -> Daemon {
-    let Network { cluster_subnets, options } = network;
+    let Network { cluster_subnets, service_cidrs, options } = network;
     let logs = Path::new(mounts::LOGS).join("kubernetes");
     let mut arguments = vec![
         format!("{roles}={name}"),
@@ -45,7 +43,7 @@ pub fn instance(roles: &str, name: &str, port: u16, credentials: &Credentials, n
         format!("--nb-address={}", central::NORTHBOUND),
         format!("--sb-address={}", central::SOUTHBOUND),
         format!("--cluster-subnets={cluster_subnets}"),
-        format!("--k8s-service-cidrs={SERVICES}"),
+        format!("--k8s-service-cidrs={service_cidrs}"),
         format!("--metrics-bind-address=127.0.0.1:{port}"),
         format!("--logfile={}", logs.join(format!("ovnkube-{name}.log")).display()),
     ];

@@ -12,8 +12,10 @@ use crate::{executable, prerequisites};
 
 /// Image of the sandbox's container, which holds the namespaces of a pod open.
 pub const PAUSE: &str = "localhost/pause:1";
-/// Image of test pods: busybox, and agnhost's servers and clients. Its entry point is `/agnhost netexec`.
+/// Image of test pods: busybox, agnhost's servers and clients, curl and wget. Its entry point is `/agnhost netexec`.
 pub const AGNHOST: &str = "localhost/agnhost:1";
+/// Image of CoreDNS.
+pub const COREDNS: &str = "localhost/coredns:1";
 
 /// The reference plugins of CNI.
 pub(crate) const REFERENCE_PLUGINS: &str = "/usr/lib/cni";
@@ -33,10 +35,15 @@ pub(crate) fn containerd_2() -> Result<PathBuf> {
     built("containerd-2")
 }
 
-/// Archives of all images.
+/// Archives of the images that every node has.
 pub(crate) fn images() -> Result<[PathBuf; 2]> {
     let images = built("images")?;
     Ok([images.join("pause.tar"), images.join("agnhost.tar")])
+}
+
+/// Archive of the image of CoreDNS.
+pub(crate) fn dns_image() -> Result<PathBuf> {
+    Ok(built("images")?.join("coredns.tar"))
 }
 
 fn built(what: &str) -> Result<PathBuf> {

@@ -10,10 +10,11 @@ use super::{
     containerd::{self, Containerd},
     control_plane,
     credentials::{Credentials, kubelet},
+    dns,
     master::Network,
     programs,
 };
-use crate::{Daemon, Node, central, fabric, inside};
+use crate::{Daemon, Families, Node, central, fabric, inside};
 
 /// Socket of containerd, on the node.
 pub const CONTAINERD: &str = "/run/containerd/containerd.sock";
@@ -34,7 +35,12 @@ pub struct Worker {
 
 impl Worker {
     /// Configures both; starts nothing.
-    pub(crate) fn prepare(node: &Node, containerd: Containerd, credentials: &Credentials) -> Result<Self> {
+    pub(crate) fn prepare(
+        node: &Node,
+        containerd: Containerd,
+        families: Families,
+        credentials: &Credentials,
+    ) -> Result<Self> {
         let group = format!("{}/{}", inside::cgroup()?, node.name);
         // Before the kubelet, which does not start without its `cgroupRoot`.
         cgroups::create(&group)?;
@@ -43,7 +49,12 @@ impl Worker {
         };
         fs::create_dir_all(node.path(STATIC_PODS))?;
         configure(containerd::CONFIGURATION, containerd.configuration())?;
-        configure("/run/kubelet.yaml", &include_str!("kubelet.yaml").replace("CGROUP", &group))?;
+        configure(
+            "/run/kubelet.yaml",
+            &include_str!("kubelet.yaml")
+                .replace("CGROUP", &group)
+                .replace("CLUSTER_DNS", dns::address(families)),
+        )?;
         for plugin in ["loopback", "bridge", "host-local"] {
             symlink(
                 Path::new(programs::REFERENCE_PLUGINS).join(plugin),
@@ -54,7 +65,7 @@ impl Worker {
             "--config=/run/kubelet.yaml".to_owned(),
             format!("--kubeconfig={}", credentials.kubeconfig(&kubelet(&node.name)).display()),
             format!("--hostname-override={}", node.name),
-            format!("--node-ip={}", fabric::address(node.index)),
+            format!("--node-ip={}", addresses(node, families)),
             "--root-dir=/var/lib/kubelet".to_owned(),
             "-v=2".to_owned(),
         ];
@@ -88,6 +99,29 @@ impl Worker {
     }
 }
 
+/// Installs the reference plugin `portmap` on a node. Returns the option with which the server chains it.
+pub(crate) fn chain_portmap(node: &Node) -> Result<String> {
+    let file = "/etc/openvswitch/cni-chain.json";
+    fs::write(node.path(file), r#"[{"type":"portmap","capabilities":{"portMappings":true}}]"#)
+        .with_context(|| format!("write {file} of {}", node.name))?;
+    symlink(
+        Path::new(programs::REFERENCE_PLUGINS).join("portmap"),
+        node.path("/opt/cni/bin").join("portmap"),
+    )
+    .context("install portmap")?;
+    Ok(format!("--cni-chain={file}"))
+}
+
+/// The node's own addresses, as `--node-ip` wants them.
+fn addresses(node: &Node, families: Families) -> String {
+    let (v4, v6) = (fabric::address(node.index), fabric::address_v6(node.index));
+    match families {
+        Families::V4 => v4,
+        Families::V6 => v6,
+        Families::Dual => format!("{v4},{v6}"),
+    }
+}
+
 /// Options of the project's server: it learns its node and pods from the API server, with a token of its own.
 pub(crate) fn server_arguments(node: &str, credentials: &Credentials, network: &Network) -> Vec<String> {
     vec![
@@ -96,6 +130,6 @@ pub(crate) fn server_arguments(node: &str, credentials: &Credentials, network: &
         format!("--k8s-cacert={}", credentials.authority().display()),
         format!("--k8s-token-file={}", credentials.token(access::NODE).display()),
         format!("--cluster-subnets={}", network.cluster_subnets),
-        format!("--k8s-service-cidrs={}", control_plane::SERVICES),
+        format!("--k8s-service-cidrs={}", network.service_cidrs),
     ]
 }

@@ -5,10 +5,11 @@ use std::{future::Future, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use integration::{
-    Daemon,
+    Daemon, Families,
     central::Central,
     cluster::{
         Api, ControlPlane, Credentials, access,
+        control_plane::services,
         master::{self, Network},
         programs,
     },
@@ -61,7 +62,7 @@ impl Site {
             "scale",
             PORT,
             &credentials,
-            &Network { cluster_subnets, options: Vec::new() },
+            &Network { cluster_subnets, service_cidrs: services(Families::V4), options: Vec::new() },
         );
         Ok(Self { api, kubernetes, central, controller })
     }

@@ -1,0 +1,107 @@
+//! What a cloud provider does for Services of type `LoadBalancer`, and nothing else: it writes an address into
+//! their status. That packets to the address arrive is the network's part.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use anyhow::Result;
+use futures_util::{StreamExt as _, pin_mut};
+use k8s_openapi::api::core::v1::Service;
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+    runtime::{WatchStreamExt as _, watcher},
+};
+use serde_json::{Value, json};
+
+use super::{Cluster, pods::Soon};
+
+/// First address of the pool of each family, from the ranges for documentation (RFC 5737, RFC 3849).
+const POOL_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 0);
+const POOL_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x198, 0x51, 0, 0, 0, 0);
+/// What keeps a Service until its address has been given back; Kubernetes' own name.
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+impl Cluster {
+    /// Gives every Service of type `LoadBalancer` its addresses, from now on until the cluster ends.
+    pub fn assign_load_balancers(&self) {
+        let client = self.api.client.clone();
+        self.api.runtime.spawn(async move {
+            let services = kube::Api::<Service>::all(client.clone());
+            let events = watcher(services, watcher::Config::default()).backoff(Soon).applied_objects();
+            pin_mut!(events);
+            let mut pool = Pool::default();
+            while let Some(event) = events.next().await {
+                let Ok(service) = event else { continue };
+                let api = kube::Api::namespaced(client.clone(), &service.namespace().unwrap_or_default());
+                // A conflict or a Service that is gone comes back as another event, or never.
+                if let Err(error) = pool.serve(&api, &service).await {
+                    eprintln!("load balancer of {}: {error:#}", service.name_any());
+                }
+            }
+        });
+    }
+}
+
+/// Which Service has which number of the pool.
+#[derive(Debug, Default)]
+struct Pool(BTreeMap<String, u8>);
+
+impl Pool {
+    async fn serve(&mut self, api: &kube::Api<Service>, service: &Service) -> Result<()> {
+        let spec = service.spec.clone().unwrap_or_default();
+        let name = service.name_any();
+        let uid = service.uid().unwrap_or_default();
+        let mut finalizers = service.finalizers().to_vec();
+        let is_kept = finalizers.iter().any(|finalizer| finalizer == FINALIZER);
+        let wants = spec.type_.as_deref() == Some("LoadBalancer")
+            // A class names another implementation.
+            && spec.load_balancer_class.is_none()
+            && service.metadata.deletion_timestamp.is_none();
+        if !wants {
+            let was_served = self.0.remove(&uid).is_some();
+            if was_served {
+                write_status(api, &name, &json!({"loadBalancer": {"ingress": null}})).await?;
+            }
+            if is_kept {
+                finalizers.retain(|finalizer| finalizer != FINALIZER);
+                write(api, &name, &json!({"metadata": {"finalizers": finalizers}})).await?;
+            }
+            return Ok(());
+        }
+        if self.0.contains_key(&uid) {
+            return Ok(());
+        }
+        let Some(number) = (1..=u8::MAX).find(|number| !self.0.values().any(|taken| taken == number)) else {
+            anyhow::bail!("all addresses are taken");
+        };
+        self.0.insert(uid, number);
+        if !is_kept {
+            finalizers.push(FINALIZER.to_owned());
+            write(api, &name, &json!({"metadata": {"finalizers": finalizers}})).await?;
+        }
+        let addresses =
+            spec.ip_families.unwrap_or_default().into_iter().map(|family| address(&family, number));
+        let ingress: Vec<Value> = addresses.map(|address| json!({"ip": address, "ipMode": "VIP"})).collect();
+        write_status(api, &name, &json!({"loadBalancer": {"ingress": ingress}})).await
+    }
+}
+
+fn address(family: &str, number: u8) -> IpAddr {
+    if family == "IPv6" {
+        IpAddr::from(Ipv6Addr::from(u128::from(POOL_V6) + u128::from(number)))
+    } else {
+        IpAddr::from(Ipv4Addr::from(u32::from(POOL_V4) + u32::from(number)))
+    }
+}
+
+async fn write(api: &kube::Api<Service>, name: &str, patch: &Value) -> Result<()> {
+    Ok(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)?)
+}
+
+async fn write_status(api: &kube::Api<Service>, name: &str, status: &Value) -> Result<()> {
+    let patch = json!({"status": status});
+    Ok(api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)?)
+}

@@ -98,6 +98,14 @@ test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelet
 	cargo build --locked -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) OVN_CLUSTER_CONTAINERD=$(CONTAINERD) cargo nextest run --locked -p integration --test cluster --profile cluster
 
+conformance: kubernetes ## Run Kubernetes' own specs of networking on a cluster (FOCUS='Services should' LANE=ipv4 NODES=3 PROCS=4, QUICK=1 for ten of them, RECORD=1)
+	@integration/prerequisites.sh conformance
+	@integration/cluster/conformance.sh $(TARGET_DIR)/conformance-suite >/dev/null
+	cargo build --locked -p cni -p ovnkube -p integration
+	# Debian 12's ovs-vswitchd ends under the suite's parallel connections.
+	@integration/compat.sh with $(or $(SUITE),sid) $(TARGET_DIR)/debug/integration conformance $(if $(LANE),--lane $(LANE)) $(if $(NODES),--nodes $(NODES)) \
+		$(if $(PROCS),--procs $(PROCS)) $(if $(filter-out 0 no,$(QUICK)),--quick) $(if $(filter-out 0 no,$(RECORD)),--record) $(if $(FOCUS),--focus '$(FOCUS)')
+
 faults: kubernetes ## Inject every fault of the matrix, and print which of its rows hold (ROWS="16 17" for some, QUICK=1 for the short forms)
 	@integration/prerequisites.sh test
 	cargo build --locked -p cni -p ovnkube -p integration --features $(TEST_FEATURES)

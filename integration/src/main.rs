@@ -6,6 +6,7 @@
 )]
 
 mod bench;
+mod conformance;
 mod demo;
 mod kubernetes;
 mod scale;
@@ -37,6 +38,7 @@ enum Command {
     Lab(show::Lab),
     Bench(bench::Bench),
     Cluster(kubernetes::Cluster),
+    Conformance(conformance::Conformance),
     Chaos(Chaos),
     Soak(Soak),
     Faults(Faults),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => demo.run(),
         Command::Bench(bench) => bench.run(),
         Command::Cluster(cluster) => cluster.run(),
+        Command::Conformance(conformance) => conformance.run(),
         Command::Chaos(chaos) => in_a_lab("chaos", || bring(&chaos)),
         Command::Soak(soak) => in_a_lab("soak", || wear_out(&soak)),
         Command::Faults(faults) => faults.run(&mut |text| println!("{text}")),

@@ -1,0 +1,144 @@
+//! `integration conformance`: runs Kubernetes' own specs of networking (test/e2e) on a whole cluster, and prints
+//! what passed.
+//!
+//! The suite is an oracle: nothing of it is changed, no spec is tried twice. What a spec needs besides the network
+//! is made here: nodes in three zones, addresses for load balancers, images under the suite's names.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`selection`] | which specs run in a lane, and why others do not; pure |
+//! | [`runner`] | the suite as a process, and its report |
+//! | [`internet`] | addresses beyond the nodes, for specs that connect to the Internet |
+//! | [`expected`] | the list of specs that have to pass |
+//! | [`verdict`] | the table, and whether the run passed; pure |
+
+use std::{
+    env, fs,
+    io::Write as _,
+    path::Path,
+    process::{self, ExitCode},
+    time::Instant,
+};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use integration::{Cluster, executable, inside};
+use serde_json::json;
+
+use rustix::net::{AddressFamily, SocketType, ipproto, socket};
+use selection::{Lane, Sctp, Selection};
+
+mod expected;
+mod internet;
+mod runner;
+mod selection;
+mod verdict;
+
+/// Run Kubernetes' own specs of networking on a whole cluster. Exit status 1 if one fails, or if one that is
+/// expected to pass did not run.
+#[derive(Debug, Args)]
+#[command(args_override_self = true)]
+pub(crate) struct Conformance {
+    /// Only specs whose name matches this regular expression (Go's).
+    #[arg(long, value_name = "REGEXP")]
+    focus: Option<String>,
+    /// Address families of the cluster.
+    #[arg(long, value_enum, default_value_t = Lane::Ipv4)]
+    lane: Lane,
+    /// How many nodes; they are spread over three zones.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    nodes: u32,
+    /// How many specs run at once.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    procs: u32,
+    /// Only ten specs, one or two of each kind.
+    #[arg(long, conflicts_with = "focus")]
+    quick: bool,
+    /// Add the specs that pass to the list of those that have to.
+    #[arg(long)]
+    record: bool,
+}
+
+/// Zones of the nodes. Specs about topology need at least three.
+const ZONES: u32 = 3;
+
+impl Conformance {
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        if inside::is_inside() {
+            inside::enter_again()?;
+            return self.run_inside();
+        }
+        let name = format!("conformance-{}", process::id());
+        let (status, signal) = inside::run_again_until_signal(&name, env::args_os().skip(1))?;
+        if signal.is_some() {
+            eprintln!("\nInterrupted. Nothing of the cluster is left.");
+        } else if !status.success() {
+            let logs = executable::target_dir()?.join("lab-logs").join(name);
+            eprintln!("What each program said is in {}", logs.display());
+        }
+        Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn run_inside(&self) -> Result<ExitCode> {
+        let began = Instant::now();
+        let say = |text: &str| {
+            let _ = writeln!(std::io::stderr(), "{:6.1} s  {text}", began.elapsed().as_secs_f64());
+        };
+        let expected = expected::read(self.lane)?;
+        let sctp = sctp_of_kernel();
+        let selection = if self.quick {
+            Selection::quick(self.lane, sctp)
+        } else {
+            Selection::new(self.lane, sctp, self.focus.as_deref())
+        };
+        let suite = runner::Suite::find()?;
+        let cluster =
+            Cluster::of_nodes(self.nodes).families(self.lane.families()).dns().host_ports().build(&say)?;
+        prepare(&cluster, &suite)?;
+        say(&format!("{} nodes are ready; the suite begins", self.nodes));
+        let results = executable::target_dir()?.join("conformance").join(self.lane.to_string());
+        fs::create_dir_all(&results).with_context(|| format!("create {}", results.display()))?;
+        let specs = suite.run(&cluster, &selection, self.procs, &results, &say)?;
+        let verdict = verdict::Verdict::new(specs, &selection, &expected);
+        println!("{verdict}");
+        println!(
+            "in all {} s; the suite's own report and output: {}",
+            began.elapsed().as_secs(),
+            results.display()
+        );
+        if self.record {
+            expected::add(self.lane, &verdict.newly_passed())?;
+        }
+        Ok(if verdict.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Tries to open a socket, for which the kernel loads its module, if it has one.
+fn sctp_of_kernel() -> Sctp {
+    match socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::SCTP)) {
+        Ok(_) => Sctp::Present,
+        Err(_) => Sctp::Absent,
+    }
+}
+
+/// What specs ask of a cluster besides its network.
+fn prepare(cluster: &Cluster, suite: &runner::Suite) -> Result<()> {
+    for (index, (node, worker)) in (0..).zip(cluster.nodes()) {
+        let zone = format!("zone-{}", index % ZONES + 1);
+        let labels = json!({"topology.kubernetes.io/region": "lab", "topology.kubernetes.io/zone": zone});
+        cluster
+            .api
+            .patch(&format!("/api/v1/nodes/{}", node.name), &json!({"metadata": {"labels": labels}}))?;
+        for image in suite.images()? {
+            worker.import_image(node, &image)?;
+        }
+    }
+    cluster.assign_load_balancers();
+    internet::begin(cluster)?;
+    cluster.route_to_pods()
+}
+
+/// A file of the checkout: what people read and change.
+fn checked_out(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster").join(name)
+}

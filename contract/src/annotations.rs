@@ -4,8 +4,8 @@ use crate::{
     annotation::{LEGACY, POD_NETWORKS},
     bandwidth::{EGRESS_ANNOTATION, INGRESS_ANNOTATION},
     node_annotation::{
-        CHASSIS_ID, HOST_CIDRS, JOIN_ADDRESS, JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MAC, MANAGEMENT_MACS,
-        NETWORK_IDS, NODE_ID, NODE_SUBNETS, PRIMARY_ADDRESSES, TRANSIT_ADDRESSES, ZONE,
+        CHASSIS_ID, GATEWAY_CONFIG, HOST_CIDRS, JOIN_ADDRESS, JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MAC,
+        MANAGEMENT_MACS, NETWORK_IDS, NODE_ID, NODE_SUBNETS, PRIMARY_ADDRESSES, TRANSIT_ADDRESSES, ZONE,
     },
 };
 
@@ -52,7 +52,7 @@ pub const OF_PODS: [Annotation; 4] = [
 ];
 
 /// Annotations of nodes.
-pub const OF_NODES: [Annotation; 13] = [
+pub const OF_NODES: [Annotation; 14] = [
     annotation(
         NODE_SUBNETS,
         "Subnets of the node's pods, by network",
@@ -105,6 +105,13 @@ pub const OF_NODES: [Annotation; 13] = [
         r#"{"ipv4":"192.0.2.7/24"}"#,
     ),
     annotation(HOST_CIDRS, "All addresses of the host", "node", "controller", r#"["192.0.2.7/24"]"#),
+    annotation(
+        GATEWAY_CONFIG,
+        "The node's gateway, by network; of it, whether ports of the node lead to services",
+        "node",
+        "controller",
+        r#"{"default":{"node-port-enable":"true"}}"#,
+    ),
     annotation(
         MANAGEMENT_MACS,
         "MAC of the management port, by network",

@@ -114,14 +114,37 @@ impl FromStr for IfName {
     }
 }
 
-/// A pod: its namespace and name. A clone shares the text.
+/// Namespace and name of an object. A clone shares the text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PodKey {
+struct Namespaced {
     /// `namespace/name`.
     text: Arc<str>,
     /// The position of the '/'. No namespace is longer than 63 bytes.
     separator: u8,
 }
+
+impl Namespaced {
+    /// `what`: the words for namespace and name in an error.
+    fn new(what: [&'static str; 2], namespace: &str, name: &str) -> Result<Self, BadName> {
+        check_dns_name(what[0], namespace, 63)?;
+        check_dns_name(what[1], name, 253)?;
+        let separator =
+            u8::try_from(namespace.len()).map_err(|_| BadName::new(what[0], namespace, "is too long"))?;
+        Ok(Self { text: format!("{namespace}/{name}").into(), separator })
+    }
+
+    fn namespace(&self) -> &str {
+        &self.text[..self.separator.into()]
+    }
+
+    fn name(&self) -> &str {
+        &self.text[usize::from(self.separator) + 1..]
+    }
+}
+
+/// A pod: its namespace and name. A clone shares the text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PodKey(Namespaced);
 
 impl PodKey {
     /// Both must be names of Kubernetes objects. These never contain `_`, which separates the two in
@@ -130,21 +153,77 @@ impl PodKey {
     /// # Errors
     /// Kubernetes would not accept one of the two; the error says which one and why.
     pub fn new(namespace: &str, name: &str) -> Result<Self, BadName> {
-        check_dns_name("pod namespace", namespace, 63)?;
-        check_dns_name("pod name", name, 253)?;
-        let separator = u8::try_from(namespace.len())
-            .map_err(|_| BadName::new("pod namespace", namespace, "is too long"))?;
-        Ok(Self { text: format!("{namespace}/{name}").into(), separator })
+        Namespaced::new(["pod namespace", "pod name"], namespace, name).map(Self)
     }
 
     /// The namespace, without the name.
     pub fn namespace(&self) -> &str {
-        &self.text[..self.separator.into()]
+        self.0.namespace()
     }
 
     /// The name, without the namespace.
     pub fn name(&self) -> &str {
-        &self.text[usize::from(self.separator) + 1..]
+        self.0.name()
+    }
+}
+
+/// A Service: its namespace and name. A clone shares the text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServiceKey(Namespaced);
+
+impl ServiceKey {
+    /// Both must be names of Kubernetes objects. These never contain `_`, which separates the parts of a load
+    /// balancer's name.
+    ///
+    /// # Errors
+    /// Kubernetes would not accept one of the two; the error says which one and why.
+    pub fn new(namespace: &str, name: &str) -> Result<Self, BadName> {
+        Namespaced::new(["service namespace", "service name"], namespace, name).map(Self)
+    }
+
+    /// The namespace, without the name.
+    pub fn namespace(&self) -> &str {
+        self.0.namespace()
+    }
+
+    /// The name, without the namespace.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// `namespace/name`.
+    pub fn as_str(&self) -> &str {
+        &self.0.text
+    }
+}
+
+impl FromStr for ServiceKey {
+    type Err = BadName;
+
+    /// Reads `namespace/name`.
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        let (namespace, name) =
+            text.split_once('/').ok_or_else(|| BadName::new("service", text, "has no '/'"))?;
+        Self::new(namespace, name)
+    }
+}
+
+/// An EndpointSlice: its namespace, which is that of its Service, and its name. A clone shares the text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SliceKey(Namespaced);
+
+impl SliceKey {
+    /// Both must be names of Kubernetes objects.
+    ///
+    /// # Errors
+    /// Kubernetes would not accept one of the two; the error says which one and why.
+    pub fn new(namespace: &str, name: &str) -> Result<Self, BadName> {
+        Namespaced::new(["EndpointSlice namespace", "EndpointSlice name"], namespace, name).map(Self)
+    }
+
+    /// The namespace, without the name.
+    pub fn namespace(&self) -> &str {
+        self.0.namespace()
     }
 }
 
@@ -245,7 +324,21 @@ impl fmt::Display for IfaceId {
 impl fmt::Display for PodKey {
     /// `namespace/name`, as kubectl prints it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.0.text)
+    }
+}
+
+impl fmt::Display for ServiceKey {
+    /// `namespace/name`, as kubectl prints it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.text)
+    }
+}
+
+impl fmt::Display for SliceKey {
+    /// `namespace/name`, as kubectl prints it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.text)
     }
 }
 

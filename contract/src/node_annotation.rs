@@ -14,6 +14,7 @@
 //! | [`CHASSIS_ID`] | the node's name in OVN | node | controller |
 //! | [`PRIMARY_ADDRESSES`] | addresses for other nodes | node | controller, cluster manager |
 //! | [`HOST_CIDRS`] | all addresses of the host | node | controller |
+//! | [`GATEWAY_CONFIG`] | the node's gateway, and whether its ports lead to services | node | controller |
 //! | [`MANAGEMENT_MACS`], [`MANAGEMENT_MAC`] | MAC of management port | older nodes | controller, node |
 //! | [`ZONE`] | the zone whose database has the node's rows | node | all |
 //!
@@ -49,6 +50,8 @@ pub const CHASSIS_ID: &str = "k8s.ovn.org/node-chassis-id";
 pub const PRIMARY_ADDRESSES: &str = "k8s.ovn.org/node-primary-ifaddr";
 /// `["192.0.2.7/24"]`
 pub const HOST_CIDRS: &str = "k8s.ovn.org/host-cidrs";
+/// `{"default":{"mode":"shared","node-port-enable":"true"}}`
+pub const GATEWAY_CONFIG: &str = "k8s.ovn.org/l3-gateway-config";
 /// `{"default":"96:8f:e8:25:a2:e5"}`
 pub const MANAGEMENT_MACS: &str = "k8s.ovn.org/node-mgmt-port-mac-addresses";
 /// `96:8f:e8:25:a2:e5`
@@ -57,7 +60,7 @@ pub const MANAGEMENT_MAC: &str = "k8s.ovn.org/node-mgmt-port-mac-address";
 pub const ZONE: &str = "k8s.ovn.org/zone-name";
 
 /// All annotations that [`NodeAnnotations`] reads.
-pub const ALL: [&str; 13] = [
+pub const ALL: [&str; 14] = [
     NODE_SUBNETS,
     LEGACY_SUBNET,
     NODE_ID,
@@ -68,6 +71,7 @@ pub const ALL: [&str; 13] = [
     CHASSIS_ID,
     PRIMARY_ADDRESSES,
     HOST_CIDRS,
+    GATEWAY_CONFIG,
     MANAGEMENT_MACS,
     MANAGEMENT_MAC,
     ZONE,
@@ -170,6 +174,15 @@ impl NodeAnnotations<'_> {
     /// The annotation is not a list of addresses with prefix lengths, or has more than 1024 of them.
     pub fn host_cidrs(self) -> Result<Vec<IpNet>, NodeAnnotationError> {
         self.read(HOST_CIDRS, value::host_cidrs).map(Option::unwrap_or_default)
+    }
+
+    /// Whether ports of the node lead to services; none if the node does not tell.
+    ///
+    /// # Errors
+    /// The annotation is not JSON of the expected shape, or the value is neither `true` nor `false`.
+    pub fn node_ports(self) -> Result<Option<bool>, NodeAnnotationError> {
+        self.read(GATEWAY_CONFIG, |text| PerNetwork::parse(text)?.node_ports(DEFAULT_NETWORK))
+            .map(Option::flatten)
     }
 
     /// The MAC address of the management port.

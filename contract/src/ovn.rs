@@ -8,7 +8,7 @@ mod ids;
 mod names;
 
 pub use addresses::{gateway, gateways, management, managements, nth, port_mac, reserved};
-pub use ids::{ID, OWNER_CONTROLLER, OWNER_TYPE, ObjectId, hash};
+pub use ids::{ID, KIND, OWNER, OWNER_CONTROLLER, OWNER_TYPE, ObjectId, SERVICE, hash};
 pub use names::*;
 
 #[cfg(test)]

@@ -46,10 +46,10 @@ async fn main() -> ExitCode {
     let _server = Database::of_schema(scratch.path(), "nb", SCHEMA);
     let endpoint = Endpoint::Unix(scratch.join("nb.sock"));
 
-    let mut controller = Running::start(endpoint.clone(), config());
+    let mut controller = Running::without_services(endpoint.clone(), config());
     let filled = converge(&mut controller, per_node, pods).await;
     println!("from an empty database:  {filled}");
-    let mut again = Running::start(endpoint, config());
+    let mut again = Running::without_services(endpoint, config());
     controller.kill().await;
     let restarted = converge(&mut again, per_node, pods).await;
     println!("restart:                 {restarted}");

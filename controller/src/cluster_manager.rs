@@ -151,7 +151,7 @@ impl Role {
             Observation::Nodes(seen) => self.assignments.observe(seen),
             Observation::Cluster(id) => self.assignments.cluster(id),
             // This role subscribes to nodes only.
-            Observation::Pods(_) => {}
+            Observation::Pods(_) | Observation::Services(_) | Observation::Slices(_) => {}
         }
     }
 

@@ -27,7 +27,7 @@ use crate::{
     cluster_id,
     doubt::Doubted,
     observation::{Kind, Observation},
-    store::wire::{NodeObject, PodObject},
+    store::wire::{NodeObject, PodObject, ServiceObject, SliceObject},
 };
 
 /// The watches; they end when this is dropped.
@@ -68,6 +68,8 @@ impl ClusterWatch {
             .filter_map(|kind| match kind {
                 Kind::Node => shared.watch::<NodeObject>(*kind, Observation::Nodes),
                 Kind::Pod => shared.watch::<PodObject>(*kind, Observation::Pods),
+                Kind::Service => shared.watch::<ServiceObject>(*kind, Observation::Services),
+                Kind::Slice => shared.watch::<SliceObject>(*kind, Observation::Slices),
             })
             .collect();
         // One second look for all kinds: a list of pods is judged against the nodes, and the identity
@@ -81,7 +83,7 @@ impl ClusterWatch {
         Self { watches, looking_again: tokio::spawn(looking_again) }
     }
 
-    /// The sync status of each watch, by kind of object (`nodes`, `pods`).
+    /// The sync status of each watch, by kind of object (`nodes`, `pods` and so on).
     pub fn sync_statuses(&self) -> Vec<(&'static str, watch::Receiver<SyncStatus>)> {
         self.watches.iter().map(|(kind, watch)| (*kind, watch.standing())).collect()
     }

@@ -16,7 +16,7 @@ pub(crate) mod work_queue;
 
 use crate::{
     diff::edit::{Cell, Edit, Existing, Target},
-    rows::{RowName, Table},
+    rows::{RowName, Table, table::Life},
 };
 
 /// A transaction, and for each of its operations the keys that it serves, as indexes into the edits that
@@ -188,12 +188,16 @@ impl Builder<'_> {
 
     /// Adds an operation that fails if another writer was faster: tables without a unique index on `name`,
     /// such as `Logical_Switch`, would accept a second row of the same name.
+    ///
+    /// Only for rows that others live in. Of two load balancers of one name, the next comparison removes one;
+    /// and this operation reads the whole table, so that ten thousand of them would take minutes.
     fn guard(&mut self, key: usize, id: &RowName) {
         let indexed = |table: &ovsdb::TableSchema| {
             table.indexes.iter().any(|columns| columns.len() == 1 && columns[0] == "name")
         };
         let table = id.table.name();
-        if id.table.has_names() && !self.schema.table(table).is_some_and(indexed) {
+        let is_home = id.table.life() == Life::Home;
+        if is_home && id.table.has_names() && !self.schema.table(table).is_some_and(indexed) {
             // With timeout zero, `wait` checks once: no row of this name may be there.
             let of_the_name = Condition::equal("name", &*id.name);
             self.transaction.wait(table, of_the_name, &["name"], Until::Equal, Vec::new(), Duration::ZERO);

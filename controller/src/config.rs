@@ -1,6 +1,6 @@
 //! Settings of the cluster, as the options give them. Does not know where the options came from.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
@@ -21,6 +21,10 @@ pub struct ClusterConfig {
     /// The source addresses that OVN gives to a pod that reaches itself through a service, one per family:
     /// base of the masquerade subnet + 5.
     pub hairpin_addresses: Vec<IpAddr>,
+    /// The bases of the masquerade subnets, IPv4 and IPv6, whatever families pods have. Load balancers name both.
+    pub masquerade: [IpAddr; 2],
+    /// Whether a connection to an idled Service becomes an event (`--ovn-empty-lb-events`).
+    pub empty_lb_events: bool,
     /// Whether pods' ports get `requested-chassis`; off with `--disable-requestedchassis`.
     pub requested_chassis: bool,
     /// Whether pods get the annotation `ovn` of 2018 beside `k8s.ovn.org/pod-networks`, for programs that
@@ -42,6 +46,11 @@ impl Default for ClusterConfig {
             join_subnets: vec![net([100, 64, 0, 0], 16)],
             transit_subnets: vec![net([100, 88, 0, 0], 16)],
             hairpin_addresses: vec![Ipv4Addr::new(169, 254, 169, 5).into()],
+            masquerade: [
+                Ipv4Addr::new(169, 254, 169, 0).into(),
+                Ipv6Addr::new(0xfd69, 0, 0, 0, 0, 0, 0, 0).into(),
+            ],
+            empty_lb_events: false,
             requested_chassis: true,
             legacy_annotations: false,
             acl_logging_rate_limit: 20,
@@ -50,6 +59,20 @@ impl Default for ClusterConfig {
 }
 
 impl ClusterConfig {
+    /// Whether the address is in a range of pods. An endpoint elsewhere is a host's, or outside.
+    pub fn is_of_pods(&self, address: IpAddr) -> bool {
+        self.cluster_subnets.iter().any(|subnet| subnet.cidr.contains(&address))
+    }
+
+    /// The masquerade addresses with this number, IPv4 and IPv6. The numbers are upstream's.
+    pub fn masquerade(&self, number: Masquerade) -> [IpAddr; 2] {
+        let number = number as u8;
+        self.masquerade.map(|base| match base {
+            IpAddr::V4(base) => Ipv4Addr::from(u32::from(base).wrapping_add(number.into())).into(),
+            IpAddr::V6(base) => Ipv6Addr::from(u128::from(base).wrapping_add(number.into())).into(),
+        })
+    }
+
     /// Whether the address belongs to OVN or to the cluster itself, so that no pod may have it.
     pub fn is_infrastructure(&self, address: IpAddr) -> bool {
         let ranges = [&self.join_subnets, &self.transit_subnets, &self.service_cidrs];
@@ -71,6 +94,18 @@ impl ClusterConfig {
             || address.is_unspecified()
             || self.hairpin_addresses.iter().any(masquerade)
     }
+}
+
+/// What the addresses of the masquerade subnets are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Masquerade {
+    /// Stands for the node's own address behind its gateway router.
+    Host = 2,
+    /// Where the node sends connections of `externalTrafficPolicy: Local`.
+    LocalTraffic = 3,
+    /// The source of a connection that leads back to its own pod.
+    Hairpin = 5,
 }
 
 /// A range from which nodes get their subnets.

@@ -7,6 +7,7 @@
 //! | [`Key::Cluster`] | router, join switch, groups, meters | [`cluster`](mod@cluster) |
 //! | [`Key::Node`] | switch, router port, management port | [`node`](mod@node) |
 //! | [`Key::Pod`] | logical switch port | [`pod`](mod@pod) |
+//! | [`Key::Service`] | load balancers | [`service`](mod@service) |
 
 use contract::mac::Mac;
 use ipnet::IpNet;
@@ -20,6 +21,7 @@ use crate::{
 pub mod cluster;
 pub mod node;
 pub mod pod;
+pub mod service;
 
 /// The rows that `key` should have now; empty if it should have none.
 pub fn desired(store: &Store, key: &Key) -> RowSet {
@@ -27,6 +29,7 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
         Key::Cluster => cluster::cluster(store),
         Key::Node(name) => node::node(store, name),
         Key::Pod(pod) => pod::pod(store, pod),
+        Key::Service(key) => service::service(store, key),
     }
 }
 
@@ -37,6 +40,8 @@ pub fn desired_part(_: &Store, key: &Key, _: &Part) -> Option<DesiredPart> {
     match key {
         // Their values are small.
         Key::Cluster | Key::Node(_) | Key::Pod(_) => None,
+        // What has to be compared follows from the Service's ports as a whole, in some microseconds.
+        Key::Service(_) => None,
     }
 }
 

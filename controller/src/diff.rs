@@ -101,6 +101,43 @@ impl<'a> Diff<'a> {
                 }
             }
         }
+        for row in rows.iter().filter(|row| row.id.table == Table::LoadBalancer) {
+            if self.rows[&row.id].is_none()
+                && let Some(renamed) = self.same_backends(row)
+            {
+                self.rows.insert(&row.id, Some(renamed));
+            }
+        }
+    }
+
+    /// A load balancer of this key with the same protocol and backends as the desired one, and a name that
+    /// is not desired. Which node's name is in it depends on the nodes that there are: a new name is one
+    /// column, another row would be a link for each node.
+    fn same_backends(&self, desired: &DesiredRow) -> Option<Uuid> {
+        let is_same = |row: Uuid| {
+            desired.columns.iter().all(|(column, value)| {
+                let now = self.northbound.column(Table::LoadBalancer, row, column);
+                match value {
+                    Value::Lists(pairs) => now.and_then(Field::pairs).is_some_and(|now| {
+                        value::entries(now, pairs, value::same_list).is_empty() && !pairs.is_empty()
+                    }),
+                    Value::Datum(datum) => now.is_some_and(|now| now.is(datum)),
+                    Value::Pairs(pairs) => {
+                        now.and_then(Field::pairs).is_some_and(|now| value::pairs(now, pairs).is_none())
+                    }
+                    Value::Elements(_)
+                    | Value::Entries(_)
+                    | Value::References(_)
+                    | Value::Including(_)
+                    | Value::Parts { .. } => false,
+                }
+            })
+        };
+        let index = &self.northbound.index;
+        let mut free = index
+            .owned(self.key)
+            .filter(|row| index.table(*row) == Some(Table::LoadBalancer) && !self.is_matched(*row));
+        free.find(|row| is_same(*row))
     }
 
     fn is_matched(&self, row: Uuid) -> bool {
@@ -153,7 +190,7 @@ impl<'a> Diff<'a> {
                     Cell::Datum(Datum::map(pairs.with.iter().map(|(key, value)| (*key, value.as_str()))))
                 }
                 Value::Elements(texts) => Cell::Datum(whole_set(texts)),
-                Value::Entries(pairs) => Cell::Datum(whole_map(pairs)),
+                Value::Entries(pairs) | Value::Lists(pairs) => Cell::Datum(whole_map(pairs)),
                 Value::References(rows) | Value::Including(rows) => {
                     Cell::References(rows.iter().filter_map(|row| self.resolve(row)).collect())
                 }
@@ -180,7 +217,7 @@ impl<'a> Diff<'a> {
 
     fn compare(&mut self, row: Existing, desired: &DesiredRow) {
         let mut columns = Vec::new();
-        // Only a row that has lost its name is matched without it.
+        // Only a row that has lost its name, or gets another one, is matched without it.
         if self.northbound.index.name(row.row).is_some_and(|name| **name != *desired.id.path()) {
             columns.push(("name", Cell::Datum((&*desired.id.name).into())));
         }
@@ -192,7 +229,23 @@ impl<'a> Diff<'a> {
         if !columns.is_empty() {
             self.edits.push(Edit::Update { row, columns });
         }
-        self.compare_holders(row, &desired.member_of);
+        let sets =
+            if self.is_in(row, &desired.or_member_of) { &desired.or_member_of } else { &desired.member_of };
+        self.compare_holders(row, sets);
+    }
+
+    /// Whether the row is in all of these sets. False for no sets.
+    fn is_in(&self, row: Existing, sets: &[Membership]) -> bool {
+        if sets.is_empty() {
+            return false;
+        }
+        let index = &self.northbound.index;
+        let held: HashSet<_> = index
+            .parents(row.row)
+            .iter()
+            .filter_map(|parent| Some((parent.set.of, parent.set.column, &**index.name(parent.row)?)))
+            .collect();
+        sets.iter().all(|set| held.contains(&(set.of.table, set.column, &*set.of.name)))
     }
 
     /// The value to set the column to, if it has to be set. A change relative to the current value becomes an
@@ -222,8 +275,9 @@ impl<'a> Diff<'a> {
                 }
                 None
             }
-            Value::Entries(pairs) => {
-                let delta = value::entries(now.pairs()?, pairs);
+            Value::Entries(pairs) | Value::Lists(pairs) => {
+                let same = if matches!(value, Value::Lists(_)) { value::same_list } else { value::same_text };
+                let delta = value::entries(now.pairs()?, pairs, same);
                 if delta.is_most_of(pairs.len()) {
                     return Some(Cell::Datum(whole_map(pairs)));
                 }

@@ -21,6 +21,7 @@ use crate::{cluster_id::ClusterId, key::NodeName};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     Nodes,
+    /// Also Services and their slices.
     Pods,
 }
 
@@ -47,6 +48,10 @@ pub struct Doubted {
     pub nodes: usize,
     /// Number of known pods that the API server suddenly does not list.
     pub pods: usize,
+    /// Number of known Services that the API server suddenly does not list.
+    pub services: usize,
+    /// Number of known EndpointSlices that the API server suddenly does not list.
+    pub slices: usize,
     /// The identities of this cluster and of the API server, if they differ.
     pub other_cluster: Option<OtherCluster>,
     /// A known node: an event needs an object.
@@ -167,9 +172,16 @@ impl<K: Ord + std::hash::Hash> Doubt<K> {
     }
 }
 
+impl Doubted {
+    /// Number of objects that are doubted.
+    pub fn missing(&self) -> usize {
+        self.nodes + self.pods + self.services + self.slices
+    }
+}
+
 impl fmt::Display for Doubted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nodes, pods, other_cluster, example: _ } = self;
+        let Self { nodes, pods, services, slices, other_cluster, example: _ } = self;
         if let Some(OtherCluster { own, seen }) = other_cluster {
             return write!(
                 f,
@@ -177,9 +189,13 @@ impl fmt::Display for Doubted {
                  expected {own}); its lists are ignored and nothing is removed; check the kubeconfig"
             );
         }
+        write!(f, "the API server suddenly lists {nodes} nodes and {pods} pods")?;
+        if services + slices > 0 {
+            write!(f, ", {services} Services and {slices} EndpointSlices")?;
+        }
         write!(
             f,
-            "the API server suddenly lists {nodes} nodes and {pods} pods fewer than before; \
+            " fewer than before; \
              nothing is removed until a second list says the same; \
              check that this is the right API server and that it has its data"
         )

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
 
-use contract::names::PodKey;
+use contract::names::{PodKey, ServiceKey};
 
 /// Name of a Node object.
 pub type NodeName = Arc<str>;
@@ -18,6 +18,8 @@ pub enum Key {
     Node(NodeName),
     /// A pod's logical switch port.
     Pod(PodKey),
+    /// A Service's load balancers.
+    Service(ServiceKey),
 }
 
 /// How much of a key's rows a change concerns.
@@ -72,6 +74,7 @@ impl fmt::Display for Key {
             Self::Cluster => f.write_str("cluster"),
             Self::Node(name) => write!(f, "node {name}"),
             Self::Pod(pod) => write!(f, "pod {pod}"),
+            Self::Service(service) => write!(f, "service {service}"),
         }
     }
 }

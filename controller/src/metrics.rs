@@ -17,6 +17,10 @@ pub struct Metrics {
     pub(crate) doubted: IntGauge,
     /// Seconds.
     pub(crate) settle: Histogram,
+    /// Services that the API server has.
+    pub(crate) services: IntGauge,
+    /// Seconds from a change of endpoints until their rows are in the database.
+    pub(crate) programming: Histogram,
 }
 
 impl Metrics {
@@ -27,14 +31,26 @@ impl Metrics {
     /// The registry already has a metric of one of these names.
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
         let metrics = Self::new()?;
-        let Self { transactions, rows, batch, dirty, waiting, failing, doubted, settle } = metrics.clone();
+        let Self {
+            transactions,
+            rows,
+            batch,
+            dirty,
+            waiting,
+            failing,
+            doubted,
+            settle,
+            services,
+            programming,
+        } = metrics.clone();
         registry.register(Box::new(transactions))?;
         registry.register(Box::new(rows))?;
         registry.register(Box::new(batch))?;
-        for gauge in [dirty, waiting, failing, doubted] {
+        for gauge in [dirty, waiting, failing, doubted, services] {
             registry.register(Box::new(gauge))?;
         }
         registry.register(Box::new(settle))?;
+        registry.register(Box::new(programming))?;
         Ok(metrics)
     }
 
@@ -85,6 +101,17 @@ impl Metrics {
                 "From an object's change until its rows are known to be as they should be.",
                 // 1 ms to 33 s: from one transaction to a cluster of 10,000 pods that starts from nothing.
                 prometheus::exponential_buckets(0.001, 2.0, 16)?,
+            )?,
+            services: gauge("services", "Services that the API server has.")?,
+            programming: Histogram::with_opts(
+                HistogramOpts::new(
+                    // The name that kube-proxy gives it: the indicator is Kubernetes'.
+                    "kubeproxy_network_programming_duration_seconds",
+                    "From a change of a Service's pods, as its EndpointSlices tell, until OVN's northbound \
+                     database has it. Flows follow some milliseconds later.",
+                )
+                // Finer than kube-proxy's, which begin at a quarter of a second.
+                .buckets(prometheus::exponential_buckets(0.001, 2.0, 18)?),
             )?,
         })
     }

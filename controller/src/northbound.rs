@@ -2,9 +2,12 @@
 //!
 //! Knows the rows that exist and their owners; nothing of the desired rows.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use contract::{names::PodKey, ovn};
+use contract::{
+    names::{PodKey, ServiceKey},
+    ovn,
+};
 use ovsdb::{Client, Connection, Endpoints, Field, Options, Replica, Updates, Uuid};
 
 pub(crate) mod foreign;
@@ -29,6 +32,9 @@ pub const DATABASE: &str = "OVN_Northbound";
 /// A key in the `external_ids` of the cluster's router: the UID of the namespace `kube-system` of the cluster
 /// that the database was written for.
 pub(crate) const CLUSTER_ID: &str = "k8s-cluster-uid";
+
+/// The beginning of the name of a node's gateway router (`ovn::gateway_router`).
+const GATEWAY_ROUTER: &str = "GR_";
 
 /// Starts a client that connects, and reconnects for ever, and monitors what
 /// [`Controller`](crate::Controller) needs. Returns at once.
@@ -125,8 +131,21 @@ impl Northbound {
         let is_switch = |row: &Uuid| self.index.table(*row) == Some(Table::LogicalSwitch);
         self.index.owners().filter_map(move |key| match key {
             Key::Node(name) => self.index.owned(key).any(|row| is_switch(&row)).then_some(name),
-            Key::Cluster | Key::Pod(_) => None,
+            Key::Cluster | Key::Pod(_) | Key::Service(_) => None,
         })
+    }
+
+    /// Nodes that have a gateway router.
+    pub(crate) fn gateway_routers(&self) -> BTreeSet<NodeName> {
+        let names = self.index.names(Table::LogicalRouter);
+        names.filter_map(|name| name.strip_prefix(GATEWAY_ROUTER)).map(Into::into).collect()
+    }
+
+    /// Services that have load balancers.
+    pub(crate) fn services(&self) -> impl Iterator<Item = &ServiceKey> {
+        self.index
+            .owners()
+            .filter_map(|key| if let Key::Service(service) = key { Some(service) } else { None })
     }
 
     /// A row as text for messages, such as `Logical_Switch_Port shop_cart-0`.

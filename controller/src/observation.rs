@@ -1,12 +1,12 @@
 //! Events from the watches of the API server. Knows neither their receivers nor their effects.
 
-use contract::names::PodKey;
+use contract::names::{PodKey, ServiceKey, SliceKey};
 pub use kubeapi::watch::Seen;
 
 use crate::{
     cluster_id::ClusterId,
     key::NodeName,
-    store::{Node, Pod},
+    store::{Node, Pod, Service, Slice},
 };
 
 /// A watch event, or the identity of the API server's cluster.
@@ -14,6 +14,8 @@ use crate::{
 pub enum Observation {
     Nodes(Seen<NodeName, Node>),
     Pods(Seen<PodKey, (PodKey, Pod)>),
+    Services(Seen<ServiceKey, (ServiceKey, Service)>),
+    Slices(Seen<SliceKey, (SliceKey, Slice)>),
     /// The cluster of the API server. It is read before the first lists, and again before each second look
     /// while a list is held back.
     Cluster(ClusterId),
@@ -24,9 +26,11 @@ pub enum Observation {
 pub enum Kind {
     Node,
     Pod,
+    Service,
+    Slice,
 }
 
 impl Kind {
     /// In the order in which the watches start.
-    pub const ALL: &[Self] = &[Self::Node, Self::Pod];
+    pub const ALL: &[Self] = &[Self::Node, Self::Pod, Self::Service, Self::Slice];
 }

@@ -296,6 +296,10 @@ impl Reconciler {
                 for (key, scope) in touched.keys {
                     self.work_queue.mark(Item { key, scope, cause: Cause::Rows }, now);
                 }
+                if touched.routers {
+                    let routers = self.northbound.gateway_routers();
+                    self.follow(|store, dirty| store.gateway_routers(routers, dirty));
+                }
                 let Moves { left, came } = touched.addresses;
                 self.follow(|store, dirty| store.foreign_addresses(left, came, dirty));
                 for (table, name) in touched.appeared {
@@ -335,6 +339,9 @@ impl Reconciler {
         }
         for node in self.northbound.nodes() {
             self.store.found_node(node.clone());
+        }
+        for service in self.northbound.services() {
+            self.store.found_service(service.clone());
         }
         early.into_iter().for_each(|observation| self.observed(observation));
     }
@@ -388,6 +395,7 @@ impl Reconciler {
         self.metrics.dirty.set(gauge(dirty));
         self.metrics.waiting.set(gauge(waiting));
         self.metrics.failing.set(gauge(failing));
+        self.metrics.services.set(gauge(self.store.services()));
         self.progress.send_if_modified(|progress| {
             let converged = self.primed && self.loaded && self.in_flight.is_none() && dirty == 0;
             let now = Progress {
@@ -415,10 +423,13 @@ impl Reconciler {
             return;
         }
         match &now {
-            Some(doubted) => tracing::warn!(nodes = doubted.nodes, pods = doubted.pods, "{doubted}"),
+            Some(doubted) => {
+                let Doubted { nodes, pods, services, slices, .. } = doubted;
+                tracing::warn!(nodes, pods, services, slices, "{doubted}");
+            }
             None => tracing::info!("the lists of the API server are accepted again"),
         }
-        let missing = now.as_ref().map_or(0, |doubted| doubted.nodes + doubted.pods);
+        let missing = now.as_ref().map_or(0, Doubted::missing);
         self.metrics.doubted.set(i64::try_from(missing).unwrap_or(i64::MAX));
         // Without a receiver, the log has it.
         let _ = self.reports.send(Report::Doubt(now.clone()));

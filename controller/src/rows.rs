@@ -4,6 +4,7 @@
 //! the one form that the diff compares.
 
 pub mod acl;
+pub mod load_balancer;
 mod meter;
 mod router_port;
 pub mod switch_port;
@@ -18,6 +19,7 @@ use std::{
 use ovsdb::Datum;
 
 pub use acl::Acl;
+pub use load_balancer::LoadBalancer;
 pub use meter::Meter;
 pub use router_port::{GatewayChassis, RouterPort};
 pub use switch_port::SwitchPort;
@@ -41,6 +43,8 @@ pub struct DesiredRow {
     /// The sets that refer to this row, such as the ports of a switch or of a port group. A row of a non-root
     /// table is in at least one.
     pub member_of: Vec<Membership>,
+    /// Sets that have the same effect as those in `member_of`. A row that is in all of these stays there.
+    pub or_member_of: Vec<Membership>,
     /// Rows that a text of this one names without a reference, such as the sets in an ACL's match. The row is
     /// written only when they exist, or together with them.
     pub needs: Vec<RowName>,
@@ -57,6 +61,9 @@ pub enum Value {
     Elements(BTreeSet<Box<str>>),
     /// Exactly these pairs, in a map that may be large: only what differs is written.
     Entries(BTreeMap<Box<str>, String>),
+    /// Exactly these pairs, in a map of which only what differs is written. Each value is a list, separated by
+    /// commas, without an order: an equal list in another order stays.
+    Lists(BTreeMap<Box<str>, String>),
     /// References to exactly these rows.
     References(Vec<RowName>),
     /// References to at least these rows; further ones belong to other programs.

@@ -6,8 +6,8 @@
 //! | module | task |
 //! |---|---|
 //! | [`wire`] | API objects, reduced while they are parsed |
-//! | `node`, `pod` | the fields that are kept |
-//! | `nodes`, `pods` | the objects of one kind with their indexes, and what an event of this kind changes |
+//! | `node`, `pod`, `service` | the fields that are kept |
+//! | `nodes`, `pods`, `services` | the objects of one kind with their indexes, and what an event of this kind changes |
 //! | `observe` | passes an observation on to its kind |
 //! | `fanout` | which keys a change concerns |
 //! | `doubts` | holds back lists that lack many known objects |
@@ -30,10 +30,12 @@ mod pod;
 mod pods;
 pub mod selector;
 pub mod selectors;
+mod service;
+mod services;
 mod waiting;
 pub mod wire;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use contract::{names::PodKey, node_annotation::ZONE};
 
@@ -42,11 +44,13 @@ pub use assign::FoundPort;
 pub use foreign::ForeignAddress;
 pub use node::{Node, Unreadable};
 pub use pod::{Annotated, Phase, Pod, Spelled, Texts};
+pub use service::{Condition, Endpoint, Hints, Service, ServicePort, Slice, SlicePort, Traffic};
+pub use services::Known;
 
 use crate::{
     allocate::{addresses::Addresses, pod_network::Assigned},
     config::{ClusterConfig, Zone},
-    key::Key,
+    key::{Dirty, Key, NodeName},
     observation::Kind,
 };
 
@@ -56,6 +60,8 @@ pub struct Store {
     pub config: Arc<ClusterConfig>,
     nodes: nodes::Nodes,
     pods: pods::Pods,
+    services: services::Services,
+    gateways: BTreeSet<NodeName>,
     addresses: Addresses,
     /// Addresses that pods no longer use, while their ports may still exist.
     leaving: assign::Leaving,
@@ -93,6 +99,8 @@ impl Store {
             config: Arc::new(config),
             nodes: nodes::Nodes::default(),
             pods: pods::Pods::default(),
+            services: services::Services::default(),
+            gateways: BTreeSet::new(),
             addresses: Addresses::default(),
             leaving: assign::Leaving::default(),
             found: assign::Found::default(),
@@ -114,7 +122,8 @@ impl Store {
     pub fn keys(&self) -> impl Iterator<Item = Key> + '_ {
         let nodes = self.nodes.iter().map(|node| Key::Node(Arc::clone(&node.name)));
         let pods = self.pods.iter().map(|(key, _)| Key::Pod(key.clone()));
-        std::iter::once(Key::Cluster).chain(nodes).chain(pods)
+        let services = self.services.iter().map(|(key, _)| Key::Service(key.clone()));
+        std::iter::once(Key::Cluster).chain(nodes).chain(pods).chain(services)
     }
 
     pub fn pod(&self, key: &PodKey) -> Option<&Pod> {
@@ -123,6 +132,24 @@ impl Store {
 
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.get(name)
+    }
+
+    /// The nodes whose switches are in this zone's database, in the order of their names.
+    pub fn local_nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| self.is_decided(node))
+    }
+
+    /// Whether the node has a gateway router in this zone's database.
+    pub fn has_gateway_router(&self, node: &str) -> bool {
+        self.gateways.contains(node)
+    }
+
+    /// Registers the nodes that have gateway routers. A router's load balancers are those of its node.
+    pub fn gateway_routers(&mut self, nodes: BTreeSet<NodeName>, dirty: &mut Dirty<'_>) {
+        if self.gateways != nodes {
+            self.gateways = nodes;
+            fanout::per_node(&self.services, dirty);
+        }
     }
 
     /// The network of a pod: from its annotation, from its existing port, or newly assigned.
@@ -160,6 +187,14 @@ impl Store {
                 Some(Node { chassis: None, .. }) => Kept::RouterPort,
                 Some(_) | None => Kept::Nothing,
             },
+            // What a node with unknown zone or subnets has stays; it is not among `local_nodes`.
+            Key::Service(key) => {
+                let undecided = |node: &Node| self.place(node) != Place::Elsewhere && !self.is_decided(node);
+                match self.services.is_per_node(key) && self.nodes.iter().any(undecided) {
+                    true => Kept::All,
+                    false => Kept::Nothing,
+                }
+            }
             Key::Pod(key) => {
                 let node = self
                     .pod(key)
@@ -184,6 +219,7 @@ impl Store {
             Key::Cluster => None,
             Key::Node(name) => self.node(name).map(|node| Arc::clone(&node.uid)),
             Key::Pod(key) => self.pod(key).map(|pod| Arc::clone(&pod.uid)),
+            Key::Service(key) => self.service(key).map(|(service, _)| Arc::clone(&service.uid)),
         }
     }
 

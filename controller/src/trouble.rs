@@ -96,6 +96,39 @@ pub enum NodeTrouble {
     UnreadableAnnotation { annotation: &'static str, why: String },
 }
 
+/// What of a Service or its endpoints cannot be used. The rest of it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServiceTrouble {
+    #[error("its {field} has {value:?}, which is no address; it is left out")]
+    NoAddress { field: &'static str, value: Box<str> },
+    #[error(
+        "its EndpointSlice {slice} has the address {value:?}, which is not of its type {family}; it is left out"
+    )]
+    OtherFamily { slice: Box<str>, family: Family, value: Box<str> },
+    #[error("{place} has the port {port}, which is none; it is left out")]
+    NoPort { place: Box<str>, port: i64 },
+    #[error("{place} has the protocol {protocol:?}, which OVN cannot balance; the port is left out")]
+    OtherProtocol { place: Box<str>, protocol: Box<str> },
+    #[error(
+        "it has more than {most} backends over all of its addresses and ports; those of its ports from {first} on \
+         are left out"
+    )]
+    TooManyBackends { most: usize, first: u16 },
+}
+
+impl ServiceTrouble {
+    /// One word for an event's `reason` and a metric's label.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoAddress { .. } => "NoAddress",
+            Self::OtherFamily { .. } => "AddressOfOtherFamily",
+            Self::NoPort { .. } => "NoPort",
+            Self::OtherProtocol { .. } => "UnknownProtocol",
+            Self::TooManyBackends { .. } => "TooManyBackends",
+        }
+    }
+}
+
 /// The family of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {

@@ -112,6 +112,8 @@ fn a_pod_with_its_annotation_is_small_in_the_store() {
     let mut store = Store::new(config());
     store.observe(nodes(), &mut |_, _| ());
     store.observe(Observation::Pods(Seen::All(Vec::new())), &mut |_, _| ());
+    store.observe(Observation::Services(Seen::All(Vec::new())), &mut |_, _| ());
+    store.observe(Observation::Slices(Seen::All(Vec::new())), &mut |_, _| ());
     let before = Since::now();
     for number in 0..PODS {
         store.observe(applied(number, json!({})), &mut |_, _| ());
@@ -129,7 +131,7 @@ fn a_pod_with_its_annotation_is_small_in_the_store() {
 async fn ten_thousand_pods_are_small_in_the_controller_and_in_the_copy_of_their_rows() {
     let northbound = Northbound::start();
     let before = Since::now();
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(nodes());
     controller
         .observe(Observation::Pods(Seen::All((0..PODS).map(|number| pod(number, json!({}))).collect())));
@@ -144,7 +146,7 @@ async fn ten_thousand_pods_are_small_in_the_controller_and_in_the_copy_of_their_
     controller.kill().await;
 
     let before = Since::now();
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.reaches("the copy", |progress| progress.loaded).await;
     let (copy, loading) = before.each();
     println!("copy and index: {copy} bytes for each pod, {loading} at the most");

@@ -2,13 +2,14 @@
 
 use std::{fmt, sync::Arc};
 
-use contract::names::PodKey;
+use contract::names::{PodKey, ServiceKey};
 
-/// A node or a pod, by name.
+/// A node, a pod or a Service, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Object {
     Node(Arc<str>),
     Pod(PodKey),
+    Service(ServiceKey),
 }
 
 impl Object {
@@ -16,6 +17,7 @@ impl Object {
         match self {
             Self::Node(name) => name,
             Self::Pod(pod) => pod.name(),
+            Self::Service(service) => service.name(),
         }
     }
 
@@ -24,14 +26,16 @@ impl Object {
         match self {
             Self::Node(_) => None,
             Self::Pod(pod) => Some(pod.namespace()),
+            Self::Service(service) => Some(service.namespace()),
         }
     }
 
-    /// `kind` in the API: `Node` or `Pod`.
+    /// `kind` in the API.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Node(_) => "Node",
             Self::Pod(_) => "Pod",
+            Self::Service(_) => "Service",
         }
     }
 }
@@ -41,6 +45,7 @@ impl fmt::Display for Object {
         match self {
             Self::Node(name) => write!(f, "node {name}"),
             Self::Pod(pod) => write!(f, "pod {pod}"),
+            Self::Service(service) => write!(f, "service {service}"),
         }
     }
 }

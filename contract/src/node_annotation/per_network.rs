@@ -81,6 +81,15 @@ impl PerNetwork {
         self.0.insert(network.to_owned(), number.to_string().into());
     }
 
+    /// Whether ports of the node lead to services, spelled as a string in the entry of the gateway.
+    ///
+    /// # Errors
+    /// The value is not a string, or neither `true` nor `false`.
+    pub fn node_ports(&self, network: &str) -> Result<Option<bool>, AnnotationError> {
+        let entry = self.0.get(network).and_then(|entry| entry.get("node-port-enable"));
+        entry.map(|entry| value::truth(value::text(entry, "node-port-enable")?)).transpose()
+    }
+
     /// The MAC address of a network's port.
     ///
     /// # Errors

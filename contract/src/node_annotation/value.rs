@@ -20,6 +20,10 @@ pub(super) fn number<T: FromStr>(text: &str) -> Result<T, AnnotationError> {
     if digits { value("id", text, "a small number") } else { refuse("id", text, "a small number") }
 }
 
+pub(super) fn truth(text: &str) -> Result<bool, AnnotationError> {
+    value("node-port-enable", text, "true or false")
+}
+
 pub(super) fn mac(text: &str) -> Result<Mac, AnnotationError> {
     value("MAC address", text.trim_matches('"'), "a unicast MAC address")
 }

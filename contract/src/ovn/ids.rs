@@ -14,6 +14,12 @@ pub const ID: &str = "k8s.ovn.org/id";
 pub const OWNER_CONTROLLER: &str = "k8s.ovn.org/owner-controller";
 /// The key with the kind of the row.
 pub const OWNER_TYPE: &str = "k8s.ovn.org/owner-type";
+/// The key with the kind of object that a load balancer serves: [`SERVICE`].
+pub const KIND: &str = "k8s.ovn.org/kind";
+/// The key with the object that a load balancer serves: `namespace/name`.
+pub const OWNER: &str = "k8s.ovn.org/owner";
+/// The [`KIND`] of a load balancer of a Service.
+pub const SERVICE: &str = "Service";
 
 /// The part of the control plane that serves the cluster's own network.
 const CONTROLLER: &str = "default-network-controller";

@@ -77,6 +77,15 @@ pub fn router_to_transit(node: &str) -> String {
     format!("rtots-{node}")
 }
 
+/// A load balancer of a Service; `protocol` in capitals. `part`: `cluster` for that of all nodes, otherwise
+/// what it serves on which node, such as `node_switch_<node>`.
+pub fn load_balancer(service: &crate::names::ServiceKey, protocol: &str, part: &str) -> String {
+    format!("{SERVICE_PREFIX}{service}_{protocol}_{part}")
+}
+
+/// The beginning of the name of each Service's load balancers. The Service and an underscore follow.
+pub const SERVICE_PREFIX: &str = "Service_";
+
 /// The meter for one protocol of [`COPP`].
 pub fn protocol_meter(protocol: &str) -> String {
     format!("{protocol}-rate-limiter")

@@ -115,6 +115,8 @@ impl NodeAssignments {
         let doubted = || Doubted {
             nodes: self.doubt.missing(),
             pods: 0,
+            services: 0,
+            slices: 0,
             other_cluster: self.identity.other_cluster(),
             example: self.nodes.keys().next().cloned(),
         };

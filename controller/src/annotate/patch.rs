@@ -35,6 +35,9 @@ pub(super) async fn patch(api: &Connection, patience: Duration, annotations: &An
     let (collection, name) = match object {
         Object::Node(name) => ("/api/v1/nodes".to_owned(), &**name),
         Object::Pod(pod) => (format!("/api/v1/namespaces/{}/pods", pod.namespace()), pod.name()),
+        Object::Service(service) => {
+            (format!("/api/v1/namespaces/{}/services", service.namespace()), service.name())
+        }
     };
     let patch = match only {
         Only::Over(Texts::NoneAtAll) => over(uid, values, None),

@@ -63,7 +63,7 @@ pub(crate) enum Turn {
 #[derive(Debug, Default)]
 pub(crate) struct WorkQueue {
     /// Two lanes: keys that changed, then keys that are only compared. In each lane, the rows that others
-    /// refer to come first: the cluster, nodes, pods. May hold keys that are no longer dirty.
+    /// refer to come first: the cluster, nodes, pods and services. May hold keys that are no longer dirty.
     queues: [[VecDeque<Key>; 3]; 2],
     dirty: HashMap<Key, (Scope, Cause)>,
     suspects: VecDeque<Vec<Key>>,
@@ -282,12 +282,13 @@ impl WorkQueue {
     }
 }
 
-/// Pods' rows refer to nodes' rows, and nodes' rows to the cluster's.
+/// Rows of pods and services refer to nodes' rows, and nodes' rows to the cluster's. Pods and services are
+/// equals: a burst of one kind does not hold up the other.
 fn rank(key: &Key) -> usize {
     match key {
         Key::Cluster => 0,
         Key::Node(_) => 1,
-        Key::Pod(_) => 2,
+        Key::Pod(_) | Key::Service(_) => 2,
     }
 }
 

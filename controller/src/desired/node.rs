@@ -63,6 +63,7 @@ fn switch(node: &Node) -> DesiredRow {
             ("load_balancer_group", Value::Including(groups.into())),
         ],
         member_of: Vec::new(),
+        or_member_of: Vec::new(),
         needs: Vec::new(),
     }
 }

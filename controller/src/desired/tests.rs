@@ -45,6 +45,8 @@ fn store_of(config: ClusterConfig, nodes: &Json, pods: &Json) -> Store {
     );
     let pods = pods.into_iter().map(|pod| pod.into_pod().unwrap()).collect();
     store.observe(Observation::Pods(Seen::All(pods)), &mut |_, _| ());
+    store.observe(Observation::Services(Seen::All(Vec::new())), &mut |_, _| ());
+    store.observe(Observation::Slices(Seen::All(Vec::new())), &mut |_, _| ());
     store
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn fit(rows: RowSet, schema: &Schema) -> RowSet {
 }
 
 fn fit_row(
-    DesiredRow { id, mut columns, mut member_of, mut needs }: DesiredRow,
+    DesiredRow { id, mut columns, mut member_of, mut or_member_of, mut needs }: DesiredRow,
     schema: &Schema,
 ) -> DesiredRow {
     let table = id.table.name();
@@ -28,12 +28,14 @@ fn fit_row(
                 let has = |column: &str| schema.has_column(table.name(), column);
                 rows.iter_mut().for_each(|columns| columns.retain(|(column, _)| has(column)));
             }
-            Value::Datum(_) | Value::Pairs(_) | Value::Elements(_) | Value::Entries(_) => {}
+            Value::Datum(_) | Value::Pairs(_) | Value::Elements(_) | Value::Entries(_) | Value::Lists(_) => {}
         }
     }
-    member_of.retain(|set| schema.has_column(set.of.table.name(), set.column));
+    for sets in [&mut member_of, &mut or_member_of] {
+        sets.retain(|set| schema.has_column(set.of.table.name(), set.column));
+    }
     needs.retain(|row| schema.has_table(row.table.name()));
-    DesiredRow { id, columns, member_of, needs }
+    DesiredRow { id, columns, member_of, or_member_of, needs }
 }
 
 #[cfg(test)]
@@ -61,7 +63,13 @@ mod tests {
         let band = |columns: Vec<(&'static str, Datum)>| {
             ("bands", Value::Parts { table: Table::MeterBand, rows: vec![columns] })
         };
-        let row = |id: RowName, columns, member_of| DesiredRow { id, columns, member_of, needs: Vec::new() };
+        let row = |id: RowName, columns, member_of| DesiredRow {
+            id,
+            columns,
+            member_of,
+            or_member_of: Vec::new(),
+            needs: Vec::new(),
+        };
         let port = Table::LogicalSwitchPort.row("p");
 
         let fitted = fit(

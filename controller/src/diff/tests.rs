@@ -76,6 +76,7 @@ fn router(name: &str) -> DesiredRow {
         id: Table::LogicalRouter.row(name),
         columns: Vec::new(),
         member_of: Vec::new(),
+        or_member_of: Vec::new(),
         needs: Vec::new(),
     }
 }
@@ -87,6 +88,7 @@ fn route(router: &str, prefix: &str) -> DesiredRow {
         id: Table::StaticRoute.row_within(router, &columns),
         columns,
         member_of: vec![Membership { of: Table::LogicalRouter.row(router), column: "static_routes" }],
+        or_member_of: Vec::new(),
         needs: Vec::new(),
     }
 }
@@ -149,6 +151,7 @@ async fn a_large_set_is_changed_and_repaired_by_its_difference() {
             Value::Elements(last.map(|last| format!("10.0.0.{last}").into()).collect()),
         )],
         member_of: Vec::new(),
+        or_member_of: Vec::new(),
         needs: Vec::new(),
     };
     let mut written = Written::start(&[set(0..1)]).await;

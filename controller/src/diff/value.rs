@@ -65,16 +65,43 @@ pub(super) fn elements(now: &[Box<str>], wanted: &BTreeSet<Box<str>>) -> Delta {
     }
 }
 
-/// The difference between the pairs of a map and the desired ones.
-pub(super) fn entries(now: &ovsdb::Pairs, wanted: &BTreeMap<Box<str>, String>) -> Delta {
+/// The difference between the pairs of a map and the desired ones. `same`: whether the present value, the
+/// first, is the desired one.
+pub(super) fn entries(
+    now: &ovsdb::Pairs,
+    wanted: &BTreeMap<Box<str>, String>,
+    same: fn(&str, &str) -> bool,
+) -> Delta {
+    // Most of the time nothing differs, and both are in the order of the keys.
+    if now.iter().eq(wanted.iter().map(|(key, value)| (&**key, value.as_str()))) {
+        return Delta::default();
+    }
     let there: HashMap<&str, &str> = now.iter().collect();
-    let wrong = wanted.iter().filter(|(key, value)| there.get(&***key) != Some(&value.as_str()));
-    let stale = now.iter().filter(|(key, value)| wanted.get(*key).is_none_or(|own| own != value));
+    let is_right = |key: &str, value: &str| there.get(key).is_some_and(|own| same(own, value));
+    let wrong = wanted.iter().filter(|(key, value)| !is_right(key, value));
+    let stale = now.iter().filter(|(key, value)| wanted.get(*key).is_none_or(|own| !same(value, own)));
     Delta {
         remove: stale.map(|(key, _)| key.to_owned()).collect(),
         elements: Vec::new(),
         entries: wrong.map(|(key, value)| (key.to_string(), value.clone())).collect(),
     }
+}
+
+/// Whether two lists, separated by commas, have the same elements in any order.
+pub(super) fn same_list(one: &str, other: &str) -> bool {
+    one == other
+        || one.len() == other.len() && {
+            let (mut one, mut other): (Vec<&str>, Vec<&str>) =
+                (one.split(',').collect(), other.split(',').collect());
+            one.sort_unstable();
+            other.sort_unstable();
+            one == other
+        }
+}
+
+/// Whether two texts are equal.
+pub(super) fn same_text(one: &str, other: &str) -> bool {
+    one == other
 }
 
 /// Adds to `delta` what one element or entry needs. None if the field is not a large value of that kind.

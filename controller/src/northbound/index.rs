@@ -87,6 +87,11 @@ impl Index {
         self.names.get(&table).and_then(|names| names.get(name)).map_or(&[], |rows| rows)
     }
 
+    /// All names in a table.
+    pub(crate) fn names(&self, table: Table) -> impl Iterator<Item = &Arc<str>> {
+        self.names.get(&table).into_iter().flat_map(HashMap::keys)
+    }
+
     /// The row with this name. Of several, an owned one comes before a foreign one.
     pub(crate) fn find(&self, id: &RowName) -> Option<Uuid> {
         self.named(id.table, &id.path())
@@ -226,6 +231,7 @@ impl Pass<'_> {
         if before.as_ref() == Some(&name) {
             return;
         }
+        self.touched.routers |= table == Table::LogicalRouter;
         let (was_node_port, is_node_port) = (before.as_deref().is_some_and(is_of_node), is_of_node(&name));
         if let Some(before) = before {
             self.index.unname(table, &before, row);
@@ -359,6 +365,7 @@ impl Pass<'_> {
     fn forget(&mut self, row: Uuid) {
         let Some(Entry { table, name, claim }) = self.index.rows.remove(&row) else { return };
         self.touched.touch(claim.key(), Scope::Whole);
+        self.touched.routers |= table == Table::LogicalRouter;
         self.index.disown(row, &claim);
         self.index.unname(table, &name, row);
     }

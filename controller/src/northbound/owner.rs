@@ -7,6 +7,7 @@
 //! | switch port `stor-X`, `k8s-X`; router port `rtos-X`; its gateway chassis `rtos-X-…` | node X |
 //! | ACL with the id `default-network-controller:NetpolNode:X:…` | node X |
 //! | switch that holds `stor-X` or `k8s-X` and is named X, or has `stor-X` as a port to `rtos-X` | node X |
+//! | load balancer with `k8s.ovn.org/kind=Service` and `k8s.ovn.org/owner=<ns>/<name>`, of the cluster's own network | the Service |
 //! | rows that exist once in a cluster | the cluster |
 //! | every other row | none: the row is foreign and never written |
 //!
@@ -17,13 +18,16 @@ use std::{
     sync::Arc,
 };
 
-use contract::names::PodKey;
+use contract::{names::PodKey, ovn};
 use ovsdb::{Replica, Uuid};
 
 use super::index::Index;
 use crate::{
     key::Key,
-    rows::{RowName, Table, table::LogicalSwitchPort},
+    rows::{
+        RowName, Table,
+        table::{LoadBalancer, LogicalSwitchPort},
+    },
 };
 
 /// What a row's name, ids and holders say about its owner.
@@ -106,6 +110,7 @@ impl Owners {
                 let key = index.parents(uuid).iter().find_map(|parent| index.claim(parent.row).owner());
                 key.cloned().map_or(Claim::Foreign, Claim::Named)
             }
+            Table::LoadBalancer => replica.row(uuid).map_or(Claim::Foreign, |row| load_balancer(row, name)),
             Table::LoadBalancerGroup
             | Table::Copp
             | Table::Meter
@@ -115,6 +120,21 @@ impl Owners {
             | Table::AddressSet => Claim::Foreign,
         }
     }
+}
+
+fn load_balancer(row: &LoadBalancer, name: &str) -> Claim {
+    let id = |id: &str| row.external_ids.get(id);
+    if id("k8s.ovn.org/network").is_some() {
+        return Claim::Foreign;
+    }
+    if id(ovn::KIND) == Some(ovn::SERVICE)
+        && let Some(service) = id(ovn::OWNER).and_then(|owner| owner.parse().ok())
+    {
+        return Claim::Ours(Key::Service(service));
+    }
+    // Its ids are gone. No name of a Service has an underscore.
+    let named = name.strip_prefix(ovn::SERVICE_PREFIX).and_then(|rest| rest.split('_').next()?.parse().ok());
+    named.map_or(Claim::Foreign, |service| Claim::Named(Key::Service(service)))
 }
 
 fn switch_port(port: &LogicalSwitchPort) -> Claim {

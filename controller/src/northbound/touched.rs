@@ -17,6 +17,8 @@ pub(crate) struct Touched {
     pub(crate) keys: HashMap<Key, Scope>,
     /// Names that no row had before, in the order of appearance.
     pub(crate) appeared: Vec<(Table, Arc<str>)>,
+    /// Whether a router came, went or has another name.
+    pub(crate) routers: bool,
     /// Changed addresses of foreign ports on nodes' switches.
     pub(crate) addresses: Moves,
 }

@@ -2,10 +2,10 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use contract::error::chain;
+use contract::{error::chain, names::ServiceKey};
 use ovsdb::{Outcome, TransactError};
 use tokio::time::Instant;
 
@@ -90,6 +90,9 @@ impl Reconciler {
         }
         for trouble in self.store.take_node_troubles() {
             self.report(Report::NodeTrouble(trouble));
+        }
+        for trouble in self.store.take_service_troubles() {
+            self.report(Report::ServiceTrouble(trouble));
         }
         // One transaction at a time: the next comparison needs a replica that shows this one's rows.
         if self.in_flight.is_some() || self.paused.is_some_and(|until| now < until) {
@@ -211,8 +214,25 @@ impl Reconciler {
         if let Some(since) = self.work_queue.settled(&key) {
             self.metrics.settle.observe(since.elapsed().as_secs_f64());
         }
+        if let Key::Service(service) = &key {
+            self.programmed(&service.clone());
+        }
         // An address that the key no longer uses has left the database only now: another pod may have it.
         self.follow(|store, dirty| store.settled(&key, dirty));
+    }
+
+    /// The database has the Service's endpoints: measures the time since they changed, by the clock of the
+    /// program that noticed the change.
+    fn programmed(&mut self, service: &ServiceKey) {
+        let triggers = self.store.take_triggers(service);
+        if triggers.is_empty() {
+            return;
+        }
+        let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return };
+        for trigger in triggers {
+            let since = now.saturating_sub(Duration::from_micros(u64::try_from(trigger).unwrap_or_default()));
+            self.metrics.programming.observe(since.as_secs_f64());
+        }
     }
 
     fn contested(&self, key: Key, row: String, pause: Duration) {

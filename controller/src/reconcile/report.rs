@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use contract::names::PodKey;
+use contract::names::{PodKey, ServiceKey};
 
 use crate::{
     doubt::Doubted,
     key::{Key, NodeName},
-    trouble::{NodeTrouble, PodTrouble, SharedAddress, Trouble},
+    trouble::{NodeTrouble, PodTrouble, ServiceTrouble, SharedAddress, Trouble},
 };
 
 /// Something that a person may want to know about one object.
@@ -19,6 +19,8 @@ pub enum Report {
     Shared(Trouble<PodKey, SharedAddress>),
     /// An annotation of the node cannot be used; its last usable value stays in force.
     NodeTrouble(Trouble<NodeName, NodeTrouble>),
+    /// Something of a Service or its endpoints cannot be used; the rest of it is.
+    ServiceTrouble(Trouble<ServiceKey, ServiceTrouble>),
     /// A list of the API server is doubted; none: the doubt is over. The receiver has everything listed again
     /// after some time, and the identity of the cluster read before that.
     Doubt(Option<Doubted>),

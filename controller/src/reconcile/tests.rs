@@ -47,6 +47,8 @@ impl Run {
         let task = tokio::spawn(controller.run());
         let run =
             Self { server: Some(server), scratch, connection, observations, annotations, progress, task };
+        run.observe(Observation::Services(Seen::All(Vec::new())));
+        run.observe(Observation::Slices(Seen::All(Vec::new())));
         run.observe(Observation::Nodes(Seen::All(vec![node("n1")])));
         run.observe(Observation::Pods(Seen::All(Vec::<(contract::names::PodKey, Pod)>::new())));
         run
@@ -316,6 +318,8 @@ async fn a_pod_keeps_the_address_of_its_port_when_the_leader_before_did_not_come
     first.task.abort();
 
     win();
+    observations.send(Observation::Services(Seen::All(Vec::new()))).unwrap();
+    observations.send(Observation::Slices(Seen::All(Vec::new()))).unwrap();
     observations.send(Observation::Nodes(Seen::All(vec![node("n1")]))).unwrap();
     observations.send(Observation::Pods(Seen::All(vec![stays]))).unwrap();
     assert_eq!(timeout(SOON, annotations.recv()).await.unwrap(), given);

@@ -63,6 +63,7 @@ impl From<Acl> for DesiredRow {
                 ("external_ids", Value::Pairs(id.external_ids().into())),
             ],
             member_of: vec![Membership { of, column: "acls" }],
+            or_member_of: Vec::new(),
             needs: Vec::new(),
         }
     }

@@ -23,6 +23,7 @@ impl From<Meter> for DesiredRow {
                 ("bands", Value::Parts { table: Table::MeterBand, rows: vec![band] }),
             ],
             member_of: Vec::new(),
+            or_member_of: Vec::new(),
             needs: Vec::new(),
         }
     }

@@ -36,6 +36,7 @@ impl From<RouterPort> for DesiredRow {
                 ("options", Value::Pairs(options)),
             ],
             member_of: vec![Membership { of: Table::LogicalRouter.row(router), column: "ports" }],
+            or_member_of: Vec::new(),
             needs: Vec::new(),
         }
     }
@@ -54,6 +55,7 @@ impl From<GatewayChassis> for DesiredRow {
                 of: Table::LogicalRouterPort.row(router_port),
                 column: "gateway_chassis",
             }],
+            or_member_of: Vec::new(),
             needs: Vec::new(),
         }
     }

@@ -73,6 +73,7 @@ impl From<SwitchPort> for DesiredRow {
             member_of: std::iter::once(in_switch)
                 .chain(groups.into_iter().map(|of| Membership { of, column: "ports" }))
                 .collect(),
+            or_member_of: Vec::new(),
             needs: Vec::new(),
         }
     }

@@ -161,8 +161,18 @@ tables! {
         external_ids: Pairs,
     }
 
-    LoadBalancerGroup in "Load_Balancer_Group", Root, Name, [], [] {
+    LoadBalancer in "Load_Balancer", Root, Name, [], [] {
         name: Arc<str>,
+        protocol: Option<Box<str>>,
+        vips: Pairs,
+        selection_fields: Vec<Box<str>>,
+        options: Pairs,
+        pub(crate) external_ids: Pairs,
+    }
+
+    LoadBalancerGroup in "Load_Balancer_Group", Root, Name, [load_balancer: Weak LoadBalancer by Element], [] {
+        name: Arc<str>,
+        load_balancer: Vec<Uuid>,
     }
 
     Copp in "Copp", Root, Name, [], [] {
@@ -232,10 +242,12 @@ tables! {
     }
 
     LogicalRouter in "Logical_Router", Home, Name,
-        [ports: Strong LogicalRouterPort by Element, static_routes: Strong StaticRoute by Element], [] {
+        [ports: Strong LogicalRouterPort by Element, static_routes: Strong StaticRoute by Element,
+         load_balancer: Weak LoadBalancer by Element], [] {
         name: Arc<str>,
         ports: Vec<Uuid>,
         static_routes: Vec<Uuid>,
+        load_balancer: Vec<Uuid>,
         load_balancer_group: Vec<Uuid>,
         copp: Option<Uuid>,
         options: Pairs,
@@ -243,10 +255,12 @@ tables! {
     }
 
     LogicalSwitch in "Logical_Switch", Home, Name,
-        [ports: Strong LogicalSwitchPort by Element, acls: Strong Acl by Element], [qos_rules, forwarding_groups] {
+        [ports: Strong LogicalSwitchPort by Element, acls: Strong Acl by Element,
+         load_balancer: Weak LoadBalancer by Element], [qos_rules, forwarding_groups] {
         name: Arc<str>,
         ports: Vec<Uuid>,
         acls: Vec<Uuid>,
+        load_balancer: Vec<Uuid>,
         qos_rules: Vec<Uuid>,
         forwarding_groups: Vec<Uuid>,
         load_balancer_group: Vec<Uuid>,

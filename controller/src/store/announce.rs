@@ -7,7 +7,7 @@ use std::{
 
 use contract::{
     annotation::{LEGACY, POD_NETWORKS},
-    names::{Network, PodKey},
+    names::{Network, PodKey, ServiceKey},
 };
 
 use super::{Annotated, Spelled, Store, Texts, pods::Known};
@@ -15,7 +15,7 @@ use crate::{
     allocate::pod_network::Assigned,
     config::ClusterConfig,
     key::NodeName,
-    trouble::{NodeTrouble, PodTrouble, SharedAddress, Trouble},
+    trouble::{NodeTrouble, PodTrouble, ServiceTrouble, SharedAddress, Trouble},
 };
 
 /// Annotations to write on a pod. The patch applies only to the pod with this UID; a later pod of the same
@@ -56,6 +56,7 @@ pub(super) struct Outbox {
     troubles: Vec<Trouble<PodKey, PodTrouble>>,
     of_nodes: Vec<Trouble<NodeName, NodeTrouble>>,
     shared: Vec<Trouble<PodKey, SharedAddress>>,
+    of_services: Vec<Trouble<ServiceKey, ServiceTrouble>>,
 }
 
 /// Whether the API server has a pod's network.
@@ -72,6 +73,10 @@ pub(super) enum Announced {
 impl Outbox {
     pub(super) fn tell_node(&mut self, trouble: Trouble<NodeName, NodeTrouble>) {
         self.of_nodes.push(trouble);
+    }
+
+    pub(super) fn tell_service(&mut self, trouble: Trouble<ServiceKey, ServiceTrouble>) {
+        self.of_services.push(trouble);
     }
 
     pub(super) fn tell_shared(&mut self, trouble: Trouble<PodKey, SharedAddress>) {
@@ -103,6 +108,11 @@ impl Store {
     /// The same for nodes.
     pub fn take_node_troubles(&mut self) -> Vec<Trouble<NodeName, NodeTrouble>> {
         std::mem::take(&mut self.outbox.of_nodes)
+    }
+
+    /// The same for Services.
+    pub fn take_service_troubles(&mut self) -> Vec<Trouble<ServiceKey, ServiceTrouble>> {
+        std::mem::take(&mut self.outbox.of_services)
     }
 
     /// Address conflicts between a pod and a foreign port that began since the last call.

@@ -5,9 +5,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use contract::names::PodKey;
+use contract::names::{PodKey, ServiceKey, SliceKey};
 
-use super::{Node, Pod, Store};
+use super::{Node, Pod, Service, Slice, Store};
 use crate::{
     cluster_id::ClusterId,
     doubt::{Doubt, Doubted, Identity, Rule},
@@ -20,9 +20,13 @@ use crate::{
 pub(super) struct Doubts {
     nodes: Doubt<NodeName>,
     pods: Doubt<PodKey>,
+    services: Doubt<ServiceKey>,
+    slices: Doubt<SliceKey>,
     identity: Identity,
     /// Nodes that had a switch at the start, until the first list of nodes is accepted.
     found: BTreeSet<NodeName>,
+    /// Services that had load balancers at the start, until the first list of Services is accepted.
+    found_services: BTreeSet<ServiceKey>,
 }
 
 impl Default for Doubts {
@@ -30,8 +34,11 @@ impl Default for Doubts {
         Self {
             nodes: Doubt::new(Rule::Nodes),
             pods: Doubt::new(Rule::Pods),
+            services: Doubt::new(Rule::Pods),
+            slices: Doubt::new(Rule::Pods),
             identity: Identity::default(),
             found: BTreeSet::new(),
+            found_services: BTreeSet::new(),
         }
     }
 }
@@ -45,6 +52,14 @@ impl Doubts {
         self.pods.is_held()
     }
 
+    pub(super) fn hold_services(&self) -> bool {
+        self.services.is_held()
+    }
+
+    pub(super) fn hold_slices(&self) -> bool {
+        self.slices.is_held()
+    }
+
     /// Takes the identity of the API server's cluster. It is read before the first lists, and again before
     /// each second look while a list is held back.
     pub(super) fn cluster(&mut self, id: ClusterId) {
@@ -53,10 +68,14 @@ impl Doubts {
             // Lists and events of another cluster are ignored until the right one is back.
             self.nodes.hold();
             self.pods.hold();
+            self.services.hold();
+            self.slices.hold();
         } else {
             // The next lists may confirm the ones that are held back.
             self.nodes.time_passed();
             self.pods.time_passed();
+            self.services.time_passed();
+            self.slices.time_passed();
         }
     }
 }
@@ -64,13 +83,15 @@ impl Doubts {
 impl Store {
     /// What is held back at the moment, if anything is.
     pub fn doubted(&self) -> Option<Doubted> {
-        let Doubts { nodes, pods, identity, found } = &self.doubts;
-        let is_any = nodes.is_held() || pods.is_held();
+        let Doubts { nodes, pods, services, slices, identity, found, found_services: _ } = &self.doubts;
+        let is_any = nodes.is_held() || pods.is_held() || services.is_held() || slices.is_held();
         let example = || self.nodes.iter().map(|node| &node.name).chain(found).next().cloned();
         let other_cluster = || identity.other_cluster();
         is_any.then(|| Doubted {
             nodes: nodes.missing(),
             pods: pods.missing(),
+            services: services.missing(),
+            slices: slices.missing(),
             other_cluster: other_cluster(),
             example: example(),
         })
@@ -80,6 +101,12 @@ impl Store {
     /// [`found_port`](Self::found_port) is.
     pub fn found_node(&mut self, name: NodeName) {
         self.doubts.found.insert(name);
+    }
+
+    /// Registers a Service that has load balancers in the northbound database. To be called when
+    /// [`found_port`](Self::found_port) is.
+    pub fn found_service(&mut self, key: ServiceKey) {
+        self.doubts.found_services.insert(key);
     }
 
     /// Registers the cluster that the northbound database was written for. To be called when
@@ -125,5 +152,36 @@ impl Store {
             false => self.found.iter().map(|(key, port)| (key.clone(), port.uid.clone())).collect(),
         };
         self.doubts.identity.other_cluster().is_none() && self.doubts.pods.believes(known, &listed)
+    }
+}
+
+impl Store {
+    /// Whether a list of Services is accepted.
+    pub(super) fn believes_services(&mut self, list: &[(ServiceKey, Service)]) -> bool {
+        let listed = list.iter().map(|(key, service)| (key, &service.uid)).collect();
+        let Doubts { services, found_services, identity, .. } = &mut self.doubts;
+        let known: Vec<_> = match self.listed.contains(Kind::Service) {
+            true => self
+                .services
+                .iter()
+                .map(|(key, service)| (key.clone(), Some(Arc::clone(&service.uid))))
+                .collect(),
+            false => found_services.iter().map(|key| (key.clone(), None)).collect(),
+        };
+        let believed = identity.other_cluster().is_none() && services.believes(known, &listed);
+        if believed {
+            found_services.clear();
+        }
+        believed
+    }
+
+    /// Whether a list of slices is accepted. At the start nothing is known of slices: an API server that has
+    /// lost them has lost the Services, too, whose list is then held back until everything is listed again.
+    pub(super) fn believes_slices(&mut self, list: &[(SliceKey, Slice)]) -> bool {
+        // A slice has no identity beside its name: endpoints are what counts.
+        let none = Arc::from("");
+        let listed = list.iter().map(|(key, _)| (key, &none)).collect();
+        let known: Vec<_> = self.services.slices().map(|key| (key.clone(), None)).collect();
+        self.doubts.identity.other_cluster().is_none() && self.doubts.slices.believes(known, &listed)
     }
 }

@@ -4,6 +4,9 @@
 //! |---|---|
 //! | node: what its rows derive from | the node |
 //! | node: zone, chassis or subnets | the node and its pods |
+//! | node: what load balancers derive from | the Services whose load balancers depend on the nodes |
+//! | gateway router of a node: came or went | the same Services |
+//! | Service, slice: came, went, or any field that is kept | the Service |
 //! | pod: came, went, or what its row derives from, its network included | the pod |
 //!
 //! A change of what no row derives from, such as the arrival of a pod's own annotation, concerns no key.
@@ -11,11 +14,12 @@
 
 use std::sync::Arc;
 
-use contract::names::PodKey;
+use contract::names::{PodKey, ServiceKey};
 
 use super::{
     Node, Phase, Pod,
     pods::{Known, Pods},
+    services::Services,
 };
 use crate::{
     allocate::pod_network::Assigned,
@@ -63,9 +67,13 @@ pub(super) fn node(
     before: Option<&Node>,
     after: Option<&Node>,
     pods: &Pods,
+    services: &Services,
     dirty: &mut Dirty<'_>,
 ) {
     let both = before.zip(after);
+    if !both.is_some_and(|(before, after)| before.same_for_services(after)) {
+        per_node(services, dirty);
+    }
     if both.is_some_and(|(before, after)| before.same_rows(after)) {
         return;
     }
@@ -83,4 +91,19 @@ pub(super) fn pod(key: &PodKey, before: Option<&PodFacts>, after: Option<&PodFac
     if before != after {
         dirty(Key::Pod(key.clone()), Scope::Whole);
     }
+}
+
+/// The nodes' load balancers may have changed.
+pub(super) fn per_node(services: &Services, dirty: &mut Dirty<'_>) {
+    services.per_node().for_each(|service| dirty(Key::Service(service.clone()), Scope::Whole));
+}
+
+/// Follows a change of a Service.
+pub(super) fn service(key: &ServiceKey, dirty: &mut Dirty<'_>) {
+    dirty(Key::Service(key.clone()), Scope::Whole);
+}
+
+/// Follows a change of a slice of this Service.
+pub(super) fn slice(service: &ServiceKey, dirty: &mut Dirty<'_>) {
+    dirty(Key::Service(service.clone()), Scope::Whole);
 }

@@ -1,10 +1,10 @@
 //! The fields of a Node object that the store keeps.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use contract::{
     mac::Mac,
-    node_annotation::{CHASSIS_ID, MANAGEMENT_MAC, MANAGEMENT_MACS, ZONE},
+    node_annotation::{CHASSIS_ID, GATEWAY_CONFIG, MANAGEMENT_MAC, MANAGEMENT_MACS, ZONE},
 };
 use ipnet::IpNet;
 
@@ -34,6 +34,12 @@ pub struct Node {
     pub transit: Vec<IpNet>,
     /// MAC of its management port. Only older programs write it; otherwise the MAC derives from the address.
     pub management_mac: Option<Mac>,
+    /// All addresses of the host.
+    pub host_addresses: Vec<IpAddr>,
+    /// Whether ports of the node lead to services; false if the node says so.
+    pub node_ports: bool,
+    /// The zone of the data centre, from its label.
+    pub topology_zone: Option<Arc<str>>,
     pub labels: Arc<BTreeMap<String, String>>,
     /// The unparsed annotations, for writing one network's entry without losing those of others.
     pub annotations: Arc<BTreeMap<String, String>>,
@@ -62,6 +68,9 @@ impl Node {
             join: Vec::new(),
             transit: Vec::new(),
             management_mac: None,
+            host_addresses: Vec::new(),
+            node_ports: true,
+            topology_zone: None,
             labels: Arc::default(),
             annotations: Arc::default(),
             unreadable: Vec::new(),
@@ -77,7 +86,18 @@ impl Node {
     /// Takes the values of missing and unreadable annotations from an earlier version of the same node
     /// object: an annotation that is lost or garbled for a moment changes nothing.
     pub(super) fn keep(&mut self, before: &Self) {
-        let Self { subnets, chassis, zone, id, join, transit, management_mac, .. } = before;
+        let Self {
+            subnets,
+            chassis,
+            zone,
+            id,
+            join,
+            transit,
+            management_mac,
+            host_addresses,
+            node_ports,
+            ..
+        } = before;
         if self.subnets.is_empty() {
             self.subnets.clone_from(subnets);
         }
@@ -94,6 +114,12 @@ impl Node {
         // none.
         if self.is_unreadable(&[MANAGEMENT_MACS, MANAGEMENT_MAC]) {
             self.management_mac = *management_mac;
+        }
+        if self.host_addresses.is_empty() {
+            self.host_addresses.clone_from(host_addresses);
+        }
+        if self.is_unreadable(&[GATEWAY_CONFIG]) {
+            self.node_ports = *node_ports;
         }
     }
 
@@ -120,9 +146,21 @@ impl Node {
             && (&self.join, &self.transit) == (&other.join, &other.transit)
     }
 
+    /// Whether the load balancers of Services treat both alike.
+    pub(super) fn same_for_services(&self, other: &Self) -> bool {
+        self.same_place(other)
+            && self.subnets.is_empty() == other.subnets.is_empty()
+            && (&self.host_addresses, self.node_ports, &self.topology_zone)
+                == (&other.host_addresses, other.node_ports, &other.topology_zone)
+    }
+
     /// Whether the pods of both have the same rows.
     pub(super) fn same_for_pods(&self, other: &Self) -> bool {
-        (&self.zone, &self.chassis, &self.subnets) == (&other.zone, &other.chassis, &other.subnets)
+        self.same_place(other) && (&self.chassis, &self.subnets) == (&other.chassis, &other.subnets)
+    }
+
+    fn same_place(&self, other: &Self) -> bool {
+        self.zone == other.zone
             // Without a zone, an unreadable annotation means an unknown zone, and a missing one may mean
             // `global`.
             && (self.zone.is_some() || self.is_unreadable(&[ZONE]) == other.is_unreadable(&[ZONE]))

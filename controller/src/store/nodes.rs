@@ -158,7 +158,7 @@ impl Store {
         let before = self.nodes.insert(node);
         // The stored node is compared, because missing annotations have been filled in above.
         let Some(now) = self.nodes.get(&name) else { return };
-        fanout::node(&name, before.as_ref(), Some(now), &self.pods, dirty);
+        fanout::node(&name, before.as_ref(), Some(now), &self.pods, &self.services, dirty);
         if before.as_ref().is_some_and(|before| before.same_for_pods(now)) {
             return;
         }
@@ -173,7 +173,7 @@ impl Store {
 
     pub(super) fn remove_node(&mut self, name: &NodeName, dirty: &mut Dirty<'_>) {
         let Some(node) = self.nodes.remove(name) else { return };
-        fanout::node(name, Some(&node), None, &self.pods, dirty);
+        fanout::node(name, Some(&node), None, &self.pods, &self.services, dirty);
         self.subnets_changed(name, &node.subnets, dirty);
         self.give_contested(dirty);
     }

@@ -1,4 +1,5 @@
-//! Applies observations to the store: `nodes` and `pods` know what an object of their kind changes.
+//! Applies observations to the store: `nodes`, `pods` and `services` know what an object of their kind
+//! changes.
 
 use std::collections::BTreeSet;
 
@@ -53,6 +54,26 @@ impl Store {
                 }
                 Seen::Applied((key, pod)) => self.put_pod(key, pod, dirty),
                 Seen::Deleted(key) => self.remove_pod(&key, dirty),
+            },
+            Observation::Services(seen) => match seen {
+                Seen::All(services) if !self.believes_services(&services) => {}
+                Seen::Applied(_) | Seen::Deleted(_) if self.doubts.hold_services() => {}
+                Seen::All(services) => {
+                    self.listed.kinds.insert(Kind::Service);
+                    self.replace_services(services, dirty);
+                }
+                Seen::Applied((key, service)) => self.put_service(key, service, dirty),
+                Seen::Deleted(key) => self.remove_service(&key, dirty),
+            },
+            Observation::Slices(seen) => match seen {
+                Seen::All(slices) if !self.believes_slices(&slices) => {}
+                Seen::Applied(_) | Seen::Deleted(_) if self.doubts.hold_slices() => {}
+                Seen::All(slices) => {
+                    self.listed.kinds.insert(Kind::Slice);
+                    self.replace_slices(slices, dirty);
+                }
+                Seen::Applied((key, slice)) => self.put_slice(key, slice, dirty),
+                Seen::Deleted(key) => self.remove_slice(&key, dirty),
             },
         }
         if !self.listed.all && Self::KINDS.iter().all(|kind| self.listed.contains(*kind)) {

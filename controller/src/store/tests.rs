@@ -78,7 +78,14 @@ fn complete(nodes: Vec<Node>, pods: Vec<(PodKey, Pod)>) -> Store {
     let mut store = Store::new(config());
     observe(&mut store, Observation::Nodes(Seen::All(nodes)));
     observe(&mut store, Observation::Pods(Seen::All(pods)));
+    without_services(&mut store);
     store
+}
+
+/// The API server has no Services.
+fn without_services(store: &mut Store) {
+    observe(store, Observation::Services(Seen::All(Vec::new())));
+    observe(store, Observation::Slices(Seen::All(Vec::new())));
 }
 
 fn apply(store: &mut Store, name: &str, pod: Pod) -> Vec<Key> {
@@ -167,6 +174,7 @@ fn a_network_is_written_again_when_the_annotations_that_it_is_written_over_have_
 #[test]
 fn nothing_is_given_before_everything_was_read() {
     let mut store = Store::new(config());
+    without_services(&mut store);
     apply(&mut store, "a", pod("u1"));
     observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
     assert!(!store.is_complete());
@@ -269,6 +277,7 @@ fn a_pod_waits_for_its_nodes_subnet_and_is_woken_by_it() {
 #[test]
 fn a_port_found_at_the_start_keeps_its_address_until_it_is_gone() {
     let mut store = Store::new(config());
+    without_services(&mut store);
     store.found_port(
         &key("gone"),
         FoundPort { uid: None, mac: None, addresses: vec!["10.244.1.3".parse().unwrap()] },
@@ -502,6 +511,7 @@ fn a_running_pod_whose_annotation_is_lost_has_what_its_port_has() {
     let unusable = || Pod { annotated: Annotated::Unusable("no".to_owned()), ..pod("u1") };
     let start = |port: FoundPort, pod: Pod| {
         let mut store = Store::new(config());
+        without_services(&mut store);
         store.found_port(&key("a"), port);
         observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
         observe(&mut store, Observation::Pods(Seen::All(vec![(key("a"), pod)])));
@@ -570,6 +580,7 @@ fn a_preset_annotation_claims_nothing_of_others() {
 
     // A pod that already runs with such an address keeps it.
     let mut store = Store::new(config());
+    without_services(&mut store);
     let port = FoundPort { uid: Some("r".into()), mac: None, addresses: vec!["100.64.0.9".parse().unwrap()] };
     store.found_port(&key("r"), port);
     observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));

@@ -4,6 +4,7 @@
 //! Knows the API's spelling, and produces [`Node`]s and [`Pod`]s. Unknown and unused fields are skipped.
 
 mod metadata;
+mod service;
 mod watched;
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
@@ -13,6 +14,7 @@ use contract::{
     names::{BadName, Network, PodKey},
     node_annotation::{NodeAnnotationError, NodeAnnotations},
 };
+use ipnet::IpNet;
 use kube::{
     Resource,
     api::ObjectMeta,
@@ -20,8 +22,12 @@ use kube::{
 };
 use serde::Deserialize;
 
+pub use self::service::{ServiceObject, SliceObject};
 use super::{Annotated, Node, Phase, Pod, Spelled, Texts, Unreadable};
 use crate::config::Zone;
+
+/// The label with the zone of the data centre that a node is in.
+const TOPOLOGY_ZONE: &str = "topology.kubernetes.io/zone";
 
 /// A Node of the API. Its metadata are name, UID, resource version, timestamps, labels and this project's
 /// annotations.
@@ -72,6 +78,11 @@ impl NodeObject {
         node.join = readable(read.join_addresses(), &mut unreadable);
         node.transit = readable(read.transit_addresses(), &mut unreadable);
         node.management_mac = readable(read.management_mac(), &mut unreadable);
+        let hosts = readable(read.host_cidrs(), &mut unreadable);
+        node.host_addresses = hosts.iter().map(IpNet::addr).collect();
+        node.node_ports = readable(read.node_ports(), &mut unreadable).unwrap_or(true);
+        let zone = labels.as_ref().and_then(|labels| labels.get(TOPOLOGY_ZONE));
+        node.topology_zone = zone.map(|zone| zone.as_str().into());
         Node {
             uid: uid.unwrap_or_default().into(),
             version: resource_version.unwrap_or_default().into(),

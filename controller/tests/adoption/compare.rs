@@ -82,6 +82,17 @@ impl Comparison {
             Value::Entries(pairs) => {
                 same(&Datum::map(pairs.iter().map(|(key, value)| (&**key, value.as_str()))), value)
             }
+            // Lists have no order.
+            Value::Lists(lists) => {
+                let sorted = |list: &str| {
+                    let mut elements: Vec<&str> = list.split(',').collect();
+                    elements.sort_unstable();
+                    elements.join(",")
+                };
+                let theirs = value.map(pairs).unwrap_or_default();
+                let theirs = Datum::map(theirs.iter().map(|(key, list)| (*key, sorted(list))));
+                same(&Datum::map(lists.iter().map(|(key, list)| (&**key, sorted(list)))), Some(&theirs))
+            }
             Value::References(rows) => {
                 let ours: BTreeSet<_> = rows.iter().map(|row| theirs.reference(row)).collect();
                 let value: BTreeSet<_> =
@@ -123,7 +134,9 @@ impl Comparison {
         for row in ours {
             let Some(name) = theirs.reference(&row.id) else { continue };
             let mut wanted: BTreeSet<(&str, &str)> = BTreeSet::new();
-            for membership in &row.member_of {
+            // Of two equivalent lists of sets, the one that upstream has.
+            let sets = if row.or_member_of.is_empty() { &row.member_of } else { &row.or_member_of };
+            for membership in sets {
                 match theirs.reference(&membership.of) {
                     Some(parent) => drop(wanted.insert((parent, membership.column))),
                     None => self.differences.push(format!(
@@ -139,6 +152,7 @@ impl Comparison {
                 | Value::Pairs(_)
                 | Value::Elements(_)
                 | Value::Entries(_)
+                | Value::Lists(_)
                 | Value::Parts { .. } => false,
             };
             for parent in ours {
@@ -147,8 +161,12 @@ impl Comparison {
                     .extend(columns.filter_map(|(column, _)| Some((theirs.reference(&parent.id)?, *column))));
             }
             let own: BTreeSet<&str> = ours.iter().filter_map(|row| theirs.reference(&row.id)).collect();
+            // A load balancer is also in the sets of gateway routers, which are not ours yet.
+            let is_own = |parent: &str, column: &str| {
+                own.contains(parent) || parent.starts_with("Logical_Router_GR_") && column == "load_balancer"
+            };
             let found: BTreeSet<(&str, &str)> =
-                theirs.holders(name).filter(|(parent, _)| own.contains(parent)).collect();
+                theirs.holders(name).filter(|(parent, column)| is_own(parent, column)).collect();
             if found != wanted {
                 self.differences.push(format!(
                     "{}: ours is held by {wanted:?}, upstream's by {found:?}",

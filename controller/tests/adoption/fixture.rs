@@ -11,12 +11,14 @@ use std::{
 use contract::names::PodKey;
 use controller::{
     config::{ClusterConfig, ClusterSubnet, Zone},
+    key::NodeName,
     observation::{Observation, Seen},
     store::{
         Annotated, Pod, Store,
-        wire::{NodeObject, PodObject},
+        wire::{NodeObject, PodObject, ServiceObject, SliceObject},
     },
 };
+use kubeapi::watch::Watched;
 use ovsdb::{Atom, Datum};
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -32,6 +34,8 @@ pub(crate) struct Fixture {
     pub(crate) rows: BTreeMap<String, BTreeMap<String, Columns>>,
     pub(crate) nodes: Vec<NodeObject>,
     pub(crate) pods: Vec<PodObject>,
+    pub(crate) services: Vec<ServiceObject>,
+    pub(crate) slices: Vec<SliceObject>,
 }
 
 #[derive(Deserialize)]
@@ -93,6 +97,8 @@ impl Fixture {
             rows: northbound.rows.into_iter().map(|(name, rows)| (name, table(rows))).collect(),
             nodes: read_json::<List<_>>(name, "nodes.json").items,
             pods: read_json::<List<_>>(name, "pods.json").items,
+            services: read_json::<List<_>>(name, "services.json").items,
+            slices: read_json::<List<_>>(name, "endpointslices.json").items,
         }
     }
 
@@ -102,13 +108,27 @@ impl Fixture {
         for observation in self.observations() {
             store.observe(observation, &mut |_, _| ());
         }
+        store.gateway_routers(self.gateway_routers(), &mut |_, _| ());
         store
     }
 
     /// The first observations of a controller.
-    pub(crate) fn observations(&self) -> [Observation; 2] {
+    pub(crate) fn observations(&self) -> [Observation; 4] {
         let nodes = self.nodes.iter().cloned().map(NodeObject::into_node).collect();
-        [Observation::Nodes(Seen::All(nodes)), Observation::Pods(Seen::All(self.all_pods()))]
+        let services = self.services.iter().cloned().map(|object| object.value().unwrap()).collect();
+        let slices = self.slices.iter().cloned().map(|object| object.value().unwrap()).collect();
+        [
+            Observation::Nodes(Seen::All(nodes)),
+            Observation::Pods(Seen::All(self.all_pods())),
+            Observation::Services(Seen::All(services)),
+            Observation::Slices(Seen::All(slices)),
+        ]
+    }
+
+    /// The nodes with gateway routers, which the controller finds in the database.
+    fn gateway_routers(&self) -> BTreeSet<NodeName> {
+        let routers = self.rows["Logical_Router"].values().filter_map(|row| row["name"].scalar()?.as_str());
+        routers.filter_map(|name| name.strip_prefix("GR_")).map(Into::into).collect()
     }
 
     pub(crate) fn all_pods(&self) -> Vec<(PodKey, Pod)> {

@@ -3,7 +3,7 @@
 
 /// The beginning of a line of [`Comparison::others`](crate::compare::Comparison::others), and what the line
 /// is about.
-pub(crate) const KNOWN: [(&str, &str); 27] = [
+pub(crate) const KNOWN: [(&str, &str); 26] = [
     ("NB_Global ", "the database itself"),
     (
         "ACL default_network_controller_NetpolDefault_",
@@ -21,7 +21,6 @@ pub(crate) const KNOWN: [(&str, &str); 27] = [
     ("Port_Group default_network_controller_NetworkPolicy_", "network policies: the pods of one"),
     ("Address_Set default_network_controller_PodSelector_", "network policies: peers"),
     ("Address_Set default_network_controller_Namespace_", "network policies: the pods of a namespace"),
-    ("Load_Balancer Service_", "services"),
     ("Logical_Router GR_", "gateways: a node's router"),
     ("Logical_Router_Port rtoj_GR_", "gateways: to the join switch"),
     ("Logical_Router_Port rtoe_GR_", "gateways: to the physical network"),

@@ -76,9 +76,11 @@ fn a_pod_would_have_got_from_us_what_upstream_gave_it() {
             let key = key.clone();
             pod.annotated = Annotated::Nothing;
 
-            let [nodes, _] = fixture.observations();
+            let [nodes, _, services, slices] = fixture.observations();
             let mut store = Store::new(fixture.config.clone());
-            store.observe(nodes, &mut |_, _| ());
+            for observation in [nodes, services, slices] {
+                store.observe(observation, &mut |_, _| ());
+            }
             store.observe(Observation::Pods(Seen::All(pods)), &mut |_, _| ());
             let annotations = store.take_annotations();
             let given = annotations

@@ -1,6 +1,6 @@
 //! Nodes and pods, as watches deliver them.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use contract::{
     annotation::{PodNetwork, Role},
@@ -28,9 +28,15 @@ pub(crate) fn node(number: u32) -> Node {
     Node {
         name: node_name(number),
         subnets: vec![format!("10.{}.{}.0/24", number / 256, number % 256).parse().unwrap()],
+        host_addresses: vec![host(number)],
         chassis: Some(format!("chassis-{number}")),
         ..Node::named(&node_name(number))
     }
+}
+
+/// The address of a node's host.
+pub(crate) fn host(node: u32) -> IpAddr {
+    format!("192.168.{}.{}", node / 256, node % 256).parse().unwrap()
 }
 
 pub(crate) fn pod_key(number: u32) -> PodKey {

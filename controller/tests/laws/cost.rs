@@ -38,7 +38,7 @@ struct Cost {
 impl Cluster {
     async fn of(pods: u32) -> Self {
         let northbound = Northbound::start();
-        let mut controller = Running::start(northbound.endpoint(), config());
+        let mut controller = Running::without_services(northbound.endpoint(), config());
         controller.observe(all_nodes((1..=node_of(pods)).map(node)));
         controller.observe(all_pods((0..pods).map(|number| pod(number, node_of(number), 0))));
         controller.converged().await;

@@ -9,7 +9,7 @@ const SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 const NAME: &str = "nb";
 
 /// The tables that are compared, with all of their columns.
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 15] = [
     "Logical_Switch",
     "Logical_Switch_Port",
     "Logical_Router",
@@ -18,6 +18,7 @@ const TABLES: [&str; 14] = [
     "ACL",
     "Port_Group",
     "Address_Set",
+    "Load_Balancer",
     "Load_Balancer_Group",
     "Copp",
     "Meter",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use controller::{
     desired::desired,
-    rows::{DesiredRow, RowName, Value},
+    rows::{DesiredRow, Membership, RowName, Value},
     store::Store,
 };
 use ovsdb::{Atom, Datum};
@@ -66,6 +66,7 @@ fn is_ours(table: &str, name: &str, row: &Row, contents: &Contents) -> bool {
         "Gateway_Chassis" => {
             holder("Logical_Router_Port", "gateway_chassis").starts_with("rtos-") && name.starts_with("rtos-")
         }
+        "Load_Balancer" => column("external_ids").contains("k8s.ovn.org/kind=Service"),
         "ACL" => name.starts_with("default-network-controller:NetpolNode:"),
         _ => false,
     }
@@ -83,7 +84,12 @@ fn wrong_row(row: &DesiredRow, contents: &Contents) -> Result<(), String> {
                 .map_err(|wanted| format!("{what}: {column} is {now:?} and not {wanted:?}"))?;
         }
     }
-    for set in &row.member_of {
+    let sets = if holders(row, contents, &row.or_member_of) && !row.or_member_of.is_empty() {
+        &row.or_member_of
+    } else {
+        &row.member_of
+    };
+    for set in sets {
         let holder = contents.row(set.of.table.name(), &set.of.name);
         let holder = holder.ok_or_else(|| format!("{what}: {} is missing", set.of.name))?;
         if !holder
@@ -91,6 +97,15 @@ fn wrong_row(row: &DesiredRow, contents: &Contents) -> Result<(), String> {
             .is_some_and(|elements| elements.split(", ").any(|element| element == reference(&row.id)))
         {
             return Err(format!("{what}: not in {} of {}: {holder:?}", set.column, set.of.name));
+        }
+    }
+    // A load balancer must be on nothing else.
+    for ((_, name, _), other) in &contents.0 {
+        let holds = other
+            .get("load_balancer")
+            .is_some_and(|all| all.split(", ").any(|balancer| balancer == reference(&row.id)));
+        if holds && !sets.iter().any(|set| *set.of.name == **name) {
+            return Err(format!("{what}: also on {name}"));
         }
     }
     // A port must be in no other switch of the controller.
@@ -103,6 +118,15 @@ fn wrong_row(row: &DesiredRow, contents: &Contents) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether all of the sets hold the row.
+fn holders(row: &DesiredRow, contents: &Contents, sets: &[Membership]) -> bool {
+    sets.iter().all(|set| {
+        let holder = contents.row(set.of.table.name(), &set.of.name);
+        let elements = holder.and_then(|holder| holder.get(set.column));
+        elements.is_some_and(|elements| elements.split(", ").any(|element| element == reference(&row.id)))
+    })
 }
 
 fn reference(id: &RowName) -> String {
@@ -124,7 +148,8 @@ fn is_value(value: &Value, now: &str) -> Result<(), String> {
                 .any(|key| pairs.get(key).is_some_and(|value| !wanted.accepts(key, value)))
         }
         Value::Elements(texts) => parts == texts.iter().map(|text| &**text).collect(),
-        Value::Entries(pairs) => {
+        // A list that stands in another order may stay; none does here.
+        Value::Entries(pairs) | Value::Lists(pairs) => {
             let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
             parts == pairs.iter().map(String::as_str).collect()
         }

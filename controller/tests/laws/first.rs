@@ -18,7 +18,7 @@ use crate::{
 async fn a_pod_has_its_port_on_its_nodes_switch_until_it_is_gone() {
     let northbound = Northbound::start();
     let connection = northbound.open().await;
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(all_nodes([node(1)]));
     controller.observe(all_pods([pod(1, 1, 0)]));
     controller.converged().await;
@@ -43,7 +43,7 @@ async fn a_database_says_which_clusters_it_is_once_something_is_written_and_no_o
     let northbound = Northbound::start();
     let connection = northbound.open().await;
     let start = async |id: &str| {
-        let mut controller = Running::start(northbound.endpoint(), config());
+        let mut controller = Running::without_services(northbound.endpoint(), config());
         controller.reaches("the database is read", |progress| progress.loaded).await;
         controller.observe(Observation::Cluster(Some(id.into())));
         controller
@@ -53,7 +53,7 @@ async fn a_database_says_which_clusters_it_is_once_something_is_written_and_no_o
             .clone()
     };
 
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(all_nodes([node(1)]));
     controller.observe(all_pods([pod(1, 1, 0)]));
     controller.converged().await;
@@ -94,7 +94,7 @@ async fn other_join_and_transit_subnets_change_the_cluster_routers_port_and_no_r
     let northbound = Northbound::start();
     let connection = northbound.open().await;
     let subnets = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(all_nodes([node(1), node(2)]));
     controller.observe(all_pods([pod(1, 1, 0), pod(2, 2, 0)]));
     controller.converged().await;
@@ -106,7 +106,7 @@ async fn other_join_and_transit_subnets_change_the_cluster_routers_port_and_no_r
         transit_subnets: subnets(&["100.92.0.0/16"]),
         ..config()
     };
-    let mut controller = Running::start(northbound.endpoint(), changed);
+    let mut controller = Running::without_services(northbound.endpoint(), changed);
     controller.observe(all_nodes([node(1), node(2)]));
     controller.observe(all_pods([pod(1, 1, 0), pod(2, 2, 0)]));
     controller.converged().await;
@@ -131,7 +131,7 @@ async fn the_switch_of_a_node_that_goes_while_nobody_looks_is_removed_though_som
  {
     let northbound = Northbound::start();
     let connection = northbound.open().await;
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(all_nodes([node(1), node(2), node(3)]));
     controller.observe(all_pods([pod(1, 1, 0)]));
     controller.converged().await;
@@ -139,7 +139,7 @@ async fn the_switch_of_a_node_that_goes_while_nobody_looks_is_removed_though_som
     SecondWriter::default().drift(&connection, Drift::LinkGone(1)).await;
     assert_eq!(contents(&connection).await.row("Logical_Switch_Port", "stor-n1"), None);
 
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(all_nodes([node(2), node(3)]));
     controller.observe(all_pods([]));
     // The lists are doubted, so they have to come twice.

@@ -23,6 +23,19 @@ pub(crate) enum Step {
     },
     PodEnded(u32),
     PodGone(u32),
+    /// A Service comes or changes. `kind`: as `cluster::service` has them.
+    Service {
+        service: u32,
+        kind: u32,
+    },
+    ServiceGone(u32),
+    /// A slice of the Service, with an endpoint on the node.
+    Slice {
+        slice: u32,
+        service: u32,
+        node: u32,
+    },
+    SliceGone(u32),
     /// The watches broke, and list everything again.
     Relist,
     /// The controller is killed at any point of its work, and started again.
@@ -67,6 +80,13 @@ pub(crate) enum Drift {
     RouterGone,
     RateChanged,
     MetersGone,
+    /// A Service's load balancers get other backends, and stale ones.
+    BackendsChanged(u32),
+    BalancersGone(u32),
+    BalancersTwice(u32),
+    /// They leave every group and switch.
+    BalancersDetached(u32),
+    BalancersLoseOptions(u32),
 }
 
 /// Another writer has rows of its own.
@@ -89,6 +109,7 @@ pub(crate) enum Foreign {
 
 const NODES: std::ops::Range<u32> = 1..4;
 const PODS: std::ops::Range<u32> = 1..7;
+const SERVICES: std::ops::Range<u32> = 1..4;
 
 pub(crate) fn observed() -> impl Strategy<Value = Step> {
     prop_oneof![
@@ -102,6 +123,10 @@ pub(crate) fn observed() -> impl Strategy<Value = Step> {
         8 => (PODS, NODES).prop_map(|(pod, node)| Step::Pod { pod, node }),
         1 => PODS.prop_map(Step::PodEnded),
         3 => PODS.prop_map(Step::PodGone),
+        3 => (SERVICES, 0_u32..8).prop_map(|(service, kind)| Step::Service { service, kind }),
+        1 => SERVICES.prop_map(Step::ServiceGone),
+        3 => (1_u32..6, SERVICES, NODES).prop_map(|(slice, service, node)| Step::Slice { slice, service, node }),
+        1 => (1_u32..6).prop_map(Step::SliceGone),
         1 => Just(Step::Relist),
         4 => Just(Step::Rest),
     ]
@@ -137,6 +162,11 @@ pub(crate) fn drift() -> impl Strategy<Value = Drift> {
         Just(Drift::RouterGone),
         Just(Drift::RateChanged),
         Just(Drift::MetersGone),
+        SERVICES.prop_map(Drift::BackendsChanged),
+        SERVICES.prop_map(Drift::BalancersGone),
+        SERVICES.prop_map(Drift::BalancersTwice),
+        SERVICES.prop_map(Drift::BalancersDetached),
+        SERVICES.prop_map(Drift::BalancersLoseOptions),
     ]
 }
 
@@ -163,6 +193,11 @@ pub(crate) fn one_of_each() -> Vec<Drift> {
         Drift::RouterGone,
         Drift::RateChanged,
         Drift::MetersGone,
+        Drift::BackendsChanged(1),
+        Drift::BalancersGone(2),
+        Drift::BalancersTwice(3),
+        Drift::BalancersDetached(1),
+        Drift::BalancersLoseOptions(2),
     ]
 }
 

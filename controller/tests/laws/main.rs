@@ -15,5 +15,6 @@ mod many_nodes;
 mod refusals;
 mod running;
 mod second_writer;
+mod services;
 mod static_pods;
 mod world;

@@ -19,7 +19,7 @@ const PODS_OF_A_NODE: u32 = 100;
 async fn ports_of_pods_leave_switches_that_outlive_their_nodes_however_many_leave_at_once() {
     let northbound = Northbound::start();
     let connection = northbound.open().await;
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(all_nodes((1..=NODES).map(node)));
     let on = |number: u32| 1 + number / PODS_OF_A_NODE;
     controller.observe(all_pods((0..NODES * PODS_OF_A_NODE).map(|number| pod(number, on(number), 0))));

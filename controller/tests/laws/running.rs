@@ -11,7 +11,7 @@ use controller::{
     doubt::Doubted,
     metrics::Metrics,
     northbound::connect,
-    observation::Observation,
+    observation::{Observation, Seen},
     reconcile::{Progress, Report, Stopped},
     store::{PodAnnotation, Store},
 };
@@ -95,6 +95,14 @@ impl Running {
             collectors,
             task: tokio::spawn(controller.run()),
         }
+    }
+
+    /// A controller that knows already that there are no Services.
+    pub(crate) fn without_services(endpoint: Endpoint, config: ClusterConfig) -> Self {
+        let running = Self::start(endpoint, config);
+        running.observe(Observation::Services(Seen::All(Vec::new())));
+        running.observe(Observation::Slices(Seen::All(Vec::new())));
+        running
     }
 
     pub(crate) fn observe(&self, observation: Observation) {

@@ -9,6 +9,7 @@ use crate::{
     cluster::{node_name, pod_key},
     database::{Contents, contents},
     history::{Drift, Foreign},
+    services::service_key,
 };
 
 /// Its own rows, by table and name.
@@ -47,6 +48,13 @@ fn somebody_else() -> Datum {
 /// The UUID of a row with this name.
 fn find(contents: &Contents, table: &str, name: &str) -> Option<Uuid> {
     contents.0.keys().find(|(of, named, _)| of == table && named == name).map(|(_, _, uuid)| *uuid)
+}
+
+/// A Service's load balancers.
+fn balancers(contents: &Contents, service: u32) -> impl Iterator<Item = Uuid> {
+    let begins = format!("Service_{}_", service_key(service));
+    let of_service = move |table: &str, name: &str| table == "Load_Balancer" && name.starts_with(&begins);
+    contents.0.keys().filter(move |(table, name, _)| of_service(table, name)).map(|(_, _, uuid)| *uuid)
 }
 
 impl SecondWriter {
@@ -198,6 +206,42 @@ impl SecondWriter {
             }
             Drift::MetersGone => {
                 transaction.delete("Meter", Where::all());
+            }
+            Drift::BackendsChanged(service) => {
+                for balancer in balancers(&now, service) {
+                    let vips = Datum::map([("172.16.0.1:80", "10.0.9.9:80"), ("172.16.9.9:9", "")]);
+                    transaction.update("Load_Balancer", balancer, Row::new().with("vips", vips));
+                }
+            }
+            Drift::BalancersGone(service) => {
+                for balancer in balancers(&now, service) {
+                    transaction.delete("Load_Balancer", balancer);
+                }
+            }
+            Drift::BalancersTwice(service) => {
+                for (_, name, uuid) in now.0.keys() {
+                    if balancers(&now, service).any(|balancer| balancer == *uuid) {
+                        let owner = service_key(service).to_string();
+                        let ids = [("k8s.ovn.org/kind", "Service"), ("k8s.ovn.org/owner", &*owner)];
+                        let row =
+                            Row::new().with("name", name.as_str()).with("external_ids", Datum::map(ids));
+                        transaction.insert("Load_Balancer", row);
+                    }
+                }
+            }
+            Drift::BalancersDetached(service) => {
+                for balancer in balancers(&now, service) {
+                    for table in ["Logical_Switch", "Load_Balancer_Group"] {
+                        take(&mut transaction, table, "load_balancer", Some(balancer));
+                    }
+                }
+            }
+            Drift::BalancersLoseOptions(service) => {
+                for balancer in balancers(&now, service) {
+                    let options = Datum::map([("reject", "false"), ("affinity_timeout", "7")]);
+                    let row = Row::new().with("options", options).with("protocol", "sctp");
+                    transaction.update("Load_Balancer", balancer, row);
+                }
             }
         }
         if !transaction.is_empty() {

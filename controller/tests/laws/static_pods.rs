@@ -41,7 +41,7 @@ fn port(contents: &Contents) -> Option<(String, String, String)> {
 async fn law_6_a_static_pod_keeps_its_port_when_its_mirror_is_deleted_and_made_anew() {
     let northbound = Northbound::start();
     let connection = northbound.open().await;
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(all_nodes([node(1)]));
     controller.observe(all_pods([(pod_key(1), mirror("mirror-1", "hash"))]));
     controller.converged().await;
@@ -63,7 +63,7 @@ async fn law_6_a_static_pod_keeps_its_port_when_its_mirror_is_deleted_and_made_a
 
     // And while no controller runs.
     controller.kill().await;
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(all_nodes([node(1)]));
     controller.observe(all_pods([(pod_key(1), mirror("mirror-3", "hash"))]));
     controller.converged().await;
@@ -75,7 +75,7 @@ async fn law_6_a_static_pod_keeps_its_port_when_its_mirror_is_deleted_and_made_a
 async fn a_static_pod_whose_mirror_does_not_come_back_is_gone() {
     let northbound = Northbound::start();
     let connection = northbound.open().await;
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(all_nodes([node(1)]));
     controller.observe(all_pods([(pod_key(1), mirror("mirror-1", "hash"))]));
     controller.converged().await;
@@ -96,7 +96,7 @@ async fn a_static_pod_whose_mirror_does_not_come_back_is_gone() {
 async fn a_static_pod_out_of_another_file_is_another_pod() {
     let northbound = Northbound::start();
     let connection = northbound.open().await;
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(all_nodes([node(1)]));
     controller.observe(all_pods([(pod_key(1), mirror("mirror-1", "hash"))]));
     controller.converged().await;
@@ -112,7 +112,7 @@ async fn a_static_pod_out_of_another_file_is_another_pod() {
 async fn upstreams_port_of_a_static_pod_is_adopted_as_it_is_until_its_mirror_is_another() {
     let northbound = Northbound::start();
     let connection = northbound.open().await;
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(all_nodes([node(1)]));
     let annotated = |uid: &str| {
         let (_, ordinary) = crate::cluster::pod(1, 1, 0);
@@ -131,7 +131,7 @@ async fn upstreams_port_of_a_static_pod_is_adopted_as_it_is_until_its_mirror_is_
     );
     connection.transact(transaction).await.unwrap();
 
-    let mut controller = Running::start(northbound.endpoint(), config());
+    let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(all_nodes([node(1)]));
     controller.observe(all_pods([(pod_key(1), annotated("mirror-1"))]));
     controller.converged().await;

@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use contract::{
     annotation::{POD_NETWORKS, PodNetwork},
-    names::{Network, PodKey},
+    names::{Network, PodKey, ServiceKey, SliceKey},
     node_annotation::{CHASSIS_ID, NODE_SUBNETS, ZONE},
 };
 use controller::{
     observation::{Observation, Seen},
     reconcile::Stopped,
-    store::{Annotated, Node, Phase, Pod, PodAnnotation, Spelled, Store, Unreadable},
+    store::{Annotated, Node, Phase, Pod, PodAnnotation, Service, Slice, Spelled, Store, Unreadable},
 };
 use ovsdb::{Connection, Row, Uuid};
 use tokio::time::Instant;
@@ -23,6 +23,7 @@ use crate::{
     history::{Drift, Foreign, Step},
     running::{Running, at_once, deadline},
     second_writer::SecondWriter,
+    services::{service, service_key, slice, slice_key},
 };
 
 pub(crate) struct World {
@@ -34,6 +35,8 @@ pub(crate) struct World {
     /// The nodes whose annotations at the API server are missing or cannot be parsed at present.
     garbled: BTreeMap<u32, Node>,
     pods: BTreeMap<u32, (PodKey, Pod)>,
+    services: BTreeMap<u32, (ServiceKey, Service)>,
+    slices: BTreeMap<u32, (SliceKey, Slice)>,
     generation: u32,
 }
 
@@ -50,6 +53,8 @@ impl World {
             nodes: BTreeMap::new(),
             garbled: BTreeMap::new(),
             pods: BTreeMap::new(),
+            services: BTreeMap::new(),
+            slices: BTreeMap::new(),
             generation: 0,
         };
         world.relist(true);
@@ -134,6 +139,24 @@ impl World {
             Step::PodGone(number) => {
                 self.pods.remove(&number);
                 self.controller.observe(Observation::Pods(Seen::Deleted(pod_key(number))));
+            }
+            Step::Service { service: number, kind } => {
+                let service = service(number, kind, self.generation);
+                self.services.insert(number, service.clone());
+                self.controller.observe(Observation::Services(Seen::Applied(service)));
+            }
+            Step::ServiceGone(number) => {
+                self.services.remove(&number);
+                self.controller.observe(Observation::Services(Seen::Deleted(service_key(number))));
+            }
+            Step::Slice { slice: number, service, node } => {
+                let slice = slice(number, service, node);
+                self.slices.insert(number, slice.clone());
+                self.controller.observe(Observation::Slices(Seen::Applied(slice)));
+            }
+            Step::SliceGone(number) => {
+                self.slices.remove(&number);
+                self.controller.observe(Observation::Slices(Seen::Deleted(slice_key(number))));
             }
             Step::Relist => self.relist(true),
             Step::Restart { nodes_first } => self.restart(nodes_first).await,
@@ -222,7 +245,14 @@ impl World {
     fn relist(&self, nodes_first: bool) {
         let (nodes, pods) = (all_nodes(self.listed_nodes()), all_pods(self.pods.values().cloned()));
         let lists = if nodes_first { [nodes, pods] } else { [pods, nodes] };
-        lists.into_iter().for_each(|list| self.controller.observe(list));
+        lists.into_iter().chain(self.lists_of_services()).for_each(|list| self.controller.observe(list));
+    }
+
+    fn lists_of_services(&self) -> [Observation; 2] {
+        [
+            Observation::Slices(Seen::All(self.slices.values().cloned().collect())),
+            Observation::Services(Seen::All(self.services.values().cloned().collect())),
+        ]
     }
 
     /// Replaces the controller by a new one, which observes nothing yet.
@@ -239,6 +269,7 @@ impl World {
         let (nodes, pods) = (all_nodes(self.listed_nodes()), all_pods(self.pods.values().cloned()));
         let (first, second) = if nodes_first { (nodes, pods) } else { (pods, nodes) };
         self.controller.observe(first);
+        self.lists_of_services().into_iter().for_each(|list| self.controller.observe(list));
         // Gives the controller time to write, if it wrongly does: its transaction is done before this one or
         // soon after.
         contents(&self.connection).await;
@@ -280,6 +311,7 @@ impl World {
         let mut store = Store::new(config());
         store.observe(all_nodes(self.nodes.values().cloned()), &mut |_, _| ());
         store.observe(all_pods(self.pods.values().cloned()), &mut |_, _| ());
+        self.lists_of_services().into_iter().for_each(|list| store.observe(list, &mut |_, _| ()));
         store
     }
 

@@ -51,6 +51,15 @@ fn event(report: Report) -> Option<Event> {
             let reason = EventReason::new(ROWS, trouble.why.reason());
             Some(Event::new(Object::Node(trouble.subject), &trouble.uid, reason, trouble.why.to_string()))
         }
+        Report::ServiceTrouble(trouble) => {
+            tracing::warn!(
+                service = %trouble.subject,
+                problem = %trouble.why,
+                "a part of a Service cannot be used"
+            );
+            let reason = EventReason::new(ROWS, trouble.why.reason());
+            Some(Event::new(Object::Service(trouble.subject), &trouble.uid, reason, trouble.why.to_string()))
+        }
         Report::Refused { key, uid, error } => {
             let note = format!(
                 "OVN's northbound database refused the rows of this object, which are tried again: {error}"
@@ -89,5 +98,6 @@ fn object(key: Key) -> Option<Object> {
         Key::Cluster => None,
         Key::Node(name) => Some(Object::Node(name)),
         Key::Pod(pod) => Some(Object::Pod(pod)),
+        Key::Service(service) => Some(Object::Service(service)),
     }
 }

@@ -5,13 +5,20 @@ use std::net::IpAddr;
 use controller::config::ClusterConfig;
 use ipnet::IpNet;
 
-use super::{kind, networks, node_config::Reading, settings::Origin, spec::Spec, table::cluster as table};
+use super::{
+    kind, networks,
+    node_config::Reading,
+    settings::Origin,
+    spec::Spec,
+    table::{cluster as table, kubernetes},
+};
 
 /// The offset of the hairpin address in a masquerade subnet, in upstream's order: a pod that reaches itself
 /// through a service has this source address.
 const HAIRPIN: u32 = 5;
 
 /// A range of addresses, and the option that it comes from.
+#[derive(Clone, Copy)]
 struct Range {
     spec: &'static Spec,
     network: IpNet,
@@ -42,8 +49,16 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         [v4, v6].into_iter().flatten().collect::<Vec<Range>>()
     };
     let join = pair(&table::V4_JOIN_SUBNET, &table::V6_JOIN_SUBNET);
-    let masquerade = pair(&table::V4_MASQUERADE_SUBNET, &table::V6_MASQUERADE_SUBNET);
     let transit = pair(&table::V4_TRANSIT_SUBNET, &table::V6_TRANSIT_SUBNET);
+
+    // Load balancers name the masquerade addresses of both families, whatever families pods have.
+    let masquerades = [
+        of_family(reading, &table::V4_MASQUERADE_SUBNET, true, |text| networks::v4(text).map(IpNet::V4)),
+        of_family(reading, &table::V6_MASQUERADE_SUBNET, true, |text| networks::v6(text).map(IpNet::V6)),
+    ];
+    let in_use = |range: &Range| if range.network.addr().is_ipv4() { families.v4 } else { families.v6 };
+    let masquerade: Vec<Range> = masquerades.iter().copied().flatten().filter(in_use).collect();
+    let empty_lb_events = reading.switch(&kubernetes::OVN_EMPTY_LB_EVENTS);
 
     if let (Some(of_pods), Some(services)) = (of_pods, &service_cidrs) {
         same_families(reading, of_pods, Families::of(services.iter().copied()));
@@ -65,6 +80,8 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         &pods.chain(services).chain(join).chain(masquerade).chain(transit).collect::<Vec<_>>(),
     );
 
+    let [v4, v6] = masquerades;
+    let masquerade = [v4?.network.network(), v6?.network.network()];
     Some(ClusterConfig {
         zone: zone?,
         cluster_subnets: cluster_subnets?,
@@ -72,6 +89,8 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         join_subnets,
         transit_subnets,
         hairpin_addresses,
+        masquerade,
+        empty_lb_events: empty_lb_events?,
         requested_chassis: !not_requested?,
         legacy_annotations: legacy_annotations?,
         acl_logging_rate_limit: u32::try_from(acl_rate?).ok()?,

@@ -34,7 +34,7 @@ fn may(rules: Option<Vec<PolicyRule>>) -> Vec<String> {
 }
 
 #[test]
-fn its_account_may_annotate_nodes_and_pods_keep_its_lease_write_events_and_nothing_else() {
+fn its_account_may_annotate_nodes_and_pods_read_services_keep_its_lease_write_events_and_nothing_else() {
     let objects = objects();
     let [namespace, account, role, binding, own_role, own_binding, config, deployment] = &objects[..] else {
         panic!("{objects:#?}")
@@ -51,6 +51,8 @@ fn its_account_may_annotate_nodes_and_pods_keep_its_lease_write_events_and_nothi
         [
             "nodes: get,list,watch",
             "pods: get,list,watch",
+            "services: list,watch",
+            "endpointslices: list,watch",
             "nodes/status: patch",
             "pods/status: patch",
             "namespaces kube-system: get",

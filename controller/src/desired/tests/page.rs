@@ -2,12 +2,15 @@
 
 use std::fmt::Write;
 
+use kubeapi::watch::Watched;
+
 use super::*;
+use crate::store::wire::{ServiceObject, SliceObject};
 
 /// The rows as text. Empty columns are left out.
 fn page(rows: &[DesiredRow]) -> String {
     let mut page = String::new();
-    for DesiredRow { id, columns, member_of, needs: _ } in rows {
+    for DesiredRow { id, columns, member_of, or_member_of: _, needs: _ } in rows {
         let _ = writeln!(page, "{} {}", id.table.name(), id.name);
         for (column, value) in columns {
             let text = text(value);
@@ -36,7 +39,7 @@ fn text(value: &Value) -> String {
             with.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" ")
         }
         Value::Elements(texts) => texts.iter().map(|text| &**text).collect::<Vec<_>>().join(", "),
-        Value::Entries(pairs) => {
+        Value::Entries(pairs) | Value::Lists(pairs) => {
             pairs.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" ")
         }
         Value::References(rows) | Value::Including(rows) => {
@@ -65,10 +68,20 @@ fn a_newcomers_page() {
     let pods = serde_json::json!({"items": [{"metadata": {"name": "cart-0", "namespace": "shop", "uid": "u1"}, "spec": {"nodeName": "n1"}}]});
     let mut store = store_of(config(true), &nodes, &pods);
     let mut text = String::new();
+    let service = serde_json::json!({"metadata": {"name": "cart", "namespace": "shop"}, "spec": {"clusterIPs": ["10.96.0.7"],
+        "ports": [{"protocol": "TCP", "port": 80, "targetPort": 8080}]}});
+    let slice = serde_json::json!({"metadata": {"name": "cart-1", "namespace": "shop", "labels": {"kubernetes.io/service-name": "cart"}},
+        "addressType": "IPv4", "ports": [{"protocol": "TCP", "port": 8080}],
+        "endpoints": [{"addresses": ["10.244.1.3"], "conditions": {"ready": true}, "nodeName": "n1"}]});
+    let service: ServiceObject = serde_json::from_value(service).unwrap();
+    let slice: SliceObject = serde_json::from_value(slice).unwrap();
+    store.observe(Observation::Services(Seen::Applied(service.value().unwrap())), &mut |_, _| ());
+    store.observe(Observation::Slices(Seen::Applied(slice.value().unwrap())), &mut |_, _| ());
     for (title, key) in [
         ("The cluster", Key::Cluster),
         ("Node n1: subnets 10.244.1.0/24 and fd00:10:244:1::/64, chassis c1", Key::Node("n1".into())),
         ("Pod shop/cart-0 on n1", Key::Pod(contract::names::PodKey::new("shop", "cart-0").unwrap())),
+        ("Service shop/cart with that pod behind it", Key::Service("shop/cart".parse().unwrap())),
     ] {
         let _ = writeln!(text, "# {title}\n\n{}", page(&desired(&store, &key)));
     }

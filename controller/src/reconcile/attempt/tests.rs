@@ -88,6 +88,7 @@ async fn a_row_waits_for_those_that_its_texts_name_or_goes_with_them() {
         id: Table::Acl.row("allow"),
         columns: vec![("match", Value::Datum("ip4.src == $a1".into()))],
         member_of: vec![Membership { of: switch.clone(), column: "acls" }],
+        or_member_of: Vec::new(),
         needs: vec![set.clone()],
     };
     let northbound = empty();
@@ -108,6 +109,7 @@ async fn a_new_set_is_inserted_with_all_of_its_elements() {
         id: Table::AddressSet.row("a1"),
         columns: vec![("addresses", Value::Elements(["10.0.0.1".into(), "10.0.0.2".into()].into()))],
         member_of: Vec::new(),
+        or_member_of: Vec::new(),
         needs: Vec::new(),
     };
     let northbound = empty();

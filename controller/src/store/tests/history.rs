@@ -6,14 +6,17 @@ use std::{
     net::IpAddr,
 };
 
-use contract::ovn;
+use contract::{
+    names::{ServiceKey, SliceKey},
+    ovn,
+};
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
 use crate::{
     desired::{desired, desired_part},
     key::Part,
-    rows::{DesiredPart, DesiredRow, Piece, RowSet, Value},
+    rows::{DesiredPart, DesiredRow, Piece, RowSet, Value, load_balancer::Protocol},
 };
 
 /// An event, by number of pod, node and address.
@@ -58,6 +61,38 @@ enum Event {
     Listed(Vec<(u8, Option<u8>)>),
     /// The process starts again, with the existing ports.
     Restart,
+    Service {
+        service: u8,
+        is: ServiceIs,
+    },
+    Slice {
+        slice: u8,
+        is: SliceIs,
+    },
+    /// The nodes with these numbers have gateway routers.
+    Routers(Vec<u8>),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum ServiceIs {
+    Gone,
+    Headless,
+    /// With these policies, inside and outside.
+    With(Traffic, Traffic),
+    WithNodePort(Traffic),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum SliceIs {
+    Gone,
+    /// An endpoint on a node: its pod, or the host itself.
+    Of {
+        service: u8,
+        node: u8,
+        is_host: bool,
+        is_ready: bool,
+        hints: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +113,23 @@ enum NodeIs {
 
 fn families() -> impl Strategy<Value = Families> {
     prop_oneof![3 => Just(Families::V4), 1 => Just(Families::V6), 3 => Just(Families::Both)]
+}
+
+fn service_is() -> impl Strategy<Value = ServiceIs> {
+    let traffic = || prop_oneof![2 => Just(Traffic::Cluster), 1 => Just(Traffic::Local)];
+    prop_oneof![
+        1 => Just(ServiceIs::Gone),
+        1 => Just(ServiceIs::Headless),
+        4 => (traffic(), traffic()).prop_map(|(inside, outside)| ServiceIs::With(inside, outside)),
+        2 => traffic().prop_map(ServiceIs::WithNodePort),
+    ]
+}
+
+fn slice_is() -> impl Strategy<Value = SliceIs> {
+    let of = (0_u8..2, 1_u8..3, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(service, node, is_host, is_ready, hints)| SliceIs::Of { service, node, is_host, is_ready, hints },
+    );
+    prop_oneof![1 => Just(SliceIs::Gone), 4 => of]
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -106,6 +158,9 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             4 => Just(Event::Write),
             1 => vec((pods, proptest::option::of(nodes)), 0..4).prop_map(Event::Listed),
             1 => Just(Event::Restart),
+            3 => (0_u8..2, service_is()).prop_map(|(service, is)| Event::Service { service, is }),
+            4 => (0_u8..3, slice_is()).prop_map(|(slice, is)| Event::Slice { slice, is }),
+            1 => vec(1_u8..3, 0..3).prop_map(Event::Routers),
         ],
         0..120,
     )
@@ -117,6 +172,8 @@ struct World {
     uids: u32,
     nodes: BTreeMap<NodeName, Node>,
     pods: BTreeMap<PodKey, Pod>,
+    services: BTreeMap<ServiceKey, Service>,
+    slices: BTreeMap<SliceKey, Slice>,
     ports: HashMap<PodKey, FoundPort>,
     /// The keys that changes of the store have concerned.
     dirty: RefCell<BTreeSet<Key>>,
@@ -134,6 +191,45 @@ fn nets(node: u8, last: u8, families: Families) -> Vec<IpNet> {
         Families::V6 => vec![v6],
         Families::Both => vec![v4, v6],
     }
+}
+
+fn service_of(number: u8, is: ServiceIs) -> Option<Service> {
+    let (inside, outside, node_port) = match is {
+        ServiceIs::Gone => return None,
+        ServiceIs::Headless => return Some(Service::default()),
+        ServiceIs::With(inside, outside) => (inside, outside, None),
+        ServiceIs::WithNodePort(outside) => (Traffic::Cluster, outside, Some(30_000 + u16::from(number))),
+    };
+    let port = ServicePort { name: None, protocol: Protocol::Tcp, port: 80, target: None, node_port };
+    Some(Service {
+        cluster_ips: [IpAddr::from([10, 96, 0, number + 1])].into(),
+        external_ips: [IpAddr::from([192, 0, 2, number + 1])].into(),
+        ports: [port].into(),
+        internal: inside,
+        external: outside,
+        ..Service::default()
+    })
+}
+
+fn slice_of(number: u8, is: SliceIs) -> Option<Slice> {
+    let SliceIs::Of { service, node, is_host, is_ready, hints } = is else { return None };
+    let address = if is_host { [172, 18, 0, node] } else { [10, 244, node, 100 + number] };
+    let hints = hints.then(|| Box::new(Hints { zones: ["east".into()].into(), nodes: [].into() }));
+    let condition = if is_ready { Condition::Ready } else { Condition::Serving };
+    Some(Slice {
+        service: Some(ServiceKey::new("shop", &format!("s{service}")).unwrap()),
+        family: Some(crate::trouble::Family::V4),
+        ports: [SlicePort { name: None, protocol: Protocol::Tcp, port: Some(8080) }].into(),
+        endpoints: [Endpoint {
+            address: IpAddr::from(address),
+            condition,
+            node: Some(format!("n{node}").into()),
+            hints,
+        }]
+        .into(),
+        triggered: None,
+        trouble: None,
+    })
 }
 
 /// The pod as the store keeps it.
@@ -175,6 +271,10 @@ impl World {
     fn list(&self, store: &mut Store) {
         self.observe(store, Observation::Pods(Seen::All(self.pods.clone().into_iter().collect())));
         self.observe(store, Observation::Nodes(Seen::All(self.nodes.values().cloned().collect())));
+        let services = self.services.iter().map(|(key, service)| (key.clone(), service.clone()));
+        self.observe(store, Observation::Services(Seen::All(services.collect())));
+        let slices = self.slices.iter().map(|(key, slice)| (key.clone(), slice.clone()));
+        self.observe(store, Observation::Slices(Seen::All(slices.collect())));
     }
 
     fn put(&mut self, store: &mut Store, key: PodKey, pod: Pod) {
@@ -257,7 +357,12 @@ impl World {
                         return;
                     }
                     NodeIs::WithoutSubnet => named,
-                    NodeIs::With(families) => Node { subnets: nets(number, 0, families), ..named },
+                    NodeIs::With(families) => Node {
+                        subnets: nets(number, 0, families),
+                        host_addresses: vec![IpAddr::from([172, 18, 0, number])],
+                        topology_zone: Some(["east", "west"][usize::from(number % 2)].into()),
+                        ..named
+                    },
                     NodeIs::WithOtherSubnet => Node { subnets: nets(number + 2, 0, Families::V4), ..named },
                     NodeIs::OfAnotherZone => Node {
                         subnets: nets(number, 0, Families::V4),
@@ -289,6 +394,37 @@ impl World {
                         annotated(known, &annotation.annotations()[POD_NETWORKS]),
                     );
                 }
+            }
+            Event::Service { service, is } => {
+                let key = ServiceKey::new("shop", &format!("s{service}")).unwrap();
+                match service_of(service, is) {
+                    Some(new) => {
+                        self.services.insert(key.clone(), new.clone());
+                        self.observe(store, Observation::Services(Seen::Applied((key, new))));
+                    }
+                    None => {
+                        self.services.remove(&key);
+                        self.observe(store, Observation::Services(Seen::Deleted(key)));
+                    }
+                }
+            }
+            Event::Slice { slice, is } => {
+                let key = SliceKey::new("shop", &format!("slice{slice}")).unwrap();
+                match slice_of(slice, is) {
+                    Some(new) => {
+                        self.slices.insert(key.clone(), new.clone());
+                        self.observe(store, Observation::Slices(Seen::Applied((key, new))));
+                    }
+                    None => {
+                        self.slices.remove(&key);
+                        self.observe(store, Observation::Slices(Seen::Deleted(key)));
+                    }
+                }
+            }
+            Event::Routers(ref nodes) => {
+                let nodes = nodes.iter().map(|node| format!("n{node}").into()).collect();
+                let woken = dirtied(|dirty| store.gateway_routers(nodes, dirty));
+                self.dirty.borrow_mut().extend(woken);
             }
             Event::Listed(ref changes) => {
                 for (pod, node) in changes {
@@ -473,6 +609,8 @@ impl World {
                         }
                         Value::Datum(_)
                         | Value::Pairs(_)
+                        // Compared as a whole: no key with such a value has parts.
+                        | Value::Lists(_)
                         | Value::References(_)
                         | Value::Including(_)
                         | Value::Parts { .. } => {}

@@ -35,6 +35,14 @@ pub(super) fn of_pod<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
     Metadata::<OfPod>::deserialize(deserializer).map(Into::into)
 }
 
+pub(super) fn of_service<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    Metadata::<OfService>::deserialize(deserializer).map(Into::into)
+}
+
+pub(super) fn of_slice<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    Metadata::<OfSlice>::deserialize(deserializer).map(Into::into)
+}
+
 impl<S> From<Metadata<S>> for ObjectMeta {
     fn from(metadata: Metadata<S>) -> Self {
         let Metadata {
@@ -70,6 +78,8 @@ trait Select {
 
 struct OfNode;
 struct OfPod;
+struct OfService;
+struct OfSlice;
 
 impl Select for OfNode {
     fn annotation(key: &str) -> bool {
@@ -89,6 +99,26 @@ impl Select for OfPod {
 
     fn label(_: &str) -> bool {
         false
+    }
+}
+
+impl Select for OfService {
+    fn annotation(key: &str) -> bool {
+        key == super::service::IDLED_AT
+    }
+
+    fn label(_: &str) -> bool {
+        false
+    }
+}
+
+impl Select for OfSlice {
+    fn annotation(key: &str) -> bool {
+        key == super::service::LAST_CHANGE
+    }
+
+    fn label(key: &str) -> bool {
+        key == super::service::SERVICE_NAME
     }
 }
 

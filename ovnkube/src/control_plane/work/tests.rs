@@ -163,5 +163,7 @@ async fn both_roles_share_one_watch_of_nodes() {
         watches.extend(watch);
     }
     watches.sort();
-    assert_eq!(watches, ["/api/v1/nodes", "/api/v1/pods"]);
+    let expected =
+        ["/api/v1/nodes", "/api/v1/pods", "/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices"];
+    assert_eq!(watches, expected);
 }

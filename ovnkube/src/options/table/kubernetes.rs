@@ -64,7 +64,7 @@ options! { Group::Kubernetes;
         .default("kube-dns").later(Part::Policies).help("Name of the cluster's DNS service");
     OVN_EMPTY_LB_EVENTS = Spec::new("ovn-empty-lb-events", Kind::Switch).key(SECTION, "ovn-empty-lb-events")
         .default("false")
-        .later(Part::Services).help("Report connections to services without endpoints");
+        .help("Report connections to idled services instead of refusing them (unidling)");
     POD_IP = Spec::new("pod-ip", Kind::Text).value("IP").key(SECTION, "pod-ip")
         .help("Address of this process's own pod")
         .never("is not needed by any part");

@@ -1,0 +1,240 @@
+//! The rows of a Service: its load balancers.
+//!
+//! ```text
+//! ports of the Service ─┐
+//! endpoints of slices ──┴▶ Port: backends ─▶ Front: addresses that they serve
+//!                                              ├─ the same on all nodes ─▶ one row for each protocol, in a group
+//!                                              └─ by node ─▶ PerNode (`service/per_node.rs`)
+//! ```
+//!
+//! Which backends a connection may get is kube-proxy's rule (its `CategorizeEndpoints`): ready ones; if there
+//! are none, those that terminate and still serve. Names and options of rows are upstream's. Column values
+//! follow ovn-nb(5), "Load_Balancer TABLE".
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    net::{IpAddr, SocketAddr},
+};
+
+use contract::{names::ServiceKey, ovn};
+
+use crate::{
+    config::{ClusterConfig, Masquerade},
+    rows::{
+        LoadBalancer, RowSet, Table,
+        load_balancer::{Options, Protocol, WithoutBackend},
+    },
+    store::{Condition, Endpoint, Known, Node, Service, ServicePort, Store, Traffic},
+};
+
+mod per_node;
+
+/// Backends by address and port, as the column `vips` has them.
+type Vips = BTreeMap<Box<str>, String>;
+
+/// A port of a Service, and what can serve it.
+struct Port<'a> {
+    port: &'a ServicePort,
+    /// IPv4 and IPv6, each sorted and without duplicates.
+    backends: [Vec<Backend<'a>>; 2],
+}
+
+/// An endpoint with the port that it serves.
+#[derive(Clone, Copy)]
+struct Backend<'a> {
+    address: SocketAddr,
+    endpoint: &'a Endpoint,
+    is_ready: bool,
+}
+
+/// Addresses with one port, whose connections get the same backends.
+struct Front<'a> {
+    port: &'a Port<'a>,
+    at: At<'a>,
+    /// Which backends connections from pods may get.
+    inside: Traffic,
+    /// Which backends connections from outside may get.
+    outside: Traffic,
+    /// In rows of nodes, whether they differ or not: as upstream, to be able to take over its rows.
+    with_nodes: bool,
+}
+
+/// Where connections arrive.
+enum At<'a> {
+    /// At these addresses, and the port of the Service.
+    Addresses(Vec<&'a IpAddr>),
+    /// At all addresses of each node, and this port.
+    Nodes(u16),
+}
+
+/// The rows of the Service `key`; none if it has no address in the cluster (headless, `ExternalName`).
+pub fn service(store: &Store, key: &ServiceKey) -> RowSet {
+    let Some((service, known)) = store.service(key).filter(|(service, _)| !service.cluster_ips.is_empty())
+    else {
+        return Vec::new();
+    };
+    let ports: Vec<Port<'_>> =
+        service.ports.iter().take(known.served()).map(|port| Port::new(port, service, known)).collect();
+    let (by_node, everywhere): (Vec<_>, Vec<_>) = ports
+        .iter()
+        .flat_map(|port| fronts(port, service))
+        .partition(|front| front.differs_by_node(&store.config));
+
+    let mut vips: BTreeMap<Protocol, Vips> = BTreeMap::new();
+    for front in &everywhere {
+        let vips = vips.entry(front.port.port.protocol).or_default();
+        front.add(vips, front.addresses(None), |family| spell(&front.port.usable(family, |_| true)));
+    }
+    let options = options(service, &store.config);
+    let load_balancer = |(protocol, vips)| LoadBalancer {
+        service: key.clone(),
+        protocol,
+        part: "cluster".to_owned(),
+        vips,
+        options: options.clone(),
+        on: vec![Table::LoadBalancerGroup.row(ovn::CLUSTER_LB_GROUP)],
+        or_on: Vec::new(),
+    };
+    let mut rows: Vec<LoadBalancer> = vips.into_iter().map(load_balancer).collect();
+    if !by_node.is_empty() {
+        rows.extend(per_node::load_balancers(store, key, &by_node, &options));
+    }
+    rows.into_iter().map(Into::into).collect()
+}
+
+fn options(service: &Service, config: &ClusterConfig) -> Options {
+    let without_backend =
+        if service.idled && config.empty_lb_events { WithoutBackend::Event } else { WithoutBackend::Reject };
+    Options {
+        without_backend,
+        skip_snat: false,
+        affinity: service.affinity,
+        hairpin: config.masquerade(Masquerade::Hairpin),
+    }
+}
+
+/// The addresses that lead to a port. The traffic policies decide on different ones of them (Service API).
+fn fronts<'a>(port: &'a Port<'a>, service: &'a Service) -> Vec<Front<'a>> {
+    let mut fronts = Vec::with_capacity(3);
+    let node_port = port.port.node_port.map(|node_port| Front {
+        port,
+        at: At::Nodes(node_port),
+        inside: Traffic::Cluster,
+        outside: service.external,
+        with_nodes: true,
+    });
+    fronts.extend(node_port);
+    let mut inside: Vec<&IpAddr> = service.cluster_ips.iter().collect();
+    let outside = service.external_ips.iter();
+    match service.external {
+        Traffic::Cluster if service.internal == Traffic::Cluster => inside.extend(outside),
+        external => {
+            let outside: Vec<&IpAddr> = outside.collect();
+            if !outside.is_empty() {
+                fronts.push(Front {
+                    port,
+                    at: At::Addresses(outside),
+                    inside: Traffic::Cluster,
+                    outside: external,
+                    with_nodes: true,
+                });
+            }
+        }
+    }
+    fronts.push(Front {
+        port,
+        at: At::Addresses(inside),
+        inside: service.internal,
+        // Upstream's gateway routers balance these addresses, too: to all backends.
+        outside: Traffic::Cluster,
+        with_nodes: service.internal == Traffic::Local,
+    });
+    fronts
+}
+
+impl<'a> Port<'a> {
+    fn new(port: &'a ServicePort, service: &Service, known: &'a Known) -> Self {
+        let mut backends = [Vec::new(), Vec::new()];
+        for slice in known.slices() {
+            // Two slices may have different numbers: pods choose what a named port is.
+            let Some(target) = slice.target(port) else { continue };
+            for endpoint in &slice.endpoints {
+                let is_ready = service.publish_not_ready || endpoint.condition == Condition::Ready;
+                if is_ready || endpoint.condition == Condition::Serving {
+                    let address = SocketAddr::new(endpoint.address, target);
+                    backends[family(&endpoint.address)].push(Backend { address, endpoint, is_ready });
+                }
+            }
+        }
+        for backends in &mut backends {
+            // While the slices of a Service are rearranged, an endpoint may be in two of them: the better one
+            // counts.
+            backends.sort_by_key(|backend| (backend.address, !backend.is_ready));
+            backends.dedup_by_key(|backend| backend.address);
+        }
+        Self { port, backends }
+    }
+
+    /// The backends among those that satisfy `which` that may get connections.
+    fn usable(&self, family: usize, which: impl Fn(&Backend<'_>) -> bool) -> Vec<SocketAddr> {
+        let of = |is_ready: bool| -> Vec<SocketAddr> {
+            let backends = self.backends[family].iter();
+            let backends = backends.filter(|backend| backend.is_ready == is_ready && which(backend));
+            backends.map(|backend| backend.address).collect()
+        };
+        let ready = of(true);
+        if ready.is_empty() { of(false) } else { ready }
+    }
+}
+
+impl Front<'_> {
+    /// Whether the load balancers of nodes may differ.
+    fn differs_by_node(&self, config: &ClusterConfig) -> bool {
+        let is_host = |address: &SocketAddr| !config.is_of_pods(address.ip());
+        let hosts = || (0..2).any(|family| self.port.usable(family, |_| true).iter().any(is_host));
+        self.with_nodes || hosts() || per_node::has_topology(self.port)
+    }
+
+    /// The addresses and the port; those of `node`, if connections arrive at nodes.
+    fn addresses(&self, node: Option<&Node>) -> Vec<SocketAddr> {
+        match (&self.at, node) {
+            (At::Addresses(addresses), _) => {
+                addresses.iter().map(|address| SocketAddr::new(**address, self.port.port.port)).collect()
+            }
+            (At::Nodes(port), Some(node)) if node.node_ports => {
+                node.host_addresses.iter().map(|address| SocketAddr::new(*address, *port)).collect()
+            }
+            (At::Nodes(_), _) => Vec::new(),
+        }
+    }
+
+    /// Adds the backends of each address. `of_family`: the text for IPv4 and for IPv6.
+    fn add(&self, vips: &mut Vips, addresses: Vec<SocketAddr>, of_family: impl Fn(usize) -> String) {
+        let mut texts: [Option<String>; 2] = [None, None];
+        for address in addresses {
+            let family = family(&address.ip());
+            let text = texts[family].get_or_insert_with(|| of_family(family));
+            vips.insert(address.to_string().into(), text.clone());
+        }
+    }
+}
+
+/// The index of an address's family.
+fn family(address: &IpAddr) -> usize {
+    usize::from(address.is_ipv6())
+}
+
+fn spell(backends: &[SocketAddr]) -> String {
+    // `255.255.255.255:65535,`
+    let mut text = String::with_capacity(backends.len() * 22);
+    for (place, backend) in backends.iter().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        // Writing to a string does not fail.
+        let _ = write!(text, "{comma}{backend}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,341 @@
+//! Load balancers that depend on the node where a connection arrives: node ports, traffic policies `Local`,
+//! topology hints, and endpoints that are hosts.
+//!
+//! Nodes to which the Service's rules look the same are one class, whose rows are computed once. Equal rows
+//! of several nodes become one, as upstream's do: it has the name of the first node, and `_merged`. If it is
+//! on every node, it is in a group instead of in a set of each switch and router.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    net::{IpAddr, SocketAddr},
+};
+
+use contract::{names::ServiceKey, ovn};
+
+use super::{At, Backend, Front, Port, Vips, family, spell};
+use crate::{
+    config::Masquerade,
+    rows::{
+        LoadBalancer, RowName, Table,
+        load_balancer::{Options, Protocol},
+    },
+    store::{Endpoint, Hints, Node, Store, Traffic},
+};
+
+/// What distinguishes nodes: two of a class have the same rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Class<'a> {
+    has_router: bool,
+    /// The zone of the data centre, if a hint names zones.
+    zone: Option<&'a str>,
+    /// The node, if it differs from all others: it has a backend, or connections arrive at its addresses.
+    node: Option<&'a str>,
+}
+
+/// What a load balancer of a node is attached to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum On {
+    Both,
+    Router,
+    /// The router, with the client's address.
+    LocalRouter,
+    Switch,
+}
+
+/// A load balancer of one or several nodes.
+struct Row<'a> {
+    on: On,
+    protocol: Protocol,
+    /// The first of its nodes.
+    node: &'a str,
+    vips: Vips,
+    switches: Vec<&'a str>,
+    routers: Vec<&'a str>,
+    is_merged: bool,
+}
+
+/// The rules of a node for one protocol.
+#[derive(Default)]
+struct Rules {
+    switch: Vips,
+    router: Vips,
+    local_router: Vips,
+}
+
+/// The load balancers of all nodes of the zone, for these fronts.
+pub(super) fn load_balancers(
+    store: &Store,
+    key: &ServiceKey,
+    fronts: &[Front<'_>],
+    options: &Options,
+) -> Vec<LoadBalancer> {
+    let of_nodes = Classes::new(fronts);
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    // By a hash of what must be equal: where each row is.
+    let mut equal: HashMap<u64, Vec<usize>> = HashMap::new();
+    // The rows of each class: its second node joins those of the first.
+    let mut classes: HashMap<Class<'_>, Vec<(On, usize)>> = HashMap::new();
+    let (mut nodes, mut routers) = (0, 0);
+    for node in store.local_nodes() {
+        let has_router = store.has_gateway_router(&node.name);
+        nodes += 1;
+        routers += usize::from(has_router);
+        let class = of_nodes.of(node, has_router);
+        if let Some(known) = classes.get(&class) {
+            for (on, place) in known {
+                rows[*place].join(*on, &node.name);
+            }
+            continue;
+        }
+        let mut own = Vec::new();
+        for protocol in Protocol::ALL {
+            let of_protocol = fronts.iter().filter(|front| front.port.port.protocol == protocol);
+            for (on, vips) in rules(of_protocol, node, has_router, store).rows(has_router) {
+                let hash = hash(&(protocol, on == On::LocalRouter, &vips));
+                let alike = equal.entry(hash).or_default();
+                let is_equal = |place: &&usize| {
+                    let row = &rows[**place];
+                    row.protocol == protocol
+                        && (row.on == On::LocalRouter) == (on == On::LocalRouter)
+                        && row.vips == vips
+                };
+                let place = match alike.iter().find(is_equal) {
+                    Some(place) => {
+                        let place = *place;
+                        rows[place].join(on, &node.name);
+                        place
+                    }
+                    None => {
+                        alike.push(rows.len());
+                        rows.push(Row::new(on, protocol, &node.name, vips));
+                        rows.len() - 1
+                    }
+                };
+                own.push((on, place));
+            }
+        }
+        classes.insert(class, own);
+    }
+    rows.into_iter().map(|row| row.load_balancer(key, options, nodes, routers)).collect()
+}
+
+/// Whether hints decide which backends a connection gets.
+pub(super) fn has_topology(port: &Port<'_>) -> bool {
+    (0..2).any(|family| {
+        let mut ready = port.backends[family].iter().filter(|backend| backend.is_ready).peekable();
+        ready.peek().is_some() && ready.all(|backend| backend.endpoint.hints.is_some())
+    })
+}
+
+/// What of a node matters to some fronts.
+struct Classes<'a> {
+    zones: bool,
+    /// Every node differs.
+    all: bool,
+    /// Nodes with backends that differ by them.
+    nodes: HashSet<&'a str>,
+    hosts: HashSet<IpAddr>,
+}
+
+impl<'a> Classes<'a> {
+    fn new(fronts: &'a [Front<'a>]) -> Self {
+        let backends = || fronts.iter().flat_map(|front| front.port.backends.iter().flatten());
+        let local = fronts.iter().any(|front| [front.inside, front.outside].contains(&Traffic::Local));
+        // Of an endpoint that does not name its node, any node may be the one.
+        let anywhere = || backends().any(|backend| backend.endpoint.node.is_none());
+        let all = fronts.iter().any(|front| matches!(front.at, At::Nodes(_))) || local && anywhere();
+        let hints = || backends().filter_map(|backend| backend.endpoint.hints.as_deref());
+        let of_hints = hints().flat_map(|hints| hints.nodes.iter()).map(|name| &**name);
+        let of_endpoints =
+            backends().filter(|_| local).filter_map(|backend| backend.endpoint.node.as_deref());
+        Self {
+            zones: hints().any(|hints| !hints.zones.is_empty()),
+            all,
+            nodes: of_endpoints.chain(of_hints).collect(),
+            hosts: backends().map(|backend| backend.address.ip()).collect(),
+        }
+    }
+
+    fn of<'n>(&self, node: &'n Node, has_router: bool) -> Class<'n> {
+        let is_host = || node.host_addresses.iter().any(|address| self.hosts.contains(address));
+        let is_own = self.all || self.nodes.contains(&*node.name) || has_router && is_host();
+        Class {
+            has_router,
+            zone: node.topology_zone.as_deref().filter(|_| self.zones),
+            node: is_own.then_some(&*node.name),
+        }
+    }
+}
+
+/// The rules of a node.
+fn rules<'a>(
+    fronts: impl Iterator<Item = &'a Front<'a>>,
+    node: &Node,
+    has_router: bool,
+    store: &Store,
+) -> Rules {
+    let mut rules = Rules::default();
+    for front in fronts {
+        let port = front.port;
+        let local = |family| port.usable(family, |backend| is_local(backend.endpoint, node));
+        let all = |family| near(port, family, node);
+        let addresses = front.addresses(Some(node));
+        let by = |traffic: Traffic, family| match traffic {
+            Traffic::Local => local(family),
+            Traffic::Cluster => all(family),
+        };
+        if front.outside == Traffic::Local
+            && let At::Nodes(node_port) = front.at
+        {
+            // The node sends what arrives at its addresses here: to keep the client's address, and not to
+            // leave the node.
+            let masquerade = store.config.masquerade(Masquerade::LocalTraffic);
+            let masquerade = masquerade.map(|address| SocketAddr::new(address, node_port));
+            let has = |family_of: &SocketAddr| {
+                addresses.iter().any(|own| family(&own.ip()) == family(&family_of.ip()))
+            };
+            front.add(&mut rules.switch, masquerade.into_iter().filter(has).collect(), |family| {
+                spell(&local(family))
+            });
+        }
+        if has_router {
+            // A gateway router cannot send to its own address: the node takes these back from the masquerade
+            // address.
+            let own = store.config.masquerade(Masquerade::Host);
+            let replaced = |family: usize| -> Vec<SocketAddr> {
+                let backends = by(front.outside, family).into_iter();
+                let replaced = backends.map(|backend| match node.host_addresses.contains(&backend.ip()) {
+                    true => SocketAddr::new(own[family], backend.port()),
+                    false => backend,
+                });
+                replaced.collect()
+            };
+            for address in &addresses {
+                let backends = replaced(family(&address.ip()));
+                let local = front.outside == Traffic::Local && !backends.is_empty();
+                let vips = if local { &mut rules.local_router } else { &mut rules.router };
+                vips.insert(address.to_string().into(), spell(&backends));
+            }
+        }
+        front.add(&mut rules.switch, addresses, |family| spell(&by(front.inside, family)));
+    }
+    rules
+}
+
+/// Whether the endpoint is on the node.
+fn is_local(endpoint: &Endpoint, node: &Node) -> bool {
+    match &endpoint.node {
+        Some(name) => *name == node.name,
+        // Of a slice that a person has written.
+        None => {
+            node.subnets.iter().any(|subnet| subnet.contains(&endpoint.address))
+                || node.host_addresses.contains(&endpoint.address)
+        }
+    }
+}
+
+/// The backends that a connection from the node may get, by the hints of the endpoints: those for the node,
+/// or for its zone, if every ready endpoint has such hints and one of them is for it (kube-proxy's rule).
+fn near(port: &Port<'_>, family: usize, node: &Node) -> Vec<SocketAddr> {
+    let ready = || port.backends[family].iter().filter(|backend| backend.is_ready);
+    fn hints<'a>(backend: &Backend<'a>) -> Option<&'a Hints> {
+        backend.endpoint.hints.as_deref()
+    }
+    let for_node =
+        |backend: &Backend<'_>| hints(backend).is_some_and(|hints| hints.nodes.contains(&node.name));
+    let for_zone = |backend: &Backend<'_>| {
+        hints(backend)
+            .is_some_and(|hints| node.topology_zone.as_ref().is_some_and(|zone| hints.zones.contains(zone)))
+    };
+    let all_have = |list: fn(&Hints) -> bool| ready().all(|backend| hints(backend).is_some_and(list));
+    if all_have(|hints| !hints.nodes.is_empty()) && ready().any(for_node) {
+        return port.usable(family, for_node);
+    }
+    if all_have(|hints| !hints.zones.is_empty()) && ready().any(for_zone) {
+        return port.usable(family, for_zone);
+    }
+    port.usable(family, |_| true)
+}
+
+impl Rules {
+    /// The rows of one node, in the order in which upstream makes them.
+    fn rows(self, has_router: bool) -> Vec<(On, Vips)> {
+        let Self { switch, router, local_router } = self;
+        if has_router && switch == router && local_router.is_empty() {
+            return if switch.is_empty() { Vec::new() } else { vec![(On::Both, switch)] };
+        }
+        let rows = [(On::Router, router), (On::LocalRouter, local_router), (On::Switch, switch)];
+        rows.into_iter().filter(|(_, vips)| !vips.is_empty()).collect()
+    }
+}
+
+impl<'a> Row<'a> {
+    fn new(on: On, protocol: Protocol, node: &'a str, vips: Vips) -> Self {
+        let mut row =
+            Self { on, protocol, node, vips, switches: Vec::new(), routers: Vec::new(), is_merged: false };
+        row.attach(on, node);
+        row
+    }
+
+    fn attach(&mut self, on: On, node: &'a str) {
+        match on {
+            On::Both => {
+                self.switches.push(node);
+                self.routers.push(node);
+            }
+            On::Router | On::LocalRouter => self.routers.push(node),
+            On::Switch => self.switches.push(node),
+        }
+    }
+
+    /// Another load balancer is equal to this one.
+    fn join(&mut self, on: On, node: &'a str) {
+        self.is_merged = true;
+        self.attach(on, node);
+    }
+
+    /// `nodes`, `routers`: how many there are in the zone.
+    fn load_balancer(
+        self,
+        key: &ServiceKey,
+        options: &Options,
+        nodes: usize,
+        routers: usize,
+    ) -> LoadBalancer {
+        let Self { on, protocol, node, vips, switches, routers: own_routers, is_merged } = self;
+        let part = match on {
+            On::Both => "node_router+switch",
+            On::Router => "node_router",
+            On::LocalRouter => "node_local_router",
+            On::Switch => "node_switch",
+        };
+        let merged = if is_merged { "_merged" } else { "" };
+        // A group instead of a link for each node: one node more or less changes nothing.
+        let group = match (switches.len() == nodes, own_routers.len()) {
+            (true, 0) => Some(ovn::SWITCH_LB_GROUP),
+            (true, all) if all == routers && routers == nodes => Some(ovn::CLUSTER_LB_GROUP),
+            (true | false, _) => None,
+        };
+        let switches = switches.into_iter().map(|node| Table::LogicalSwitch.row(ovn::node_switch(node)));
+        let routers = own_routers.into_iter().map(|node| Table::LogicalRouter.row(ovn::gateway_router(node)));
+        let links: Vec<RowName> = switches.chain(routers).collect();
+        let (on_rows, or_on) = match group {
+            Some(group) => (vec![Table::LoadBalancerGroup.row(group)], links),
+            None => (links, Vec::new()),
+        };
+        LoadBalancer {
+            service: key.clone(),
+            protocol,
+            part: format!("{part}_{node}{merged}"),
+            vips,
+            options: Options { skip_snat: on == On::LocalRouter, ..options.clone() },
+            on: on_rows,
+            or_on,
+        }
+    }
+}
+
+fn hash(value: &impl std::hash::Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
+}

@@ -1,0 +1,135 @@
+//! A load balancer. Columns follow ovn-nb(5), "Load_Balancer TABLE".
+
+use std::{collections::BTreeMap, fmt, net::IpAddr};
+
+use contract::{names::ServiceKey, ovn};
+use ovsdb::Datum;
+
+use super::{DesiredRow, Membership, Pairs, RowName, Table, Value};
+
+/// Backends for addresses and ports, of one protocol.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadBalancer {
+    pub service: ServiceKey,
+    pub protocol: Protocol,
+    /// What tells the load balancers of one Service and protocol apart, as [`ovn::load_balancer`] has it.
+    pub part: String,
+    /// By `address:port`: `address:port,…`, where an empty list refuses connections.
+    pub vips: BTreeMap<Box<str>, String>,
+    pub options: Options,
+    /// The switches, routers and groups that have it.
+    pub on: Vec<RowName>,
+    /// Others that have the same effect.
+    pub or_on: Vec<RowName>,
+}
+
+/// A transport protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+/// How connections are treated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// What happens where there is no backend.
+    pub without_backend: WithoutBackend,
+    /// Whether a gateway router leaves the source address as it is.
+    pub skip_snat: bool,
+    /// Seconds for which a client gets the same backend.
+    pub affinity: Option<u32>,
+    /// The source of a connection that leads back to its own client, one of each family.
+    pub hairpin: [IpAddr; 2],
+}
+
+/// What happens to a connection that no backend can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WithoutBackend {
+    /// It is refused: TCP RST, ICMP port unreachable, SCTP ABORT.
+    Reject,
+    /// It is dropped, and the southbound database gets a `Controller_Event`.
+    Event,
+}
+
+/// A client keeps its backend for as long as there are packets. The API's longest timeout (one day); upstream
+/// spreads by a hash of the addresses there, and has no learned flow for each client.
+const BY_HASH: u32 = 86_400;
+
+impl Protocol {
+    /// In the order of upstream's rows.
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
+
+    /// As OVN spells it.
+    fn lower(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
+        }
+    }
+
+    /// As Kubernetes and names spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl From<LoadBalancer> for DesiredRow {
+    fn from(load_balancer: LoadBalancer) -> Self {
+        let LoadBalancer { service, protocol, part, vips, options, on, or_on } = load_balancer;
+        let by_hash = options.affinity == Some(BY_HASH);
+        let fields: &[&str] = if by_hash { &["ip_src", "ip_dst"] } else { &[] };
+        let ids = [(ovn::KIND, ovn::SERVICE.to_owned()), (ovn::OWNER, service.as_str().to_owned())];
+        let members = |rows: Vec<RowName>| {
+            rows.into_iter().map(|of| Membership { of, column: "load_balancer" }).collect()
+        };
+        Self {
+            id: Table::LoadBalancer.row(ovn::load_balancer(&service, protocol.as_str(), &part)),
+            columns: vec![
+                ("protocol", Value::Datum(Datum::set([protocol.lower()]))),
+                ("vips", Value::Lists(vips)),
+                ("selection_fields", Value::Datum(Datum::set(fields.iter().copied()))),
+                ("options", Value::Pairs(options.pairs())),
+                ("external_ids", Value::Pairs(ids.into())),
+            ],
+            member_of: members(on),
+            or_member_of: members(or_on),
+            needs: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    fn pairs(&self) -> Pairs {
+        let Self { without_backend, skip_snat, affinity, hairpin: [v4, v6] } = self;
+        let (reject, event) = match without_backend {
+            WithoutBackend::Reject => ("true", "false"),
+            WithoutBackend::Event => ("false", "true"),
+        };
+        let mut with = BTreeMap::from([
+            ("reject", reject.to_owned()),
+            ("event", event.to_owned()),
+            ("skip_snat", skip_snat.to_string()),
+            // A router would answer ARP requests for every address.
+            ("neighbor_responder", "none".to_owned()),
+            ("hairpin_snat_ip", format!("{v4} {v6}")),
+        ]);
+        with.extend(
+            affinity.filter(|timeout| *timeout != BY_HASH).map(|s| ("affinity_timeout", s.to_string())),
+        );
+        // Of an earlier state, or of a template of upstream's.
+        Pairs { with, without: &["affinity_timeout", "template", "address-family"], alike: BTreeMap::new() }
+    }
+}

@@ -1,0 +1,23 @@
+//! What Kubernetes' API reference says about Services, as a model that tests compare the product with.
+//!
+//! It shares no code with the control plane, knows nothing of OVN, and is written to be read beside the
+//! reference. Tests take a [`World`], give its [`manifests`](World::manifests) to the product, and compare
+//! what the product does with [`answer`], for each client and address of [`probes`].
+//!
+//! | module | noun | what it is |
+//! |---|---|---|
+//! | [`world`] | [`World`]: nodes, pods, Services, `EndpointSlice`s | the fields that matter to a client |
+//! | [`manifest`] | the same as API objects | JSON |
+//! | [`answer`](mod@answer) | [`Answer`]: who may answer a client at an address | the model |
+//! | [`probe`] | [`Probe`]: a client, a protocol, an address and a port | every question worth asking |
+//! | [`random`] | worlds for property tests | strategies that shrink |
+
+pub mod answer;
+pub mod manifest;
+pub mod probe;
+pub mod random;
+pub mod world;
+
+pub use answer::{Answer, answer};
+pub use probe::{Client, Probe, probes};
+pub use world::World;

@@ -115,6 +115,10 @@ scale: kubernetes ## Measure the control plane with many nodes and pods (NODES=5
 	cargo build --locked --release -p ovnkube -p integration
 	@$(TARGET_DIR)/release/integration scale $(if $(NODES),--nodes $(NODES)) $(if $(PODS),--pods $(PODS)) $(if $(RATES),--rates $(RATES)) $(if $(COMPARE),--compare $(COMPARE)) $(SCALE)
 
+latency: kubernetes ## Measure how soon connections follow a change of a Service, and the floor (OTHERS=5000 ROUNDS=20)
+	cargo build --locked --release -p cni -p ovnkube -p integration
+	@$(TARGET_DIR)/release/integration latency $(if $(OTHERS),--others $(OTHERS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(LATENCY)
+
 bench: build ## Measure every verb against the floor and other plugins, with gates (UPSTREAM=FILE BENCH="--at-once 1,100 --realtime")
 	@integration/prerequisites.sh bench
 	cargo build --locked --release -p integration

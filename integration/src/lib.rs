@@ -25,6 +25,7 @@
 //! | [`census`] | [`Census`]: snapshot of a node as text, to compare before and after |
 //! | [`traffic`] | ping, TCP and UDP between pods |
 //! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
+//! | [`connections`] | short TCP connections, many a second, and which server answered each |
 //! | [`cluster`] | [`Cluster`]: a whole Kubernetes on a lab's nodes |
 //! | [`api_proxy`] | [`api_proxy::ApiProxy`]: a proxy in front of the API server that injects faults |
 //! | [`chaos`] | [`chaos::Chaos`]: kills everything at random moments while pods come and go |
@@ -60,6 +61,7 @@ pub mod census;
 pub mod central;
 pub mod chaos;
 pub mod cluster;
+pub mod connections;
 pub mod daemon;
 pub mod fabric;
 pub mod faults;

@@ -9,6 +9,7 @@ mod bench;
 mod conformance;
 mod demo;
 mod kubernetes;
+mod latency;
 mod scale;
 mod show;
 
@@ -43,6 +44,7 @@ enum Command {
     Soak(Soak),
     Faults(Faults),
     Scale(scale::Scale),
+    Latency(latency::Latency),
     /// Measure on the node what `bench` orders on standard input; print the measurements on standard output.
     #[command(hide = true)]
     BenchDriver,
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Soak(soak) => in_a_lab("soak", || wear_out(&soak)),
         Command::Faults(faults) => faults.run(&mut |text| println!("{text}")),
         Command::Scale(scale) => scale.run(),
+        Command::Latency(latency) => latency.run(),
         Command::BenchDriver => bench::drive()
             .map(|measured| {
                 println!("{}", serde_json::to_string(&measured).expect("measurements are plain data"))

@@ -15,6 +15,8 @@ use contract::fnv1a::{fnv1a, fnv1a_after};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::connections::{self, Connection};
+
 /// How long an end waits for the other. Long enough for three repetitions of a lost SYN (1, 3 and 7 s after
 /// it), and short enough that a broken network fails the test soon.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -53,6 +55,17 @@ pub enum Peer {
         #[arg(long, default_value_t = 5)]
         every: u64,
     },
+    /// Answer each TCP connection to one of the ADDRESSES with that address, until killed.
+    Answer {
+        /// Addresses and ports to listen on.
+        #[arg(required = true)]
+        addresses: Vec<SocketAddr>,
+    },
+    /// Connect to ADDRESS every 2 ms, and print each connection that is answered or refused, until killed.
+    Connect {
+        /// Address and port.
+        to: SocketAddr,
+    },
 }
 
 /// What an end reports.
@@ -65,6 +78,12 @@ pub enum Report {
     Transferred(Transfer),
     /// Datagrams sent and answers received.
     Echoed(Echoes),
+    /// It answers connections from now on.
+    Answering,
+    /// It connects from now on.
+    Connecting,
+    /// A connection was answered or refused.
+    Connected(Connection),
 }
 
 /// One TCP transfer.
@@ -98,7 +117,7 @@ impl Echoes {
 
 impl Peer {
     /// Runs this end; `report` prints a line for the other process.
-    pub fn run(self, mut report: impl FnMut(&Report)) -> Result<()> {
+    pub fn run(self, report: impl Fn(&Report) + Send + Sync + 'static) -> Result<()> {
         match self {
             Self::TcpServe { address } => tcp_serve(address, report),
             Self::TcpSend { to, bytes } => {
@@ -109,6 +128,8 @@ impl Peer {
                 udp_send(to, size, count, Duration::from_millis(every))
                     .map(|echoes| report(&Report::Echoed(echoes)))
             }
+            Self::Answer { addresses } => connections::serve(&addresses, report),
+            Self::Connect { to } => connections::connect(to, report),
         }
     }
 }

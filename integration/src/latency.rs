@@ -1,0 +1,96 @@
+//! `integration latency`: how long a change of a Service takes until packets follow it, measured by
+//! connections, on a whole Kubernetes with one node.
+//!
+//! The floor is measured in the same run, round by round: the same rows, written by one bare transaction into
+//! the same northbound database. What lies between the two is the API server's and the control plane's.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`site`] | the cluster, its client and its two servers |
+//! | [`change`] | the three changes of a Service, by the API server or by a bare transaction |
+//! | [`report`] | figures, goals, the table and `latency.json` |
+
+use std::{env, fs, process::ExitCode, time::Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use integration::{executable, inside};
+
+use self::{
+    report::{Measured, Report},
+    site::Site,
+};
+use crate::bench::environment::{Environment, Scheduling};
+
+mod change;
+mod report;
+mod site;
+
+/// Measure how long a change of a Service takes until connections follow it. Exit status 1 if a goal is
+/// missed.
+///
+/// All figures, with their fields, go to latency/latency.json in cargo's target directory.
+#[derive(Debug, Args)]
+pub(crate) struct Latency {
+    /// How many times each change is measured.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=40))]
+    rounds: u8,
+    /// How many other Services there are when all is measured again.
+    #[arg(long, value_name = "N", default_value_t = 5000)]
+    others: usize,
+    /// Print the goals without failing for them.
+    #[arg(long)]
+    no_gates: bool,
+}
+
+impl Latency {
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        if inside::is_inside() {
+            inside::enter_again()?;
+            return self.measure();
+        }
+        let name = format!("latency-{}", std::process::id());
+        let status = inside::run_again(&name, env::args_os().skip(1))?;
+        if !status.success() {
+            let logs = executable::target_dir()?.join("lab-logs").join(name);
+            eprintln!("What each program said is in {}", logs.display());
+        }
+        Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn measure(&self) -> Result<ExitCode> {
+        let began = Instant::now();
+        let say = move |text: &str| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64());
+        let environment = Environment::of_this_machine(
+            executable::under_test(executable::SERVER)?.metadata()?.len(),
+            Scheduling::Normal,
+        )?;
+        let site = Site::start(&say)?;
+        let mut measured = vec![self.phase(&site, 0, &say)?];
+        if self.others > 0 {
+            say(&format!("creating {} other Services", self.others));
+            site.add_others(self.others)?;
+            measured.push(self.phase(&site, self.others, &say)?);
+        }
+        let report = Report::new(environment.at_the_end()?, measured);
+        print!("{report}");
+        let file = executable::target_dir()?.join("latency/latency.json");
+        fs::create_dir_all(file.parent().context("a file has a directory")?)?;
+        fs::write(&file, serde_json::to_string_pretty(&report)?)
+            .with_context(|| format!("write {}", file.display()))?;
+        println!("\nall figures: {}", file.display());
+        Ok(if report.holds() || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn phase(&self, site: &Site, others: usize, say: &dyn Fn(&str)) -> Result<Measured> {
+        ensure!(site.services()? >= others, "the other Services are not there");
+        let mut measured = Measured::with(others);
+        for round in 0..self.rounds {
+            // In turn, because other work of the machine should hit both.
+            measured.floor.push(site.bare_round(&site.address(others > 0, round, 0))?);
+            measured.ours.push(site.kubernetes_round(&site.address(others > 0, round, 1))?);
+        }
+        say(&measured.summary());
+        Ok(measured)
+    }
+}

@@ -1,0 +1,162 @@
+//! Figures and goals. Pure.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::change::Round;
+use crate::bench::{
+    environment::Environment,
+    statistics::{percentile, sorted},
+};
+
+/// `latency.json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    environment: Environment,
+    measured: Vec<Measured>,
+    goals: Vec<Goal>,
+}
+
+/// All rounds with one number of other Services.
+#[derive(Debug, Serialize)]
+pub(crate) struct Measured {
+    others: usize,
+    /// Rows written by a bare transaction.
+    pub(crate) floor: Vec<Round>,
+    /// Objects written to the API server.
+    pub(crate) ours: Vec<Round>,
+}
+
+#[derive(Debug, Serialize)]
+struct Goal {
+    what: String,
+    measured: f64,
+    limit: f64,
+}
+
+/// A change, by the time that it took in a round.
+type Change = (&'static str, fn(&Round) -> f64);
+
+const CREATED: Change = ("Service created, its address answers", |round| round.created);
+const ADDED: Change = ("endpoint added, first connection to it", |round| round.added);
+const REMOVED: Change = ("endpoint removed, last connection to it", |round| round.removed);
+/// Not a change: the part of [`CREATED`] that is the API server's, or the database's.
+const ANSWERED: Change = ("of the first: until the request is answered", |round| round.answered);
+
+/// Limits of the median and of the 90th percentile without other Services, in milliseconds. Upstream takes 29
+/// to 33, 32 to 35, and 13 to 18.
+const LIMITS: [(Change, f64, Option<f64>); 3] =
+    [(CREATED, 15.0, Some(20.0)), (ADDED, 15.0, None), (REMOVED, 10.0, None)];
+/// Limit of a median with other Services, as a multiple of that without.
+const WITH_OTHERS: f64 = 1.5;
+
+fn percentile_of(rounds: &[Round], change: Change, percent: usize) -> f64 {
+    percentile(&sorted(rounds.iter().map(change.1).collect()), percent)
+}
+
+impl Measured {
+    pub(crate) fn with(others: usize) -> Self {
+        Self { others, floor: Vec::new(), ours: Vec::new() }
+    }
+
+    /// One line.
+    pub(crate) fn summary(&self) -> String {
+        let of = |rounds: &[Round]| {
+            [CREATED, ADDED, REMOVED]
+                .map(|change| format!("{:.1}", percentile_of(rounds, change, 50)))
+                .join(", ")
+        };
+        format!(
+            "with {} other Services: created, added, removed {} ms; floor {}",
+            self.others,
+            of(&self.ours),
+            of(&self.floor)
+        )
+    }
+}
+
+impl Report {
+    pub(crate) fn new(environment: Environment, measured: Vec<Measured>) -> Self {
+        let mut goals = Vec::new();
+        if let Some(alone) = measured.first() {
+            for (change, median, p90) in LIMITS {
+                let (what, of) = (change.0, |percent| percentile_of(&alone.ours, change, percent));
+                goals.push(Goal { what: format!("{what}, median"), measured: of(50), limit: median });
+                goals.extend(p90.map(|limit| Goal { what: format!("{what}, p90"), measured: of(90), limit }));
+            }
+            for others in measured.iter().skip(1) {
+                goals.extend(LIMITS.map(|(change, ..)| Goal {
+                    what: format!("{}, median with {} others", change.0, others.others),
+                    measured: percentile_of(&others.ours, change, 50),
+                    limit: WITH_OTHERS * percentile_of(&alone.ours, change, 50),
+                }));
+            }
+        }
+        Self { environment, measured, goals }
+    }
+
+    /// Whether every goal is met.
+    pub(crate) fn holds(&self) -> bool {
+        self.goals.iter().all(Goal::holds)
+    }
+}
+
+impl Goal {
+    fn holds(&self) -> bool {
+        self.measured <= self.limit
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n{}", self.environment)?;
+        writeln!(
+            f,
+            "Milliseconds, median (90th percentile); floor: the same rows, by one bare transaction."
+        )?;
+        for Measured { others, floor, ours } in &self.measured {
+            writeln!(f, "\n  {:<46}{:>16}{:>16}", format!("with {others} other Services"), "floor", "this")?;
+            for change in [CREATED, ADDED, REMOVED, ANSWERED] {
+                let of = |rounds: &[Round]| {
+                    let [median, p90] = [50, 90].map(|percent| percentile_of(rounds, change, percent));
+                    format!("{median:.1} ({p90:.1})")
+                };
+                writeln!(f, "  {:<46}{:>16}{:>16}", change.0, of(floor), of(ours))?;
+            }
+        }
+        writeln!(f)?;
+        for goal in &self.goals {
+            let Goal { what, measured, limit } = goal;
+            let verdict = if goal.holds() { "ok" } else { "MISSED" };
+            writeln!(f, "  {verdict:<8}{what}: {measured:.1} ms, at most {limit:.1}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(others: usize, milliseconds: f64) -> Measured {
+        let round =
+            Round { created: milliseconds, answered: 1.0, added: milliseconds, removed: milliseconds };
+        Measured { others, floor: vec![round], ours: vec![round] }
+    }
+
+    fn missed(measured: Vec<Measured>) -> Vec<String> {
+        let environment =
+            Environment::of_this_machine(0, crate::bench::environment::Scheduling::Normal).unwrap();
+        let report = Report::new(environment, measured);
+        let missed = report.goals.iter().filter(|goal| !goal.holds()).map(|goal| goal.what.clone());
+        missed.collect()
+    }
+
+    #[test]
+    fn a_goal_is_missed_alone_and_with_others() {
+        assert!(missed(vec![measured(0, 10.0), measured(5000, 15.0)]).is_empty());
+        assert_eq!(missed(vec![measured(0, 11.0)]), ["endpoint removed, last connection to it, median"]);
+        assert_eq!(missed(vec![measured(0, 8.0), measured(5000, 12.1)]).len(), 3);
+    }
+}

@@ -25,7 +25,7 @@ use std::{
 use nix::{
     errno::Errno,
     fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat},
-    sys::stat::{Mode, fstat, fstatat},
+    sys::stat::{Mode, fchmod, fstat, fstatat},
     unistd::{UnlinkatFlags, geteuid, mkfifoat, unlinkat},
 };
 use tokio::{
@@ -39,6 +39,11 @@ use crate::plan::Identity;
 /// How long DEL waits for the rollback of an ADD, which takes some four seconds for each answer of a slow
 /// database. If the wait is too short, DEL and the rollback work on the interface at the same time.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long DEL waits for the server, which holds locks for a list of links and one transaction, some ten
+/// milliseconds. If the wait is longer, a DEL takes more than 2 s while the server is stopped there (row 63 of
+/// the fault matrix). Much shorter, and the port of a pod that a busy server is about to put back is there
+/// again after its DEL, until the server removes it.
+const SERVERS_PATIENCE: Duration = Duration::from_millis(1200);
 /// How long ADD waits for the lock. The server holds it for a moment while it looks whether a port that
 /// vanished has to be put back, and the call before may be in its last system calls. A longer wait would only
 /// delay the error for a second ADD.
@@ -51,6 +56,10 @@ const MOST_TRIES: usize = 16;
 pub const STALE: Duration = Duration::from_secs(60);
 /// The byte that asks the holder to give up.
 const GIVE_UP: u8 = b'D';
+/// The modes of a lock's file: that of a call, and that of the server, which holds a lock for a moment and does
+/// not listen. Only root can open a file in the directory, whatever its mode.
+const MODE_OF_CALL: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
+const MODE_OF_SERVER: Mode = MODE_OF_CALL.union(Mode::S_IXUSR);
 
 /// The lock on one interface of one sandbox, held until it is dropped.
 #[derive(Debug)]
@@ -100,7 +109,20 @@ impl InterfaceLock {
     /// # Errors
     /// [`Busy`] if another call has the lock.
     pub fn take(directory: &Path, identity: &Identity) -> Result<Self, Busy> {
-        match lock(directory, identity) {
+        Self::take_as(MODE_OF_CALL, directory, identity)
+    }
+
+    /// Takes the lock for the server, which holds it for a moment: a DEL waits for it less long than for an
+    /// ADD.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn take_for_server(directory: &Path, identity: &Identity) -> Result<Self, Busy> {
+        Self::take_as(MODE_OF_SERVER, directory, identity)
+    }
+
+    fn take_as(mode: Mode, directory: &Path, identity: &Identity) -> Result<Self, Busy> {
+        match lock(directory, identity, mode) {
             Ok(Some(held)) => Ok(Self { held: Some(held) }),
             Ok(None) => Err(Busy),
             Err(error) => {
@@ -143,12 +165,18 @@ impl InterfaceLock {
         identity: &Identity,
         reach: impl Fn(&Path, &Identity) -> io::Result<File>,
     ) -> Result<Self, Busy> {
+        let of_server = deadline.min(Instant::now() + SERVERS_PATIENCE);
         loop {
             match Self::take(directory, identity) {
                 Err(Busy) if Instant::now() < deadline => {
                     // A file that is gone, or that no process has open for reading (ENXIO), has no holder any
                     // more.
-                    if let Ok(holder) = reach(directory, identity).and_then(pipe::Sender::from_file) {
+                    let Ok(holder) = reach(directory, identity) else { continue };
+                    let deadline = if is_of_server(&holder) { of_server } else { deadline };
+                    if Instant::now() >= deadline {
+                        return Err(Busy);
+                    }
+                    if let Ok(holder) = pipe::Sender::from_file(holder) {
                         // The write end of a pipe is in error once its last reader is gone (poll(2),
                         // POLLERR).
                         let _ = timeout_at(deadline, holder.ready(Interest::ERROR)).await;
@@ -222,12 +250,12 @@ pub fn remove_stale(directory: &Path, age: Duration) -> io::Result<usize> {
 }
 
 /// The lock; `None` if another call has it.
-fn lock(path: &Path, identity: &Identity) -> Result<Option<Held>, InterfaceLockError> {
+fn lock(path: &Path, identity: &Identity, mode: Mode) -> Result<Option<Held>, InterfaceLockError> {
     let directory = open_directory(path)?;
     let name = name(identity);
     let failed = |errno: Errno| InterfaceLockError::File { name: name.clone(), source: errno.into() };
     for _ in 0..MOST_TRIES {
-        match mkfifoat(&directory, name.as_str(), Mode::S_IRUSR | Mode::S_IWUSR) {
+        match mkfifoat(&directory, name.as_str(), MODE_OF_CALL) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(errno) => return Err(failed(errno)),
         }
@@ -236,6 +264,8 @@ fn lock(path: &Path, identity: &Identity) -> Result<Option<Held>, InterfaceLockE
             // The holder may have removed the file between the two steps. Then the name refers to another
             // file, or to none, and a lock on this one protects nothing.
             Ok(Some(file)) if means(&directory, name.as_str(), &file) => {
+                // After the lock: a killed holder of the other kind may have left the file.
+                fchmod(&*file, mode).map_err(failed)?;
                 return Ok(Some(Held { directory, name, file }));
             }
             Ok(Some(_)) | Err(Errno::ENOENT) => {}
@@ -263,6 +293,11 @@ fn means(directory: &impl AsFd, name: &(impl nix::NixPath + ?Sized), file: &File
     named.is_ok_and(|named| {
         fstat(file).is_ok_and(|open| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino))
     })
+}
+
+/// Whether the server holds the lock on this file.
+fn is_of_server(file: &File) -> bool {
+    fstat(file).is_ok_and(|stat| stat.st_mode & MODE_OF_SERVER.bits() == MODE_OF_SERVER.bits())
 }
 
 /// Asks the holder to give up. The returned file is in error once no process has the FIFO open for reading.

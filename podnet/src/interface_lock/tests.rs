@@ -33,7 +33,7 @@ fn files(directory: &Path) -> usize {
 
 /// Leaves what a killed holder leaves: its file, without a lock.
 fn leave_one_behind(directory: &Path, identity: &Identity) {
-    let mut held = lock(directory, identity).unwrap().unwrap();
+    let mut held = lock(directory, identity, MODE_OF_CALL).unwrap().unwrap();
     held.name = "another".to_owned();
 }
 
@@ -110,6 +110,26 @@ async fn an_add_waits_for_the_end_of_a_look_but_not_for_another_add() {
     assert!(timeout(A_WHILE, InterfaceLock::take_in_turn(&directory, &identity)).await.unwrap().is_err());
     assert!(began.elapsed() >= TURN);
     assert!(timeout(TURN, add.challenged()).await.is_err(), "no holder was told to give up");
+}
+
+/// A server that was stopped while it put ports back made each DEL of their pods wait for 15 s.
+#[tokio::test]
+async fn a_del_does_not_wait_for_a_server_that_hangs() {
+    let (_root, directory) = place();
+    let identity = identity("eth0");
+    // What a killed call leaves must not hide that the server has the lock.
+    leave_one_behind(&directory, &identity);
+    let server = InterfaceLock::take_for_server(&directory, &identity).unwrap();
+    let began = Instant::now();
+    assert!(!InterfaceLock::take_over(&directory, &identity).await.is_held());
+    assert!((SERVERS_PATIENCE..PATIENCE / 2).contains(&began.elapsed()), "{:?}", began.elapsed());
+    // A server that only takes its time is waited for.
+    let ending = async {
+        tokio::time::sleep(SERVERS_PATIENCE / 10).await;
+        drop(server);
+    };
+    let (del, ()) = join!(InterfaceLock::take_over(&directory, &identity), ending);
+    assert!(del.is_held());
 }
 
 #[tokio::test]

@@ -17,7 +17,8 @@ use crate::chain;
 /// Ports in one transaction. Each holds a per-interface lock, which is a descriptor; a process usually has
 /// 1024. Fewer means more transactions, for each of which ovs-vswitchd goes through its configuration.
 const BATCH: usize = 250;
-/// How long the database may take: less than the 15 s that a DEL waits for a per-interface lock.
+/// How long the database may take. A DEL of one of the pods, which needs the database, too, does not wait as
+/// long for the lock.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pods that a log line names; the others are counted.
 const NAMED: usize = 5;
@@ -54,7 +55,7 @@ impl Hands {
         let nothing = || Restored { done: Done::NotAll, interfaces: Vec::new() };
         let (mut done, mut fenced) = (Done::All, Vec::new());
         for missing in batch {
-            match InterfaceLock::take(&self.plugin.calls, &missing.attached.identity) {
+            match InterfaceLock::take_for_server(&self.plugin.calls, &missing.attached.identity) {
                 Ok(interface_lock) if interface_lock.is_held() => fenced.push((missing, interface_lock)),
                 // An ADD or a DEL works on it and knows better, or locks are unavailable, and none can be
                 // excluded.

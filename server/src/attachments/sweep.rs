@@ -41,7 +41,7 @@ impl Hands {
     async fn sweep_slice(&self, detacher: &Arc<Detacher>, slice: &[StaleAttachment]) {
         let mut fenced = Vec::new();
         for suspect in slice {
-            match InterfaceLock::take(&self.plugin.calls, &suspect.identity) {
+            match InterfaceLock::take_for_server(&self.plugin.calls, &suspect.identity) {
                 Ok(interface_lock) if interface_lock.is_held() => fenced.push((suspect, interface_lock)),
                 // An ADD or a DEL works on it and knows better, or locks are unavailable, and none can be
                 // excluded.

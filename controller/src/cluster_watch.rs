@@ -19,7 +19,7 @@ use kubeapi::{
     watch::{Seen, SyncStatus, Watch, Watched},
 };
 use tokio::{
-    sync::{OnceCell, mpsc::UnboundedSender, watch},
+    sync::{Mutex, mpsc::UnboundedSender, watch},
     task::JoinHandle,
 };
 
@@ -53,8 +53,8 @@ struct Shared<'a> {
     leadership: &'a Leadership,
     metrics: &'a Metrics,
     parties: &'a [Party],
-    /// The one request for the identity of the cluster.
-    identified: Arc<OnceCell<()>>,
+    /// URL of the API server whose cluster's identity the parties know.
+    identified: Arc<Mutex<Option<String>>>,
 }
 
 impl ClusterWatch {
@@ -100,14 +100,22 @@ impl Shared<'_> {
         if to.is_empty() {
             return None;
         }
-        // Every watch waits for the identity: a party has to know it before it judges a first list.
+        // Every watch waits for the identity: a party has to know it before it judges a list. One request for
+        // all of them.
         let (api, all, identified) =
             (self.api.clone(), observers(self.parties), Arc::clone(&self.identified));
-        let identify = async move {
-            let identify = || async { tell(&all, Observation::Cluster(cluster_id::first(&api).await)) };
-            identified.get_or_init(identify).await;
+        let identify = move || {
+            let (api, all, identified) = (api.clone(), all.clone(), Arc::clone(&identified));
+            async move {
+                let mut identified = identified.lock().await;
+                let url = api.url();
+                if identified.as_ref() != Some(&url) {
+                    tell(&all, Observation::Cluster(cluster_id::first(&api).await));
+                    *identified = Some(url);
+                }
+            }
         };
-        let watch = Watch::start_leading::<O>(
+        let watch = Watch::start_leading::<O, _>(
             self.api.clone(),
             self.leadership.clone(),
             self.metrics.clone(),

@@ -72,16 +72,21 @@ pub(crate) struct Identity {
     own: ClusterId,
     /// The API server's identity, if it is another one.
     other: Option<Arc<str>>,
+    /// The northbound database told the identity, which does not depend on the API server.
+    is_recorded: bool,
+    /// The API server had the same identity when it was asked last.
+    is_same: bool,
 }
 
 impl Identity {
     pub(crate) fn of(own: Arc<str>) -> Self {
-        Self { own: Some(own), other: None }
+        Self { own: Some(own), is_recorded: true, ..Self::default() }
     }
 
     /// Takes the identity that the API server tells. Unless the northbound database told one before, the
     /// first is this cluster's.
     pub(crate) fn see(&mut self, id: ClusterId) {
+        self.is_same = id.is_some() && self.own == id;
         match (&self.own, id) {
             (Some(own), Some(id)) => self.other = (*own != id).then_some(id),
             // Without an answer the last comparison stands.
@@ -93,6 +98,11 @@ impl Identity {
     /// This cluster's identity; none while it is unknown or the API server has another one.
     pub(crate) fn own(&self) -> Option<&Arc<str>> {
         self.own.as_ref().filter(|_| self.other.is_none())
+    }
+
+    /// Whether the API server is the one of the cluster that the northbound database was written for.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.is_recorded && self.is_same
     }
 
     pub(crate) fn other_cluster(&self) -> Option<OtherCluster> {
@@ -142,6 +152,16 @@ impl<K: Ord + std::hash::Hash> Doubt<K> {
         known: impl IntoIterator<Item = (K, Option<Arc<str>>)>,
         listed: &HashMap<&K, &Arc<str>>,
     ) -> bool {
+        self.believes_with(0, known, listed)
+    }
+
+    /// The same, where so many objects of the list may have taken the places of missing ones.
+    pub(crate) fn believes_with(
+        &mut self,
+        successors: usize,
+        known: impl IntoIterator<Item = (K, Option<Arc<str>>)>,
+        listed: &HashMap<&K, &Arc<str>>,
+    ) -> bool {
         let mut all = 0;
         let is_missing = |(key, uid): &(K, Option<Arc<str>>)| match (listed.get(key), uid) {
             (None, _) => true,
@@ -154,7 +174,7 @@ impl<K: Ord + std::hash::Hash> Doubt<K> {
             Some(Held { missing: before, time_passed: true }) => missing.difference(before).count(),
             Some(Held { time_passed: false, .. }) | None => missing.len(),
         };
-        let believed = !self.rule.doubts(new, all);
+        let believed = !self.rule.doubts(new.saturating_sub(successors), all);
         self.held = (!believed).then_some(Held { missing, time_passed: false });
         believed
     }

@@ -136,6 +136,12 @@ pub trait Observer<K: Watched>: Send {
     /// The position in the order of changes is lost: the loop lists again.
     fn begins_anew(&mut self, why: &str);
 
+    /// The connection leads to another API server than before (another URL), which may be another cluster's.
+    /// The loop lists everything again after this, whatever the versions.
+    fn moved(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// The watch did not deliver within some seconds what [`Prompt::nudge`] announced, and is opened again.
     fn behind(&mut self) {}
 }
@@ -221,40 +227,41 @@ impl Watch {
         metrics: Metrics,
         tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static,
     ) -> Self {
-        let first = std::future::ready(());
-        Self::begin::<K>(connection, metrics, "the API server has not answered yet", first, tell)
+        let now = std::future::ready(());
+        let waits_for = "the API server has not answered yet";
+        Self::begin::<K, _>(connection, metrics, waits_for, now, || std::future::ready(()), tell)
     }
 
-    /// The same from the moment when this process leads, and after `first`. The list is no older than that,
-    /// so it includes the last writes of the former leader.
-    pub fn start_leading<K: Watched>(
+    /// The same from the moment when this process leads, and after `identify`, which is called again whenever
+    /// the connection leads to another API server. The list is no older than that, so it includes the last
+    /// writes of the former leader.
+    pub fn start_leading<K: Watched, I: Future<Output = ()> + Send + 'static>(
         connection: Connection,
         leadership: Leadership,
         metrics: Metrics,
-        first: impl Future<Output = ()> + Send + 'static,
+        identify: impl Fn() -> I + Send + 'static,
         tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static,
     ) -> Self {
-        let first = async move {
-            leadership.won().await;
-            first.await;
-        };
-        Self::begin::<K>(connection, metrics, "this process does not lead", first, tell)
+        let won = async move { leadership.won().await };
+        Self::begin::<K, _>(connection, metrics, "this process does not lead", won, identify, tell)
     }
 
-    fn begin<K: Watched>(
+    fn begin<K: Watched, I: Future<Output = ()> + Send + 'static>(
         connection: Connection,
         metrics: Metrics,
         waits_for: &str,
-        first: impl Future<Output = ()> + Send + 'static,
+        start: impl Future<Output = ()> + Send + 'static,
+        identify: impl Fn() -> I + Send + 'static,
         tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static,
     ) -> Self {
         let (sender, standing) = watch::channel(SyncStatus::Reading(waits_for.to_owned()));
         let prompt = Prompt::default();
-        let report = Report::new(metrics, sender, tell);
-        let following = follow::<K, _>(connection, Selection::default(), prompt.clone(), report);
+        let prompted = prompt.clone();
         let task = tokio::spawn(async move {
-            first.await;
-            following.await;
+            start.await;
+            identify().await;
+            let report = Report::new(metrics, sender, identify, tell);
+            follow::<K, _>(connection, Selection::default(), prompted, report).await;
         });
         Self { prompt, standing, task }
     }

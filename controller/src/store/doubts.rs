@@ -151,7 +151,24 @@ impl Store {
             }
             false => self.found.iter().map(|(key, port)| (key.clone(), port.uid.clone())).collect(),
         };
-        self.doubts.identity.other_cluster().is_none() && self.doubts.pods.believes(known, &listed)
+        let successors = if self.listed.contains(Kind::Pod) { 0 } else { self.successors(list) };
+        self.doubts.identity.other_cluster().is_none()
+            && self.doubts.pods.believes_with(successors, known, &listed)
+    }
+
+    /// Number of pods in a first list that have no port and need one. Where many pods come and go, they have
+    /// taken the places of those that have gone while nobody led. They count only if the identity of the
+    /// cluster was read just before the list and is the database's: another cluster's pods are no
+    /// successors.
+    fn successors(&self, list: &[(PodKey, Pod)]) -> usize {
+        if !self.doubts.identity.is_confirmed() {
+            return 0;
+        }
+        let has_port = |key: &PodKey, pod: &Pod| {
+            self.found.get(key).is_some_and(|port| port.uid.is_none() || pod.is_of(port.uid.as_ref()))
+        };
+        let needs_port = |pod: &Pod| pod.needs_network() && pod.node.is_some();
+        list.iter().filter(|(key, pod)| needs_port(pod) && !has_port(key, pod)).count()
     }
 }
 

@@ -87,7 +87,20 @@ impl Store {
         let gone: Vec<PodKey> = self.pods.all.keys().filter(|key| !there.contains(key)).cloned().collect();
         gone.iter().for_each(|key| self.remove_pod(key, dirty));
         pods.sort_by(|(a_key, a), (b_key, b)| (a.created, a_key).cmp(&(b.created, b_key)));
+        let is_sent =
+            |(key, known): (&PodKey, &Known)| (known.announced == Announced::Sent).then(|| key.clone());
+        let sent: Vec<PodKey> = self.pods.iter().filter_map(is_sent).collect();
         pods.into_iter().for_each(|(key, pod)| self.put_pod(key, pod, dirty));
+        // What was sent and has not arrived may be lost: another API server does not know the pod. A patch
+        // that comes twice finds other texts than it tests for.
+        for key in sent {
+            if let Some(known) = self.pods.get_mut(&key)
+                && known.announced == Announced::Sent
+            {
+                known.announced = Announced::No;
+                self.announce(&key);
+            }
+        }
     }
 
     pub(super) fn put_pod(&mut self, key: PodKey, mut pod: Pod, dirty: &mut Dirty<'_>) {

@@ -16,6 +16,7 @@ use crate::{
     trouble::{NodeTrouble, PodTrouble, Trouble},
 };
 
+mod doubts;
 mod foreign;
 mod history;
 

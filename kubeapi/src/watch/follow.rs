@@ -74,6 +74,7 @@ pub async fn follow<K: Watched, O: Observer<K>>(
         next: Next::Everything(freshness),
         streams,
         read: None,
+        url: String::new(),
         kind: std::marker::PhantomData,
     };
     loop {
@@ -95,6 +96,8 @@ struct Follower<K: Watched, O> {
     streams: bool,
     /// When the last list was complete.
     read: Option<Instant>,
+    /// URL of the API server; empty while its configuration cannot be read.
+    url: String,
     kind: std::marker::PhantomData<fn() -> K>,
 }
 
@@ -134,6 +137,7 @@ impl From<WrongVersion> for End {
 impl<K: Watched, O: Observer<K>> Follower<K, O> {
     async fn step(&mut self) {
         let begun = Instant::now();
+        self.find_api_server().await;
         if self.again.has_changed().unwrap_or_default() {
             self.again.mark_unchanged();
             self.next = Next::Everything(Freshness::Newest);
@@ -171,6 +175,22 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         }
     }
 
+    /// Follows the connection to another API server. Versions of objects mean nothing there: a watch from the
+    /// last one would report changes of other objects.
+    async fn find_api_server(&mut self) {
+        while self.has_moved() {
+            let before = std::mem::replace(&mut self.url, self.connection.url());
+            if !before.is_empty() {
+                self.next = Next::Everything(Freshness::Newest);
+                self.observer.moved().await;
+            }
+        }
+    }
+
+    fn has_moved(&self) -> bool {
+        self.connection.url() != self.url
+    }
+
     /// Reports the failure, and waits until it is time for the next attempt.
     async fn wait(&mut self, trouble: Trouble) {
         let Trouble { kind, code: _, text, retry_after } = trouble;
@@ -199,7 +219,10 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         let (all, version) =
             pages::<K>(&self.connection, &self.selection, freshness, |reason| observer.left_out(reason))
                 .await?;
-        self.everything(all, version);
+        // The answers may be of two API servers.
+        if !self.has_moved() {
+            self.everything(all, version);
+        }
         Ok(())
     }
 
@@ -219,6 +242,10 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
                 Err(trouble) if streaming => return End::of_streaming(trouble),
                 Err(trouble) => return End::Trouble(trouble),
             };
+        // The request may have gone to another API server than the one that `from` is of.
+        if self.has_moved() {
+            return End::Ordinary;
+        }
         // Changes that arrive before the end of the list are part of it. Nothing is reported before the end:
         // an incomplete list would look like deletions.
         let mut all: Option<BTreeMap<K::Key, K::Value>> = streaming.then(BTreeMap::new);

@@ -6,9 +6,10 @@ use tokio::sync::watch;
 use super::{Observer, Seen, SyncStatus, Watched, WrongVersion};
 use crate::metrics::Metrics;
 
-pub(super) struct Report<T> {
+pub(super) struct Report<I, T> {
     metrics: Metrics,
     standing: watch::Sender<SyncStatus>,
+    identify: I,
     tell: T,
     /// Whether a complete list has been read.
     read: bool,
@@ -16,13 +17,19 @@ pub(super) struct Report<T> {
     complained: Option<String>,
 }
 
-impl<T> Report<T> {
-    pub(super) fn new(metrics: Metrics, standing: watch::Sender<SyncStatus>, tell: T) -> Self {
-        Self { metrics, standing, tell, read: false, complained: None }
+impl<I, T> Report<I, T> {
+    pub(super) fn new(metrics: Metrics, standing: watch::Sender<SyncStatus>, identify: I, tell: T) -> Self {
+        Self { metrics, standing, identify, tell, read: false, complained: None }
     }
 }
 
-impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Observer<K> for Report<T> {
+impl<K, I, F, T> Observer<K> for Report<I, T>
+where
+    K: Watched,
+    I: Fn() -> F + Send,
+    F: Future<Output = ()> + Send,
+    T: FnMut(Seen<K::Key, K::Value>) + Send,
+{
     fn all(&mut self, objects: Vec<K::Value>, _version: String) {
         tracing::info!(kind = K::KIND, objects = objects.len(), "all objects of the API server are read");
         // The first list is a start, not a restart.
@@ -66,6 +73,14 @@ impl<K: Watched, T: FnMut(Seen<K::Key, K::Value>) + Send> Observer<K> for Report
         } else {
             SyncStatus::Reading(why)
         });
+    }
+
+    fn moved(&mut self) -> impl Future<Output = ()> + Send {
+        tracing::warn!(
+            kind = K::KIND,
+            "the connection leads to another API server; all objects are read again"
+        );
+        (self.identify)()
     }
 
     fn begins_anew(&mut self, why: &str) {

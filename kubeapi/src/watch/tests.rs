@@ -288,6 +288,57 @@ async fn other_credentials_move_the_watch_over_without_reading_everything() {
     drop(stream);
 }
 
+/// With a kubeconfig of another cluster the watch went on from its version: deletions there were taken for
+/// deletions of the own objects of the same names.
+#[tokio::test]
+async fn an_api_server_at_another_url_is_asked_for_everything() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kubeconfig");
+    let point_to = |url: &str| {
+        let text = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+        });
+        std::fs::write(&file, text.to_string()).unwrap();
+    };
+    let (mut first, mut second) = (ScriptedApi::start().await, ScriptedApi::start().await);
+    point_to(&first.url);
+    let cluster = crate::Cluster::Kubeconfig(file.clone());
+    let connection = Connection::open(crate::ApiServer { cluster, credential: None });
+    let (sender, mut seen) = unbounded_channel();
+    let (identify, mut identified) = unbounded_channel();
+    let url = connection.clone();
+    let _watch = Watch::start_leading::<Pod, _>(
+        connection,
+        Leadership::always(),
+        Metrics::register(&Registry::new()).unwrap(),
+        move || {
+            identify.send(url.url()).unwrap();
+            std::future::ready(())
+        },
+        move |seen| drop(sender.send(seen)),
+    );
+    let mut stream = first.asked().await.begin().await;
+    stream.send("ADDED", &pod("a", "4")).await;
+    end_of_everything(&mut stream, "5").await;
+    assert!(matches!(seen.recv().await, Some(Seen::All(all)) if all == ["a"]));
+
+    point_to(&second.url);
+    let asked = second.asked().await;
+    assert!(asked.path.contains("sendInitialEvents=true"), "{}", asked.path);
+    let mut stream = asked.begin().await;
+    stream.send("ADDED", &pod("b", "2")).await;
+    end_of_everything(&mut stream, "3").await;
+    assert!(matches!(seen.recv().await, Some(Seen::All(all)) if all == ["b"]));
+    // Before each list.
+    assert_eq!(
+        (identified.recv().await, identified.recv().await),
+        (Some(first.url.clone()), Some(second.url.clone()))
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn everything_is_told_once_more_when_it_is_asked_for() {
     let (mut played, stream) = Played::synced().await;

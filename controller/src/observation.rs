@@ -21,6 +21,19 @@ pub enum Observation {
     Cluster(ClusterId),
 }
 
+impl Observation {
+    /// Whether it is all objects of a kind.
+    pub(crate) fn is_list(&self) -> bool {
+        match self {
+            Self::Nodes(seen) => matches!(seen, Seen::All(_)),
+            Self::Pods(seen) => matches!(seen, Seen::All(_)),
+            Self::Services(seen) => matches!(seen, Seen::All(_)),
+            Self::Slices(seen) => matches!(seen, Seen::All(_)),
+            Self::Cluster(_) => false,
+        }
+    }
+}
+
 /// A kind of objects that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {

@@ -5,7 +5,7 @@
 //! when the replica shows its desired rows. So the keys of a transaction are compared once more after it: a
 //! change that came meanwhile is not lost.
 
-use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, future::Future, mem::discriminant, pin::Pin, sync::Arc};
 
 use futures_util::FutureExt;
 use kubeapi::election::Leadership;
@@ -32,10 +32,10 @@ use crate::{
     cluster_id::ClusterId,
     commit::work_queue::{Cause, Item, WorkQueue},
     desired::desired,
-    doubt::Doubted,
+    doubt::{Doubted, OtherCluster},
     key::{Dirty, Key},
     metrics::Metrics,
-    northbound::{Event, Northbound, foreign::Moves},
+    northbound::{CLUSTER_ID, Event, Northbound, foreign::Moves},
     observation::Observation,
     rows::Table,
     store::{PodAnnotation, Store},
@@ -86,6 +86,7 @@ impl Controller {
             unfinished: false,
             early: Some(Vec::new()),
             api_cluster: None,
+            unknown_rows: None,
             loaded: false,
             primed: false,
             refusals: 0,
@@ -117,6 +118,8 @@ struct Reconciler {
     early: Option<Vec<Observation>>,
     /// The identity that the API server tells; none before it was asked.
     api_cluster: Option<ClusterId>,
+    /// Why the rows in the database, which does not say whose it is, cannot be this cluster's.
+    unknown_rows: Option<String>,
     /// The replica is complete and up to date.
     loaded: bool,
     /// All keys were marked since the replica was loaded.
@@ -221,14 +224,16 @@ impl Reconciler {
         let mut why = None;
         if let Some(connection) = self.northbound.connection().cloned().filter(|_| self.loaded) {
             let (theirs, ours) = (self.northbound.zone(), &self.store.config.zone);
-            // Before the lock is asked for: to take it would stop the controller of the other zone.
+            // Before the lock is asked for: to take it would stop the controller of the other zone or cluster.
             if theirs != *ours {
                 why = Some(format!(
                     "the northbound database is of zone {:?} (NB_Global.name), this controller of zone {:?}: \
                      nothing in it is changed",
                     theirs.0, ours.0
                 ));
-            } else if self.leadership.is_leader() {
+            } else if let Some(other) = self.another_cluster() {
+                why = Some(other);
+            } else if self.leadership.is_leader() && self.has_asked() {
                 // The Lease has decided between elected controllers. Without an election, controllers that
                 // steal would do so from each other without end.
                 let claim = if self.leadership.is_elected() { Claim::Steal } else { Claim::Queue };
@@ -247,6 +252,12 @@ impl Reconciler {
                 }
             }
         }
+        self.block(why);
+        false
+    }
+
+    /// Updates `blocked`, and logs a change.
+    fn block(&mut self, why: Option<String>) {
         if self.blocked.as_deref() != why.as_deref() {
             match &why {
                 Some(why) => tracing::warn!(why, "nothing is written to the northbound database"),
@@ -254,7 +265,6 @@ impl Reconciler {
             }
             self.blocked = why.map(Arc::from);
         }
-        false
     }
 
     fn observed(&mut self, observation: Observation) {
@@ -263,6 +273,10 @@ impl Reconciler {
         }
         // Until `begin`, the store must not decide on anything: it does not know the addresses in use.
         if let Some(early) = &mut self.early {
+            // A list replaces all that came before it. The wait for the right cluster may see many.
+            if observation.is_list() {
+                early.retain(|seen| discriminant(seen) != discriminant(&observation));
+            }
             early.push(observation);
             return;
         }
@@ -332,9 +346,7 @@ impl Reconciler {
         for (pod, port) in self.northbound.pod_ports() {
             self.store.found_port(pod, port);
         }
-        if let Some(id) =
-            self.northbound.cluster_router().and_then(|router| self.northbound.cluster_id(router))
-        {
+        if let Some(id) = self.recorded_cluster() {
             self.store.found_cluster(id);
         }
         for node in self.northbound.nodes() {
@@ -359,6 +371,11 @@ impl Reconciler {
             work_queue.mark(Item::whole(key, Cause::Everything), now);
         }
         self.primed = true;
+        self.unknown_rows = self.unknown_rows();
+        // At once: the first transaction would follow.
+        if let Some(other) = self.another_cluster() {
+            self.block(Some(other));
+        }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -378,13 +395,64 @@ impl Reconciler {
             && self.database_lock.right() == Right::Held
     }
 
+    /// The cluster that the database says that it was written for.
+    fn recorded_cluster(&self) -> ClusterId {
+        self.northbound.cluster_router().and_then(|router| self.northbound.cluster_id(router))
+    }
+
     /// Whether the database belongs to the API server's cluster. True if one of the two does not tell its
     /// identity; false before both were read.
     fn is_own_cluster(&self) -> bool {
         let Some(api_cluster) = self.api_cluster.as_ref().filter(|_| self.loaded) else { return false };
-        let written_for =
-            self.northbound.cluster_router().and_then(|router| self.northbound.cluster_id(router));
-        written_for.zip(api_cluster.as_ref()).is_none_or(|(database, api_server)| database == *api_server)
+        let recorded = self.recorded_cluster();
+        recorded.zip(api_cluster.as_ref()).is_none_or(|(database, api_server)| database == *api_server)
+    }
+
+    /// Whether the API server was asked for its identity, which comes before all lists.
+    fn has_asked(&self) -> bool {
+        self.api_cluster.is_some() || self.early.as_ref().is_none_or(|early| !early.is_empty())
+    }
+
+    /// Why the database is not this cluster's; none if it is, or if it cannot be known.
+    fn another_cluster(&self) -> Option<String> {
+        let recorded = self.recorded_cluster();
+        let own = match &self.early {
+            // Before the first write, the API server's word stands against the database's.
+            Some(_) => self.api_cluster.as_ref()?.as_ref()?,
+            // Later, this process knows its cluster; none while the API server is another one's.
+            None => self.store.cluster_id()?,
+        };
+        match recorded {
+            Some(recorded) if recorded != *own => Some(format!(
+                "the northbound database was written for the cluster {recorded} (external_ids:{CLUSTER_ID} of \
+                 ovn_cluster_router), and this is {own} (uid of the namespace kube-system): nothing in it is changed"
+            )),
+            Some(_) => None,
+            None => self.unknown_rows.clone(),
+        }
+    }
+
+    /// Why the rows in the database cannot be this cluster's: nobody has recorded whose they are, and of all
+    /// nodes and pods in it the API server knows none. A second list would say the same.
+    fn unknown_rows(&self) -> Option<String> {
+        let own = self.store.cluster_id().filter(|_| self.recorded_cluster().is_none())?;
+        let (mut nodes, mut pods, mut is_known) = (0, 0, false);
+        for (key, port) in self.northbound.pod_ports() {
+            pods += 1;
+            is_known |= self.store.pod(key).is_some_and(|pod| pod.is_of(port.uid.as_ref()));
+        }
+        for name in self.northbound.nodes() {
+            nodes += 1;
+            // Names of nodes are alike in many clusters, so they count only where there are hardly any pods.
+            is_known |= pods < 2 && self.store.node(name).is_some();
+        }
+        (nodes + pods > 0 && !is_known).then(|| {
+            format!(
+                "the northbound database has {nodes} nodes and {pods} ports of pods, none of which this cluster \
+                 has: nothing in it is changed; if it is this cluster's, run: ovn-nbctl --may-exist lr-add \
+                 ovn_cluster_router -- set Logical_Router ovn_cluster_router external_ids:{CLUSTER_ID}={own}"
+            )
+        })
     }
 
     fn publish(&mut self) {
@@ -398,10 +466,13 @@ impl Reconciler {
         self.metrics.services.set(gauge(self.store.services()));
         self.progress.send_if_modified(|progress| {
             let converged = self.primed && self.loaded && self.in_flight.is_none() && dirty == 0;
+            // Like `ever_converged`, it stays true: a lost connection says nothing about the cluster.
+            let own_cluster = progress.own_cluster || self.is_own_cluster();
+            let is_new = own_cluster && !progress.own_cluster;
             let now = Progress {
                 loaded: self.loaded,
-                // Like `ever_converged`, it stays true: a lost connection says nothing about the cluster.
-                own_cluster: progress.own_cluster || self.is_own_cluster(),
+                own_cluster,
+                cluster: if is_new { self.recorded_cluster() } else { progress.cluster.clone() },
                 blocked: self.blocked.clone(),
                 converged,
                 ever_converged: progress.ever_converged || converged,
@@ -417,8 +488,21 @@ impl Reconciler {
 }
 
 impl Reconciler {
+    /// The doubt before the first write, while the store knows nothing: the API server and the database
+    /// belong to different clusters. While it lasts, the identity is read again.
+    fn other_api_server(&self) -> Option<Doubted> {
+        self.early.as_ref()?;
+        let own = self.recorded_cluster()?;
+        let seen = self.api_cluster.as_ref()?.as_ref().filter(|seen| **seen != own)?;
+        Some(Doubted {
+            other_cluster: Some(OtherCluster { own, seen: Arc::clone(seen) }),
+            example: self.northbound.nodes().next().cloned(),
+            ..Doubted::default()
+        })
+    }
+
     fn publish_doubt(&mut self) {
-        let now = self.store.doubted();
+        let now = self.store.doubted().or_else(|| self.other_api_server());
         if now == self.doubted {
             return;
         }

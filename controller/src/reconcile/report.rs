@@ -5,6 +5,7 @@ use std::sync::Arc;
 use contract::names::{PodKey, ServiceKey};
 
 use crate::{
+    cluster_id::ClusterId,
     doubt::Doubted,
     key::{Key, NodeName},
     trouble::{NodeTrouble, PodTrouble, ServiceTrouble, SharedAddress, Trouble},
@@ -52,6 +53,8 @@ pub struct Progress {
     /// The API server and the database were found to belong to the same cluster, or one of the two does not
     /// tell. Stays true.
     pub own_cluster: bool,
+    /// The cluster that the database was written for, as of then; none if it does not tell.
+    pub cluster: ClusterId,
     /// Why this process may write nothing at all; none if it may write.
     pub blocked: Option<Arc<str>>,
     /// Everything was read, and the database shows the desired rows, except for `waiting` and `failing`

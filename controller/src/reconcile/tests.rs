@@ -31,6 +31,24 @@ struct Run {
 impl Run {
     /// A controller with one node. `zone`: `NB_Global.name` of the database.
     async fn start(leadership: Leadership, zone: Option<&str>) -> Self {
+        Self::start_in(leadership, zone, None).await
+    }
+
+    /// The same, with an API server of this cluster; none if it does not tell.
+    async fn start_in(leadership: Leadership, zone: Option<&str>, cluster: Option<&str>) -> Self {
+        let run = Self::connect(leadership, zone).await;
+        if cluster.is_some() {
+            run.observe(Observation::Cluster(cluster.map(Into::into)));
+        }
+        run.observe(Observation::Services(Seen::All(Vec::new())));
+        run.observe(Observation::Slices(Seen::All(Vec::new())));
+        run.observe(Observation::Nodes(Seen::All(vec![node("n1")])));
+        run.observe(Observation::Pods(Seen::All(Vec::<(contract::names::PodKey, Pod)>::new())));
+        run
+    }
+
+    /// A controller that has observed nothing yet.
+    async fn connect(leadership: Leadership, zone: Option<&str>) -> Self {
         let scratch = Scratch::new();
         let server = Database::of_schema(scratch.path(), "nb", "/usr/share/ovn/ovn-nb.ovsschema");
         let endpoint = Endpoint::Unix(scratch.join("nb.sock"));
@@ -45,13 +63,7 @@ impl Run {
         }
         let (controller, observations, annotations, progress) = controller(endpoint, leadership);
         let task = tokio::spawn(controller.run());
-        let run =
-            Self { server: Some(server), scratch, connection, observations, annotations, progress, task };
-        run.observe(Observation::Services(Seen::All(Vec::new())));
-        run.observe(Observation::Slices(Seen::All(Vec::new())));
-        run.observe(Observation::Nodes(Seen::All(vec![node("n1")])));
-        run.observe(Observation::Pods(Seen::All(Vec::<(contract::names::PodKey, Pod)>::new())));
-        run
+        Self { server: Some(server), scratch, connection, observations, annotations, progress, task }
     }
 
     fn observe(&self, observation: Observation) {
@@ -292,6 +304,97 @@ async fn the_cluster_of_the_database_is_compared_with_that_of_the_api_server() {
             assert!(!run.progress.borrow().own_cluster);
         }
     }
+}
+
+/// The record of whose database it is.
+async fn write_cluster(run: &Run, id: Option<&str>) {
+    let mut transaction = Transaction::new();
+    let pairs = id.map(|id| ("k8s-cluster-uid", id)).into_iter().chain([("k8s-cluster-router", "yes")]);
+    let ids = Row::new().with("external_ids", ovsdb::Datum::map(pairs));
+    let router = Where::from(ovsdb::Condition::equal("name", "ovn_cluster_router"));
+    transaction.update("Logical_Router", router, ids);
+    run.connection.transact(transaction).await.unwrap();
+}
+
+/// The address of the database leads elsewhere after a reconnection: all pods of the other cluster were
+/// unknown, and so their ports were removed.
+#[tokio::test]
+async fn nothing_is_changed_once_the_database_is_another_clusters() {
+    let mut run = Run::start_in(Leadership::always(), None, Some("own")).await;
+    run.reaches("convergence", |progress| progress.converged).await;
+    write_cluster(&run, Some("other")).await;
+    run.reaches("the reason", |progress| is_blocked(progress, "written for the cluster other")).await;
+    run.observe(Observation::Nodes(Seen::Deleted("n1".into())));
+    run.reaches("work", |progress| progress.dirty > 0).await;
+    assert_eq!(run.switches().await, ["join", "n1"]);
+    write_cluster(&run, Some("own")).await;
+    run.reaches("convergence", |progress| progress.converged && progress.blocked.is_none()).await;
+    assert_eq!(run.switches().await, ["join"]);
+}
+
+/// Each of two clusters' controllers took the lock from the other, and ended, again and again.
+#[tokio::test]
+async fn the_lock_of_another_clusters_database_is_not_taken_from_its_controller() {
+    let mut own = Run::start_in(Leadership::elected(), None, Some("own")).await;
+    own.reaches("convergence", |progress| progress.converged).await;
+    write_cluster(&own, Some("own")).await;
+    let (controller, observations, _annotations, mut progress) =
+        controller(own.connection.endpoint().clone(), Leadership::elected());
+    let _task = tokio::spawn(controller.run());
+    observations.send(Observation::Cluster(Some("other".into()))).unwrap();
+    let blocked = progress.wait_for(|progress| is_blocked(progress, "written for the cluster own"));
+    timeout(SOON, blocked).await.unwrap().unwrap();
+    own.observe(Observation::Nodes(Seen::All(vec![])));
+    own.observe(Observation::Cluster(Some("own".into())));
+    own.observe(Observation::Nodes(Seen::All(vec![])));
+    own.reaches("work", |progress| !progress.converged).await;
+    own.reaches("convergence", |progress| progress.converged).await;
+    assert_eq!(own.switches().await, ["join"]);
+    // The kubeconfig is corrected: it is the same cluster after all.
+    observations.send(Observation::Cluster(Some("own".into()))).unwrap();
+    assert_eq!(timeout(SOON, own.task).await.unwrap().unwrap(), Stopped::LockTaken);
+}
+
+/// A database of which nobody has recorded whose it is, written by upstream's programs for example: a second
+/// list of the API server confirmed the first, and everything in it was removed after ten seconds.
+#[tokio::test]
+async fn rows_of_which_the_api_server_knows_none_stay_until_somebody_says_whose_they_are() {
+    let other = Run::start_in(Leadership::always(), None, Some("other")).await;
+    let pods = ["a", "b"].map(|name| {
+        let pod = Pod { node: Some("n1".into()), ..Pod::with_uid(name) };
+        (contract::names::PodKey::new("default", name).unwrap(), pod)
+    });
+    other.observe(Observation::Pods(Seen::All(pods.into())));
+    let ports = async || {
+        let ports = other.rows("Logical_Switch_Port").await;
+        ports.into_iter().filter(|(name, _)| name.starts_with("default_")).count()
+    };
+    let deadline = Instant::now() + SOON;
+    while ports().await < 2 {
+        assert!(Instant::now() < deadline, "{:?}", other.progress.borrow());
+    }
+    other.task.abort();
+    write_cluster(&other, None).await;
+
+    let (controller, observations, _annotations, mut progress) =
+        controller(other.connection.endpoint().clone(), Leadership::always());
+    let _task = tokio::spawn(controller.run());
+    let deadline = Instant::now() + SOON;
+    while !is_blocked(&progress.borrow(), "1 nodes and 2 ports of pods") {
+        assert!(Instant::now() < deadline, "{:?}", progress.borrow());
+        // A node of the same name, and no pod; however often it is said.
+        observations.send(Observation::Cluster(Some("own".into()))).unwrap();
+        observations.send(Observation::Services(Seen::All(vec![]))).unwrap();
+        observations.send(Observation::Slices(Seen::All(vec![]))).unwrap();
+        observations.send(Observation::Nodes(Seen::All(vec![node("n1")]))).unwrap();
+        observations.send(Observation::Pods(Seen::All(vec![]))).unwrap();
+        assert_eq!(ports().await, 2);
+    }
+    assert!(is_blocked(&progress.borrow(), "external_ids:k8s-cluster-uid=own"));
+    write_cluster(&other, Some("own")).await;
+    let unblocked = progress.wait_for(|progress| progress.converged && progress.blocked.is_none());
+    timeout(SOON, unblocked).await.unwrap().unwrap();
+    assert_eq!(ports().await, 0);
 }
 
 /// The successor has read the database long before, and must still see what the former leader wrote last.

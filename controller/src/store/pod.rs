@@ -94,7 +94,7 @@ impl Pod {
     }
 
     /// Whether a port with this `iface-id-ver` was made for this pod. The port of a static pod may have none.
-    pub(super) fn is_of(&self, port_uid: Option<&Arc<str>>) -> bool {
+    pub(crate) fn is_of(&self, port_uid: Option<&Arc<str>>) -> bool {
         port_uid == Some(&self.uid) || port_uid.is_none() && self.config_hash.is_some()
     }
 

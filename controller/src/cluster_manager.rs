@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! nodes ─▶ NodeAssignments ─annotations─▶ Writing ─▶ API server
-//!                └─ troubles ─▶ events on the node, gauges
+//!   └─ record lost ─▶ ▲ │
+//!      pods' networks ┘ └─ troubles ─▶ events on the node, gauges
 //! ```
 //!
 //! [`allocate::node_assignments`](crate::allocate::node_assignments) decides; this module only brings
@@ -23,12 +24,15 @@ use tokio::sync::{
 use crate::{
     allocate::node_assignments::{NodeAnnotation, NodeAssignments},
     annotate::{self, AnnotationWriter},
+    cluster_id::ClusterId,
     doubt::Doubted,
     key::NodeName,
-    observation::{Kind, Observation},
+    observation::{Kind, Observation, Seen},
+    store::Node,
     trouble::{NodeTrouble, Trouble},
 };
 
+mod evidence;
 mod metrics;
 
 pub use metrics::Metrics;
@@ -49,24 +53,26 @@ impl ClusterManager {
     pub const KINDS: &[Kind] = &[Kind::Node];
 
     /// Starts the role, which works while this process leads. It decides nothing before `believed` completes:
-    /// the API server is known to be the right cluster's by other evidence, such as the northbound database.
-    /// Returns at once. Needs a tokio runtime.
+    /// the API server is known to be the right cluster's by other evidence, such as the northbound database,
+    /// and returns that cluster if it is known. Returns at once. Needs a tokio runtime.
     pub fn start(
         Told { api, leadership, recorder, observations }: Told,
         assignments: NodeAssignments,
-        believed: impl Future<Output = ()> + Send + 'static,
+        believed: impl Future<Output = ClusterId> + Send + 'static,
         annotation_metrics: annotate::Metrics,
         metrics: Metrics,
     ) -> Self {
         let (annotations, wishes) = unbounded_channel();
         let (doubts, doubted) = watch::channel(None);
-        let writing =
-            AnnotationWriter::start(api, leadership.clone(), recorder.clone(), annotation_metrics, wishes);
-        let role = Role { assignments, annotations, doubts, recorder, metrics };
+        let mut role =
+            Role { api: api.clone(), assignments, annotations, doubts, recorder: recorder.clone(), metrics };
+        let writing = AnnotationWriter::start(api, leadership.clone(), recorder, annotation_metrics, wishes);
         let task = tokio::spawn(async move {
             leadership.won().await;
             let work = async {
-                believed.await;
+                if let Some(own) = believed.await {
+                    role.assignments.works_for(own);
+                }
                 role.run(observations).await;
             };
             // `biased`: a lost leadership ends the work before the next observation is handled.
@@ -107,6 +113,7 @@ pub struct Told {
 }
 
 struct Role {
+    api: Connection,
     assignments: NodeAssignments,
     annotations: UnboundedSender<NodeAnnotation>,
     doubts: watch::Sender<Option<Doubted>>,
@@ -117,10 +124,10 @@ struct Role {
 impl Role {
     async fn run(mut self, mut observations: UnboundedReceiver<Observation>) {
         while let Some(observation) = observations.recv().await {
-            self.observe(observation);
+            self.observe(observation).await;
             // Decide once for all queued observations: a later one may free what an earlier node needs.
             while let Ok(observation) = observations.try_recv() {
-                self.observe(observation);
+                self.observe(observation).await;
             }
             self.tell_doubt();
             for annotation in self.assignments.take_annotations() {
@@ -146,12 +153,30 @@ impl Role {
 }
 
 impl Role {
-    fn observe(&mut self, observation: Observation) {
+    async fn observe(&mut self, observation: Observation) {
         match observation {
-            Observation::Nodes(seen) => self.assignments.observe(seen),
+            Observation::Nodes(seen) => {
+                if let Seen::All(nodes) = &seen {
+                    self.recall(nodes).await;
+                }
+                self.assignments.observe(seen);
+            }
             Observation::Cluster(id) => self.assignments.cluster(id),
             // This role subscribes to nodes only.
             Observation::Pods(_) | Observation::Services(_) | Observation::Slices(_) => {}
+        }
+    }
+
+    /// Looks for the subnets of nodes whose record was lost while no cluster manager ran.
+    async fn recall(&mut self, nodes: &[Node]) {
+        for name in self.assignments.without_record(nodes) {
+            let networks = evidence::networks_of_pods(&self.api, &name).await;
+            tracing::warn!(
+                node = %name,
+                networks = ?networks,
+                "a node that had a subnet has lost the annotation; its pods are in these networks"
+            );
+            self.assignments.recall(name, networks);
         }
     }
 

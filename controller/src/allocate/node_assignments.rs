@@ -49,6 +49,8 @@ pub struct NodeAssignments {
     /// The safety brake: it holds back a list that lacks many known nodes.
     doubt: Doubt<NodeName>,
     identity: Identity,
+    /// Subnets that pods show to be a node's, although its annotations do not.
+    recalled: BTreeMap<NodeName, Vec<IpNet>>,
     outbox: BTreeSet<NodeName>,
     arisen: Vec<Trouble<NodeName, NodeTrouble>>,
 }
@@ -95,9 +97,16 @@ impl NodeAssignments {
             listed: false,
             doubt: Doubt::new(Rule::Nodes),
             identity: Identity::default(),
+            recalled: BTreeMap::new(),
             outbox: BTreeSet::new(),
             arisen: Vec::new(),
         }
+    }
+
+    /// Takes the identity of this cluster from other evidence than the API server's word. Before the first
+    /// observation: an API server of another cluster may have been asked first.
+    pub fn works_for(&mut self, own: Arc<str>) {
+        self.identity = Identity::of(own);
     }
 
     /// Takes the identity of the API server's cluster. It is read before the first list, and again before
@@ -121,6 +130,29 @@ impl NodeAssignments {
             example: self.nodes.keys().next().cloned(),
         };
         self.doubt.is_held().then(doubted)
+    }
+
+    /// The nodes of a first list that were assigned something before, and whose subnets are recorded nowhere:
+    /// the annotation was lost while no cluster manager ran. Their pods still have addresses of the subnets
+    /// ([`recall`](Self::recall)); others would cut them off.
+    pub fn without_record(&self, nodes: &[Node]) -> Vec<NodeName> {
+        let was_assigned =
+            |node: &&Node| node.id.is_some() || !node.join.is_empty() || !node.transit.is_empty();
+        let has_no_record = |node: &&Node| {
+            node.subnets.is_empty() && node.unreadable(&[NODE_SUBNETS, LEGACY_SUBNET]).is_none()
+        };
+        let nodes = nodes.iter().filter(|_| !self.listed).filter(was_assigned).filter(has_no_record);
+        nodes.map(|node| Arc::clone(&node.name)).collect()
+    }
+
+    /// Takes the networks that addresses of a node's pods are in, the most frequent one first. They count in
+    /// the place of its annotations, except those that no node would be assigned, or that another node has:
+    /// a pod's creator may have chosen its address.
+    pub fn recall(&mut self, node: NodeName, mut networks: Vec<IpNet>) {
+        networks.retain(|network| self.subnets.is_part(network));
+        if !networks.is_empty() {
+            self.recalled.insert(node, networks);
+        }
     }
 
     /// Applies a watch event. Nothing is assigned before the first complete list.
@@ -387,6 +419,13 @@ impl NodeAssignments {
         // After a contested claim an administrator has to decide first.
         if excluded || contested {
             return;
+        }
+        for subnet in self.recalled.remove(name).unwrap_or_default() {
+            let family = Family::of(&subnet.network());
+            let has_one = known.subnets.iter().any(|known| Family::of(&known.network()) == family);
+            if !has_one && self.subnets.claim(name, subnet).is_ok() {
+                known.subnets.push(subnet);
+            }
         }
         for family in self.subnets.families() {
             if known.subnets.iter().any(|subnet| Family::of(&subnet.network()) == family) {

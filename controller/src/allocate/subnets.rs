@@ -57,6 +57,13 @@ impl Subnets {
         Ok(())
     }
 
+    /// Whether the subnet is one that a node could be given.
+    pub fn is_part(&self, subnet: &IpNet) -> bool {
+        let is_of =
+            |pool: &Pool| pool.range.cidr.contains(subnet) && pool.range.host_length == subnet.prefix_len();
+        self.pools.iter().any(is_of)
+    }
+
     /// Takes the next free subnet for `node`, from the first range of the family that has one; none if all
     /// are in use.
     pub fn give(&mut self, node: &NodeName, family: Family) -> Option<IpNet> {

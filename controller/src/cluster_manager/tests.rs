@@ -93,6 +93,15 @@ impl Played {
 }
 
 fn start(server: Connection, leadership: Leadership) -> (Registry, ClusterManager, ClusterWatch) {
+    start_for(server, leadership, None)
+}
+
+/// `own`: the cluster that the northbound database was written for.
+fn start_for(
+    server: Connection,
+    leadership: Leadership,
+    own: ClusterId,
+) -> (Registry, ClusterManager, ClusterWatch) {
     let registry = Registry::new();
     let recorder = Recorder::start(
         server.clone(),
@@ -104,7 +113,7 @@ fn start(server: Connection, leadership: Leadership) -> (Registry, ClusterManage
     let assignments = NodeAssignments::new(config(), NodeRules::default());
     let (observed, observations) = unbounded_channel();
     let told = Told { api: server.clone(), leadership: leadership.clone(), recorder, observations };
-    let role = ClusterManager::start(told, assignments, std::future::ready(()), annotation_metrics, metrics);
+    let role = ClusterManager::start(told, assignments, std::future::ready(own), annotation_metrics, metrics);
     let party = Party { observations: observed, wants: ClusterManager::KINDS, doubted: role.doubted() };
     let watch = ClusterWatch::start(&server, &leadership, &api_metrics, &[party]);
     (registry, role, watch)
@@ -181,6 +190,39 @@ async fn nodes_get_what_no_other_has_and_the_one_too_many_is_told_and_served_whe
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_without_its_annotation_at_the_start_gets_the_subnet_that_most_of_its_pods_are_in() {
+    let mut played = Played::start().await;
+    let has_id = json!({"k8s.ovn.org/node-id": "2"});
+    played.list(&[node("a", &has_id), node("new", &json!({}))]).await;
+    let asked = played.api.asked().await;
+    assert!(
+        asked.path.starts_with("/api/v1/pods?") && asked.path.contains("spec.nodeName%3Da"),
+        "{}",
+        asked.path
+    );
+    asked.status(503, "the API server has just started").await;
+    let pod = |name: &str, address: &str| {
+        let network = json!({"default": {"ip_addresses": [address], "mac_address": "0a:58:0a:f4:01:05"}});
+        let annotations = json!({"k8s.ovn.org/pod-networks": network.to_string()});
+        json!({"metadata": {"name": name, "namespace": "default", "annotations": annotations}})
+    };
+    let pods = [
+        pod("preset", "10.244.0.9/24"),
+        pod("p1", "10.244.1.5/24"),
+        pod("p2", "10.244.1.6/24"),
+        json!({"metadata": {"name": "of-the-host"}}),
+        json!({"metadata": {"name": "garbled", "annotations": {"k8s.ovn.org/pod-networks": "{"}}}),
+    ];
+    let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": pods});
+    played.api.asked().await.json(&list).await;
+    let mut given = [played.patched().await, played.patched().await];
+    given.sort_by(|one, other| one.0.cmp(&other.0));
+    let [(_, of_a), (_, of_new)] = given;
+    assert!(subnets(&of_a).contains("10.244.1.0/24"), "{of_a}");
+    assert!(subnets(&of_new).contains("10.244.0.0/24"), "{of_new}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_does_not_lead_reads_and_writes_nothing() {
     let (mut lease, of_lease) = scripted::start().await;
     let (mut api, server) = scripted::start().await;
@@ -243,6 +285,23 @@ async fn nodes_that_are_suddenly_gone_keep_their_subnets_and_another_clusters_ge
     assert_eq!((name.as_str(), subnets(&again)), ("b", subnets(&of_b)));
     assert_eq!(*doubted.wait_for(Option::is_none).await.unwrap(), None);
     assert_ne!(subnets(&of_a), subnets(&of_b));
+}
+
+/// Started with the kubeconfig of another cluster, the role took that cluster for its own, and did nothing in
+/// the right one.
+#[tokio::test(start_paused = true)]
+async fn the_right_cluster_is_served_once_it_answers_though_another_was_asked_first() {
+    let (mut api, server) = scripted::start().await;
+    let (registry, role, watch) = start_for(server, Leadership::always(), Some("own".into()));
+    identified(&mut api, Some("another")).await;
+    let events = api.asked().await.begin().await;
+    let mut played = Played { api, events, registry, role, _watch: watch };
+    played.list(&[node("foreign", &json!({}))]).await;
+    identified(&mut played.api, Some("own")).await;
+    played.events = played.api.asked().await.begin().await;
+    played.list(&[node("a", &json!({}))]).await;
+    let (name, given) = played.patched().await;
+    assert!(name == "a" && subnets(&given).contains("10.244.0.0/24"), "{name} {given}");
 }
 
 #[tokio::test(start_paused = true)]

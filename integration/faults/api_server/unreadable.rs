@@ -99,6 +99,17 @@ fn row_78_annotations_of_a_node_that_are_lost_or_garbled_cost_its_pods_no_packet
         cluster.lab.ping(&there, here.address())?;
         annotate(cluster, NODE, &json!({SUBNETS: before[SUBNETS]}))?;
         start(cluster, "next", "node1")?;
+
+        // A lost annotation of which no cluster manager remembers the value: the node's pods show it.
+        cluster.master.kill()?;
+        annotate(cluster, NODE, &json!({SUBNETS: null}))?;
+        cluster.master.spawn()?;
+        eventually("the node has the subnet that its pods are in", SOON, || {
+            let now = annotations(&cluster.api.read(NODE)?);
+            ensure!(now[SUBNETS] == before[SUBNETS], "{} instead of {}", now[SUBNETS], before[SUBNETS]);
+            cluster.master_is_ready(1)
+        })?;
+        start(cluster, "last", "node1")?;
         flow.stop()?.none_is_lost(2)?;
         cluster.northbound_must_match()
     });

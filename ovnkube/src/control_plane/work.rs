@@ -17,6 +17,7 @@ use controller::{
     Controller,
     allocate::node_assignments::{NodeAssignments, NodeRules},
     annotate::AnnotationWriter,
+    cluster_id::ClusterId,
     cluster_manager::{ClusterManager, Told},
     cluster_watch::{ClusterWatch, Party},
     northbound,
@@ -214,7 +215,7 @@ impl RunningTasks {
             recorder: recorder.clone(),
             observations,
         };
-        let believed = is_own_cluster(of_controller);
+        let believed = own_cluster(of_controller);
         let manager = ClusterManager::start(
             told,
             assignments,
@@ -306,18 +307,20 @@ impl RunningTasks {
 }
 
 /// Waits until the controller has compared the API server's cluster with the database's: nodes of another
-/// cluster get no subnet. Without a controller there is no database to compare with.
-async fn is_own_cluster(of_controller: Option<watch::Receiver<Progress>>) {
-    let Some(mut progress) = of_controller else { return };
+/// cluster get no subnet. Returns the database's, if it tells. Without a controller there is no database to
+/// compare with.
+async fn own_cluster(of_controller: Option<watch::Receiver<Progress>>) -> ClusterId {
+    let mut progress = of_controller?;
     if !progress.borrow().own_cluster {
         tracing::debug!(
             "nodes are given nothing before the northbound database is known to be this cluster's"
         );
     }
-    // The sender is gone if the controller has ended: then the roles end, and no node may get a subnet any
-    // more.
-    if progress.wait_for(|progress| progress.own_cluster).await.is_err() {
-        std::future::pending().await
+    let known = progress.wait_for(|progress| progress.own_cluster).await.map(|known| known.cluster.clone());
+    match known {
+        Ok(cluster) => cluster,
+        // The controller has ended: then the roles end, and no node may get a subnet any more.
+        Err(_) => std::future::pending().await,
     }
 }
 

@@ -110,6 +110,46 @@ fn records_are_read_before_anything_is_given() {
     assert_eq!(subnets(&mut all), [r#"d {"blue":["10.9.1.0/24"],"default":["10.244.4.0/24"]}"#]);
 }
 
+/// The annotation was removed while no cluster manager ran: the next one gave the node another subnet, and
+/// its pods were cut off.
+#[test]
+fn a_node_whose_record_was_lost_while_nobody_looked_gets_the_subnet_that_its_pods_are_in() {
+    let recorded = |name: &str, created, subnet: &str, id: &str| {
+        let subnets = format!(r#"{{"default":["{subnet}"]}}"#);
+        node(name, created, &[("k8s.ovn.org/node-subnets", &subnets), ("k8s.ovn.org/node-id", id)])
+    };
+    let net = |text: &str| text.parse().unwrap();
+    let lost = |name: &str, created| node(name, created, &[("k8s.ovn.org/node-id", "7")]);
+    let nodes = || vec![lost("a", 1), recorded("b", 2, "10.244.1.0/24", "3"), node("new", 3, &[])];
+
+    let mut all = assignments(&[("10.244.0.0/16", 24)]);
+    assert_eq!(
+        all.without_record(&nodes()),
+        ["a".into()],
+        "a node that was never assigned anything has none"
+    );
+    all.recall("a".into(), vec![net("10.244.0.0/24")]);
+    all.observe(Seen::All(nodes()));
+    assert_eq!(
+        subnets(&mut all),
+        [r#"a {"default":["10.244.0.0/24"]}"#, "b -", r#"new {"default":["10.244.2.0/24"]}"#]
+    );
+    assert_eq!(all.without_record(&nodes()), [], "later, what was assigned is known");
+
+    // Whoever creates a pod chooses its annotation: such a network must not take what is another node's, nor
+    // what no node would get.
+    let mut all = assignments(&[("10.244.0.0/16", 24)]);
+    all.recall(
+        "a".into(),
+        ["10.244.0.0/16", "10.244.1.0/24", "192.168.0.0/24", "10.244.9.0/25"].map(net).into(),
+    );
+    all.observe(Seen::All(nodes()));
+    assert_eq!(
+        subnets(&mut all),
+        [r#"a {"default":["10.244.2.0/24"]}"#, "b -", r#"new {"default":["10.244.3.0/24"]}"#]
+    );
+}
+
 #[test]
 fn a_subnet_is_free_when_its_node_goes_and_another_of_its_name_gets_its_own() {
     let mut all = assignments(&[("10.244.0.0/23", 24)]);

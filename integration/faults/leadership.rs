@@ -2,6 +2,7 @@
 //! go. API server and databases are real; most pods are on nodes without a kubelet, some on a real one.
 
 mod burst;
+mod other_cluster;
 
 use std::time::{Duration, Instant};
 

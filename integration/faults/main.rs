@@ -53,6 +53,7 @@
 //! | `connections` | tracked connections of an address that was given to another pod: 66 |
 //! | `boot` | systemd starts the units of `conf/` on a node that boots: 71 to 73; its address changes: 74 |
 //! | `leadership` | the control plane's leader dies, stops, ends, has the wrong database: 82 to 86 |
+//! | `leadership::other_cluster` | the control plane has another cluster's database or API server: 87, 88 |
 //! | `runtimes` | how a container runtime judges a node: 67 to 70 |
 //! | `oracles` | none: shows that each check that every row makes can fail |
 

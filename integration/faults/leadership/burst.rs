@@ -139,7 +139,7 @@ impl Burst {
             ensure!(now > 200, "{now} of 200 are: {} versions, {:?}", seen.versions, seen.unseen);
             Ok(())
         })?;
-        thread::park_timeout(BEFORE.saturating_sub(began.elapsed()));
+        pass(BEFORE.saturating_sub(began.elapsed()));
         self.moments.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Burst {
         for number in 4..8 {
             cluster.api.create(PODS, &real_pod(number))?;
         }
-        thread::park_timeout(AFTER);
+        pass(AFTER);
         self.stopped.store(true, Ordering::Relaxed);
         let created = cluster.api.runtime.block_on(self.creating)??;
         let annotated = |pod: &Pod| pod.annotations().contains_key("k8s.ovn.org/pod-networks");
@@ -216,7 +216,7 @@ impl Burst {
 }
 
 /// Waits until the real pods of these numbers run; returns their keys.
-fn are_ready(cluster: &Cluster, numbers: Range<usize>) -> Result<Vec<String>> {
+pub(super) fn are_ready(cluster: &Cluster, numbers: Range<usize>) -> Result<Vec<String>> {
     let names: Vec<String> = numbers.map(|number| format!("default/real-{number}")).collect();
     cluster.pods.wait("the real pods run", SETTLED, |known| {
         let waiting: Vec<&String> =
@@ -225,6 +225,14 @@ fn are_ready(cluster: &Cluster, numbers: Range<usize>) -> Result<Vec<String>> {
         Ok(())
     })?;
     Ok(names)
+}
+
+/// Lets time pass. A single `park_timeout` may return at once: calls that block leave the thread unparked.
+pub(super) fn pass(time: Duration) {
+    let end = Instant::now() + time;
+    while let Some(left) = end.checked_duration_since(Instant::now()) {
+        thread::park_timeout(left);
+    }
 }
 
 /// The moments per second within a time.

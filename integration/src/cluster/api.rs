@@ -31,6 +31,11 @@ impl fmt::Debug for Api {
 impl Api {
     /// A client of the administrator, with two threads of its own.
     pub fn new(credentials: &Credentials) -> Result<Self> {
+        Self::at(credentials, super::control_plane::URL)
+    }
+
+    /// The same for the API server at `url`.
+    pub fn at(credentials: &Credentials, url: &str) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let file = credentials.kubeconfig(ADMIN);
         let client = runtime.block_on(async {
@@ -38,6 +43,7 @@ impl Api {
                 Kubeconfig::read_from(&file).with_context(|| format!("read {}", file.display()))?;
             let mut config =
                 Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+            config.cluster_url = url.parse()?;
             // Short: an API server that does not answer must not use up the time of the caller, which tries
             // again.
             config.connect_timeout = Some(Duration::from_secs(2));

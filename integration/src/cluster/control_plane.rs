@@ -34,6 +34,9 @@ pub fn services(families: Families) -> String {
     }
 }
 
+/// URL of the API server of another cluster, see [`OtherApiServer`].
+pub const OTHER_URL: &str = "https://172.30.0.1:7443";
+
 const ETCD: &str = "http://127.0.0.1:2379";
 /// How long the API server may take to be ready: an idle machine needs 3 s, the rest is for a busy one.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -95,14 +98,55 @@ impl ControlPlane {
     }
 }
 
+/// The API server of another cluster, without nodes and pods. The accounts of this cluster may do everything
+/// there.
+#[derive(Debug)]
+pub struct OtherApiServer {
+    _etcd: Daemon,
+    _api_server: Daemon,
+}
+
+impl OtherApiServer {
+    /// Starts it, and waits until it has the namespace by which clusters are told apart.
+    pub fn start(credentials: &Credentials) -> Result<Self> {
+        const ETCD: &str = "http://127.0.0.1:2479";
+        let tokens = credentials.tokens_elsewhere()?;
+        let etcd = etcd_at("other-etcd", ETCD, "http://127.0.0.1:2480")?;
+        let api_server = daemon(
+            programs::kubernetes("kube-apiserver")?,
+            [
+                format!("--etcd-servers={ETCD}"),
+                "--secure-port=7443".to_owned(),
+                format!("--advertise-address={}", fabric::LAB_ADDRESS),
+                format!("--service-cluster-ip-range={SERVICES}"),
+                format!("--tls-cert-file={}", credentials.server_certificate().display()),
+                format!("--tls-private-key-file={}", credentials.server_key().display()),
+                format!("--token-auth-file={}", tokens.display()),
+                "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+                format!("--service-account-key-file={}", credentials.service_account_key().display()),
+                format!("--service-account-signing-key-file={}", credentials.service_account_key().display()),
+                "--authorization-mode=AlwaysAllow".to_owned(),
+            ],
+        );
+        etcd.spawn()?;
+        let api = Api::at(credentials, OTHER_URL)?;
+        api_server.start_within(PATIENCE, || api.read("/api/v1/namespaces/kube-system").map(drop))?;
+        Ok(Self { _etcd: etcd, _api_server: api_server })
+    }
+}
+
 fn etcd() -> Result<Daemon> {
-    let data = Path::new(mounts::LAB).join("etcd");
+    etcd_at("etcd", ETCD, "http://127.0.0.1:2380")
+}
+
+fn etcd_at(directory: &str, clients: &str, peers: &str) -> Result<Daemon> {
+    let data = Path::new(mounts::LAB).join(directory);
     fs::create_dir_all(&data)?;
     let arguments = [
         format!("--data-dir={}", data.display()),
-        format!("--listen-client-urls={ETCD}"),
-        format!("--advertise-client-urls={ETCD}"),
-        "--listen-peer-urls=http://127.0.0.1:2380".to_owned(),
+        format!("--listen-client-urls={clients}"),
+        format!("--advertise-client-urls={clients}"),
+        format!("--listen-peer-urls={peers}"),
         // The data ends with the lab anyway, so it need not reach the disk.
         "--unsafe-no-fsync".to_owned(),
         "--log-level=warn".to_owned(),

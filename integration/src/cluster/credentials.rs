@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use super::control_plane;
+use super::{access, control_plane};
 use crate::{command, fabric, mounts};
 
 /// User name of the administrator, whose requests are all allowed.
@@ -44,7 +44,10 @@ impl Credentials {
             let token = random()?;
             // Token, user name, user id, groups: a line of `--token-auth-file`.
             table += &format!("{token},{user},{user},\"{groups}\"\n");
-            fs::write(credentials.kubeconfig(&user), credentials.kubeconfig_text(&user, &token))?;
+            fs::write(
+                credentials.kubeconfig(&user),
+                credentials.kubeconfig_text(&user, &token, control_plane::URL),
+            )?;
         }
         fs::write(credentials.token_table(), table).context("write the table of tokens")?;
         Ok(credentials)
@@ -69,6 +72,28 @@ impl Credentials {
     pub(crate) fn write_token(&self, account: &str, token: &str) -> Result<()> {
         fs::write(self.token(account), format!("{token}\n"))
             .with_context(|| format!("write the token of {account}"))
+    }
+
+    /// A table of tokens for another cluster's API server: the administrator's, and those of the deployments'
+    /// accounts, which their own API server has signed.
+    pub(crate) fn tokens_elsewhere(&self) -> Result<PathBuf> {
+        let mut table = fs::read_to_string(self.token_table())?;
+        // The rights are those of the administrator's group.
+        for account in [access::NODE, access::MASTER] {
+            let token = fs::read_to_string(self.token(account))?;
+            table += &format!("{},{account},{account},\"system:masters\"\n", token.trim());
+        }
+        let file = self.directory.join("tokens-elsewhere.csv");
+        fs::write(&file, table)?;
+        Ok(file)
+    }
+
+    /// Writes a configuration file (kubeconfig) with which `account` reaches the API server at `url`.
+    pub fn write_kubeconfig(&self, account: &str, url: &str) -> Result<PathBuf> {
+        let token = fs::read_to_string(self.token(account))?;
+        let file = self.kubeconfig(account);
+        fs::write(&file, self.kubeconfig_text(account, token.trim(), url))?;
+        Ok(file)
     }
 
     pub(crate) fn token_table(&self) -> PathBuf {
@@ -111,11 +136,11 @@ impl Credentials {
         openssl("ecparam -genkey -noout -name prime256v1 -out service-account.key")
     }
 
-    fn kubeconfig_text(&self, user: &str, token: &str) -> String {
+    fn kubeconfig_text(&self, user: &str, token: &str, url: &str) -> String {
         json!({
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "lab", "cluster": {"server": control_plane::URL, "certificate-authority": self.authority()}}],
+            "clusters": [{"name": "lab", "cluster": {"server": url, "certificate-authority": self.authority()}}],
             "users": [{"name": user, "user": {"token": token}}],
             "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": user}}],
             "current-context": "lab",

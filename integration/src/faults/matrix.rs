@@ -19,7 +19,11 @@ const fn row(number: u8, fault: &'static str, expected: &'static str) -> Row {
 
 /// Every row, by ascending numbers.
 pub const ROWS: &[Row] = &[
-    row(1, "no server: ADD", "code 11 within the grace of a restart; the message names the socket"),
+    row(
+        1,
+        "no server: ADD",
+        "code 11 after at most 1 s, in which it tries again; the message names the socket",
+    ),
     row(2, "no server: DEL", "it needs none: port and link are gone, exit status 0"),
     row(
         3,
@@ -330,6 +334,16 @@ pub const ROWS: &[Row] = &[
         "control plane: the northbound database is another zone's (NB_Global.name)",
         "nothing in it is changed, /readyz names the zone; \
          once the name is right, everything is as it should be",
+    ),
+    row(
+        87,
+        "control plane: the northbound database is another cluster's, while it runs and at its start",
+        "nothing in it is changed, no packet is lost; /readyz names both clusters",
+    ),
+    row(
+        88,
+        "control plane: the kubeconfig is another cluster's, while it runs and at its start",
+        "nothing is changed, no packet is lost; with the right one new pods start",
     ),
 ];
 

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use contract::backoff::Backoff;
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ovslog::LogRateLimit;
@@ -39,9 +40,10 @@ const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes. The head of an honest request has a few hundred; [`MOST`] of this size are 2 MiB.
 const MAX_HEAD: usize = 16 * 1024;
-/// The waits between two tries to listen, doubled from the first to the last: short at first, for the address
-/// that the former process has not released yet; then one log line in 10 s.
+/// The first pause between attempts to listen: short, for an address that the former process has not released
+/// yet.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
+/// The longest such pause: one log line in 10 s, and a server that can listen again is seen within 15 s.
 const LAST_RETRY: Duration = Duration::from_secs(10);
 /// The pause after accept(2) failed. Without it the loop would spin: the connection stays in the queue, and
 /// accept(2) fails again at once.
@@ -82,7 +84,10 @@ impl Listener {
                 }
                 Err(error) => {
                     // Usually EMFILE, ENFILE or ENOMEM: wait until other connections of the process end.
-                    failing.now(|times| tracing::warn!(%error, times, option = self.option, "no connection can be accepted for now"));
+                    failing.now(|times| {
+                        let option = self.option;
+                        tracing::warn!(%error, times, option, "no connection can be accepted for now")
+                    });
                     sleep(BACK_OFF).await;
                 }
             }
@@ -92,22 +97,21 @@ impl Listener {
     /// Tries until it succeeds: another process may hold the port, or the address may not be configured yet.
     async fn listen(&self) -> TcpListener {
         let Self { option, address, .. } = self;
-        let mut retry = FIRST_RETRY;
+        let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
         loop {
             match bind(*address).await {
                 Ok(listener) => return listener,
                 Err(error) => {
-                    let hint = hint(&error);
+                    let (hint, retry) = (hint(&error), backoff.next(None));
                     tracing::error!(
                         %error,
                         hint,
-                        retry = ?retry,
+                        ?retry,
                         "{option} {address}: cannot listen; pods are served all the same"
                     );
+                    sleep(retry).await;
                 }
             }
-            sleep(retry).await;
-            retry = (retry * 2).min(LAST_RETRY);
         }
     }
 }
@@ -176,9 +180,9 @@ async fn connection(stream: TcpStream, certificate: Option<Arc<Certificate>>, pa
         // The caller hung up, was too slow, or was a port scanner: nothing that an administrator has to act
         // on.
         Ok(Err(error)) => {
-            tracing::debug!(error = crate::chain(&*error), "a connection of a watcher ended early")
+            tracing::debug!(error = crate::chain(&*error), "a connection ended early")
         }
-        Err(_) => tracing::debug!("a connection of a watcher took too long"),
+        Err(_) => tracing::debug!("a connection took too long"),
     }
 }
 

@@ -19,9 +19,9 @@ use tokio::{
 pub use updates::{Event, Updates};
 
 use crate::{
-    closed::{Closed, ConnectError},
     connection::{Connection, Options},
     endpoint::{Endpoint, Endpoints},
+    error::{Closed, ConnectError},
     monitor::Monitor,
     outcome::Outcome,
     transaction::{NotConnected, TransactError, Transaction},

@@ -24,11 +24,9 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
-    closed::{Closed, ConnectError, ConnectFault},
     endpoint::Endpoint,
+    error::{Closed, ConnectError, ConnectFault},
     message,
-    monitor::{Monitor, MonitorError},
-    monitored::Monitored,
     outcome::Outcome,
     schema::Schema,
     stream::Stream,
@@ -186,19 +184,6 @@ impl Connection {
         }
     }
 
-    /// Starts to replicate tables. The request is sent at the call, not when the future is first polled.
-    /// Resolves when the current rows are loaded.
-    ///
-    /// # Errors
-    /// The monitor does not fit the schema, the server refused it, or the connection was lost before the rows
-    /// were loaded.
-    pub fn monitor(
-        &self,
-        monitor: Monitor,
-    ) -> impl Future<Output = Result<Monitored, MonitorError>> + Send + use<> {
-        Monitored::start(self, monitor)
-    }
-
     /// Waits until the connection is closed, and returns the reason.
     pub async fn closed(&self) -> Closed {
         self.0.requests.closed().await
@@ -240,19 +225,19 @@ impl Connection {
         Ok(MonitorRequest { request: request?, updates })
     }
 
-    pub(crate) async fn answer(&self, request: Request) -> Result<Reply, Lost> {
+    pub(crate) async fn answer(&self, request: SentRequest) -> Result<Reply, Lost> {
         self.0.requests.answer(request.reply).await
     }
 }
 
 /// A request that was sent.
-pub(crate) struct Request {
+pub(crate) struct SentRequest {
     reply: oneshot::Receiver<Result<Reply, Lost>>,
 }
 
 /// A monitor request that was sent, and the receiver of its updates.
 pub(crate) struct MonitorRequest {
-    pub(crate) request: Request,
+    pub(crate) request: SentRequest,
     pub(crate) updates: UpdateReceiver,
 }
 
@@ -269,7 +254,7 @@ impl Requests {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn send(&self, method: &str, params: impl Serialize) -> serde_json::Result<Request> {
+    fn send(&self, method: &str, params: impl Serialize) -> serde_json::Result<SentRequest> {
         self.send_as(self.id(), method, params, None)
     }
 
@@ -279,11 +264,11 @@ impl Requests {
         method: &str,
         params: impl Serialize,
         updates: Option<UpdateSender>,
-    ) -> serde_json::Result<Request> {
+    ) -> serde_json::Result<SentRequest> {
         let text = message::request(id, method, params)?;
         let (sender, reply) = oneshot::channel();
         self.command(Command::Request { id, text, reply: sender, updates });
-        Ok(Request { reply })
+        Ok(SentRequest { reply })
     }
 
     /// Sends a command to the driver. If the driver has ended, the command is dropped, and the sender of its

@@ -2,8 +2,9 @@
 //! `fuzzing`, which no program enables.
 
 use crate::{
+    error::MonitorError,
     message::{self, Message},
-    monitor::{Monitor, MonitorError, Request},
+    monitor::{Monitor, MonitorTables},
     outcome::Outcome,
     replica::Replica,
     schema::Schema,
@@ -57,7 +58,7 @@ pub fn read(message: Vec<u8>) -> Result<Kind, String> {
 /// The monitor does not fit the schema.
 pub fn replica(monitor: &Monitor, schema: &Schema) -> Result<Replica, MonitorError> {
     let mut replica = monitor.blank_replica();
-    Request::new(monitor, schema, &mut replica).map(|_| replica)
+    MonitorTables::new(monitor, schema, &mut replica).map(|_| replica)
 }
 
 /// Applies the answer to a monitor request. Returns the number of changed rows and the last transaction.

@@ -54,7 +54,6 @@
 //! ```
 
 mod client;
-mod closed;
 mod connection;
 mod endpoint;
 mod error;
@@ -71,22 +70,24 @@ mod schema;
 mod ssl;
 mod stream;
 mod table;
+mod tcp;
 mod transaction;
 mod update;
 mod value;
 
 pub use client::{Client, Event, State, Updates};
-pub use closed::{Closed, ConnectError, ConnectFault, Unfit};
 pub use connection::{Claim, Connection, Lock, LockState, Options};
 pub use endpoint::{Endpoint, EndpointError, Endpoints};
-pub use error::{ErrorKind, OvsdbError};
+pub use error::{
+    Closed, ConnectError, ConnectFault, ErrorKind, MonitorError, OvsdbError, SslError, SslFile, Unfit,
+};
 pub use frame::{FrameError, FrameLimits, Framer};
-pub use monitor::{Monitor, MonitorError};
+pub use monitor::Monitor;
 pub use monitored::Monitored;
 pub use outcome::{Outcome, SelectedRow};
 pub use replica::{Change, ChangeKind, Changes, Replica};
 pub use schema::{ColumnSchema, ColumnType, RefType, Schema, TableSchema};
-pub use ssl::{Identity, MissingAuthority, Ssl, SslError, SslFile};
+pub use ssl::{Identity, MissingAuthority, Ssl};
 pub use table::{Columns, Field, Pairs, Scalar, Table};
 pub use transaction::{
     Condition, Function, Mutation, Mutator, NamedUuid, NotConnected, OperationIndex, Row, Selection,

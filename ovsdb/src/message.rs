@@ -72,7 +72,7 @@ struct Envelope<'a> {
 }
 
 #[derive(Serialize)]
-struct Request<'a, P> {
+struct RequestMessage<'a, P> {
     id: u64,
     method: &'a str,
     params: P,
@@ -101,7 +101,7 @@ pub(crate) fn unlock(name: &str) -> String {
 
 /// A request as it is sent.
 pub(crate) fn request(id: u64, method: &str, params: impl Serialize) -> serde_json::Result<Vec<u8>> {
-    serde_json::to_vec(&Request { id, method, params })
+    serde_json::to_vec(&RequestMessage { id, method, params })
 }
 
 /// Parses a message. The error says why it is not one.

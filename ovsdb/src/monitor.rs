@@ -3,13 +3,11 @@
 //! Uses the newest of three monitor methods that the server has: `monitor_cond_since` (Open vSwitch 2.12),
 //! `monitor_cond` (2.6) or `monitor` (RFC 7047 §4.1.5).
 
-mod error;
 mod request;
 
 use std::fmt;
 
-pub use error::MonitorError;
-pub(crate) use request::{Request, Started};
+pub(crate) use request::{MonitorTables, Started};
 
 use crate::{
     replica::{Replica, Rows, TableRows},

@@ -3,10 +3,10 @@
 use std::future::Future;
 
 use crate::{
-    closed::Closed,
     connection::{Connection, UpdateReceiver},
+    error::{Closed, MonitorError},
     message::Body,
-    monitor::{Monitor, MonitorError, Request, Started},
+    monitor::{Monitor, MonitorTables, Started},
     replica::{Changes, Replica},
     table::Table,
     update::{self, Applied, Form},
@@ -21,13 +21,28 @@ pub struct Monitored {
     feed: Feed,
 }
 
+impl Connection {
+    /// Starts to replicate tables. The request is sent at the call, not when the future is first polled.
+    /// Resolves when the current rows are loaded.
+    ///
+    /// # Errors
+    /// The monitor does not fit the schema, the server refused it, or the connection was lost before the rows
+    /// were loaded.
+    pub fn monitor(
+        &self,
+        monitor: Monitor,
+    ) -> impl Future<Output = Result<Monitored, MonitorError>> + Send + use<> {
+        Monitored::start(self, monitor)
+    }
+}
+
 impl Monitored {
-    pub(crate) fn start(
+    fn start(
         connection: &Connection,
         monitor: Monitor,
     ) -> impl Future<Output = Result<Self, MonitorError>> + Send + use<> {
         let mut replica = monitor.blank_replica();
-        let started = Request::new(&monitor, connection.schema(), &mut replica)
+        let started = MonitorTables::new(&monitor, connection.schema(), &mut replica)
             .map(|request| request.send(connection, None));
         let connection = connection.clone();
         async move {

@@ -11,8 +11,6 @@
 //! | `handshake` | makes the connection |
 //! | `bootstrap` | writes a missing CA file |
 
-mod error;
-
 #[cfg(feature = "ssl")]
 mod bootstrap;
 #[cfg(feature = "ssl")]
@@ -26,7 +24,6 @@ mod verify;
 
 use std::path::PathBuf;
 
-pub use error::{SslError, SslFile};
 #[cfg(feature = "ssl")]
 pub(crate) use handshake::connect;
 

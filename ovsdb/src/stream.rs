@@ -4,14 +4,15 @@ use std::{io, path::Path, time::Duration};
 
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpStream, UnixStream},
+    net::UnixStream,
     time::sleep,
 };
 
 use crate::{
-    closed::ConnectFault,
     endpoint::Endpoint,
-    ssl::{Ssl, SslError},
+    error::{ConnectFault, SslError},
+    ssl::Ssl,
+    tcp,
 };
 
 /// The first pause between attempts to connect to a server whose queue of connections is full. A server that
@@ -38,7 +39,7 @@ impl Stream {
                 Ok(Self { reader: Box::new(reader), writer: Box::new(writer) })
             }
             Endpoint::Tcp { host, port } => {
-                let (reader, writer) = tcp(host, *port).await?.into_split();
+                let (reader, writer) = tcp::connect(host, *port).await?.into_split();
                 Ok(Self { reader: Box::new(reader), writer: Box::new(writer) })
             }
             Endpoint::Ssl { host, port } => {
@@ -72,13 +73,6 @@ async fn unix(path: &Path) -> io::Result<UnixStream> {
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
-}
-
-pub(crate) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect((host, port)).await?;
-    // Requests are written in one piece. Nagle's algorithm would only delay them.
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub use operation::Until;
 pub(crate) use operation::{Label, Operation, ResultForm};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use crate::value::Datum;
+use crate::value::{Atom, Datum};
 
 /// Operations to be executed atomically, in this order.
 #[derive(Debug, Clone)]
@@ -42,6 +42,30 @@ pub struct Row(Vec<(Cow<'static, str>, Datum)>);
 pub struct NamedUuid {
     pub(crate) operation: OperationIndex,
     pub(crate) name: String,
+}
+
+impl From<&NamedUuid> for Atom {
+    fn from(row: &NamedUuid) -> Self {
+        Self::NamedUuid(row.name.clone())
+    }
+}
+
+impl From<NamedUuid> for Atom {
+    fn from(row: NamedUuid) -> Self {
+        Self::NamedUuid(row.name)
+    }
+}
+
+impl From<&NamedUuid> for Datum {
+    fn from(row: &NamedUuid) -> Self {
+        Atom::from(row).into()
+    }
+}
+
+impl From<NamedUuid> for Datum {
+    fn from(row: NamedUuid) -> Self {
+        Atom::from(row).into()
+    }
 }
 
 /// The handle of a `select`; the [`Outcome`](crate::Outcome) has its rows.

@@ -37,7 +37,7 @@ pub(crate) struct Applied<E> {
 /// Applies the answer to a monitor request: all rows, or those that changed since the last connection.
 pub(crate) fn load(replica: &mut Replica, form: Form, answer: &str) -> Applied<String> {
     let mut changes = Changes::default();
-    let result = decode(answer, seeds::Answer { replica, form, changes: &mut changes });
+    let result = decode(answer, seeds::MonitorAnswer { replica, form, changes: &mut changes });
     if result.is_ok() {
         replica.finish_replacement(&mut changes);
     } else {

@@ -7,10 +7,9 @@
 use tokio::time::timeout;
 
 use crate::{
-    closed::{Closed, ConnectFault, Unfit},
     connection::Connection,
-    error::ErrorKind,
-    monitor::{Monitor, MonitorError},
+    error::{Closed, ConnectFault, ErrorKind, MonitorError, Unfit},
+    monitor::Monitor,
     monitored::Monitored,
     transaction::Where,
     value::Uuid,

@@ -6,9 +6,9 @@ use tokio::sync::watch;
 
 use super::{State, next_connection};
 use crate::{
-    closed::Closed,
     connection::Connection,
-    monitor::{Monitor, MonitorError, Request, Started},
+    error::{Closed, MonitorError},
+    monitor::{Monitor, MonitorTables, Started},
     monitored::Feed,
     replica::{Changes, Replica},
     table::Table,
@@ -30,7 +30,7 @@ pub struct Updates {
     events: VecDeque<Event>,
     /// What the replica is a copy of: the request, and the last transaction that it includes. `None` if that
     /// is unknown, and all rows have to be requested again.
-    resume: Option<(Request, Uuid)>,
+    resume: Option<(MonitorTables, Uuid)>,
 }
 
 /// What happened to the connection or the rows.
@@ -52,12 +52,12 @@ enum Phase {
     /// The monitor request was sent.
     Starting {
         connection: Connection,
-        request: Request,
+        request: MonitorTables,
         started: Pin<Box<dyn Future<Output = Result<Started, MonitorError>> + Send + Sync>>,
     },
     Following {
         feed: Feed,
-        request: Request,
+        request: MonitorTables,
     },
 }
 
@@ -122,7 +122,7 @@ impl Updates {
     }
 
     fn start(&mut self, connection: Connection) {
-        match Request::new(&self.monitor, connection.schema(), &mut self.replica) {
+        match MonitorTables::new(&self.monitor, connection.schema(), &mut self.replica) {
             Ok(request) => {
                 // Only with the same request: another schema has other columns, of which the replica has no
                 // values.

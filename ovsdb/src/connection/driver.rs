@@ -20,14 +20,12 @@ use tokio::{
 
 use super::{
     Options,
-    lock::{Answer, LockState},
+    lock::{LockAnswer, LockState},
 };
 use crate::{
-    closed::Closed,
-    error::OvsdbError,
+    error::{Closed, OvsdbError, SslError},
     frame::Framer,
     message::{self, Body, Message, PROBE},
-    ssl::SslError,
     stream::Stream,
 };
 
@@ -335,8 +333,8 @@ impl Driver {
         let state = self.locking.remove(&id);
         let now = match answer {
             Ok(answer) => match serde_json::from_str(answer.as_str()) {
-                Ok(Answer { locked: true }) => LockState::Held,
-                Ok(Answer { locked: false }) => LockState::Waits,
+                Ok(LockAnswer { locked: true }) => LockState::Held,
+                Ok(LockAnswer { locked: false }) => LockState::Waits,
                 Err(error) => return Err(Closed::Protocol(format!("an answer about a lock: {error}"))),
             },
             Err(error) => LockState::Refused(Arc::new(error)),

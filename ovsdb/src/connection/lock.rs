@@ -53,7 +53,7 @@ pub struct Lock {
 
 /// The answer to `lock` and `steal`.
 #[derive(Debug, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct LockAnswer {
     pub(super) locked: bool,
 }
 

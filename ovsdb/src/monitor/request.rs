@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, future::Future};
 
 use serde::Serialize;
 
-use super::{Monitor, MonitorError};
+use super::Monitor;
 use crate::{
     connection::{Connection, MonitorRequest, UpdateReceiver},
-    error::ErrorKind,
+    error::{ErrorKind, MonitorError},
     message::Body,
     replica::Replica,
     schema::Schema,
@@ -20,7 +20,7 @@ use crate::{
 /// The tables, columns and conditions that are requested of a server. A replica can be resumed only with the
 /// request that it was made with.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Request(BTreeMap<&'static str, [TableRequest; 1]>);
+pub(crate) struct MonitorTables(BTreeMap<&'static str, [TableRequest; 1]>);
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct TableRequest {
@@ -45,7 +45,7 @@ pub(crate) struct Started {
     pub(crate) updates: UpdateReceiver,
 }
 
-impl Request {
+impl MonitorTables {
     /// The request for what this schema has of the monitor. Prepares the replica for it.
     pub(crate) fn new(
         monitor: &Monitor,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{schema::Schema, transaction::Condition};
+use crate::{error::MonitorError, schema::Schema, transaction::Condition};
 
 crate::table! {
     struct Port in "Port" {
@@ -13,12 +13,12 @@ crate::table! {
     }
 }
 
-fn request(monitor: &Monitor) -> Result<Request, MonitorError> {
+fn request(monitor: &Monitor) -> Result<MonitorTables, MonitorError> {
     let schema: Schema = serde_json::from_str(
         r#"{"name":"Db","tables":{"Port":{"columns":{"name":{"type":"string"},"tag":{"type":{"key":"integer","min":0,"max":1}}}}}}"#,
     )
     .unwrap();
-    Request::new(monitor, &schema, &mut monitor.blank_replica())
+    MonitorTables::new(monitor, &schema, &mut monitor.blank_replica())
 }
 
 #[test]

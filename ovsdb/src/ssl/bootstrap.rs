@@ -16,7 +16,8 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, UnixTime},
 };
 
-use super::{SslError, certificate::Facts, material::Authorities, verify::verify_chain};
+use super::{certificate::Facts, material::Authorities, verify::verify_chain};
+use crate::error::SslError;
 
 /// The authority at the end of a server's chain, if it signed that chain.
 pub(super) fn authority<'a>(

@@ -24,12 +24,15 @@ use tokio_rustls::{
 };
 
 use super::{
-    MissingAuthority, Ssl, SslError, SslFile, bootstrap,
+    MissingAuthority, Ssl, bootstrap,
     certificate::shown,
     material::Material,
     verify::{Demand, Verifier},
 };
-use crate::{closed::ConnectFault, stream};
+use crate::{
+    error::{ConnectFault, SslError, SslFile},
+    tcp,
+};
 
 /// Connects, and verifies the server.
 pub(crate) async fn connect(host: &str, port: u16, ssl: &Ssl) -> Result<Secured, ConnectFault> {
@@ -117,7 +120,7 @@ async fn shake_hands(
     // rustls needs a name for SNI; the verifier ignores it.
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| SslError::Protocol(format!("{host:?} is no name of a host")))?;
-    let tcp = stream::tcp(host, port).await?;
+    let tcp = tcp::connect(host, port).await?;
     let shaken = TlsConnector::from(Arc::new(configuration)).connect(name, tcp).await;
     shaken.map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {

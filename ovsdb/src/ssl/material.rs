@@ -18,9 +18,10 @@ use tokio_rustls::rustls::{
 };
 
 use super::{
-    Identity, Ssl, SslError, SslFile,
+    Identity, Ssl,
     certificate::{Facts, Validity, shown},
 };
+use crate::error::{SslError, SslFile};
 
 /// The validated contents of the files.
 pub(super) struct Material {

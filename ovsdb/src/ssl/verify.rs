@@ -15,10 +15,10 @@ use tokio_rustls::rustls::{
 };
 
 use super::{
-    SslError,
     certificate::{Facts, Validity},
     material::Authorities,
 };
+use crate::error::SslError;
 
 /// rustls's verifier of server certificates.
 #[derive(Debug)]

@@ -1,9 +1,6 @@
 //! Why a transaction has no outcome.
 
-use crate::{
-    closed::{Closed, ConnectError},
-    error::{ErrorKind, OvsdbError},
-};
+use crate::error::{Closed, ConnectError, ErrorKind, OvsdbError};
 
 /// Why a transaction has no outcome. The database may hold its changes only after
 /// [`OutcomeUnknown`](Self::OutcomeUnknown) and [`Protocol`](Self::Protocol).

@@ -14,13 +14,13 @@ use crate::{
 };
 
 /// The result of a monitor request.
-pub(super) struct Answer<'a> {
+pub(super) struct MonitorAnswer<'a> {
     pub(super) replica: &'a mut Replica,
     pub(super) form: Form,
     pub(super) changes: &'a mut Changes,
 }
 
-impl<'de> DeserializeSeed<'de> for Answer<'_> {
+impl<'de> DeserializeSeed<'de> for MonitorAnswer<'_> {
     type Value = Option<Uuid>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Uuid>, D::Error> {
@@ -36,7 +36,7 @@ impl<'de> DeserializeSeed<'de> for Answer<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Answer<'_> {
+impl<'de> Visitor<'de> for MonitorAnswer<'_> {
     type Value = Option<Uuid>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -185,7 +185,7 @@ enum Happened {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Member {
+enum UpdateMember {
     Old,
     New,
     Initial,
@@ -215,20 +215,20 @@ impl<'de> Visitor<'de> for RowUpdate<'_> {
             match member {
                 // `old` alone is a deleted row. `old` beside `new` has the old values of a changed row, which
                 // the replica knows already. The members come in any order.
-                Member::Old => {
+                UpdateMember::Old => {
                     map.next_value::<IgnoredAny>()?;
                     happened = happened.or(Some(Happened::Delete));
                 }
-                Member::Delete => {
+                UpdateMember::Delete => {
                     map.next_value::<IgnoredAny>()?;
                     happened = Some(Happened::Delete);
                 }
-                Member::New | Member::Initial | Member::Insert => {
-                    map.next_value_seed(Columns { columns: self.columns, cells: self.cells })?;
+                UpdateMember::New | UpdateMember::Initial | UpdateMember::Insert => {
+                    map.next_value_seed(ColumnValues { columns: self.columns, cells: self.cells })?;
                     happened = Some(Happened::Put);
                 }
-                Member::Modify => {
-                    map.next_value_seed(Columns { columns: self.columns, cells: self.cells })?;
+                UpdateMember::Modify => {
+                    map.next_value_seed(ColumnValues { columns: self.columns, cells: self.cells })?;
                     happened = Some(Happened::Modify);
                 }
             }
@@ -238,12 +238,12 @@ impl<'de> Visitor<'de> for RowUpdate<'_> {
 }
 
 /// An object of values by the name of the column.
-struct Columns<'a> {
+struct ColumnValues<'a> {
     columns: &'static [&'static str],
     cells: &'a mut Vec<Cell>,
 }
 
-impl<'de> DeserializeSeed<'de> for Columns<'_> {
+impl<'de> DeserializeSeed<'de> for ColumnValues<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -251,7 +251,7 @@ impl<'de> DeserializeSeed<'de> for Columns<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Columns<'_> {
+impl<'de> Visitor<'de> for ColumnValues<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    monitor::{Monitor, Request},
+    monitor::{Monitor, MonitorTables},
     replica::ChangeKind,
     schema::Schema,
     transaction::Where,
@@ -47,7 +47,7 @@ fn replica_of(monitor: Monitor) -> Replica {
     )
     .unwrap();
     let mut replica = monitor.blank_replica();
-    Request::new(&monitor, &schema, &mut replica).unwrap();
+    MonitorTables::new(&monitor, &schema, &mut replica).unwrap();
     replica
 }
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Atom, Datum, Uuid};
-use crate::transaction::NamedUuid;
 
 macro_rules! atoms {
     ($($from:ty: $value:ident => $atom:expr;)*) => {$(
@@ -32,8 +31,6 @@ atoms! {
     &String: text => Self::String(text.clone());
     &str: text => Self::String(text.to_owned());
     Uuid: uuid => Self::Uuid(uuid);
-    NamedUuid: row => Self::NamedUuid(row.name);
-    &NamedUuid: row => Self::NamedUuid(row.name.clone());
 }
 
 impl From<Atom> for Datum {

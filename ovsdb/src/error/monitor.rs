@@ -1,6 +1,6 @@
 //! Why tables cannot be monitored.
 
-use crate::{closed::Closed, error::OvsdbError};
+use super::{Closed, OvsdbError};
 
 /// Why tables cannot be monitored.
 #[derive(Debug, Clone, thiserror::Error)]

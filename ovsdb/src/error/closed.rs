@@ -2,7 +2,8 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use crate::{endpoint::Endpoint, error::OvsdbError, frame::FrameError, monitor::MonitorError, ssl::SslError};
+use super::{MonitorError, OvsdbError, SslError};
+use crate::{endpoint::Endpoint, frame::FrameError};
 
 /// Why a connection was closed. Each pending call on the connection gets a copy.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -20,7 +20,7 @@ use kubeapi::{Connection, election::Leadership, events::Recorder, object::Object
 use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle};
 
 use crate::{
-    allocate::node_assignments::NodeAnnotation,
+    node_assignments::NodeAnnotation,
     store::{PodAnnotation, Texts},
 };
 

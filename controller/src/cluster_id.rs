@@ -14,6 +14,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+pub use crate::doubt::ClusterId;
 use crate::doubt::Doubted;
 
 /// The namespace whose uid is the identity. Reading it needs the right `get` on it. Without that right, two
@@ -29,9 +30,6 @@ const FIRST: Duration = Duration::from_secs(30);
 /// caches: with a tenth of it, the same wrong list would come twice and be believed. A real mass deletion
 /// waits this long.
 pub const SECOND_LOOK: Duration = Duration::from_secs(10);
-
-/// The uid of `kube-system`; none if the API server does not tell it.
-pub type ClusterId = Option<Arc<str>>;
 
 /// Reads the identity at the start. Retries for 30 s if the API server does not answer; then none.
 pub async fn first(api: &Connection) -> ClusterId {

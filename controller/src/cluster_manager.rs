@@ -7,7 +7,7 @@
 //!      pods' networks ┘ └─ troubles ─▶ events on the node, gauges
 //! ```
 //!
-//! [`allocate::node_assignments`](crate::allocate::node_assignments) decides; this module only brings
+//! [`node_assignments`](crate::node_assignments) decides; this module only brings
 //! observations there and annotations back.
 
 use kubeapi::{
@@ -22,11 +22,11 @@ use tokio::sync::{
 };
 
 use crate::{
-    allocate::node_assignments::{NodeAnnotation, NodeAssignments},
     annotate::{self, AnnotationWriter},
     cluster_id::ClusterId,
     doubt::Doubted,
     key::NodeName,
+    node_assignments::{NodeAnnotation, NodeAssignments},
     observation::{Kind, Observation, Seen},
     store::Node,
     trouble::{NodeTrouble, Trouble},

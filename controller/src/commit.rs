@@ -11,7 +11,8 @@ use ovsdb::{
     Atom, Condition, Datum, Mutation, NamedUuid, OperationIndex, Row, Schema, Transaction, Until, Uuid,
 };
 
-pub(crate) mod blame;
+pub(crate) mod bisect;
+pub(crate) mod fault;
 pub(crate) mod work_queue;
 
 use crate::{
@@ -83,7 +84,7 @@ struct Insert {
 
 /// The changes of one set of references, and the keys that they serve.
 #[derive(Default)]
-struct Moves {
+struct SetMoves {
     keys: Vec<usize>,
     add: Vec<Target>,
     /// Without duplicates: two keys may remove the same element, such as a node that leaves and a pod of that
@@ -91,7 +92,7 @@ struct Moves {
     remove: BTreeSet<Uuid>,
 }
 
-type Sets = BTreeMap<Target, (Table, BTreeMap<&'static str, Moves>)>;
+type Sets = BTreeMap<Target, (Table, BTreeMap<&'static str, SetMoves>)>;
 type Columns = Vec<(&'static str, Cell)>;
 
 #[derive(Default)]
@@ -139,7 +140,7 @@ impl Sorted {
         }
     }
 
-    fn moves(&mut self, of: Target, table: Table, column: &'static str) -> &mut Moves {
+    fn moves(&mut self, of: Target, table: Table, column: &'static str) -> &mut SetMoves {
         self.sets.entry(of).or_insert_with(|| (table, BTreeMap::new())).1.entry(column).or_default()
     }
 }
@@ -172,7 +173,7 @@ impl Builder<'_> {
         }
         // A new row gets its sets with its insert; `mutate` is for rows that exist.
         if let Some((_, sets)) = sets.remove(&Target::Inserted(id.clone())) {
-            for (column, Moves { keys: also, add, remove: _ }) in sets {
+            for (column, SetMoves { keys: also, add, remove: _ }) in sets {
                 keys.extend(also);
                 row.set(column, self.references(&add));
             }
@@ -236,7 +237,7 @@ impl Builder<'_> {
         }
     }
 
-    fn mutate_sets(&mut self, of: Target, (table, sets): (Table, BTreeMap<&'static str, Moves>)) {
+    fn mutate_sets(&mut self, of: Target, (table, sets): (Table, BTreeMap<&'static str, SetMoves>)) {
         // The set of a row that is not inserted by this transaction: the next comparison finds it.
         let Target::Existing(row) = of else { return };
         let (mut keys, mut mutations) = (Vec::new(), Vec::new());

@@ -4,7 +4,7 @@
 //! An API server that was restored, has lost its database or belongs to another cluster sends complete lists
 //! with little or nothing of what is known. Applied, such a list would remove the network of all that it
 //! lacks. So it is doubted and not applied. Some time later the identity of the cluster is read
-//! ([`cluster_id`](crate::cluster_id)) and everything is listed again: objects that both lists lack are gone.
+//! (`cluster_id.rs`) and everything is listed again: objects that both lists lack are gone.
 //! A list of another cluster is never applied.
 //!
 //! The reasons for the limits are in `docs/decisions/lists-that-are-doubted.md`.
@@ -15,7 +15,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::{cluster_id::ClusterId, key::NodeName};
+use crate::key::NodeName;
+
+/// The uid of `kube-system`, which identifies a cluster; none if the API server does not tell it.
+pub type ClusterId = Option<Arc<str>>;
 
 /// How many objects may disappear at once before a list is doubted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +70,7 @@ pub struct OtherCluster {
 
 /// The identity of this cluster, and whether the API server still has it.
 #[derive(Debug, Default)]
-pub(crate) struct Identity {
+pub(crate) struct ClusterIdentity {
     /// The cluster that this process works for; none before it is known.
     own: ClusterId,
     /// The API server's identity, if it is another one.
@@ -78,7 +81,7 @@ pub(crate) struct Identity {
     is_same: bool,
 }
 
-impl Identity {
+impl ClusterIdentity {
     pub(crate) fn of(own: Arc<str>) -> Self {
         Self { own: Some(own), is_recorded: true, ..Self::default() }
     }

@@ -13,7 +13,8 @@
 //! | [`config`] | [`config::ClusterConfig`]: settings that all nodes share | – | – |
 //! | [`observation`] | [`observation::Observation`]: a watch event; the kinds of objects | – | – |
 //! | [`store`] | [`store::Store`]: the API server's objects, indexed | observations | itself |
-//! | [`allocate`] | subnets and ids of nodes, addresses of pods | [`store`]'s nodes | itself |
+//! | [`allocate`] | which subnets and addresses are in use, and which is next | – | itself |
+//! | [`node_assignments`] | [`node_assignments::NodeAssignments`]: subnets and ids of nodes | observations | itself |
 //! | [`doubt`] | safety brake: holds back a list that lacks many known objects | – | itself |
 //! | [`cluster_id`] | the API server's cluster; the second look at a held list | API server | – |
 //! | [`cluster_watch`] | [`cluster_watch::ClusterWatch`]: one watch per kind | API server | observations |
@@ -46,6 +47,7 @@ pub mod doubt;
 mod few;
 pub mod key;
 pub mod metrics;
+pub mod node_assignments;
 pub mod northbound;
 pub mod observation;
 pub mod reconcile;

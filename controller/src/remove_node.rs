@@ -13,7 +13,7 @@ use ovsdb::{Client, Condition, TransactError, Transaction, Updates, Uuid};
 use crate::{
     commit::{
         assemble,
-        blame::{Blame, blame},
+        fault::{Fault, classify},
     },
     config::ClusterConfig,
     desired::desired,
@@ -86,12 +86,12 @@ pub async fn from_northbound(
         // Without the lock: to take it would stop the controller that holds it.
         match connection.transact(assemble(edits, connection.schema(), None).transaction).await {
             Ok(_) => removed.extend(names),
-            Err(error) => match blame(&error) {
+            Err(error) => match classify(&error) {
                 // Until the replica has noticed, it would offer the same connection.
-                Blame::Connection => while !matches!(northbound.next().await, Event::Disconnected(_)) {},
+                Fault::Connection => while !matches!(northbound.next().await, Event::Disconnected(_)) {},
                 // A row has changed since it was read. The change is among the next events.
-                Blame::Race(_) => {}
-                Blame::Operation(_) | Blame::Somebody | Blame::Server | Blame::Lock => return Err(error),
+                Fault::Race(_) => {}
+                Fault::Operation(_) | Fault::Unnamed | Fault::Server | Fault::Lock => return Err(error),
             },
         }
     }

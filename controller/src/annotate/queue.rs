@@ -32,7 +32,7 @@ const MANY: usize = 16;
 /// The queue: see the module.
 #[derive(Debug)]
 pub(super) struct Queue<W> {
-    objects: HashMap<Object, Entry<W>>,
+    objects: HashMap<Object, QueuedObject<W>>,
     /// Objects that may be written now, in the order of their wishes.
     ready: VecDeque<Object>,
     /// Objects that failed, by the time of their retry.
@@ -58,7 +58,7 @@ pub(super) struct Queue<W> {
 }
 
 #[derive(Debug)]
-struct Entry<W> {
+struct QueuedObject<W> {
     wish: Arc<W>,
     /// When the request in flight was sent; none if there is none.
     begun: Option<Instant>,
@@ -121,7 +121,8 @@ impl<W: DesiredAnnotation> Queue<W> {
             entry.wish = wish;
             return;
         }
-        let entry = Entry { wish, begun: None, repeated: false, backoff: Backoff::default(), put_off: false };
+        let entry =
+            QueuedObject { wish, begun: None, repeated: false, backoff: Backoff::default(), put_off: false };
         self.objects.insert(object.clone(), entry);
         // An API server that does not answer is probed by one request at a time. Newer objects go first, so
         // that the probe is not always the same object, which may be the cause.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use prometheus::{IntGaugeVec, Opts, Registry};
 
-use crate::allocate::node_assignments::NodeAssignments;
+use crate::node_assignments::NodeAssignments;
 
 /// The gauges; clones share them.
 #[derive(Debug, Clone)]

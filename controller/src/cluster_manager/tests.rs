@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    allocate::node_assignments::NodeRules,
+    node_assignments::NodeRules,
     cluster_watch::{ClusterWatch, Party},
     config::{ClusterConfig, ClusterSubnet},
     scripted,

@@ -1,15 +1,15 @@
 //! The work queue of keys: dirty ones, suspects, those that wait for a row, and failed ones with the time of
 //! their retry.
 //!
-//! A key is queued in at most one of these places; it may become dirty again while its transaction is in
-//! flight. Knows nothing of rows or databases.
+//! A key is in one of these places or in none, as while its transaction is in flight; meanwhile it may become
+//! dirty again. Knows nothing of rows or databases.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
-    hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
+use contract::backoff;
 use tokio::time::Instant;
 
 use crate::{
@@ -59,20 +59,37 @@ pub(crate) enum Turn {
     Suspects(Vec<Key>),
 }
 
+/// Where a key is queued.
+#[derive(Debug)]
+enum KeyState {
+    /// In one of the queues of dirty keys.
+    Dirty(Scope, Cause),
+    /// In one of the groups of suspects.
+    Suspected,
+    /// Until a row of one of these names appears.
+    Waiting(Vec<RowName>),
+    /// Until then.
+    Resting(Instant),
+}
+
 /// The queue: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct WorkQueue {
+    /// The place of each key that is queued. Everything below that lists keys is an index of it, and only
+    /// [`Self::place`] changes both.
+    states: HashMap<Key, KeyState>,
     /// Two lanes: keys that changed, then keys that are only compared. In each lane, the rows that others
     /// refer to come first: the cluster, nodes, pods and services. May hold keys that are no longer dirty.
     queues: [[VecDeque<Key>; 3]; 2],
-    dirty: HashMap<Key, (Scope, Cause)>,
-    suspects: VecDeque<Vec<Key>>,
-    suspected: HashSet<Key>,
+    dirty: usize,
+    groups: VecDeque<Vec<Key>>,
+    suspected: usize,
     was_suspects: bool,
-    waiting: HashMap<Key, Vec<RowName>>,
+    waiting: usize,
     waiting_for: HashMap<RowName, HashSet<Key>>,
-    failing: HashMap<Key, Failure>,
     retries: BTreeSet<(Instant, Key)>,
+    /// Keys whose last transaction was refused, or whose rows another writer contests; wherever they are now.
+    failures: HashMap<Key, Failure>,
     /// Since when the rows of a key differ from the store, for `settle_seconds`.
     since: HashMap<Key, Instant>,
 }
@@ -82,10 +99,52 @@ struct Failure {
     times: u32,
     /// None if nothing was refused: the key rests because another writer contests its rows.
     error: Option<String>,
-    retry: Option<Instant>,
 }
 
 impl WorkQueue {
+    /// Puts a key into another place, or into none. Returns the former one.
+    fn place(&mut self, key: &Key, state: Option<KeyState>) -> Option<KeyState> {
+        // The former entries first: a new one may be the same.
+        let before = self.states.remove(key);
+        match &before {
+            Some(KeyState::Dirty(..)) => self.dirty -= 1,
+            Some(KeyState::Suspected) => self.suspected -= 1,
+            Some(KeyState::Waiting(names)) => {
+                self.waiting -= 1;
+                for name in names {
+                    if let Some(keys) = self.waiting_for.get_mut(name) {
+                        keys.remove(key);
+                        if keys.is_empty() {
+                            self.waiting_for.remove(name);
+                        }
+                    }
+                }
+            }
+            Some(KeyState::Resting(until)) => {
+                self.retries.remove(&(*until, key.clone()));
+            }
+            None => {}
+        }
+        match &state {
+            Some(KeyState::Dirty(..)) => self.dirty += 1,
+            Some(KeyState::Suspected) => self.suspected += 1,
+            Some(KeyState::Waiting(names)) => {
+                self.waiting += 1;
+                for name in names {
+                    self.waiting_for.entry(name.clone()).or_default().insert(key.clone());
+                }
+            }
+            Some(KeyState::Resting(until)) => {
+                self.retries.insert((*until, key.clone()));
+            }
+            None => {}
+        }
+        if let Some(state) = state {
+            self.states.insert(key.clone(), state);
+        }
+        before
+    }
+
     /// Marks a key as dirty. A key that failed before is retried without delay.
     ///
     /// Suspects, failed keys and those that waited are compared as a whole: nothing is known of their rows.
@@ -94,31 +153,10 @@ impl WorkQueue {
         if cause == Cause::Store {
             self.since.entry(key.clone()).or_insert(now);
         }
-        // It is compared again; if its rows are still missing, it waits again.
-        if self.stop_waiting(&key) {
-            scope = Scope::Whole;
-        }
-        if self.suspected.contains(&key) {
-            return;
-        }
-        if let Some(failure) = self.failing.get_mut(&key) {
-            // The next change of a contested row is not answered before the rest is over. A change of the
-            // store is: its rows are new.
-            if failure.error.is_none() && cause == Cause::Rows {
-                self.dirty.remove(&key);
-                return;
-            }
-            // It goes alone, so that it cannot fail the others again.
-            if let Some(retry) = failure.retry.take() {
-                self.retries.remove(&(retry, key.clone()));
-            }
-            self.dirty.remove(&key);
-            self.suspect(vec![key]);
-            return;
-        }
         let lane = usize::from(cause == Cause::Everything);
-        match self.dirty.get_mut(&key) {
-            Some((dirty, because)) => {
+        let mut waited = false;
+        match self.states.get_mut(&key) {
+            Some(KeyState::Dirty(dirty, because)) => {
                 dirty.extend(scope);
                 // It waited in the second lane and has changed now. Its old entry is skipped by `pop`.
                 let overtakes = *because == Cause::Everything && cause == Cause::Store;
@@ -126,59 +164,71 @@ impl WorkQueue {
                 if overtakes {
                     self.queues[lane][rank(&key)].push_back(key);
                 }
+                return;
             }
-            None => {
-                self.queues[lane][rank(&key)].push_back(key.clone());
-                self.dirty.insert(key, (scope, cause));
-            }
+            Some(KeyState::Suspected) => return,
+            // It is compared again; if its rows are still missing, it waits again.
+            Some(KeyState::Waiting(_)) => (scope, waited) = (Scope::Whole, true),
+            Some(KeyState::Resting(_)) | None => {}
         }
+        if let Some(failure) = self.failures.get(&key) {
+            // The next change of a contested row is not answered before the rest is over. A change of the
+            // store is: its rows are new.
+            if failure.error.is_some() || cause != Cause::Rows || waited {
+                // It goes alone, so that it cannot fail the others again.
+                self.suspect(vec![key]);
+            }
+            return;
+        }
+        self.queues[lane][rank(&key)].push_back(key.clone());
+        self.place(&key, Some(KeyState::Dirty(scope, cause)));
     }
 
     /// Queues keys of which at least one is at fault, to be tried apart from the others.
     pub(crate) fn suspect(&mut self, keys: Vec<Key>) {
         for key in &keys {
-            self.dirty.remove(key);
-            self.stop_waiting(key);
-            self.suspected.insert(key.clone());
+            self.place(key, Some(KeyState::Suspected));
         }
-        self.suspects.push_back(keys);
+        self.groups.push_back(keys);
     }
 
     /// What is next; none if there is nothing to do. Suspects and dirty keys take turns, so that neither
     /// holds up the other.
     pub(crate) fn turn(&mut self) -> Option<Turn> {
-        if self.suspects.is_empty() && self.dirty.is_empty() {
+        if self.groups.is_empty() && self.dirty == 0 {
             return None;
         }
         // Alternates while there are both.
-        self.was_suspects = !self.suspects.is_empty() && (self.dirty.is_empty() || !self.was_suspects);
+        self.was_suspects = !self.groups.is_empty() && (self.dirty == 0 || !self.was_suspects);
         if !self.was_suspects {
             return Some(Turn::Dirty);
         }
-        let keys = self.suspects.pop_front()?;
+        let keys = self.groups.pop_front()?;
         for key in &keys {
-            self.suspected.remove(key);
+            self.place(key, None);
         }
         Some(Turn::Suspects(keys))
     }
 
     /// The next dirty key.
     pub(crate) fn pop(&mut self) -> Option<Item> {
-        self.queues.iter_mut().flatten().find_map(|queue| {
+        let (states, mut next) = (&self.states, None);
+        for queue in self.queues.iter_mut().flatten() {
             // Skips entries of keys that are no longer dirty.
-            std::iter::from_fn(|| queue.pop_front()).find_map(|key| {
-                let (scope, cause) = self.dirty.remove(&key)?;
-                Some(Item { key, scope, cause })
-            })
-        })
+            next = std::iter::from_fn(|| queue.pop_front())
+                .find(|key| matches!(states.get(key), Some(KeyState::Dirty(..))));
+            if next.is_some() {
+                break;
+            }
+        }
+        let key = next?;
+        let Some(KeyState::Dirty(scope, cause)) = self.place(&key, None) else { return None };
+        Some(Item { key, scope, cause })
     }
 
     /// The key needs these rows, which do not exist: it waits for one to appear.
-    pub(crate) fn wait(&mut self, key: Key, names: Vec<RowName>) {
-        for name in &names {
-            self.waiting_for.entry(name.clone()).or_default().insert(key.clone());
-        }
-        self.waiting.insert(key, names);
+    pub(crate) fn wait(&mut self, key: &Key, names: Vec<RowName>) {
+        self.place(key, Some(KeyState::Waiting(names)));
     }
 
     /// A row of that name appeared: marks the keys that wait for it.
@@ -194,38 +244,35 @@ impl WorkQueue {
 
     /// The database refused the key's rows. Returns whether the error differs from the last one, and the
     /// pause before the retry.
-    pub(crate) fn fail(&mut self, key: Key, error: String, now: Instant) -> (bool, Duration) {
+    pub(crate) fn fail(&mut self, key: &Key, error: String, now: Instant) -> (bool, Duration) {
         // Counts whatever the error is: a new error does not shorten the pause.
-        let failure = self.failing.entry(key.clone()).or_default();
+        let failure = self.failures.entry(key.clone()).or_default();
         let pause = pause(failure.times);
         failure.times = failure.times.saturating_add(1);
         let another = failure.error.as_ref() != Some(&error);
         failure.error = Some(error);
-        self.retry_at(key, now + pause);
+        self.rest_until(key, now + pause);
         (another, pause)
     }
 
     /// Leaves the key alone until that time, whatever happens to its rows.
-    pub(crate) fn rest(&mut self, key: Key, until: Instant) {
-        self.failing.entry(key.clone()).or_default();
-        self.retry_at(key, until);
+    pub(crate) fn rest(&mut self, key: &Key, until: Instant) {
+        self.failures.entry(key.clone()).or_default();
+        self.rest_until(key, until);
     }
 
-    fn retry_at(&mut self, key: Key, at: Instant) {
-        self.dirty.remove(&key);
-        if let Some(failure) = self.failing.get_mut(&key)
-            && let Some(before) = failure.retry.replace(at)
-        {
-            self.retries.remove(&(before, key.clone()));
+    fn rest_until(&mut self, key: &Key, until: Instant) {
+        // A suspect has changed since it was sent, and is tried again without a pause.
+        if !matches!(self.states.get(key), Some(KeyState::Suspected)) {
+            self.place(key, Some(KeyState::Resting(until)));
         }
-        self.retries.insert((at, key));
     }
 
     /// The key's rows were committed, or were right already. Returns whether they had been refused before.
     pub(crate) fn succeeded(&mut self, key: &Key) -> bool {
-        let Some(failure) = self.failing.remove(key) else { return false };
-        if let Some(retry) = failure.retry {
-            self.retries.remove(&(retry, key.clone()));
+        let Some(failure) = self.failures.remove(key) else { return false };
+        if matches!(self.states.get(key), Some(KeyState::Resting(_))) {
+            self.place(key, None);
         }
         failure.error.is_some()
     }
@@ -237,15 +284,9 @@ impl WorkQueue {
 
     /// Queues the keys whose pause is over.
     pub(crate) fn retry_due(&mut self, now: Instant) {
-        while self.retries.first().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, key)) = self.retries.pop_first() else { return };
-            if let Some(failure) = self.failing.get_mut(&key) {
-                failure.retry = None;
-            }
+        while let Some((_, key)) = self.retries.first().filter(|(at, _)| *at <= now).cloned() {
             // Alone: whatever else is in the transaction must not fail with it.
-            if !self.suspected.contains(&key) {
-                self.suspect(vec![key]);
-            }
+            self.suspect(vec![key]);
         }
     }
 
@@ -256,29 +297,15 @@ impl WorkQueue {
 
     /// Keys that could go into a transaction now.
     pub(crate) fn dirty(&self) -> usize {
-        self.dirty.len() + self.suspected.len()
+        self.dirty + self.suspected
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting
     }
 
     pub(crate) fn failing(&self) -> usize {
-        self.failing.len()
-    }
-
-    /// Returns whether the key waited.
-    fn stop_waiting(&mut self, key: &Key) -> bool {
-        let Some(names) = self.waiting.remove(key) else { return false };
-        for name in names {
-            if let Some(keys) = self.waiting_for.get_mut(&name) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.waiting_for.remove(&name);
-                }
-            }
-        }
-        true
+        self.failures.len()
     }
 }
 
@@ -292,13 +319,9 @@ fn rank(key: &Key) -> usize {
     }
 }
 
-/// Half a second, doubled each time, a minute at most. Shortened at random by up to half, so that keys that
-/// failed together are not retried together.
+/// The pause after so many refusals. Keys that failed together are not retried together.
 pub(crate) fn pause(times: u32) -> Duration {
-    let full = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(times.min(16))).min(LONGEST_PAUSE);
-    // The hasher's keys are random: no generator of random numbers is needed.
-    let thousandths = u32::try_from(RandomState::new().hash_one(()) % 1001).unwrap_or_default();
-    full / 2 + full / 2 * thousandths / 1000
+    backoff::pause(FIRST_PAUSE, LONGEST_PAUSE, times)
 }
 
 #[cfg(test)]

@@ -82,12 +82,12 @@ fn only_what_two_lists_lack_with_time_in_between_is_gone() {
 /// A wrong API server that is asked first, or that does not tell, must not confirm itself.
 #[test]
 fn only_the_databases_own_record_confirms_the_cluster() {
-    let mut asked = Identity::default();
+    let mut asked = ClusterIdentity::default();
     for _ in 0..2 {
         asked.see(Some("a".into()));
         assert!(!asked.is_confirmed());
     }
-    let mut recorded = Identity::of("a".into());
+    let mut recorded = ClusterIdentity::of("a".into());
     assert!(!recorded.is_confirmed());
     for (id, is_confirmed) in [(Some("a"), true), (None, false), (Some("b"), false), (Some("a"), true)] {
         recorded.see(id.map(Arc::from));

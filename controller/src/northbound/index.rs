@@ -32,7 +32,7 @@ use crate::{
 /// Names, holders and owners of all rows in the replica.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    rows: HashMap<Uuid, Entry>,
+    rows: HashMap<Uuid, IndexedRow>,
     /// Each list is sorted.
     names: HashMap<Table, HashMap<Arc<str>, Few<Uuid>>>,
     parents: HashMap<Uuid, Few<Parent>>,
@@ -45,7 +45,7 @@ pub(crate) struct Index {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct IndexedRow {
     table: Table,
     name: Arc<str>,
     claim: Claim,
@@ -242,7 +242,9 @@ impl Pass<'_> {
         match self.index.rows.get_mut(&row) {
             Some(entry) => entry.name = Arc::clone(&name),
             None => drop(
-                self.index.rows.insert(row, Entry { table, name: Arc::clone(&name), claim: Claim::Foreign }),
+                self.index
+                    .rows
+                    .insert(row, IndexedRow { table, name: Arc::clone(&name), claim: Claim::Foreign }),
             ),
         }
         if !name.is_empty() {
@@ -363,7 +365,7 @@ impl Pass<'_> {
     }
 
     fn forget(&mut self, row: Uuid) {
-        let Some(Entry { table, name, claim }) = self.index.rows.remove(&row) else { return };
+        let Some(IndexedRow { table, name, claim }) = self.index.rows.remove(&row) else { return };
         self.touched.touch(claim.key(), Scope::Whole);
         self.touched.routers |= table == Table::LogicalRouter;
         self.index.disown(row, &claim);

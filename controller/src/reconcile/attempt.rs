@@ -13,7 +13,8 @@ use super::{InFlight, Reconciler, Report, database_lock::LOCK, flap::Answer};
 use crate::{
     commit::{
         Batch, assemble,
-        blame::{Blame, blame},
+        bisect::{Bisection, bisect},
+        fault::{Fault, classify},
         work_queue::{Cause, Item, Turn, pause},
     },
     desired::{desired, desired_part},
@@ -172,7 +173,7 @@ impl Reconciler {
         match difference {
             Difference::Missing(rows) => {
                 tracing::debug!(%key, ?rows, "waits for rows");
-                self.work_queue.wait(item.key, rows);
+                self.work_queue.wait(&item.key, rows);
             }
             Difference::Edits(edits) if edits.is_empty() => self.settle(item.key),
             Difference::Edits(edits) => {
@@ -183,7 +184,7 @@ impl Reconciler {
                     && let Answer::Rest { pause, first } = self.flaps.repair(key, now)
                 {
                     let row = edits.first().map(|edit| self.describe(edit)).unwrap_or_default();
-                    self.work_queue.rest(key.clone(), now + pause);
+                    self.work_queue.rest(key, now + pause);
                     if first {
                         self.contested(item.key, row, pause);
                     }
@@ -276,8 +277,8 @@ impl Reconciler {
             }
             Err(error) => error,
         };
-        match blame(&error) {
-            Blame::Connection => {
+        match classify(&error) {
+            Fault::Connection => {
                 self.count("lost");
                 tracing::info!(
                     error = chain(&error),
@@ -288,7 +289,7 @@ impl Reconciler {
                 self.loaded &= self.northbound.connection().is_some_and(|connection| !connection.is_closed());
                 self.mark_again(items, now);
             }
-            Blame::Race(index) => {
+            Fault::Race(index) => {
                 self.count("overtaken");
                 let overtaken = operations.get(index).cloned().unwrap_or_default();
                 for (place, item) in items.into_iter().enumerate() {
@@ -299,12 +300,12 @@ impl Reconciler {
                     self.work_queue.mark(item, now);
                 }
             }
-            Blame::Lock => {
+            Fault::Lock => {
                 self.count("refused");
                 self.database_lock.refused();
                 self.mark_again(items, now);
             }
-            Blame::Server => {
+            Fault::Server => {
                 self.count("refused");
                 let pause = pause(self.refusals);
                 self.refusals = self.refusals.saturating_add(1);
@@ -316,12 +317,12 @@ impl Reconciler {
                 self.paused = Some(now + pause);
                 self.mark_again(items, now);
             }
-            Blame::Operation(index) => {
+            Fault::Operation(index) => {
                 self.count("refused");
                 let blamed = operations.get(index).cloned().unwrap_or_default();
                 self.part(items, &blamed, &error, now);
             }
-            Blame::Somebody => {
+            Fault::Unnamed => {
                 self.count("refused");
                 self.part(items, &[], &error, now);
             }
@@ -331,30 +332,23 @@ impl Reconciler {
     /// Separates the keys at fault from the others. `blamed`: their indexes, if the server named an
     /// operation.
     fn part(&mut self, items: Vec<Item>, blamed: &[usize], error: &TransactError, now: Instant) {
-        let alone = blamed.iter().collect::<HashSet<_>>().len() == 1 || items.len() == 1;
-        let narrows = !blamed.is_empty() && blamed.iter().collect::<HashSet<_>>().len() < items.len();
-        if narrows || alone {
-            let is_blamed = |place: usize| items.len() == 1 || blamed.contains(&place);
-            let (at_fault, others): (Vec<_>, Vec<_>) =
-                items.iter().cloned().enumerate().partition(|(place, _)| is_blamed(*place));
-            self.mark_again(others.into_iter().map(|(_, item)| item).collect(), now);
-            let at_fault: Vec<Key> = at_fault.into_iter().map(|(_, item)| item.key).collect();
-            match <[Key; 1]>::try_from(at_fault) {
-                Ok([key]) => self.refused(key, error, now),
-                Err(several) => self.work_queue.suspect(several),
+        match bisect(items, blamed) {
+            Bisection::Found { at_fault, innocent } => {
+                self.mark_again(innocent, now);
+                self.refused(at_fault.key, error, now);
             }
-            return;
+            Bisection::Suspects { groups, innocent } => {
+                self.mark_again(innocent, now);
+                for group in groups {
+                    self.work_queue.suspect(group.into_iter().map(|item| item.key).collect());
+                }
+            }
         }
-        // The server named no operation, or one of all keys: bisect until one key is left.
-        let mut first: Vec<Key> = items.into_iter().map(|item| item.key).collect();
-        let second = first.split_off(first.len() / 2);
-        self.work_queue.suspect(first);
-        self.work_queue.suspect(second);
     }
 
     fn refused(&mut self, key: Key, error: &TransactError, now: Instant) {
         let error = chain(error);
-        let (another, pause) = self.work_queue.fail(key.clone(), error.clone(), now);
+        let (another, pause) = self.work_queue.fail(&key, error.clone(), now);
         // Retries with the same error are not logged again.
         if another {
             tracing::warn!(

@@ -160,7 +160,7 @@ async fn a_transaction_without_the_lock_changes_nothing_even_if_its_sender_does_
         .await
         .unwrap();
     let error = second.transact(other).await.unwrap_err();
-    assert_eq!(crate::commit::blame::blame(&error), crate::commit::blame::Blame::Lock, "{error}");
+    assert_eq!(crate::commit::fault::classify(&error), crate::commit::fault::Fault::Lock, "{error}");
     assert!(!run.switches().await.contains(&"late".to_owned()));
 }
 

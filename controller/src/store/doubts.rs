@@ -10,7 +10,7 @@ use contract::names::{PodKey, ServiceKey, SliceKey};
 use super::{Node, Pod, Service, Slice, Store};
 use crate::{
     cluster_id::ClusterId,
-    doubt::{Doubt, Doubted, Identity, Rule},
+    doubt::{ClusterIdentity, Doubt, Doubted, Rule},
     key::NodeName,
     observation::Kind,
 };
@@ -22,7 +22,7 @@ pub(super) struct Doubts {
     pods: Doubt<PodKey>,
     services: Doubt<ServiceKey>,
     slices: Doubt<SliceKey>,
-    identity: Identity,
+    identity: ClusterIdentity,
     /// Nodes that had a switch at the start, until the first list of nodes is accepted.
     found: BTreeSet<NodeName>,
     /// Services that had load balancers at the start, until the first list of Services is accepted.
@@ -36,7 +36,7 @@ impl Default for Doubts {
             pods: Doubt::new(Rule::Pods),
             services: Doubt::new(Rule::Pods),
             slices: Doubt::new(Rule::Pods),
-            identity: Identity::default(),
+            identity: ClusterIdentity::default(),
             found: BTreeSet::new(),
             found_services: BTreeSet::new(),
         }
@@ -112,7 +112,7 @@ impl Store {
     /// Registers the cluster that the northbound database was written for. To be called when
     /// [`found_port`](Self::found_port) is.
     pub fn found_cluster(&mut self, id: Arc<str>) {
-        self.doubts.identity = Identity::of(id);
+        self.doubts.identity = ClusterIdentity::of(id);
     }
 
     /// The cluster that this process works for; none while it is unknown, or while the API server is another

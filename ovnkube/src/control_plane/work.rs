@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 
 use controller::{
     Controller,
-    allocate::node_assignments::{NodeAssignments, NodeRules},
+    node_assignments::{NodeAssignments, NodeRules},
     annotate::AnnotationWriter,
     cluster_id::ClusterId,
     cluster_manager::{ClusterManager, Told},

@@ -31,7 +31,7 @@ fn what_others_need_comes_first_and_each_key_once() {
 fn a_key_that_waits_goes_on_when_its_row_appears() {
     let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
     let (switch, other) = (Table::LogicalSwitch.row("n"), Table::LogicalSwitch.row("m"));
-    work_queue.wait(pod("a"), vec![switch.clone()]);
+    work_queue.wait(&pod("a"), vec![switch.clone()]);
     work_queue.appeared(&other, now);
     assert!(work_queue.turn().is_none());
     work_queue.appeared(&switch, now);
@@ -42,13 +42,13 @@ fn a_key_that_waits_goes_on_when_its_row_appears() {
 #[test]
 fn a_refused_key_is_tried_alone_after_a_pause_or_as_soon_as_something_changes() {
     let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
-    let (another, pause) = work_queue.fail(pod("a"), "no".to_owned(), now);
+    let (another, pause) = work_queue.fail(&pod("a"), "no".to_owned(), now);
     assert!(another && pause <= FIRST_PAUSE);
     assert!(work_queue.turn().is_none());
     work_queue.retry_due(now + pause);
     assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
 
-    let (another, longer) = work_queue.fail(pod("a"), "no".to_owned(), now);
+    let (another, longer) = work_queue.fail(&pod("a"), "no".to_owned(), now);
     assert!(!another && longer >= pause / 2 && work_queue.next_retry() == Some(now + longer));
     work_queue.mark(Item::whole(pod("a"), Cause::Rows), now);
     assert_eq!(work_queue.next_retry(), None);
@@ -60,12 +60,36 @@ fn a_refused_key_is_tried_alone_after_a_pause_or_as_soon_as_something_changes() 
 fn a_contested_key_rests_whatever_happens_to_its_rows() {
     let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
     let until = now + FIRST_PAUSE;
-    work_queue.rest(pod("a"), until);
+    work_queue.rest(&pod("a"), until);
     work_queue.mark(Item::whole(pod("a"), Cause::Rows), now);
     assert!(work_queue.turn().is_none());
     assert_eq!(work_queue.next_retry(), Some(until));
     work_queue.mark(Item::whole(pod("a"), Cause::Store), now);
     assert!(work_queue.turn().is_some(), "what it should have changed");
+}
+
+/// A change of its rows would have ended the wait, and nothing would have compared the key again.
+#[test]
+fn a_contested_key_that_waits_for_rows_is_not_forgotten_when_its_own_change() {
+    let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
+    work_queue.rest(&pod("a"), now);
+    work_queue.retry_due(now);
+    assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
+    work_queue.wait(&pod("a"), vec![Table::LogicalSwitch.row("n")]);
+    work_queue.mark(Item::whole(pod("a"), Cause::Rows), now);
+    assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
+    assert_eq!((work_queue.waiting(), work_queue.is_waited_for()), (0, false));
+}
+
+#[test]
+fn a_key_that_changed_while_its_rows_were_refused_is_tried_without_a_pause() {
+    let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
+    work_queue.fail(&pod("a"), "no".to_owned(), now);
+    work_queue.mark(Item::whole(pod("a"), Cause::Store), now);
+    work_queue.fail(&pod("a"), "no".to_owned(), now);
+    assert_eq!((work_queue.dirty(), work_queue.next_retry()), (1, None));
+    assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
+    assert_eq!(work_queue.dirty(), 0);
 }
 
 #[test]
@@ -128,11 +152,11 @@ fn parts_of_a_key_add_up_and_a_key_that_may_be_wrong_is_compared_as_a_whole() {
     assert_eq!(work_queue.pop(), Some(item(Scope::Whole, Cause::Store)));
     assert_eq!(work_queue.pop(), None);
 
-    work_queue.wait(pod("a"), vec![Table::AddressSet.row("s")]);
+    work_queue.wait(&pod("a"), vec![Table::AddressSet.row("s")]);
     work_queue.mark(item(part(1), Cause::Store), now);
     assert_eq!(work_queue.pop(), Some(item(Scope::Whole, Cause::Store)), "its other rows are missing");
 
-    work_queue.fail(pod("a"), "no".to_owned(), now);
+    work_queue.fail(&pod("a"), "no".to_owned(), now);
     work_queue.mark(item(part(1), Cause::Store), now);
     assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
 }

@@ -14,7 +14,7 @@ use ipnet::IpNet;
 
 use crate::{config::ClusterConfig, store::Node, trouble::NodeTrouble};
 
-type Annotations = BTreeMap<&'static str, String>;
+type AnnotationTexts = BTreeMap<&'static str, String>;
 
 /// Annotations with entries of several networks, one of which is the cluster's own.
 pub(super) const SHARED: [&str; 2] = [NODE_SUBNETS, JOIN_ADDRESSES];
@@ -24,12 +24,12 @@ pub(super) const SHARED: [&str; 2] = [NODE_SUBNETS, JOIN_ADDRESSES];
 pub(super) fn annotations(
     config: &ClusterConfig,
     node: &Node,
-    readable: &Annotations,
+    readable: &AnnotationTexts,
     subnets: &[IpNet],
     id: Option<u16>,
     overrules: bool,
-) -> (Annotations, Vec<NodeTrouble>) {
-    let (mut wish, mut troubles) = (Annotations::new(), Vec::new());
+) -> (AnnotationTexts, Vec<NodeTrouble>) {
+    let (mut wish, mut troubles) = (AnnotationTexts::new(), Vec::new());
     // A claim that cannot be granted is not overwritten, because an administrator has to decide; unless it is
     // a late request of a former leader.
     let undisputed = overrules || node.subnets.iter().all(|subnet| subnets.contains(subnet));
@@ -85,9 +85,9 @@ fn numbered(subnets: &[IpNet], id: u16, troubles: &mut Vec<NodeTrouble>) -> Vec<
 /// Sets the entry of the cluster's network. A text that cannot be read may have entries of other networks: it
 /// is overwritten only with the last readable text.
 fn merge(
-    wish: &mut Annotations,
+    wish: &mut AnnotationTexts,
     troubles: &mut Vec<NodeTrouble>,
-    (node, readable): (&Node, &Annotations),
+    (node, readable): (&Node, &AnnotationTexts),
     annotation: &'static str,
     set: impl FnOnce(&mut PerNetwork),
 ) {

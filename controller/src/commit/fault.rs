@@ -4,11 +4,11 @@ use ovsdb::{ErrorKind, TransactError};
 
 /// What the error of a transaction says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Blame {
+pub(crate) enum Fault {
     /// The keys of the operation with this index.
     Operation(usize),
-    /// One or several of all keys; the server does not say which.
-    Somebody,
+    /// One or several of all keys; the server names none.
+    Unnamed,
     /// No key: another writer was faster than the operation with this index. The replica shows that change
     /// already.
     Race(usize),
@@ -20,23 +20,23 @@ pub(crate) enum Blame {
     Connection,
 }
 
-pub(crate) fn blame(error: &TransactError) -> Blame {
+pub(crate) fn classify(error: &TransactError) -> Fault {
     // First: these also come as the error of an operation, which is not at fault then.
     if error.kind().is_some_and(is_the_servers) {
-        return Blame::Server;
+        return Fault::Server;
     }
     match error {
         // Only `wait` times out.
         TransactError::Operation { error, index, .. } if error.kind == ErrorKind::TimedOut => {
-            Blame::Race(*index)
+            Fault::Race(*index)
         }
-        TransactError::Operation { error, .. } if error.kind == ErrorKind::NotOwner => Blame::Lock,
-        TransactError::Operation { index, .. } => Blame::Operation(*index),
+        TransactError::Operation { error, .. } if error.kind == ErrorKind::NotOwner => Fault::Lock,
+        TransactError::Operation { index, .. } => Fault::Operation(*index),
         // Unique indexes and references are checked at the end of a transaction, without naming an operation
         // (RFC 7047 §4.1.3).
-        TransactError::Commit(_) | TransactError::Invalid(_) => Blame::Somebody,
-        TransactError::Refused(_) | TransactError::Protocol(_) => Blame::Server,
-        TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_) => Blame::Connection,
+        TransactError::Commit(_) | TransactError::Invalid(_) => Fault::Unnamed,
+        TransactError::Refused(_) | TransactError::Protocol(_) => Fault::Server,
+        TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_) => Fault::Connection,
     }
 }
 

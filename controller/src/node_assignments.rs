@@ -18,11 +18,11 @@ use contract::node_annotation::{LEGACY_SUBNET, NODE_ID, NODE_SUBNETS, PerNetwork
 use ipnet::IpNet;
 use kube::core::{Selector, SelectorExt as _};
 
-use super::subnets::{Overlap, Subnets};
 use crate::{
+    allocate::subnets::{Overlap, Subnets},
     cluster_id::ClusterId,
     config::ClusterConfig,
-    doubt::{Doubt, Doubted, Identity, Rule},
+    doubt::{ClusterIdentity, Doubt, Doubted, Rule},
     key::NodeName,
     observation::Seen,
     store::Node,
@@ -42,13 +42,13 @@ pub struct NodeRules {
 pub struct NodeAssignments {
     config: ClusterConfig,
     rules: NodeRules,
-    nodes: BTreeMap<NodeName, Known>,
+    nodes: BTreeMap<NodeName, KnownNode>,
     subnets: Subnets,
     ids: Ids,
     listed: bool,
     /// The safety brake: it holds back a list that lacks many known nodes.
     doubt: Doubt<NodeName>,
-    identity: Identity,
+    identity: ClusterIdentity,
     /// Subnets that pods show to be a node's, although its annotations do not.
     recalled: BTreeMap<NodeName, Vec<IpNet>>,
     outbox: BTreeSet<NodeName>,
@@ -57,7 +57,7 @@ pub struct NodeAssignments {
 
 /// A node and its assignment, whether its annotations show it yet or not.
 #[derive(Debug)]
-struct Known {
+struct KnownNode {
     node: Node,
     subnets: Vec<IpNet>,
     id: Option<u16>,
@@ -96,7 +96,7 @@ impl NodeAssignments {
             nodes: BTreeMap::new(),
             listed: false,
             doubt: Doubt::new(Rule::Nodes),
-            identity: Identity::default(),
+            identity: ClusterIdentity::default(),
             recalled: BTreeMap::new(),
             outbox: BTreeSet::new(),
             arisen: Vec::new(),
@@ -106,7 +106,7 @@ impl NodeAssignments {
     /// Takes the identity of this cluster from other evidence than the API server's word. Before the first
     /// observation: an API server of another cluster may have been asked first.
     pub fn works_for(&mut self, own: Arc<str>) {
-        self.identity = Identity::of(own);
+        self.identity = ClusterIdentity::of(own);
     }
 
     /// Takes the identity of the API server's cluster. It is read before the first list, and again before
@@ -208,7 +208,7 @@ impl NodeAssignments {
         let known = self
             .nodes
             .values()
-            .map(|Known { node, .. }| (Arc::clone(&node.name), Some(Arc::clone(&node.uid))));
+            .map(|KnownNode { node, .. }| (Arc::clone(&node.name), Some(Arc::clone(&node.uid))));
         let listed = list.iter().map(|node| (&node.name, &node.uid)).collect();
         self.identity.other_cluster().is_none() && self.doubt.believes(known, &listed)
     }
@@ -234,11 +234,11 @@ impl NodeAssignments {
     fn put(&mut self, node: Node) -> bool {
         let name = Arc::clone(&node.name);
         let mut known = match self.nodes.remove(&name) {
-            Some(known) if known.node.uid == node.uid => Known { node, ..known },
+            Some(known) if known.node.uid == node.uid => KnownNode { node, ..known },
             // Another node of the same name inherits nothing.
             before => {
                 before.iter().for_each(|before| self.give_back(before));
-                Known {
+                KnownNode {
                     node,
                     subnets: Vec::new(),
                     id: None,
@@ -266,7 +266,7 @@ impl NodeAssignments {
 
     /// The annotation counts, unless it has no subnet, or one that overlaps another node's. Returns whether a
     /// subnet has become free.
-    fn read_subnets(&mut self, known: &mut Known) -> bool {
+    fn read_subnets(&mut self, known: &mut KnownNode) -> bool {
         let name = &known.node.name;
         // Without a readable annotation the node keeps its subnets, and `settle` has them written again.
         if known.node.subnets.is_empty()
@@ -307,7 +307,7 @@ impl NodeAssignments {
     }
 
     /// The same for the id.
-    fn read_id(&mut self, known: &mut Known) -> bool {
+    fn read_id(&mut self, known: &mut KnownNode) -> bool {
         let name = &known.node.name;
         let Some(id) = known.node.id.filter(|id| known.id != Some(*id)) else { return false };
         if !Ids::is_for_nodes(id) {
@@ -330,7 +330,7 @@ impl NodeAssignments {
         }
     }
 
-    fn give_back(&mut self, known: &Known) {
+    fn give_back(&mut self, known: &KnownNode) {
         let name = &known.node.name;
         known.subnets.iter().for_each(|subnet| self.subnets.release(name, subnet));
         known.id.into_iter().for_each(|id| self.ids.release(name, id));
@@ -358,7 +358,7 @@ impl NodeAssignments {
         }
     }
 
-    fn names(&self, which: impl Fn(&Known) -> bool) -> Vec<NodeName> {
+    fn names(&self, which: impl Fn(&KnownNode) -> bool) -> Vec<NodeName> {
         self.nodes.iter().filter(|(_, known)| which(known)).map(|(name, _)| Arc::clone(name)).collect()
     }
 
@@ -404,7 +404,7 @@ impl NodeAssignments {
         self.nodes.insert(Arc::clone(name), known);
     }
 
-    fn give_subnets(&mut self, known: &mut Known) {
+    fn give_subnets(&mut self, known: &mut KnownNode) {
         let name = &known.node.name;
         if let Some(unreadable) = known.node.unreadable(&[NODE_SUBNETS, LEGACY_SUBNET]) {
             // A known assignment is written over the text. Without one, a new subnet might differ from the
@@ -438,7 +438,7 @@ impl NodeAssignments {
         }
     }
 
-    fn give_id(&mut self, known: &mut Known) {
+    fn give_id(&mut self, known: &mut KnownNode) {
         if let Some(unreadable) = known.node.unreadable(&[NODE_ID]) {
             known.troubles.extend(known.id.is_none().then_some(unreadable));
         } else if known.id.is_none() && !known.contested.iter().any(NodeTrouble::is_of_id) {

@@ -2,8 +2,8 @@
 //! of what is requested.
 //!
 //! ```text
-//! ApiServer ─▶ Material ─▶ Link (TLS, headers) ◀─ Gateway ◀─ Client ◀─ Connection
-//!                 ▲ a file changed, or the API server answered 401
+//! ApiServer ─▶ ConnectionConfig ─▶ Transport (TLS, headers) ◀─ ReloadingClient ◀─ Client ◀─ Connection
+//!                  ▲ a file changed, or the API server answered 401
 //! ```
 //!
 //! | module | noun |
@@ -13,6 +13,7 @@
 //! | `transport` | one transport, made from one configuration |
 //! | `reloading_client` | requests over the current transport; reads the files again after a 401 |
 //! | `files` | notices when a file changes |
+//! | `failure` | what the error of a request means |
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -21,9 +22,10 @@ use secrecy::SecretString;
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use self::reloading_client::ReloadingClient;
-use crate::trouble::{self, Kind, Trouble};
+use crate::trouble::{Kind, Trouble};
 
 pub mod config;
+mod failure;
 mod files;
 mod kubeconfig;
 mod reloading_client;
@@ -111,7 +113,7 @@ impl Connection {
 
     /// The reason why a request over this connection failed.
     pub fn trouble(&self, error: &kube::Error) -> Trouble {
-        trouble::of(error, &self.reloading.origin())
+        failure::trouble(error, &self.reloading.origin())
     }
 
     /// Runs a request with a timeout.

@@ -105,11 +105,6 @@ pub enum Lost {
     Late { lease: String, deadline: Duration, problem: String },
     #[error("the lease {lease} was taken by {holder}")]
     Taken { lease: String, holder: String },
-    #[error(
-        "another process has taken the lock on the northbound database: \
-         is a second control plane running for it?"
-    )]
-    LockTaken,
     #[error("the election for the lease was stopped")]
     Stopped,
 }

@@ -1,4 +1,4 @@
-//! Metrics of the control plane's watches and of its leader election.
+//! Metrics of watches and of the leader election. Their names begin as the program says that uses them.
 
 use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
 
@@ -10,22 +10,22 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers the metrics.
+    /// Registers the metrics under names that begin with `prefix`, such as `ovnkube_controller`.
     ///
     /// # Errors
     ///
-    /// The registry has a metric of one of these names already.
-    pub fn register(registry: &Registry) -> prometheus::Result<Self> {
+    /// The registry has a metric of one of these names already, or `prefix` cannot begin a name.
+    pub fn register(registry: &Registry, prefix: &str) -> prometheus::Result<Self> {
         let metrics = Self {
             watch_restarts: IntCounterVec::new(
                 Opts::new(
-                    "ovnkube_controller_watch_restarts_total",
+                    format!("{prefix}_watch_restarts_total"),
                     "How often all objects had to be read again.",
                 ),
                 &["kind"],
             )?,
             leader: IntGauge::new(
-                "ovnkube_controller_leader",
+                format!("{prefix}_leader"),
                 "Whether this process is the leader (1) or waits for its turn (0).",
             )?,
         };

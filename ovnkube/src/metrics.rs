@@ -138,11 +138,14 @@ impl Met {
     }
 }
 
+/// Upstream's prefix for a controller, and for what both roles share.
+const CONTROLLER: &str = "ovnkube_controller";
+
 /// Upstream's prefix for a process with this role.
 fn prefix(roles: Roles) -> &'static str {
     match roles {
         Roles::ClusterManager => "ovnkube_clustermanager",
-        Roles::Controller | Roles::Both => "ovnkube_controller",
+        Roles::Controller | Roles::Both => CONTROLLER,
     }
 }
 

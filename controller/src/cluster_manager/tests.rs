@@ -17,9 +17,9 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    node_assignments::NodeRules,
     cluster_watch::{ClusterWatch, Party},
     config::{ClusterConfig, ClusterSubnet},
+    node_assignments::NodeRules,
     scripted,
 };
 
@@ -109,7 +109,7 @@ fn start_for(
     );
     let (annotation_metrics, metrics) =
         (annotate::Metrics::register(&registry).unwrap(), Metrics::register(&registry).unwrap());
-    let api_metrics = ApiMetrics::register(&registry).unwrap();
+    let api_metrics = ApiMetrics::register(&registry, "test").unwrap();
     let assignments = NodeAssignments::new(config(), NodeRules::default());
     let (observed, observations) = unbounded_channel();
     let told = Told { api: server.clone(), leadership: leadership.clone(), recorder, observations };
@@ -233,8 +233,11 @@ async fn who_does_not_lead_reads_and_writes_nothing() {
         durations: Durations::default(),
         own_lease: OwnLease::Wait,
     };
-    let (leadership, _campaign) =
-        LeaderElector::start(of_lease, candidate.into(), ApiMetrics::register(&Registry::new()).unwrap());
+    let (leadership, _campaign) = LeaderElector::start(
+        of_lease,
+        candidate.into(),
+        ApiMetrics::register(&Registry::new(), "test").unwrap(),
+    );
     let _role = start(server, leadership);
     api.nothing_within(Duration::from_secs(5)).await;
     lease.asked().await.status(404, "no lease").await;

@@ -1,4 +1,4 @@
-//! The material of a connection: address, authorities and credentials, as the files say now. Does not decide
+//! The configuration of a connection: address, authorities and credentials, as the files say now. Does not decide
 //! when to read.
 //!
 //! No error contains a byte of what was read, as that includes tokens and keys.
@@ -26,7 +26,7 @@ pub struct ConnectionConfig {
     pub origin: Provenance,
 }
 
-/// The origin of the material, for messages.
+/// The origin of the configuration, for messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Provenance {
     /// Scheme, host and port.
@@ -116,7 +116,7 @@ impl ConnectionConfig {
     /// # Errors
     ///
     /// A file cannot be read, its content is not of the expected form, or the URL is not `http` or `https`.
-    /// TLS settings are checked later, when a link is made.
+    /// TLS settings are checked later, when a transport is made.
     pub fn read(api_server: &ApiServer, reader: &mut Reader<'_>) -> Result<Self, ConnectionConfigError> {
         let ApiServer { cluster, credential } = api_server;
         let mut config = match cluster {
@@ -160,7 +160,7 @@ impl ConnectionConfig {
         Ok(config)
     }
 
-    /// Material with a URL alone: the system's authorities, no credentials.
+    /// A configuration with a URL alone: the system's authorities, no credentials.
     pub(super) fn new(url: &str) -> Result<Self, ConnectionConfigError> {
         // A name and a password in the URL are refused, and do not go to the log.
         let shown = url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("...@{host}"));

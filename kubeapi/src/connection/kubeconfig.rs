@@ -58,7 +58,7 @@ impl Kubeconfig {
         })
     }
 
-    /// The material of the cluster. `with_user`: with the credentials of the kubeconfig, as far as it has
+    /// The configuration of the cluster. `with_user`: with the credentials of the kubeconfig, as far as it has
     /// any.
     pub(super) fn config(
         self,

@@ -1,6 +1,6 @@
-//! The reloading client: it sends requests over the current link. It reads the material again when a file has
-//! changed, and at once when the API server answers 401. A link that worked stays in use until there is a new
-//! one.
+//! The reloading client: it sends requests over the current transport. It reads the configuration again when a
+//! file has changed, and at once when the API server answers 401. A transport that worked stays in use until
+//! there is a new one.
 
 use std::{
     collections::BTreeSet,
@@ -17,9 +17,9 @@ use tower::{BoxError, Service, service_fn};
 use super::{
     ApiServer,
     config::{ConnectionConfig, ConnectionConfigError, OnDisk, Provenance, Reader},
+    failure::overloaded,
     transport::Transport,
 };
-use crate::trouble::overloaded;
 
 pub(super) struct ReloadingClient {
     api_server: ApiServer,
@@ -31,7 +31,7 @@ pub(super) struct ReloadingClient {
 }
 
 struct Now {
-    /// The current link, or why there has never been one.
+    /// The current transport, or why there has never been one.
     transport: Result<Arc<Transport>, ConnectionConfigError>,
     /// The files of the last read and the hashes of their content, whether it succeeded or not.
     seen: Vec<(PathBuf, u64)>,
@@ -110,14 +110,14 @@ impl ReloadingClient {
         overloaded(renewed.send(again).await?).await
     }
 
-    /// Reads all files again. Does nothing if link `refused` has been replaced in the meantime.
+    /// Reads all files again. Does nothing if transport `refused` has been replaced in the meantime.
     pub(super) async fn renew(self: Arc<Self>, refused: Option<u64>) {
         let _reading = self.reading.lock().await;
         if refused.is_some_and(|refused| self.transport().is_ok_and(|transport| transport.number > refused)) {
             return;
         }
         let reloading = Arc::clone(&self);
-        // A thread of its own: the files may be on a slow file system. After a panic the old link stays.
+        // A thread of its own: the files may be on a slow file system. After a panic the old transport stays.
         let _ = spawn_blocking(move || reloading.read_again()).await;
     }
 
@@ -128,7 +128,7 @@ impl ReloadingClient {
         let mut now = self.now();
         let unchanged = now.seen == reader.seen;
         now.seen = reader.seen;
-        // The same content makes the same link: connections that are open can stay.
+        // The same content makes the same transport: connections that are open can stay.
         if unchanged && now.transport.is_ok() {
             return;
         }
@@ -141,7 +141,7 @@ impl ReloadingClient {
                 );
                 now.problem = None;
                 now.transport = Ok(Arc::new(transport));
-                // Unlock first: a receiver that wakes up asks for the link at once.
+                // Unlock first: a receiver that wakes up asks for the transport at once.
                 drop(now);
                 self.renewals.send_replace(number);
             }
@@ -181,6 +181,6 @@ fn copy(request: &mut Request<Body>) -> Option<Request<Body>> {
 
 impl std::fmt::Debug for ReloadingClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gateway").field("link", &self.now().transport).finish_non_exhaustive()
+        f.debug_struct("ReloadingClient").field("transport", &self.now().transport).finish_non_exhaustive()
     }
 }

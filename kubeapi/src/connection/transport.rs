@@ -1,5 +1,5 @@
-//! A transport with one set of material: connections with its TLS settings, requests with its headers. It
-//! never changes; a new set makes a new link.
+//! A transport with one configuration: connections with its TLS settings, requests with its headers. It
+//! never changes; a new configuration makes a new transport.
 
 use std::time::Duration;
 
@@ -11,8 +11,10 @@ use hyper_util::{
 use kube::client::{Body, ConfigExt};
 use tower::{BoxError, ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 
-use super::config::{ConnectionConfig, ConnectionConfigError, Provenance};
-use crate::trouble::innermost;
+use super::{
+    config::{ConnectionConfig, ConnectionConfigError, Provenance},
+    failure::innermost,
+};
 
 /// How long a TCP handshake may take. Linux repeats a SYN after 1, 3 and 7 s, so lost packets are survived; a
 /// tenth of this fails after the first loss, ten times as much blocks each request for minutes while the API
@@ -72,7 +74,7 @@ impl Transport {
 
 impl std::fmt::Debug for Transport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link")
+        f.debug_struct("Transport")
             .field("number", &self.number)
             .field("origin", &self.origin)
             .finish_non_exhaustive()

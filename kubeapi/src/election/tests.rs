@@ -36,7 +36,7 @@ struct Played {
 impl Played {
     async fn start(candidate: ElectionConfig) -> Self {
         let (api, client) = scripted::start().await;
-        let metrics = Metrics::register(&Registry::new()).unwrap();
+        let metrics = Metrics::register(&Registry::new(), "test").unwrap();
         let (leadership, elector) = LeaderElector::start(client, candidate.into(), metrics);
         Self { api, leadership, elector }
     }

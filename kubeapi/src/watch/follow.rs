@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 
 use contract::backoff::Backoff;
-use futures_util::TryStreamExt;
+use futures_util::{TryStream, TryStreamExt};
 use kube::{
     api::WatchParams,
     core::{WatchEvent, request::Request},
@@ -108,6 +108,42 @@ enum Next {
     Changes(String),
 }
 
+/// Why a watch has to be opened again although nothing is wrong with it.
+struct Reopen {
+    /// New credentials.
+    renewals: watch::Receiver<u64>,
+    /// The caller wants a new list.
+    again: watch::Receiver<u64>,
+}
+
+/// What a watch brings.
+enum Arrival<K> {
+    Event(WatchEvent<K>),
+    Error(kube::Error),
+    /// No event until the deadline.
+    Silence,
+    /// The API server ended the watch, or it has to be opened again.
+    End,
+}
+
+/// Waits for the next event. Cancellation-safe.
+async fn next<K>(
+    events: &mut (impl TryStream<Ok = WatchEvent<K>, Error = kube::Error> + Unpin),
+    reopen: &mut Reopen,
+    deadline: Instant,
+) -> Arrival<K> {
+    tokio::select! {
+        event = timeout_at(deadline, events.try_next()) => match event {
+            Ok(Ok(Some(event))) => Arrival::Event(event),
+            Ok(Ok(None)) => Arrival::End,
+            Ok(Err(error)) => Arrival::Error(error),
+            Err(_) => Arrival::Silence,
+        },
+        Ok(()) = reopen.renewals.changed() => Arrival::End,
+        Ok(()) = reopen.again.changed() => Arrival::End,
+    }
+}
+
 /// Why a watch ended.
 enum End {
     /// The API server ended it, or it has to be opened again: there is no error.
@@ -196,8 +232,8 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         let Trouble { kind, code: _, text, retry_after } = trouble;
         if kind == Kind::Gone {
             self.observer.begins_anew(&text);
-            // The API server answers, so ask again at once; but not if there is no list yet, or one this young: an
-            // API server that refuses each version would be listed in a tight loop.
+            // The API server answers, so ask again at once; but not if there is no list yet, or one this
+            // young: an API server that refuses each version would be listed in a tight loop.
             if self.read.is_some_and(|read| read.elapsed() >= GOOD) {
                 return;
             }
@@ -228,10 +264,9 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
 
     /// Watches from version `from`. Without it: a streaming list first, then the changes after it.
     async fn watch(&mut self, from: Option<String>) -> End {
-        let streaming = from.is_none();
-        // Subscribed before the request: a change of credentials while it is under way ends the watch.
-        let mut renewals = self.connection.renewals();
-        let mut again = self.again.clone();
+        // Subscribed before the request: a change of credentials while it is under way ends the watch. `again`
+        // is a clone: `step` sees the change, too, and lists.
+        let mut reopen = Reopen { renewals: self.connection.renewals(), again: self.again.clone() };
         let request = match self.request(from.as_deref()) {
             Ok(request) => request,
             Err(trouble) => return End::Trouble(trouble),
@@ -239,67 +274,80 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         let events =
             match self.connection.ask(BEGIN, self.connection.client().request_events::<K>(request)).await {
                 Ok(events) => events,
-                Err(trouble) if streaming => return End::of_streaming(trouble),
+                Err(trouble) if from.is_none() => return End::of_streaming(trouble),
                 Err(trouble) => return End::Trouble(trouble),
             };
         // The request may have gone to another API server than the one that `from` is of.
         if self.has_moved() {
             return End::Ordinary;
         }
-        // Changes that arrive before the end of the list are part of it. Nothing is reported before the end:
-        // an incomplete list would look like deletions.
-        let mut all: Option<BTreeMap<K::Key, K::Value>> = streaming.then(BTreeMap::new);
-        if !streaming {
-            self.observer.heard();
-        }
-
         let mut events = pin!(events);
-        let patience = |all: &Option<_>| Instant::now() + if all.is_some() { STUCK } else { SILENCE };
-        let mut silence = patience(&all);
+        if from.is_none() {
+            match self.initial(&mut events, &mut reopen).await {
+                Ok((all, version)) => self.everything(all, version),
+                Err(end) => return end,
+            }
+        }
+        self.observer.heard();
+        self.changes(&mut events, &mut reopen).await
+    }
+
+    /// The objects of a streaming list, and its version. Nothing is reported before the end of the list: an
+    /// incomplete one would look like deletions.
+    async fn initial(
+        &mut self,
+        events: &mut (impl TryStream<Ok = WatchEvent<K>, Error = kube::Error> + Unpin),
+        reopen: &mut Reopen,
+    ) -> Result<(Vec<K::Value>, String), End> {
+        // Changes that arrive before the end of the list are part of it.
+        let mut all = BTreeMap::new();
+        loop {
+            let event = match next(events, reopen, Instant::now() + STUCK).await {
+                Arrival::Event(event) => event,
+                Arrival::Error(error) => return Err(End::Trouble(self.connection.trouble(&error))),
+                Arrival::Silence => {
+                    return Err(End::NoStream(format!("no event arrived within {STUCK:?}")));
+                }
+                Arrival::End => return Err(End::Ordinary),
+            };
+            if let Some(version) = self.collect(event, &mut all)? {
+                return Ok((all.into_values().collect(), version));
+            }
+        }
+    }
+
+    /// Reports each change, until the watch ends.
+    async fn changes(
+        &mut self,
+        events: &mut (impl TryStream<Ok = WatchEvent<K>, Error = kube::Error> + Unpin),
+        reopen: &mut Reopen,
+    ) -> End {
+        let mut silence = Instant::now() + SILENCE;
         // The deadline for the next event, once a nudge has announced one.
         let mut behind: Option<Instant> = None;
         loop {
-            let event = tokio::select! {
-                event = timeout_at(behind.unwrap_or(silence).min(silence), events.try_next()) => event,
-                Ok(()) = renewals.changed() => return End::Ordinary,
-                // `again` is a clone: `step` sees the change, too, and lists.
-                Ok(()) = again.changed() => return End::Ordinary,
-                () = self.prompt.nudge.notified(), if all.is_none() => {
+            let arrival = tokio::select! {
+                arrival = next(events, reopen, behind.unwrap_or(silence).min(silence)) => arrival,
+                () = self.prompt.nudge.notified() => {
                     // Only the first nudge counts: more of them must not postpone the deadline.
                     behind.get_or_insert_with(|| Instant::now() + LAG);
                     continue;
                 }
             };
-            let event = match event {
-                Ok(Ok(Some(event))) => event,
-                Ok(Err(error)) => return End::Trouble(self.connection.trouble(&error)),
-                Err(_) if all.is_some() => {
-                    return End::NoStream(format!("no event arrived within {STUCK:?}"));
+            match arrival {
+                Arrival::Event(event) => {
+                    if let Err(end) = self.take(event) {
+                        return end;
+                    }
                 }
-                Err(_) if behind.is_some() => {
+                Arrival::Error(error) => return End::Trouble(self.connection.trouble(&error)),
+                Arrival::Silence if behind.is_some() => {
                     self.observer.behind();
                     return End::Ordinary;
                 }
-                Ok(Ok(None)) | Err(_) => return End::Ordinary,
-            };
-            let taken = match &mut all {
-                None => self.take(event),
-                Some(objects) => match self.collect(event, objects) {
-                    Ok(None) => Ok(()),
-                    Ok(Some(version)) => {
-                        let all = all.take().unwrap_or_default().into_values().collect();
-                        self.everything(all, version);
-                        self.observer.heard();
-                        Ok(())
-                    }
-                    Err(end) => Err(end),
-                },
-            };
-            if let Err(end) = taken {
-                return end;
+                Arrival::Silence | Arrival::End => return End::Ordinary,
             }
-            silence = patience(&all);
-            behind = None;
+            (silence, behind) = (Instant::now() + SILENCE, None);
         }
     }
 
@@ -329,9 +377,17 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
     ) -> Result<Option<String>, End> {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                all.extend(self.key(&object).and_then(|key| Some((key, self.value(object)?))));
+                if let Some(key) = self.key(&object)
+                    && let Some(value) = self.value(object)
+                {
+                    all.insert(key, value);
+                }
             }
-            WatchEvent::Deleted(object) => drop(self.key(&object).and_then(|key| all.remove(&key))),
+            WatchEvent::Deleted(object) => {
+                if let Some(key) = self.key(&object) {
+                    all.remove(&key);
+                }
+            }
             WatchEvent::Bookmark(bookmark)
                 if bookmark.metadata.annotations.contains_key(END_OF_EVERYTHING) =>
             {

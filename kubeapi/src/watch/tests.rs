@@ -57,8 +57,11 @@ impl Played {
         let (api, connection) = scripted::start().await;
         let (sender, seen) = unbounded_channel();
         let tell = move |seen| drop(sender.send(seen));
-        let watch =
-            Watch::start::<Pod>(connection.clone(), Metrics::register(&Registry::new()).unwrap(), tell);
+        let watch = Watch::start::<Pod>(
+            connection.clone(),
+            Metrics::register(&Registry::new(), "test").unwrap(),
+            tell,
+        );
         Self { api, connection, watch, seen }
     }
 
@@ -313,7 +316,7 @@ async fn an_api_server_at_another_url_is_asked_for_everything() {
     let _watch = Watch::start_leading::<Pod, _>(
         connection,
         Leadership::always(),
-        Metrics::register(&Registry::new()).unwrap(),
+        Metrics::register(&Registry::new(), "test").unwrap(),
         move || {
             identify.send(url.url()).unwrap();
             std::future::ready(())

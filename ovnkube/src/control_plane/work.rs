@@ -15,11 +15,11 @@ use std::{sync::Arc, time::Duration};
 
 use controller::{
     Controller,
-    node_assignments::{NodeAssignments, NodeRules},
     annotate::AnnotationWriter,
     cluster_id::ClusterId,
     cluster_manager::{ClusterManager, Told},
     cluster_watch::{ClusterWatch, Party},
+    node_assignments::{NodeAssignments, NodeRules},
     northbound,
     reconcile::{Progress, Stopped},
     store::Store,
@@ -74,6 +74,11 @@ struct RunningTasks {
 pub enum Ended {
     #[error("this process leads no longer")]
     Lost(#[from] Lost),
+    #[error(
+        "this process leads no longer: another process has taken the lock on the northbound database: \
+         is a second control plane running for it?"
+    )]
+    LockTaken,
     #[error("a part of the control plane has ended, which is a defect of this program: {0}")]
     Defect(String),
 }
@@ -138,7 +143,9 @@ impl Work {
                 };
                 match ended {
                     // The election knows the reason, and may notice a moment later than the roles.
-                    Ended::Lost(lost) => timeout(REASON, elector.lost()).await.unwrap_or(lost).into(),
+                    Ended::Lost(_) | Ended::LockTaken => {
+                        timeout(REASON, elector.lost()).await.map_or(ended, Ended::from)
+                    }
                     Ended::Defect(_) => ended,
                 }
             }
@@ -154,7 +161,7 @@ impl Work {
         if timeout(FINISH, at_work.finish()).await.is_err() {
             tracing::warn!(
                 patience = ?FINISH,
-                "API server or database have not answered: what was asked of them may still be done"
+                "API server or database have not answered; requests in flight may still take effect"
             );
         }
         // The Lease is free after this: no task may be left that could write.
@@ -294,7 +301,7 @@ impl RunningTasks {
             match self.tasks.join_next().await {
                 Some(Ok(Task::Silent)) => {}
                 Some(Ok(Task::Controller(Stopped::LeadershipLost))) => return Lost::Stopped.into(),
-                Some(Ok(Task::Controller(Stopped::LockTaken))) => return Lost::LockTaken.into(),
+                Some(Ok(Task::Controller(Stopped::LockTaken))) => return Ended::LockTaken,
                 Some(Ok(Task::Controller(Stopped::ObservationsEnded))) => {
                     return Ended::Defect("the watch of the API server has ended".to_owned());
                 }

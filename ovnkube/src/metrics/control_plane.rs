@@ -6,7 +6,7 @@ use controller::{annotate, cluster_manager, metrics as rows};
 use kubeapi::metrics as api_server;
 use prometheus::{Gauge, IntGauge, Registry};
 
-use super::{known, prefix};
+use super::{CONTROLLER, known, prefix};
 use crate::roles::Roles;
 
 /// The control plane's metrics.
@@ -41,7 +41,7 @@ impl ControlPlaneMetrics {
         );
         Ok(Self {
             rows: rows::Metrics::register(registry)?,
-            api_server: api_server::Metrics::register(registry)?,
+            api_server: api_server::Metrics::register(registry, CONTROLLER)?,
             annotations: annotate::Metrics::register(registry)?,
             cluster_manager: cluster_manager::Metrics::register(registry)?,
             ready_duration: known(registry, ready_duration)?,

@@ -60,7 +60,7 @@ static FIXTURES: LazyLock<Fixtures> = LazyLock::new(|| {
     Fixtures {
         connection: Connection::open(way),
         metrics: Arc::default(),
-        controller_metrics: ControllerMetrics::register(&Registry::new())
+        controller_metrics: ControllerMetrics::register(&Registry::new(), "test")
             .expect("nothing else is registered"),
     }
 });

@@ -105,7 +105,7 @@ impl Cluster {
             ..candidate(identity)
         });
         let candidates = ElectionConfigs { first: candidates.next().unwrap(), second: candidates.next() };
-        let metrics = Metrics::register(&Registry::new()).unwrap();
+        let metrics = Metrics::register(&Registry::new(), "test").unwrap();
         let (leadership, elector) = LeaderElector::start(self.client.clone(), candidates, metrics);
         Process { leadership, elector }
     }

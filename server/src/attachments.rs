@@ -1,12 +1,14 @@
 //! Keeps pods attached: restores ports of living pods that vanish from Open vSwitch (a restart that deletes
 //! ports, a lost database, a manual `del-port`), and removes what is left of pods that are gone. The plugin
-//! attaches and detaches; this module only repairs. It also writes the ports that plugins ask for, because
-//! one task knows all rows.
+//! attaches and detaches; this module only repairs, and writes the ports that plugins ask for. Two tasks
+//! share one copy of the rows: `local_rows` owns it and writes ports, `reconciler` repairs.
 //!
 //! ```text
-//! Open vSwitch's rows ─▶ journal ─┐
-//! links of the host ──────────────┼─▶ plan ─┬─ missing ──▶ interface_lock ─▶ one transaction ─▶ Open vSwitch
-//! pods of this node ──────────────┘         └─ suspects ─▶ suspicion ─ twice ─▶ interface_lock ─▶ the plugin's DEL
+//! plugins ─▶ writer ─▶ one transaction ─▶ Open vSwitch
+//!
+//! Open vSwitch's rows ─▶ local_rows ─┐
+//! links of the host ─────────────────┼─▶ plan ─┬─ missing ──▶ lock ─▶ one transaction ─▶ Open vSwitch
+//! pods of this node ─────────────────┘         └─ suspects ─▶ stale_candidates ─▶ lock ─▶ the plugin's DEL
 //! ```
 //!
 //! | module | noun |
@@ -15,12 +17,14 @@
 //! | `links` | the host's ends of pods' veths, as rtnetlink reports them |
 //! | `plan` | which ports are missing, and which attachments are stale; pure |
 //! | `stale_candidates` | since when an attachment is stale; pure |
-//! | `reconciler` | the reconciler: when to look, and what to do then; it waits for nothing |
-//! | `hands` | the tasks beside it, which may wait |
+//! | `local_rows` | the task that owns the copy of the rows; it waits for nothing, because ADDs wait for it |
+//! | `writer` | the ports that plugins ask for, in that task |
+//! | `reconciler` | the task that repairs: when to look, and what to do then |
+//! | `workers` | the tasks beside it, which may wait |
 //! | `calls` | removes what killed calls of the plugin leave among the per-interface locks |
 //! | `restore` | restores ports, under the per-interface locks (`InterfaceLock`) of the plugin's calls |
 //! | `sweep` | removes stale attachments |
-//! | `writer` | writes the ports that plugins ask for, in the task that knows all rows |
+//! | `restored` | restored ports, until they work; only logs |
 //!
 //! The only record is that of Open vSwitch's rows and the aliases of links; there is no file. As long as
 //! nothing is wrong, nothing is written, and nothing is polled, except for a look every 30 s in case an event
@@ -34,18 +38,20 @@ use tokio::sync::watch;
 use crate::{conditions::Conditions, events::Events, metrics::Metrics, pods::PodSource};
 
 mod calls;
-mod hands;
 mod links;
+mod local_rows;
 mod plan;
 mod port_cache;
 mod reconciler;
 mod restore;
+mod restored;
 mod stale_candidates;
 mod sweep;
+mod workers;
 mod writer;
 
 pub(crate) use calls::tidy;
-pub(crate) use reconciler::Reconciler;
+pub(crate) use reconciler::start;
 
 /// What the reconciler needs to know and to reach.
 #[derive(Debug)]
@@ -74,4 +80,12 @@ pub(crate) enum OwnNode {
     Confirmed,
     /// Nothing confirms it; and why.
     Unconfirmed(String),
+}
+
+/// Whether everything was done that a look called for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repaired {
+    All,
+    /// Something was left for later.
+    NotAll,
 }

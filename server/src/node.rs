@@ -78,6 +78,16 @@ pub enum PodsFrom {
     ApiServer(ApiServer),
 }
 
+impl PodsFrom {
+    /// The API server, if pods come from there.
+    pub fn api_server(self) -> Option<ApiServer> {
+        match self {
+            Self::ApiServer(api_server) => Some(api_server),
+            Self::Manifests(_) => None,
+        }
+    }
+}
+
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {

@@ -20,8 +20,8 @@ use names::Names;
 /// Takes requests for ports. Clones share one queue.
 #[derive(Debug, Clone)]
 pub struct Ports {
-    jobs: mpsc::UnboundedSender<WriteRequest>,
-    leaving: mpsc::UnboundedSender<String>,
+    requests: mpsc::UnboundedSender<WriteRequest>,
+    detaching: mpsc::UnboundedSender<String>,
     bridge: watch::Receiver<Option<BridgeFacts>>,
     names: Arc<Names>,
 }
@@ -29,9 +29,9 @@ pub struct Ports {
 /// The receiving end of [`Ports`], for the task that writes the ports.
 #[derive(Debug)]
 pub struct WriteQueue {
-    pub(crate) jobs: mpsc::UnboundedReceiver<WriteRequest>,
+    pub(crate) requests: mpsc::UnboundedReceiver<WriteRequest>,
     /// Sandboxes whose ports are about to be removed.
-    pub(crate) leaving: mpsc::UnboundedReceiver<String>,
+    pub(crate) detaching: mpsc::UnboundedReceiver<String>,
     /// The bridge while ports can be written; `None` otherwise.
     pub(crate) bridge: watch::Sender<Option<BridgeFacts>>,
     /// Names of interfaces that ovs-vswitchd may know; the writer keeps them up to date.
@@ -66,12 +66,12 @@ impl Ports {
     /// The queue and its receiving end. Until a writer announces the bridge, every plugin writes its own
     /// port.
     pub fn channel() -> (Self, WriteQueue) {
-        let (sender, jobs) = mpsc::unbounded_channel();
-        let (leaver, leaving) = mpsc::unbounded_channel();
+        let (sender, requests) = mpsc::unbounded_channel();
+        let (leaver, detaching) = mpsc::unbounded_channel();
         let (bridge, facts) = watch::channel(None);
         let names = Arc::new(Names::default());
-        let orders = WriteQueue { jobs, leaving, bridge, names: Arc::clone(&names) };
-        (Self { jobs: sender, leaving: leaver, bridge: facts, names }, orders)
+        let queue = WriteQueue { requests, detaching, bridge, names: Arc::clone(&names) };
+        (Self { requests: sender, detaching: leaver, bridge: facts, names }, queue)
     }
 
     /// The bridge, if the server can write the port of this sandbox: it is connected to the database, and
@@ -88,13 +88,13 @@ impl Ports {
     pub(crate) fn write(&self, port: PlannedPort) -> mpsc::UnboundedReceiver<PortNews> {
         let (news, listener) = mpsc::unbounded_channel();
         // Without a writer, `news` is dropped here, which closes the channel.
-        let _ = self.jobs.send(WriteRequest { port, news });
+        let _ = self.requests.send(WriteRequest { port, news });
         listener
     }
 
     /// A plugin other than this project's is about to detach a sandbox: its ports must not be restored.
-    pub fn leaves(&self, sandbox: &str) {
+    pub fn note_detach(&self, sandbox: &str) {
         // Without a reader, nothing restores ports either.
-        let _ = self.leaving.send(sandbox.to_owned());
+        let _ = self.detaching.send(sandbox.to_owned());
     }
 }

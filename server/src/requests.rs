@@ -223,7 +223,7 @@ impl HandlerState {
                 // This project's plugin sends no DEL, and holds the per-interface lock while it works.
                 // Upstream's holds no lock, and its DEL takes seconds.
                 if let Some(sandbox) = request.env.get("CNI_CONTAINERID") {
-                    self.ports.leaves(sandbox);
+                    self.ports.note_detach(sandbox);
                 }
                 Ok(del::carried_out_by_the_plugin())
             }

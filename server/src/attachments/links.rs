@@ -4,6 +4,7 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
+    sync::Arc,
 };
 
 use netlink_packet_core::NetlinkPayload;
@@ -21,7 +22,7 @@ use podnet::{
 /// The links of the host's network namespace, by index.
 pub(super) struct Links {
     events: Listener,
-    known: Known,
+    known: Arc<KnownLinks>,
     /// No event was lost since the last list was begun.
     is_complete: bool,
     /// The events that came while a list was made, which may be newer than the list; `None`: no list is being
@@ -37,14 +38,14 @@ enum Told {
 }
 
 /// The links that the kernel has reported.
-#[derive(Debug, Default)]
-pub(super) struct Known {
+#[derive(Debug, Clone, Default)]
+pub(super) struct KnownLinks {
     pub(super) veths: HashMap<u32, Link>,
     /// Names of all other links.
     others: HashMap<u32, String>,
 }
 
-impl Known {
+impl KnownLinks {
     /// Names of the links other than veths.
     pub(super) fn other_names(&self) -> HashSet<&str> {
         self.others.values().map(String::as_str).collect()
@@ -85,7 +86,7 @@ impl Links {
     /// Listens from now on. Needs a tokio runtime.
     pub(super) fn listen() -> io::Result<Self> {
         let events = Listener::open(NETLINK_ROUTE, &[libc::RTNLGRP_LINK])?;
-        Ok(Self { events, known: Known::default(), is_complete: false, meanwhile: None })
+        Ok(Self { events, known: Arc::default(), is_complete: false, meanwhile: None })
     }
 
     /// Waits for the next event. Cancellation-safe.
@@ -104,8 +105,8 @@ impl Links {
     }
 
     /// Every link; `None` if an event was lost, and a new list has to be made.
-    pub(super) fn known(&self) -> Option<&Known> {
-        self.is_complete.then_some(&self.known)
+    pub(super) fn known(&self) -> Option<Arc<KnownLinks>> {
+        self.is_complete.then(|| Arc::clone(&self.known))
     }
 
     /// A list is being made from now on.
@@ -119,20 +120,23 @@ impl Links {
     pub(super) fn listed(&mut self, links: Option<Vec<Link>>) {
         let meanwhile = self.meanwhile.take().unwrap_or_default();
         match links {
-            Some(links) => self.known = Known::of(links),
+            Some(links) => self.known = KnownLinks::of(links).into(),
             None => self.is_complete = false,
         }
+        let known = Arc::make_mut(&mut self.known);
         // On top of the list, which may be older than these events.
         for told in meanwhile {
             match told {
-                Told::Comes(link) => self.known.comes(link),
-                Told::Goes(index) => drop(self.known.goes(index)),
+                Told::Comes(link) => known.comes(link),
+                Told::Goes(index) => drop(known.goes(index)),
             }
         }
     }
 
     fn take(&mut self, datagram: &[u8]) -> LinkNews {
         let mut gone = Vec::new();
+        // Copies only while a look uses the links.
+        let known = Arc::make_mut(&mut self.known);
         for message in messages(datagram) {
             // A message that cannot be read may have been about any link.
             let Ok(message) = message else { return self.lose() };
@@ -142,14 +146,14 @@ impl Links {
                     if let Some(meanwhile) = &mut self.meanwhile {
                         meanwhile.push(Told::Comes(link.clone()));
                     }
-                    self.known.comes(link);
+                    known.comes(link);
                 }
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) if is_link(&link) => {
                     let index = link.header.index;
                     if let Some(meanwhile) = &mut self.meanwhile {
                         meanwhile.push(Told::Goes(index));
                     }
-                    gone.extend(self.known.goes(index));
+                    gone.extend(known.goes(index));
                 }
                 _ => {}
             }

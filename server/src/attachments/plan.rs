@@ -43,7 +43,7 @@ pub(super) enum Life {
 }
 
 /// Everything that is compared.
-pub(super) struct View<'a> {
+pub(super) struct AttachmentView<'a> {
     /// Attachments as recorded, whether their rows still exist or not.
     pub(super) recorded: &'a [Arc<RecordedPort>],
     /// The pods' ports that exist.
@@ -202,7 +202,7 @@ impl<'a> Stray<'a> {
     }
 }
 
-impl View<'_> {
+impl AttachmentView<'_> {
     pub(super) fn compare(&self) -> Plan {
         let links: HashMap<&str, &Link> =
             self.links.values().map(|link| (link.name.as_str(), link)).collect();

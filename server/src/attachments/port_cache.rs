@@ -9,7 +9,6 @@ use std::{
 use contract::{
     external_ids::{IFACE_ID, IFACE_ID_VER, NAD, NETWORK, OVN_INSTALLED, POD_IF_NAME, SANDBOX},
     names::{Network, PodKey},
-    paths::INTEGRATION_BRIDGE,
 };
 use ovsdb::{Change, ChangeKind, Changes, Monitor, Updates, Uuid, Where};
 use podnet::{
@@ -19,18 +18,18 @@ use podnet::{
 };
 
 ovsdb::table! {
-    pub(super) struct Bridge in "Bridge" {
+    pub(super) struct BridgeRow in "Bridge" {
         pub(super) name: String,
         pub(super) datapath_type: String,
         pub(super) ports: Vec<Uuid>,
     }
 
-    pub(super) struct Port in "Port" {
+    pub(super) struct PortRow in "Port" {
         interfaces: Vec<Uuid>,
         qos: Option<Uuid>,
     }
 
-    pub(super) struct Interface in "Interface" {
+    pub(super) struct InterfaceRow in "Interface" {
         pub(super) name: String,
         kind: String = "type",
         /// Assigned by ovs-vswitchd; -1 if it cannot open the device.
@@ -75,7 +74,7 @@ pub(super) struct PortCache(HashMap<String, Arc<RecordedPort>>);
 
 /// What a change of rows calls for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum News {
+pub(super) enum RowNews {
     Nothing,
     /// A row vanished, ovs-vswitchd finds no device for it, or the bridge was made.
     Look,
@@ -84,26 +83,21 @@ pub(super) enum News {
 /// The tables that tell of attachments.
 pub(super) fn monitor() -> Monitor {
     Monitor::new()
-        .table::<Bridge>(Where::all())
-        .table::<Port>(Where::all())
-        .table::<Interface>(Where::all())
+        .table::<BridgeRow>(Where::all())
+        .table::<PortRow>(Where::all())
+        .table::<InterfaceRow>(Where::all())
         .table::<Qos>(Where::all())
-}
-
-/// Whether the integration bridge exists.
-pub(super) fn has_bridge(updates: &Updates) -> bool {
-    updates.rows::<Bridge>().any(|(_, bridge)| bridge.name == INTEGRATION_BRIDGE)
 }
 
 /// Names of all interfaces in the database, of whatever type.
 pub(super) fn names(updates: &Updates) -> impl Iterator<Item = &str> {
-    updates.rows::<Interface>().map(|(_, interface)| interface.name.as_str())
+    updates.rows::<InterfaceRow>().map(|(_, interface)| interface.name.as_str())
 }
 
 /// Names of the interfaces for which ovs-vswitchd finds no device.
 pub(super) fn deviceless(updates: &Updates) -> impl Iterator<Item = &str> {
     updates
-        .rows::<Interface>()
+        .rows::<InterfaceRow>()
         .filter(|(_, interface)| interface.is_deviceless())
         .map(|(_, interface)| interface.name.as_str())
 }
@@ -111,7 +105,7 @@ pub(super) fn deviceless(updates: &Updates) -> impl Iterator<Item = &str> {
 /// Whether ovn-controller has connected the interface to its logical port.
 pub(super) fn is_installed(updates: &Updates, interface: Uuid) -> bool {
     updates
-        .row::<Interface>(interface)
+        .row::<InterfaceRow>(interface)
         .is_some_and(|row| row.external_ids.get(OVN_INSTALLED).is_some_and(|value| value == "true"))
 }
 
@@ -122,49 +116,53 @@ pub(super) fn has_qos(updates: &Updates, qos: Uuid) -> bool {
 
 impl PortCache {
     /// Records the rows that exist now, and keeps the records of those that are gone.
-    pub(super) fn follow(&mut self, updates: &Updates, changes: &Changes) -> News {
-        let mut news = News::Nothing;
-        for change in changes.of::<Interface>() {
-            match (change.kind, updates.row::<Interface>(change.uuid)) {
+    pub(super) fn follow(&mut self, updates: &Updates, changes: &Changes) -> RowNews {
+        let mut news = RowNews::Nothing;
+        for change in changes.of::<InterfaceRow>() {
+            match (change.kind, updates.row::<InterfaceRow>(change.uuid)) {
                 (ChangeKind::Delete, _) => {
-                    let old = change.old::<Interface>();
+                    let old = change.old::<InterfaceRow>();
                     news = news.max(if old.is_some_and(|row| self.0.contains_key(&row.name)) {
-                        News::Look
+                        RowNews::Look
                     } else {
-                        News::Nothing
+                        RowNews::Nothing
                     });
                 }
                 // Only `ofport` or `error` has changed: nothing to record, but the device may be lost.
                 (ChangeKind::Modify, Some(row)) if !touches_record(change) => {
                     let is_lost = row.is_deviceless() && self.0.contains_key(&row.name);
-                    news = news.max(if is_lost { News::Look } else { News::Nothing });
+                    news = news.max(if is_lost { RowNews::Look } else { RowNews::Nothing });
                 }
                 (_, Some(row)) => self.record(updates, change.uuid, row),
                 (_, None) => {}
             }
         }
         // New rate limits show in the Port row, which refers to the QoS row.
-        for change in changes.of::<Port>().filter(|change| touches_limits(change)) {
-            let interfaces =
-                updates.row::<Port>(change.uuid).map(|port| port.interfaces.as_slice()).unwrap_or_default();
+        for change in changes.of::<PortRow>().filter(|change| touches_limits(change)) {
+            let interfaces = updates
+                .row::<PortRow>(change.uuid)
+                .map(|port| port.interfaces.as_slice())
+                .unwrap_or_default();
             for (uuid, row) in
-                interfaces.iter().filter_map(|uuid| Some((*uuid, updates.row::<Interface>(*uuid)?)))
+                interfaces.iter().filter_map(|uuid| Some((*uuid, updates.row::<InterfaceRow>(*uuid)?)))
             {
                 self.record(updates, uuid, row);
             }
         }
         let made = |change: &Change| change.kind == ChangeKind::Insert;
-        if changes.of::<Bridge>().any(made) { News::Look } else { news }
+        if changes.of::<BridgeRow>().any(made) { RowNews::Look } else { news }
     }
 
-    fn record(&mut self, updates: &Updates, uuid: Uuid, row: &Interface) {
+    fn record(&mut self, updates: &Updates, uuid: Uuid, row: &InterfaceRow) {
         let Some(mut attached) = RecordedPort::read(row) else {
             self.0.remove(&row.name);
             return;
         };
         // References go from Port to Interface only (ovs-vswitchd.conf.db(5)), so all ports are searched.
-        attached.qos =
-            updates.rows::<Port>().find(|(_, port)| port.interfaces == [uuid]).and_then(|(_, port)| port.qos);
+        attached.qos = updates
+            .rows::<PortRow>()
+            .find(|(_, port)| port.interfaces == [uuid])
+            .and_then(|(_, port)| port.qos);
         attached.content.qos = attached.qos.and_then(|qos| updates.row::<Qos>(qos)).map(Qos::content);
         if self.0.get(&row.name).is_some_and(|known| **known == attached) {
             return;
@@ -182,9 +180,9 @@ impl PortCache {
     /// The pods' ports that exist: as recorded, or as their rows say where a newer port of the pod has the
     /// record.
     pub(super) fn present(&self, updates: &Updates) -> Vec<Arc<RecordedPort>> {
-        let known = |row: &Interface| self.0.get(&row.name).cloned();
+        let known = |row: &InterfaceRow| self.0.get(&row.name).cloned();
         updates
-            .rows::<Interface>()
+            .rows::<InterfaceRow>()
             .filter_map(|(_, row)| known(row).or_else(|| RecordedPort::read(row).map(Arc::new)))
             .collect()
     }
@@ -210,8 +208,9 @@ fn touches_limits(change: &Change) -> bool {
 
 impl RecordedPort {
     /// What an Interface row says, if it is a pod's.
-    fn read(row: &Interface) -> Option<Self> {
-        let Interface { name, kind, external_ids, ingress_policing_rate, ingress_policing_burst, .. } = row;
+    fn read(row: &InterfaceRow) -> Option<Self> {
+        let InterfaceRow { name, kind, external_ids, ingress_policing_rate, ingress_policing_burst, .. } =
+            row;
         if !kind.is_empty() || FUNCTIONS.iter().any(|key| external_ids.contains_key(*key)) {
             return None;
         }
@@ -258,7 +257,7 @@ impl RecordedPort {
     }
 }
 
-impl Interface {
+impl InterfaceRow {
     fn is_deviceless(&self) -> bool {
         self.ofport == Some(NO_DEVICE)
     }

@@ -8,9 +8,9 @@ use podnet::{interface_lock::InterfaceLock, rows};
 use tokio::time::timeout;
 
 use super::{
-    hands::{Hands, links},
+    Repaired,
     port_cache::RecordedPort,
-    reconciler::Done,
+    workers::{Workers, links},
 };
 use crate::chain;
 
@@ -25,7 +25,7 @@ const NAMED: usize = 5;
 
 /// A port that is missing, and its QoS row if that still exists.
 #[derive(Debug)]
-pub(super) struct Missing {
+pub(super) struct MissingPort {
     pub(super) attached: Arc<RecordedPort>,
     pub(super) qos: Option<Uuid>,
 }
@@ -33,73 +33,73 @@ pub(super) struct Missing {
 /// The result of a restoration.
 #[derive(Debug)]
 pub(super) struct Restored {
-    pub(super) done: Done,
+    pub(super) done: Repaired,
     /// The Interface rows of the restored ports.
     pub(super) interfaces: Vec<Uuid>,
 }
 
-impl Hands {
-    pub(super) async fn restore(self, missing: Vec<Missing>) -> Restored {
-        let mut all = Restored { done: Done::All, interfaces: Vec::new() };
+impl Workers {
+    pub(super) async fn restore(self, missing: Vec<MissingPort>) -> Restored {
+        let mut all = Restored { done: Repaired::All, interfaces: Vec::new() };
         for batch in missing.chunks(BATCH) {
             let Restored { done, interfaces } = self.restore_batch(batch).await;
             all.interfaces.extend(interfaces);
-            if done == Done::NotAll {
-                all.done = Done::NotAll;
+            if done == Repaired::NotAll {
+                all.done = Repaired::NotAll;
             }
         }
         all
     }
 
-    async fn restore_batch(&self, batch: &[Missing]) -> Restored {
-        let nothing = || Restored { done: Done::NotAll, interfaces: Vec::new() };
-        let (mut done, mut fenced) = (Done::All, Vec::new());
+    async fn restore_batch(&self, batch: &[MissingPort]) -> Restored {
+        let nothing = || Restored { done: Repaired::NotAll, interfaces: Vec::new() };
+        let (mut done, mut locked) = (Repaired::All, Vec::new());
         for missing in batch {
             match InterfaceLock::take_for_server(&self.plugin.calls, &missing.attached.identity) {
-                Ok(interface_lock) if interface_lock.is_held() => fenced.push((missing, interface_lock)),
+                Ok(interface_lock) if interface_lock.is_held() => locked.push((missing, interface_lock)),
                 // An ADD or a DEL works on it and knows better, or locks are unavailable, and none can be
                 // excluded.
-                Ok(_) | Err(_) => done = Done::NotAll,
+                Ok(_) | Err(_) => done = Repaired::NotAll,
             }
         }
         // Listed under the locks: a DEL that has ended has removed the link, and one that comes now waits.
         let Some(links) = links().await else { return nothing() };
         let names: HashSet<&str> =
             links.iter().filter(|link| link.is_veth).map(|link| link.name.as_str()).collect();
-        fenced.retain(|(Missing { attached, .. }, _)| names.contains(attached.name.as_str()));
-        if fenced.is_empty() {
+        locked.retain(|(MissingPort { attached, .. }, _)| names.contains(attached.name.as_str()));
+        if locked.is_empty() {
             return Restored { done, interfaces: Vec::new() };
         }
-        let ports = fenced
+        let ports = locked
             .iter()
-            .map(|(Missing { attached, qos }, _)| (attached.name.as_str(), &attached.content, *qos));
+            .map(|(MissingPort { attached, qos }, _)| (attached.name.as_str(), &attached.content, *qos));
         let (transaction, interfaces) = rows::insert_new(ports, "put back");
-        // `fenced` holds the locks until the database has answered.
+        // `locked` holds the locks until the database has answered.
         let outcome = match timeout(PATIENCE, self.client.transact(transaction)).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(error)) => {
-                say(&error, fenced.len());
+                say(&error, locked.len());
                 return nothing();
             }
             Err(_) => {
                 tracing::warn!(
-                    ports = fenced.len(),
+                    ports = locked.len(),
                     "Open vSwitch's database does not answer: ports of pods cannot be put back"
                 );
                 return nothing();
             }
         };
-        let attached = || fenced.iter().map(|(Missing { attached, .. }, _)| attached);
+        let attached = || locked.iter().map(|(MissingPort { attached, .. }, _)| attached);
         let pods: Vec<String> = attached().take(NAMED).map(|attached| attached.pod.to_string()).collect();
-        let (ports, more) = (fenced.len(), fenced.len().saturating_sub(NAMED));
+        let (ports, more) = (locked.len(), locked.len().saturating_sub(NAMED));
         tracing::warn!(
             ports,
             pods = pods.join(" "),
             more,
             "put back ports of pods that had vanished from Open vSwitch"
         );
-        self.around.metrics.put_back(ports);
-        attached().for_each(|attached| self.around.events.put_back(&attached.pod, attached.uid()));
+        self.environment.metrics.put_back(ports);
+        attached().for_each(|attached| self.environment.events.put_back(&attached.pod, attached.uid()));
         Restored { done, interfaces: interfaces.iter().map(|interface| outcome.uuid(interface)).collect() }
     }
 }

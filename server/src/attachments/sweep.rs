@@ -6,15 +6,14 @@ use std::sync::Arc;
 use podnet::{
     detach::{Connections, Detacher, PartialCleanup, Removed},
     interface_lock::InterfaceLock,
-    link::Link,
     plan::Identity,
     settings::SHORT_TIMEOUT,
 };
-use tokio::sync::oneshot;
 
 use super::{
-    hands::{Hands, Question, links},
+    links::KnownLinks,
     plan::StaleAttachment,
+    workers::{Workers, links},
 };
 use crate::{chain, kernel_thread, metrics::Reason, pods::PodSource};
 
@@ -22,12 +21,12 @@ use crate::{chain, kernel_thread, metrics::Reason, pods::PodSource};
 /// one of them waits for all; each slice costs a list of links and a transaction.
 const SLICE: usize = 50;
 
-impl Hands {
+impl Workers {
     /// Removes those of `confirmed` that are still stale.
     pub(super) async fn sweep(self, mut confirmed: Vec<StaleAttachment>) {
         // Only the source of pods can be wrong: a link that is gone was seen on this host.
         if confirmed.iter().any(|suspect| suspect.reason == Reason::PodGone) {
-            look_again(&*self.around.pods, &mut confirmed).await;
+            look_again(&*self.environment.pods, &mut confirmed).await;
         }
         if confirmed.is_empty() {
             return;
@@ -39,26 +38,26 @@ impl Hands {
     }
 
     async fn sweep_slice(&self, detacher: &Arc<Detacher>, slice: &[StaleAttachment]) {
-        let mut fenced = Vec::new();
+        let mut locked = Vec::new();
         for suspect in slice {
             match InterfaceLock::take_for_server(&self.plugin.calls, &suspect.identity) {
-                Ok(interface_lock) if interface_lock.is_held() => fenced.push((suspect, interface_lock)),
+                Ok(interface_lock) if interface_lock.is_held() => locked.push((suspect, interface_lock)),
                 // An ADD or a DEL works on it and knows better, or locks are unavailable, and none can be
                 // excluded.
                 Ok(_) | Err(_) => {}
             }
         }
         // Compared once more under the locks: a call may have ended just before.
-        let Some(links) = links().await.map(Arc::new) else { return };
-        let suspects = self.suspects(Arc::clone(&links)).await;
-        fenced.retain(|(suspect, _)| suspects.contains(suspect));
-        let identities: Vec<Identity> = fenced.iter().map(|(suspect, _)| suspect.identity.clone()).collect();
+        let Some(links) = links().await else { return };
+        let suspects = self.rows.suspects(Arc::new(KnownLinks::of(links.iter().cloned()))).await;
+        locked.retain(|(suspect, _)| suspects.contains(suspect));
+        let identities: Vec<Identity> = locked.iter().map(|(suspect, _)| suspect.identity.clone()).collect();
         if identities.is_empty() {
             return;
         }
         match detacher.detach_all(&identities, &links).await {
             Ok(removed) => {
-                fenced.iter().zip(removed).for_each(|((suspect, _), removed)| self.say(suspect, Ok(removed)))
+                locked.iter().zip(removed).for_each(|((suspect, _), removed)| self.say(suspect, Ok(removed)))
             }
             Err(leftover) if leftover.is_passing() => {
                 let (attachments, error) = (identities.len(), chain(&leftover));
@@ -66,7 +65,7 @@ impl Hands {
             }
             // A bad one must not keep the others from being removed: each by itself.
             Err(_) => {
-                for (suspect, _) in &fenced {
+                for (suspect, _) in &locked {
                     let (detacher, identity) = (Arc::clone(detacher), suspect.identity.clone());
                     let detached = async move { detacher.detach(&identity, Connections::Of(&[])).await };
                     // If the runtime is shutting down, there is no result to log.
@@ -78,14 +77,6 @@ impl Hands {
         }
     }
 
-    /// The attachments that are suspected now, given these links of the host.
-    async fn suspects(&self, links: Arc<Vec<Link>>) -> Vec<StaleAttachment> {
-        let (answer, suspects) = oneshot::channel();
-        // Without the reconciler the server is shutting down, and nothing is suspected.
-        let _ = self.questions.send(Question { links, answer });
-        suspects.await.unwrap_or_default()
-    }
-
     fn say(
         &self,
         StaleAttachment { identity, pod, uid: _, reason, witnesses: _ }: &StaleAttachment,
@@ -93,7 +84,7 @@ impl Hands {
     ) {
         match outcome {
             Ok(removed) => {
-                self.around.metrics.removed(*reason);
+                self.environment.metrics.removed(*reason);
                 let (sandbox, ifname) = (&identity.sandbox, &identity.if_name);
                 let (ports, links) = (removed.ports.join(" "), removed.links.join(" "));
                 tracing::warn!(

@@ -26,7 +26,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::port_cache::{self, Bridge, Interface};
+use super::port_cache::{self, BridgeRow, InterfaceRow};
 use crate::{
     metrics::Metrics,
     ports::{PlannedPort, WriteRequest, names::Names},
@@ -39,7 +39,7 @@ const HOLD: Duration = Duration::from_millis(15);
 
 /// The queue of requests, and the state of the ports that were written.
 pub(super) struct Writer {
-    jobs: mpsc::UnboundedReceiver<WriteRequest>,
+    requests: mpsc::UnboundedReceiver<WriteRequest>,
     bridge: watch::Sender<Option<BridgeFacts>>,
     names: Arc<Names>,
     metrics: Arc<Metrics>,
@@ -66,7 +66,7 @@ struct Waiting {
 }
 
 /// An event, for [`Writer::take`].
-pub(super) enum Step {
+pub(super) enum WriterEvent {
     Asked(WriteRequest),
     Settled(Result<Outcome, TransactError>),
     /// The queue has waited for long enough.
@@ -75,13 +75,13 @@ pub(super) enum Step {
 
 impl Writer {
     pub(super) fn new(
-        jobs: mpsc::UnboundedReceiver<WriteRequest>,
+        requests: mpsc::UnboundedReceiver<WriteRequest>,
         bridge: watch::Sender<Option<BridgeFacts>>,
         names: Arc<Names>,
         metrics: Arc<Metrics>,
     ) -> Self {
         Self {
-            jobs,
+            requests,
             bridge,
             names,
             metrics,
@@ -93,34 +93,34 @@ impl Writer {
     }
 
     /// Waits for the next step. Cancellation-safe.
-    pub(super) async fn next(&mut self) -> Step {
+    pub(super) async fn next(&mut self) -> WriterEvent {
         // While a transaction is in flight, its outcome comes first.
         let due = self.oldest.map(|oldest| oldest + HOLD).filter(|_| self.sent.is_none());
         tokio::select! {
-            outcome = settled(&mut self.sent) => Step::Settled(outcome),
-            Some(job) = self.jobs.recv() => Step::Asked(job),
-            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Step::Due,
+            outcome = settled(&mut self.sent) => WriterEvent::Settled(outcome),
+            Some(request) = self.requests.recv() => WriterEvent::Asked(request),
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => WriterEvent::Due,
         }
     }
 
-    pub(super) fn take(&mut self, step: Step, client: &Client, updates: &Updates) {
+    pub(super) fn take(&mut self, step: WriterEvent, client: &Client, updates: &Updates) {
         match step {
-            Step::Asked(job) => {
-                self.enqueue(job);
+            WriterEvent::Asked(request) => {
+                self.enqueue(request);
                 // All that wait at this moment go into one transaction.
-                while let Ok(job) = self.jobs.try_recv() {
-                    self.enqueue(job);
+                while let Ok(request) = self.requests.try_recv() {
+                    self.enqueue(request);
                 }
             }
-            Step::Settled(outcome) => self.written(outcome, updates),
-            Step::Due => {}
+            WriterEvent::Settled(outcome) => self.written(outcome, updates),
+            WriterEvent::Due => {}
         }
         self.write(client, updates, Instant::now());
     }
 
-    fn enqueue(&mut self, job: WriteRequest) {
+    fn enqueue(&mut self, request: WriteRequest) {
         self.oldest.get_or_insert_with(Instant::now);
-        self.queue.push(job);
+        self.queue.push(request);
     }
 
     pub(super) fn database_says(&mut self, event: &Event, client: &Client, updates: &Updates) {
@@ -138,23 +138,23 @@ impl Writer {
                 self.waiting.clear();
             }
             Event::Changed(changes) => {
-                // A bridge that comes or goes changes no column: somebody may delete br-int and make it anew.
+                // A bridge that comes or goes changes no column: br-int may be deleted and made anew.
                 let matters =
                     |kind, columns: &[&str]| kind != ChangeKind::Modify || columns.contains(&"datapath_type");
-                if changes.of::<Bridge>().any(|change| matters(change.kind, change.columns())) {
+                if changes.of::<BridgeRow>().any(|change| matters(change.kind, change.columns())) {
                     self.look_at_bridge(updates);
                 }
-                for change in changes.of::<Interface>() {
+                for change in changes.of::<InterfaceRow>() {
                     match change.kind {
                         ChangeKind::Delete => {
-                            if let Some(row) = change.old::<Interface>() {
+                            if let Some(row) = change.old::<InterfaceRow>() {
                                 self.names.goes(&row.name, Instant::now());
                             }
                             // Another program has removed the port: the closed channel tells its plugin.
                             self.waiting.remove(&change.uuid);
                         }
                         ChangeKind::Insert => {
-                            if let Some(row) = updates.row::<Interface>(change.uuid) {
+                            if let Some(row) = updates.row::<InterfaceRow>(change.uuid) {
                                 self.names.comes(&row.name);
                             }
                             self.tell(change.uuid, updates);
@@ -169,7 +169,7 @@ impl Writer {
 
     fn look_at_bridge(&self, updates: &Updates) {
         let bridge = updates
-            .rows::<Bridge>()
+            .rows::<BridgeRow>()
             .map(|(_, bridge)| bridge)
             .find(|bridge| bridge.name == INTEGRATION_BRIDGE);
         let facts = bridge.map(|bridge| BridgeFacts { datapath_type: bridge.datapath_type.clone() });
@@ -194,8 +194,9 @@ impl Writer {
         }
         self.oldest = None;
         // A dropped request ends its status updates: the plugin continues by itself.
-        let wanted: Vec<WriteRequest> = self.queue.drain(..).filter(|job| !job.news.is_closed()).collect();
-        let ports = in_nobodys_way(wanted, updates);
+        let wanted: Vec<WriteRequest> =
+            self.queue.drain(..).filter(|request| !request.news.is_closed()).collect();
+        let ports = unobstructed(wanted, updates);
         if ports.is_empty() {
             return;
         }
@@ -235,7 +236,7 @@ impl Writer {
     fn tell(&mut self, uuid: Uuid, updates: &Updates) {
         let Some(waiting) = self.waiting.get_mut(&uuid) else { return };
         // The monitor's update may not have arrived yet.
-        let Some(row) = updates.row::<Interface>(uuid) else { return };
+        let Some(row) = updates.row::<InterfaceRow>(uuid) else { return };
         let Ok(reached) = row.state().progress(waiting.iface_id.as_str()) else {
             self.waiting.remove(&uuid);
             return;
@@ -257,15 +258,15 @@ impl Writer {
 
 /// The requests with nothing in their way, neither in the database nor among the requests before them: name,
 /// rows and waiting plugin of each.
-fn in_nobodys_way(wanted: Vec<WriteRequest>, updates: &Updates) -> Vec<(IfName, PortColumns, Waiting)> {
-    let rows = || updates.rows::<Interface>().map(|(_, row)| row);
+fn unobstructed(wanted: Vec<WriteRequest>, updates: &Updates) -> Vec<(IfName, PortColumns, Waiting)> {
+    let rows = || updates.rows::<InterfaceRow>().map(|(_, row)| row);
     let names: HashSet<&str> = rows().map(|row| row.name.as_str()).collect();
     let iface_ids: HashSet<&str> =
         rows().filter_map(|row| row.external_ids.get(IFACE_ID)).map(String::as_str).collect();
     let has_holder = |ids: &BTreeMap<String, String>| {
         let wanted: Vec<&str> = rows::addresses(ids).collect();
         let has_one =
-            |row: &&Interface| rows::addresses(&row.external_ids).any(|other| wanted.contains(&other));
+            |row: &&InterfaceRow| rows::addresses(&row.external_ids).any(|other| wanted.contains(&other));
         !wanted.is_empty()
             && rows().filter(has_one).any(|row| rows::holds_address(row.ofport, &row.external_ids, ids))
     };

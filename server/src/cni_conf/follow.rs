@@ -65,12 +65,12 @@ impl ConfReconciler {
             loop {
                 tokio::select! {
                     happened = next(&mut events) => match happened {
-                        Happened::Changed => {
+                        DirectoryEvent::Changed => {
                             // A look that is due earlier stays due: events never delay it.
                             let soon = due.deadline().min(Instant::now() + SETTLE);
                             due.as_mut().reset(soon);
                         }
-                        Happened::Lost => events = None,
+                        DirectoryEvent::Lost => events = None,
                     },
                     () = &mut due => due.as_mut().reset(self.look().await),
                     () = &mut resync => break,
@@ -170,18 +170,18 @@ impl ConfReconciler {
     }
 }
 
-enum Happened {
+enum DirectoryEvent {
     Changed,
     /// A watched directory was removed.
     Lost,
 }
 
-async fn next(events: &mut Option<inotify::EventStream<[u8; 1024]>>) -> Happened {
+async fn next(events: &mut Option<inotify::EventStream<[u8; 1024]>>) -> DirectoryEvent {
     let Some(stream) = events else { return std::future::pending().await };
     match stream.next().await {
         // IN_IGNORED: the kernel has removed the watch, as it does when the directory is gone (inotify(7)).
-        Some(Ok(event)) if !event.mask.contains(inotify::EventMask::IGNORED) => Happened::Changed,
-        Some(_) | None => Happened::Lost,
+        Some(Ok(event)) if !event.mask.contains(inotify::EventMask::IGNORED) => DirectoryEvent::Changed,
+        Some(_) | None => DirectoryEvent::Lost,
     }
 }
 

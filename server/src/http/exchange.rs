@@ -99,7 +99,7 @@ fn response(ApiResponse { status, body }: ApiResponse) -> Response<Whole> {
     let has_body = !matches!(&body, Body::Whole(bytes) if bytes.is_empty());
     let mut response = Response::new(match body {
         Body::Whole(bytes) => Either::Left(Full::new(Bytes::from(bytes))),
-        Body::News(news) => Either::Right(News(news)),
+        Body::News(news) => Either::Right(PortNewsBody(news)),
     });
     *response.status_mut() = status;
     if has_body {
@@ -109,12 +109,12 @@ fn response(ApiResponse { status, body }: ApiResponse) -> Response<Whole> {
 }
 
 /// The body of an answer, of either kind.
-type Whole = Either<Full<Bytes>, News>;
+type Whole = Either<Full<Bytes>, PortNewsBody>;
 
 /// Status updates of a port, each a line of JSON.
-pub(super) struct News(mpsc::UnboundedReceiver<PortNews>);
+pub(super) struct PortNewsBody(mpsc::UnboundedReceiver<PortNews>);
 
-impl hyper::body::Body for News {
+impl hyper::body::Body for PortNewsBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -31,11 +31,11 @@ pub struct InProgress(IntGauge);
 pub struct AnnotationWait {
     durations: HistogramVec,
     started: Instant,
-    outcome: Outcome,
+    outcome: RequestOutcome,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Outcome {
+enum RequestOutcome {
     Answered,
     Refused,
     HungUp,
@@ -73,7 +73,7 @@ impl Requests {
         for command in ["ADD", WATCH] {
             requests.in_flight.with_label_values(&[command]);
         }
-        for outcome in [Outcome::Answered, Outcome::Refused, Outcome::HungUp] {
+        for outcome in [RequestOutcome::Answered, RequestOutcome::Refused, RequestOutcome::HungUp] {
             requests.annotation_wait.with_label_values(&[outcome.name()]);
         }
         Ok(requests)
@@ -97,7 +97,7 @@ impl Requests {
         AnnotationWait {
             durations: self.annotation_wait.clone(),
             started: Instant::now(),
-            outcome: Outcome::HungUp,
+            outcome: RequestOutcome::HungUp,
         }
     }
 }
@@ -118,7 +118,7 @@ impl Drop for InProgress {
 impl AnnotationWait {
     /// Ends the wait with this outcome.
     pub fn ended<T, E>(mut self, outcome: &Result<T, E>) {
-        self.outcome = if outcome.is_ok() { Outcome::Answered } else { Outcome::Refused };
+        self.outcome = if outcome.is_ok() { RequestOutcome::Answered } else { RequestOutcome::Refused };
     }
 }
 
@@ -130,7 +130,7 @@ impl Drop for AnnotationWait {
     }
 }
 
-impl Outcome {
+impl RequestOutcome {
     fn name(self) -> &'static str {
         match self {
             Self::Answered => "answered",

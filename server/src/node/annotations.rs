@@ -26,7 +26,7 @@ use tokio::{
 
 use super::{
     host_addresses::{self, HostAddress},
-    object::{Seen, View},
+    object::{NodeFacts, NodeView},
     open_vswitch::Identity,
 };
 
@@ -50,7 +50,7 @@ pub(super) struct Annotator {
     pub(super) connection: Connection,
     pub(super) node: String,
     pub(super) zone: String,
-    pub(super) view: watch::Receiver<View>,
+    pub(super) view: watch::Receiver<NodeView>,
     /// Chassis name and tunnel address as of Open vSwitch's database.
     pub(super) identity: watch::Receiver<Identity>,
     /// Changes with each event of the host's addresses.
@@ -103,7 +103,7 @@ impl Annotator {
     /// Writes the annotations that differ.
     async fn write(&mut self) -> Result<Done, String> {
         // Cloned, because a borrowed watch channel is locked.
-        let View::There(seen) = self.view.borrow_and_update().clone() else { return Ok(Done::NoObject) };
+        let NodeView::There(seen) = self.view.borrow_and_update().clone() else { return Ok(Done::NoObject) };
         let (hosts, internal) = match &self.host {
             Some(host) => host,
             None => {
@@ -170,7 +170,7 @@ pub(super) async fn remove(connection: &Connection, node: &str) -> Result<Vec<&'
 
 /// The desired annotations. One whose value is not known yet is left out, and so stays as it is.
 fn wanted(
-    seen: &Seen,
+    seen: &NodeFacts,
     hosts: &[HostAddress],
     published: &[IpNet],
     identity: &Identity,
@@ -187,7 +187,7 @@ fn wanted(
 }
 
 /// Those of `wanted` that the object lacks or has with another value.
-fn differing(wanted: &BTreeMap<&'static str, String>, seen: &Seen) -> BTreeMap<&'static str, String> {
+fn differing(wanted: &BTreeMap<&'static str, String>, seen: &NodeFacts) -> BTreeMap<&'static str, String> {
     let differs = |(key, value): &(&&'static str, &String)| seen.annotations.get(**key) != Some(*value);
     wanted.iter().filter(differs).map(|(key, value)| (*key, value.clone())).collect()
 }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn only_what_differs_is_written_and_what_is_unknown_is_left_out() {
         let hosts = [HostAddress { link: 2, address: "172.18.0.3/16".parse().unwrap() }];
-        let mut seen = Seen { addresses: vec!["172.18.0.3".parse().unwrap()], ..Seen::default() };
+        let mut seen = NodeFacts { addresses: vec!["172.18.0.3".parse().unwrap()], ..NodeFacts::default() };
         let identity = Identity { system_id: Some("c1".to_owned()), encap_ip: None };
         let all = wanted(&seen, &hosts, &hosts.clone().map(|host| host.address), &identity, "global");
         assert_eq!(all[CHASSIS_ID], "c1");

@@ -19,10 +19,10 @@ use super::{
     NodeConfig, PodsFrom, StartError,
     annotations::Annotator,
     management_port::{self, AssignedSubnets, AssignedSubnetsOf, Happened, PortReconciler},
-    object::{self, View},
+    object::{self, NodeView},
     open_vswitch::{
         Chassis, Identity,
-        settings::{ENCAP_IP, SYSTEM_ID, Seen, Settings, own},
+        settings::{ChassisRecord, ENCAP_IP, SYSTEM_ID, Settings, own},
         switch::{Switch, Written},
         tunnel_address::{self, Internal},
     },
@@ -79,7 +79,7 @@ pub async fn start<E: From<StartError>>(
 /// `None` if another program has changed the database meanwhile.
 async fn settle(
     switch: &mut Switch,
-    seen: &Seen,
+    seen: &ChassisRecord,
     config: &NodeConfig,
 ) -> Result<Option<(Tunnels, Settings)>, StartError> {
     let tunnels = match &config.open_vswitch.chassis.encap_ip {
@@ -121,8 +121,8 @@ async fn serve(
     tokio::spawn(switch.run(settings, tunnels.follow(view.clone(), &happened, conditions)));
     let object = api_server.zip(view);
     let own_node = keep_network(&config, object, identity, &events, conditions, happened)?;
-    let (ports, orders) = Ports::channel();
-    keep_attachments(&config, &pods, own_node, &events, conditions, metrics, orders)?;
+    let (ports, queue) = Ports::channel();
+    keep_attachments(&config, &pods, own_node, &events, conditions, metrics, queue)?;
     // Last: from here on the plugin is answered, and its ADDs need pods and the port writer.
     Running::listen(config, pods, events, conditions.clone(), Arc::clone(metrics), ports)
 }
@@ -139,7 +139,7 @@ impl Tunnels {
     /// Follows the address. `None` if it is configured and does not change.
     fn follow(
         self,
-        view: Option<watch::Receiver<View>>,
+        view: Option<watch::Receiver<NodeView>>,
         happened: &Happened,
         conditions: &Conditions,
     ) -> Option<watch::Receiver<Option<IpAddr>>> {
@@ -151,7 +151,7 @@ impl Tunnels {
         tunnel_address::report(conditions, address);
         let (address, tunnels) = watch::channel(address);
         let (host, conditions) = (happened.to_addresses.clone(), conditions.clone());
-        tokio::spawn(tunnel_address::Follower { view, host, conditions, address }.follow());
+        tokio::spawn(tunnel_address::TunnelAddress { view, host, conditions, address }.follow());
         Some(tunnels)
     }
 }
@@ -224,7 +224,7 @@ fn sources(
 /// without `--node-subnets` there is no management port.
 fn keep_network(
     config: &NodeConfig,
-    object: Option<(Connection, watch::Receiver<View>)>,
+    object: Option<(Connection, watch::Receiver<NodeView>)>,
     identity: watch::Receiver<Identity>,
     events: &Events,
     conditions: &Conditions,
@@ -273,7 +273,7 @@ fn keep_network(
     Ok(own_node)
 }
 
-/// Starts the task that puts back ports of pods that vanish, and writes the ports that the plugin requests.
+/// Starts the tasks that put back ports of pods that vanish, and write the ports that plugins request.
 fn keep_attachments(
     config: &NodeConfig,
     pods: &Arc<dyn PodSource>,
@@ -281,10 +281,10 @@ fn keep_attachments(
     events: &Events,
     conditions: &Conditions,
     metrics: &Arc<Metrics>,
-    orders: WriteQueue,
+    queue: WriteQueue,
 ) -> Result<(), StartError> {
     tokio::spawn(attachments::tidy(interface_lock::directory_beside(&config.socket)));
-    let around = Environment {
+    let environment = Environment {
         node: config.name.clone(),
         endpoint: config.open_vswitch.endpoint.clone(),
         socket: config.socket.clone(),
@@ -295,6 +295,5 @@ fn keep_attachments(
         own_node,
         patience: config.stale_after,
     };
-    tokio::spawn(attachments::Reconciler::new(around, orders).map_err(StartError::Netlink)?.run());
-    Ok(())
+    attachments::start(environment, queue).map_err(StartError::Netlink)
 }

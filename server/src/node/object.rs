@@ -24,17 +24,17 @@ const LATE: Duration = Duration::from_secs(30);
 
 /// The object as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum View {
+pub(super) enum NodeView {
     /// Not known yet, with the reason.
     Unknown(String),
     /// The API server has no such object.
     Absent,
-    There(Arc<Seen>),
+    There(Arc<NodeFacts>),
 }
 
 /// The fields of the object that are used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Seen {
+pub(super) struct NodeFacts {
     pub(super) uid: String,
     pub(super) annotations: BTreeMap<String, String>,
     /// The node's addresses of type `InternalIP`, which the kubelet writes, in its order.
@@ -42,22 +42,30 @@ pub(super) struct Seen {
 }
 
 /// Follows the object of node `name` for as long as the runtime lives.
-pub(super) fn follow(connection: &Connection, name: &str) -> watch::Receiver<View> {
+pub(super) fn follow(connection: &Connection, name: &str) -> watch::Receiver<NodeView> {
     let waiting = format!("the API server {} has not reported node {name} yet", connection.url());
-    let (view, views) = watch::channel(View::Unknown(waiting));
+    let (view, views) = watch::channel(NodeView::Unknown(waiting));
     let selection = Selection {
         fields: Some(format!("metadata.name={name}")),
         extent: Extent::Whole,
         first: First::Pages,
         patience: FIRST,
     };
-    let follower = Follower { name: name.to_owned(), view };
-    tokio::spawn(objects::follow::<OwnNode, _>(connection.clone(), selection, Prompt::default(), follower));
+    let follower = NodeObserver { name: name.to_owned(), view };
+    tokio::spawn(objects::follow::<OwnNodeObject, _>(
+        connection.clone(),
+        selection,
+        Prompt::default(),
+        follower,
+    ));
     views
 }
 
 /// The node's subnets as of the object, for as long as the object is followed.
-pub(super) fn assigned(name: &str, mut views: watch::Receiver<View>) -> watch::Receiver<AssignedSubnetsOf> {
+pub(super) fn assigned(
+    name: &str,
+    mut views: watch::Receiver<NodeView>,
+) -> watch::Receiver<AssignedSubnetsOf> {
     let name = name.to_owned();
     let (sender, assigned) = watch::channel(assigned_to(&name, &views.borrow_and_update()));
     tokio::spawn(async move {
@@ -74,7 +82,7 @@ pub(super) fn assigned(name: &str, mut views: watch::Receiver<View>) -> watch::R
 /// Posts an event on the node while it has no subnet for long. Returns once it has one.
 pub(super) async fn tell_of_waiting(
     name: String,
-    views: watch::Receiver<View>,
+    views: watch::Receiver<NodeView>,
     mut assigned: watch::Receiver<AssignedSubnetsOf>,
     events: Events,
 ) {
@@ -84,22 +92,22 @@ pub(super) async fn tell_of_waiting(
         }
         let why = assigned.borrow().as_ref().err().cloned();
         // Without the object there is no node to post the event on.
-        if let (View::There(seen), Some(why)) = (&*views.borrow(), why) {
+        if let (NodeView::There(seen), Some(why)) = (&*views.borrow(), why) {
             events.no_subnet(&name, &seen.uid, &why);
         }
     }
 }
 
 /// The subnets as of `view`, or why they are not known.
-fn assigned_to(name: &str, view: &View) -> AssignedSubnetsOf {
+fn assigned_to(name: &str, view: &NodeView) -> AssignedSubnetsOf {
     let seen = match view {
-        View::Unknown(why) => return Err(why.clone()),
-        View::Absent => {
+        NodeView::Unknown(why) => return Err(why.clone()),
+        NodeView::Absent => {
             return Err(format!(
                 "the API server knows no node {name}: has its kubelet registered it, under this name?"
             ));
         }
-        View::There(seen) => seen,
+        NodeView::There(seen) => seen,
     };
     let annotations = NodeAnnotations(&seen.annotations);
     let unusable = |error| format!("node {name}: annotation {}", chain(&error));
@@ -115,11 +123,11 @@ fn assigned_to(name: &str, view: &View) -> AssignedSubnetsOf {
 /// The object as the API server sends it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(transparent)]
-struct OwnNode(Node);
+struct OwnNodeObject(Node);
 
-impl Watched for OwnNode {
+impl Watched for OwnNodeObject {
     type Key = ();
-    type Value = Seen;
+    type Value = NodeFacts;
     const PATH: &'static str = "/api/v1/nodes";
     const KIND: &'static str = "nodes";
 
@@ -132,19 +140,19 @@ impl Watched for OwnNode {
         Ok(())
     }
 
-    fn value(self) -> Result<Seen, String> {
-        Ok(Seen::from(self.0))
+    fn value(self) -> Result<NodeFacts, String> {
+        Ok(NodeFacts::from(self.0))
     }
 }
 
-struct Follower {
+struct NodeObserver {
     name: String,
-    view: watch::Sender<View>,
+    view: watch::Sender<NodeView>,
 }
 
-impl Follower {
+impl NodeObserver {
     /// Publishes `now` if it differs.
-    fn see(&self, now: View) {
+    fn see(&self, now: NodeView) {
         self.view.send_if_modified(|view| {
             let is_new = *view != now;
             *view = now;
@@ -153,19 +161,19 @@ impl Follower {
     }
 }
 
-impl Observer<OwnNode> for Follower {
-    fn all(&mut self, mut objects: Vec<Seen>, _version: String) {
+impl Observer<OwnNodeObject> for NodeObserver {
+    fn all(&mut self, mut objects: Vec<NodeFacts>, _version: String) {
         // Selected by name: the list has one object, or none.
-        self.see(objects.pop().map_or(View::Absent, |seen| View::There(Arc::new(seen))));
+        self.see(objects.pop().map_or(NodeView::Absent, |seen| NodeView::There(Arc::new(seen))));
     }
 
-    fn applied(&mut self, seen: Seen, _version: &str) -> Result<(), WrongVersion> {
-        self.see(View::There(Arc::new(seen)));
+    fn applied(&mut self, seen: NodeFacts, _version: &str) -> Result<(), WrongVersion> {
+        self.see(NodeView::There(Arc::new(seen)));
         Ok(())
     }
 
     fn deleted(&mut self, (): (), _version: &str) -> Result<(), WrongVersion> {
-        self.see(View::Absent);
+        self.see(NodeView::Absent);
         Ok(())
     }
 
@@ -176,15 +184,15 @@ impl Observer<OwnNode> for Follower {
     fn lost(&mut self, why: &str) {
         self.view.send_if_modified(|view| match view {
             // The last view stays: an API server that is away changes no subnet.
-            View::There(_) => false,
-            View::Unknown(before) if *before == why => false,
+            NodeView::There(_) => false,
+            NodeView::Unknown(before) if *before == why => false,
             _ => {
                 tracing::warn!(
                     problem = why,
                     node = self.name,
                     "the watch on the node's own object is disconnected"
                 );
-                *view = View::Unknown(why.to_owned());
+                *view = NodeView::Unknown(why.to_owned());
                 true
             }
         });
@@ -199,7 +207,7 @@ impl Observer<OwnNode> for Follower {
     }
 }
 
-impl From<Node> for Seen {
+impl From<Node> for NodeFacts {
     fn from(node: Node) -> Self {
         let addresses = node.status.and_then(|status| status.addresses).unwrap_or_default();
         let internal = addresses.into_iter().filter(|address| address.type_ == "InternalIP");

@@ -9,14 +9,14 @@ use netlink_packet_route::address::AddressAttribute;
 use podnet::{link::into_io, netns::host_netlink};
 use tokio::sync::watch;
 
-use super::object::View;
+use super::object::NodeView;
 use crate::{attachments::OwnNode, kernel_thread};
 
 /// Whether node `name` is this host, for as long as its object is followed. Decided again after each change
 /// of the object or of the host's addresses.
 pub(super) fn follow(
     name: &str,
-    mut view: watch::Receiver<View>,
+    mut view: watch::Receiver<NodeView>,
     mut addresses_changed: watch::Receiver<u64>,
 ) -> watch::Receiver<OwnNode> {
     let name = name.to_owned();
@@ -44,17 +44,17 @@ pub(super) fn follow(
 }
 
 /// Decides by the object and the host's addresses.
-fn own_node(name: &str, view: &View, hosts: &HashSet<IpAddr>) -> OwnNode {
+fn own_node(name: &str, view: &NodeView, hosts: &HashSet<IpAddr>) -> OwnNode {
     let why = match view {
-        View::There(seen) if seen.addresses.iter().any(|address| hosts.contains(address)) => {
+        NodeView::There(seen) if seen.addresses.iter().any(|address| hosts.contains(address)) => {
             return OwnNode::Confirmed;
         }
-        View::There(seen) if seen.addresses.is_empty() => format!("node {name} has no InternalIP yet"),
-        View::There(seen) => {
+        NodeView::There(seen) if seen.addresses.is_empty() => format!("node {name} has no InternalIP yet"),
+        NodeView::There(seen) => {
             format!("node {name} has the InternalIPs {:?}, and this host has none of them", seen.addresses)
         }
-        View::Absent => format!("the API server knows no node {name}"),
-        View::Unknown(why) => why.clone(),
+        NodeView::Absent => format!("the API server knows no node {name}"),
+        NodeView::Unknown(why) => why.clone(),
     };
     OwnNode::Unconfirmed(why)
 }
@@ -85,19 +85,21 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::node::object::Seen;
+    use crate::node::object::NodeFacts;
 
     #[test]
     fn a_node_is_ones_own_if_it_has_an_address_of_this_host() {
         let hosts = HashSet::from(["192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap()]);
         let there = |addresses: &[&str]| {
             let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-            View::There(Arc::new(Seen { addresses, ..Seen::default() }))
+            NodeView::There(Arc::new(NodeFacts { addresses, ..NodeFacts::default() }))
         };
-        let own = |view: &View| own_node("n1", view, &hosts);
+        let own = |view: &NodeView| own_node("n1", view, &hosts);
         assert_eq!(own(&there(&["10.0.0.1", "192.0.2.7"])), OwnNode::Confirmed);
         assert_eq!(own(&there(&["2001:db8::7"])), OwnNode::Confirmed);
-        for view in [there(&[]), there(&["10.0.0.1"]), View::Absent, View::Unknown("no answer".to_owned())] {
+        for view in
+            [there(&[]), there(&["10.0.0.1"]), NodeView::Absent, NodeView::Unknown("no answer".to_owned())]
+        {
             assert!(matches!(own(&view), OwnNode::Unconfirmed(_)), "{view:?}");
         }
     }
@@ -121,7 +123,7 @@ mod tests {
     #[test]
     fn what_this_server_wrote_itself_confirms_nothing() {
         let annotations = [("k8s.ovn.org/node-chassis-id".to_owned(), "c1".to_owned())].into();
-        let view = View::There(Arc::new(Seen { annotations, ..Seen::default() }));
+        let view = NodeView::There(Arc::new(NodeFacts { annotations, ..NodeFacts::default() }));
         assert_eq!(
             own_node("n1", &view, &HashSet::new()),
             OwnNode::Unconfirmed("node n1 has no InternalIP yet".to_owned())

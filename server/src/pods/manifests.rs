@@ -105,10 +105,10 @@ impl Drop for Manifests {
     }
 }
 
-type Events = ReadyChunks<EventStream<[u8; 4096]>>;
+type ManifestEvents = ReadyChunks<EventStream<[u8; 4096]>>;
 
 /// Watches `directory` for complete files only: closed after writing, or moved into place.
-fn listen(directory: &Path) -> io::Result<Events> {
+fn listen(directory: &Path) -> io::Result<ManifestEvents> {
     let inotify = Inotify::init()?;
     let mask = WatchMask::CLOSE_WRITE
         | WatchMask::MOVED_TO
@@ -122,7 +122,7 @@ fn listen(directory: &Path) -> io::Result<Events> {
 }
 
 /// Keeps `state` up to date for as long as the runtime lives.
-async fn follow(mut state: Directory, mut events: Events, readiness: Arc<Mutex<Readiness>>) {
+async fn follow(mut state: Directory, mut events: ManifestEvents, readiness: Arc<Mutex<Readiness>>) {
     let say = |now: Readiness| *readiness.lock().unwrap_or_else(PoisonError::into_inner) = now;
     loop {
         let some =

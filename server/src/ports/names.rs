@@ -17,10 +17,10 @@ const SIGHT: Duration = Duration::from_secs(10);
 
 /// The names, for ADDs that are about to create a link.
 #[derive(Debug, Default)]
-pub(crate) struct Names(Mutex<Known>);
+pub(crate) struct Names(Mutex<NameSets>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct NameSets {
     there: HashSet<Box<str>>,
     /// Deleted names, the oldest first.
     gone: VecDeque<(Instant, Box<str>)>,
@@ -56,12 +56,12 @@ impl Names {
         known.there.contains(name) || known.gone.iter().any(|(_, gone)| **gone == *name)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, NameSets> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl NameSets {
     fn forget(&mut self, now: Instant) {
         while self.gone.front().is_some_and(|(since, _)| now.duration_since(*since) > SIGHT) {
             self.gone.pop_front();

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     ApiResponse, HandlerState, Phase, millis,
-    pod_wait::{Missing, PodWait, Step},
+    pod_wait::{Missing, PodWait, WaitStep},
 };
 use crate::{api_error::ApiError, events::LATE, pods::PodWatch};
 
@@ -89,8 +89,8 @@ impl HandlerState {
         let mut late = Some(started + LATE);
         loop {
             let missing = match wait.look(watch.now().as_deref())? {
-                Step::Answer(answer) => return Ok(*answer),
-                Step::Wait(missing) => missing,
+                WaitStep::Answer(answer) => return Ok(*answer),
+                WaitStep::Wait(missing) => missing,
             };
             if wait.is_new(&missing) {
                 tracing::info!(%missing, ms = millis(started.elapsed()), "waiting");

@@ -6,7 +6,7 @@ use contract::wire::{Request, Response};
 use super::{
     ApiResponse, HandlerState,
     add::Call,
-    pod_wait::{PodWait, Step},
+    pod_wait::{PodWait, WaitStep},
 };
 use crate::api_error::ApiError;
 
@@ -15,8 +15,8 @@ impl HandlerState {
         let Call { args, conf, .. } = Call::read(request)?;
         let mut watch = self.source.watch(&args.pod);
         match PodWait::new(args, conf.network, conf.mtu, self.add).look(watch.now().as_deref())? {
-            Step::Answer(answer) => ApiResponse::json(&Response::to_plugin(*answer)),
-            Step::Wait(_) => Ok(ApiResponse::EMPTY),
+            WaitStep::Answer(answer) => ApiResponse::json(&Response::to_plugin(*answer)),
+            WaitStep::Wait(_) => Ok(ApiResponse::EMPTY),
         }
     }
 }

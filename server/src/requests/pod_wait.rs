@@ -31,7 +31,7 @@ pub(super) struct PodWait {
 
 /// The result of one look at the pod.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum WaitStep {
     Answer(Box<PodInterface>),
     Wait(Missing),
 }
@@ -51,9 +51,9 @@ impl PodWait {
     }
 
     /// Decides by what is known of the pod now.
-    pub(super) fn look(&mut self, pod: Option<&Pod>) -> Result<Step, ApiError> {
+    pub(super) fn look(&mut self, pod: Option<&Pod>) -> Result<WaitStep, ApiError> {
         let pod = match (pod, self.settled) {
-            (None, None) => return Ok(Step::Wait(Missing::Pod)),
+            (None, None) => return Ok(WaitStep::Wait(Missing::Pod)),
             (None, Some(_)) => return Err(self.changed(PodChange::Deleted)),
             (Some(pod), Some(settled)) if pod.incarnation != settled => {
                 return Err(self.changed(PodChange::Replaced));
@@ -66,7 +66,7 @@ impl PodWait {
         let uid = match &self.args.uid {
             Some(asked) if there.is_empty() => asked,
             Some(asked) if asked != there && !is_mirror_of(&pod.facts, asked) => {
-                return Ok(Step::Wait(Missing::Uid { there: there.clone() }));
+                return Ok(WaitStep::Wait(Missing::Uid { there: there.clone() }));
             }
             Some(_) | None => there,
         };
@@ -77,7 +77,7 @@ impl PodWait {
             .network(&self.network)
             .map_err(|source| ApiError::BadAnnotation { pod: self.args.pod.clone(), source })?;
         let Some(addressing) = network else {
-            return Ok(Step::Wait(Missing::Annotation));
+            return Ok(WaitStep::Wait(Missing::Annotation));
         };
         match addressing.role {
             // The pod's traffic belongs to a user-defined network, which this version does not attach as the
@@ -93,7 +93,7 @@ impl PodWait {
                 .map_err(|source| ApiError::BadBandwidth { pod: self.args.pod.clone(), source })?,
             Network::Attachment { .. } => Bandwidth::default(),
         };
-        Ok(Step::Answer(Box::new(PodInterface {
+        Ok(WaitStep::Answer(Box::new(PodInterface {
             network: self.network.clone(),
             addressing: (*addressing).clone(),
             mtu: self.mtu.unwrap_or(self.defaults.mtu),

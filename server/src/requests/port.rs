@@ -10,7 +10,7 @@ use podnet::plan::{Attachment, Identity};
 
 use super::{
     ApiResponse, Body, HandlerState, Phase,
-    pod_wait::{PodWait, Step},
+    pod_wait::{PodWait, WaitStep},
 };
 use crate::{api_error::ApiError, ports::PlannedPort};
 
@@ -37,8 +37,8 @@ impl HandlerState {
         // The port has no MTU of its own.
         let mut wait = PodWait::new(args, network.clone(), None, self.add);
         let interface = match wait.look(self.source.watch(&pod).now().as_deref())? {
-            Step::Answer(interface) => *interface,
-            Step::Wait(missing) => return Err(wait.refusal(missing, self.not_synced())),
+            WaitStep::Answer(interface) => *interface,
+            WaitStep::Wait(missing) => return Err(wait.refusal(missing, self.not_synced())),
         };
         let PodNetwork { mac: mac_now, addresses: addresses_now, .. } = &interface.addressing;
         // The pod's end has the addresses of the request. OVN drops what it sends from others than the

@@ -44,12 +44,12 @@ pub(super) struct TestState {
     pub(super) pods: Pods,
     pub(super) phase: watch::Sender<Phase>,
     /// The ports that the server would write.
-    pub(super) orders: WriteQueue,
+    pub(super) queue: WriteQueue,
 }
 
 pub(super) fn handler_state(lagging: bool) -> TestState {
     let pods = Pods::default();
-    let (ports, orders) = Ports::channel();
+    let (ports, queue) = Ports::channel();
     let (phase, phases) = watch::channel(Phase::Running);
     let source = Arc::new(Played { pods: pods.clone(), lagging });
     let add = AddDefaults { mtu: Mtu::DEFAULT, routable_mtu: None };
@@ -67,7 +67,7 @@ pub(super) fn handler_state(lagging: bool) -> TestState {
         }),
         pods,
         phase,
-        orders,
+        queue,
     }
 }
 

@@ -22,7 +22,7 @@ impl HandlerState {
     pub(super) async fn watched(&self, request: WatchRequest) -> Result<ApiResponse, ApiError> {
         let (pod, uid) = (request.pod()?, request.uid.clone());
         let mut watch = self.source.watch(&pod);
-        let mut view = View::new(request);
+        let mut view = PodView::new(request);
         let network = view.network.clone();
         let change = async {
             loop {
@@ -55,19 +55,19 @@ impl HandlerState {
 
 /// What the caller configured, and what the first look at the pod showed.
 #[derive(Debug)]
-struct View {
+struct PodView {
     request: WatchRequest,
     network: Network,
-    known: Option<Known>,
+    known: Option<KnownPod>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownPod {
     incarnation: u64,
     addresses: BTreeSet<IpNet>,
 }
 
-impl View {
+impl PodView {
     fn new(request: WatchRequest) -> Self {
         // The key alone identifies the annotation.
         let network = Network::of_key(request.nad.clone(), String::new());
@@ -92,7 +92,7 @@ impl View {
         // The request names the MAC only, so addresses are compared with those of the first look.
         let known = self
             .known
-            .get_or_insert_with(|| Known { incarnation: pod.incarnation, addresses: addresses.clone() });
+            .get_or_insert_with(|| KnownPod { incarnation: pod.incarnation, addresses: addresses.clone() });
         let same = known.addresses == addresses && self.request.mac.parse() == Ok(network.mac);
         (!same).then_some(PodChange::AnnotationChanged)
     }

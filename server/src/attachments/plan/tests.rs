@@ -95,8 +95,17 @@ fn compare_on(
     let links = links.iter().map(|link| (link.index, link.clone())).collect();
     let others = others.iter().copied().collect();
     let (recorded, present, deviceless) = (&recorded, &present, &HashSet::from([DEVICELESS]));
-    View { recorded, present, names: &names, links: &links, others: &others, deviceless, own_node, pods }
-        .compare()
+    AttachmentView {
+        recorded,
+        present,
+        names: &names,
+        links: &links,
+        others: &others,
+        deviceless,
+        own_node,
+        pods,
+    }
+    .compare()
 }
 
 fn names<const N: usize>(names: [&str; N]) -> Vec<String> {

@@ -55,7 +55,7 @@ async fn a_node_waits_for_its_subnet_and_says_for_what_and_from_whom() {
     watch.send("MODIFIED", &node("12", &[SUBNET])).await;
     let subnets = until(&mut assigned, Result::is_ok).await.unwrap().subnets;
     assert_eq!(subnets, ["10.244.1.0/24".parse().unwrap()]);
-    let View::There(seen) = view.borrow().clone() else { panic!("{view:?}") };
+    let NodeView::There(seen) = view.borrow().clone() else { panic!("{view:?}") };
     assert_eq!((seen.uid.as_str(), &seen.addresses[..]), ("u1", &["172.18.0.3".parse().unwrap()][..]));
 
     // Another subnet, then an annotation that is no JSON.
@@ -90,7 +90,7 @@ async fn the_owner_of_a_node_that_waits_for_long_is_told() {
     let mut api = Scripted::start().await;
     let connection = connection(&api);
     let (_view, views) =
-        watch::channel(View::There(Arc::new(Seen { uid: "u1".to_owned(), ..Seen::default() })));
+        watch::channel(NodeView::There(Arc::new(NodeFacts { uid: "u1".to_owned(), ..NodeFacts::default() })));
     let (sender, assigned) = watch::channel::<AssignedSubnetsOf>(Err("node n1 has no subnet yet".to_owned()));
     let events = Events::start(&connection, "n1");
     let begun = tokio::time::Instant::now();

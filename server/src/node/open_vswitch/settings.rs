@@ -30,7 +30,7 @@ pub(crate) struct Settings {
 
 /// The actual settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ChassisRecord {
     /// The only row of table `Open_vSwitch`.
     pub(crate) root: Uuid,
     pub(crate) external_ids: BTreeMap<String, String>,
@@ -91,7 +91,7 @@ impl Settings {
     }
 
     /// The tunnel address, if the database has none, or another one that this program wrote before.
-    pub(crate) fn moved(&self, seen: &Seen) -> Change {
+    pub(crate) fn moved(&self, seen: &ChassisRecord) -> Change {
         let there = seen.external_ids.get(ENCAP_IP);
         let is_ours = there.is_none() || is_ours(&seen.external_ids, ENCAP_IP);
         let wanted =
@@ -101,14 +101,14 @@ impl Settings {
 
     /// The settings that are missing or have another value. Without the name of the chassis: Open vSwitch's
     /// scripts write it a moment after the database is there, and a chassis must not change its name.
-    pub(crate) fn differing(&self, seen: &Seen) -> Change {
+    pub(crate) fn differing(&self, seen: &ChassisRecord) -> Change {
         let differs = |(key, value): &(&String, &String)| seen.external_ids.get(*key) != Some(value);
         let tls = self.tls.clone().filter(|tls| seen.ssl.as_ref().map(|(_, there)| there) != Some(tls));
         Change { external_ids: owned(self.external_ids.iter().filter(differs)), tls }
     }
 
     /// The settings that are missing, with the name of the chassis. Another value counts as intended.
-    pub(crate) fn missing(&self, seen: &Seen) -> Change {
+    pub(crate) fn missing(&self, seen: &ChassisRecord) -> Change {
         let system_id = (&SYSTEM_ID.to_owned(), &self.system_id);
         let absent = |(key, _): &(&String, &String)| !seen.external_ids.contains_key(*key);
         let tls = self.tls.clone().filter(|_| seen.ssl.is_none());
@@ -133,7 +133,7 @@ impl Change {
 
     /// The transaction that writes the settings, if the database still has those of `seen`. Keys of other
     /// programs stay.
-    pub(crate) fn transaction(&self, seen: &Seen) -> Transaction {
+    pub(crate) fn transaction(&self, seen: &ChassisRecord) -> Transaction {
         let mut written: Vec<&str> = written(&seen.external_ids).collect();
         written.extend(self.external_ids.keys().map(String::as_str).chain(self.tls.as_ref().map(|_| TLS)));
         written.sort_unstable();
@@ -206,7 +206,7 @@ pub fn of_administrator(external_ids: &BTreeMap<String, String>) -> BTreeMap<Str
 }
 
 /// The transaction that removes what this program wrote, with the keys. `None` if it wrote nothing.
-pub(crate) fn removal(seen: &Seen) -> Option<(Transaction, Vec<String>)> {
+pub(crate) fn removal(seen: &ChassisRecord) -> Option<(Transaction, Vec<String>)> {
     let keys: Vec<String> = written(&seen.external_ids).map(str::to_owned).collect();
     if !seen.external_ids.contains_key(WRITTEN) {
         return None;
@@ -224,7 +224,7 @@ pub(crate) fn removal(seen: &Seen) -> Option<(Transaction, Vec<String>)> {
 }
 
 /// A transaction that fails if the `external_ids` are no longer those of `seen`.
-pub(crate) fn guarded(seen: &Seen) -> Transaction {
+pub(crate) fn guarded(seen: &ChassisRecord) -> Transaction {
     let mut tx = Transaction::new();
     let row = Row::new().with("external_ids", seen.external_ids.clone());
     tx.wait("Open_vSwitch", seen.root, &["external_ids"], Until::Equal, vec![row], Duration::ZERO);

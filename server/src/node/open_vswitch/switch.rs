@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     Identity, SouthboundTls,
-    settings::{Change, SYSTEM_ID, Seen, Settings, removal},
+    settings::{Change, ChassisRecord, SYSTEM_ID, Settings, removal},
 };
 use crate::{
     chain,
@@ -47,7 +47,7 @@ ovsdb::table! {
         ca_cert: String,
     }
 
-    struct Interface in "Interface" {
+    struct InterfaceRow in "Interface" {
         name: String,
         external_ids: BTreeMap<String, String>,
     }
@@ -109,7 +109,7 @@ impl Switch {
     /// The same, with a copy of the interfaces, for [`pods_interfaces`](Self::pods_interfaces).
     pub(crate) fn connect_with_interfaces(endpoint: &Endpoint) -> Self {
         Self::monitoring(
-            Self::settings().table::<Interface>(Where::all()),
+            Self::settings().table::<InterfaceRow>(Where::all()),
             endpoint,
             Conditions::default(),
             Arc::default(),
@@ -139,7 +139,7 @@ impl Switch {
     }
 
     /// The settings in the database. Waits for the first connection.
-    pub(crate) async fn seen(&mut self) -> Seen {
+    pub(crate) async fn seen(&mut self) -> ChassisRecord {
         loop {
             if let Some(seen) = self.look() {
                 return seen;
@@ -149,7 +149,11 @@ impl Switch {
     }
 
     /// Writes a change, if the database still has the settings `seen`.
-    pub(crate) async fn write(&mut self, seen: &Seen, change: &Change) -> Result<Written, TransactError> {
+    pub(crate) async fn write(
+        &mut self,
+        seen: &ChassisRecord,
+        change: &Change,
+    ) -> Result<Written, TransactError> {
         match self.client.transact(change.transaction(seen)).await {
             Ok(_) => Ok(Written::Done),
             Err(error) if overtaken(&error) => {
@@ -176,7 +180,7 @@ impl Switch {
     /// Names of the interfaces of attached pods.
     pub(crate) fn pods_interfaces(&self) -> Vec<String> {
         let attached =
-            self.updates.rows::<Interface>().filter(|(_, row)| row.external_ids.contains_key(SANDBOX));
+            self.updates.rows::<InterfaceRow>().filter(|(_, row)| row.external_ids.contains_key(SANDBOX));
         attached.map(|(_, row)| row.name.clone()).collect()
     }
 
@@ -228,7 +232,7 @@ impl Switch {
     }
 
     /// Writes the tunnel address, and waits for the next event, as a rule the report of that change.
-    async fn move_tunnels(&mut self, change: &Change, seen: &Seen) {
+    async fn move_tunnels(&mut self, change: &Change, seen: &ChassisRecord) {
         let keys = change.describe();
         match self.write(seen, change).await {
             Ok(Written::Done) => {
@@ -249,7 +253,7 @@ impl Switch {
     }
 
     /// Writes the missing keys, with a warning: another program has removed them.
-    async fn put_back(&mut self, missing: &Change, seen: &Seen) {
+    async fn put_back(&mut self, missing: &Change, seen: &ChassisRecord) {
         let keys = missing.describe();
         match self.write(seen, missing).await {
             Ok(Written::Done) => {
@@ -269,7 +273,7 @@ impl Switch {
 
     /// The settings as of the copy, if it is up to date. Sets the condition either way, and publishes the
     /// chassis.
-    fn look(&self) -> Option<Seen> {
+    fn look(&self) -> Option<ChassisRecord> {
         // The copy of a lost connection may be out of date: no change is computed from it.
         let root = matches!(self.link, Link::Up).then(|| self.updates.rows::<Root>().next()).flatten();
         let Some((root, Root { external_ids, ssl })) = root else {
@@ -292,7 +296,7 @@ impl Switch {
             certificate: certificate.into(),
             authority: ca_cert.into(),
         };
-        Some(Seen {
+        Some(ChassisRecord {
             root,
             external_ids: external_ids.clone(),
             ssl: ssl.map(|(uuid, row)| (uuid, files(row))),

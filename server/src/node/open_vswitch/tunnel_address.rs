@@ -10,7 +10,7 @@ use tokio::{sync::watch, time::sleep};
 use super::default_route;
 use crate::{
     conditions::{Conditions, Part},
-    node::{changed, host_addresses, object::View},
+    node::{changed, host_addresses, object::NodeView},
 };
 
 /// A host's network changes in several steps (the old address goes, the new one comes, then the route).
@@ -32,16 +32,16 @@ pub(crate) enum Internal<'a> {
 }
 
 /// The task that follows the address.
-pub(crate) struct Follower {
+pub(crate) struct TunnelAddress {
     /// The node's object. `None` if pods come from manifests.
-    pub(crate) view: Option<watch::Receiver<View>>,
+    pub(crate) view: Option<watch::Receiver<NodeView>>,
     /// Changes with each event of the host's addresses and default routes.
     pub(crate) host: watch::Receiver<u64>,
     pub(crate) conditions: Conditions,
     pub(crate) address: watch::Sender<Option<IpAddr>>,
 }
 
-impl Follower {
+impl TunnelAddress {
     /// Follows the address for as long as the server lives.
     pub(crate) async fn follow(mut self) {
         loop {
@@ -50,8 +50,8 @@ impl Follower {
             let view = self.view.as_mut().map(|view| view.borrow_and_update().clone());
             let internal = match &view {
                 None => Internal::Never,
-                Some(View::Unknown(_) | View::Absent) => Internal::NotYet,
-                Some(View::There(seen)) => Internal::Known(&seen.addresses),
+                Some(NodeView::Unknown(_) | NodeView::Absent) => Internal::NotYet,
+                Some(NodeView::There(seen)) => Internal::Known(&seen.addresses),
             };
             let before = *self.address.borrow();
             match look(internal, before).await {
@@ -98,7 +98,7 @@ pub(crate) fn report(conditions: &Conditions, address: Option<IpAddr>) {
     }
 }
 
-async fn object_changed(view: Option<&mut watch::Receiver<View>>) {
+async fn object_changed(view: Option<&mut watch::Receiver<NodeView>>) {
     match view {
         Some(view) => changed(view).await,
         None => std::future::pending().await,

@@ -8,7 +8,7 @@ use kubeapi::watch::{self, Extent, First, Observer, Selection, Watched, WrongVer
 
 use super::{
     Shared,
-    pod_meta::{PodMeta, Seen},
+    pod_meta::{PodMeta, VersionedPod},
     versioned_pods::{Version, WentBack},
 };
 
@@ -20,22 +20,23 @@ const LIST: Duration = Duration::from_secs(60);
 pub(super) async fn follow(shared: Arc<Shared>) {
     let (connection, prompt) = (shared.connection.clone(), shared.prompt.clone());
     let selection = selection(&shared);
-    watch::follow::<PodMeta, _>(connection, selection, prompt, Follower { shared, complained: None }).await;
+    watch::follow::<PodMeta, _>(connection, selection, prompt, PodObserver { shared, complained: None })
+        .await;
 }
 
-struct Follower {
+struct PodObserver {
     shared: Arc<Shared>,
     /// The problem that was logged last, until it is over.
     complained: Option<String>,
 }
 
-impl Observer<PodMeta> for Follower {
-    fn all(&mut self, pods: Vec<Seen>, version: String) {
+impl Observer<PodMeta> for PodObserver {
+    fn all(&mut self, pods: Vec<VersionedPod>, version: String) {
         tracing::debug!(pods = pods.len(), version, "listed this node's pods");
         self.shared.versioned_pods().listed(Version::from(version), pods);
     }
 
-    fn applied(&mut self, seen: Seen, _version: &str) -> Result<(), WrongVersion> {
+    fn applied(&mut self, seen: VersionedPod, _version: &str) -> Result<(), WrongVersion> {
         self.shared.versioned_pods().changed(seen).map_err(WrongVersion::from)
     }
 
@@ -81,7 +82,7 @@ impl Observer<PodMeta> for Follower {
 
 impl Watched for PodMeta {
     type Key = PodKey;
-    type Value = Seen;
+    type Value = VersionedPod;
     const PATH: &'static str = "/api/v1/pods";
     const KIND: &'static str = "pods";
 
@@ -93,8 +94,8 @@ impl Watched for PodMeta {
         self.pod().map_err(|error| error.to_string())
     }
 
-    fn value(self) -> Result<Seen, String> {
-        Seen::try_from(self).map_err(|error| error.to_string())
+    fn value(self) -> Result<VersionedPod, String> {
+        VersionedPod::try_from(self).map_err(|error| error.to_string())
     }
 }
 

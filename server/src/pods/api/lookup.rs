@@ -17,7 +17,7 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     Shared,
-    pod_meta::{PodMeta, Seen},
+    pod_meta::{PodMeta, VersionedPod},
 };
 
 /// The timeout of a lookup, with the wait for its turn. Less than an ADD waits for a pod that is not known
@@ -73,7 +73,7 @@ pub(super) fn start(shared: &Arc<Shared>, pod: &PodKey) {
     });
 }
 
-async fn look_up(shared: &Shared, pod: &PodKey) -> Result<Option<Seen>, kube::Error> {
+async fn look_up(shared: &Shared, pod: &PodKey) -> Result<Option<VersionedPod>, kube::Error> {
     let _permit = shared.lookups.at_once.acquire().await;
     let selector = format!("metadata.name={},spec.nodeName={}", pod.name(), shared.node);
     let path = format!("/api/v1/namespaces/{}/pods", pod.namespace());
@@ -87,5 +87,5 @@ async fn look_up(shared: &Shared, pod: &PodKey) -> Result<Option<Seen>, kube::Er
         .into_iter()
         .flatten()
         // Compared, so that an answer that ignores the selector is not taken for this pod.
-        .find_map(|meta| Seen::try_from(meta).ok().filter(|seen| seen.pod == *pod)))
+        .find_map(|meta| VersionedPod::try_from(meta).ok().filter(|seen| seen.pod == *pod)))
 }

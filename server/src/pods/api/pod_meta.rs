@@ -28,7 +28,7 @@ struct Metadata {
 
 /// A pod as of a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct VersionedPod {
     pub(super) pod: PodKey,
     pub(super) version: Version,
     pub(super) facts: PodFacts,
@@ -45,7 +45,7 @@ impl PodMeta {
     }
 }
 
-impl TryFrom<PodMeta> for Seen {
+impl TryFrom<PodMeta> for VersionedPod {
     type Error = BadName;
 
     fn try_from(PodMeta { metadata }: PodMeta) -> Result<Self, BadName> {

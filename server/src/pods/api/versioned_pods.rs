@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use contract::names::PodKey;
 use serde::Deserialize;
 
-use super::pod_meta::Seen;
+use super::pod_meta::VersionedPod;
 use crate::pods::Pods;
 
 /// A `resourceVersion`.
@@ -66,7 +66,7 @@ impl VersionedPods {
     }
 
     /// Takes a complete list as of `version`: a pod that is not in it is gone.
-    pub(super) fn listed(&mut self, version: Version, list: Vec<Seen>) {
+    pub(super) fn listed(&mut self, version: Version, list: Vec<VersionedPod>) {
         if self.position.as_ref().is_some_and(|position| version.is_older_than(position)) {
             // Versions of before the restoration are greater, and would outdo every pod of this list.
             self.versions.clear();
@@ -84,7 +84,7 @@ impl VersionedPods {
     }
 
     /// The watch reports a pod that is new or has changed.
-    pub(super) fn changed(&mut self, seen: Seen) -> Result<(), WentBack> {
+    pub(super) fn changed(&mut self, seen: VersionedPod) -> Result<(), WentBack> {
         self.advance(seen.version.clone())?;
         self.put(seen);
         Ok(())
@@ -110,7 +110,7 @@ impl VersionedPods {
     }
 
     /// Takes the answer to a lookup. Returns whether it was newer.
-    pub(super) fn looked_up(&mut self, seen: Seen) -> bool {
+    pub(super) fn looked_up(&mut self, seen: VersionedPod) -> bool {
         // Not newer than the watch: the pod may have been deleted since, and the watch does not report that
         // again.
         let news = self.position.as_ref().is_none_or(|position| position.is_older_than(&seen.version))
@@ -122,8 +122,8 @@ impl VersionedPods {
     }
 
     /// Takes one pod, unless a newer version of it is known.
-    fn put(&mut self, seen: Seen) {
-        let Seen { pod, version, facts } = seen;
+    fn put(&mut self, seen: VersionedPod) {
+        let VersionedPod { pod, version, facts } = seen;
         if self.versions.get(&pod).is_some_and(|known| version.is_older_than(known)) {
             return;
         }

@@ -48,14 +48,14 @@ struct Object {
     #[serde(default)]
     kind: String,
     #[serde(default)]
-    metadata: Metadata,
+    metadata: ManifestMetadata,
     #[serde(default)]
     items: Vec<Object>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Metadata {
+struct ManifestMetadata {
     namespace: Option<String>,
     name: Option<String>,
     uid: Option<String>,
@@ -67,7 +67,7 @@ impl Object {
         let Self { kind, metadata, items } = self;
         match kind.as_str() {
             "Pod" => {
-                let Metadata { namespace, name, uid, annotations } = metadata;
+                let ManifestMetadata { namespace, name, uid, annotations } = metadata;
                 let namespace = namespace.filter(|text| !text.is_empty());
                 let key = PodKey::new(
                     namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE),

@@ -33,7 +33,7 @@ fn annotated(uid: &str, incarnation: u64, more: &[(&str, &str)]) -> Pod {
 
 fn answer(wait: &mut PodWait, pod: &Pod) -> PodInterface {
     match wait.look(Some(pod)) {
-        Ok(Step::Answer(answer)) => *answer,
+        Ok(WaitStep::Answer(answer)) => *answer,
         other => panic!("{other:?}"),
     }
 }
@@ -57,14 +57,14 @@ fn the_answer_holds_what_annotation_configuration_and_defaults_say() {
 #[test]
 fn it_waits_for_pod_and_uid_and_annotation_in_turn() {
     let mut wait = wait_for(Some("u2"));
-    assert_eq!(wait.look(None).unwrap(), Step::Wait(Missing::Pod));
+    assert_eq!(wait.look(None).unwrap(), WaitStep::Wait(Missing::Pod));
     // A predecessor that the source has not seen leave yet. Its annotation must not be used.
     assert_eq!(
         wait.look(Some(&annotated("u1", 1, &[]))).unwrap(),
-        Step::Wait(Missing::Uid { there: "u1".to_owned() })
+        WaitStep::Wait(Missing::Uid { there: "u1".to_owned() })
     );
-    assert_eq!(wait.look(None).unwrap(), Step::Wait(Missing::Pod));
-    assert_eq!(wait.look(Some(&pod("u2", 2, &[]))).unwrap(), Step::Wait(Missing::Annotation));
+    assert_eq!(wait.look(None).unwrap(), WaitStep::Wait(Missing::Pod));
+    assert_eq!(wait.look(Some(&pod("u2", 2, &[]))).unwrap(), WaitStep::Wait(Missing::Annotation));
     assert_eq!(answer(&mut wait, &annotated("u2", 2, &[])).pod_uid, "u2");
 }
 
@@ -72,7 +72,7 @@ fn it_waits_for_pod_and_uid_and_annotation_in_turn() {
 fn a_pod_that_goes_while_it_is_waited_for_ends_the_wait() {
     for (then, change) in [(None, PodChange::Deleted), (Some(annotated("u2", 2, &[])), PodChange::Replaced)] {
         let mut wait = wait_for(None);
-        assert_eq!(wait.look(Some(&pod("u1", 1, &[]))).unwrap(), Step::Wait(Missing::Annotation));
+        assert_eq!(wait.look(Some(&pod("u1", 1, &[]))).unwrap(), WaitStep::Wait(Missing::Annotation));
         let refusal = wait.look(then.as_ref()).unwrap_err();
         assert_eq!(refusal.to_string(), format!("pod shop/cart-0: {change}"));
     }
@@ -95,7 +95,7 @@ fn the_uid_is_the_sources_for_static_pods_and_for_runtimes_that_know_none() {
         );
     }
     let other = annotated("u2", 1, &[(CONFIG_SOURCE, "api")]);
-    assert!(matches!(wait_for(Some("u1")).look(Some(&other)), Ok(Step::Wait(Missing::Uid { .. }))));
+    assert!(matches!(wait_for(Some("u1")).look(Some(&other)), Ok(WaitStep::Wait(Missing::Uid { .. }))));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn another_network_has_an_annotation_of_its_own_and_no_limits() {
     let blue = Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() };
     let mut wait = PodWait::new(args(None), blue, None, defaults());
     let limit = ("kubernetes.io/ingress-bandwidth", "1M");
-    assert_eq!(wait.look(Some(&annotated("u1", 1, &[limit]))).unwrap(), Step::Wait(Missing::Annotation));
+    assert_eq!(wait.look(Some(&annotated("u1", 1, &[limit]))).unwrap(), WaitStep::Wait(Missing::Annotation));
     let networks = format!(r#"{{"shop/blue":{{"mac_address":"{BLUE_MAC}"}}}}"#);
     assert_eq!(
         answer(&mut wait, &pod("u1", 1, &[(POD_NETWORKS, &networks), limit])).bandwidth,

@@ -70,15 +70,15 @@ async fn answered(played: &TestState) -> PortRequest {
 
 /// The port that waits to be written. None other does.
 fn queued(played: &mut TestState) -> PlannedPort {
-    let WriteRequest { port, news: _ } = played.orders.jobs.try_recv().unwrap();
-    assert!(played.orders.jobs.try_recv().is_err());
+    let WriteRequest { port, news: _ } = played.queue.requests.try_recv().unwrap();
+    assert!(played.queue.requests.try_recv().is_err());
     port
 }
 
 /// The refusal. Nothing waits to be written.
 fn refused(played: &mut TestState, request: PortRequest) -> (u16, Code, String, String) {
     let refusal = played.handler_state.port(request).unwrap_err();
-    assert!(played.orders.jobs.try_recv().is_err());
+    assert!(played.queue.requests.try_recv().is_err());
     let hint = refusal.hint(&played.handler_state.source.source_description());
     (refusal.status().as_u16(), refusal.code(), refusal.to_string(), hint)
 }
@@ -175,7 +175,7 @@ async fn an_annotation_that_changes_between_answer_and_port_is_not_written_as_it
             written,
             "{changed:?}"
         );
-        assert_eq!(played.orders.jobs.try_recv().is_ok(), written.is_ok(), "{changed:?}");
+        assert_eq!(played.queue.requests.try_recv().is_ok(), written.is_ok(), "{changed:?}");
     }
 }
 

@@ -42,7 +42,7 @@ fn each_change_has_its_name_and_no_change_has_none() {
         (Some(pod("u1", 1, other_address)), Some(PodChange::AnnotationChanged)),
         (Some(pod("u1", 1, Some("{}"))), Some(PodChange::AnnotationChanged)),
     ] {
-        let mut view = View::new(request("u1", "default"));
+        let mut view = PodView::new(request("u1", "default"));
         assert_eq!(view.look(Some(&pod("u1", 1, AS_CONFIGURED))), None);
         assert_eq!(view.look(then.as_ref()), change, "{then:?}");
     }
@@ -51,16 +51,19 @@ fn each_change_has_its_name_and_no_change_has_none() {
 #[test]
 fn a_change_before_the_first_look_is_seen_by_uid_and_mac() {
     assert_eq!(
-        View::new(request("u0", "")).look(Some(&pod("u1", 1, AS_CONFIGURED))),
+        PodView::new(request("u0", "")).look(Some(&pod("u1", 1, AS_CONFIGURED))),
         Some(PodChange::Replaced)
     );
-    assert_eq!(View::new(request("", "")).look(Some(&pod("u1", 1, AS_CONFIGURED))), None);
-    assert_eq!(View::new(request("u0", "")).look(Some(&pod("", 1, AS_CONFIGURED))), None);
+    assert_eq!(PodView::new(request("", "")).look(Some(&pod("u1", 1, AS_CONFIGURED))), None);
+    assert_eq!(PodView::new(request("u0", "")).look(Some(&pod("", 1, AS_CONFIGURED))), None);
     let mut moved = request("u1", "default");
     moved.mac = "0a:58:0a:f4:01:99".to_owned();
-    assert_eq!(View::new(moved).look(Some(&pod("u1", 1, AS_CONFIGURED))), Some(PodChange::AnnotationChanged));
     assert_eq!(
-        View::new(request("u1", "shop/blue")).look(Some(&pod("u1", 1, AS_CONFIGURED))),
+        PodView::new(moved).look(Some(&pod("u1", 1, AS_CONFIGURED))),
+        Some(PodChange::AnnotationChanged)
+    );
+    assert_eq!(
+        PodView::new(request("u1", "shop/blue")).look(Some(&pod("u1", 1, AS_CONFIGURED))),
         Some(PodChange::AnnotationGone)
     );
 }

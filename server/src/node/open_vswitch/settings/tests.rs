@@ -24,8 +24,8 @@ fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-fn seen(pairs: &[(&str, &str)]) -> Seen {
-    Seen { external_ids: map(pairs), ..Seen::default() }
+fn seen(pairs: &[(&str, &str)]) -> ChassisRecord {
+    ChassisRecord { external_ids: map(pairs), ..ChassisRecord::default() }
 }
 
 const ALL: [(&str, &str); 8] = [
@@ -96,8 +96,10 @@ fn files_for_ssl_are_written_where_they_differ_and_put_back_where_they_are_gone(
         authority: "a".into(),
     };
     let ours = settings(&Chassis { tls: Some(files("k")), ..chassis() });
-    let with =
-        |ssl: Option<SouthboundTls>| Seen { ssl: ssl.map(|files| (Uuid::default(), files)), ..seen(&ALL) };
+    let with = |ssl: Option<SouthboundTls>| ChassisRecord {
+        ssl: ssl.map(|files| (Uuid::default(), files)),
+        ..seen(&ALL)
+    };
     assert_eq!(ours.differing(&with(None)).tls, Some(files("k")));
     assert_eq!(ours.differing(&with(Some(files("other")))).tls, Some(files("k")));
     assert_eq!(ours.differing(&with(Some(files("k")))).tls, None);

@@ -5,9 +5,9 @@ fn cart() -> PodKey {
     PodKey::new("shop", "cart-0").unwrap()
 }
 
-fn seen(uid: &str, version: u64) -> Seen {
+fn seen(uid: &str, version: u64) -> VersionedPod {
     let facts = PodFacts { uid: uid.to_owned(), ..PodFacts::default() };
-    Seen { pod: cart(), version: at(version), facts }
+    VersionedPod { pod: cart(), version: at(version), facts }
 }
 
 fn at(version: u64) -> Version {
@@ -15,7 +15,7 @@ fn at(version: u64) -> Version {
 }
 
 /// A versioned_pods after a list as of version 100.
-fn versioned_pods(list: Vec<Seen>) -> VersionedPods {
+fn versioned_pods(list: Vec<VersionedPod>) -> VersionedPods {
     let mut versioned_pods = VersionedPods::new(Pods::default());
     versioned_pods.listed(at(100), list);
     versioned_pods
@@ -106,7 +106,8 @@ fn after_a_restore_from_a_backup_a_list_counts_as_it_is() {
 
 #[test]
 fn versions_that_are_no_numbers_are_taken_as_they_come() {
-    let odd = |uid: &str, version: &str| Seen { version: Version(version.to_owned()), ..seen(uid, 0) };
+    let odd =
+        |uid: &str, version: &str| VersionedPod { version: Version(version.to_owned()), ..seen(uid, 0) };
     let mut versioned_pods = VersionedPods::new(Pods::default());
     versioned_pods.listed(Version("x".to_owned()), vec![odd("u1", "b")]);
     versioned_pods.changed(odd("u2", "a")).unwrap();

@@ -1,5 +1,5 @@
-//! The tasks beside the reconciler, which may wait: for the kernel, for a database, for a per-interface lock.
-//! The reconciler itself waits for nothing, because every ADD of the node waits for the ports that it writes.
+//! What the tasks beside the reconciler share. They may wait for the kernel, for the database, or for a
+//! per-interface lock; the reconciler follows links and pods meanwhile.
 
 use std::{future::pending, sync::Arc};
 
@@ -9,29 +9,18 @@ use podnet::{
     netlink::Netlink,
     settings::Settings,
 };
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::{JoinError, JoinHandle, spawn_blocking},
-};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
-use super::{Environment, plan::StaleAttachment};
+use super::{Environment, local_rows::RowsHandle};
 use crate::chain;
 
 /// What a repair task needs. Clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct Hands {
-    pub(super) around: Arc<Environment>,
+pub(super) struct Workers {
+    pub(super) environment: Arc<Environment>,
     pub(super) client: Client,
     pub(super) plugin: Arc<Settings>,
-    /// To the reconciler, which alone knows rows and pods.
-    pub(super) questions: mpsc::UnboundedSender<Question>,
-}
-
-/// Which attachments are suspected now, given these links of the host?
-#[derive(Debug)]
-pub(super) struct Question {
-    pub(super) links: Arc<Vec<Link>>,
-    pub(super) answer: oneshot::Sender<Vec<StaleAttachment>>,
+    pub(super) rows: RowsHandle,
 }
 
 /// Starts to list all links, on a thread that may block: the kernel answers only after other changes of links

@@ -11,7 +11,7 @@ use std::{
 use ovnkube::{
     control_plane::{self, ControlPlaneConfig},
     node::{self, StartError},
-    options::{Early, NodeOptions, Options, Problems, Program, documents},
+    options::{Collected, Early, NodeOptions, Options, Problems, Program, documents},
 };
 
 /// Exit status: the options cannot be used.
@@ -27,11 +27,8 @@ fn main() -> ExitCode {
         Ok(Program::Node(options)) => return serve_node(&options, None),
         Ok(Program::Both(config, options)) => return serve_node(&options, Some(*config)),
         Ok(Program::ControlPlane(config, options)) => control_plane::run(&config, &options.notes()).is_ok(),
-        Ok(Program::RemoveNode(config, _)) => control_plane::remove_node(&config),
-        Ok(Program::CleanupNode(options)) => match options.early() {
-            Ok(early) => clean_up(&early),
-            Err(problems) => return refuse(&problems),
-        },
+        Ok(Program::RemoveNode(config)) => control_plane::remove_node(&config),
+        Ok(Program::CleanupNode(early)) => clean_up(&early),
         Ok(Program::PrintConfig(options)) => return print_config(&options),
         // If standard output is closed, there is no other place for the text: the exit status is all that is
         // left.
@@ -70,7 +67,7 @@ fn refuse(problems: &Problems) -> ExitCode {
     USAGE.into()
 }
 
-fn print_config(options: &NodeOptions) -> ExitCode {
+fn print_config(options: &Collected) -> ExitCode {
     let printed = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

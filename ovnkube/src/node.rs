@@ -46,12 +46,10 @@ pub enum StartError {
 /// If the server could not start: the options, the pidfile, the metrics, the runtime, or
 /// [`server::node::start`]. A server that has started ends by a signal only.
 pub fn run(options: &NodeOptions, control_plane: Option<ControlPlaneConfig>) -> Result<(), StartError> {
-    // Before the log: where it is, is an option.
-    let early = options.early().inspect_err(|problems| eprintln!("ovnkube: {problems}"))?;
-    let log = background::start(&early.log);
+    let log = background::start(&options.early().log);
     let runtime = server::node::runtime().map_err(StartError::Runtime);
     let outcome = runtime.and_then(|runtime| {
-        let outcome = runtime.block_on(life::live(options, early, control_plane, &log));
+        let outcome = runtime.block_on(life::live(options, control_plane, &log));
         // Before the last line of the log: no task says anything after it.
         server::node::end(runtime);
         outcome

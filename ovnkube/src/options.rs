@@ -1,10 +1,10 @@
 //! The options of `ovnkube`, under their names in OVN-Kubernetes.
 //!
 //! ```text
-//! arguments ─▶ command_line ─┐                               ┌─▶ NodeOptions ─ external_ids ─▶ NodeConfig
-//! file      ─▶ conf_file ────┼─▶ Settings ─▶ Options ─▶ Program ─▶ ControlPlaneConfig
-//! environment, service account             ▲                 └─▶ RemoveNodeConfig
-//!           ─▶ surroundings ─┘     external_ids, once
+//! arguments ─▶ command_line ─┐                            ┌─▶ NodeOptions: Early ─ external_ids ─▶ NodeConfig
+//! file      ─▶ conf_file ────┼─▶ Collected ─▶ Reading ────┼─▶ ControlPlaneConfig
+//! environment, service account                 ▲          └─▶ RemoveNodeConfig
+//!           ─▶ environment ──┘        external_ids, once
 //! ```
 //!
 //! | part | what it is |
@@ -13,6 +13,8 @@
 //! | `spec`, `kind` | the description of an option; the form of its value |
 //! | `command_line`, `conf_file`, `environment` | the sources of values |
 //! | `settings` | all values of all options, and which of them counts |
+//! | `external_ids` | the source in Open vSwitch's database |
+//! | `reading` | parses the values that count, once, and gathers the errors |
 //! | `values` | parsers from text to typed values |
 //! | `roles` | the role or command of a process |
 //! | `node_config`, `kubernetes`, `chassis`, `management_port` | the configuration of a node's server |
@@ -28,9 +30,7 @@
 //! and follows it. The control plane and `--remove-node` read it once, before anything else. They may run on
 //! a machine without Open vSwitch: then that source is missing.
 
-use std::{collections::BTreeMap, convert::Infallible, ffi::OsString, path::PathBuf, str::FromStr};
-
-use server::node::NodeConfig;
+use std::{convert::Infallible, ffi::OsString, path::PathBuf, str::FromStr};
 
 use crate::control_plane::{ControlPlaneConfig, RemoveNodeConfig};
 
@@ -52,6 +52,7 @@ mod networks;
 mod node_config;
 mod print;
 mod problems;
+mod reading;
 mod roles;
 mod settings;
 mod spec;
@@ -60,7 +61,7 @@ mod values;
 
 pub use command_line::command;
 pub use environment::Environment;
-pub use node_config::Early;
+pub use node_config::{Early, NodeOptions};
 pub use print::Printed;
 pub use problems::Problems;
 pub use settings::Origin;
@@ -69,22 +70,23 @@ pub use table::all;
 
 use self::{
     command_line::CommandLine,
-    conf_file::Asked as FileAsked,
+    conf_file::Naming,
     effect::Effects,
-    node_config::Known,
+    external_ids::ExternalIds,
     problems::Gathered,
-    roles::Asked,
+    roles::Role,
     settings::{Setting, Settings},
 };
 
-/// All given values, except those in Open vSwitch's database.
+/// What the arguments ask for, with the values from all sources but Open vSwitch's database.
 #[derive(Debug, Clone)]
 pub struct Options(Given);
 
 #[derive(Debug, Clone)]
 enum Given {
     Options {
-        options: NodeOptions,
+        collected: Collected,
+        external_ids: ExternalIds,
         /// Every argument on the command line is a known option.
         understood: bool,
     },
@@ -98,40 +100,27 @@ pub enum Program {
     /// `--init-node`
     Node(NodeOptions),
     /// `--init-master`, `--init-cluster-manager`, `--init-ovnkube-controller`
-    ControlPlane(Box<ControlPlaneConfig>, NodeOptions),
+    ControlPlane(Box<ControlPlaneConfig>, Collected),
     /// The control plane in one process with a node's server.
     Both(Box<ControlPlaneConfig>, NodeOptions),
     /// `--remove-node`
-    RemoveNode(Box<RemoveNodeConfig>, NodeOptions),
+    RemoveNode(Box<RemoveNodeConfig>),
     /// `--cleanup-node`
-    CleanupNode(NodeOptions),
+    CleanupNode(Box<Early>),
     /// `--print-config`
-    PrintConfig(NodeOptions),
+    PrintConfig(Collected),
     /// Help or version, to be printed to standard output.
     Text(String),
     /// `--generate-documents`: manual, completion and reference pages, to be written into this directory.
     Documents(PathBuf),
 }
 
-/// The options of a process. For a node, an option that was not given may still come from Open vSwitch's
-/// database, which need not run yet when the options are read.
+/// All given values, and the errors of single ones.
 #[derive(Debug, Clone)]
-pub struct NodeOptions {
+pub struct Collected {
     settings: Settings,
     notes: Vec<String>,
     problems: Gathered,
-    looked: Looked,
-}
-
-/// The `external_ids` for a role that reads them once.
-#[derive(Debug, Clone)]
-enum Looked {
-    /// Not read (yet).
-    NotYet,
-    /// All settings, with those of `external_ids`.
-    Found(Settings),
-    /// Why they cannot be read.
-    Failed(String),
 }
 
 impl Options {
@@ -153,9 +142,9 @@ impl Options {
         usage.into_iter().for_each(|problem| problems.add(problem));
         let file = settings.given(&table::roles::CONFIG_FILE).map(|setting| setting.value.clone().into());
         // After the command line, which may name the file.
-        let asked = if file.is_some() { FileAsked::Explicitly } else { FileAsked::ByDefault };
+        let naming = if file.is_some() { Naming::Explicit } else { Naming::Default };
         if let Some(file) = file.or_else(|| environment.conf_file.clone()) {
-            conf_file::read(&file, asked, &mut settings, &mut problems, &mut notes);
+            conf_file::read(&file, naming, &mut settings, &mut problems, &mut notes);
         }
         environment.add_to(&mut settings);
         // Every value, also one that does not count: it would be an error once the better one is removed.
@@ -164,17 +153,20 @@ impl Options {
                 problems.take(check(spec, setting));
             }
         }
-        Self(Given::Options {
-            options: NodeOptions { settings, notes, problems, looked: Looked::NotYet },
-            understood,
-        })
+        let collected = Collected { settings, notes, problems };
+        Self(Given::Options { collected, external_ids: ExternalIds::Ignored, understood })
     }
 
     /// Reads `external_ids` for the roles that read them once, if Open vSwitch's database answers within 2 s.
+    /// `--print-config` reads them itself.
     #[must_use]
     pub fn with_external_ids(mut self) -> Self {
-        if let Given::Options { options, understood: true } = &mut self.0 {
-            options.look();
+        if let Given::Options { collected, external_ids, understood: true } = &mut self.0
+            && !collected.is_on(&table::roles::PRINT_CONFIG)
+            && collected.role().is_some_and(Role::reads_once)
+            && let Some(endpoint) = collected.ovsdb()
+        {
+            *external_ids = external_ids::read_now(&endpoint);
         }
         self
     }
@@ -185,108 +177,46 @@ impl Options {
     ///
     /// All problems together. For a node's server, without those that its `external_ids` may still solve.
     pub fn program(self) -> Result<Program, Problems> {
-        let (mut options, understood) = match self.0 {
+        let (mut collected, external_ids, understood) = match self.0 {
             Given::Program(program) => return Ok(program),
-            Given::Options { options, understood } => (options, understood),
+            Given::Options { collected, external_ids, understood } => (collected, external_ids, understood),
         };
         if !understood {
             // Only these problems: an option that seems to be missing may be one that is misspelt.
-            options.problems.clone().none_or()?;
+            collected.problems.clone().none_or()?;
         }
         // Before the roles: it also prints options that do not go together.
-        if node_config::switch(&options.settings, &table::roles::PRINT_CONFIG) {
-            return Ok(Program::PrintConfig(options));
+        if collected.is_on(&table::roles::PRINT_CONFIG) {
+            return Ok(Program::PrintConfig(collected));
         }
-        let asked = roles::asked(&options.settings, &mut options.problems);
-        match asked {
-            Some(Asked::Node) => options.resolve(Known::NotYet).map(|_| Program::Node(options)),
-            Some(Asked::ControlPlane(roles)) => {
-                let config = options.control_plane(roles, false, &options.looked)?;
-                Ok(Program::ControlPlane(Box::new(config), options))
+        match roles::asked(&collected.settings, &mut collected.problems) {
+            Some(Role::ControlPlane(roles)) => {
+                let config = collected.control_plane(Role::ControlPlane(roles), roles, &external_ids)?;
+                Ok(Program::ControlPlane(Box::new(config), collected))
             }
-            Some(Asked::Beside(roles)) => {
-                let (config, node) =
-                    (options.control_plane(roles, true, &options.looked), options.resolve(Known::NotYet));
-                let config = problems::both(config, node.map(drop))?;
-                Ok(Program::Both(Box::new(config), options))
+            Some(Role::Beside(roles)) => {
+                let config = collected.control_plane(Role::Beside(roles), roles, &external_ids);
+                let (config, node) = problems::both(config, NodeOptions::of(collected))?;
+                Ok(Program::Both(Box::new(config), node))
             }
-            Some(Asked::CleanupNode) => options.early().map(|_| Program::CleanupNode(options)),
-            Some(Asked::RemoveNode) => {
-                let config = options.remove_node(&options.looked)?;
-                Ok(Program::RemoveNode(Box::new(config), options))
+            Some(Role::CleanupNode) => Ok(Program::CleanupNode(Box::new(collected.early()?))),
+            Some(Role::RemoveNode) => {
+                Ok(Program::RemoveNode(Box::new(collected.remove_node(&external_ids)?)))
             }
-            // There is a problem already; this adds the others.
-            None => options.resolve(Known::NotYet).map(|_| Program::Node(options)),
+            // Without a role there is a problem already; this adds the others.
+            Some(Role::Node) | None => NodeOptions::of(collected).map(Program::Node),
         }
     }
 }
 
-impl NodeOptions {
-    /// The configuration of a node's server, with `external_ids` (of the `Open_vSwitch` table) as the last
-    /// source before the defaults.
-    ///
-    /// # Errors
-    ///
-    /// All problems together.
-    pub fn config(&self, external_ids: &BTreeMap<String, String>) -> Result<NodeConfig, Problems> {
-        self.resolve(Known::Read(external_ids))?
-            .ok_or_else(|| Problems::from("the options are incomplete".to_owned()))
-    }
-
-    /// The part of the configuration that does not depend on Open vSwitch's database.
-    ///
-    /// # Errors
-    ///
-    /// All problems of this part together.
-    pub fn early(&self) -> Result<Early, Problems> {
-        self.resolve_early()
-    }
-
-    /// Checks that the source of pods is known. If only `external_ids` can have it, reads them now: otherwise
-    /// the server would wait for the database, only to report a missing option.
-    ///
-    /// # Errors
-    ///
-    /// If `external_ids` lack it, too, or cannot be read: all problems together.
-    pub fn confirm(&self) -> Result<(), Problems> {
-        if kubernetes::is_source_known(&self.settings) {
-            return Ok(());
-        }
-        let (external_ids, reason) = match external_ids::read_now(&self.early()?.ovsdb) {
-            Ok(external_ids) => (external_ids, None),
-            Err(reason) => (BTreeMap::new(), Some(reason)),
-        };
-        let mut problems = Gathered::default();
-        for problem in self.config(&external_ids).as_ref().err().into_iter().flat_map(Problems::iter) {
-            problems.add(problem);
-        }
-        if let Some(reason) = reason {
-            problems.add(external_ids::unread(&reason));
-        }
-        problems.none_or()
-    }
-
-    /// Reads `external_ids` for a role that reads them once. `--print-config` reads them itself.
-    fn look(&mut self) {
-        let prints = node_config::switch(&self.settings, &table::roles::PRINT_CONFIG);
-        let Some(asked) = self.role().filter(|asked| !prints && asked.reads_once()) else { return };
-        self.looked = match self.reading(Known::NotYet).ovsdb() {
-            None => return,
-            Some(endpoint) => match external_ids::read_now(&endpoint) {
-                Ok(external_ids) => Looked::Found(self.settings_once(asked, &external_ids)),
-                Err(reason) => Looked::Failed(reason),
-            },
-        };
-    }
-
-    /// The settings of a role that reads `external_ids` once. Only the keys for this role count, not those
-    /// for ovn-controller, such as the interval of its probes.
-    fn settings_once(&self, asked: Asked, external_ids: &BTreeMap<String, String>) -> Settings {
-        self.settings.with_external_ids_of(external_ids, asked.external_ids())
-    }
-
-    fn role(&self) -> Option<Asked> {
+impl Collected {
+    fn role(&self) -> Option<Role> {
         roles::asked(&self.settings, &mut Gathered::default())
+    }
+
+    /// Whether a switch is on. A wrong value is off here; [`check`] reports it.
+    fn is_on(&self, spec: &'static Spec) -> bool {
+        kind::switch(&self.settings.value(spec).value).unwrap_or(false)
     }
 
     /// Remarks on given options that have no effect, a sentence for each reason, for the log and standard

@@ -151,7 +151,7 @@ fn opened(options: Options, external_ids: &BTreeMap<String, String>) -> Opened {
                 api_server: Some(url(&config.api_server)),
             }
         }
-        Program::RemoveNode(config, _) => Opened {
+        Program::RemoveNode(config) => Opened {
             northbound: Some(config.northbound.endpoints.to_string()),
             southbound: Some(config.southbound.endpoints.to_string()),
             api_server: config.api_server.as_ref().map(url),

@@ -62,13 +62,12 @@ pub(super) async fn cluster(
     loop {
         // All values are read before the wait below, each marked as seen: no change in between is lost.
         let stands_by = matches!(leadership.place(), LeadershipState::StandsBy(_));
-        let why =
-            sync_statuses.iter_mut().find_map(|(kind, standing)| match &*standing.borrow_and_update() {
-                SyncStatus::Synced => None,
-                SyncStatus::Reading(_) if stands_by => None,
-                SyncStatus::Reading(why) => Some(format!("not all {} are known yet: {why}", kind)),
-                SyncStatus::Behind(why) => Some(format!("changes of {} are not heard of: {why}", kind)),
-            });
+        let why = sync_statuses.iter_mut().find_map(|(kind, status)| match &*status.borrow_and_update() {
+            SyncStatus::Synced => None,
+            SyncStatus::Reading(_) if stands_by => None,
+            SyncStatus::Reading(why) => Some(format!("the list of {kind} is not complete yet: {why}")),
+            SyncStatus::Behind(why) => Some(format!("the watch on {kind} is disconnected: {why}")),
+        });
         let doubt =
             doubts.iter_mut().find_map(|doubt| doubt.borrow_and_update().as_ref().map(ToString::to_string));
         // Doubt comes first: the watch of a doubted list may be in sync, and the list is still not used.
@@ -77,7 +76,7 @@ pub(super) async fn cluster(
             Some(why) => conditions.missing(CLUSTER, why),
         }
         // Never empty, on which `select_all` would panic: nodes are watched in every role.
-        let changes = sync_statuses.iter_mut().map(|(_, standing)| standing.changed().boxed());
+        let changes = sync_statuses.iter_mut().map(|(_, status)| status.changed().boxed());
         let changes = changes.chain(doubts.iter_mut().map(|doubt| doubt.changed().boxed()));
         tokio::select! {
             (changed, ..) = futures_util::future::select_all(changes) => if changed.is_err() {
@@ -115,7 +114,7 @@ pub(super) async fn rows(
             (Some(why), _) => conditions.missing(ROWS, &*why),
             (None, LeadershipState::Unknown(_)) => conditions.missing(ROWS, "the leader is not known yet"),
             (None, LeadershipState::Leads) if !ever_converged => {
-                conditions.missing(ROWS, unwritten(dirty, waiting, failing))
+                conditions.missing(ROWS, not_converged(dirty, waiting, failing))
             }
             (None, LeadershipState::Leads | LeadershipState::StandsBy(_)) => conditions.met(ROWS),
         }
@@ -128,9 +127,7 @@ pub(super) async fn rows(
     }
 }
 
-fn unwritten(dirty: usize, waiting: usize, failing: usize) -> String {
-    format!(
-        "rows are not written yet, of so many objects: {dirty}; \
-         waiting for others: {waiting}; refused: {failing}"
-    )
+/// Numbers of objects whose rows are not in the database as they should be.
+fn not_converged(dirty: usize, waiting: usize, failing: usize) -> String {
+    format!("northbound not converged: {dirty} dirty, {waiting} blocked, {failing} rejected")
 }

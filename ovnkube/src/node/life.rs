@@ -21,18 +21,17 @@ use crate::{
     control_plane::{ControlPlaneConfig, EmbeddedRoles},
     endpoints,
     metrics::{ControlPlaneMetrics, Page},
-    options::{Early, NodeOptions},
+    options::NodeOptions,
     process::{announce, pidfile::Pidfile, signals::Signals},
 };
 
-/// Runs the process from its signal handlers to the last log line. `early` is what the options say without
-/// Open vSwitch's database.
+/// Runs the process from its signal handlers to the last log line.
 pub(super) async fn live(
     options: &NodeOptions,
-    early: Early,
     control_plane: Option<ControlPlaneConfig>,
     log: &Log,
 ) -> Result<(), StartError> {
+    let early = options.early();
     // Handlers first: a signal that comes now would kill the process, and its pidfile would stay.
     let mut signals = Signals::listen(log.reopen()).map_err(StartError::Runtime)?;
     let pidfile = early.pidfile.as_deref().map(Pidfile::create).transpose()?;

@@ -7,7 +7,7 @@ use server::node::{Chassis, SouthboundTls};
 use super::{
     databases::{NORTHBOUND, SOUTHBOUND},
     kind,
-    node_config::Reading,
+    reading::Reading,
     settings::Origin,
     table::open_vswitch,
     values,

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::{
     kind, networks,
-    node_config::Reading,
+    reading::Reading,
     settings::Origin,
     spec::Spec,
     table::{cluster as table, kubernetes},

@@ -28,24 +28,24 @@ const MOST_BYTES: u64 = 1 << 20;
 
 /// Whether the file was named by `--config-file`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
-    Explicitly,
-    ByDefault,
+pub(super) enum Naming {
+    Explicit,
+    Default,
 }
 
 /// Adds the file's values to `settings`. Errors in the file are problems; unknown keys are notes.
 pub(super) fn read(
     path: &Path,
-    asked: Asked,
+    naming: Naming,
     settings: &mut Settings,
     problems: &mut Gathered,
     notes: &mut Vec<String>,
 ) {
     let text = match text_of(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && asked == Asked::ByDefault => return,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && naming == Naming::Default => return,
         Err(error) => {
-            let how = if asked == Asked::Explicitly { "--config-file " } else { "" };
+            let how = if naming == Naming::Explicit { "--config-file " } else { "" };
             return problems.add(format!("{how}{}: {error}", path.display()));
         }
     };

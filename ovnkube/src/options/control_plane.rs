@@ -5,10 +5,12 @@ use std::time::Duration;
 use controller::config::Zone;
 
 use super::{
-    Looked, NodeOptions, Problems, cluster,
+    Collected, Problems, cluster,
     databases::{NORTHBOUND, SOUTHBOUND},
+    external_ids::ExternalIds,
     kind, kubernetes, networks,
-    node_config::Reading,
+    reading::Reading,
+    roles::Role,
     spec::Spec,
     table::{cluster::NO_HOSTSUBNET_NODES, control_plane as table, databases, roles},
     values,
@@ -25,32 +27,33 @@ const LEASE: &str = "ovn-kubernetes-master";
 /// client-go's `JitterFactor`: its election requires a renew deadline of more than this many retry periods.
 const JITTER: f64 = 1.2;
 
-impl NodeOptions {
-    /// `beside_node`: the roles share their process with a node's server.
+impl Collected {
+    /// The configuration of `roles`, which are those of `role`.
     pub(super) fn control_plane(
         &self,
+        role: Role,
         roles: Roles,
-        beside_node: bool,
-        looked: &Looked,
+        external_ids: &ExternalIds,
     ) -> Result<ControlPlaneConfig, Problems> {
-        let mut reading = self.reading_once(looked);
-        let config = reading.control_plane(roles, beside_node);
+        let mut reading = self.reading(role, external_ids);
+        let config = reading.control_plane(role, roles);
         reading.problems.none_or()?;
-        config.ok_or_else(|| Problems::from("the options are incomplete".to_owned()))
+        config.ok_or_else(Problems::incomplete)
     }
 
-    pub(super) fn remove_node(&self, looked: &Looked) -> Result<RemoveNodeConfig, Problems> {
+    pub(super) fn remove_node(&self, external_ids: &ExternalIds) -> Result<RemoveNodeConfig, Problems> {
         // Not `complete`: the command works without an API server. Not `waits`: it ends, so credentials have
         // to be there now.
-        let mut reading = Reading { waits: false, complete: false, ..self.reading_once(looked) };
+        let reading = self.reading(Role::RemoveNode, external_ids);
+        let mut reading = Reading { waits: false, complete: false, ..reading };
         let config = reading.remove_node();
         reading.problems.none_or()?;
-        config.ok_or_else(|| Problems::from("the options are incomplete".to_owned()))
+        config.ok_or_else(Problems::incomplete)
     }
 }
 
 impl Reading {
-    fn control_plane(&mut self, of: Roles, beside_node: bool) -> Option<ControlPlaneConfig> {
+    fn control_plane(&mut self, role: Role, of: Roles) -> Option<ControlPlaneConfig> {
         let given = [&roles::INIT_MASTER, &roles::INIT_OVNKUBE_CONTROLLER, &roles::INIT_CLUSTER_MANAGER];
         let names: Vec<Option<String>> =
             given.into_iter().map(|spec| self.read_given(spec, values::node_name)).collect();
@@ -62,6 +65,7 @@ impl Reading {
         // A controller in one process with a node's server is the only one of its zone, if the zone is the
         // node's own.
         let zone = cluster.as_ref().map(|cluster| cluster.zone.clone());
+        let beside_node = matches!(role, Role::Beside(_));
         let is_elected = of.has_cluster_manager() || !beside_node || zone == Some(Zone::default());
         let election = is_elected.then(|| self.election(of, zone.as_ref().map(|zone| zone.0.as_str())));
         let (log, endpoints) = (self.log(), self.endpoints());

@@ -10,7 +10,7 @@ use ovsdb::{Identity, MissingAuthority, Ssl};
 use super::{
     environment::readable,
     kind,
-    node_config::Reading,
+    reading::Reading,
     settings::{Origin, Setting},
     spec::Spec,
     table::{databases as table, open_vswitch::INACTIVITY_PROBE},

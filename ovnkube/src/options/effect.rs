@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::{
     kubernetes,
     problems::Gathered,
-    roles::{self, Asked},
+    roles::{self, Role},
     settings::{Origin, Settings},
     spec::{Effect, Group, Part, Spec},
     table::{self, cluster, control_plane, databases, kubernetes::POD_MANIFESTS, logs, open_vswitch},
@@ -19,12 +19,12 @@ use crate::roles::Roles;
 pub(super) struct Effects<'a> {
     settings: &'a Settings,
     /// `None` for a command that ends: it may be given all options of the process that it is about.
-    process: Option<Process>,
+    process: Option<ProcessRoles>,
 }
 
 /// The roles of a process.
 #[derive(Debug)]
-struct Process {
+struct ProcessRoles {
     /// The options that name them: `--init-node`.
     named: String,
     is_node: bool,
@@ -90,7 +90,7 @@ static EXCEPTIONS: [(&Spec, Users); 23] = [
 
 impl<'a> Effects<'a> {
     pub(super) fn of(settings: &'a Settings) -> Self {
-        Self { settings, process: Process::of(settings) }
+        Self { settings, process: ProcessRoles::of(settings) }
     }
 
     /// Why an option has no effect; `None` if it has one, or is not given.
@@ -131,13 +131,13 @@ impl<'a> Effects<'a> {
     }
 }
 
-impl Process {
+impl ProcessRoles {
     fn of(settings: &Settings) -> Option<Self> {
         let (is_node, control_plane) = match roles::asked(settings, &mut Gathered::default())? {
-            Asked::Node => (true, None),
-            Asked::ControlPlane(roles) => (false, Some(roles)),
-            Asked::Beside(roles) => (true, Some(roles)),
-            Asked::CleanupNode | Asked::RemoveNode => return None,
+            Role::Node => (true, None),
+            Role::ControlPlane(roles) => (false, Some(roles)),
+            Role::Beside(roles) => (true, Some(roles)),
+            Role::CleanupNode | Role::RemoveNode => return None,
         };
         Some(Self { named: roles::named(settings), is_node, control_plane })
     }

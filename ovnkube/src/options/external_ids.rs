@@ -10,13 +10,25 @@ use ovsdb::{Connection, Endpoint, Transaction, Where};
 /// control plane by this, so it is not longer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What a process knows of `external_ids`, the last source before the defaults.
+#[derive(Debug, Clone)]
+pub(super) enum ExternalIds {
+    /// They are read later: an option that is missing may still come from there.
+    Awaited,
+    /// They are not read, and there is no other source.
+    Ignored,
+    Read(BTreeMap<String, String>),
+    /// Why they could not be read.
+    Unreadable(String),
+}
+
 /// The same as [`read`], before the process has a runtime.
-pub(super) fn read_now(endpoint: &Endpoint) -> Result<BTreeMap<String, String>, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| error.to_string())?;
-    runtime.block_on(read(endpoint))
+pub(super) fn read_now(endpoint: &Endpoint) -> ExternalIds {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(read(endpoint))) {
+        Ok(external_ids) => ExternalIds::Read(external_ids),
+        Err(reason) => ExternalIds::Unreadable(reason),
+    }
 }
 
 /// The problem that is added to a missing option which `external_ids` could have given.

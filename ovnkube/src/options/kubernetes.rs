@@ -7,7 +7,7 @@ use server::node::PodsFrom;
 
 use super::{
     external_ids,
-    node_config::Reading,
+    reading::Reading,
     settings::{Origin, Setting, Settings},
     spec::Spec,
     table::{kubernetes as table, kubernetes::POD_MANIFESTS},

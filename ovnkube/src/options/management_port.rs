@@ -5,7 +5,7 @@ use server::node::ManagementPort;
 
 use super::{
     networks,
-    node_config::Reading,
+    reading::Reading,
     table::{cluster, node},
     values,
 };

@@ -16,19 +16,18 @@ use ovslog::{
 };
 use server::{
     cni_conf::{CniConf, ConfFile},
-    node::{NodeConfig, OpenVSwitch, PluginInstall, PodsFrom},
+    node::{Chassis, ManagementPort, NodeConfig, OpenVSwitch, PluginInstall, PodsFrom},
     requests::AddDefaults,
 };
 
 use super::{
-    Looked, NodeOptions, Problems, chassis, check,
-    environment::readable,
-    kind, kubernetes, management_port, networks,
-    problems::Gathered,
-    sentence,
-    settings::{Origin, Setting, Settings},
+    Collected, Problems, chassis,
+    external_ids::{self, ExternalIds},
+    kubernetes, management_port, networks,
+    reading::Reading,
+    roles::Role,
     spec::Spec,
-    table::{self, cluster, cni, endpoints, logs, node, open_vswitch, roles},
+    table::{cluster, cni, endpoints, logs, node, open_vswitch, roles},
     values,
 };
 use crate::endpoints::{Endpoints, Tls};
@@ -54,50 +53,59 @@ pub struct Early {
     pub api_server: Option<ApiServer>,
 }
 
-/// The state of `external_ids`.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Known<'a> {
-    NotYet,
-    Read(&'a BTreeMap<String, String>),
+/// The options of a node's server, for which an option that was not given may still come from Open vSwitch's
+/// database; the database need not run yet when the options are read.
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    early: Box<Early>,
+    pub(super) collected: Collected,
 }
 
-/// Parses settings into typed values, and gathers the errors.
-#[derive(Debug)]
-pub(super) struct Reading {
-    pub(super) settings: Settings,
-    pub(super) problems: Gathered,
-    /// All sources have been read: a missing option is an error.
-    pub(super) complete: bool,
-    /// A server waits for files of credentials that do not exist yet; a command that ends does not.
-    pub(super) waits: bool,
-    /// Why `external_ids` could not be read, if they could not.
-    pub(super) unread: Option<String>,
+/// The rest of the configuration, which waits for `external_ids`.
+struct Late {
+    pods: PodsFrom,
+    add: AddDefaults,
+    chassis: Chassis,
+    management_port: ManagementPort,
+    zone: Zone,
+    stale_after: Option<Duration>,
 }
 
 impl NodeOptions {
-    /// The configuration of a node's server. `None` if an option is missing that may still come from
-    /// `external_ids`.
-    pub(super) fn resolve(&self, known: Known<'_>) -> Result<Option<NodeConfig>, Problems> {
-        let mut reading = self.reading(known);
+    /// Checks all options, except those that are missing and may still come from `external_ids`.
+    pub(super) fn of(collected: Collected) -> Result<Self, Problems> {
+        let mut reading = collected.reading(Role::Node, &ExternalIds::Awaited);
         let early = reading.early();
-        let pods = kubernetes::pods(&mut reading);
-        let add = reading.add_defaults();
-        let chassis = chassis::chassis(&mut reading);
-        let management_port = management_port::management_port(&mut reading);
-        let zone = reading.read(&cluster::ZONE, networks::zone);
-        let stale_after = reading
-            .number(&node::STALE_AFTER)
-            .map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds)));
-        // Only checked: there is one mode.
-        reading.read(&node::NODE_MODE_OPTION, values::node_mode);
-        // All options are parsed before this: the errors are reported together.
+        let pods = reading.late().map(|late| late.pods);
+        // Both parts are parsed before this: the errors are reported together.
         reading.problems.none_or()?;
-        let (Some(early), Some(pods), Some(add)) = (early, pods, add) else { return Ok(None) };
-        let (Some(chassis), Some(management_port), Some(Zone(zone))) = (chassis, management_port, zone)
-        else {
-            return Ok(None);
-        };
-        let Some(stale_after) = stale_after else { return Ok(None) };
+        let early = early.ok_or_else(Problems::incomplete)?;
+        let early = Early { api_server: pods.and_then(PodsFrom::api_server), ..early };
+        Ok(Self { early: Box::new(early), collected })
+    }
+
+    /// The part of the configuration that does not depend on Open vSwitch's database.
+    pub fn early(&self) -> &Early {
+        &self.early
+    }
+
+    /// Remarks on given options that have no effect.
+    pub fn notes(&self) -> Vec<String> {
+        self.collected.notes()
+    }
+
+    /// The configuration, with `external_ids` (of the `Open_vSwitch` table) as the last source before the
+    /// defaults.
+    ///
+    /// # Errors
+    ///
+    /// All problems together.
+    pub fn config(&self, external_ids: &BTreeMap<String, String>) -> Result<NodeConfig, Problems> {
+        let mut reading = self.collected.reading(Role::Node, &ExternalIds::Read(external_ids.clone()));
+        let late = reading.late();
+        reading.problems.none_or()?;
+        let Late { pods, add, chassis, management_port, zone: Zone(zone), stale_after } =
+            late.ok_or_else(Problems::incomplete)?;
         let Early {
             name,
             log: _,
@@ -109,9 +117,9 @@ impl NodeOptions {
             socket,
             endpoints: _,
             api_server: _,
-        } = early;
+        } = (*self.early).clone();
         let open_vswitch = OpenVSwitch { endpoint: ovsdb, ovn_run_dir, chassis };
-        Ok(Some(NodeConfig {
+        Ok(NodeConfig {
             name,
             pods,
             add,
@@ -122,122 +130,53 @@ impl NodeOptions {
             management_port,
             zone,
             stale_after,
-        }))
+        })
     }
 
-    pub(super) fn resolve_early(&self) -> Result<Early, Problems> {
-        let mut reading = self.reading(Known::NotYet);
+    /// Checks that the source of pods is known. If only `external_ids` can have it, reads them now: otherwise
+    /// the server would wait for the database, only to report a missing option.
+    ///
+    /// # Errors
+    ///
+    /// If `external_ids` lack it, too, or cannot be read: all problems together.
+    pub fn confirm(&self) -> Result<(), Problems> {
+        if kubernetes::is_source_known(&self.collected.settings) {
+            return Ok(());
+        }
+        let external_ids = external_ids::read_now(&self.early.ovsdb);
+        let mut reading = self.collected.reading(Role::Node, &external_ids);
+        reading.late();
+        reading.problems.none_or()
+    }
+}
+
+impl Collected {
+    /// What `--cleanup-node` needs. Errors of the way to the API server do not count: the rest is cleaned up
+    /// without it.
+    pub(super) fn early(&self) -> Result<Early, Problems> {
+        let mut reading = self.reading(Role::CleanupNode, &ExternalIds::Awaited);
         let early = reading.early();
-        reading.problems.none_or()?;
-        let early = early.ok_or_else(|| Problems::from("the options are incomplete".to_owned()))?;
-        Ok(Early { api_server: self.api_server(), ..early })
+        reading.problems.clone().none_or()?;
+        let api_server = kubernetes::pods(&mut reading).and_then(PodsFrom::api_server);
+        Ok(Early { api_server, ..early.ok_or_else(Problems::incomplete)? })
     }
 
-    /// The API server, if it is known already. Its errors do not count here.
-    fn api_server(&self) -> Option<ApiServer> {
-        match kubernetes::pods(&mut self.reading(Known::NotYet)) {
-            Some(PodsFrom::ApiServer(api_server)) => Some(api_server),
-            Some(PodsFrom::Manifests(_)) | None => None,
-        }
+    /// Open vSwitch's database, if the options name it in a usable form.
+    pub(super) fn ovsdb(&self) -> Option<Endpoint> {
+        self.reading(Role::Node, &ExternalIds::Awaited).ovsdb()
     }
 
-    pub(super) fn reading(&self, known: Known<'_>) -> Reading {
-        match known {
-            Known::NotYet => Reading {
-                settings: self.settings.clone(),
-                problems: self.problems.clone(),
-                complete: false,
-                waits: true,
-                unread: None,
-            },
-            Known::Read(external_ids) => self.reading_of(self.settings.with_external_ids(external_ids)),
-        }
-    }
-
-    /// For settings that include `external_ids`, whose values are checked here.
-    fn reading_of(&self, settings: Settings) -> Reading {
-        let mut problems = self.problems.clone();
-        // Only these: the other values were checked when they were read.
-        for spec in table::all() {
-            let from_there =
-                settings.given(spec).filter(|setting| matches!(setting.origin, Origin::ExternalId(_)));
-            problems.take(from_there.map_or(Ok(()), |setting| check(spec, setting)));
-        }
-        Reading { settings, problems, complete: true, waits: true, unread: None }
-    }
-
-    /// For a role that reads `external_ids` once: no further source will come.
-    pub(super) fn reading_once(&self, looked: &Looked) -> Reading {
-        match looked {
-            Looked::Found(settings) => self.reading_of(settings.clone()),
-            Looked::NotYet => Reading { complete: true, ..self.reading(Known::NotYet) },
-            Looked::Failed(reason) => {
-                Reading { complete: true, unread: Some(reason.clone()), ..self.reading(Known::NotYet) }
-            }
-        }
+    /// The errors of a node's server with these `external_ids`.
+    pub(super) fn check_node(&self, external_ids: &ExternalIds) -> Result<(), Problems> {
+        let mut reading = self.reading(Role::Node, external_ids);
+        reading.early();
+        reading.late();
+        reading.problems.none_or()
     }
 }
 
 impl Reading {
-    /// The value that counts, parsed.
-    pub(super) fn read<T>(
-        &mut self,
-        spec: &'static Spec,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Option<T> {
-        let setting = self.settings.value(spec);
-        self.problems.take(parse(&setting.value).map_err(|reason| sentence(spec, &setting, &reason)))
-    }
-
-    /// The same; `None` if only the default counts.
-    pub(super) fn read_given<T>(
-        &mut self,
-        spec: &'static Spec,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Option<T> {
-        if self.settings.given(spec).is_some() { self.read(spec, parse) } else { None }
-    }
-
-    pub(super) fn path(&self, spec: &'static Spec) -> PathBuf {
-        self.settings.value(spec).value.into()
-    }
-
-    pub(super) fn switch(&mut self, spec: &'static Spec) -> Option<bool> {
-        self.read(spec, kind::switch)
-    }
-
-    pub(super) fn number(&mut self, spec: &'static Spec) -> Option<u64> {
-        self.read(spec, |text| kind::number(text, 0, u64::MAX))
-    }
-
-    /// The file that was given, if it can be read.
-    pub(super) fn file(&mut self, spec: &'static Spec) -> Option<PathBuf> {
-        let setting = self.settings.given(spec)?.clone();
-        self.file_of(spec, &setting)
-    }
-
-    pub(super) fn file_of(&mut self, spec: &'static Spec, setting: &Setting) -> Option<PathBuf> {
-        let path = PathBuf::from(&setting.value);
-        let wrong = |reason: String| format!("{}: {reason}", setting.names(spec));
-        self.problems.take(readable(&path).map_err(wrong)).map(|()| path)
-    }
-
-    /// A file with credentials. On a node that boots, or joins its cluster later, it need not exist yet.
-    pub(super) fn awaited_file(&mut self, spec: &'static Spec) -> Option<PathBuf> {
-        let setting = self.settings.given(spec)?.clone();
-        self.awaited_file_of(spec, &setting)
-    }
-
-    pub(super) fn awaited_file_of(&mut self, spec: &'static Spec, setting: &Setting) -> Option<PathBuf> {
-        let path = PathBuf::from(&setting.value);
-        // Only if it surely does not exist: a directory, or one without permission, is an error now.
-        if self.waits && matches!(path.try_exists(), Ok(false)) {
-            Some(path)
-        } else {
-            self.file_of(spec, setting)
-        }
-    }
-
+    /// The options that do not wait for Open vSwitch's database. None of them can be in `external_ids`.
     fn early(&mut self) -> Option<Early> {
         let name_of = if self.settings.given(&roles::INIT_NODE).is_some() {
             &roles::INIT_NODE
@@ -293,6 +232,28 @@ impl Reading {
             api_server: None,
             socket,
             log,
+        })
+    }
+
+    /// The options that may also be in `external_ids`, and those that are only needed with them.
+    fn late(&mut self) -> Option<Late> {
+        let pods = kubernetes::pods(self);
+        let add = self.add_defaults();
+        let chassis = chassis::chassis(self);
+        let management_port = management_port::management_port(self);
+        let zone = self.read(&cluster::ZONE, networks::zone);
+        let stale_after = self
+            .number(&node::STALE_AFTER)
+            .map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds)));
+        // Only checked: there is one mode.
+        self.read(&node::NODE_MODE_OPTION, values::node_mode);
+        Some(Late {
+            pods: pods?,
+            add: add?,
+            chassis: chassis?,
+            management_port: management_port?,
+            zone: zone?,
+            stale_after: stale_after?,
         })
     }
 
@@ -352,11 +313,6 @@ fn in_directory(endpoint: &Endpoint, directory: &Path) -> Endpoint {
         }
         Endpoint::Tcp { .. } | Endpoint::Ssl { .. } => endpoint.clone(),
     }
-}
-
-/// Whether a switch is on. A wrong value is off here; [`check`] reports it.
-pub(super) fn switch(settings: &Settings, spec: &'static Spec) -> bool {
-    kind::switch(&settings.value(spec).value).unwrap_or(false)
 }
 
 /// The level in the plugin's configuration: a number where there is one, because upstream's plugin

@@ -1,17 +1,16 @@
 //! `--print-config`: every option with its value and the source of the value.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::fmt::Write;
 
 use ovslog::Level;
 
 use super::{
-    Looked, NodeOptions,
+    Collected,
     command_line::heading,
     effect::Effects,
-    external_ids,
-    node_config::Known,
+    external_ids::{self, ExternalIds},
     problems,
-    roles::Asked,
+    roles::Role,
     settings::Settings,
     spec::{Effect, Group, Spec},
     table, values,
@@ -29,31 +28,26 @@ pub struct Printed {
     pub usable: bool,
 }
 
-impl NodeOptions {
+impl Collected {
     /// A table for an administrator. Reads `external_ids` from Open vSwitch's database, if it answers within
     /// 2 s. Hides secrets.
     pub async fn print(&self) -> Printed {
-        let asked = match self.reading(Known::NotYet).ovsdb() {
+        let read = match self.ovsdb() {
             Some(endpoint) => external_ids::read(&endpoint).await,
             None => Err("--ovsdb-endpoint cannot be used".to_owned()),
         };
-        let empty = BTreeMap::new();
-        let known = Known::Read(asked.as_ref().unwrap_or(&empty));
+        // A node's server goes on without them, and follows them later.
+        let of_node = ExternalIds::Read(read.clone().unwrap_or_default());
+        let once = read.clone().map_or_else(ExternalIds::Unreadable, ExternalIds::Read);
         let role = self.role();
-        // In one process with a node's server, which follows `external_ids`, the table shows all keys that
-        // the node uses.
-        let looked = match (role.filter(|role| role.reads_once()), &asked) {
-            (Some(role), Ok(external_ids)) => Looked::Found(self.settings_once(role, external_ids)),
-            (_, Err(reason)) => Looked::Failed(reason.clone()),
-            (None, Ok(_)) => Looked::NotYet,
-        };
-        let mut text = match (&looked, role) {
-            (Looked::Found(settings), Some(Asked::ControlPlane(_) | Asked::RemoveNode)) => table_of(settings),
-            (Looked::Found(_) | Looked::NotYet | Looked::Failed(_), _) => {
-                table_of(&self.reading(known).settings)
+        let mut text = match role {
+            Some(role @ (Role::ControlPlane(_) | Role::RemoveNode)) if read.is_ok() => {
+                table_of(&self.reading(role, &once).settings)
             }
+            // In one process with a node's server the table shows all keys that the node uses.
+            _ => table_of(&self.reading(Role::Node, &of_node).settings),
         };
-        if let Err(reason) = &asked {
+        if let Err(reason) = &read {
             say(&mut text, &format!("external_ids of Open vSwitch are not shown ({reason})"));
         }
         for note in self.notes() {
@@ -61,14 +55,13 @@ impl NodeOptions {
         }
         // `--print-config` works without a role: then only errors of single values are known.
         let outcome = match role {
-            Some(Asked::Node) => self.resolve(known).map(drop),
-            Some(Asked::ControlPlane(roles)) => self.control_plane(roles, false, &looked).map(drop),
-            Some(Asked::Beside(roles)) => problems::both(
-                self.control_plane(roles, true, &looked).map(drop),
-                self.resolve(known).map(drop),
-            ),
-            Some(Asked::RemoveNode) => self.remove_node(&looked).map(drop),
-            Some(Asked::CleanupNode) | None => self.reading(known).problems.none_or(),
+            Some(Role::Node) => self.check_node(&of_node),
+            Some(role @ Role::ControlPlane(roles)) => self.control_plane(role, roles, &once).map(drop),
+            Some(role @ Role::Beside(roles)) => {
+                problems::both(self.control_plane(role, roles, &once), self.check_node(&of_node)).map(drop)
+            }
+            Some(Role::RemoveNode) => self.remove_node(&once).map(drop),
+            Some(Role::CleanupNode) | None => self.reading(Role::Node, &of_node).problems.none_or(),
         };
         for problem in outcome.as_ref().err().into_iter().flat_map(super::Problems::iter) {
             say(&mut text, &format!("PROBLEM: {problem}"));

@@ -30,11 +30,11 @@ impl Gathered {
     }
 }
 
-/// The first value, or the errors of both.
-pub(super) fn both<T>(one: Result<T, Problems>, other: Result<(), Problems>) -> Result<T, Problems> {
+/// Both values, or the errors of both.
+pub(super) fn both<T, U>(one: Result<T, Problems>, other: Result<U, Problems>) -> Result<(T, U), Problems> {
     match (one, other) {
-        (Ok(value), Ok(())) => Ok(value),
-        (Ok(_), Err(problems)) | (Err(problems), Ok(())) => Err(problems),
+        (Ok(one), Ok(other)) => Ok((one, other)),
+        (Ok(_), Err(problems)) | (Err(problems), Ok(_)) => Err(problems),
         (Err(Problems(one)), Err(Problems(other))) => {
             let mut all = Gathered(one);
             other.into_iter().for_each(|problem| all.add(problem));
@@ -44,15 +44,14 @@ pub(super) fn both<T>(one: Result<T, Problems>, other: Result<(), Problems>) -> 
 }
 
 impl Problems {
+    /// A value is missing, and no error says which.
+    pub(super) fn incomplete() -> Self {
+        Self(vec!["the options are incomplete".to_owned()])
+    }
+
     /// The errors, each a text of one line without a full stop.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
-    }
-}
-
-impl From<String> for Problems {
-    fn from(problem: String) -> Self {
-        Self(vec![problem])
     }
 }
 

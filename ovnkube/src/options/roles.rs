@@ -4,13 +4,13 @@ use super::{
     problems::Gathered,
     settings::Settings,
     spec::Spec,
-    table::{databases, kubernetes, roles as table},
+    table::{all, databases, kubernetes, roles as table},
 };
 use crate::roles::Roles;
 
 /// The role or command on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Role {
     Node,
     ControlPlane(Roles),
     /// A node's server and these roles in one process.
@@ -32,7 +32,7 @@ static ROLES: [&Spec; 4] =
     [&table::INIT_MASTER, &table::INIT_CLUSTER_MANAGER, &table::INIT_OVNKUBE_CONTROLLER, &table::INIT_NODE];
 static COMMANDS: [&Spec; 2] = [&table::CLEANUP_NODE, &table::REMOVE_NODE];
 
-impl Asked {
+impl Role {
     /// Whether `external_ids` are read once, before the role starts.
     pub(super) fn reads_once(self) -> bool {
         match self {
@@ -41,15 +41,19 @@ impl Asked {
         }
     }
 
-    /// The options that such a role takes from `external_ids`.
-    pub(super) fn external_ids(self) -> impl Iterator<Item = &'static Spec> {
-        let southbound = (self == Self::RemoveNode).then_some(&databases::SB_ADDRESS);
-        OF_CONTROL_PLANE.into_iter().chain(southbound)
+    /// The options that the role takes from `external_ids`. The keys of a node that are for ovn-controller,
+    /// such as the interval of its probes, do not count for the control plane beside it.
+    pub(super) fn external_ids(self) -> Vec<&'static Spec> {
+        match self {
+            Self::Node | Self::CleanupNode => all().collect(),
+            Self::ControlPlane(_) | Self::Beside(_) => OF_CONTROL_PLANE.to_vec(),
+            Self::RemoveNode => OF_CONTROL_PLANE.into_iter().chain([&databases::SB_ADDRESS]).collect(),
+        }
     }
 }
 
 /// The role or command. `None` if there is none, or if the roles do not go together.
-pub(super) fn asked(settings: &Settings, problems: &mut Gathered) -> Option<Asked> {
+pub(super) fn asked(settings: &Settings, problems: &mut Gathered) -> Option<Role> {
     let is_given = |spec: &&&'static Spec| settings.given(spec).is_some();
     let commands: Vec<&Spec> = COMMANDS.iter().filter(is_given).copied().collect();
     let roles: Vec<&Spec> = ROLES.iter().filter(is_given).copied().collect();
@@ -59,9 +63,9 @@ pub(super) fn asked(settings: &Settings, problems: &mut Gathered) -> Option<Aske
             problems.add(format!("{} and {}: give one of them", other.flag(), command.flag()));
         }
         return Some(if command.name == table::REMOVE_NODE.name {
-            Asked::RemoveNode
+            Role::RemoveNode
         } else {
-            Asked::CleanupNode
+            Role::CleanupNode
         });
     }
     same_identity(settings, &roles, problems);
@@ -83,9 +87,9 @@ pub(super) fn asked(settings: &Settings, problems: &mut Gathered) -> Option<Aske
             );
             None
         }
-        (Some(roles), true) => Some(Asked::Beside(roles)),
-        (Some(roles), false) => Some(Asked::ControlPlane(roles)),
-        (None, true) => Some(Asked::Node),
+        (Some(roles), true) => Some(Role::Beside(roles)),
+        (Some(roles), false) => Some(Role::ControlPlane(roles)),
+        (None, true) => Some(Role::Node),
         (None, false) => {
             problems.add(
                 "say what to be: --init-node NODE, with the name of this node, for the pods of a node; \

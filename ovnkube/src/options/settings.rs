@@ -69,29 +69,25 @@ impl Settings {
         self.add(spec, setting);
     }
 
-    /// These settings and those in `external_ids`, except the keys that this program wrote itself.
-    pub(super) fn with_external_ids(&self, external_ids: &BTreeMap<String, String>) -> Self {
-        self.with_external_ids_of(external_ids, super::table::all())
-    }
-
-    /// The same for some options only.
-    pub(super) fn with_external_ids_of(
-        &self,
+    /// These settings, and those of `options` in `external_ids`, except the keys that this program wrote
+    /// itself.
+    #[must_use]
+    pub(super) fn with_external_ids(
+        mut self,
         external_ids: &BTreeMap<String, String>,
         options: impl IntoIterator<Item = &'static Spec>,
     ) -> Self {
-        let mut settings = self.clone();
         // A key that the server wrote came from an option: it must not outlive it.
         let external_ids = server::node::of_administrator(external_ids);
         for spec in options {
             if let Some((key, value)) = spec.external_id.and_then(|key| Some((key, external_ids.get(key)?))) {
-                settings.add(
+                self.add(
                     spec,
                     Setting { value: value.clone(), origin: Origin::ExternalId(key), insists: true },
                 );
             }
         }
-        settings
+        self
     }
 
     /// The value that counts, unless that is the default.

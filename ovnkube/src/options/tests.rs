@@ -1,8 +1,8 @@
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use contract::mtu::Mtu;
 use ovslog::Level;
-use server::cni_conf::ConfFile;
+use server::{cni_conf::ConfFile, node::NodeConfig};
 
 use super::*;
 
@@ -94,7 +94,7 @@ fn every_spelling_of_an_option_means_the_same() {
 #[test]
 fn defaults_are_the_places_that_an_administrator_expects() {
     let line = "--init-node n1 --pod-manifests /m";
-    let (node, log) = (node(line).unwrap(), options(line).unwrap().early().unwrap().log);
+    let (node, log) = (node(line).unwrap(), options(line).unwrap().early().log.clone());
     assert_eq!(node.socket, PathBuf::from("/var/run/ovn-kubernetes/cni/ovn-cni-server.sock"));
     assert_eq!(log.file, PathBuf::from("/var/log/openvswitch/ovnkube.log"));
     assert_eq!(node.cni_conf.directory, PathBuf::from("/etc/cni/net.d"));

@@ -53,10 +53,10 @@ pub(crate) fn stopping() {
 
 fn log(before: &BTreeMap<Part, String>, now: &BTreeMap<Part, String>) {
     for (part, why) in now.iter().filter(|(part, why)| before.get(*part) != Some(*why)) {
-        tracing::warn!(%part, why, "missing");
+        tracing::warn!(condition = %part, why, "waiting for condition");
     }
     for part in before.keys().filter(|part| !now.contains_key(*part)) {
-        tracing::info!(%part, "there");
+        tracing::info!(condition = %part, "condition met");
     }
 }
 

@@ -87,12 +87,12 @@ fn an_option_wins_over_what_is_there() {
 #[test]
 fn nothing_is_announced_before_open_vswitch_is_there() {
     let mut server = Server::spawn_without_database(&[]);
-    server.log_says("missing part=open-vswitch why=\"unix:");
+    server.log_says("waiting for condition condition=open-vswitch why=\"unix:");
     assert!(!server.socket().exists() && !server.conf_dir().exists());
     server.start_database();
     server.ready();
     UnixStream::connect(server.socket()).expect("the socket was there before the configuration");
-    server.log_says("there part=open-vswitch");
+    server.log_says("condition met condition=open-vswitch");
     for key in KEYS {
         assert!(server.external_id(key).is_some(), "{key}");
     }
@@ -101,7 +101,7 @@ fn nothing_is_announced_before_open_vswitch_is_there() {
 #[test]
 fn a_server_that_waits_for_open_vswitch_can_be_stopped_at_once() {
     let mut server = Server::spawn_without_database(&[]);
-    server.log_says("missing part=open-vswitch");
+    server.log_says("waiting for condition condition=open-vswitch");
     server.signal(Signal::SIGTERM);
     assert_eq!(server.ended().code(), Some(0));
     assert!(
@@ -137,12 +137,12 @@ fn a_key_that_disappears_is_put_back_and_another_value_is_not() {
 fn a_database_that_goes_and_comes_back_is_said() {
     let mut server = Server::start();
     server.stop_database();
-    server.log_says("missing part=open-vswitch");
+    server.log_says("waiting for condition condition=open-vswitch");
     UnixStream::connect(server.socket()).expect("the server serves on");
     server.restart_database();
     eventually("Open vSwitch is there again", || {
         let log = server.log();
-        (log.matches("there part=open-vswitch").count() == 2).then_some(()).ok_or(log)
+        (log.matches("condition met condition=open-vswitch").count() == 2).then_some(()).ok_or(log)
     });
 }
 
@@ -162,7 +162,7 @@ fn a_missing_plugin_keeps_the_configuration_back_until_somebody_installs_it() {
     server.start_database();
     server.respawn(&[]);
     server.log_says("the plugin was not installed");
-    server.log_says("missing part=plugin");
+    server.log_says("waiting for condition condition=plugin");
     eventually("the socket is served", || UnixStream::connect(server.socket()).map(drop));
     assert!(!server.conf_dir().exists(), "runtimes would start what is not there");
     fs::remove_dir_all(&plugin).unwrap();

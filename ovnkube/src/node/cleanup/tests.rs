@@ -13,7 +13,7 @@ fn place() -> (Scratch, Early) {
         "--init-node n1 --pod-manifests {dir} --cni-socket {dir}/server.sock --pidfile {dir}/ovnkube.pid"
     );
     let Ok(Program::Node(options)) = line.parse::<Options>().unwrap().program() else { panic!("{line}") };
-    (scratch, options.early().unwrap())
+    (scratch, options.early().clone())
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn a_file_that_is_no_text_or_endless_is_a_problem() {
 fn the_last_of_several_lines_counts_and_older_names_mean_the_same() {
     assert_eq!(config("[default]\nmtu=900\nmtu=1000").add.mtu.bytes(), 1000);
     let (_place, options) = with("[kubernetes]\npod-manifests=/other\nmetrics-bind-address=127.0.0.1:9410\n");
-    let (early, config) = (options.early().unwrap(), options.config(&BTreeMap::new()).unwrap());
+    let (early, config) = (options.early(), options.config(&BTreeMap::new()).unwrap());
     assert_eq!(early.endpoints.metrics, Some("127.0.0.1:9410".parse().unwrap()));
     assert!(matches!(config.pods, PodsFrom::Manifests(directory) if directory.to_str() == Some("/m")));
 }

@@ -91,7 +91,7 @@ pub(super) fn of_server() -> io::Result<Vec<u8>> {
          --name=true or --name=false. What is not on the command line is looked for in the configuration \
          file, in the environment, in the files of a pod's service account, and in external_ids of Open \
          vSwitch's database, in this order; the default comes last. A value on the command line wins even \
-         where it is the default. An empty value counts as none. All that is wrong is said at once.",
+         where it is the default. An empty value counts as none. All errors are reported together.",
     );
     section(&mut page, "OPTIONS");
     for group in Group::ALL {

@@ -22,7 +22,7 @@ options! { Group::Kubernetes;
     CA_CERT = Spec::new("k8s-cacert", Kind::Path).key(SECTION, "cacert").environment("K8S_CACERT")
         .external_id("k8s-ca-certificate")
         .old_keys(&[OldKey::python("k8s-ca-certificate")])
-        .help("Certificates (PEM) of who may have signed the API server's; without any, the system's");
+        .help("PEM bundle of the CAs that sign the API server's certificate; the system's by default");
     CA_CERT_DATA = Spec::new("k8s-cacert-data", Kind::Text).value("BASE64").key(SECTION, "cacert-data")
         .environment("K8S_CACERT_DATA")
         .help("These certificates themselves, as base64 of PEM; --k8s-cacert from the same place wins");

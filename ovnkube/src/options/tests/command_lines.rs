@@ -14,7 +14,7 @@ fn node(place: &Place, line: &str) -> (NodeConfig, String) {
 }
 
 fn early(place: &Place, line: &str) -> Early {
-    place.node(line).expect(line).early().expect(line)
+    place.node(line).expect(line).early().clone()
 }
 
 fn url(config: &NodeConfig) -> &str {

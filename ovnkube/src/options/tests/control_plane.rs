@@ -190,7 +190,7 @@ fn foreign_nodes_are_those_that_the_selector_selects() {
 fn a_node_is_removed_from_both_databases_and_the_api_server_may_be_asked() {
     let removed = |line: &str| -> RemoveNodeConfig {
         match Place::new().options(line).program() {
-            Ok(Program::RemoveNode(config, _)) => *config,
+            Ok(Program::RemoveNode(config)) => *config,
             other => panic!("{line}: {other:?}"),
         }
     };

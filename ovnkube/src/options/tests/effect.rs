@@ -6,9 +6,8 @@ const API: &str = "--k8s-apiserver https://a:6443";
 
 fn notes_at(place: &Place, line: &str) -> Vec<String> {
     match place.options(line).program() {
-        Ok(Program::Node(options) | Program::ControlPlane(_, options) | Program::Both(_, options)) => {
-            options.notes()
-        }
+        Ok(Program::Node(options) | Program::Both(_, options)) => options.notes(),
+        Ok(Program::ControlPlane(_, collected)) => collected.notes(),
         other => panic!("{line}: {other:?}"),
     }
 }

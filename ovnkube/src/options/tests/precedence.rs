@@ -219,6 +219,6 @@ fn numbers_of_levels_are_those_of_the_first_go_programs_and_above_5_klogs() {
     ] {
         let node =
             Place::new().node(&format!("--init-node n1 --pod-manifests /m --loglevel {text}")).unwrap();
-        assert_eq!(node.early().unwrap().log.level, level, "{text}");
+        assert_eq!(node.early().log.level, level, "{text}");
     }
 }

@@ -175,7 +175,7 @@ fn a_secret_is_in_no_debug_text() {
 #[test]
 fn what_only_open_vswitchs_database_can_say_is_no_problem_before_it_is_asked() {
     let node = Place::new().node("--init-node n1").expect("it may be in external_ids");
-    assert!(node.early().is_ok());
+    assert_eq!(node.early().name, "n1");
     let external_ids = [("k8s-api-server".to_owned(), "10.0.0.1:8080".to_owned())].into();
     assert!(node.config(&external_ids).is_ok());
     assert!(node.config(&BTreeMap::new()).unwrap_err().to_string().contains("say where pods are known from"));

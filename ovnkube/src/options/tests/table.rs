@@ -55,9 +55,9 @@ fn the_installed_file_sets_nothing_and_would_set_every_default() {
     let place = Place::new();
     place.file("ovn_k8s.conf", &text);
     let untouched = place.node("--init-node n1 --pod-manifests /m").unwrap();
-    assert!(
-        all().all(|spec| untouched.settings.given(spec).is_none_or(|setting| setting.origin.rank() == 0))
-    );
+    assert!(all().all(|spec| {
+        untouched.collected.settings.given(spec).is_none_or(|setting| setting.origin.rank() == 0)
+    }));
     // The same with every key that has a default enabled: all are known, and each sets its option to that
     // default.
     let lines = text.lines().map(|line| match line.strip_prefix('#') {
@@ -66,10 +66,10 @@ fn the_installed_file_sets_nothing_and_would_set_every_default() {
     });
     place.file("ovn_k8s.conf", &lines.collect::<Vec<_>>().join("\n"));
     let set = place.node("--init-node n1 --pod-manifests /m").unwrap();
-    assert_eq!(set.notes, Vec::<String>::new());
+    assert_eq!(set.collected.notes, Vec::<String>::new());
     for spec in all().filter(|spec| spec.key.is_some() && !spec.default.is_empty()) {
         assert_eq!(
-            set.settings.given(spec).map(|setting| setting.value.as_str()),
+            set.collected.settings.given(spec).map(|setting| setting.value.as_str()),
             Some(spec.default),
             "{}",
             spec.name

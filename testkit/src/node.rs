@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use crate::{
     database::Database,
     namespace::Namespace,
-    node_server::NodeServer,
     plugin::{Plugin, new_sandbox},
     scratch::Scratch,
 };
@@ -123,12 +122,6 @@ impl Node {
         database.vsctl(&["add-br", "br-int"]);
         database.say_all_done();
         database
-    }
-
-    /// Starts the node's server.
-    #[track_caller]
-    pub fn start_server(&self) -> NodeServer {
-        NodeServer::start(self)
     }
 }
 

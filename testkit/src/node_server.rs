@@ -37,13 +37,15 @@ pub struct NodeServer {
     _database: Option<Database>,
 }
 
-impl NodeServer {
-    /// Starts the server and waits until it is ready.
+impl Node {
+    /// Starts the node's server, and waits until it is ready.
     #[track_caller]
-    pub(crate) fn start(node: &Node) -> Self {
-        Self::start_with(node, &[])
+    pub fn start_server(&self) -> NodeServer {
+        NodeServer::start_with(self, &[])
     }
+}
 
+impl NodeServer {
     /// Starts the server with further options. If the node has no database of Open vSwitch, the server gets
     /// one of its own.
     #[track_caller]

@@ -6,10 +6,10 @@
 //! |---|---|---|---|
 //! | `arguments` | the command line, also under the old names of the program | arguments | – |
 //! | `nic` | one link of the kernel: whether it can be an uplink | links, `/sys/class/net` | – |
-//! | `belongings` | addresses and routes of a link, as they are on another | addresses, routes | – |
+//! | `ip_config` | addresses and routes of a link, as they are on another | addresses, routes | – |
 //! | `ovs` | the bridge and its ports | Open vSwitch's database | the same |
-//! | `journal` | the undo log: each step, and its reverse | – | links, addresses, routes, database |
-//! | `to_bridge`, `to_nic` | the two directions: their steps, in order | all of these | through `journal` |
+//! | `undo_log` | the undo log: each step, and its reverse | – | links, addresses, routes, database |
+//! | `to_bridge`, `to_nic` | the two directions: their steps, in order | all of these | through `undo_log` |
 //! | `hints` | other programs that manage the interface | `/run` | – |
 //! | `failpoint` | for tests: failures before any step | environment | – |
 //!
@@ -20,14 +20,14 @@
 //! It must not know of pods, of the node-local server or of Kubernetes.
 
 mod arguments;
-mod belongings;
 mod failpoint;
 mod hints;
-mod journal;
+mod ip_config;
 mod nic;
 mod ovs;
 mod to_bridge;
 mod to_nic;
+mod undo_log;
 
 use std::{
     io::{Write, stderr, stdout},
@@ -39,7 +39,7 @@ use contract::error::chain;
 use podnet::netns::host_netlink;
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::{journal::StepError, nic::Unfit, ovs::Ovs};
+use self::{nic::Unfit, ovs::Ovs, undo_log::StepError};
 
 /// Why an interface was not moved. All steps have been undone, unless the error says otherwise.
 #[derive(Debug, thiserror::Error)]

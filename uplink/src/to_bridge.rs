@@ -7,12 +7,11 @@ use podnet::offload::turn_tx_checksum_off;
 use rtnetlink::Handle;
 
 use crate::{
-    BridgeError,
-    belongings::{Belongings, shown_address},
-    hints,
-    journal::{Journal, StepError},
+    BridgeError, hints,
+    ip_config::{IpConfig, shown_address},
     nic::{Nic, Unfit},
     ovs::{Bridge, Ovs},
+    undo_log::{StepError, UndoLog},
 };
 
 /// Moves a NIC to a bridge. Returns a report, line by line.
@@ -32,17 +31,17 @@ pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<S
         return Err(Unfit::NameTaken(bridge_name).into());
     }
 
-    let belongings = Belongings::of(netlink, &nic).await?;
-    // Nothing is left to move. After a run that was killed half-way, `belongings` has what is left.
-    if bridge.is_some_and(|bridge| bridge.has_port(name)) && belongings.is_empty() {
+    let ip_config = IpConfig::of(netlink, &nic).await?;
+    // Nothing is left to move. After a run that was killed half-way, `ip_config` has what is left.
+    if bridge.is_some_and(|bridge| bridge.has_port(name)) && ip_config.is_empty() {
         return Ok(vec![format!("is the uplink of bridge {bridge_name} already; nothing to do")]);
     }
-    let mut journal = Journal::new(netlink, ovs);
-    match steps(&mut journal, netlink, ovs, &nic, &bridge_name, &all, &belongings).await {
+    let mut undo_log = UndoLog::new(netlink, ovs);
+    match steps(&mut undo_log, netlink, ovs, &nic, &bridge_name, &all, &ip_config).await {
         Ok(()) => {}
-        Err(error) => return Err(journal.undo(error).await),
+        Err(error) => return Err(undo_log.undo(error).await),
     }
-    Ok(report(&nic, &bridge_name, &belongings))
+    Ok(report(&nic, &bridge_name, &ip_config))
 }
 
 /// Refuses a port of the integration bridge, which is a pod's interface, and a port that Open vSwitch made,
@@ -55,27 +54,27 @@ fn check_port(bridge: &Bridge, name: &str) -> Result<(), Unfit> {
 }
 
 async fn steps(
-    journal: &mut Journal<'_>,
+    undo_log: &mut UndoLog<'_>,
     netlink: &Handle,
     ovs: &Ovs,
     nic: &Nic,
     bridge_name: &str,
     all: &[Bridge],
-    belongings: &Belongings,
+    ip_config: &IpConfig,
 ) -> Result<(), StepError> {
-    journal.pass()?;
+    undo_log.pass()?;
     let present = all.iter().find(|bridge| bridge.name == bridge_name);
     match present {
-        None => journal.put_down(ovs.add_bridge(bridge_name, nic, all).await?),
+        None => undo_log.put_down(ovs.add_bridge(bridge_name, nic, all).await?),
         // An earlier run was killed, or an administrator has made the bridge.
         Some(bridge) => {
             if !bridge.has_port(&nic.name) {
-                journal.put_down(ovs.add_uplink(bridge, nic).await?);
+                undo_log.put_down(ovs.add_uplink(bridge, nic).await?);
             }
             ovs.mark(bridge, nic).await?;
         }
     }
-    journal.pass()?;
+    undo_log.pass()?;
     // The bridge's own link exists only after ovs-vswitchd has acted on the rows.
     ovs.settle(&[bridge_name, &nic.name]).await?;
 
@@ -91,11 +90,11 @@ async fn steps(
     }
     // Both links are up before the transfer: the kernel accepts no route over a link that is down.
     if !nic.is_up() {
-        journal.set_up(nic).await?;
+        undo_log.set_up(nic).await?;
     }
-    journal.set_up(&own).await?;
-    journal.transfer(belongings, nic, &own).await?;
-    journal.pass()
+    undo_log.set_up(&own).await?;
+    undo_log.transfer(ip_config, nic, &own).await?;
+    undo_log.pass()
 }
 
 fn is_userspace(present: Option<&Bridge>, all: &[Bridge]) -> bool {
@@ -123,14 +122,14 @@ fn no_link(name: &str) -> StepError {
     }
 }
 
-fn report(nic: &Nic, bridge: &str, belongings: &Belongings) -> Vec<String> {
-    let addresses: Vec<String> = belongings.addresses.iter().map(shown_address).collect();
+fn report(nic: &Nic, bridge: &str, ip_config: &IpConfig) -> Vec<String> {
+    let addresses: Vec<String> = ip_config.addresses.iter().map(shown_address).collect();
     let mut lines = vec![format!(
         "is now the uplink of bridge {bridge}, which has its addresses ({}) and {} routes",
         if addresses.is_empty() { "none".to_owned() } else { addresses.join(", ") },
-        belongings.routes.len(),
+        ip_config.routes.len(),
     )];
-    for address in belongings.passing() {
+    for address in ip_config.passing() {
         lines.push(format!(
             "hint: {} has a limited life: configure the program that renews it (a DHCP client?) for {bridge}",
             shown_address(address)

@@ -5,10 +5,10 @@ use rtnetlink::Handle;
 
 use crate::{
     BridgeError,
-    belongings::{Belongings, shown_address},
-    journal::{Journal, StepError},
+    ip_config::{IpConfig, shown_address},
     nic::{Nic, Unfit},
     ovs::{Bridge, Made, Ovs},
+    undo_log::{StepError, UndoLog},
 };
 
 /// Moves a bridge's addresses and routes to its uplink, and removes the bridge. Returns a report, line by
@@ -31,19 +31,19 @@ pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<S
     let uplink = bridge.uplink().ok_or_else(|| no_uplink(bridge))?;
     let nic = Nic::existing(netlink, uplink).await?;
     let own = Nic::find(netlink, name).await?.ok_or_else(|| Unfit::Missing(name.to_owned()))?;
-    let belongings = Belongings::of(netlink, &own).await?;
+    let ip_config = IpConfig::of(netlink, &own).await?;
 
-    let mut journal = Journal::new(netlink, ovs);
-    if let Err(error) = steps(&mut journal, ovs, &own, &nic, &belongings).await {
-        return Err(journal.undo(error).await);
+    let mut undo_log = UndoLog::new(netlink, ovs);
+    if let Err(error) = steps(&mut undo_log, ovs, &own, &nic, &ip_config).await {
+        return Err(undo_log.undo(error).await);
     }
     // The rows are gone; ovs-vswitchd still has to release the NIC. A failure here undoes nothing.
     ovs.settle(&[]).await?;
-    let addresses: Vec<String> = belongings.addresses.iter().map(shown_address).collect();
+    let addresses: Vec<String> = ip_config.addresses.iter().map(shown_address).collect();
     Ok(vec![format!(
         "was removed; {uplink} has its addresses ({}) and {} routes",
         if addresses.is_empty() { "none".to_owned() } else { addresses.join(", ") },
-        belongings.routes.len(),
+        ip_config.routes.len(),
     )])
 }
 
@@ -55,21 +55,21 @@ fn no_uplink(bridge: &Bridge) -> BridgeError {
 }
 
 async fn steps(
-    journal: &mut Journal<'_>,
+    undo_log: &mut UndoLog<'_>,
     ovs: &Ovs,
     own: &Nic,
     nic: &Nic,
-    belongings: &Belongings,
+    ip_config: &IpConfig,
 ) -> Result<(), StepError> {
-    journal.pass()?;
+    undo_log.pass()?;
     // Make sure first that ovs-vswitchd runs. Otherwise it would not release the NIC, and packets would still
     // go to the bridge, which has no addresses any more.
     ovs.settle(&[]).await?;
     if !nic.is_up() {
-        journal.set_up(nic).await?;
+        undo_log.set_up(nic).await?;
     }
-    journal.transfer(belongings, own, nic).await?;
-    journal.pass()?;
+    undo_log.transfer(ip_config, own, nic).await?;
+    undo_log.pass()?;
     ovs.unmake(&Made::Bridge { name: own.name.clone() }).await?;
     // The last step: the NIC has everything, and there is nothing to undo any more.
     Ok(())

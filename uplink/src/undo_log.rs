@@ -16,8 +16,8 @@ use rtnetlink::Handle;
 
 use crate::{
     BridgeError,
-    belongings::{Belongings, address_on, is_multipath, route_over, sendable, shown_address, shown_route},
     failpoint::{Failpoint, Hit},
+    ip_config::{IpConfig, address_on, is_multipath, route_over, sendable, shown_address, shown_route},
     nic::Nic,
     ovs::{Made, Ovs, OvsError},
 };
@@ -50,14 +50,14 @@ enum Done {
 }
 
 /// The undo log.
-pub(crate) struct Journal<'a> {
+pub(crate) struct UndoLog<'a> {
     netlink: &'a Handle,
     ovs: &'a Ovs,
     done: Vec<Done>,
     failpoint: Failpoint,
 }
 
-impl<'a> Journal<'a> {
+impl<'a> UndoLog<'a> {
     pub(crate) fn new(netlink: &'a Handle, ovs: &'a Ovs) -> Self {
         Self { netlink, ovs, done: Vec::new(), failpoint: Failpoint::default() }
     }
@@ -86,21 +86,21 @@ impl<'a> Journal<'a> {
     /// with their primary one. The node has each of its addresses and routes at every moment.
     pub(crate) async fn transfer(
         &mut self,
-        belongings: &Belongings,
+        ip_config: &IpConfig,
         from: &Nic,
         to: &Nic,
     ) -> Result<(), StepError> {
-        for address in &belongings.addresses {
+        for address in &ip_config.addresses {
             self.add(address_on(address, from, to), to).await?;
         }
-        for route in &belongings.routes {
+        for route in &ip_config.routes {
             self.pass()?;
             let (before, after) = (sendable(route), route_over(route, from.index, to.index));
             // Recorded before it is done: a failure may leave half of it done.
             self.done.push(Done::RouteMoved { before: before.clone(), after: after.clone() });
             self.replace(&before, &after).await?;
         }
-        for address in belongings.addresses.iter().rev() {
+        for address in ip_config.addresses.iter().rev() {
             self.pass()?;
             // For the undo: the address on its own link, but without duplicate address detection.
             let own = address_on(address, from, from);

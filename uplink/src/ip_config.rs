@@ -28,12 +28,12 @@ const TICKS: u32 = 100;
 
 /// Addresses in the order in which they were added, and routes with the default routes last.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Belongings {
+pub(crate) struct IpConfig {
     pub(crate) addresses: Vec<AddressMessage>,
     pub(crate) routes: Vec<RouteMessage>,
 }
 
-impl Belongings {
+impl IpConfig {
     /// The addresses and routes of a link, as they are now.
     pub(crate) async fn of(netlink: &Handle, nic: &Nic) -> Result<Self, BridgeError> {
         let failed = |what: &str| {
@@ -50,26 +50,26 @@ impl Belongings {
             .into_iter()
             .filter(|address| follows(address, nic))
             .partition(|address| address.header.family == AddressFamily::Inet);
-        let mut belongings =
+        let mut ip_config =
             Self { addresses: v4.into_iter().chain(v6.into_iter().rev()).collect(), routes: Vec::new() };
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut all = RouteMessage::default();
             all.header.address_family = family;
             let routes: Vec<RouteMessage> =
                 netlink.route().get(all).execute().try_collect().await.map_err(failed("the routes"))?;
-            belongings.routes.extend(
+            ip_config.routes.extend(
                 routes.into_iter().filter(|route| names_link(route, nic.index) && is_set_by_somebody(route)),
             );
         }
-        if let Some(route) = belongings.routes.iter().find(|route| has_nexthop_object(route)) {
+        if let Some(route) = ip_config.routes.iter().find(|route| has_nexthop_object(route)) {
             return Err(BridgeError::NexthopObject(shown_route(route)));
         }
         // The kernel refuses a route whose gateway is not reachable yet: routes on the link come before
         // routes through a gateway.
-        belongings
+        ip_config
             .routes
             .sort_by_key(|route| (route.header.destination_prefix_length == 0, gateway(route).is_some()));
-        Ok(belongings)
+        Ok(ip_config)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -15,33 +15,28 @@
 //! | [`floor`], [`netlink`] | the floor as a contestant: in-process, no exec; and its netlink messages |
 //! | [`plugin`], [`exec`] | a plugin as a contestant; running one program, from start to exit |
 //! | [`bridge`] | the plugins `bridge` and `host-local` as a contestant |
-//! | [`emulated`] | what upstream's plugin does to Open vSwitch, as a contestant |
 //! | [`settle`] | waits until ovs-vswitchd and ovn-controller are idle |
 //! | [`cpu`] | CPU time of the daemons and of the contestants |
 //! | [`processes`] | memory, descriptors and threads of the daemons |
 //! | [`stage_log`] | the stage times of each ADD, read from the plugin's log |
 //! | [`measurements`] | the raw measurements, which the driver hands to the report |
 //! | [`statistics`] | percentiles, rates, medians of stages; pure |
-//! | [`histogram`] | the distribution of times; pure |
 //! | [`gates`] | the pass and fail criteria; pure |
 //! | [`environment`] | the machine and the versions of the programs on it |
-//! | [`report`], [`chart`] | the table on the terminal and `bench.json`; `bench.svg` |
+//! | [`report`] | the table on the terminal, and `bench.json` |
 //!
 //! A new contestant is a variant of [`measurements::Contestant`] and an arm in [`contestants::Way`]; a new
 //! kind of call is a [`measurements::Verb`]; a new criterion is an entry of [`gates::Gate::all`].
 
 mod bridge;
-mod chart;
 mod closed_loop;
 mod contestants;
 pub(crate) mod cpu;
 mod driver;
-mod emulated;
 pub(crate) mod environment;
 mod exec;
 mod floor;
 mod gates;
-mod histogram;
 mod measurements;
 mod netlink;
 mod plan;
@@ -72,8 +67,7 @@ use report::Report;
 
 /// Measure ADD, DEL and the other verbs against the floor. Exit status 1 if a gate is missed.
 ///
-/// All figures go to bench/bench.json in cargo's target directory (docs/bench.md lists its fields), and a
-/// chart to bench/bench.svg.
+/// All figures go to bench/bench.json in cargo's target directory (docs/bench.md lists its fields).
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// Less than two minutes: what the gates need, in fewer rounds.
@@ -94,8 +88,7 @@ pub(crate) struct Bench {
     /// Contestants to measure.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     contestants: Option<Vec<Contestant>>,
-    /// Path of upstream's plugin, to measure it with this project's server; without it, an emulation is
-    /// measured.
+    /// Path of upstream's plugin, to measure it with this project's server.
     #[arg(long, value_name = "FILE")]
     upstream: Option<PathBuf>,
     /// Report the gates on times without failing for them; failed calls and leftovers still fail the run.
@@ -128,10 +121,7 @@ impl Bench {
         fs::create_dir_all(file.parent().context("a file has a directory")?)?;
         fs::write(&file, serde_json::to_string_pretty(&report)?)
             .with_context(|| format!("write {}", file.display()))?;
-        let chart_file = file.with_extension("svg");
-        fs::write(&chart_file, chart::svg(&report)?)
-            .with_context(|| format!("write {}", chart_file.display()))?;
-        println!("\nall figures: {}\nchart: {}", file.display(), chart_file.display());
+        println!("\nall figures: {}", file.display());
         let demanded = |kind| if self.no_time_gates { kind != Kind::Time } else { true };
         Ok(if report.holds(demanded) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

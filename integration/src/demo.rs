@@ -6,32 +6,17 @@
 //! |---|---|
 //! | `control` | the process with the terminal, the process with the lab, and the pipe between them |
 //! | `story` | the sections in their order |
-//! | `screen`, `line`, `canvas` | sections and steps on standard output; a line in colours; boxes |
-//! | `cast` | the pods, as they are before the runtime calls the plugin |
-//! | `calls` | the plugin's calls and results |
+//! | `screen` | sections, steps and colours on standard output |
+//! | `pods` | the pods, and the plugin's calls for them |
 //! | `timeline` | where the time of an ADD went |
-//! | `rows` | OVSDB's JSON, for the two views |
-//! | `logical` | the logical view, a tree |
-//! | `switch`, `picture` | the Open vSwitch view: reading it, and drawing it |
-//! | `traffic` | ping and TCP between the pods |
-//! | `leftovers` | the node's links, namespaces and rows before and after |
-//! | `keep` | commands to look around with |
+//! | `view` | what OVN's and Open vSwitch's databases contain, as pictures |
 
-mod calls;
-mod canvas;
-mod cast;
 mod control;
-mod keep;
-mod leftovers;
-mod line;
-mod logical;
-mod picture;
-mod rows;
+mod pods;
 mod screen;
 mod story;
-mod switch;
 mod timeline;
-mod traffic;
+mod view;
 
 use std::{io, process::ExitCode};
 
@@ -40,7 +25,6 @@ use clap::Args;
 use integration::inside;
 
 use control::Orders;
-use line::{Line, Paint};
 use screen::Screen;
 
 /// See it work: three pods on two nodes get their network, use it and lose it again.
@@ -62,15 +46,10 @@ impl Demo {
             return Ok(ExitCode::SUCCESS);
         };
         if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
-            return Ok(ExitCode::from(control::NOBODY_READS));
+            return Ok(ExitCode::from(control::BROKEN_PIPE));
         }
-        screen.line(Line::default())?;
+        screen.line("")?;
         screen.failure(&format!("Failed: {error:#}"))?;
         Ok(ExitCode::FAILURE)
     }
-}
-
-/// The mark of a step that worked.
-fn tick() -> Line {
-    Line::default().to(2).add(Paint::Good, "✓ ")
 }

@@ -5,7 +5,6 @@ use std::{path::Path, sync::Arc};
 use anyhow::{Context as _, Result, bail};
 
 use super::{
-    emulated,
     floor::{self, Floor, FloorPod},
     measurements::{Call, Contestant},
     plan::PlannedPod,
@@ -17,7 +16,6 @@ use super::{
 pub(crate) enum Way {
     Floor,
     Plugin(Arc<Plugin>),
-    Emulated,
 }
 
 /// A pod between its ADD and its DEL.
@@ -25,7 +23,6 @@ pub(crate) enum Way {
 pub(crate) enum Attached {
     Floor(floor::Attached),
     Plugin(plugin::Attached),
-    Emulated(emulated::Attached),
 }
 
 impl Way {
@@ -38,7 +35,6 @@ impl Way {
             Contestant::Upstream => {
                 Self::Plugin(Arc::new(Plugin::upstream(upstream.context("no path of upstream's plugin")?)))
             }
-            Contestant::Emulated => Self::Emulated,
             Contestant::BinTrue => bail!("{contestant} attaches no pods"),
         })
     }
@@ -49,7 +45,7 @@ impl Way {
         match (self, contestant) {
             (Self::Plugin(plugin), Contestant::Ours) => Some(Arc::clone(plugin)),
             (Self::Plugin(plugin), Contestant::Bridge) => Some(plugin.beside_others()),
-            (Self::Floor | Self::Plugin(_) | Self::Emulated, _) => None,
+            (Self::Floor | Self::Plugin(_), _) => None,
         }
     }
 
@@ -68,10 +64,6 @@ impl Way {
                 let (call, attached) = plugin.add(pod.pod, sandbox);
                 (call, attached.map(Attached::Plugin))
             }
-            Self::Emulated => {
-                let (call, attached) = floor.emulated_add(pod, sandbox);
-                (call, attached.map(Attached::Emulated))
-            }
         }
     }
 }
@@ -81,14 +73,13 @@ impl Attached {
         match self {
             Self::Floor(attached) => floor.del(attached),
             Self::Plugin(attached) => attached.del(pod),
-            Self::Emulated(attached) => floor.emulated_del(attached),
         }
     }
 
     /// CHECK, for the contestants that implement it.
     pub(crate) fn check(&self, pod: &PlannedPod) -> Option<Call> {
         match self {
-            Self::Floor(_) | Self::Emulated(_) => None,
+            Self::Floor(_) => None,
             Self::Plugin(attached) => Some(attached.check(pod)),
         }
     }

@@ -23,19 +23,13 @@ impl CpuTimes {
         for (process, pid) in daemons {
             times.insert(*process, of_threads(*pid)?);
         }
-        let whose: &[UsageWho] = match contestant {
-            Contestant::Floor => &[UsageWho::RUSAGE_SELF],
+        let usage = getrusage(match contestant {
+            Contestant::Floor => UsageWho::RUSAGE_SELF,
             Contestant::Ours | Contestant::Bridge | Contestant::Upstream | Contestant::BinTrue => {
-                &[UsageWho::RUSAGE_CHILDREN]
+                UsageWho::RUSAGE_CHILDREN
             }
-            Contestant::Emulated => &[UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN],
-        };
-        let mut caller = 0.0;
-        for who in whose {
-            let usage = getrusage(*who)?;
-            caller += milliseconds(usage.user_time()) + milliseconds(usage.system_time());
-        }
-        times.insert(Process::Caller, caller);
+        })?;
+        times.insert(Process::Caller, milliseconds(usage.user_time()) + milliseconds(usage.system_time()));
         Ok(Self(times))
     }
 

@@ -228,7 +228,7 @@ impl<'a> Driver<'a> {
             (Verb::Status, Contestant::Ours, ours),
         ];
         programs.extend(self.ways.iter().filter_map(|(contestant, way)| match way {
-            Way::Floor | Way::Emulated => None,
+            Way::Floor => None,
             Way::Plugin(plugin) => Some((Verb::Version, *contestant, Arc::clone(plugin))),
         }));
         let mut calls = vec![Vec::new(); programs.len()];

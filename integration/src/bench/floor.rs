@@ -21,7 +21,6 @@ use ovsdb::{Condition, Connection, Monitor, Monitored, Mutation, Options, Row, T
 use tokio::{runtime::Runtime, time::timeout};
 
 use super::{
-    emulated,
     measurements::{Call, Part},
     netlink::{Netlink, Netns},
     plan::PlannedPod,
@@ -94,20 +93,6 @@ impl Floor {
         let mut clock = Clock::start();
         let done = self.detach(attached, &mut clock);
         clock.finish(done).0
-    }
-
-    /// ADD with the commands of upstream's plugin.
-    pub(crate) fn emulated_add(
-        &self,
-        pod: &FloorPod<'_>,
-        sandbox: &str,
-    ) -> (Call, Option<emulated::Attached>) {
-        emulated::add(&self.netlink, self.mtu, pod, sandbox)
-    }
-
-    /// DEL with the commands of upstream's plugin.
-    pub(crate) fn emulated_del(&self, attached: &emulated::Attached) -> Call {
-        attached.del(&self.netlink)
     }
 
     fn attach(

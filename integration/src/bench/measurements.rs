@@ -39,8 +39,6 @@ pub(crate) enum Contestant {
     Bridge,
     /// Upstream's plugin, with this project's server.
     Upstream,
-    /// The commands of upstream's plugin, run by the driver; see [`super::emulated`].
-    Emulated,
 }
 
 impl Contestant {
@@ -48,7 +46,7 @@ impl Contestant {
     pub(crate) fn is_slow(self) -> bool {
         match self {
             Self::Floor | Self::BinTrue | Self::Ours | Self::Bridge => false,
-            Self::Upstream | Self::Emulated => true,
+            Self::Upstream => true,
         }
     }
 }
@@ -149,7 +147,6 @@ impl fmt::Display for Contestant {
             Self::Ours => "ours",
             Self::Bridge => "bridge",
             Self::Upstream => "upstream",
-            Self::Emulated => "emulated",
         })
     }
 }

@@ -102,8 +102,8 @@ impl Size {
         let at_once_with_ports =
             at_once.iter().copied().filter(|at_once| WITH_PORTS.contains(at_once)).collect();
         let contestants = contestants.unwrap_or_else(|| {
-            let upstream = if upstream.is_some() { Contestant::Upstream } else { Contestant::Emulated };
-            vec![Contestant::Floor, Contestant::Ours, Contestant::Bridge, upstream]
+            let all = [Contestant::Floor, Contestant::Ours, Contestant::Bridge, Contestant::Upstream];
+            all.into_iter().filter(|one| *one != Contestant::Upstream || upstream.is_some()).collect()
         });
         ensure!(
             !contestants.contains(&Contestant::Upstream) || upstream.is_some(),
@@ -204,8 +204,8 @@ mod tests {
             let size = Size::new(Wanted { quick: form, ..Wanted::default() }).unwrap();
             let parts =
                 |contestant| (0..=size.rounds).filter(|round| size.has_part(contestant, 0, *round)).count();
-            assert_eq!((parts(Contestant::Emulated), parts(Contestant::Ours)), (1 + rounds, 6));
-            assert!(!size.has_part(Contestant::Emulated, 100, 1) && size.has_part(Contestant::Ours, 100, 1));
+            assert_eq!((parts(Contestant::Upstream), parts(Contestant::Ours)), (1 + rounds, 6));
+            assert!(!size.has_part(Contestant::Upstream, 100, 1) && size.has_part(Contestant::Ours, 100, 1));
         }
     }
 

@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::{
     environment::Environment,
     gates::{Gate, Kind},
-    histogram::BOUNDS,
     measurements::{Cell, Contestant, Measurements, Part, Process, Verb},
     plan::Size,
     processes::Growth,
@@ -31,8 +30,6 @@ pub(crate) struct Report {
     /// Resources of each daemon: `process`, and `before` and `after` with `rss_kb`, `peak_rss_kb`,
     /// `descriptors`, `threads`.
     pub(crate) processes: Vec<Growth>,
-    /// Upper bounds of all `buckets`, in milliseconds; the last bucket has none.
-    pub(crate) bucket_bounds: [f64; BOUNDS.len()],
     /// Up to ten messages of failed calls.
     pub(crate) errors: Vec<String>,
 }
@@ -47,7 +44,7 @@ pub(crate) struct CellReport {
 }
 
 /// The current value of [`Report::format`].
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 const PROCESSES: [Process; 5] =
     [Process::Caller, Process::Server, Process::OvsdbServer, Process::Vswitchd, Process::OvnController];
 
@@ -69,7 +66,6 @@ impl Report {
             seconds: took.as_secs_f64(),
             errors: errors.take(10).collect(),
             processes: measurements.processes.clone(),
-            bucket_bounds: BOUNDS,
             cells: summaries.into_iter().map(|(cell, summary)| CellReport { cell, summary }).collect(),
             gates,
         }
@@ -145,11 +141,7 @@ impl Report {
             return Ok(());
         }
         let title = format!("{verb}, {at_once} at once, ms");
-        writeln!(
-            f,
-            "{title:<32}{:>10}{:>10}{:>10}   ours, from 0.25 ms up, doubling",
-            "floor p50", "ours p50", "ours p99"
-        )?;
+        writeln!(f, "{title:<32}{:>10}{:>10}{:>10}", "floor p50", "ours p50", "ours p99")?;
         for part in rows {
             let [floor, ours] = columns.map(|summary| summary.and_then(|summary| summary.parts.get(&part)));
             write!(f, "  {part:<30}")?;
@@ -161,12 +153,7 @@ impl Report {
                     None => write!(f, "{:>10}", "-")?,
                 }
             }
-            writeln!(
-                f,
-                "   {}{}",
-                ours.map(|times| times.buckets.bars()).unwrap_or_default(),
-                explanation(part)
-            )?;
+            writeln!(f, "{}", explanation(part))?;
         }
         writeln!(f)
     }
@@ -209,13 +196,6 @@ impl fmt::Display for Report {
             self.size.at_once.iter().try_for_each(|at_once| self.parts(f, verb, *at_once))?;
         }
         self.memory(f)?;
-        if self.size.contestants.contains(&Contestant::Emulated) {
-            writeln!(
-                f,
-                "emulated: the ovs-vsctl commands of upstream's plugin and its pauses, without the plugin; \
-                 not a measurement of upstream\n"
-            )?;
-        }
         self.gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
     }
 }
@@ -225,7 +205,7 @@ mod tests {
     use contract::stage::Stage;
 
     use super::*;
-    use crate::bench::{chart, environment::Scheduling, statistics::PartSummary};
+    use crate::bench::{environment::Scheduling, statistics::PartSummary};
 
     fn report(holds: bool) -> Report {
         let environment = Environment {
@@ -278,19 +258,6 @@ mod tests {
         assert!(!report(false).holds(|_| true));
         assert!(report(false).holds(|kind| kind == Kind::Outcome), "a time that is missed is not an outcome");
         assert!(report(true).holds(|_| true));
-    }
-
-    #[test]
-    fn the_chart_is_an_svg_that_knows_light_and_dark() {
-        let svg = chart::svg(&report(true)).unwrap();
-        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
-        for expected in ["prefers-color-scheme: dark", "ADD: rate", "\nours\n", "calls at once"] {
-            assert!(svg.contains(expected), "{expected}:\n{svg}");
-        }
-        // The style for dark viewers selects elements by these colours.
-        for colour in ["\"#FFFFFF\"", "\"#444444\"", "\"#DDDDDD\""] {
-            assert!(svg.matches(colour).count() > 1, "{colour}:\n{svg}");
-        }
     }
 
     #[test]

@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use super::{
-    histogram::Histogram,
-    measurements::{Cell, Measurements, Part, Phase, Process},
-};
+use super::measurements::{Cell, Measurements, Part, Phase, Process};
 
 /// The figures of one cell, over all rounds that count. Durations are in milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -24,8 +21,6 @@ pub(crate) struct Summary {
     pub(crate) rate: f64,
     /// CPU time per call, by process, including the work of the daemons after the call.
     pub(crate) cpu: BTreeMap<Process, f64>,
-    /// Distribution of the durations.
-    pub(crate) buckets: Histogram,
     /// Figures of each part. Parts overlap, and medians do not add up.
     #[serde(serialize_with = "by_name")]
     pub(crate) parts: BTreeMap<Part, PartSummary>,
@@ -41,7 +36,6 @@ pub(crate) struct PartSummary {
     pub(crate) p50: f64,
     pub(crate) p90: f64,
     pub(crate) p99: f64,
-    pub(crate) buckets: Histogram,
 }
 
 pub(crate) type Summaries = BTreeMap<Cell, Summary>;
@@ -83,7 +77,6 @@ fn summary(phases: &[&Phase]) -> Summary {
         max: percentile(&durations, 100),
         rate: if wall > 0.0 { count(durations.len()) * 1e3 / wall } else { 0.0 },
         cpu,
-        buckets: Histogram::of(&durations),
         parts: parts.into_iter().map(|(part, times)| (part, PartSummary::of(times))).collect(),
         rounds: phases.iter().map(|phase| percentile(&succeeded(phase), 50)).collect(),
         rounds_p99: phases.iter().map(|phase| percentile(&succeeded(phase), 99)).collect(),
@@ -102,7 +95,7 @@ impl PartSummary {
     fn of(times: Vec<f64>) -> Self {
         let times = sorted(times);
         let [p50, p90, p99] = [50, 90, 99].map(|percent| percentile(&times, percent));
-        Self { p50, p90, p99, buckets: Histogram::of(&times) }
+        Self { p50, p90, p99 }
     }
 }
 

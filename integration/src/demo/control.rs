@@ -30,7 +30,7 @@ const GO_ON: &str = "go on";
 /// Exit status after a signal, by the convention of shells: this number plus the signal's.
 const BY_SIGNAL: u8 = 128;
 /// Exit status when the reader of standard output is gone: the same as after SIGPIPE (13).
-pub(crate) const NOBODY_READS: u8 = BY_SIGNAL + 13;
+pub(crate) const BROKEN_PIPE: u8 = BY_SIGNAL + 13;
 
 /// The outer process: starts the inner one and waits for its end.
 pub(crate) fn outside() -> Result<ExitCode> {
@@ -65,9 +65,7 @@ pub(crate) fn outside() -> Result<ExitCode> {
     let logs = executable::target_dir()?.join("lab-logs").join(name);
     match signal.load(Ordering::SeqCst) {
         0 if status.success() => Ok(ExitCode::SUCCESS),
-        0 if status.code() == Some(NOBODY_READS.into()) => {
-            remove(&logs).map(|()| ExitCode::from(NOBODY_READS))
-        }
+        0 if status.code() == Some(BROKEN_PIPE.into()) => remove(&logs).map(|()| ExitCode::from(BROKEN_PIPE)),
         0 => {
             eprintln!("\nThe demo failed ({status}). What each program said is in {}", logs.display());
             Ok(ExitCode::FAILURE)

@@ -2,19 +2,42 @@
 
 use std::{
     env,
+    fmt::Display,
     io::{self, IsTerminal as _, Stdout, Write as _},
     time::{Duration, Instant},
 };
 
 use anyhow::{Result, anyhow};
 
-use super::{
-    line::{Line, Paint},
-    tick,
-};
-
 /// Width of the output in columns: it fits into the smallest usual terminal.
 pub(crate) const WIDTH: usize = 80;
+
+/// The looks of a word, by its meaning: parameters of Select Graphic Rendition (ECMA-48, 8.3.117), in colours
+/// that every terminal has. A painted word is padded before it is painted, not after.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Paint(&'static str);
+
+impl Paint {
+    pub(crate) const STRONG: Self = Self("1");
+    pub(crate) const FAINT: Self = Self("2");
+    pub(crate) const GOOD: Self = Self("32");
+    pub(crate) const BAD: Self = Self("1;31");
+    pub(crate) const POD: Self = Self("36");
+    pub(crate) const NODE: Self = Self("94");
+    pub(crate) const TUNNEL: Self = Self("35");
+    pub(crate) const BAR: Self = Self("33");
+
+    pub(crate) fn on(self, text: impl Display) -> String {
+        format!("\x1b[{}m{text}\x1b[0m", self.0)
+    }
+}
+
+/// The text without colours.
+pub(crate) fn plain(text: &str) -> String {
+    let mut words = text.split("\x1b[");
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |line, word| line + word.split_once('m').map_or("", |(_, rest)| rest))
+}
 
 /// Standard output.
 #[derive(Debug)]
@@ -28,7 +51,6 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// The screen on standard output.
     pub(crate) fn open() -> Self {
         let out = io::stdout();
         let is_terminal = out.is_terminal();
@@ -39,62 +61,56 @@ impl Screen {
         Self { out, is_terminal, in_colour, sections: 0, transient: 0 }
     }
 
-    /// Begins a section with its title and an explanation of what follows.
+    /// Begins a section with its title and an explanation of what follows, one line or more.
     pub(crate) fn section(&mut self, title: &str, explanation: &str) -> Result<()> {
         self.sections += 1;
-        let number = format!("{} ", self.sections);
-        let line = Line::default().add(Paint::Faint, number).add(Paint::Strong, title).text(" ");
-        let rule = "─".repeat(WIDTH.saturating_sub(line.width()));
-        self.lines([Line::default(), line.add(Paint::Faint, rule)])?;
-        self.explain(explanation)?;
-        self.line(Line::default())
-    }
-
-    /// Prints an explanation, broken into lines.
-    pub(crate) fn explain(&mut self, text: &str) -> Result<()> {
-        self.lines(
-            wrapped(text, WIDTH - 2).into_iter().map(|line| Line::default().to(2).add(Paint::Faint, line)),
-        )
+        let number = self.sections;
+        let rule = "─".repeat(WIDTH.saturating_sub(format!("{number} {title} ").chars().count()));
+        self.line("")?;
+        self.line(format!(
+            "{} {} {}",
+            Paint::FAINT.on(number),
+            Paint::STRONG.on(title),
+            Paint::FAINT.on(rule)
+        ))?;
+        explanation.lines().try_for_each(|line| self.line(format!("  {}", Paint::FAINT.on(line))))?;
+        self.line("")
     }
 
     /// Shows on a terminal what is going on, until the next line replaces it.
     pub(crate) fn working_on(&mut self, what: &str) -> Result<()> {
         if self.is_terminal {
-            let text = Line::default().to(2).add(Paint::Faint, format!("· {what} …"));
-            self.transient = text.width();
-            write!(self.out, "{}", self.rendered(&text))?;
+            let text = format!("  · {what} …");
+            self.transient = text.chars().count();
+            write!(self.out, "{}", self.rendered(&Paint::FAINT.on(text)))?;
             self.out.flush()?;
         }
         Ok(())
     }
 
-    pub(crate) fn line(&mut self, line: impl Into<Line>) -> Result<()> {
-        let line = line.into();
-        let rendered = self.rendered(&line);
-        match std::mem::take(&mut self.transient) {
-            0 => writeln!(self.out, "{}", rendered.trim_end())?,
-            // Back to the first column; spaces cover the rest of the progress text.
-            covered => {
-                writeln!(self.out, "\r{rendered}{}", " ".repeat(covered.saturating_sub(line.width())))?
-            }
-        }
+    pub(crate) fn line(&mut self, line: impl AsRef<str>) -> Result<()> {
+        let line = line.as_ref();
+        // Back to the first column; spaces cover the rest of the progress text.
+        let covered = std::mem::take(&mut self.transient);
+        let (back, width) = (if covered > 0 { "\r" } else { "" }, plain(line).chars().count());
+        writeln!(self.out, "{back}{}{}", self.rendered(line), " ".repeat(covered.saturating_sub(width)))?;
         Ok(())
     }
 
-    pub(crate) fn lines(&mut self, lines: impl IntoIterator<Item = Line>) -> Result<()> {
+    pub(crate) fn lines(&mut self, lines: impl IntoIterator<Item = String>) -> Result<()> {
         lines.into_iter().try_for_each(|line| self.line(line))
     }
 
     /// Prints the lines of an error; all but the first are indented.
     pub(crate) fn failure(&mut self, text: &str) -> Result<()> {
-        for (index, line) in text.lines().flat_map(|line| wrapped(line, WIDTH - 4)).enumerate() {
-            self.line(Line::default().to(if index == 0 { 2 } else { 4 }).add(Paint::Bad, line))?;
-        }
-        Ok(())
+        let indent = |number| if number == 0 { "  " } else { "    " };
+        self.lines(
+            text.lines().enumerate().map(|(number, line)| indent(number).to_owned() + &Paint::BAD.on(line)),
+        )
     }
 
-    fn rendered(&self, line: &Line) -> String {
-        if self.in_colour { line.coloured() } else { line.to_string() }
+    fn rendered(&self, line: &str) -> String {
+        if self.in_colour { line.to_owned() } else { plain(line).trim_end().to_owned() }
     }
 
     /// Does one step and shows how long it took. An error is explained here, once; the returned error only
@@ -115,7 +131,9 @@ impl Screen {
         self.working_on(what)?;
         match work() {
             Ok((done, took)) => {
-                self.line(tick().text(what).right(WIDTH, Paint::Faint, milliseconds(took)))?;
+                let took =
+                    format!("{:>1$}", milliseconds(took), (WIDTH - 4).saturating_sub(what.chars().count()));
+                self.line(format!("{}{what}{}", tick(), Paint::FAINT.on(took)))?;
                 Ok(done)
             }
             Err(error) => {
@@ -126,6 +144,11 @@ impl Screen {
     }
 }
 
+/// The mark of a step that worked.
+pub(crate) fn tick() -> String {
+    format!("  {}", Paint::GOOD.on("✓ "))
+}
+
 /// `12 ms` or `1.24 s`.
 pub(crate) fn milliseconds(time: Duration) -> String {
     match time.as_secs_f64() {
@@ -134,28 +157,15 @@ pub(crate) fn milliseconds(time: Duration) -> String {
     }
 }
 
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= width) {
-            Some(line) => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            None => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn text_is_broken_between_words() {
-        assert_eq!(wrapped("one two  three\nfour", 9), ["one two", "three", "four"]);
-        assert_eq!(wrapped("unbreakable", 4), ["unbreakable"]);
+    fn colours_change_nothing_but_colours() {
+        let line = format!("{}{} done", tick(), Paint::POD.on("a"));
+        assert_eq!(plain(&line), "  ✓ a done");
+        assert_eq!(plain("no colours"), "no colours");
     }
 
     #[test]

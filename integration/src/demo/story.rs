@@ -6,19 +6,15 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use integration::{Census, Families, Lab, Node, Pod, Versions, eventually, executable, node};
+use integration::{Census, Families, Lab, Node, Pod, Versions, central, eventually, executable, node};
 use serde_json::Value;
 
 use super::{
-    calls, cast,
     control::Orders,
-    keep, leftovers,
-    line::{Line, Paint},
-    logical, picture,
-    screen::{Screen, WIDTH, milliseconds},
-    switch, tick,
+    pods::{self, call, title},
+    screen::{Paint, Screen, WIDTH, milliseconds, tick},
     timeline::Timeline,
-    traffic,
+    view,
 };
 
 /// Bytes of a TCP transfer.
@@ -29,18 +25,15 @@ const LIMITED_BULK: u64 = 4 << 20;
 /// Shows all sections. With `orders`, the pods stay until the outer process says to go on.
 pub(crate) fn tell(screen: &mut Screen, orders: Option<&Orders>) -> Result<()> {
     let began = Instant::now();
-    screen.line(
-        Line::default()
-            .add(Paint::Strong, "OVN-Kubernetes: how pods get their network, and how they lose it again"),
-    )?;
+    screen
+        .line(Paint::STRONG.on("OVN-Kubernetes: how pods get their network, and how they lose it again"))?;
     let lab = start(screen)?;
     let before = censuses(&lab)?;
-    let pods = cast::plan(&lab);
+    let pods = pods::plan(&lab);
     let mut story = Story { screen, lab: &lab, pods: &pods };
     let results = story.add()?;
     story.show_time()?;
-    story.show_logical_view()?;
-    story.show_switches()?;
+    story.show_databases()?;
     story.send()?;
     story.check(&results)?;
     let with_pods = censuses(&lab)?;
@@ -48,12 +41,13 @@ pub(crate) fn tell(screen: &mut Screen, orders: Option<&Orders>) -> Result<()> {
     story.delete()?;
     story.compare([before, with_pods, censuses(&lab)?])?;
     let took = milliseconds(began.elapsed().saturating_sub(kept));
-    screen.lines([
-        Line::default(),
-        Line::default().to(2).add(Paint::Good, format!("Everything worked, in {took}.")),
-    ])?;
+    screen.line("")?;
+    screen.line(format!("  {}", Paint::GOOD.on(format!("Everything worked, in {took}."))))?;
     if orders.is_none() {
-        screen.explain("`make demo KEEP=1` leaves the pods there to look around.")?;
+        screen.line(format!(
+            "  {}",
+            Paint::FAINT.on("`make demo KEEP=1` leaves the pods there to look around.")
+        ))?;
     }
     Ok(())
 }
@@ -67,7 +61,7 @@ struct Story<'a> {
 fn start(screen: &mut Screen) -> Result<Lab> {
     screen.section(
         "Two nodes",
-        "Each has a real Open vSwitch, OVN's agent and this project's node server, in namespaces of its own.",
+        "Each has a real Open vSwitch, OVN's agent and this project's node server, in\nnamespaces of its own.",
     )?;
     let Versions { open_vswitch, ovn } = Versions::installed()?;
     let lab = screen.step(
@@ -75,13 +69,11 @@ fn start(screen: &mut Screen) -> Result<Lab> {
         || Lab::of_nodes(2).families(Families::Dual).build(),
     )?;
     for node in &lab.nodes {
-        screen.step(
-            &format!("ovnkube --init-node {} --pod-manifests {}", node.name, node::MANIFESTS),
-            || {
-                node.start_server()?;
-                calls::runtime_of(node).map(drop)
-            },
-        )?;
+        let what = format!("ovnkube --init-node {} --pod-manifests {}", node.name, node::MANIFESTS);
+        screen.step(&what, || {
+            node.start_server()?;
+            pods::runtime_of(node).map(drop)
+        })?;
     }
     Ok(lab)
 }
@@ -91,22 +83,22 @@ impl Story<'_> {
         let Self { screen, lab, pods } = self;
         screen.section(
             "Three pods get their network (ADD)",
-            "A container runtime calls the plugin once per pod: the pod's identity comes in the environment, \
-             the network's configuration on standard input.",
+            "A container runtime calls the plugin once per pod: the pod's identity comes in\n\
+             the environment, the network's configuration on standard input.",
         )?;
         screen
-            .step("the control plane chose addresses and made logical ports", || cast::declare(lab, pods))?;
+            .step("the control plane chose addresses and made logical ports", || pods::declare(lab, pods))?;
         screen.step("the runtime made an empty network namespace for each pod", || {
-            cast::make_sandboxes(lab, pods)
+            pods::make_sandboxes(lab, pods)
         })?;
         let mut results = Vec::new();
         for pod in *pods {
-            let runtime = calls::runtime_of(lab.node_of(pod))?;
+            let runtime = pods::runtime_of(lab.node_of(pod))?;
             if results.is_empty() {
-                screen.lines(calls::shown(&runtime, pod))?;
+                screen.lines(pods::shown(&runtime, pod))?;
             }
-            let result = calls::call(screen, &calls::name("ADD", pod), || runtime.add(pod))?;
-            screen.lines(calls::result(pod, &result)?)?;
+            let result = call(screen, &name("ADD", pod), || runtime.add(pod))?;
+            screen.lines(pods::result(pod, &result)?)?;
             results.push(result);
         }
         Ok(results)
@@ -114,49 +106,39 @@ impl Story<'_> {
 
     fn show_time(&mut self) -> Result<()> {
         let unoptimised = cfg!(debug_assertions) && env::var_os(executable::BIN_DIR).is_none();
-        let build = if unoptimised {
-            " (This build is unoptimised; `make bench` measures an optimised one.)"
-        } else {
-            ""
-        };
+        let build = "\n(This build is unoptimised; `make bench` measures an optimised one.)";
+        let build = if unoptimised { build } else { "" };
         self.screen.section(
             "Where the time of each ADD went",
             &format!("The stages as the plugin reported them; some run at the same time.{build}"),
         )?;
-        let timelines = self
-            .pods
-            .iter()
-            .map(|pod| timeline_of(self.lab.node_of(pod), pod))
-            .collect::<Result<Vec<_>>>()?;
+        let timelines: Vec<Timeline> =
+            self.pods.iter().map(|pod| timeline_of(self.lab.node_of(pod), pod)).collect::<Result<_>>()?;
         let scale = timelines.iter().map(Timeline::end).fold(f64::MIN_POSITIVE, f64::max);
         for (pod, timeline) in self.pods.iter().zip(&timelines) {
-            let line = Line::default()
-                .to(2)
-                .add(Paint::Pod, cast::title(pod))
-                .add(Paint::Faint, format!(" on {}", pod.node));
-            self.screen.line(line.right(WIDTH, Paint::Strong, format!("{:.1} ms", timeline.total)))?;
+            let (title, node) = (title(pod), format!(" on {}", pod.node));
+            let total = format!("{:.1} ms", timeline.total);
+            let total = format!("{total:>0$}", WIDTH - 2 - title.len() - node.len());
+            let (title, node) = (Paint::POD.on(title), Paint::FAINT.on(node));
+            self.screen.line(format!("  {title}{node}{}", Paint::STRONG.on(total)))?;
             self.screen.lines(timeline.bars(scale))?;
         }
         self.screen.line(Timeline::axis(scale))
     }
 
-    fn show_logical_view(&mut self) -> Result<()> {
+    fn show_databases(&mut self) -> Result<()> {
         self.screen.section(
             "What OVN is asked for",
-            "OVN's northbound database has a logical switch for each node, and a router between them.",
+            "OVN's northbound database has a logical switch for each node, and a router\nbetween them.",
         )?;
-        self.screen.lines(logical::tree(&self.lab.central, self.pods)?)
-    }
-
-    fn show_switches(&mut self) -> Result<()> {
+        self.screen.lines(view::logical(&self.lab.central, self.pods)?)?;
         self.screen.section(
             "What Open vSwitch made of it",
-            "Each node's switch br-int and the numbers of its ports: pods above, \
-             the tunnel to the other node below.",
+            "Each node's switch br-int and the numbers of its ports: pods above, the tunnel\n\
+             to the other node below.",
         )?;
-        let nodes =
-            self.lab.nodes.iter().map(|node| switch::view(node, self.pods)).collect::<Result<Vec<_>>>()?;
-        self.screen.lines(picture::draw(&nodes, 2))
+        let nodes = self.lab.nodes.iter().map(|node| view::switch(node, self.pods));
+        self.screen.lines(view::switches(&nodes.collect::<Result<Vec<_>>>()?))
     }
 
     fn send(&mut self) -> Result<()> {
@@ -166,18 +148,14 @@ impl Story<'_> {
             "Packets",
             "Round trips and checksummed bytes, through switches that run in user space.",
         )?;
-        screen.line(traffic::head(BULK))?;
-        traffic::exchange(screen, lab, [front, cart], BULK)?;
-        traffic::exchange(screen, lab, [cart, stock], BULK)?;
-        screen.line(Line::default())?;
-        let limit = cast::LIMIT_MEGABITS;
-        screen.explain(&format!(
-            "{} may receive {limit} Mbit/s (annotation {}):",
-            front.name,
-            cast::LIMIT_ANNOTATION
-        ))?;
-        screen.line(traffic::head(LIMITED_BULK))?;
-        for rate in traffic::exchange(screen, lab, [stock, front], LIMITED_BULK)? {
+        screen.line(pods::packets_head(BULK))?;
+        pods::exchange(screen, lab, [front, cart], BULK)?;
+        pods::exchange(screen, lab, [cart, stock], BULK)?;
+        let (limit, annotation) = (pods::LIMIT_MEGABITS, pods::LIMIT_ANNOTATION);
+        let limited = format!("{} may receive {limit} Mbit/s (annotation {annotation}):", front.name);
+        screen.lines([String::new(), format!("  {}", Paint::FAINT.on(limited))])?;
+        screen.line(pods::packets_head(LIMITED_BULK))?;
+        for rate in pods::exchange(screen, lab, [stock, front], LIMITED_BULK)? {
             // The token bucket of a queue lets a burst pass at first: 20 percent of tolerance.
             if rate > f64::from(limit) * 1.2 {
                 bail!("{} received {rate:.0} Mbit/s; has this kernel no HTB (module sch_htb)?", front.name);
@@ -190,26 +168,45 @@ impl Story<'_> {
         let Self { screen, lab, pods } = self;
         screen.section(
             "CHECK and STATUS",
-            "Does each pod still have what ADD gave it, and could another ADD succeed on its node?",
+            "Does each pod still have what ADD gave it, and could another ADD succeed on its\nnode?",
         )?;
         for (pod, result) in pods.iter().zip(results) {
-            let runtime = calls::runtime_of(lab.node_of(pod))?;
-            calls::call(screen, &calls::name("CHECK", pod), || runtime.check(pod, result))?;
+            let runtime = pods::runtime_of(lab.node_of(pod))?;
+            call(screen, &name("CHECK", pod), || runtime.check(pod, result))?;
         }
         for node in &lab.nodes {
-            calls::call(screen, &format!("STATUS of {}", node.name), || node.runtime().status())?;
+            call(screen, &format!("STATUS of {}", node.name), || node.runtime().status())?;
         }
         Ok(())
     }
 
-    /// Keeps the pods until the user goes on. Returns how long that took.
+    /// Keeps the pods until the user goes on, and says how to look around. Returns how long that took.
     fn keep(&mut self, orders: &Orders) -> Result<Duration> {
         let began = Instant::now();
-        self.screen.section(
+        let Self { screen, lab, pods } = self;
+        screen.section(
             "Your turn",
-            "The pods stay until standard input ends: Ctrl-D goes on with DEL, Ctrl-C ends all at once.",
+            "The pods stay until standard input ends: Ctrl-D goes on with DEL, Ctrl-C ends all\nat once.",
         )?;
-        self.screen.lines(keep::hints(self.lab, self.pods))?;
+        let command = |text: String, meaning: &str| {
+            format!("    {} {}", Paint::STRONG.on(format!("{text:<53}")), Paint::FAINT.on(meaning))
+        };
+        screen.line("  From another terminal, as root, enter a node:")?;
+        for node in &lab.nodes {
+            let enter = format!("nsenter -t $(pgrep -nf 'integration hold {}') -m -n -p bash", node.name);
+            screen.line(command(enter, ""))?;
+        }
+        screen.line("\n  and there:")?;
+        if let (Some(first), Some(last)) = (pods.first(), pods.last()) {
+            let (netns, meaning) = (first.netns_name(), format!("{} to {}", first.name, last.name));
+            screen.line(command(format!("ip netns exec {netns} ping {}", last.address()), &meaning))?;
+            screen.line(command(format!("ip netns exec {netns} bash"), "a shell in a pod"))?;
+        }
+        screen.line(command("ovs-vsctl show".to_owned(), "the switch"))?;
+        screen
+            .line(command(format!("ovn-nbctl --db {} show", central::NORTHBOUND), "the logical network"))?;
+        let log = "less /var/log/openvswitch/ovn-k8s-cni-overlay.log";
+        screen.line(command(log.to_owned(), "the plugin's log"))?;
         orders.wait()?;
         Ok(began.elapsed())
     }
@@ -221,11 +218,11 @@ impl Story<'_> {
             "The runtime calls the plugin again, then removes the namespaces that it made.",
         )?;
         for pod in *pods {
-            let runtime = calls::runtime_of(lab.node_of(pod))?;
-            calls::call(screen, &calls::name("DEL", pod), || runtime.del(pod))?;
+            let runtime = pods::runtime_of(lab.node_of(pod))?;
+            call(screen, &name("DEL", pod), || runtime.del(pod))?;
         }
         screen.step("the runtime and the control plane took back what was theirs", || {
-            cast::withdraw(lab, pods)?;
+            pods::withdraw(lab, pods)?;
             lab.central.sync()
         })
     }
@@ -239,17 +236,22 @@ impl Story<'_> {
         let columns: Vec<_> = nodes
             .map(|(((node, before), with_pods), after)| (node.name.as_str(), [before, with_pods, after]))
             .collect();
-        self.screen.lines(leftovers::table(&columns))?;
-        self.screen.line(Line::default())?;
+        self.screen.lines(view::counts(&columns))?;
+        self.screen.line("")?;
         for (node, [before, _, after]) in columns {
             let what = format!("{node} is exactly as it was before the pods");
             match before.must_equal(after) {
-                Ok(()) => self.screen.line(tick().text(what))?,
+                Ok(()) => self.screen.line(tick() + &what)?,
                 different @ Err(_) => self.screen.step(&what, || different)?,
             }
         }
         Ok(())
     }
+}
+
+/// `ADD shop/front on node1`
+fn name(verb: &str, pod: &Pod) -> String {
+    format!("{verb} {} on {}", title(pod), pod.node)
 }
 
 /// Waits for the report: the plugin sends it after its result, and the server writes its log in the
@@ -258,7 +260,7 @@ fn timeline_of(node: &Node, pod: &Pod) -> Result<Timeline> {
     let file = node.path("/var/log/openvswitch/ovnkube.log");
     eventually("the plugin's report in the server's log", Duration::from_secs(2), || {
         let log = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-        Timeline::find(&log, &cast::title(pod), &pod.sandbox)
+        Timeline::find(&log, &title(pod), &pod.sandbox)
     })
 }
 

@@ -3,14 +3,12 @@
 
 use anyhow::{Context as _, Result, bail};
 
-use super::line::{Line, Paint};
+use super::screen::{Paint, WIDTH};
 
 /// Width of the bars, in columns.
 const BAR: usize = 31;
 /// First column of the bars.
-const BAR_AT: usize = 43;
-/// Column where the numbers end.
-const NUMBERS_END: usize = 80;
+const BAR_AT: usize = 44;
 
 /// The stages in the order of the output, with their meanings.
 const STAGES: &[(&str, &str)] = &[
@@ -77,19 +75,20 @@ impl Timeline {
     }
 
     /// A bar for each stage; `scale` milliseconds are the full width.
-    pub(crate) fn bars(&self, scale: f64) -> impl Iterator<Item = Line> {
+    pub(crate) fn bars(&self, scale: f64) -> impl Iterator<Item = String> {
         self.stages.iter().map(move |Stage { name, start, end }| {
-            let line = Line::default().to(4).text(name).to(18).add(Paint::Faint, meaning(name));
-            let line = line.to(BAR_AT).add(Paint::Bar, bar(*start, *end, scale));
-            line.right(NUMBERS_END, Paint::Plain, format!("{:.1}", end - start))
+            let meaning = Paint::FAINT.on(format!("{:<1$}", meaning(name), BAR_AT - 18));
+            let (bar, took) = (bar(*start, *end, scale), format!("{:.1}", end - start));
+            let bar = Paint::BAR.on(format!("{bar:<BAR$}"));
+            format!("    {name:<14}{meaning}{bar}{took:>0$}", WIDTH - BAR_AT - BAR)
         })
     }
 
     /// The axis under the bars.
-    pub(crate) fn axis(scale: f64) -> Line {
+    pub(crate) fn axis(scale: f64) -> String {
         let end = format!("{scale:.1} ms");
         let rule = "─".repeat(BAR.saturating_sub(3 + end.len()));
-        Line::default().to(BAR_AT).add(Paint::Faint, format!("0 {rule} {end}"))
+        format!("{}{}", " ".repeat(BAR_AT), Paint::FAINT.on(format!("0 {rule} {end}")))
     }
 }
 
@@ -134,7 +133,7 @@ fn bar(start: f64, end: f64, scale: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::screen::plain, *};
 
     const LOG: &str = "\
 2026-11-21T01:46:21.478Z|00003|add|INFO|[ADD shop/cart sandbox=010000030000 eth0] \
@@ -171,13 +170,13 @@ the plugin succeeded ms=7.0 stages=\"ovsdb 0.0-7.0\"
         assert_eq!(bar(0.0, 1.5, full), "█▌");
         assert_eq!(bar(1.5, 3.0, full), " ▐█");
         assert_eq!(bar(full, full, full).chars().last(), Some('▐'));
-        let lines: Vec<Line> =
-            Timeline::find(LOG, "shop/cart", "010000030000000abc").unwrap().bars(10.0).collect();
-        assert_eq!(
-            lines[0].to_string(),
-            format!("    ovsdb         reach Open vSwitch       {:31}   2.0", "██████").trim_end()
-        );
-        assert!(lines.iter().all(|line| line.width() == NUMBERS_END), "{lines:?}");
-        assert_eq!(Timeline::axis(10.0).width(), BAR_AT + BAR);
+        let lines: Vec<String> = Timeline::find(LOG, "shop/cart", "010000030000000abc")
+            .unwrap()
+            .bars(10.0)
+            .map(|line| plain(&line))
+            .collect();
+        assert_eq!(lines[0], format!("    ovsdb         reach Open vSwitch        {:31}  2.0", "██████"));
+        assert!(lines.iter().all(|line| line.chars().count() == WIDTH), "{lines:?}");
+        assert_eq!(plain(&Timeline::axis(10.0)).chars().count(), BAR_AT + BAR);
     }
 }

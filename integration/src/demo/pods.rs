@@ -1,0 +1,209 @@
+//! The pods of the demo: their state before the runtime calls the plugin, its calls as a container runtime
+//! makes them, and packets between them.
+
+use std::{
+    net::IpAddr,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use integration::{CniError, Lab, Node, Outcome, Pod, Runtime, eventually, executable, runtime};
+use serde_json::Value;
+
+use super::screen::{Paint, Screen, tick};
+
+/// Kubernetes namespace of the pods.
+const NAMESPACE: &str = "shop";
+/// Each pod with the index of its node.
+const PODS: &[(&str, usize)] = &[("front", 0), ("cart", 0), ("stock", 1)];
+/// The annotation that limits the first pod's ingress rate, and its value.
+pub(crate) const LIMIT_ANNOTATION: &str = "kubernetes.io/ingress-bandwidth";
+pub(crate) const LIMIT_MEGABITS: u32 = 100;
+/// The CNI configuration, which the node server writes as soon as it listens.
+const CONFLIST: &str = "/etc/cni/net.d/10-ovn-kubernetes.conflist";
+
+/// Plans the pods; nothing is created yet.
+pub(crate) fn plan(lab: &Lab) -> Vec<Pod> {
+    let pod = |(name, node): &(&str, usize)| {
+        let mut pod = lab.plan_pod(&lab.nodes[*node]);
+        (pod.namespace, pod.name) = (NAMESPACE.to_owned(), (*name).to_owned());
+        pod.netns = Path::new("/var/run/netns").join(name);
+        pod
+    };
+    PODS.iter().map(pod).collect()
+}
+
+/// The control plane's part: creates logical ports, and manifests with the pods' annotations.
+pub(crate) fn declare(lab: &Lab, pods: &[Pod]) -> Result<()> {
+    lab.add_ports(pods)?;
+    for (index, pod) in pods.iter().enumerate() {
+        let manifest = pod.manifest(Some(&pod.annotation()));
+        let limit = format!("  annotations:\n    {LIMIT_ANNOTATION}: {LIMIT_MEGABITS}M\n");
+        let manifest = if index == 0 { manifest.replacen("  annotations:\n", &limit, 1) } else { manifest };
+        lab.node_of(pod).write_manifest_text(pod, &manifest)?;
+    }
+    Ok(())
+}
+
+/// The container runtime's part: creates an empty network namespace for each pod.
+pub(crate) fn make_sandboxes(lab: &Lab, pods: &[Pod]) -> Result<()> {
+    lab.nodes.iter().try_for_each(|node| node.add_namespaces(&of_node(node, pods)))
+}
+
+/// Removes everything that `declare` and `make_sandboxes` have created.
+pub(crate) fn withdraw(lab: &Lab, pods: &[Pod]) -> Result<()> {
+    lab.nodes.iter().try_for_each(|node| node.remove_namespaces(&of_node(node, pods)))?;
+    pods.iter().try_for_each(|pod| lab.node_of(pod).remove_manifest(pod))?;
+    lab.remove_ports(pods)
+}
+
+fn of_node(node: &Node, pods: &[Pod]) -> Vec<Pod> {
+    pods.iter().filter(|pod| pod.node == node.name).cloned().collect()
+}
+
+/// `shop/front`
+pub(crate) fn title(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace, pod.name)
+}
+
+/// A runtime that uses the configuration that the node server wrote: the plugin's part of the list, with the
+/// keys that a runtime adds (CNI specification, section 3).
+pub(crate) fn runtime_of(node: &Node) -> Result<Runtime<'_>> {
+    // The server writes the file after it has started to listen, and the demo may be faster.
+    let text =
+        eventually(CONFLIST, Duration::from_secs(5), || Ok(std::fs::read_to_string(node.path(CONFLIST))?))?;
+    let list: Value = serde_json::from_str(&text).context(CONFLIST)?;
+    let mut config = list["plugins"].get(0).with_context(|| format!("{CONFLIST} has no plugin"))?.clone();
+    (config["cniVersion"], config["name"]) = (list["cniVersion"].clone(), list["name"].clone());
+    let mut runtime = node.runtime();
+    runtime.config = config;
+    Ok(runtime)
+}
+
+/// Makes one call and shows it as one step.
+pub(crate) fn call(screen: &mut Screen, what: &str, call: impl FnOnce() -> Result<Outcome>) -> Result<Value> {
+    screen.timed_step(what, || {
+        let outcome = call()?;
+        match (outcome.success(), outcome.failure()) {
+            (Ok(result), _) => Ok((result, outcome.duration)),
+            (Err(_), Ok(CniError { code, msg, details })) => bail!("CNI error {code}: {msg}\n{details}"),
+            (Err(error), Err(_)) => Err(error),
+        }
+    })
+}
+
+/// The environment and the input with which the runtime adds `pod`.
+pub(crate) fn shown(runtime: &Runtime<'_>, pod: &Pod) -> Vec<String> {
+    let set = |name: &str, value: &str| format!("{}{value} ", Paint::FAINT.on(format!("{name}=")));
+    let arguments = runtime::cni_args(pod);
+    // The UID and the container ID are too long for a line; the container ID is shown above.
+    let short: Vec<&str> = arguments.split(';').filter(|argument| argument.len() < 40).collect();
+    let input = ["cniVersion", "name"].map(|key| format!("\"{key}\":{}", runtime.config[key])).join(",");
+    let sandbox = format!("{}…", &pod.sandbox[..12]);
+    let netns = pod.netns.display().to_string();
+    vec![
+        String::new(),
+        format!("    {}{}", set("CNI_COMMAND", "ADD"), set("CNI_CONTAINERID", &sandbox)),
+        format!("    {}{}", set("CNI_NETNS", &netns), set("CNI_IFNAME", &runtime.ifname)),
+        format!("    {}", set("CNI_ARGS", &format!("{};…", short.join(";")))),
+        format!("    {}", Paint::STRONG.on(format!("/opt/cni/bin/{}", executable::PLUGIN))),
+        format!("    {}{{{input},…}}", Paint::FAINT.on("<<< ")),
+        String::new(),
+    ]
+}
+
+/// The result of an ADD in readable form.
+pub(crate) fn result(pod: &Pod, result: &Value) -> Result<Vec<String>> {
+    let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
+    let interfaces = result["interfaces"].as_array().context("the result has no interfaces")?;
+    let in_pod =
+        |interface: &&Value| interface["sandbox"].as_str().is_some_and(|sandbox| !sandbox.is_empty());
+    let inside = interfaces.iter().find(in_pod).context("the result has no interface in the pod")?;
+    let outside = interfaces.iter().find(|interface| !in_pod(interface));
+    let host = outside.map_or("none".into(), |interface| text(&interface["name"]));
+    let name = Paint::POD.on(format!("{:<6}", text(&inside["name"])));
+    let on_node = Paint::FAINT.on(format!("on {}  ", pod.node));
+    let pair = format!("      {name}{:<22}{on_node}{host}", text(&inside["mac"]));
+    let addresses = result["ips"].as_array().context("the result has no addresses")?.iter().map(|ip| {
+        let address = Paint::POD.on(format!("{:<22}", text(&ip["address"])));
+        format!("            {address}{}{}", Paint::FAINT.on("gateway "), text(&ip["gateway"]))
+    });
+    Ok(std::iter::once(pair).chain(addresses).collect())
+}
+
+/// The head of the table of packets.
+pub(crate) fn packets_head(bytes: u64) -> String {
+    let tcp = format!("TCP, {} MiB", bytes >> 20);
+    Paint::FAINT
+        .on(format!("    {:<8}{:<8}{:<19}{:<16}{:>9}{tcp:>16}", "from", "to", "address", "path", "ping"))
+}
+
+/// Ping and TCP from one pod to every address of another, with a line for each. Returns the rates in Mbit/s.
+pub(crate) fn exchange(
+    screen: &mut Screen,
+    lab: &Lab,
+    [from, to]: [&Pod; 2],
+    bytes: u64,
+) -> Result<Vec<f64>> {
+    let mut rates = Vec::new();
+    for address in to.addresses.iter().map(ipnet::IpNet::addr) {
+        let what = format!("{} sends to {} at {address}", from.name, to.name);
+        screen.working_on(&what)?;
+        let (ping, megabits) = match measure(lab, from, to, address, bytes) {
+            Ok(measured) => measured,
+            Err(error) => return screen.step(&what, || Err(error)),
+        };
+        let path = if from.node == to.node {
+            format!("inside {}", from.node)
+        } else {
+            format!("{} → {}", from.node, to.node)
+        };
+        let [from, to] = [from, to].map(|pod| Paint::POD.on(format!("{:<8}", pod.name)));
+        let (path, ping) = (Paint::FAINT.on(format!("{path:<16}")), format!("{ping:.2} ms"));
+        screen.line(format!("{}{from}{to}{address:<19}{path}{ping:>9}{:>16}", tick(), rate(megabits)))?;
+        rates.push(megabits);
+    }
+    Ok(rates)
+}
+
+/// The average round-trip time in milliseconds, and the rate in Mbit/s.
+fn measure(lab: &Lab, from: &Pod, to: &Pod, address: IpAddr, bytes: u64) -> Result<(f64, f64)> {
+    // Warm-up: the first packet waits for address resolution.
+    lab.ping(from, address)?;
+    let words = ["ping", "-n", "-q", "-c", "10", "-i", "0.01", "-W", "1"].map(str::to_owned);
+    let report = lab.node_of(from).run_in_pod(from, words.into_iter().chain([address.to_string()]))?;
+    let ping = average(&report).with_context(|| format!("ping does not say what it measured:\n{report}"))?;
+    let began = Instant::now();
+    lab.tcp_to(from, to, address, bytes)?;
+    #[expect(clippy::cast_precision_loss, reason = "a rate of three digits")]
+    let megabits = bytes as f64 * 8.0 / 1e6 / began.elapsed().as_secs_f64();
+    Ok((ping, megabits))
+}
+
+/// The average in a line such as `rtt min/avg/max/mdev = 0.498/0.558/0.621/0.050 ms`.
+fn average(report: &str) -> Option<f64> {
+    let (_, numbers) = report.lines().find(|line| line.contains("min/avg/max"))?.split_once('=')?;
+    numbers.split('/').nth(1)?.trim().parse().ok()
+}
+
+fn rate(megabits: f64) -> String {
+    if megabits < 1000.0 {
+        format!("{megabits:.0} Mbit/s")
+    } else {
+        format!("{:.1} Gbit/s", megabits / 1000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_of_a_ping_is_read_and_rates_are_short() {
+        assert_eq!(average("5 received\nrtt min/avg/max/mdev = 0.498/0.558/0.621/0.050 ms\n"), Some(0.558));
+        assert_eq!(average("round-trip min/avg/max = 0.1/0.2/0.3 ms"), Some(0.2));
+        assert_eq!(average("5 packets transmitted, 0 received"), None);
+        assert_eq!([99.7, 1960.0].map(rate), ["100 Mbit/s", "2.0 Gbit/s"]);
+    }
+}

@@ -10,6 +10,7 @@
 //! | [`site`] | the programs |
 //! | [`run`] | the phases of one size, in order |
 //! | [`latency`] | the phase in which pods come at a rate |
+//! | [`services`] | the phase with Services, after all others |
 //! | [`objects`], [`calls`] | nodes and pods; many calls to the API server at once |
 //! | [`pods`], [`northbound`], [`seen`] | the two observers, and waiting for what they observe |
 //! | [`process`] | memory and processor time |
@@ -40,6 +41,7 @@ mod process;
 mod report;
 mod run;
 mod seen;
+mod services;
 mod site;
 
 /// Measure the control plane with many nodes and pods. Exit status 1 if a goal is missed.
@@ -60,6 +62,12 @@ pub(crate) struct Scale {
     /// Further runs with other numbers of pods, to compare the cost of a pod between them.
     #[arg(long, value_name = "PODS,…", value_delimiter = ',')]
     compare: Vec<usize>,
+    /// Number of Services that are created when everything else is measured.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    services: usize,
+    /// Endpoints of each Service.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    backends: usize,
     /// Run a southbound database and ovn-northd, too, which use the same processors.
     #[arg(long)]
     northd: bool,
@@ -116,14 +124,14 @@ impl Scale {
     }
 
     fn measure(&self) -> Result<Figures> {
-        let &Self { nodes, pods, ref rates, northd, .. } = self;
+        let &Self { nodes, pods, ref rates, services, backends, northd, .. } = self;
         let began = Instant::now();
         let say = move |text: &str| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64());
         say("starting etcd, the API server and the northbound database");
         // The pods of the latency phase come on top of all others, so the nodes' subnets need room for both.
         let most = rates.iter().map(|rate| latency::pods_at(*rate)).max().unwrap_or(0);
         let site = Site::start((pods + most).div_ceil(nodes), if northd { Northd::On } else { Northd::Off })?;
-        let plan = Plan { nodes, pods, rates: rates.clone() };
+        let plan = Plan { nodes, pods, rates: rates.clone(), services, backends };
         let runtime = std::sync::Arc::clone(&site.api.runtime);
         runtime.block_on(run::run(&site, &plan, &say))
     }

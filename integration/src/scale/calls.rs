@@ -65,6 +65,11 @@ pub(crate) async fn annotate(client: &Client, pod: &Name) -> Result<()> {
     call(client, Method::PATCH, &path, "application/merge-patch+json", patch.to_string().into_bytes()).await
 }
 
+/// Changes what `patch` (a merge patch, RFC 7396) names.
+pub(crate) async fn patch(client: &Client, path: &str, patch: &Value) -> Result<()> {
+    call(client, Method::PATCH, path, "application/merge-patch+json", serde_json::to_vec(patch)?).await
+}
+
 async fn call(client: &Client, method: Method, path: &str, kind: &str, body: Vec<u8>) -> Result<()> {
     let what = format!("{method} {path}");
     let request = Request::builder()

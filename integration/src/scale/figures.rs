@@ -19,6 +19,36 @@ pub(crate) struct Figures {
     /// Of the control plane at the end, since its last start.
     pub(crate) steady: Usage,
     pub(crate) rows: Rows,
+    /// With Services beside all that; none if there were none.
+    pub(crate) services: Option<Services>,
+}
+
+/// The phase with Services.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Services {
+    pub(crate) services: usize,
+    pub(crate) backends: usize,
+    /// Rate at which the API server created them, each with its slice, with the control plane running.
+    pub(crate) created_per_second: f64,
+    /// From the API server's last answer until the last row was there.
+    pub(crate) behind: f64,
+    /// Resident memory that they added, in MB.
+    pub(crate) memory: f64,
+    /// From an empty northbound database to all rows, with the control plane running.
+    pub(crate) filled: f64,
+    /// From the start of a process until `/readyz` reported that it is ready; its transactions and its
+    /// processor time.
+    pub(crate) ready: f64,
+    pub(crate) transactions: u64,
+    pub(crate) cpu: f64,
+    /// From the API server's answer to the change of a slice until its row was committed, in milliseconds.
+    pub(crate) changes: usize,
+    pub(crate) rate: usize,
+    pub(crate) changed: Percentiles,
+    /// Rows of the table, those of other Services included.
+    pub(crate) rows: usize,
+    /// Size of the northbound database's file, in MB.
+    pub(crate) database: f64,
 }
 
 /// The speed of the API server: annotations written by a client that does nothing else.

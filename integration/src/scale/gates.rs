@@ -19,6 +19,8 @@ const RATE: usize = 50;
 const WAIT: f64 = 20.0;
 /// Limit for the peak of resident memory, in MB.
 const MEMORY: f64 = 60.0;
+/// Limit for the memory that 10,000 Services add, in MB.
+const SERVICES_MEMORY: f64 = 30.0;
 /// Number of pods that the limits above are for.
 const USUAL_PODS: usize = 10_000;
 /// Limit for the cost of a pod in the larger of two clusters, as a multiple of its cost in the smaller one.
@@ -60,6 +62,15 @@ impl Gate {
             Self::exactly("ports of pods in the end", rows.pod_ports as u64, *pods as u64),
             Self::exactly("nodes with subnets", rows.nodes_with_subnets as u64, *nodes as u64),
         ];
+        if let Some(services) = &figures.services {
+            let larger = (services.services as f64 / USUAL_PODS as f64).max(1.0);
+            gates.extend([
+                Self::at_most("restart with Services until ready", "s", services.ready, SECONDS * larger),
+                Self::exactly("transactions of that restart", services.transactions, 0),
+                Self::at_most("slice changed to row, p99", "ms", services.changed.p99, WAIT),
+                Self::at_most("memory added by Services", "MB", services.memory, SERVICES_MEMORY * larger),
+            ]);
+        }
         let wait = latencies.iter().find(|latency| latency.rate == RATE);
         gates.extend(wait.map(|Latency { served, .. }| {
             Self::at_most("pod created to served, p99 at 50 pods/s", "ms", served.p99, WAIT)

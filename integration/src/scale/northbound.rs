@@ -21,7 +21,17 @@ ovsdb::table! {
         name: String,
         ports: Vec<ovsdb::Uuid>,
     }
+
+    struct LoadBalancer in "Load_Balancer" {
+        name: String,
+        vips: BTreeMap<String, String>,
+    }
 }
+
+/// The beginning of the names of load balancers of the run's Services.
+const SERVICE: &str = "Service_team-";
+/// The beginning of the addresses of endpoints that tell one change from another.
+pub(crate) const MARKED: &str = "10.255.";
 
 /// Ports of pods by name, with the time when each was first seen.
 #[derive(Debug, Default)]
@@ -31,6 +41,11 @@ pub(crate) struct Northbound {
     /// Number of all other ports.
     pub(crate) other_ports: usize,
     pub(crate) switches: usize,
+    /// Load balancers, and how many of them have backends.
+    pub(crate) balancers: usize,
+    pub(crate) with_backends: usize,
+    /// When a backend with this address was first seen, of those in [`MARKED`].
+    pub(crate) marked: HashMap<String, Instant>,
     pub(crate) last_port: Option<Instant>,
     /// Rows of the monitored tables that were inserted, changed or deleted.
     pub(crate) changes: u64,
@@ -50,6 +65,7 @@ pub(crate) fn monitor() -> Result<Seen<Northbound>> {
     let seen = Seen::<Northbound>::new();
     let monitor =
         Monitor::new().table::<LogicalSwitchPort>(Where::all()).table::<LogicalSwitch>(Where::all());
+    let monitor = monitor.table::<LoadBalancer>(Where::all());
     // No probes: a server that is busy with thousands of rows answers late. The backlog is large because a
     // whole database arrives as one message.
     let options = Options { probe_interval: None, backlog: 512 << 20, ..Options::default() };
@@ -99,6 +115,35 @@ impl Northbound {
             }
         }
         self.switches = updates.rows::<LogicalSwitch>().count();
+        for change in changes.of::<LoadBalancer>() {
+            if let Some(row) = change.old::<LoadBalancer>().filter(|_| change.kind == ChangeKind::Delete) {
+                self.balancers -= 1;
+                self.with_backends -= usize::from(row.has_backends());
+            }
+            let Some(row) = updates.row::<LoadBalancer>(change.uuid) else { continue };
+            match change.kind {
+                ChangeKind::Insert => {
+                    self.balancers += 1;
+                    self.with_backends += usize::from(row.has_backends());
+                }
+                ChangeKind::Modify => {
+                    let had = change.old::<LoadBalancer>().is_none_or(|row| row.has_backends());
+                    self.with_backends =
+                        self.with_backends + usize::from(row.has_backends()) - usize::from(had);
+                }
+                ChangeKind::Delete => {}
+            }
+            let backends = row.vips.values().flat_map(|backends| backends.split(','));
+            for backend in backends.filter(|backend| backend.starts_with(MARKED)) {
+                self.marked.entry(backend.to_owned()).or_insert(now);
+            }
+        }
+    }
+}
+
+impl LoadBalancer {
+    fn has_backends(&self) -> bool {
+        self.name.starts_with(SERVICE) && self.vips.values().any(|backends| !backends.is_empty())
     }
 }
 

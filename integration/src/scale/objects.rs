@@ -43,7 +43,8 @@ impl Name {
     }
 }
 
-fn namespace(number: usize) -> String {
+/// The namespace of the pod with this number.
+pub(crate) fn namespace(number: usize) -> String {
     format!("team-{:04}", number / TOGETHER)
 }
 
@@ -107,6 +108,55 @@ pub(crate) fn pod(name: &Name, node: &str) -> Value {
             }],
         },
     })
+}
+
+/// A Service without a selector: its slice is written by hand.
+pub(crate) fn service(namespace: &str, number: usize) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": service_name(number), "namespace": namespace, "labels": {"app": "web"}},
+        "spec": {"ports": [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}]},
+    })
+}
+
+/// Its slice.
+pub(crate) fn slice(namespace: &str, number: usize, endpoints: Vec<Value>) -> Value {
+    let name = service_name(number);
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": format!("{name}-x7k2p"), "namespace": namespace, "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "protocol": "TCP", "port": 8080}],
+        "endpoints": endpoints,
+    })
+}
+
+/// Endpoints on consecutive nodes, the first one at this address.
+pub(crate) fn endpoints(number: usize, nodes: usize, backends: usize, first: &str) -> Vec<Value> {
+    (0..backends)
+        .map(|place| {
+            let node = (number + place) % nodes;
+            let address =
+                format!("10.{}.{}.{}", 128 + node / 256, node % 256, 3 + (number / nodes + place) % 250);
+            let address = if place == 0 { first.to_owned() } else { address };
+            json!({
+                "addresses": [address], "nodeName": node_name(node),
+                "conditions": {"ready": true, "serving": true, "terminating": false},
+            })
+        })
+        .collect()
+}
+
+fn service_name(number: usize) -> String {
+    format!("web-{number:06}")
+}
+
+/// Collections of Services and of slices in the namespace.
+pub(crate) fn service_collections(namespace: &str) -> [String; 2] {
+    [
+        format!("/api/v1/namespaces/{namespace}/services"),
+        format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
+    ]
 }
 
 #[cfg(test)]

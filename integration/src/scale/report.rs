@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{
-    figures::{Converged, Figures, Latency, Restart, Rows},
+    figures::{Converged, Figures, Latency, Restart, Rows, Services},
     gates::Gate,
     process::Usage,
 };
@@ -49,6 +49,7 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
         latencies,
         steady,
         rows,
+        services,
     } = figures;
     let floor_seconds = floor.seconds_of(*pods);
     let Converged { annotated, ports, transactions, controller, api_server_cpu, etcd_cpu, northbound_cpu } =
@@ -99,6 +100,9 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
         "  rows in the end: {pod_ports} ports of pods, {other_ports} others, {switches} switches; \
          {nodes_with_subnets} nodes with subnets\n"
     )?;
+    if let Some(figures) = services {
+        of_services(f, figures)?;
+    }
     if latencies.is_empty() {
         return Ok(());
     }
@@ -122,6 +126,40 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
         writeln!(f, "{cpu:>10.2}{transactions:>14}")?;
     }
     writeln!(f)
+}
+
+fn of_services(f: &mut fmt::Formatter<'_>, figures: &Services) -> fmt::Result {
+    let Services {
+        services,
+        backends,
+        created_per_second,
+        behind,
+        memory,
+        filled,
+        ready,
+        transactions,
+        cpu,
+        changes,
+        rate,
+        changed,
+        rows,
+        database,
+    } = figures;
+    writeln!(f, "  {services} Services with {backends} endpoints each beside them:")?;
+    writeln!(
+        f,
+        "    created {created_per_second:.0}/s, the last row {behind:.2} s after the last answer; {memory:.1} MB more"
+    )?;
+    writeln!(
+        f,
+        "    empty northbound database: filled after {filled:.2} s; {rows} load balancers, {database:.1} MB"
+    )?;
+    writeln!(f, "    restart: ready {ready:.2} s, {transactions} transactions, {cpu:.2} s CPU")?;
+    writeln!(
+        f,
+        "    {changes} changes of slices at {rate}/s: {:.1} ms p50, {:.1} p99, {:.1} max\n",
+        changed.p50, changed.p99, changed.max
+    )
 }
 
 impl fmt::Display for Report {

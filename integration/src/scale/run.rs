@@ -16,6 +16,7 @@ use super::{
     pods::{self, Pods},
     process::Usage,
     seen::Seen,
+    services,
     site::Site,
 };
 
@@ -29,6 +30,9 @@ pub(crate) struct Plan {
     pub(crate) pods: usize,
     /// Pods a second.
     pub(crate) rates: Vec<usize>,
+    pub(crate) services: usize,
+    /// Endpoints of each Service.
+    pub(crate) backends: usize,
 }
 
 /// The running programs and their observers.
@@ -49,9 +53,10 @@ pub(crate) async fn run(site: &Site, plan: &Plan, say: &(dyn Fn(&str) + Sync)) -
         plan,
         pods: pods::watch(site.client()),
         northbound: northbound::monitor()?,
-        patience: Duration::from_secs(60) + Duration::from_millis(20) * u32::try_from(plan.pods)?,
+        patience: Duration::from_secs(60)
+            + Duration::from_millis(20) * u32::try_from(plan.pods + plan.services)?,
     };
-    let &Plan { nodes, pods, .. } = plan;
+    let &Plan { nodes, pods, services: count, .. } = plan;
     say(&format!("writing {nodes} nodes and {pods} pods to the API server"));
     let created = run.create().await?;
     let mut figures = Figures {
@@ -78,6 +83,10 @@ pub(crate) async fn run(site: &Site, plan: &Plan, say: &(dyn Fn(&str) + Sync)) -
     }
     figures.steady = Usage::of(&site.controller)?;
     figures.rows = run.rows().await?;
+    if count > 0 {
+        say(&format!("creating {count} Services"));
+        figures.services = Some(services::measure(&run, say).await?);
+    }
     Ok(figures)
 }
 

@@ -11,5 +11,6 @@ mod network;
 mod pods;
 mod restarts;
 mod runtimes;
+mod services;
 mod static_pods;
 mod support;

@@ -43,7 +43,8 @@ pub struct DesiredRow {
     /// The sets that refer to this row, such as the ports of a switch or of a port group. A row of a non-root
     /// table is in at least one.
     pub member_of: Vec<Membership>,
-    /// Sets that have the same effect as those in `member_of`. A row that is in all of these stays there.
+    /// Sets that together have the effect of those in `member_of`. A row that is in all of these stays in its
+    /// sets.
     pub or_member_of: Vec<Membership>,
     /// Rows that a text of this one names without a reference, such as the sets in an ACL's match. The row is
     /// written only when they exist, or together with them.

@@ -187,14 +187,8 @@ impl Store {
                 Some(Node { chassis: None, .. }) => Kept::RouterPort,
                 Some(_) | None => Kept::Nothing,
             },
-            // What a node with unknown zone or subnets has stays; it is not among `local_nodes`.
-            Key::Service(key) => {
-                let undecided = |node: &Node| self.place(node) != Place::Elsewhere && !self.is_decided(node);
-                match self.services.is_per_node(key) && self.nodes.iter().any(undecided) {
-                    true => Kept::All,
-                    false => Kept::Nothing,
-                }
-            }
+            // Rows that stayed could lead to endpoints that are gone.
+            Key::Service(_) => Kept::Nothing,
             Key::Pod(key) => {
                 let node = self
                     .pod(key)

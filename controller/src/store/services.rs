@@ -119,10 +119,6 @@ impl Services {
         self.per_node.iter()
     }
 
-    pub(super) fn is_per_node(&self, key: &ServiceKey) -> bool {
-        self.per_node.contains(key)
-    }
-
     /// Changes a Service or its slices, and follows the change in the indexes.
     fn change(&mut self, key: &ServiceKey, config: &ClusterConfig, change: impl FnOnce(&mut Known)) {
         let known = self.all.entry(key.clone()).or_default();

@@ -19,6 +19,7 @@ use crate::{
 mod doubts;
 mod foreign;
 mod history;
+mod services;
 
 fn config() -> ClusterConfig {
     ClusterConfig {

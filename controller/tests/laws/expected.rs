@@ -104,7 +104,8 @@ fn wrong_row(row: &DesiredRow, contents: &Contents) -> Result<(), String> {
         let holds = other
             .get("load_balancer")
             .is_some_and(|all| all.split(", ").any(|balancer| balancer == reference(&row.id)));
-        if holds && !sets.iter().any(|set| *set.of.name == **name) {
+        let is_or = std::ptr::eq(sets, &row.or_member_of);
+        if holds && !is_or && !sets.iter().any(|set| *set.of.name == **name) {
             return Err(format!("{what}: also on {name}"));
         }
     }

@@ -1,0 +1,149 @@
+//! Services and slices in the store: which events concern which Service, and which lists are held back.
+
+use contract::names::{ServiceKey, SliceKey};
+
+use super::*;
+use crate::{rows::load_balancer::Protocol, trouble::ServiceTrouble};
+
+fn service_key(name: &str) -> ServiceKey {
+    ServiceKey::new("shop", name).unwrap()
+}
+
+fn slice_key(name: &str) -> SliceKey {
+    SliceKey::new("shop", name).unwrap()
+}
+
+fn service(last: u8, internal: Traffic) -> Service {
+    let port = ServicePort { name: None, protocol: Protocol::Tcp, port: 80, target: None, node_port: None };
+    Service {
+        uid: format!("u{last}").into(),
+        cluster_ips: [std::net::IpAddr::from([10, 96, 0, last])].into(),
+        ports: [port].into(),
+        internal,
+        ..Service::default()
+    }
+}
+
+fn slice(of: &str, address: &str) -> Slice {
+    let endpoint = Endpoint {
+        address: address.parse().unwrap(),
+        condition: Condition::Ready,
+        node: Some("n1".into()),
+        hints: None,
+    };
+    Slice {
+        service: Some(service_key(of)),
+        family: Some(crate::trouble::Family::V4),
+        ports: [SlicePort { name: None, protocol: Protocol::Tcp, port: Some(8080) }].into(),
+        endpoints: [endpoint].into(),
+        triggered: None,
+        trouble: None,
+    }
+}
+
+fn apply_service(store: &mut Store, name: &str, service: Service) -> Vec<Key> {
+    observe(store, Observation::Services(Seen::Applied((service_key(name), service))))
+}
+
+fn apply_slice(store: &mut Store, name: &str, slice: Slice) -> Vec<Key> {
+    observe(store, Observation::Slices(Seen::Applied((slice_key(name), slice))))
+}
+
+fn of(names: &[&str]) -> Vec<Key> {
+    names.iter().map(|name| Key::Service(service_key(name))).collect()
+}
+
+/// Upstream computes every Service again for each change of a node.
+#[test]
+fn a_node_concerns_only_services_that_differ_by_node() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
+    apply_service(&mut store, "everywhere", service(1, Traffic::Cluster));
+    apply_service(&mut store, "local", service(2, Traffic::Local));
+    apply_service(&mut store, "host", service(3, Traffic::Cluster));
+    apply_slice(&mut store, "host-1", slice("host", "172.18.0.1"));
+    let added = observe(&mut store, Observation::Nodes(Seen::Applied(node("n2", "10.244.2.0/24"))));
+    assert_eq!(added, [of(&["host", "local"]), vec![Key::Node("n2".into())]].concat());
+    let same = Node { chassis: Some("c".to_owned()), ..node("n2", "10.244.2.0/24") };
+    let chassis = observe(&mut store, Observation::Nodes(Seen::Applied(same)));
+    assert_eq!(chassis, [Key::Node("n2".into())], "no load balancer depends on a chassis");
+    observe(&mut store, Observation::Slices(Seen::Deleted(slice_key("host-1"))));
+    let gone = observe(&mut store, Observation::Nodes(Seen::Deleted("n2".into())));
+    assert_eq!(gone, [of(&["local"]), vec![Key::Node("n2".into())]].concat());
+}
+
+#[test]
+fn a_slice_concerns_its_service_and_the_one_that_it_was_of() {
+    let mut store = complete(vec![], vec![]);
+    assert_eq!(apply_slice(&mut store, "s", slice("a", "10.244.1.4")), of(&["a"]), "a slice may come first");
+    assert_eq!(store.keys().count(), 1, "a Service of which only slices are known has no rows");
+    assert_eq!(apply_service(&mut store, "a", service(1, Traffic::Cluster)), of(&["a"]));
+    assert_eq!(apply_slice(&mut store, "s", slice("a", "10.244.1.4")), [], "nothing has changed");
+    assert_eq!(apply_slice(&mut store, "s", slice("b", "10.244.1.4")), of(&["a", "b"]));
+    assert_eq!(apply_slice(&mut store, "s", Slice { service: None, ..slice("b", "10.244.1.4") }), of(&["b"]));
+    assert_eq!(observe(&mut store, Observation::Slices(Seen::Deleted(slice_key("s")))), []);
+}
+
+/// An API server that has lost its data must not take away every Service, nor the endpoints of all.
+#[test]
+fn a_list_that_lacks_most_services_or_slices_is_held_back() {
+    let mut store = complete(vec![], vec![]);
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for name in names {
+        apply_service(&mut store, name, service(1, Traffic::Cluster));
+        apply_slice(&mut store, name, slice(name, "10.244.1.4"));
+    }
+    let no_services = || Observation::Services(Seen::All(Vec::new()));
+    let no_slices = || Observation::Slices(Seen::All(Vec::new()));
+    assert_eq!(observe(&mut store, no_services()), []);
+    assert_eq!(observe(&mut store, no_slices()), []);
+    let doubted = store.doubted().unwrap();
+    assert_eq!((doubted.services, doubted.slices, doubted.missing()), (6, 6, 12));
+    assert!(doubted.to_string().contains("6 Services and 6 EndpointSlices"), "{doubted}");
+    assert_eq!(apply_slice(&mut store, "a", slice("a", "10.244.1.5")), [], "events wait, too");
+    observe(&mut store, Observation::Cluster(None));
+    assert_eq!(observe(&mut store, no_slices()).len(), 6, "the second list says the same");
+    assert_eq!(observe(&mut store, no_services()).len(), 6);
+    assert_eq!(store.doubted(), None);
+    assert_eq!(store.services(), 0);
+}
+
+#[test]
+fn at_the_start_services_with_load_balancers_are_the_known_ones() {
+    let mut store = Store::new(config());
+    for name in ["a", "b"] {
+        store.found_service(service_key(name));
+    }
+    observe(&mut store, Observation::Services(Seen::All(Vec::new())));
+    assert_eq!(store.doubted().unwrap().services, 2);
+    assert!(!store.is_complete());
+}
+
+#[test]
+fn a_trouble_is_told_once_and_again_when_it_is_another() {
+    let mut store = complete(vec![], vec![]);
+    let port = |port| Some(ServiceTrouble::NoPort { place: "the Service".into(), port });
+    let mut told = |trouble: Option<ServiceTrouble>, affinity| {
+        let service = Service { trouble, affinity, ..service(1, Traffic::Cluster) };
+        apply_service(&mut store, "a", service);
+        store.take_service_troubles().len()
+    };
+    assert_eq!(told(port(-1), None), 1);
+    assert_eq!(told(port(-1), Some(5)), 0);
+    assert_eq!(told(port(-2), None), 1);
+    assert_eq!(told(None, None), 0);
+    assert_eq!(told(port(-2), None), 1);
+}
+
+#[test]
+fn changes_are_measured_but_not_what_a_list_has() {
+    let mut store = complete(vec![], vec![]);
+    apply_service(&mut store, "a", service(1, Traffic::Cluster));
+    let at = |triggered, address| Slice { triggered: Some(triggered), ..slice("a", address) };
+    observe(&mut store, Observation::Slices(Seen::All(vec![(slice_key("s"), at(1, "10.244.1.4"))])));
+    assert_eq!(store.take_triggers(&service_key("a")), Vec::<i64>::new());
+    apply_slice(&mut store, "s", at(2, "10.244.1.5"));
+    apply_slice(&mut store, "s", at(3, "10.244.1.5"));
+    apply_slice(&mut store, "s", at(4, "10.244.1.6"));
+    assert_eq!(store.take_triggers(&service_key("a")), [2, 4], "the third changed nothing");
+    assert_eq!(store.take_triggers(&service_key("a")), Vec::<i64>::new());
+}

@@ -50,6 +50,7 @@ struct Backend<'a> {
 
 /// Addresses with one port, whose connections get the same backends.
 struct Front<'a> {
+    service: &'a Service,
     port: &'a Port<'a>,
     at: At<'a>,
     /// Which backends connections from pods may get.
@@ -64,7 +65,7 @@ struct Front<'a> {
 enum At<'a> {
     /// At these addresses, and the port of the Service.
     Addresses(Vec<&'a IpAddr>),
-    /// At all addresses of each node, and this port.
+    /// At all addresses of each node that are of a family of the Service, and this port.
     Nodes(u16),
 }
 
@@ -118,6 +119,7 @@ fn options(service: &Service, config: &ClusterConfig) -> Options {
 fn fronts<'a>(port: &'a Port<'a>, service: &'a Service) -> Vec<Front<'a>> {
     let mut fronts = Vec::with_capacity(3);
     let node_port = port.port.node_port.map(|node_port| Front {
+        service,
         port,
         at: At::Nodes(node_port),
         inside: Traffic::Cluster,
@@ -133,6 +135,7 @@ fn fronts<'a>(port: &'a Port<'a>, service: &'a Service) -> Vec<Front<'a>> {
             let outside: Vec<&IpAddr> = outside.collect();
             if !outside.is_empty() {
                 fronts.push(Front {
+                    service,
                     port,
                     at: At::Addresses(outside),
                     inside: Traffic::Cluster,
@@ -143,6 +146,7 @@ fn fronts<'a>(port: &'a Port<'a>, service: &'a Service) -> Vec<Front<'a>> {
         }
     }
     fronts.push(Front {
+        service,
         port,
         at: At::Addresses(inside),
         inside: service.internal,
@@ -158,12 +162,13 @@ impl<'a> Port<'a> {
         let mut backends = [Vec::new(), Vec::new()];
         for slice in known.slices() {
             // Two slices may have different numbers: pods choose what a named port is.
-            let Some(target) = slice.target(port) else { continue };
-            for endpoint in &slice.endpoints {
-                let is_ready = service.publish_not_ready || endpoint.condition == Condition::Ready;
-                if is_ready || endpoint.condition == Condition::Serving {
-                    let address = SocketAddr::new(endpoint.address, target);
-                    backends[family(&endpoint.address)].push(Backend { address, endpoint, is_ready });
+            for target in slice.targets(port) {
+                for endpoint in &slice.endpoints {
+                    let is_ready = service.publish_not_ready || endpoint.condition == Condition::Ready;
+                    if is_ready || endpoint.condition == Condition::Serving {
+                        let address = SocketAddr::new(endpoint.address, target);
+                        backends[family(&endpoint.address)].push(Backend { address, endpoint, is_ready });
+                    }
                 }
             }
         }
@@ -203,7 +208,10 @@ impl Front<'_> {
                 addresses.iter().map(|address| SocketAddr::new(**address, self.port.port.port)).collect()
             }
             (At::Nodes(port), Some(node)) if node.node_ports => {
-                node.host_addresses.iter().map(|address| SocketAddr::new(*address, *port)).collect()
+                let families = self.service.cluster_ips.iter().map(family);
+                let is_served = |address: &&IpAddr| families.clone().any(|own| own == family(address));
+                let addresses = node.host_addresses.iter().filter(is_served);
+                addresses.map(|address| SocketAddr::new(*address, *port)).collect()
             }
             (At::Nodes(_), _) => Vec::new(),
         }

@@ -60,6 +60,7 @@ pub struct Slice {
     /// None if it belongs to no Service.
     pub service: Option<ServiceKey>,
     pub family: Option<Family>,
+    /// Sorted by protocol and name.
     pub ports: Box<[SlicePort]>,
     pub endpoints: Box<[Endpoint]>,
     /// When the change happened that made this slice, in microseconds since 1970.
@@ -105,16 +106,18 @@ pub struct Hints {
 }
 
 impl Slice {
-    /// The port of this slice's endpoints that serves the Service's port; none if none does.
+    /// The ports of this slice's endpoints that serve the Service's port.
     ///
-    /// Names and protocols have to be equal. A Service's only port may have no name: then the only port of
-    /// this protocol serves it, whatever its name.
-    pub fn target(&self, of: &ServicePort) -> Option<u16> {
-        let mut of_protocol = self.ports.iter().filter(|port| port.protocol == of.protocol);
-        let found = of_protocol.clone().find(|port| port.name == of.name).or_else(|| {
-            let only = of_protocol.next().filter(|_| of.name.is_none());
-            only.filter(|_| of_protocol.next().is_none())
-        })?;
-        Some(found.port.or(of.target).unwrap_or(of.port))
+    /// Names and protocols have to be equal. A Service's only port may have no name: as with upstream, each
+    /// port of its protocol serves it then, whatever its name.
+    pub fn targets(&self, of: &ServicePort) -> impl Iterator<Item = u16> {
+        let place = |port: &SlicePort| match &of.name {
+            Some(name) => (port.protocol, port.name.as_ref()).cmp(&(of.protocol, Some(name))),
+            None => port.protocol.cmp(&of.protocol),
+        };
+        // A Service may have thousands of ports, and its slices as many.
+        let first = self.ports.partition_point(|port| place(port).is_lt());
+        let serving = self.ports[first..].iter().take_while(move |port| place(port).is_eq());
+        serving.map(|port| port.port.or(of.target).unwrap_or(of.port))
     }
 }

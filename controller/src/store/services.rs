@@ -60,8 +60,8 @@ impl Known {
         let addresses = service.cluster_ips.len() + service.external_ips.len();
         let mut sum = 0;
         let fits = |port: &&ServicePort| {
-            let slices = self.slices().filter(|slice| slice.target(port).is_some());
-            let backends: usize = slices.map(|slice| slice.endpoints.len()).sum();
+            let backends: usize =
+                self.slices().map(|slice| slice.targets(port).count() * slice.endpoints.len()).sum();
             sum += (addresses + usize::from(port.node_port.is_some())) * (1 + backends);
             sum <= MOST_BACKENDS
         };

@@ -142,9 +142,7 @@ impl<'a> Classes<'a> {
     fn new(fronts: &'a [Front<'a>]) -> Self {
         let backends = || fronts.iter().flat_map(|front| front.port.backends.iter().flatten());
         let local = fronts.iter().any(|front| [front.inside, front.outside].contains(&Traffic::Local));
-        // Of an endpoint that does not name its node, any node may be the one.
-        let anywhere = || backends().any(|backend| backend.endpoint.node.is_none());
-        let all = fronts.iter().any(|front| matches!(front.at, At::Nodes(_))) || local && anywhere();
+        let all = fronts.iter().any(|front| matches!(front.at, At::Nodes(_)));
         let hints = || backends().filter_map(|backend| backend.endpoint.hints.as_deref());
         let of_hints = hints().flat_map(|hints| hints.nodes.iter()).map(|name| &**name);
         let of_endpoints =
@@ -223,16 +221,9 @@ fn rules<'a>(
     rules
 }
 
-/// Whether the endpoint is on the node.
+/// Whether the endpoint is on the node. One that does not name its node is on none.
 fn is_local(endpoint: &Endpoint, node: &Node) -> bool {
-    match &endpoint.node {
-        Some(name) => *name == node.name,
-        // Of a slice that a person has written.
-        None => {
-            node.subnets.iter().any(|subnet| subnet.contains(&endpoint.address))
-                || node.host_addresses.contains(&endpoint.address)
-        }
-    }
+    endpoint.node.as_ref() == Some(&node.name)
 }
 
 /// The backends that a connection from the node may get, by the hints of the endpoints: those for the node,

@@ -110,6 +110,18 @@ fn an_address_without_backends_is_there_to_refuse() {
 }
 
 #[test]
+fn labels_leave_a_service_to_another_proxy_or_to_none() {
+    for label in ["service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"] {
+        let mut service = cart(json!({}));
+        service["metadata"]["labels"] = json!({label: ""});
+        assert_eq!(rows(&[service, slice("a", http(), &[endpoint("10.244.1.4", "n1")])]), [""; 0]);
+    }
+    let mut labelled = slice("a", http(), &[endpoint("10.244.1.4", "n1")]);
+    labelled["metadata"]["labels"]["service.kubernetes.io/headless"] = json!("");
+    assert_eq!(rows(&[cart(json!({})), labelled]), ["TCP_cluster on clusterLBGroup: 10.96.0.7:80 = "]);
+}
+
+#[test]
 fn headless_and_external_names_have_no_rows() {
     for spec in [
         json!({"clusterIPs": ["None"], "clusterIP": "None"}),
@@ -133,14 +145,14 @@ fn a_named_target_port_is_the_number_of_each_endpoint() {
 }
 
 #[test]
-fn an_unnamed_port_takes_the_only_port_of_a_slice_and_a_named_one_only_its_own() {
+fn an_unnamed_port_takes_all_ports_of_a_slice_and_a_named_one_only_its_own() {
     let endpoints = [endpoint("10.244.1.4", "n1")];
     let two = json!([{"name": "a", "port": 1}, {"name": "b", "port": 2}]);
     let of = |service: Json, ports: Json| rows(&[service, slice("a", ports, &endpoints)]);
     let named = || cart(json!({"ports": [{"name": "b", "port": 80}]}));
     let line = |backends: &str| [format!("TCP_cluster on clusterLBGroup: 10.96.0.7:80 = {backends}")];
     assert_eq!(of(cart(json!({})), json!([{"name": "x", "port": 7}])), line("10.244.1.4:7"));
-    assert_eq!(of(cart(json!({})), two.clone()), line(""), "which one is not said");
+    assert_eq!(of(cart(json!({})), two.clone()), line("10.244.1.4:1,10.244.1.4:2"));
     assert_eq!(of(named(), two), line("10.244.1.4:2"));
     assert_eq!(of(named(), json!([{"name": "x", "port": 7}])), line(""));
     assert_eq!(of(named(), json!([{"name": "b", "port": 7, "protocol": "UDP"}])), line(""));

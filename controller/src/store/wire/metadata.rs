@@ -107,8 +107,8 @@ impl Select for OfService {
         key == super::service::IDLED_AT
     }
 
-    fn label(_: &str) -> bool {
-        false
+    fn label(key: &str) -> bool {
+        [super::service::HEADLESS, super::service::PROXY_NAME].contains(&key)
     }
 }
 
@@ -118,7 +118,7 @@ impl Select for OfSlice {
     }
 
     fn label(key: &str) -> bool {
-        key == super::service::SERVICE_NAME
+        [super::service::SERVICE_NAME, super::service::HEADLESS].contains(&key)
     }
 }
 

@@ -24,6 +24,11 @@ pub(super) const LAST_CHANGE: &str = "endpoints.kubernetes.io/last-change-trigge
 /// The label of a slice with the Service's name.
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
+/// The label of a Service, and of its slices, that no proxy serves.
+pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
+/// The label of a Service that another proxy serves.
+pub(super) const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+
 /// The headless address.
 const NONE: &str = "None";
 /// The timeout of an affinity without one, in seconds: the API's default.
@@ -163,7 +168,7 @@ pub struct SlicePortSpec {
 impl ServiceObject {
     /// The Service that the object describes.
     pub fn into_service(self) -> Service {
-        let ObjectMeta { uid, annotations, .. } = self.metadata;
+        let ObjectMeta { uid, annotations, labels, .. } = self.metadata;
         let ServiceSpec {
             r#type,
             cluster_ip,
@@ -177,8 +182,9 @@ impl ServiceObject {
             publish_not_ready_addresses,
         } = self.spec;
         let mut trouble = None;
-        // An `ExternalName` may have kept the addresses of its former type.
-        let has_addresses = r#type.as_deref() != Some("ExternalName");
+        // An `ExternalName` may have kept the addresses of its former type. Labels leave the Service to another
+        // proxy, or to none.
+        let has_addresses = r#type.as_deref() != Some("ExternalName") && labels.is_none();
         let inside = cluster_ips.unwrap_or_else(|| cluster_ip.into_iter().collect());
         let inside: Vec<&str> = inside
             .iter()
@@ -254,6 +260,7 @@ impl SliceObject {
     /// The slice that the object describes.
     pub fn into_slice(self, key: &SliceKey) -> Slice {
         let ObjectMeta { labels, annotations, .. } = self.metadata;
+        let labels = labels.filter(|labels| !labels.contains_key(HEADLESS));
         let service = labels.and_then(|mut labels| labels.remove(SERVICE_NAME));
         let service = service.and_then(|name| ServiceKey::new(key.namespace(), &name).ok());
         let family = match self.address_type.as_deref() {
@@ -275,7 +282,8 @@ impl SliceObject {
                 },
             })
         });
-        let ports: Box<[SlicePort]> = ports.collect();
+        let mut ports: Box<[SlicePort]> = ports.collect();
+        ports.sort_by(|a, b| (a.protocol, &a.name).cmp(&(b.protocol, &b.name)));
         let endpoints = self.endpoints.unwrap_or_default().into_iter();
         let endpoints = endpoints.filter_map(|spec| endpoint(spec, family?, key, &mut trouble)).collect();
         let triggered = annotations.and_then(|mut annotations| annotations.remove(LAST_CHANGE));

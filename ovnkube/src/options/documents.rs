@@ -31,9 +31,9 @@ pub fn write(directory: &Path) -> io::Result<()> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         fs::write(path, text)
     };
-    put("man8/ovnkube.8", manual::of_server()?)?;
-    put("man5/ovn_k8s.conf.5", manual::of_file()?)?;
-    put("man8/ovn-k8s-cni-overlay.8", manual::of_plugin()?)?;
+    put("man8/ovnkube.8", manual::of_server().into_bytes())?;
+    put("man5/ovn_k8s.conf.5", manual::of_file().into_bytes())?;
+    put("man8/ovn-k8s-cni-overlay.8", manual::of_plugin().into_bytes())?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         let mut text = Vec::new();
         generate(shell, &mut command(), "ovnkube", &mut text);

@@ -5,6 +5,8 @@ use std::{
     process::Command,
 };
 
+use contract::paths::{CNI_CONF_DIR, CNI_CONF_FILE, PLUGIN_LOG, SERVER_LOG, SERVER_SOCKET};
+
 use super::{
     super::{Effect, all, command_line, documents},
     Place,
@@ -109,7 +111,13 @@ fn manual_and_completion_have_every_option() {
             assert!(manual.contains(part.name()), "{flag}");
         }
     }
-    assert!(read("man8/ovn-k8s-cni-overlay.8").contains("CNI_CONTAINERID"));
+    let of_plugin = read("man8/ovn-k8s-cni-overlay.8").replace("\\-", "-");
+    assert!(of_plugin.contains("CNI_CONTAINERID"));
+    // The paths are written out in the pages' texts.
+    assert!([SERVER_LOG, SERVER_SOCKET].iter().all(|path| manual.contains(path)), "{manual}");
+    assert!([PLUGIN_LOG, SERVER_SOCKET].iter().all(|path| of_plugin.contains(path)), "{of_plugin}");
+    assert!(manual.contains(&format!("{CNI_CONF_DIR}/{CNI_CONF_FILE}")), "{manual}");
+    assert!([&manual, &of_file, &of_plugin].iter().all(|page| !page.contains("\n@")), "a part is missing");
     let bash = Command::new("bash")
         .arg("-n")
         .arg(directory.join("completions/ovnkube.bash"))

@@ -62,12 +62,18 @@ pub fn replica(monitor: &Monitor, schema: &Schema) -> Result<Replica, MonitorErr
 }
 
 /// Applies the answer to a monitor request. Returns the number of changed rows and the last transaction.
+///
+/// # Errors
+/// The answer is invalid: the message says how. Rows before the invalid one have changed.
 pub fn load(replica: &mut Replica, form: Form, answer: &str) -> (usize, Result<Option<Uuid>, String>) {
     let applied = update::load(replica, form.into(), answer);
     (applied.changes.len(), applied.result)
 }
 
 /// Applies the parameters of an update. Returns the number of changed rows and the last transaction.
+///
+/// # Errors
+/// The update is invalid: the message says how. Rows before the invalid one have changed.
 pub fn update(replica: &mut Replica, form: Form, params: &str) -> (usize, Result<Option<Uuid>, String>) {
     let applied = update::update(replica, form.into(), params);
     (applied.changes.len(), applied.result)

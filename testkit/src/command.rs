@@ -16,6 +16,9 @@ pub fn output(command: &mut Command) -> Result<String> {
 }
 
 /// The same, with `input` on standard input.
+///
+/// # Errors
+/// As [`output`]; or the command does not read its input.
 pub fn output_with_input(command: &mut Command, input: &str) -> Result<String> {
     finish(command.stdin(Stdio::piped()), input)
 }

@@ -38,6 +38,9 @@ impl fmt::Debug for Message {
 
 impl Message {
     /// Reads one message, exactly to its last byte.
+    ///
+    /// # Errors
+    /// The stream ends or fails before that, or the head is not that of a message.
     pub fn read(stream: &mut impl Read) -> io::Result<Self> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {

@@ -43,6 +43,7 @@ const MOST_BYTES: usize = 1 << 20;
 /// turn. A wait of 5 ms is not noticed beside what else an event waits for; ten times as much would show in
 /// the latency of a pod.
 const TURN_KEYS: usize = 500;
+/// The time of a turn: see [`TURN_KEYS`].
 const TURN: Duration = Duration::from_millis(5);
 
 /// The next transaction.

@@ -25,12 +25,14 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// has dropped. Ten times as much would be later than the watch's own limit (90 s); a tenth of it would be a
 /// packet every second or two for each idle connection.
 const PROBE: Duration = Duration::from_secs(15);
+/// Unanswered probes after which a connection is dead: one lost packet must not end a watch, and each further
+/// probe delays the end by [`PROBE`] or a part of it.
 const PROBES: u32 = 3;
 
 pub(super) struct Transport {
     transport: BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>,
     pub(super) origin: Provenance,
-    /// The number of links before this one.
+    /// The number of transports before this one.
     pub(super) number: u64,
 }
 

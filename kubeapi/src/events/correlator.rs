@@ -22,6 +22,7 @@ const MAX_SERIES: usize = 512;
 /// API server if all pods of all nodes fail at the same time: 1,000 nodes then send 500 events per second at
 /// most, after the burst. A tenth of the rate would report the last of 100 pods half an hour later.
 const BURST: u32 = 20;
+/// The time after which one more event may be sent: see [`BURST`].
 const REFILL: Duration = Duration::from_secs(2);
 
 /// The series that have not ended.

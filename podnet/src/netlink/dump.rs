@@ -68,6 +68,9 @@ pub async fn dump<M: NetlinkSerializable + NetlinkDeserializable>(
 }
 
 /// The messages of one datagram, up to the first that cannot be parsed.
+///
+/// # Errors
+/// Of one message: its length or its content is not that of such a message. It is the last one.
 pub fn messages<M: NetlinkDeserializable>(
     mut datagram: &[u8],
 ) -> impl Iterator<Item = io::Result<NetlinkMessage<M>>> {

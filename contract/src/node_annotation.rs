@@ -83,6 +83,17 @@ pub const DEFAULT_NETWORK: &str = "default";
 /// The largest number of addresses of a host. It bounds the work for a hostile annotation.
 const MAX_HOST_CIDRS: usize = 1024;
 
+/// How packets of a node's pods leave the overlay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GatewayMode {
+    /// They do not.
+    Disabled,
+    /// Through the node's gateway router, and a bridge that has the node's NIC as uplink.
+    Shared,
+    /// Through the management port and the routes of the host.
+    Local,
+}
+
 /// An annotation of a node that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{annotation}")]
@@ -196,6 +207,14 @@ impl NodeAnnotations<'_> {
                 .flatten());
         }
         self.read(MANAGEMENT_MAC, value::mac)
+    }
+
+    /// The mode of the node's gateway. `None` if no program has set one up.
+    ///
+    /// # Errors
+    /// The annotation is not JSON of the expected shape, or the mode is not known.
+    pub fn gateway_mode(self) -> Result<Option<GatewayMode>, NodeAnnotationError> {
+        Ok(self.read(GATEWAY_CONFIG, |text| PerNetwork::parse(text)?.gateway_mode(DEFAULT_NETWORK))?.flatten())
     }
 
     /// The zone whose database has the node's rows.

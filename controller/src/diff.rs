@@ -410,7 +410,9 @@ impl<'a> Diff<'a> {
     fn keeps(&self, table: Table) -> bool {
         match self.kept {
             Kept::Nothing => false,
-            Kept::RouterPort => matches!(table, Table::LogicalRouterPort | Table::GatewayChassis),
+            Kept::RouterPort => is_router_port(table),
+            Kept::Routes => table == Table::StaticRoute,
+            Kept::RouterPortAndRoutes => is_router_port(table) || table == Table::StaticRoute,
             Kept::All => true,
         }
     }
@@ -424,6 +426,10 @@ impl<'a> Diff<'a> {
         table.strong_sets().any(|set| self.northbound.elements(row, set).iter().any(foreign))
             || table.others_sets().iter().any(others)
     }
+}
+
+fn is_router_port(table: Table) -> bool {
+    matches!(table, Table::LogicalRouterPort | Table::GatewayChassis)
 }
 
 fn whole_set(texts: &BTreeSet<Box<str>>) -> Datum {

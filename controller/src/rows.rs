@@ -7,6 +7,7 @@ pub mod acl;
 pub mod load_balancer;
 mod meter;
 mod router_port;
+pub(crate) mod static_route;
 pub mod switch_port;
 pub(crate) mod table;
 
@@ -22,6 +23,7 @@ pub use acl::Acl;
 pub use load_balancer::LoadBalancer;
 pub use meter::Meter;
 pub use router_port::{GatewayChassis, RouterPort};
+pub use static_route::StaticRoute;
 pub use switch_port::SwitchPort;
 pub use table::Table;
 

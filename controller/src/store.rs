@@ -87,6 +87,10 @@ pub enum Kept {
     Nothing,
     /// A node's port on the cluster's router.
     RouterPort,
+    /// The routes of a node's pods to their host.
+    Routes,
+    /// Both of these.
+    RouterPortAndRoutes,
     All,
 }
 
@@ -183,9 +187,15 @@ impl Store {
                 Some(node) if self.place(node) == Place::Elsewhere => Kept::Nothing,
                 Some(node) if !self.is_decided(node) => Kept::All,
                 // The router port cannot be computed without the chassis. Removing the existing one would cut
-                // off a node whose annotation is missing for a moment.
-                Some(Node { chassis: None, .. }) => Kept::RouterPort,
-                Some(_) | None => Kept::Nothing,
+                // off a node whose annotation is missing for a moment. The same holds for the routes and the
+                // mode of the gateway.
+                Some(node) => match (node.chassis.is_none(), !node.knows_gateway()) {
+                    (false, false) => Kept::Nothing,
+                    (true, false) => Kept::RouterPort,
+                    (false, true) => Kept::Routes,
+                    (true, true) => Kept::RouterPortAndRoutes,
+                },
+                None => Kept::Nothing,
             },
             // Rows that stayed could lead to endpoints that are gone.
             Key::Service(_) => Kept::Nothing,

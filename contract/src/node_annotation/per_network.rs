@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt};
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::value;
+use super::{GatewayMode, value};
 use crate::{annotation::AnnotationError, mac::Mac};
 
 /// The entries of an annotation, by network. `Display` prints the annotation's text.
@@ -96,6 +96,14 @@ impl PerNetwork {
     /// The entry is not a string, or not a MAC address.
     pub fn mac(&self, network: &str) -> Result<Option<Mac>, AnnotationError> {
         self.0.get(network).map(|entry| value::mac(value::text(entry, "MAC address")?)).transpose()
+    }
+
+    /// The mode of a network's gateway, from `{"mode":"shared",…}`. An empty mode is a disabled gateway.
+    ///
+    /// # Errors
+    /// The entry is not such an object, or the mode is not known.
+    pub fn gateway_mode(&self, network: &str) -> Result<Option<GatewayMode>, AnnotationError> {
+        self.0.get(network).map(value::gateway_mode).transpose()
     }
 
     /// Sets the MAC address of a network's port.

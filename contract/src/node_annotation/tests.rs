@@ -136,3 +136,20 @@ fn what_is_written_is_read() {
     let all = annotations(&[(TRANSIT_ADDRESSES, &interface_addresses_text(&join))]);
     assert_eq!(NodeAnnotations(&all).transit_addresses().unwrap(), join);
 }
+
+#[test]
+fn the_mode_of_a_gateway_is_one_of_three() {
+    let mode = |text: &str| {
+        NodeAnnotations(&annotations(&[(GATEWAY_CONFIG, text)])).gateway_mode().map_err(|error| error.annotation)
+    };
+    assert_eq!(
+        mode(r#"{"default":{"mode":"shared","bridge-id":"br-ex","next-hops":["192.0.2.1"]}}"#),
+        Ok(Some(GatewayMode::Shared))
+    );
+    assert_eq!(mode(r#"{"default":{"mode":"local"}}"#), Ok(Some(GatewayMode::Local)));
+    assert_eq!(mode(r#"{"default":{"mode":""}}"#), Ok(Some(GatewayMode::Disabled)));
+    assert_eq!(mode(r#"{"blue":{"mode":"shared"}}"#), Ok(None));
+    for unreadable in ["", "[]", r#"{"default":{"mode":7}}"#, r#"{"default":{"mode":"both"}}"#] {
+        assert_eq!(mode(unreadable), Err(GATEWAY_CONFIG), "{unreadable}");
+    }
+}

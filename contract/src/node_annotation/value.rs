@@ -88,6 +88,15 @@ pub(super) fn interface_addresses_json(addresses: &[IpNet]) -> Value {
     Value::Object(entries)
 }
 
+pub(super) fn gateway_mode(entry: &Value) -> Result<GatewayMode, AnnotationError> {
+    match entry.get("mode").map(|mode| text(mode, "gateway mode")).transpose()?.unwrap_or_default() {
+        "" => Ok(GatewayMode::Disabled),
+        "shared" => Ok(GatewayMode::Shared),
+        "local" => Ok(GatewayMode::Local),
+        other => refuse("gateway mode", other, "shared, local or nothing"),
+    }
+}
+
 pub(super) fn host_cidrs(text: &str) -> Result<Vec<IpNet>, AnnotationError> {
     check_length(text)?;
     let texts: Vec<String> = serde_json::from_str(text)?;

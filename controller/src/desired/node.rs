@@ -1,9 +1,11 @@
-//! The rows of a node: its switch, its port on the cluster router, its management port.
+//! The rows of a node: its switch, its port on the cluster router, its management port, and its pods' way to
+//! hosts.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
 use contract::{
     mac::Mac,
+    node_annotation::GatewayMode,
     ovn::{self, ObjectId},
 };
 use ipnet::IpNet;
@@ -12,7 +14,7 @@ use super::{cluster::port_group, port_addresses};
 use crate::{
     config::ClusterConfig,
     rows::{
-        Acl, DesiredRow, GatewayChassis, Pairs, RouterPort, RowSet, SwitchPort, Table, Value,
+        Acl, DesiredRow, GatewayChassis, Pairs, RouterPort, RowSet, StaticRoute, SwitchPort, Table, Value,
         acl::{Action, Direction},
         switch_port::Kind,
     },
@@ -34,6 +36,7 @@ pub fn node(store: &Store, name: &str) -> RowSet {
     rows.extend(router_port(node));
     rows.extend(management_port(node));
     rows.extend(ovn::managements(&node.subnets).iter().map(|net| allow_from_node(node, net.addr())));
+    rows.extend(routes_to_hosts(node));
     rows
 }
 
@@ -127,4 +130,23 @@ fn allow_from_node(node: &Node, management: IpAddr) -> DesiredRow {
         action: Action::AllowRelated,
     }
     .into()
+}
+
+/// Routes for what the node's pods send to addresses outside of the overlay, such as the API server's, which
+/// is a host: to the management port, from where the host forwards it.
+///
+/// With a shared gateway such packets leave through the node's gateway router, by a route of the same source.
+/// A second one would take half of them. A disabled gateway has none on purpose.
+fn routes_to_hosts(node: &Node) -> Vec<DesiredRow> {
+    let over_management_port = match node.gateway {
+        None => node.knows_gateway(),
+        Some(GatewayMode::Local) => true,
+        Some(GatewayMode::Shared | GatewayMode::Disabled) => false,
+    };
+    let subnets = node.subnets.iter().filter(|_| over_management_port);
+    let route = |subnet: &IpNet| {
+        let via = ovn::management(subnet)?.addr();
+        Some(StaticRoute { router: ovn::CLUSTER_ROUTER, from: *subnet, via }.into())
+    };
+    subnets.filter_map(route).collect()
 }

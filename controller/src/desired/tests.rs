@@ -105,6 +105,37 @@ fn a_node_without_subnet_has_nothing_and_without_chassis_no_router_port() {
         desired(&store, &Key::Node("n2".into())).into_iter().map(|row| row.id.name.to_string()).collect();
     assert_eq!(
         names,
-        ["n2", "stor-n2", "k8s-n2", "default-network-controller:NetpolNode:n2:fd00:10:244:2::2"]
+        [
+            "n2",
+            "stor-n2",
+            "k8s-n2",
+            "default-network-controller:NetpolNode:n2:fd00:10:244:2::2",
+            " ip_prefix=fd00:10:244:2::/64 nexthop=fd00:10:244:2::2 policy=src-ip"
+        ]
     );
+}
+
+/// A second route of the same source would take half of the packets that leave through a gateway router.
+#[test]
+fn pods_of_a_node_with_a_gateway_router_of_its_own_have_no_route_to_its_host() {
+    for (mode, routes) in [
+        (None, 1),
+        (Some(r#"{"default":{"mode":"local","bridge-id":"br-ex"}}"#), 1),
+        (Some(r#"{"default":{"mode":"shared","bridge-id":"br-ex"}}"#), 0),
+        (Some(r#"{"default":{"mode":""}}"#), 0),
+        (Some(r#"{"another":{"mode":"shared"}}"#), 1),
+        (Some("nonsense"), 0),
+        (Some(r#"{"default":{"mode":"of 2030"}}"#), 0),
+    ] {
+        let mut annotations =
+            serde_json::json!({"k8s.ovn.org/node-subnets": r#"{"default":["10.244.1.0/24"]}"#});
+        if let Some(mode) = mode {
+            annotations["k8s.ovn.org/l3-gateway-config"] = mode.into();
+        }
+        let nodes = serde_json::json!({"items": [{"metadata": {"name": "n1", "annotations": annotations}}]});
+        let store = store_of(config(false), &nodes, &serde_json::json!({"items": []}));
+        let rows = desired(&store, &Key::Node("n1".into()));
+        let found = rows.iter().filter(|row| row.id.table == crate::rows::Table::StaticRoute).count();
+        assert_eq!(found, routes, "{mode:?}");
+    }
 }

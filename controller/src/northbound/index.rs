@@ -9,6 +9,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
     hash::Hash,
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -17,7 +18,7 @@ use ovsdb::{Atom, Change, ChangeKind, Changes, Field, Replica, Uuid};
 use super::{
     elements,
     foreign::{ForeignPort, ForeignPorts},
-    owner::{Claim, Owners, is_of_node},
+    owner::{Claim, Owners, is_of_node, of_node_acl},
     touched::{Touched, moved_addresses},
 };
 use crate::{
@@ -42,6 +43,8 @@ pub(crate) struct Index {
     /// By switch: the ports whose names make it a node's switch, sorted. A node's switch has two of them, and
     /// may have thousands of other ports.
     node_ports: HashMap<Uuid, Few<Uuid>>,
+    /// By a node's own address on its switch: the ACLs with that address in their ids.
+    node_acls: HashMap<IpAddr, Few<Uuid>>,
 }
 
 #[derive(Debug)]
@@ -66,6 +69,8 @@ struct Pass<'a> {
     doubtful: BTreeMap<Uuid, Table>,
     /// Rows whose identity includes their holder, and whose holder, or its name, may have changed.
     moved: BTreeMap<Uuid, Table>,
+    /// Whether a node's address came or went, on which the owners of routes depend.
+    moved_node: bool,
     touched: Touched,
 }
 
@@ -110,6 +115,12 @@ impl Index {
         self.node_ports.get(&switch).into_iter().flat_map(|ports| ports.iter()).copied()
     }
 
+    /// The node that has this address on its switch, as the ids of ACLs say.
+    pub(super) fn node_at(&self, address: IpAddr) -> Option<&str> {
+        let acl = self.node_acls.get(&address)?.first()?;
+        self.name(*acl).and_then(|id| of_node_acl(id)).map(|(node, _)| node)
+    }
+
     /// The rows that the key owns.
     pub(crate) fn owned(&self, key: &Key) -> impl Iterator<Item = Uuid> + use<'_> {
         self.owned.get(key).into_iter().flat_map(|rows| rows.iter()).copied()
@@ -127,6 +138,7 @@ impl Index {
             replica,
             doubtful: BTreeMap::new(),
             moved: BTreeMap::new(),
+            moved_node: false,
             touched: Touched::default(),
         };
         // Names and sets first: owners depend on them, and changes come in no particular order.
@@ -146,6 +158,9 @@ impl Index {
         for (row, table) in doubtful {
             let claim = owners.claim(replica, pass.index, table, row);
             pass.set_claim(row, claim);
+        }
+        if pass.moved_node {
+            pass.claim_routes(owners);
         }
         // Last: whether a port is foreign depends on its owner and on that of its switch.
         for port in pass.index.foreign.take_doubtful() {
@@ -173,12 +188,6 @@ impl Index {
     fn disown(&mut self, row: Uuid, claim: &Claim) {
         if let Some(owner) = claim.owner() {
             leave(&mut self.owned, owner, &row);
-        }
-    }
-
-    fn unname(&mut self, table: Table, name: &str, row: Uuid) {
-        if let Some(names) = self.names.get_mut(&table) {
-            leave(names, name, &row);
         }
     }
 }
@@ -234,10 +243,14 @@ impl Pass<'_> {
         self.touched.routers |= table == Table::LogicalRouter;
         let (was_node_port, is_node_port) = (before.as_deref().is_some_and(is_of_node), is_of_node(&name));
         if let Some(before) = before {
-            self.index.unname(table, &before, row);
+            self.unname(table, &before, row);
             if table == Table::LogicalRouterPort {
                 self.index.foreign.doubt_leading_to(&before);
             }
+        }
+        if let Some(address) = node_address(table, &name) {
+            self.index.node_acls.entry(address).or_default().insert(row);
+            self.moved_node = true;
         }
         match self.index.rows.get_mut(&row) {
             Some(entry) => entry.name = Arc::clone(&name),
@@ -369,8 +382,36 @@ impl Pass<'_> {
         self.touched.touch(claim.key(), Scope::Whole);
         self.touched.routers |= table == Table::LogicalRouter;
         self.index.disown(row, &claim);
-        self.index.unname(table, &name, row);
+        self.unname(table, &name, row);
     }
+
+    fn unname(&mut self, table: Table, name: &str, row: Uuid) {
+        if let Some(names) = self.index.names.get_mut(&table) {
+            leave(names, name, &row);
+        }
+        if let Some(address) = node_address(table, name) {
+            leave(&mut self.index.node_acls, &address, &row);
+            self.moved_node = true;
+        }
+    }
+
+    /// Determines the owners of all routes again. Only those that have changed concern their keys.
+    fn claim_routes(&mut self, owners: &Owners) {
+        let routes = self.index.names.get(&Table::StaticRoute);
+        let routes: Vec<Uuid> =
+            routes.into_iter().flat_map(HashMap::values).flat_map(|rows| rows.iter()).copied().collect();
+        for row in routes {
+            let claim = owners.claim(self.replica, self.index, Table::StaticRoute, row);
+            if *self.index.claim(row) != claim {
+                self.set_claim(row, claim);
+            }
+        }
+    }
+}
+
+/// The address in the id of a node's ACL.
+fn node_address(table: Table, name: &str) -> Option<IpAddr> {
+    if table == Table::Acl { of_node_acl(name)?.1.parse().ok() } else { None }
 }
 
 /// Removes an element from the list of a key, and the list with its last element.

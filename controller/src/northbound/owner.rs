@@ -6,6 +6,7 @@
 //! | switch port `<ns>_<pod>` with `pod=true` and `namespace=<ns>`, of the cluster's own network | the pod |
 //! | switch port `stor-X`, `k8s-X`; router port `rtos-X`; its gateway chassis `rtos-X-…` | node X |
 //! | ACL with the id `default-network-controller:NetpolNode:X:…` | node X |
+//! | route of the cluster router by source, from a subnet via its `.2`, where such an ACL of X names `.2` | node X |
 //! | switch that holds `stor-X` or `k8s-X` and is named X, or has `stor-X` as a port to `rtos-X` | node X |
 //! | load balancer with `k8s.ovn.org/kind=Service` and `k8s.ovn.org/owner=<ns>/<name>`, of the cluster's own network | the Service |
 //! | rows that exist once in a cluster | the cluster |
@@ -15,10 +16,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    net::IpAddr,
     sync::Arc,
 };
 
 use contract::{names::PodKey, ovn};
+use ipnet::IpNet;
 use ovsdb::{Replica, Uuid};
 
 use super::index::Index;
@@ -26,7 +29,8 @@ use crate::{
     key::Key,
     rows::{
         RowName, Table,
-        table::{LoadBalancer, LogicalSwitchPort},
+        static_route::BY_SOURCE,
+        table::{LoadBalancer, LogicalSwitchPort, StaticRoute},
     },
 };
 
@@ -71,6 +75,11 @@ pub(super) fn is_of_node(name: &str) -> bool {
     name.starts_with(SWITCH_TO_ROUTER) || name.starts_with(MANAGEMENT)
 }
 
+/// The node and the address in the id of an ACL that allows traffic from a node.
+pub(super) fn of_node_acl(id: &str) -> Option<(&str, &str)> {
+    id.strip_prefix(NODE_ACL)?.split_once(':')
+}
+
 fn node(name: &str) -> Option<Key> {
     let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.');
     plain.then(|| Key::Node(Arc::from(name)))
@@ -97,7 +106,7 @@ impl Owners {
             Table::LogicalSwitchPort => replica.row(uuid).map_or(Claim::Foreign, switch_port),
             Table::LogicalSwitch => switch(replica, index, uuid, name),
             Table::LogicalRouterPort => ours(name.strip_prefix(ROUTER_TO_SWITCH).and_then(node)),
-            Table::Acl => ours(name.strip_prefix(NODE_ACL).and_then(|rest| node(rest.split(':').next()?))),
+            Table::Acl => ours(of_node_acl(name).and_then(|(of, _)| node(of))),
             // Its name is `<router port>-<chassis>`, and the router port's name contains the node's.
             Table::GatewayChassis => {
                 let ports = index.parents(uuid).iter().filter_map(|parent| index.name(parent.row));
@@ -105,6 +114,7 @@ impl Owners {
                     .filter(|port| name.strip_prefix(&***port).is_some_and(|rest| rest.starts_with('-')));
                 ours(of_port.filter_map(|port| port.strip_prefix(ROUTER_TO_SWITCH)).find_map(node))
             }
+            Table::StaticRoute => ours(route(replica, index, uuid)),
             // A band has no identity of its own. The key of its meter has to compare it when it changes.
             Table::MeterBand => {
                 let key = index.parents(uuid).iter().find_map(|parent| index.claim(parent.row).owner());
@@ -114,7 +124,6 @@ impl Owners {
             Table::LoadBalancerGroup
             | Table::Copp
             | Table::Meter
-            | Table::StaticRoute
             | Table::LogicalRouter
             | Table::PortGroup
             | Table::AddressSet => Claim::Foreign,
@@ -149,6 +158,20 @@ fn switch_port(port: &LogicalSwitchPort) -> Claim {
     }
     let rest = port.name.strip_prefix(SWITCH_TO_ROUTER).or_else(|| port.name.strip_prefix(MANAGEMENT));
     rest.and_then(node).map_or(Claim::Foreign, Claim::Ours)
+}
+
+/// The node to whose management port the route leads. A route has neither name nor id, so it has to be of the
+/// form that this controller gives to its own.
+fn route(replica: &Replica, index: &Index, uuid: Uuid) -> Option<Key> {
+    let route: &StaticRoute = replica.row(uuid)?;
+    let (from, via): (IpNet, IpAddr) = (route.ip_prefix.parse().ok()?, route.nexthop.parse().ok()?);
+    let is_way_to_host = route.policy.as_deref() == Some(BY_SOURCE)
+        && ovn::management(&from).is_some_and(|management| management.addr() == via);
+    let in_cluster_router = index
+        .parents(uuid)
+        .iter()
+        .any(|parent| index.name(parent.row).is_some_and(|name| **name == *ovn::CLUSTER_ROUTER));
+    (is_way_to_host && in_cluster_router).then(|| index.node_at(via)).flatten().and_then(node)
 }
 
 fn switch(replica: &Replica, index: &Index, uuid: Uuid, name: &str) -> Claim {

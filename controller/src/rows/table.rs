@@ -234,10 +234,10 @@ tables! {
 
     StaticRoute in "Logical_Router_Static_Route", Part, Content(route_table, ip_prefix, nexthop, output_port, policy), [], [] {
         route_table: Box<str>,
-        ip_prefix: Box<str>,
-        nexthop: Box<str>,
+        pub(crate) ip_prefix: Box<str>,
+        pub(crate) nexthop: Box<str>,
         output_port: Option<Box<str>>,
-        policy: Option<Box<str>>,
+        pub(crate) policy: Option<Box<str>>,
         external_ids: Pairs,
     }
 

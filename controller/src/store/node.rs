@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use contract::{
     mac::Mac,
-    node_annotation::{CHASSIS_ID, GATEWAY_CONFIG, MANAGEMENT_MAC, MANAGEMENT_MACS, ZONE},
+    node_annotation::{CHASSIS_ID, GATEWAY_CONFIG, GatewayMode, MANAGEMENT_MAC, MANAGEMENT_MACS, ZONE},
 };
 use ipnet::IpNet;
 
@@ -40,6 +40,8 @@ pub struct Node {
     pub node_ports: bool,
     /// The zone of the data centre, from its label.
     pub topology_zone: Option<Arc<str>>,
+    /// None if no program has set up a gateway on the node.
+    pub gateway: Option<GatewayMode>,
     pub labels: Arc<BTreeMap<String, String>>,
     /// The unparsed annotations, for writing one network's entry without losing those of others.
     pub annotations: Arc<BTreeMap<String, String>>,
@@ -71,6 +73,7 @@ impl Node {
             host_addresses: Vec::new(),
             node_ports: true,
             topology_zone: None,
+            gateway: None,
             labels: Arc::default(),
             annotations: Arc::default(),
             unreadable: Vec::new(),
@@ -96,6 +99,7 @@ impl Node {
             management_mac,
             host_addresses,
             node_ports,
+            gateway,
             ..
         } = before;
         if self.subnets.is_empty() {
@@ -110,6 +114,7 @@ impl Node {
         if self.transit.is_empty() {
             self.transit.clone_from(transit);
         }
+        self.gateway = self.gateway.or(*gateway);
         // A missing annotation has a meaning here (the MAC derives from the address); unreadable text has
         // none.
         if self.is_unreadable(&[MANAGEMENT_MACS, MANAGEMENT_MAC]) {
@@ -123,6 +128,11 @@ impl Node {
         }
     }
 
+    /// Whether the mode of its gateway is known, the absence of a gateway included.
+    pub(crate) fn knows_gateway(&self) -> bool {
+        self.gateway.is_some() || !self.is_unreadable(&[GATEWAY_CONFIG])
+    }
+
     pub(super) fn is_unreadable(&self, annotations: &[&str]) -> bool {
         self.unreadable.iter().any(|unreadable| annotations.contains(&unreadable.annotation))
     }
@@ -130,7 +140,7 @@ impl Node {
     /// Unreadable annotations among those that the node writes. The cluster manager reports its own.
     pub(super) fn troubles(&self) -> impl Iterator<Item = NodeTrouble> + '_ {
         let own = |unreadable: &&Unreadable| {
-            [CHASSIS_ID, ZONE, MANAGEMENT_MACS, MANAGEMENT_MAC].contains(&unreadable.annotation)
+            [CHASSIS_ID, ZONE, MANAGEMENT_MACS, MANAGEMENT_MAC, GATEWAY_CONFIG].contains(&unreadable.annotation)
         };
         let trouble = |Unreadable { annotation, why }: &Unreadable| NodeTrouble::UnreadableAnnotation {
             annotation,
@@ -143,6 +153,8 @@ impl Node {
     pub(super) fn same_rows(&self, other: &Self) -> bool {
         self.same_for_pods(other)
             && (self.id, self.management_mac) == (other.id, other.management_mac)
+            // As for the zone: unreadable is not the same as missing.
+            && (self.gateway, self.knows_gateway()) == (other.gateway, other.knows_gateway())
             && (&self.join, &self.transit) == (&other.join, &other.transit)
     }
 

@@ -83,6 +83,7 @@ impl NodeObject {
         node.node_ports = readable(read.node_ports(), &mut unreadable).unwrap_or(true);
         let zone = labels.as_ref().and_then(|labels| labels.get(TOPOLOGY_ZONE));
         node.topology_zone = zone.map(|zone| zone.as_str().into());
+        node.gateway = readable(read.gateway_mode(), &mut unreadable);
         Node {
             uid: uid.unwrap_or_default().into(),
             version: resource_version.unwrap_or_default().into(),

@@ -203,7 +203,7 @@ impl Comparison {
 struct Theirs<'a> {
     fixture: &'a Fixture,
     /// Table and name, to the name that references use.
-    named: BTreeMap<(&'a str, &'a str), &'a str>,
+    named: BTreeMap<(&'a str, String), &'a str>,
 }
 
 impl<'a> Theirs<'a> {
@@ -213,13 +213,14 @@ impl<'a> Theirs<'a> {
             for (reference, columns) in rows {
                 let name = match table.as_str() {
                     // An ACL's name is only for log lines; its id identifies it.
-                    "ACL" => {
-                        columns.get("external_ids").and_then(|ids| pairs(ids).get(contract::ovn::ID).copied())
-                    }
-                    _ => columns.get("name").and_then(|name| name.scalar()?.as_str()),
+                    "ACL" => columns
+                        .get("external_ids")
+                        .and_then(|ids| pairs(ids).get(contract::ovn::ID).map(|id| (*id).to_owned())),
+                    "Logical_Router_Static_Route" => by_source(columns),
+                    _ => columns.get("name").and_then(|name| Some(name.scalar()?.as_str()?.to_owned())),
                 };
                 if let Some(name) = name {
-                    let before = named.insert((table.as_str(), name), reference.as_str());
+                    let before = named.insert((table.as_str(), name.clone()), reference.as_str());
                     assert_eq!(before, None, "two rows {name:?} in {table} of {}", fixture.name);
                 }
             }
@@ -228,7 +229,7 @@ impl<'a> Theirs<'a> {
     }
 
     fn reference(&self, row: &RowName) -> Option<&'a str> {
-        self.named.get(&(row.table.name(), &*row.name)).copied()
+        self.named.get(&(row.table.name(), row.name.to_string())).copied()
     }
 
     fn columns(&self, row: &RowName) -> Option<&'a Columns> {
@@ -249,6 +250,15 @@ impl<'a> Theirs<'a> {
     fn label(&self, row: &RowName) -> String {
         format!("{} {}", row.table.name(), row.name)
     }
+}
+
+/// The content of a route by source, as ours is identified. Several routers may have equal routes of other
+/// kinds.
+fn by_source(columns: &Columns) -> Option<String> {
+    let text = |column: &str| columns.get(column)?.scalar()?.as_str();
+    (text("policy") == Some("src-ip")).then(|| {
+        Some(format!(" ip_prefix={} nexthop={} policy=src-ip", text("ip_prefix")?, text("nexthop")?))
+    })?
 }
 
 /// Whether a column holds our value; none stands for the column's default.

@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
 };
 
-use contract::names::PodKey;
+use contract::{names::PodKey, node_annotation::GATEWAY_CONFIG};
 use controller::{
     config::{ClusterConfig, ClusterSubnet, Zone},
     key::NodeName,
@@ -55,6 +55,7 @@ impl Fixture {
             Self::central_v6(),
             Self::central_dual(),
             Self::shared_v4(),
+            Self::local_v4(),
             Self::zone_v4(),
             Self::central_2024(),
         ]
@@ -78,6 +79,24 @@ impl Fixture {
 
     pub(crate) fn shared_v4() -> Self {
         Self::read("shared-v4", v4())
+    }
+
+    /// `shared-v4` as with `--gateway-mode local`: of the rows that are ours, upstream writes only the routes by
+    /// source differently, to the management port and not to the gateway router.
+    pub(crate) fn local_v4() -> Self {
+        let mut fixture = Self { name: "shared-v4 as local", ..Self::shared_v4() };
+        for route in fixture.rows.get_mut("Logical_Router_Static_Route").unwrap().values_mut() {
+            let text = |column: &str| Some(route.get(column)?.scalar()?.as_str()?.to_owned());
+            if text("policy").as_deref() == Some("src-ip") {
+                let via = text("ip_prefix").unwrap().replace(".0/24", ".2");
+                route.insert("nexthop".to_owned(), Datum::set([via]));
+            }
+        }
+        for node in &mut fixture.nodes {
+            let gateway = node.metadata.annotations.as_mut().unwrap().get_mut(GATEWAY_CONFIG).unwrap();
+            *gateway = gateway.replace("shared", "local");
+        }
+        fixture
     }
 
     pub(crate) fn zone_v4() -> Self {

@@ -163,3 +163,21 @@ async fn a_node_that_goes_takes_its_rows_and_no_others() {
     };
     adopted.become_different(&expected);
 }
+
+/// Routes have neither names nor ids.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_a_local_gateway_takes_its_route_with_it_and_no_other_route() {
+    let fixture = Fixture::local_v4();
+    let adopted = Adopted::cluster(&fixture, |_| false).await;
+    adopted.controller.observe(Observation::Nodes(Seen::Deleted("n2".into())));
+    eventually("the route is gone", deadline(), || {
+        let Changes { removed, .. } = adopted.changes();
+        let routes: Vec<&String> =
+            removed.iter().filter(|row| row.starts_with("Logical_Router_Static_Route")).collect();
+        if matches!(&routes[..], [one] if one.contains("10.244.1.2")) {
+            Ok(())
+        } else {
+            Err(format!("{routes:?}"))
+        }
+    });
+}

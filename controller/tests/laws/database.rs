@@ -9,11 +9,12 @@ const SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 const NAME: &str = "nb";
 
 /// The tables that are compared, with all of their columns.
-const TABLES: [&str; 15] = [
+const TABLES: [&str; 16] = [
     "Logical_Switch",
     "Logical_Switch_Port",
     "Logical_Router",
     "Logical_Router_Port",
+    "Logical_Router_Static_Route",
     "Gateway_Chassis",
     "ACL",
     "Port_Group",
@@ -106,6 +107,11 @@ pub(crate) async fn contents(connection: &Connection) -> Contents {
 fn name(table: &str, row: &SelectedRow) -> String {
     match table {
         "ACL" => row.map("external_ids").get("k8s.ovn.org/id").cloned().unwrap_or_default(),
+        // As the controller names it, without the router.
+        "Logical_Router_Static_Route" => ["ip_prefix", "nexthop", "policy"]
+            .iter()
+            .filter_map(|column| Some(format!(" {column}={}", row.string(column)?)))
+            .collect(),
         "Meter_Band" => format!("rate {}", row.integer("rate").unwrap()),
         _ => row.string("name").unwrap_or_default().to_owned(),
     }

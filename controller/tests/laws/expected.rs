@@ -1,7 +1,10 @@
 //! What the database should show: `desired` of a new store that observes the cluster as it is now, compared
 //! here without the controller's own diff.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use controller::{
     desired::desired,
@@ -67,6 +70,17 @@ fn is_ours(table: &str, name: &str, row: &Row, contents: &Contents) -> bool {
             holder("Logical_Router_Port", "gateway_chassis").starts_with("rtos-") && name.starts_with("rtos-")
         }
         "Load_Balancer" => column("external_ids").contains("k8s.ovn.org/kind=Service"),
+        // Of the pods of one node, to that node's own address: `10.244.1.0/24` via `10.244.1.2`.
+        "Logical_Router_Static_Route" => {
+            let second = |subnet: &str| match subnet.parse().ok()? {
+                ipnet::IpNet::V4(v4) => v4.hosts().nth(1).map(IpAddr::from),
+                // These begin with the network's own address.
+                ipnet::IpNet::V6(v6) => v6.hosts().nth(2).map(IpAddr::from),
+            };
+            column("policy") == "src-ip"
+                && holder("Logical_Router", "static_routes") == "ovn_cluster_router"
+                && second(column("ip_prefix")).is_some_and(|second| second.to_string() == column("nexthop"))
+        }
         "ACL" => name.starts_with("default-network-controller:NetpolNode:"),
         _ => false,
     }

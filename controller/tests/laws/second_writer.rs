@@ -166,6 +166,14 @@ impl SecondWriter {
                     find("Logical_Router_Port", format!("rtos-{}", node_name(node))),
                 );
             }
+            Drift::RouteGone(node) => {
+                let subnet = format!("10.{}.{}.0/24", node / 256, node % 256);
+                let route = now.0.iter().find(|((table, ..), row)| {
+                    table == "Logical_Router_Static_Route" && row.get("ip_prefix") == Some(&subnet)
+                });
+                let route = route.map(|((_, _, uuid), _)| *uuid).filter(|route| !is_own(route));
+                take(&mut transaction, "Logical_Router", "static_routes", route);
+            }
             Drift::ChassisGone(node) => {
                 let of_port = named(format!("rtos-{}", node_name(node)));
                 transaction.update(

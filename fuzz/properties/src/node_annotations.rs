@@ -30,6 +30,7 @@ pub fn check(data: &[u8]) {
             node.primary_addresses().err(),
             node.host_cidrs().err(),
             node.management_mac().err(),
+            node.gateway_mode().err(),
             node.zone().err(),
         ];
         for error in refusals.into_iter().flatten() {

@@ -70,6 +70,7 @@ pub struct Selection {
     pub fields: Option<String>,
     pub extent: Extent,
     pub first: First,
+    pub presence: Presence,
     /// The timeout of one answer to a list (one page).
     pub patience: Duration,
 }
@@ -94,6 +95,16 @@ pub enum First {
     Pages,
     /// The API server's cache, in one answer (`resourceVersion=0`). It may be old; the watch brings the rest.
     Memory,
+}
+
+/// Whether the API server has the kind of object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// In every release.
+    Certain,
+    /// Not in an older release, or not in every cluster. Without the kind there are no objects of it: the
+    /// observer gets an empty list, and the API server is asked again after minutes.
+    Optional,
 }
 
 /// Receives the objects and the changes.
@@ -196,7 +207,13 @@ impl Default for Selection {
         // An API server that works sends a page of 500 objects within some seconds. A much shorter timeout
         // would make a busy one start the list from its beginning again and again; a much longer one hides a
         // hung one.
-        Self { fields: None, extent: Extent::Whole, first: First::Stream, patience: Duration::from_secs(30) }
+        Self {
+            fields: None,
+            extent: Extent::Whole,
+            first: First::Stream,
+            presence: Presence::Certain,
+            patience: Duration::from_secs(30),
+        }
     }
 }
 

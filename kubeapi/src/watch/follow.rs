@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    Extent, First, Observer, Prompt, Selection, Watched, WrongVersion,
+    Extent, First, Observer, Presence, Prompt, Selection, Watched, WrongVersion,
     list::{Freshness, pages},
 };
 use crate::{
@@ -49,6 +49,10 @@ const LAG: Duration = Duration::from_secs(3);
 /// ends each watch shortly after its begin is asked ever more slowly. Far less than the 200 s of a normal
 /// watch, whose end must not cost a pause. Likewise, a list that is this old may be repeated at once.
 const GOOD: Duration = Duration::from_secs(10);
+/// Pause before a kind of object that the API server does not have is looked for again. It comes with another
+/// release of the API server, or with a definition that an administrator adds: minutes do not matter, and a
+/// request of every node each second would.
+const ABSENT: Duration = Duration::from_secs(300);
 /// Annotation of the bookmark that ends a streaming list.
 const END_OF_EVERYTHING: &str = "k8s.io/initial-events-end";
 
@@ -203,10 +207,15 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
                 self.streams = false;
             }
             End::Trouble(trouble) => {
-                if matches!(trouble.kind, Kind::Gone | Kind::Malformed) {
+                let is_absent = self.selection.presence == Presence::Optional && trouble.code == Some(404);
+                if is_absent || matches!(trouble.kind, Kind::Gone | Kind::Malformed) {
                     self.next = Next::Everything(Freshness::Newest);
                 }
-                self.wait(trouble).await;
+                if is_absent {
+                    self.absent().await;
+                } else {
+                    self.wait(trouble).await;
+                }
             }
         }
     }
@@ -225,6 +234,19 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
 
     fn has_moved(&self) -> bool {
         self.connection.url() != self.url
+    }
+
+    /// Reports that there are no objects, and waits until it is time to look for the kind again.
+    async fn absent(&mut self) {
+        tracing::debug!(kind = K::KIND, "the API server does not have this kind of object");
+        self.observer.all(Vec::new(), String::new());
+        self.observer.heard();
+        let mut renewals = self.connection.renewals();
+        tokio::select! {
+            () = sleep(ABSENT) => {}
+            Ok(()) = renewals.changed() => {}
+            Ok(()) = self.again.changed() => {}
+        }
     }
 
     /// Reports the failure, and waits until it is time for the next attempt.

@@ -354,3 +354,48 @@ async fn everything_is_told_once_more_when_it_is_asked_for() {
     assert_eq!(played.told().await, "deleted b");
     drop(stream);
 }
+
+/// Passes on the lists.
+struct Lists(tokio::sync::mpsc::UnboundedSender<Vec<String>>);
+
+impl Observer<Pod> for Lists {
+    fn all(&mut self, objects: Vec<String>, _version: String) {
+        let _ = self.0.send(objects);
+    }
+
+    fn applied(&mut self, _object: String, _version: &str) -> Result<(), WrongVersion> {
+        Ok(())
+    }
+
+    fn deleted(&mut self, _key: String, _version: &str) -> Result<(), WrongVersion> {
+        Ok(())
+    }
+
+    fn left_out(&mut self, _reason: &str) {}
+
+    fn heard(&mut self) {}
+
+    fn lost(&mut self, why: &str) {
+        panic!("called lost: {why}");
+    }
+
+    fn begins_anew(&mut self, _why: &str) {}
+}
+
+/// Without an empty list, its reader would wait for an older API server for ever.
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_the_api_server_may_not_have_is_an_empty_list_and_is_looked_for_again() {
+    let (mut api, connection) = scripted::start().await;
+    let (sender, mut lists) = unbounded_channel();
+    let selection = Selection { presence: Presence::Optional, first: First::Pages, ..Selection::default() };
+    let following = follow::<Pod, _>(connection, selection, Prompt::default(), Lists(sender));
+    let task = tokio::spawn(following);
+    api.asked().await.status(404, "the server could not find the requested resource").await;
+    assert_eq!(lists.recv().await.unwrap(), [""; 0]);
+    let begun = Instant::now();
+    // An administrator has added it meanwhile.
+    api.asked().await.list("5", &[pod("a", "3")]).await;
+    assert_eq!(lists.recv().await.unwrap(), ["a"]);
+    assert!(begun.elapsed() >= Duration::from_secs(60), "{:?}", begun.elapsed());
+    task.abort();
+}

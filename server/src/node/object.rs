@@ -6,7 +6,7 @@ use contract::node_annotation::{NODE_SUBNETS, NodeAnnotations};
 use k8s_openapi::api::core::v1::Node;
 use kubeapi::{
     Connection,
-    watch::{self as objects, Extent, First, Observer, Prompt, Selection, Watched, WrongVersion},
+    watch::{self as objects, Extent, First, Observer, Presence, Prompt, Selection, Watched, WrongVersion},
 };
 use serde::Deserialize;
 use tokio::{sync::watch, time::timeout};
@@ -49,6 +49,7 @@ pub(super) fn follow(connection: &Connection, name: &str) -> watch::Receiver<Nod
         fields: Some(format!("metadata.name={name}")),
         extent: Extent::Whole,
         first: First::Pages,
+        presence: Presence::Certain,
         patience: FIRST,
     };
     let follower = NodeObserver { name: name.to_owned(), view };

@@ -4,7 +4,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use contract::names::PodKey;
-use kubeapi::watch::{self, Extent, First, Observer, Selection, Watched, WrongVersion};
+use kubeapi::watch::{self, Extent, First, Observer, Presence, Selection, Watched, WrongVersion};
 
 use super::{
     Shared,
@@ -121,6 +121,7 @@ fn selection(shared: &Shared) -> Selection {
         fields: Some(format!("spec.nodeName={}", shared.node)),
         extent: Extent::Metadata,
         first: First::Memory,
+        presence: Presence::Certain,
         patience: LIST,
     }
 }

@@ -214,7 +214,9 @@ impl NodeAnnotations<'_> {
     /// # Errors
     /// The annotation is not JSON of the expected shape, or the mode is not known.
     pub fn gateway_mode(self) -> Result<Option<GatewayMode>, NodeAnnotationError> {
-        Ok(self.read(GATEWAY_CONFIG, |text| PerNetwork::parse(text)?.gateway_mode(DEFAULT_NETWORK))?.flatten())
+        Ok(self
+            .read(GATEWAY_CONFIG, |text| PerNetwork::parse(text)?.gateway_mode(DEFAULT_NETWORK))?
+            .flatten())
     }
 
     /// The zone whose database has the node's rows.

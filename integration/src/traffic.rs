@@ -14,6 +14,17 @@ use crate::{
     peer::{Echoes, Report},
 };
 
+/// Where traffic begins or ends.
+#[derive(Debug, Clone, Copy)]
+pub enum End<'a> {
+    /// In a pod.
+    Pod(&'a Pod),
+    /// A process of a node itself, as in a pod on the host's network.
+    Node(&'a Node),
+    /// A machine beside the nodes, on the wire between them.
+    Lab,
+}
+
 impl Lab {
     /// Pings `to` from `from` until an answer comes, for 10 s at most: the first packets may be lost while
     /// addresses are resolved.
@@ -67,6 +78,59 @@ impl Lab {
         transfer(self.peer(from)?, node_peer(to)?, address, bytes)
     }
 
+    /// The same between any two places, over UDP: `count` datagrams and their echoes.
+    pub fn udp_between(&self, from: &End<'_>, to: &End<'_>, address: IpAddr, count: u64) -> Result<Echoes> {
+        let mut server = PeerProcess::start(self.at(to)?.arg("udp-echo").arg(address.to_string()))?;
+        let port = server.address()?.to_string();
+        let arguments = ["udp-send", &port, "--count", &count.to_string()].map(str::to_owned);
+        PeerProcess::start(self.at(from)?.args(arguments))?.echoes()
+    }
+
+    /// Sends `bytes` over TCP to `address` of `to`.
+    pub fn tcp_between(&self, from: &End<'_>, to: &End<'_>, address: IpAddr, bytes: u64) -> Result<()> {
+        transfer(self.at(from)?, self.at(to)?, address, bytes)
+    }
+
+    /// Sends `bytes` over TCP to `address` of `to`, not directly but where `by` says: at a Service's address, once
+    /// its load balancer knows the port.
+    pub fn tcp_by(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        address: IpAddr,
+        bytes: u64,
+        by: impl FnOnce(SocketAddr) -> Result<SocketAddr>,
+    ) -> Result<()> {
+        let mut server = PeerProcess::start(self.at(to)?.arg("tcp-serve").arg(address.to_string()))?;
+        let by = by(server.address()?)?;
+        command::output(self.at(from)?.args(["tcp-send", &by.to_string(), &bytes.to_string()])).map(drop)
+    }
+
+    /// An end that sends datagrams back, until it is dropped.
+    pub fn echo(&self, at: &End<'_>, address: IpAddr) -> Result<Echo> {
+        let mut server = PeerProcess::start(self.at(at)?.arg("udp-echo").arg(address.to_string()))?;
+        Ok(Echo { address: server.address()?, _server: server })
+    }
+
+    /// Sends a datagram to `to` every 5 ms from one socket, until [`Flow::stop`].
+    pub fn flow_to(&self, from: &End<'_>, to: SocketAddr) -> Result<Flow> {
+        let sender = PeerProcess::start(self.at(from)?.args(["udp-send", &to.to_string()]))?;
+        Ok(Flow { sender, _server: None })
+    }
+
+    /// A command at one end of traffic: `integration peer`, to be completed.
+    pub fn at(&self, end: &End<'_>) -> Result<Command> {
+        match end {
+            End::Pod(pod) => self.peer(pod),
+            End::Node(node) => node_peer(node),
+            End::Lab => {
+                let mut command = Command::new(executable::of_package("integration")?);
+                command.arg("peer");
+                Ok(command)
+            }
+        }
+    }
+
     /// Pings `to` from the node itself until an answer comes, for 10 s at most.
     pub fn ping_from_node(&self, from: &Node, to: IpAddr) -> Result<()> {
         let once = || from.run(["ping", "-n", "-c", "1", "-W", "0.3", &to.to_string()]).map(drop);
@@ -90,7 +154,7 @@ impl Lab {
         let mut server = PeerProcess::start(self.peer(to)?.arg("udp-echo").arg(to.address().to_string()))?;
         let port = server.address()?.to_string();
         let sender = PeerProcess::start(self.peer(from)?.args(["udp-send", &port]))?;
-        Ok(Flow { sender, _server: server })
+        Ok(Flow { sender, _server: Some(server) })
     }
 
     fn peer(&self, pod: &Pod) -> Result<Command> {
@@ -116,6 +180,14 @@ fn transfer(mut from: Command, mut to: Command, address: IpAddr, bytes: u64) -> 
 #[derive(Debug)]
 pub struct Flow {
     sender: PeerProcess,
+    _server: Option<PeerProcess>,
+}
+
+/// An end that sends datagrams back.
+#[derive(Debug)]
+pub struct Echo {
+    /// Where it listens.
+    pub address: SocketAddr,
     _server: PeerProcess,
 }
 

@@ -4,7 +4,9 @@
 //! | path | answer | where |
 //! |---|---|---|
 //! | `/metrics` | Prometheus' text format | `--metrics-bind-address` |
-//! | `/healthz` | 200 `ok`, as long as the server answers at all | both |
+//! | `/healthz` | 200 `ok`, as long as the server answers at all | `--metrics-bind-address` |
+//! | `/healthz` | as kube-proxy's: 200, or 503 while the node is being removed | `--healthz-bind-address` |
+//! | `/livez` | 200 `ok`, as long as the server answers at all | both |
 //! | `/readyz` | 200, or 503 with what is not ready and why | both |
 //!
 //! No failure here affects a pod's network: an address that cannot be used is logged and tried again, for as

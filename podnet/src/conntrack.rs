@@ -1,7 +1,12 @@
 //! Tracked connections of addresses that are no longer there. The kernel would keep sending their packets to
 //! where the pod was, and the next pod with the same address would inherit them.
+//!
+//! Likewise those of Services whose endpoint is gone: they are translated to it for as long as the client sends.
 
-use std::{io, net::IpAddr};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+};
 
 use futures_util::StreamExt;
 use netlink_packet_core::{
@@ -9,7 +14,7 @@ use netlink_packet_core::{
 };
 use netlink_packet_netfilter::{
     NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily,
-    conntrack::{ConntrackAttribute, ConntrackMessage, IPTuple, Tuple},
+    conntrack::{ConntrackAttribute, ConntrackMessage, IPTuple, ProtoTuple, Protocol, Tuple},
 };
 use netlink_proto::ConnectionHandle;
 use netlink_sys::protocols::NETLINK_NETFILTER;
@@ -76,6 +81,120 @@ fn nested(kind: u16, inner: &impl Emitable) -> DefaultNla {
     DefaultNla::new(kind | NLA_F_NESTED, value)
 }
 
+/// UDP connections to a Service that are translated to what it does not have any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Stale {
+    /// The Service's address; `None` for any, as with a NodePort.
+    pub address: Option<IpAddr>,
+    pub port: u16,
+    /// The endpoint that is gone; `None` for any, as with a Service that is gone.
+    pub endpoint: Option<SocketAddr>,
+}
+
+impl Stale {
+    /// Whether it means connections of this family.
+    fn is_of(&self, is_v4: bool) -> bool {
+        let family = self.endpoint.map(|endpoint| endpoint.ip()).or(self.address);
+        family.is_none_or(|address| address.is_ipv4() == is_v4)
+    }
+
+    /// Whether it means the connection with these tuples.
+    fn means(&self, attributes: &[ConntrackAttribute]) -> bool {
+        let (mut original, mut reply) = (End::default(), End::default());
+        for attribute in attributes {
+            match attribute {
+                ConntrackAttribute::CtaTupleOrig(tuple) => original = End::of(tuple),
+                ConntrackAttribute::CtaTupleReply(tuple) => reply = End::of(tuple),
+                _ => {}
+            }
+        }
+        original.is_udp
+            && original.port_to == Some(self.port)
+            && (self.address.is_none() || original.to == self.address)
+            && self.endpoint.is_none_or(|endpoint| {
+                reply.from == Some(endpoint.ip()) && reply.port_from == Some(endpoint.port())
+            })
+    }
+}
+
+/// What identifies a connection in one direction.
+#[derive(Debug, Default)]
+struct End {
+    is_udp: bool,
+    from: Option<IpAddr>,
+    to: Option<IpAddr>,
+    port_from: Option<u16>,
+    port_to: Option<u16>,
+}
+
+impl End {
+    fn of(tuple: &[Tuple]) -> Self {
+        let mut end = Self::default();
+        for part in tuple {
+            match part {
+                Tuple::Ip(parts) => parts.iter().for_each(|part| match part {
+                    IPTuple::SourceAddress(address) => end.from = Some(*address),
+                    IPTuple::DestinationAddress(address) => end.to = Some(*address),
+                    _ => {}
+                }),
+                Tuple::Proto(parts) => parts.iter().for_each(|part| match part {
+                    ProtoTuple::Protocol(protocol) => end.is_udp = *protocol == Protocol::Udp,
+                    ProtoTuple::SourcePort(port) => end.port_from = Some(*port),
+                    ProtoTuple::DestinationPort(port) => end.port_to = Some(*port),
+                    _ => {}
+                }),
+                _ => {}
+            }
+        }
+        end
+    }
+}
+
+/// Removes the stale connections. Returns how many there were. Needs a tokio runtime.
+///
+/// # Errors
+/// As for [`flush`].
+pub async fn flush_stale(stale: &[Stale]) -> io::Result<usize> {
+    let (connection, mut netlink, _) = netlink_proto::new_connection(NETLINK_NETFILTER)?;
+    tokio::spawn(connection);
+    let mut flushed = 0;
+    for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
+        let is_v4 = matches!(family, NetfilterProtoFamily::IPv4);
+        let wanted: Vec<Stale> = stale.iter().copied().filter(|stale| stale.is_of(is_v4)).collect();
+        if wanted.is_empty() {
+            continue;
+        }
+        let mut endpoints: Option<Vec<IpAddr>> =
+            wanted.iter().map(|stale| stale.endpoint.map(|endpoint| endpoint.ip())).collect();
+        if let Some(endpoints) = &mut endpoints {
+            endpoints.sort_unstable();
+            endpoints.dedup();
+        }
+        let questions: Vec<Option<(Sender, IpAddr)>> = match endpoints {
+            // The endpoint is where the replies come from.
+            Some(few) if few.len() <= MOST_FILTERED => {
+                few.into_iter().map(|endpoint| Some((Sender::Reply, endpoint))).collect()
+            }
+            Some(_) | None => vec![None],
+        };
+        for question in questions {
+            let matches =
+                |attributes: &[ConntrackAttribute]| wanted.iter().any(|stale| stale.means(attributes));
+            let List { found, is_whole, .. } = list(family, question, matches).await?;
+            for identity in found {
+                match delete(&mut netlink, family, identity).await {
+                    Err(error) if error.raw_os_error() == Some(nix::libc::ENOENT) => {}
+                    other => flushed += other.map(|()| 1)?,
+                }
+            }
+            if is_whole {
+                break;
+            }
+        }
+    }
+    Ok(flushed)
+}
+
 /// The outcome of a flush.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flushed {
@@ -106,7 +225,10 @@ pub async fn flush(addresses: &[IpAddr]) -> io::Result<Flushed> {
             _ => vec![None],
         };
         for question in questions {
-            let List { found, count, is_whole } = list(family, &wanted, question).await?;
+            let matches = |attributes: &[ConntrackAttribute]| {
+                endpoints(attributes).any(|endpoint| wanted.contains(&endpoint))
+            };
+            let List { found, count, is_whole } = list(family, question, matches).await?;
             flushed.listed += count;
             for identity in found {
                 match delete(&mut netlink, family, identity).await {
@@ -126,7 +248,7 @@ pub async fn flush(addresses: &[IpAddr]) -> io::Result<Flushed> {
 
 /// The connections that the kernel has listed.
 struct List {
-    /// The identity of each connection from or to one of the addresses.
+    /// The identity of each connection that is looked for.
     found: Vec<Vec<ConntrackAttribute>>,
     count: usize,
     /// The kernel has listed its whole table, with or without a filter.
@@ -136,8 +258,8 @@ struct List {
 /// Lists the connections of a family with this source, or all of them.
 async fn list(
     family: NetfilterProtoFamily,
-    addresses: &[IpAddr],
     question: Option<(Sender, IpAddr)>,
+    matches: impl Fn(&[ConntrackAttribute]) -> bool,
 ) -> io::Result<List> {
     let attributes = question.map(|(sender, address)| sender.filter(address)).unwrap_or_default();
     let asked = ConntrackMessage::Other { message_type: IPCTNL_MSG_CT_GET, attributes };
@@ -151,7 +273,7 @@ async fn list(
         // A connection without the address shows that the kernel has ignored the filter.
         list.is_whole |=
             question.is_some_and(|(_, address)| !endpoints(&attributes).any(|endpoint| endpoint == address));
-        if endpoints(&attributes).any(|endpoint| addresses.contains(&endpoint)) {
+        if matches(&attributes) {
             let identity = attributes.into_iter().filter(|attribute| match attribute {
                 ConntrackAttribute::CtaTupleOrig(_) => true,
                 ConntrackAttribute::Other(other) => netlink_packet_core::Nla::kind(other) == CTA_ZONE,

@@ -24,6 +24,8 @@
 //! | [`installed`] | the wait until a port works | OVSDB | – |
 //! | [`detach`] | [`detach::Detacher`]: the work of DEL and of ADD's rollback | OVSDB, links | the same |
 //! | [`interface_lock`] | [`interface_lock::InterfaceLock`]: the lock on an interface | a directory of root's | the same |
+//! | [`control_socket`] | [`control_socket::ControlSocket`]: commands to a daemon of OVS or OVN | its socket | – |
+//! | [`openflow`] | whether a bridge has a flow for an address | its OpenFlow socket | – |
 //! | [`partner`] | [`partner::Partner`]: whether OVS and ovn-controller answer | OVSDB, control sockets | – |
 //! | [`boot`], [`stamp`] | the machine's boot; when a server could last answer ADDs | files, clock | – |
 //!
@@ -33,6 +35,7 @@
 pub mod boot;
 pub mod bridge;
 pub mod conntrack;
+pub mod control_socket;
 pub mod detach;
 pub mod installed;
 pub mod interface_lock;
@@ -41,6 +44,7 @@ pub mod netlink;
 pub mod netns;
 pub mod nftables;
 pub mod offload;
+pub mod openflow;
 pub mod ownership_tag;
 pub mod partner;
 pub mod plan;

@@ -20,11 +20,23 @@ use crate::netlink::batch;
 /// The expressions of a rule.
 pub type Rule = Vec<ListAttribute<ExpressionAttribute>>;
 
-/// A chain for source NAT, in a table of family `inet`.
+/// A base chain in a table of family `inet`.
 #[derive(Debug, Clone, Copy)]
 pub struct Chain {
     pub table: &'static str,
     pub name: &'static str,
+    pub task: Task,
+}
+
+/// What a base chain is for: its type, hook and priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// After routing, where sources are translated.
+    SourceNat,
+    /// Where destinations of this host's own packets are translated.
+    Output,
+    /// Where packets that are not of this host, nor for it, are let through or not.
+    Forward,
 }
 
 /// What exists under the name of a chain.
@@ -113,10 +125,16 @@ impl Chain {
         vec![ChainAttribute::Table(self.table.to_owned()), ChainAttribute::Name(self.name.to_owned())]
     }
 
-    /// Hook, priority and type: after routing, where sources are translated (`NF_IP_PRI_NAT_SRC`).
+    /// Hook, priority and type.
     fn base(self) -> [ChainAttribute; 2] {
-        let hook = vec![Hook::Number(InetHookNumber::PostRouting.into()), Hook::Priority(100)];
-        [ChainAttribute::Hook(hook), ChainAttribute::Type("nat".to_owned())]
+        // `NF_IP_PRI_NAT_SRC`, `NF_IP_PRI_NAT_DST` and `NF_IP_PRI_FILTER`.
+        let (number, priority, kind) = match self.task {
+            Task::SourceNat => (InetHookNumber::PostRouting, 100, "nat"),
+            Task::Output => (InetHookNumber::LocalOut, (-100_i32).cast_unsigned(), "nat"),
+            Task::Forward => (InetHookNumber::Forward, 0, "filter"),
+        };
+        let hook = vec![Hook::Number(number.into()), Hook::Priority(priority)];
+        [ChainAttribute::Hook(hook), ChainAttribute::Type(kind.to_owned())]
     }
 
     fn of_rule(self) -> Vec<RuleAttribute> {

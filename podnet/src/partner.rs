@@ -3,23 +3,14 @@
 //!
 //! Must not know what a missing daemon means for a node, nor how often it is asked.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
 use contract::paths::INTEGRATION_BRIDGE;
-use serde::Deserialize;
-use serde_json::Value;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::UnixStream,
-    time::timeout,
-};
+use tokio::time::timeout;
 
 use crate::{
     bridge::{Bridge, BridgeError},
+    control_socket::{ControlSocket, VSWITCHD, pid_file},
     settings::Settings,
 };
 
@@ -27,7 +18,6 @@ use crate::{
 /// busy for a second is called missing, which takes the node out of service.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
-const VSWITCHD: &str = "ovs-vswitchd";
 const CONTROLLER: &str = "ovn-controller";
 
 /// Why a daemon cannot serve an ADD.
@@ -108,7 +98,8 @@ impl Partner {
     pub async fn ask(self, settings: &Settings, patience: Duration) -> Result<(), PartnerError> {
         match self {
             Self::Database => check_bridge(settings, patience).await,
-            Self::Vswitchd => appctl(&settings.ovs_run_dir, VSWITCHD, "version", patience)
+            Self::Vswitchd => ControlSocket::of(&settings.ovs_run_dir, VSWITCHD)
+                .ask("version", &[], patience)
                 .await
                 .map(drop)
                 .map_err(PartnerError::Vswitchd),
@@ -132,46 +123,11 @@ async fn check_controller(settings: &Settings, patience: Duration) -> Result<(),
             PartnerError::NoController(error)
         }
     };
-    let connection =
-        appctl(&settings.ovn_run_dir, CONTROLLER, "connection-status", patience).await.map_err(gone)?;
+    let controller = ControlSocket::of(&settings.ovn_run_dir, CONTROLLER);
+    let connection = controller.ask("connection-status", &[], patience).await.map_err(gone)?;
     if connection.trim() == "connected" {
         Ok(())
     } else {
         Err(PartnerError::ControllerNotConnected(connection.trim().to_owned()))
     }
-}
-
-fn pid_file(run_dir: &Path, daemon: &str) -> PathBuf {
-    run_dir.join(format!("{daemon}.pid"))
-}
-
-/// Asks a daemon what `ovs-appctl -t DAEMON COMMAND` asks: JSON-RPC on its control socket, the name of which
-/// contains its process id (ovs-appctl(8)).
-async fn appctl(run_dir: &Path, daemon: &str, command: &str, patience: Duration) -> io::Result<String> {
-    #[derive(Deserialize)]
-    struct Answer {
-        result: Option<String>,
-        error: Option<Value>,
-    }
-
-    let pid_file = pid_file(run_dir, daemon);
-    let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", pid_file.display()));
-    let pid = std::fs::read_to_string(&pid_file).map_err(at)?;
-    let socket = run_dir.join(format!("{daemon}.{}.ctl", pid.trim()));
-    let talk = async {
-        let mut stream = UnixStream::connect(&socket).await?;
-        stream.write_all(format!(r#"{{"id":0,"method":"{command}","params":[]}}"#).as_bytes()).await?;
-        let mut text = Vec::new();
-        loop {
-            // Nothing marks the end of an answer but its JSON. The limit is far above any real answer.
-            if stream.read_buf(&mut text).await? == 0 || text.len() > 65536 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
-            }
-            if let Ok(Answer { result, error }) = serde_json::from_slice(&text) {
-                return result.ok_or_else(|| io::Error::other(error.unwrap_or_default().to_string()));
-            }
-        }
-    };
-    let answered = timeout(patience, talk).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()));
-    answered.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", socket.display())))
 }

@@ -5,7 +5,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use tokio::sync::watch;
@@ -26,6 +29,7 @@ pub struct Conditions {
     parts: Arc<[Part]>,
     missing: Arc<watch::Sender<BTreeMap<Part, String>>>,
     remarks: Arc<watch::Sender<BTreeMap<Part, String>>>,
+    is_leaving: Arc<AtomicBool>,
 }
 
 impl Part {
@@ -43,9 +47,11 @@ impl Part {
     pub const MANAGEMENT_PORT: Self = Self::new(5, "management-port");
     /// The CNI configuration that makes runtimes use the plugin is in place.
     pub const CNI_CONF: Self = Self::new(6, "cni-configuration");
+    /// Always met: its remarks tell which Services the node does not reach over its management port.
+    pub const SERVICES: Self = Self::new(7, "services");
 
     /// All conditions of a node's server.
-    pub const NODE: [Self; 7] = [
+    pub const NODE: [Self; 8] = [
         Self::OPEN_VSWITCH,
         Self::TUNNEL_ADDRESS,
         Self::PLUGIN,
@@ -53,6 +59,7 @@ impl Part {
         Self::PODS,
         Self::MANAGEMENT_PORT,
         Self::CNI_CONF,
+        Self::SERVICES,
     ];
 
     /// `place` is the position in the order of the start, unique among all conditions. Values below 16 belong
@@ -86,7 +93,12 @@ impl Conditions {
         let parts: BTreeSet<Part> = parts.into_iter().collect();
         let missing = parts.iter().map(|part| (*part, NOT_STARTED.to_owned())).collect();
         let remarks = Arc::new(watch::Sender::new(BTreeMap::new()));
-        Self { parts: parts.into_iter().collect(), missing: Arc::new(watch::Sender::new(missing)), remarks }
+        Self {
+            parts: parts.into_iter().collect(),
+            missing: Arc::new(watch::Sender::new(missing)),
+            remarks,
+            is_leaving: Arc::default(),
+        }
     }
 
     /// All conditions, in the order of the start.
@@ -114,6 +126,17 @@ impl Conditions {
     /// Removes the remark on `part`.
     pub fn unremark(&self, part: Part) {
         self.remarks.send_if_modified(|remarks| remarks.remove(&part).is_some());
+    }
+
+    /// Sets whether the node is about to go: no condition of readiness, but load balancers outside of the
+    /// cluster should send no new connections to it.
+    pub fn leave(&self, is_leaving: bool) {
+        self.is_leaving.store(is_leaving, Ordering::Relaxed);
+    }
+
+    /// Whether the node is about to go.
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
     }
 
     /// The current remarks, by condition.

@@ -23,6 +23,7 @@
 //! | [`metrics`] | [`metrics::Metrics`]: counters, gauges, histograms | – | a registry |
 //! | [`api_error`] | [`api_error::ApiError`]: each failure of a request: code, status, hint | – | – |
 //! | [`cni_conf`] | [`cni_conf::CniConf`]: the CNI configuration file | – | `/etc/cni/net.d` |
+//! | `services` | what a node does for Services beside OVN | API server | connections, ports of health checks |
 //! | `kernel_thread` | the thread for rtnetlink requests, which may block | – | – |
 //! | [`unverified`] | warns that the API server is not verified | – | log, [`conditions`] |
 //! | `atomic_file` | atomic replacement of a file | – | the caller's path |
@@ -50,6 +51,7 @@ pub mod ports;
 pub mod requests;
 #[cfg(test)]
 mod scripted;
+mod services;
 pub mod socket;
 mod stamp;
 pub mod unverified;

@@ -140,7 +140,9 @@ fn what_is_written_is_read() {
 #[test]
 fn the_mode_of_a_gateway_is_one_of_three() {
     let mode = |text: &str| {
-        NodeAnnotations(&annotations(&[(GATEWAY_CONFIG, text)])).gateway_mode().map_err(|error| error.annotation)
+        NodeAnnotations(&annotations(&[(GATEWAY_CONFIG, text)]))
+            .gateway_mode()
+            .map_err(|error| error.annotation)
     };
     assert_eq!(
         mode(r#"{"default":{"mode":"shared","bridge-id":"br-ex","next-hops":["192.0.2.1"]}}"#),

@@ -140,7 +140,8 @@ impl Node {
     /// Unreadable annotations among those that the node writes. The cluster manager reports its own.
     pub(super) fn troubles(&self) -> impl Iterator<Item = NodeTrouble> + '_ {
         let own = |unreadable: &&Unreadable| {
-            [CHASSIS_ID, ZONE, MANAGEMENT_MACS, MANAGEMENT_MAC, GATEWAY_CONFIG].contains(&unreadable.annotation)
+            [CHASSIS_ID, ZONE, MANAGEMENT_MACS, MANAGEMENT_MAC, GATEWAY_CONFIG]
+                .contains(&unreadable.annotation)
         };
         let trouble = |Unreadable { annotation, why }: &Unreadable| NodeTrouble::UnreadableAnnotation {
             annotation,

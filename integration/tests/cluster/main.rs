@@ -5,9 +5,12 @@ mod cnitool;
 mod control_plane;
 mod deployment;
 mod events;
+#[path = "../support/hosts.rs"]
+mod hosts;
 #[path = "../support/in_service.rs"]
 mod in_service;
 mod network;
+mod node_services;
 mod pods;
 mod restarts;
 mod runtimes;

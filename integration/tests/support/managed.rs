@@ -22,6 +22,15 @@ pub(crate) fn start(node: &Node) -> Result<()> {
     ready(node)
 }
 
+/// The same with these ranges of Services.
+pub(crate) fn serve(node: &Node, services: &str) -> Result<()> {
+    configure(node, &node.subnets)?;
+    let file = node.path("/etc/openvswitch/ovn_k8s.conf");
+    fs::write(&file, fs::read_to_string(&file)? + &format!("[kubernetes]\nservice-cidrs={services}\n"))?;
+    node.start_server()?;
+    ready(node)
+}
+
 /// Writes the server's configuration file.
 pub(crate) fn configure(node: &Node, subnets: &[IpNet]) -> Result<()> {
     let subnets = subnets.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");

@@ -6,8 +6,9 @@ use http_body_util::Full;
 use hyper::{
     Method, Response, StatusCode,
     body::Bytes,
-    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS},
 };
+use k8s_openapi::jiff::Timestamp;
 use server::conditions::Conditions;
 use tokio::task::spawn_blocking;
 
@@ -31,7 +32,7 @@ impl Pages {
         query: Option<&str>,
     ) -> Response<Full<Bytes>> {
         match (path, &self.metrics) {
-            ("/healthz" | "/readyz", _) | ("/metrics", Some(_))
+            ("/healthz" | "/livez" | "/readyz", _) | ("/metrics", Some(_))
                 if !matches!(*method, Method::GET | Method::HEAD) =>
             {
                 let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
@@ -39,17 +40,31 @@ impl Pages {
                 refused
             }
             // The runtime that serves this also serves the plugin: an answer shows that it is not stuck.
-            ("/healthz", _) => text(StatusCode::OK, "ok\n".to_owned()),
+            ("/livez", _) | ("/healthz", Some(_)) => text(StatusCode::OK, "ok\n".to_owned()),
+            ("/healthz", None) => self.node_health(),
             ("/readyz", _) => self.readyz(query.is_some_and(asks_for_everything)),
             ("/metrics", Some(metrics)) => self.metrics(Arc::clone(metrics)).await,
             (_, Some(_)) => text(
                 StatusCode::NOT_FOUND,
-                "no such path; there are /metrics, /healthz and /readyz\n".to_owned(),
+                "no such path; there are /metrics, /healthz, /livez and /readyz\n".to_owned(),
             ),
-            (_, None) => {
-                text(StatusCode::NOT_FOUND, "no such path; there are /healthz and /readyz\n".to_owned())
-            }
+            (_, None) => text(
+                StatusCode::NOT_FOUND,
+                "no such path; there are /healthz, /livez and /readyz\n".to_owned(),
+            ),
         }
+    }
+
+    /// As kube-proxy's: load balancers outside of the cluster ask it whether a node takes new connections.
+    fn node_health(&self) -> Response<Full<Bytes>> {
+        let is_eligible = !self.conditions.is_leaving();
+        let now = Timestamp::now().to_string();
+        let body =
+            format!(r#"{{"lastUpdated":"{now}","currentTime":"{now}","nodeEligible":{is_eligible}}}"#) + "\n";
+        let status = if is_eligible { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let mut response = answer(status, "application/json", body);
+        response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        response
     }
 
     /// In the format of Kubernetes' own components. Lists every check if one is missing, or on request.

@@ -66,7 +66,7 @@ async fn readiness_lists_what_is_missing_and_why_until_nothing_is() {
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     let list = "[+]open-vswitch ok\n[+]tunnel-address ok\n[+]plugin ok\n[+]socket ok\n\
                 [-]pods not ready: the API server does not answer:  [2Jconnection refused\n\
-                [+]management-port ok\n[+]cni-configuration ok\nreadyz check failed\n";
+                [+]management-port ok\n[+]cni-configuration ok\n[+]services ok\nreadyz check failed\n";
     assert!(answer.ends_with(list), "{answer}");
     assert!(ask(address, "GET /healthz").await.starts_with("HTTP/1.1 200 "));
 
@@ -74,7 +74,7 @@ async fn readiness_lists_what_is_missing_and_why_until_nothing_is() {
     let answer = ask(address, "GET /readyz?verbose").await;
     assert!(
         answer.starts_with("HTTP/1.1 200 ")
-            && answer.ends_with("[+]cni-configuration ok\nreadyz check passed\n"),
+            && answer.ends_with("[+]cni-configuration ok\n[+]services ok\nreadyz check passed\n"),
         "{answer}"
     );
 }
@@ -200,4 +200,18 @@ async fn a_renewed_certificate_is_used_from_the_next_connection_on() {
     assert_eq!(certified_name(address).await.as_deref(), Some("two"));
     fs::write(&used.certificate, "rubbish").unwrap();
     assert_eq!(certified_name(address).await.as_deref(), Some("two"), "what cannot be used is not used");
+}
+
+/// A load balancer outside of the cluster asks at kube-proxy's port.
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_that_of_kube_proxy_and_ends_when_the_node_is_about_to_go() {
+    let (healthz, conditions) = (free_address(), ready());
+    let _serving = start(&Endpoints { healthz: Some(healthz), ..Endpoints::default() }, &conditions, &page());
+    let answer = ask(healthz, "GET /healthz").await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(r#""nodeEligible":true"#), "{answer}");
+    conditions.leave(true);
+    let answer = ask(healthz, "GET /healthz").await;
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains(r#""nodeEligible":false"#), "{answer}");
+    // That is no reason to restart or to take the network away.
+    assert!(ask(healthz, "GET /readyz").await.starts_with("HTTP/1.1 200 "));
 }

@@ -91,7 +91,7 @@ fn the_probes_ask_where_the_server_answers() {
     };
     let probes = [&container.liveness_probe, &container.readiness_probe]
         .map(|probe| probe.as_ref().unwrap().http_get.clone().unwrap());
-    for (probe, path) in probes.iter().zip(["/healthz", "/readyz"]) {
+    for (probe, path) in probes.iter().zip(["/livez", "/readyz"]) {
         let k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(port) = probe.port else {
             panic!("{probe:?}")
         };

@@ -12,13 +12,13 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use kubeapi::Connection;
 use ovsdb::Endpoint;
-use podnet::interface_lock;
+use podnet::{interface_lock, partner::PATIENCE, settings::Settings as PluginSettings};
 use tokio::sync::watch;
 
 use super::{
-    NodeConfig, PodsFrom, StartError,
+    ManagementPort, NodeConfig, PodsFrom, StartError,
     annotations::Annotator,
-    management_port::{self, AssignedSubnets, AssignedSubnetsOf, Happened, PortReconciler},
+    management_port::{self, AssignedSubnets, AssignedSubnetsOf, Happened, PortReconciler, ServiceRanges},
     object::{self, NodeView},
     open_vswitch::{
         Chassis, Identity,
@@ -36,6 +36,7 @@ use crate::{
     metrics::Metrics,
     pods::{ApiPods, Manifests, PodSource},
     ports::{Ports, WriteQueue},
+    services::{self, Facts, ServicesConfig},
     unverified::warn_of_skipped_verification,
 };
 
@@ -231,6 +232,8 @@ fn keep_network(
     happened: Happened,
 ) -> Result<watch::Receiver<OwnNode>, StartError> {
     let NodeConfig { name, management_port, open_vswitch, zone, .. } = config;
+    conditions.met(Part::SERVICES);
+    let services = service_ranges(config, object.as_ref().map(|(connection, _)| connection));
     let mut own_node = watch::channel(OwnNode::Unconfirmed("manifests have no node object".to_owned())).1;
     // Met although there is no port: a node without one must become ready, too.
     if object.is_none() && management_port.subnets.is_empty() {
@@ -248,6 +251,7 @@ fn keep_network(
         Some((connection, view)) => {
             own_node = own_node::follow(name, view.clone(), happened.to_addresses.clone());
             let assigned = object::assigned(name, view.clone());
+            tokio::spawn(object::tell_of_leaving(view.clone(), conditions.clone()));
             tokio::spawn(object::tell_of_waiting(
                 name.clone(),
                 view.clone(),
@@ -267,10 +271,28 @@ fn keep_network(
     // opened in.
     let kernel_thread = kernel_thread::handle().map_err(StartError::Runtime)?;
     let _there = kernel_thread.enter();
-    let reconciler =
-        PortReconciler::new(management_port.clone(), name, endpoint, assigned, conditions, happened);
+    let reconciler = PortReconciler::new(
+        management_port.clone(),
+        name,
+        endpoint,
+        assigned,
+        conditions,
+        happened,
+        services,
+    );
     kernel_thread.spawn(reconciler.map_err(StartError::Netlink)?.run());
     Ok(own_node)
+}
+
+/// The ranges of Services that this node reaches. With an API server, also starts what the node does for Services.
+fn service_ranges(config: &NodeConfig, api_server: Option<&Connection>) -> ServiceRanges {
+    let ManagementPort { cluster, services: ranges, .. } = &config.management_port;
+    let Some(connection) = api_server else {
+        return ServiceRanges::new(watch::channel(Facts::of_options(ranges)).1, None);
+    };
+    let ovs_run_dir = PluginSettings::with_ovsdb(&config.open_vswitch.endpoint, PATIENCE).ovs_run_dir;
+    let of_services = ServicesConfig { node: &config.name, cluster, ranges, ovs_run_dir: &ovs_run_dir };
+    ServiceRanges::new(services::start(connection, &of_services), Some(ovs_run_dir))
 }
 
 /// Starts the tasks that put back ports of pods that vanish, and write the ports that plugins request.

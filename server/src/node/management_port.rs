@@ -5,7 +5,8 @@
 //! ```text
 //! subnets, options ─▶ plan ─▶ Desired ─┬─ port: Open vSwitch's rows ──▶ a transaction of what differs
 //!                                      ├─ link: the kernel's interface ─▶ steps for what differs ─▶ kernel
-//!                                      └─ source_nat: rules ────────────▶ nftables
+//!                                      ├─ rules ────────────────────────▶ nftables
+//!                                      └─ forwarding ───────────────────▶ settings of the host's interfaces
 //! ```
 //!
 //! | module | noun |
@@ -15,13 +16,15 @@
 //! | `link` | its interface, addresses, routes, neighbours, and the steps that correct them |
 //! | `kernel` | reads these from the kernel, and carries out the steps |
 //! | `sysctl` | the interface's settings under `/proc/sys` |
-//! | `source_nat` | nftables rules: packets that leave through the port have its address |
+//! | `rules` | nftables rules for packets between host, pods and other hosts |
+//! | `forwarding` | settings of the interfaces over which pods reach other hosts |
+//! | `service_ranges` | which ranges of Services are reached over the port |
 //! | `events` | notifications of the kernel that something changed |
 //!
 //! Only what differs is written: a restart changes nothing. The control plane owns the logical port
 //! `k8s-NODE`.
 
-use std::{io, time::Duration};
+use std::{io, net::IpAddr, time::Duration};
 
 use ovsdb::{Client, Endpoint, Event, Options, TransactError, Updates};
 use tokio::{
@@ -33,27 +36,33 @@ use super::changed;
 use crate::{
     chain,
     conditions::{Conditions, Part},
+    services::HostService,
 };
 
 mod events;
+mod forwarding;
 mod kernel;
 mod link;
 mod plan;
 mod port;
-mod source_nat;
+mod rules;
+mod service_ranges;
 mod sysctl;
 
-use events::Gateways;
+use events::Watched;
 pub(super) use events::{Happened, listen};
 pub use plan::ManagementPort;
 pub(super) use plan::{AssignedSubnets, INTERFACE};
+pub(super) use service_ranges::ServiceRanges;
 
 use self::{
+    forwarding::Uplinks,
     kernel::{Kernel, Refused},
     link::{Step, steps},
-    plan::Desired,
+    plan::{Desired, Route},
     port::Seen,
-    source_nat::SourceNat,
+    rules::ChainRules,
+    service_ranges::Decided,
 };
 
 /// The port is compared after this long without an event, in case one was lost. A comparison reads the kernel
@@ -75,6 +84,9 @@ const ECHO: Duration = Duration::from_secs(1);
 /// Events of the kernel come in bursts (a routing daemon starts). They cause at most one comparison in this
 /// time: short enough for a broken port, long enough for a busy host.
 const SETTLE: Duration = Duration::from_millis(200);
+/// The host's addresses tell which interfaces forward for pods. They change with each interface of a pod, which gets
+/// one of link scope, and seldom matter: a new uplink may forward this much later.
+const ADDRESSES: Duration = Duration::from_secs(2);
 /// One step may undo another (the kernel removes routes with an address), so the steps are computed again
 /// after they were done, at most this often: another program may undo them each time.
 const ROUNDS: usize = 3;
@@ -92,11 +104,16 @@ pub(super) struct PortReconciler {
     updates: Updates,
     is_connected: bool,
     kernel: Kernel,
-    source_nat: SourceNat,
+    rules: [ChainRules; 4],
+    services: ServiceRanges,
+    /// What was decided on them last.
+    decided: Option<(Decided, Vec<HostService>)>,
     /// Changes with each event of the interface.
     happened: watch::Receiver<u64>,
-    /// The neighbours whose events matter.
-    gateways: watch::Sender<Gateways>,
+    /// What else has events that matter.
+    watched: watch::Sender<Watched>,
+    /// Changes with each event of the host's addresses.
+    addresses: watch::Receiver<u64>,
     /// Time of the last comparison.
     looked: Instant,
     /// The subnets for which the port was complete. From then on, a change is a repair.
@@ -125,7 +142,7 @@ pub(super) async fn remove(endpoint: &Endpoint, node: &str) -> Result<bool, Tran
 
 /// Removes the nftables rules. Returns the name of their table, if there was one.
 pub(super) async fn remove_rules() -> io::Result<Option<&'static str>> {
-    source_nat::remove().await
+    rules::remove().await
 }
 
 /// Waits until `time`; for ever if there is none.
@@ -156,6 +173,7 @@ impl PortReconciler {
         assigned: watch::Receiver<AssignedSubnetsOf>,
         conditions: Conditions,
         happened: Happened,
+        services: ServiceRanges,
     ) -> io::Result<Self> {
         let options = Options { backoff_max: PAUSE, ..Options::small() };
         let (client, updates) =
@@ -169,9 +187,12 @@ impl PortReconciler {
             updates,
             is_connected: false,
             kernel: Kernel::open()?,
-            source_nat: SourceNat::default(),
+            rules: rules::chains(),
+            services,
+            decided: None,
             happened: happened.to_interface,
-            gateways: happened.gateways,
+            watched: happened.watched,
+            addresses: happened.to_addresses,
             looked: Instant::now(),
             finished: None,
             complaints: Vec::new(),
@@ -213,7 +234,7 @@ impl PortReconciler {
         let timer = sleep(at_most);
         tokio::pin!(timer);
         let seen = Seen::look(&self.updates, &self.node);
-        let mut settled = None;
+        let (mut settled, mut addressed) = (None, None);
         loop {
             tokio::select! {
                 event = self.updates.next() => match event {
@@ -224,10 +245,18 @@ impl PortReconciler {
                     Event::Changed(_) => return,
                 },
                 () = changed(&mut self.assigned) => return,
+                // Endpoints on hosts may come and go as pods do.
+                () = changed(&mut self.services.facts), if settled.is_none() => {
+                    settled = Some(self.looked + SETTLE)
+                }
                 // The first event starts the clock; those that follow until then are covered by one
                 // comparison.
                 () = changed(&mut self.happened), if settled.is_none() => settled = Some(self.looked + SETTLE),
+                () = changed(&mut self.addresses), if addressed.is_none() => {
+                    addressed = Some(self.looked + ADDRESSES)
+                }
                 () = at(settled) => return self.happened.mark_unchanged(),
+                () = at(addressed) => return self.addresses.mark_unchanged(),
                 () = &mut timer => return,
             }
         }
@@ -242,12 +271,13 @@ impl PortReconciler {
             Ok(assigned) => assigned.clone(),
             Err(why) => return missing(why.clone()),
         };
-        let desired = match self.config.desired(&self.node, &assigned) {
+        let mut desired = match self.config.desired(&self.node, &assigned, &[]) {
             Ok(desired) => desired,
             Err(error) => return missing(format!("node {}: {error}", self.node)),
         };
         // Before the kernel is read: a change of a gateway's entry after that must be an event.
-        self.gateways.send_replace(desired.neighbours.iter().map(|neighbour| neighbour.address).collect());
+        let gateways = desired.neighbours.iter().map(|neighbour| neighbour.address).collect();
+        self.watched.send_modify(|watched| watched.gateways = gateways);
         let is_repair = self.finished.as_ref() == Some(&assigned);
         let mut seen = Seen::look(&self.updates, &self.node);
         if !seen.has_bridge() {
@@ -264,22 +294,22 @@ impl PortReconciler {
             Ok(true) => seen = Seen::look(&self.updates, &self.node),
             Err(why) => return failed(why),
         }
+        let unreadable = |error| failed(format!("{INTERFACE} cannot be read from the kernel: {error}"));
+        let is_same = match self.decide_on_services(&seen, &mut desired, &assigned).await {
+            Ok(is_same) => is_same,
+            Err(error) => return unreadable(error),
+        };
+        // What Services need changes with them, and is no repair then.
+        let is_repair = is_repair && is_same;
         let mut outcome = match self.correct_link(&seen, &desired, is_repair).await {
             Ok(outcome) => outcome,
-            Err(error) => return failed(format!("{INTERFACE} cannot be read from the kernel: {error}")),
+            Err(error) => return unreadable(error),
         };
-        match self.source_nat.correct(&desired).await {
-            Ok(true) => log(&["source NAT".to_owned()], is_repair),
-            Ok(false) => {}
-            // No reason to call the port missing: the kernel gives most packets of this host the port's
-            // address.
-            Err(error) => {
-                let without = "what this host sends to pods from its other addresses may get no answer";
-                outcome.failed = true;
-                outcome
-                    .forbidden
-                    .push(format!("nftables: source NAT for {INTERFACE}: {error}; without it, {without}"));
-            }
+        outcome.failed |= self.decided.as_ref().is_some_and(|(decided, _)| decided.may_change());
+        self.correct_rules(&desired, is_repair, &mut outcome).await;
+        if let Err(error) = self.forward(&desired, is_repair, &mut outcome).await {
+            outcome.failed = true;
+            outcome.forbidden.push(format!("forwarding for pods: the host's addresses: {error}"));
         }
         // ovn-controller sets `ovn-installed` when the flows of the port are in Open vSwitch
         // (ovn-controller(8)).
@@ -291,6 +321,56 @@ impl PortReconciler {
             ));
         }
         outcome
+    }
+
+    /// Adds to `desired` what this host needs to reach Services over the interface. Returns whether that is the
+    /// same as before.
+    async fn decide_on_services(
+        &mut self,
+        seen: &Seen,
+        desired: &mut Desired,
+        assigned: &AssignedSubnets,
+    ) -> io::Result<bool> {
+        let facts = self.services.facts.borrow_and_update().clone();
+        let Some(link) = self.kernel.look().await? else { return Ok(true) };
+        // Without the flows of the interface there is no answer of OVN, whatever it serves.
+        let is_installed = seen.is_installed(&desired.iface_id);
+        let decided = self.services.decide(&self.kernel, &link, desired, is_installed).await?;
+        if let Ok(with_services) = self.config.desired(&self.node, assigned, &decided.routed) {
+            desired.routes = with_services.routes;
+        }
+        if !facts.are_all_ranges {
+            // Before a restart these were routes to ranges that are not known again yet.
+            let kept = link.routes.iter().filter(|there| there.is_ours).map(|there| there.route);
+            let kept: Vec<Route> = kept.filter(|route| !desired.routes.contains(route)).collect();
+            desired.routes.extend(kept);
+        }
+        let is_routed = |address: &IpAddr| decided.routed.iter().any(|range| range.contains(address));
+        desired.on_hosts = facts.on_hosts.into_iter().filter(|service| is_routed(&service.address)).collect();
+        Ok(self.tell_of_services(decided, desired))
+    }
+
+    /// Shows the ranges without a route in `/readyz?verbose`, and logs a change. Returns whether there is none.
+    fn tell_of_services(&mut self, decided: Decided, desired: &Desired) -> bool {
+        let now = (decided, desired.on_hosts.clone());
+        if self.decided.as_ref() == Some(&now) {
+            return true;
+        }
+        let before = self.decided.take().map(|(decided, _)| decided).unwrap_or_default();
+        let (decided, _) = self.decided.insert(now);
+        for (range, why) in
+            decided.unrouted.iter().filter(|(range, why)| before.unrouted.get(range) != Some(*why))
+        {
+            tracing::info!(%range, %why, "no route to a range of Services over the management port");
+        }
+        let unrouted: Vec<String> =
+            decided.unrouted.iter().map(|(range, why)| format!("{range}: {why}")).collect();
+        if unrouted.is_empty() {
+            self.conditions.unremark(Part::SERVICES);
+        } else {
+            self.conditions.remark(Part::SERVICES, unrouted.join("; "));
+        }
+        false
     }
 
     /// Corrects the rows. Returns whether one differed; if so, the copy of the rows has the change (or `ECHO`
@@ -317,6 +397,50 @@ impl PortReconciler {
             }
         }
         Ok(true)
+    }
+
+    /// Corrects the rules of nftables. A failure is no reason to call the port missing: the kernel gives most
+    /// packets of this host the port's address, and pods of the cluster reach each other.
+    async fn correct_rules(&mut self, desired: &Desired, is_repair: bool, outcome: &mut Outcome) {
+        for rules in &mut self.rules {
+            match rules.correct(desired).await {
+                Ok(true) => log(&[rules.what.to_owned()], is_repair),
+                Ok(false) => {}
+                Err(error) => {
+                    let ChainRules { what, without, .. } = rules;
+                    outcome.failed = true;
+                    outcome.forbidden.push(format!("nftables: {what}: {error}; without it, {without}"));
+                }
+            }
+        }
+    }
+
+    /// Corrects the settings with which this host forwards packets of pods.
+    async fn forward(&self, desired: &Desired, is_repair: bool, outcome: &mut Outcome) -> io::Result<()> {
+        let uplinks = Uplinks::read().await?;
+        let has = |is_v4: bool| desired.addresses.iter().any(|address| address.addr().is_ipv4() == is_v4);
+        // Before they are written: a change by another program after that must be an event.
+        self.watched.send_if_modified(|watched| {
+            std::mem::replace(&mut watched.uplinks, uplinks.links.clone()) != uplinks.links
+        });
+        let mut done = Vec::new();
+        for setting in uplinks.differing([has(true), has(false)]) {
+            let written = match setting.over_netlink {
+                Some(link) => self.kernel.forward(link).await,
+                None => setting.write(),
+            };
+            match written {
+                Ok(()) => done.push(format!("set {setting}")),
+                Err(error) => {
+                    outcome.failed |= error.kind() != io::ErrorKind::ReadOnlyFilesystem;
+                    outcome
+                        .forbidden
+                        .push(format!("{setting}: {error}; without it, pods reach no other host"));
+                }
+            }
+        }
+        log(&done, is_repair);
+        Ok(())
     }
 
     /// Corrects the interface in the kernel.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tokio::{sync::watch, time::timeout};
 
 use super::management_port::{AssignedSubnets, AssignedSubnetsOf};
-use crate::{chain, events::Events};
+use crate::{chain, conditions::Conditions, events::Events};
 
 /// The timeout of one answer to a list. An API server that has just started fills its caches before it
 /// answers, and a list that is given up earlier starts from the beginning.
@@ -39,7 +39,12 @@ pub(super) struct NodeFacts {
     pub(super) annotations: BTreeMap<String, String>,
     /// The node's addresses of type `InternalIP`, which the kubelet writes, in its order.
     pub(super) addresses: Vec<IpAddr>,
+    /// Whether the node is about to go, so that new connections should not be sent to it.
+    pub(super) is_leaving: bool,
 }
+
+/// The taint with which the cluster autoscaler marks a node that it removes. Kube-proxy goes by it, too.
+const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// Follows the object of node `name` for as long as the runtime lives.
 pub(super) fn follow(connection: &Connection, name: &str) -> watch::Receiver<NodeView> {
@@ -95,6 +100,20 @@ pub(super) async fn tell_of_waiting(
         // Without the object there is no node to post the event on.
         if let (NodeView::There(seen), Some(why)) = (&*views.borrow(), why) {
             events.no_subnet(&name, &seen.uid, &why);
+        }
+    }
+}
+
+/// Keeps in `conditions` whether the node is about to go.
+pub(super) async fn tell_of_leaving(mut views: watch::Receiver<NodeView>, conditions: Conditions) {
+    loop {
+        let is_leaving = match &*views.borrow_and_update() {
+            NodeView::There(seen) => seen.is_leaving,
+            NodeView::Unknown(_) | NodeView::Absent => false,
+        };
+        conditions.leave(is_leaving);
+        if views.changed().await.is_err() {
+            return;
         }
     }
 }
@@ -212,7 +231,11 @@ impl From<Node> for NodeFacts {
     fn from(node: Node) -> Self {
         let addresses = node.status.and_then(|status| status.addresses).unwrap_or_default();
         let internal = addresses.into_iter().filter(|address| address.type_ == "InternalIP");
+        let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+        let is_leaving = node.metadata.deletion_timestamp.is_some()
+            || taints.iter().any(|taint| taint.key == TO_BE_DELETED);
         Self {
+            is_leaving,
             uid: node.metadata.uid.unwrap_or_default(),
             annotations: node.metadata.annotations.unwrap_or_default(),
             addresses: internal.filter_map(|address| address.address.parse().ok()).collect(),

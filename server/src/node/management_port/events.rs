@@ -9,7 +9,7 @@ use nix::{libc, net::if_::if_nametoindex};
 use podnet::netlink::listen::{Heard, Listener, bodies};
 use tokio::sync::watch;
 
-use super::{plan::INTERFACE, source_nat::TABLE};
+use super::{plan::INTERFACE, rules::TABLE};
 
 /// `linux/rtnetlink.h`; not in libc's list for musl.
 const RTM_DELNETCONF: u16 = libc::RTM_NEWNETCONF + 1;
@@ -25,15 +25,20 @@ const GROUPS: [u32; 8] = [
     libc::RTNLGRP_IPV6_NETCONF,
 ];
 
-/// Neighbours whose changes matter. Those of pods change all the time: each pod that the kubelet probes is
-/// one.
-pub(crate) type Gateways = BTreeSet<IpAddr>;
+/// What beside the interface itself has events that matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Watched {
+    /// Neighbours. Those of pods change all the time: each pod that the kubelet probes is one.
+    pub(crate) gateways: BTreeSet<IpAddr>,
+    /// Links whose settings matter.
+    pub(crate) uplinks: BTreeSet<u32>,
+}
 
 /// Channels that change with each event. The numbers only count events.
 #[derive(Debug, Clone)]
 pub(crate) struct Happened {
-    /// The neighbours of the interface whose changes are events.
-    pub(crate) gateways: watch::Sender<Gateways>,
+    /// What beside the interface itself has events.
+    pub(crate) watched: watch::Sender<Watched>,
     /// Events of the interface, or of the table with its rules.
     pub(crate) to_interface: watch::Receiver<u64>,
     /// Events of the host's addresses and default routes.
@@ -48,6 +53,8 @@ enum About {
     Link(u32),
     Neighbour(u32, IpAddr),
     Address(u32),
+    /// The settings under `/proc/sys/net`.
+    Settings(u32),
     /// A default route of the main table. 0 if it has several links.
     DefaultRoute(u32),
     /// Nothing that matters here.
@@ -66,9 +73,9 @@ pub(crate) fn listen() -> io::Result<Happened> {
             tracing::info!(%error, "no nftables notifications: changed rules are noticed at the next resync")
         }
     }
-    let gateways = watch::Sender::new(Gateways::new());
-    tokio::spawn(follow(links, interface, addresses, gateways.subscribe()));
-    Ok(Happened { gateways, to_interface, to_addresses })
+    let watched = watch::Sender::new(Watched::default());
+    tokio::spawn(follow(links, interface, addresses, watched.subscribe()));
+    Ok(Happened { watched, to_interface, to_addresses })
 }
 
 /// Subscribes to changes of nftables. Needs CAP_NET_ADMIN.
@@ -109,7 +116,7 @@ async fn follow(
     links: Listener,
     interface: watch::Sender<u64>,
     addresses: watch::Sender<u64>,
-    gateways: watch::Receiver<Gateways>,
+    watched: watch::Receiver<Watched>,
 ) {
     let bump = |sender: &watch::Sender<u64>| sender.send_modify(|count| *count += 1);
     // Addresses, routes and neighbours have an index only. An interface that is made later has a message with its
@@ -138,6 +145,11 @@ async fn follow(
                     bump(&interface);
                 }
                 About::Address(number) | About::Link(number) if Some(number) == index => bump(&interface),
+                About::Settings(number)
+                    if Some(number) == index || watched.borrow().uplinks.contains(&number) =>
+                {
+                    bump(&interface)
+                }
                 // The tunnel address may follow it; over the interface it is a route like any other, too.
                 About::DefaultRoute(number) => {
                     bump(&addresses);
@@ -147,11 +159,11 @@ async fn follow(
                 }
                 About::Address(_) => bump(&addresses),
                 About::Neighbour(number, address)
-                    if Some(number) == index && gateways.borrow().contains(&address) =>
+                    if Some(number) == index && watched.borrow().gateways.contains(&address) =>
                 {
                     bump(&interface)
                 }
-                About::Link(_) | About::Neighbour(..) | About::Nothing => {}
+                About::Link(_) | About::Settings(_) | About::Neighbour(..) | About::Nothing => {}
             }
         }
     }
@@ -199,7 +211,7 @@ fn about(kind: u16, body: &[u8]) -> About {
             }
         }
         // `NETCONFA_IFINDEX`, after `struct netconfmsg`, which is padded to 4 bytes.
-        libc::RTM_NEWNETCONF | RTM_DELNETCONF => index_in(4, 1).map(About::Link),
+        libc::RTM_NEWNETCONF | RTM_DELNETCONF => index_in(4, 1).map(About::Settings),
         _ => None,
     };
     found.unwrap_or(About::Nothing)

@@ -13,11 +13,12 @@ use netlink_packet_route::{
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
     neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
     route::{
-        RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteScope,
-        RouteType,
+        RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteProtocol,
+        RouteScope, RouteType,
     },
 };
 use netlink_sys::{AsyncSocket as _, TokioSocket, protocols::NETLINK_ROUTE};
+use nix::net::if_::if_indextoname;
 use podnet::{
     link::{self, into_io},
     netlink::Netlink,
@@ -120,6 +121,39 @@ impl Kernel {
         Ok(())
     }
 
+    /// The name of the interface over which this host reaches `range`, if a route to the whole range leads over
+    /// another link than `index`.
+    pub(super) async fn route_elsewhere(&self, range: IpNet, index: u32) -> io::Result<Option<String>> {
+        // Not of the builder: a question must not have a table, a protocol, a scope or a type.
+        let mut request = RouteMessage::default();
+        let (family, address) = match range.network() {
+            IpAddr::V4(v4) => (AddressFamily::Inet, RouteAddress::Inet(v4)),
+            IpAddr::V6(v6) => (AddressFamily::Inet6, RouteAddress::Inet6(v6)),
+        };
+        request.header.address_family = family;
+        request.header.destination_prefix_length = range.max_prefix_len();
+        request.attributes.push(RouteAttribute::Destination(address));
+        // The answer is the route itself, not what it means for one address.
+        request.header.flags = RouteFlags::FibMatch;
+        let mut answers = std::pin::pin!(self.netlink.route().get(request).execute());
+        let answer = match answers.try_next().await.map_err(into_io) {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return Ok(None),
+            Err(error) if error.raw_os_error() == Some(nix::libc::ENETUNREACH) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let link = answer.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Oif(link) => Some(*link),
+            _ => None,
+        });
+        // A route to a network around the range is not to the range: the default route is one.
+        if answer.header.destination_prefix_length != range.prefix_len() || link == Some(index) {
+            return Ok(None);
+        }
+        let name = link.and_then(|link| if_indextoname(link).ok()?.into_string().ok());
+        Ok(Some(name.unwrap_or_else(|| "several interfaces".to_owned())))
+    }
+
     /// Carries out one step on the link with this index.
     pub(super) async fn take(&self, index: u32, step: &Step) -> Result<(), Refused> {
         let refused = |source| Refused { step: step.to_string(), source };
@@ -159,6 +193,13 @@ impl Kernel {
             }
         };
         outcome.map_err(|error| refused(into_io(error)))
+    }
+
+    /// Has the kernel forward the IPv4 packets that arrive on the link with this index.
+    pub(super) async fn forward(&self, index: u32) -> io::Result<()> {
+        let link = LinkMessageBuilder::<LinkUnspec>::new().index(index);
+        let request = link.append_extra_attribute(sysctl::forwarding()).build();
+        self.netlink.link().set(request).execute().await.map_err(into_io)
     }
 
     async fn add_address(&self, index: u32, address: IpNet) -> Result<(), rtnetlink::Error> {

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use contract::{mac::Mac, mtu::Mtu};
 use ipnet::IpNet;
 
+use crate::services::HostService;
+
 /// The interface's name, on every node.
 pub(crate) const INTERFACE: &str = "ovn-k8s-mp0";
 
@@ -19,7 +21,7 @@ pub struct ManagementPort {
     /// Whether `cluster` was configured. A default is used only if this node's subnet lies in it: otherwise
     /// it may be a network outside the cluster, which a route would cut off.
     pub cluster_is_given: bool,
-    /// The subnets of Services.
+    /// The ranges of Services' addresses that the options name.
     pub services: Vec<IpNet>,
     /// MTU of the interface, the same as that of pods.
     pub mtu: Mtu,
@@ -48,6 +50,8 @@ pub(crate) struct Desired {
     pub(crate) addresses: Vec<IpNet>,
     pub(crate) neighbours: Vec<Neighbour>,
     pub(crate) routes: Vec<Route>,
+    /// Services with endpoints on hosts, at addresses that this host reaches over the interface.
+    pub(crate) on_hosts: Vec<HostService>,
 }
 
 /// A permanent neighbour entry. OVN does not answer an ARP request whose sender address is not the port's
@@ -76,8 +80,14 @@ pub(crate) enum PlanError {
 }
 
 impl ManagementPort {
-    /// The desired port of node `node` with the subnets of `assigned`.
-    pub(crate) fn desired(&self, node: &str, assigned: &AssignedSubnets) -> Result<Desired, PlanError> {
+    /// The desired port of node `node` with the subnets of `assigned`. `services`: the ranges of Services that
+    /// are reached over it.
+    pub(crate) fn desired(
+        &self,
+        node: &str,
+        assigned: &AssignedSubnets,
+        services: &[IpNet],
+    ) -> Result<Desired, PlanError> {
         let subnets = one_of_each_family(&assigned.subnets);
         // Host 1 of each subnet is the logical router's port, host 2 the management port.
         let addresses = subnets.iter().map(|subnet| host(*subnet, 2)).collect::<Result<Vec<_>, _>>()?;
@@ -91,7 +101,7 @@ impl ManagementPort {
         let routes = subnets
             .iter()
             .zip(&gateways)
-            .flat_map(|(subnet, gateway)| self.routes(*subnet, gateway.addr()))
+            .flat_map(|(subnet, gateway)| self.routes(*subnet, gateway.addr(), services))
             .collect();
         Ok(Desired {
             // Kubernetes has node names in lower case only; a name without an API server may be a host name.
@@ -101,21 +111,26 @@ impl ManagementPort {
             addresses,
             neighbours,
             routes,
+            on_hosts: Vec::new(),
         })
     }
 
     /// Routes to all pods and Services of the family, except those in the node's own subnet, which the kernel
     /// has a route to.
-    fn routes(&self, subnet: IpNet, via: IpAddr) -> impl Iterator<Item = Route> {
+    fn routes<'a>(
+        &'a self,
+        subnet: IpNet,
+        via: IpAddr,
+        services: &'a [IpNet],
+    ) -> impl Iterator<Item = Route> + use<'a> {
         let mtu = self.routable_mtu.map(Mtu::bytes);
         let same_family = move |to: &&IpNet| to.addr().is_ipv4() == via.is_ipv4();
         let elsewhere = move |to: &&IpNet| !subnet.contains(*to);
         let believed = move |to: &&IpNet| self.cluster_is_given || to.contains(&subnet);
         self.cluster
             .iter()
-            // Services are not filtered: they are configured, or there are none.
             .filter(believed)
-            .chain(&self.services)
+            .chain(services)
             .filter(same_family)
             .filter(elsewhere)
             .map(move |to| Route { to: to.trunc(), via, mtu })

@@ -8,7 +8,7 @@ use ovsdb::{Condition, Monitor, Mutation, NamedUuid, Row, Transaction, Updates, 
 use super::plan::{Desired, INTERFACE};
 
 /// The integration bridge, which ovn-controller creates.
-const BRIDGE: &str = "br-int";
+pub(super) const BRIDGE: &str = "br-int";
 
 ovsdb::table! {
     struct Bridge in "Bridge" {

@@ -56,13 +56,24 @@ impl Sysctl {
             DevConf::Forwarding(value) => request.forwarding = value,
             DevConf::RpFilter(value) => request.rp_filter = value,
         }
-        Some(LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet(vec![AfSpecInet::DevConfRequest(request)])]))
+        Some(of_inet(request))
     }
 
     /// Writes it under `/proc/sys`.
     pub(super) fn write(self) -> io::Result<()> {
         std::fs::write(self.path(), self.value)
     }
+}
+
+/// The attribute of a link message that has IPv4 packets forwarded.
+pub(super) fn forwarding() -> LinkAttribute {
+    let mut request = InetDevConf::default();
+    request.forwarding = 1;
+    of_inet(request)
+}
+
+fn of_inet(request: InetDevConf) -> LinkAttribute {
+    LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet(vec![AfSpecInet::DevConfRequest(request)])])
 }
 
 /// The settings whose value differs from the desired one. One that cannot be read is left out: a kernel

@@ -64,7 +64,7 @@ fn every_kind_of_message_names_its_link() {
             body(12, None, &[attribute(1, &[10, 244, 0, 0]), attribute(libc::RTA_OIF, &index)]),
             About::Link(7),
         ),
-        (libc::RTM_NEWNETCONF, body(4, None, &[attribute(1, &index)]), About::Link(7)),
+        (libc::RTM_NEWNETCONF, body(4, None, &[attribute(1, &index)]), About::Settings(7)),
         (libc::RTM_NEWROUTE, body(12, None, &[]), About::Nothing),
         (libc::RTM_NEWADDR, vec![0; 3], About::Nothing),
     ];

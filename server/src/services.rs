@@ -1,0 +1,200 @@
+//! The node's part in Services. OVN does the load balancing; the node follows Services and their endpoints for
+//! what OVN does not do.
+//!
+//! ```text
+//! API server ─watch─▶ wire ─▶ Known ─┬▶ Facts: ranges, Services on hosts ─▶ management port: routes and rules
+//!                                    ├▶ stale connections ─▶ Pending ─▶ Connections
+//!                                    └▶ HealthChecks
+//! ```
+//!
+//! | module | noun |
+//! |---|---|
+//! | `wire` | Services, EndpointSlices and ServiceCIDRs as the API server spells them |
+//! | `known` | what is kept of them, and what follows; pure |
+//! | `pending` | when stale connections are removed; pure |
+//! | `connections` | removes them |
+//! | `health_checks` | `healthCheckNodePort` |
+
+use std::path::Path;
+
+use ipnet::IpNet;
+use kubeapi::{
+    Connection,
+    watch::{self, Observer, Presence, Prompt, Seen, Selection, Watched, WrongVersion},
+};
+use ovslog::LogRateLimit;
+use podnet::control_socket::{ControlSocket, VSWITCHD};
+use tokio::{
+    sync::{mpsc, watch as values},
+    time::{Instant, sleep_until},
+};
+
+use self::{
+    connections::Connections,
+    health_checks::HealthChecks,
+    known::{Known, Moves, Service, ServiceKey, Slice},
+    pending::Pending,
+    wire::{RangeObject, ServiceObject, SliceObject},
+};
+
+mod connections;
+mod health_checks;
+mod known;
+mod pending;
+mod wire;
+
+pub(crate) use known::{Facts, HostService, Protocol};
+
+/// What the watches report.
+enum Event {
+    Services(Seen<ServiceKey, (ServiceKey, Service)>),
+    Slices(Seen<ServiceKey, (ServiceKey, Slice)>),
+    Ranges(Seen<ServiceKey, (ServiceKey, Vec<IpNet>)>),
+}
+
+/// Which Services matter to which node.
+#[derive(Debug, Clone)]
+pub(crate) struct ServicesConfig<'a> {
+    pub(crate) node: &'a str,
+    /// The subnets of all pods.
+    pub(crate) cluster: &'a [IpNet],
+    /// The ranges of Services' addresses that the options name.
+    pub(crate) ranges: &'a [IpNet],
+    /// The directory with the control socket of ovs-vswitchd.
+    pub(crate) ovs_run_dir: &'a Path,
+}
+
+/// Follows the Services from now on, for as long as the runtime lives.
+pub(crate) fn start(connection: &Connection, config: &ServicesConfig<'_>) -> values::Receiver<Facts> {
+    let known = Known::new(config.node, config.cluster, config.ranges);
+    let (facts, receiver) = values::channel(known.facts());
+    let (events, received) = mpsc::unbounded_channel();
+    follow::<ServiceObject>(connection, &events, Presence::Certain, Event::Services);
+    follow::<SliceObject>(connection, &events, Presence::Certain, Event::Slices);
+    follow::<RangeObject>(connection, &events, Presence::Optional, Event::Ranges);
+    let connections = Connections {
+        switch: ControlSocket::of(config.ovs_run_dir, VSWITCHD),
+        failing: LogRateLimit::default(),
+    };
+    tokio::spawn(run(known, received, facts, connections));
+    receiver
+}
+
+fn follow<K: Watched>(
+    connection: &Connection,
+    events: &mpsc::UnboundedSender<Event>,
+    presence: Presence,
+    event: fn(Seen<K::Key, K::Value>) -> Event,
+) {
+    let selection = Selection { presence, ..Selection::default() };
+    let follower = Follower { events: events.clone(), event, complained: None };
+    tokio::spawn(watch::follow::<K, _>(connection.clone(), selection, Prompt::default(), follower));
+}
+
+async fn run(
+    mut known: Known,
+    mut events: mpsc::UnboundedReceiver<Event>,
+    facts: values::Sender<Facts>,
+    mut connections: Connections,
+) {
+    let (mut pending, mut health_checks) = (Pending::default(), HealthChecks::default());
+    loop {
+        let next = pending.next();
+        let event = tokio::select! {
+            event = events.recv() => event,
+            () = at(next) => {
+                connections.remove(&pending.due(Instant::now())).await;
+                continue;
+            }
+        };
+        let Some(event) = event else { return };
+        let Moves { stale, valid } = take(&mut known, event);
+        pending.take(stale, valid, Instant::now());
+        // A list comes as one event, but a burst of changes as many: one look at the whole suffices.
+        if events.is_empty() {
+            let now = known.facts();
+            facts.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
+            health_checks.answer(known.health_checks());
+        }
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn take(known: &mut Known, event: Event) -> Moves {
+    match event {
+        Event::Services(Seen::All(all)) => known.all_services(all),
+        Event::Services(Seen::Applied((key, service))) => known.service(&key, Some(service)),
+        Event::Services(Seen::Deleted(key)) => known.service(&key, None),
+        Event::Slices(Seen::All(all)) => known.all_slices(all),
+        Event::Slices(Seen::Applied((key, slice))) => known.slice(&key, Some(slice)),
+        Event::Slices(Seen::Deleted(key)) => known.slice(&key, None),
+        Event::Ranges(ranges) => {
+            match ranges {
+                Seen::All(all) => known.all_ranges(all),
+                Seen::Applied((key, nets)) => known.range(key, Some(nets)),
+                Seen::Deleted(key) => known.range(key, None),
+            }
+            Moves::default()
+        }
+    }
+}
+
+/// Passes on what a watch reports.
+struct Follower<K: Watched> {
+    events: mpsc::UnboundedSender<Event>,
+    event: fn(Seen<K::Key, K::Value>) -> Event,
+    /// The problem that was logged last, until it is over.
+    complained: Option<String>,
+}
+
+impl<K: Watched> Follower<K> {
+    fn tell(&self, seen: Seen<K::Key, K::Value>) {
+        // Without a receiver the server ends.
+        let _ = self.events.send((self.event)(seen));
+    }
+}
+
+impl<K: Watched> Observer<K> for Follower<K> {
+    fn all(&mut self, objects: Vec<K::Value>, _version: String) {
+        tracing::debug!(kind = K::KIND, objects = objects.len(), "listed");
+        self.tell(Seen::All(objects));
+    }
+
+    fn applied(&mut self, object: K::Value, _version: &str) -> Result<(), WrongVersion> {
+        self.tell(Seen::Applied(object));
+        Ok(())
+    }
+
+    fn deleted(&mut self, key: K::Key, _version: &str) -> Result<(), WrongVersion> {
+        self.tell(Seen::Deleted(key));
+        Ok(())
+    }
+
+    fn left_out(&mut self, reason: &str) {
+        tracing::warn!(kind = K::KIND, error = %reason, "an object of the API server is left out");
+    }
+
+    fn heard(&mut self) {
+        if self.complained.take().is_some() {
+            tracing::info!(kind = K::KIND, "the watch is connected again");
+        }
+    }
+
+    fn lost(&mut self, why: &str) {
+        // Called after each failed attempt: logged once for each reason.
+        if self.complained.as_deref() != Some(why) {
+            tracing::warn!(kind = K::KIND, problem = why, "the watch is disconnected");
+        }
+        self.complained = Some(why.to_owned());
+    }
+
+    fn begins_anew(&mut self, why: &str) {
+        tracing::debug!(kind = K::KIND, reason = why, "the watch starts over, with a list");
+    }
+}

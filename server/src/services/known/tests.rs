@@ -1,0 +1,234 @@
+use kubeapi::watch::Watched as _;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::services::wire::{RangeObject, ServiceObject, SliceObject};
+
+fn known() -> Known {
+    let net = |text: &str| text.parse().unwrap();
+    Known::new("n1", &[net("10.244.0.0/16"), net("fd00:10:244::/48")], &[net("10.96.0.0/16")])
+}
+
+fn service(name: &str, spec: Value) -> (ServiceKey, Service) {
+    let object =
+        json!({"metadata": {"namespace": "shop", "name": name, "resourceVersion": "1"}, "spec": spec});
+    serde_json::from_value::<ServiceObject>(object).unwrap().value().unwrap()
+}
+
+/// A slice of `service`. `endpoints`: address, node and conditions.
+fn slice(name: &str, service: &str, ports: Value, endpoints: &[(&str, &str, Value)]) -> (ServiceKey, Slice) {
+    let family =
+        if endpoints.first().is_some_and(|(address, ..)| address.contains(':')) { "IPv6" } else { "IPv4" };
+    let endpoints: Vec<Value> = endpoints
+        .iter()
+        .map(|(address, node, conditions)| json!({"addresses": [address], "nodeName": node, "conditions": conditions}))
+        .collect();
+    let object = json!({
+        "metadata": {"namespace": "shop", "name": name, "resourceVersion": "1", "labels": {"kubernetes.io/service-name": service}},
+        "addressType": family, "ports": ports, "endpoints": endpoints,
+    });
+    serde_json::from_value::<SliceObject>(object).unwrap().value().unwrap()
+}
+
+fn dns() -> (ServiceKey, Service) {
+    service(
+        "dns",
+        json!({"clusterIP": "10.96.0.10", "clusterIPs": ["10.96.0.10"], "ports": [
+        {"name": "dns", "protocol": "UDP", "port": 53, "nodePort": 30053},
+        {"name": "dns-tcp", "protocol": "TCP", "port": 53}]}),
+    )
+}
+
+fn dns_ports() -> Value {
+    json!([{"name": "dns", "protocol": "UDP", "port": 5353}, {"name": "dns-tcp", "protocol": "TCP", "port": 5353}])
+}
+
+fn ready() -> Value {
+    json!({"ready": true, "serving": true, "terminating": false})
+}
+
+fn stale(address: &str, port: u16, endpoint: &str) -> Stale {
+    Stale { address: address.parse().ok(), port, endpoint: endpoint.parse().ok() }
+}
+
+fn put(known: &mut Known, (key, service): (ServiceKey, Service)) -> Moves {
+    known.service(&key, Some(service))
+}
+
+fn put_slice(known: &mut Known, (key, slice): (ServiceKey, Slice)) -> Moves {
+    known.slice(&key, Some(slice))
+}
+
+#[test]
+fn connections_to_an_endpoint_that_went_or_serves_no_more_are_stale() {
+    let mut known = known();
+    put(&mut known, dns());
+    let both = [("10.244.1.5", "n1", ready()), ("10.244.2.5", "n2", ready())];
+    assert_eq!(put_slice(&mut known, slice("dns-a", "dns", dns_ports(), &both)).stale, [].into());
+
+    let gone = put_slice(&mut known, slice("dns-a", "dns", dns_ports(), &both[..1]));
+    let expected = [stale("10.96.0.10", 53, "10.244.2.5:5353"), stale("", 30053, "10.244.2.5:5353")];
+    assert_eq!(gone.stale, expected.into());
+    assert!(gone.valid.contains(&stale("10.96.0.10", 53, "10.244.1.5:5353")));
+
+    // One that terminates goes on with what it has until it no longer serves.
+    let terminating = |serving: bool| {
+        let conditions = json!({"ready": false, "serving": serving, "terminating": true});
+        slice("dns-a", "dns", dns_ports(), &[("10.244.1.5", "n1", conditions)])
+    };
+    assert_eq!(put_slice(&mut known, terminating(true)).stale, [].into());
+    let expected = [stale("10.96.0.10", 53, "10.244.1.5:5353"), stale("", 30053, "10.244.1.5:5353")];
+    assert_eq!(put_slice(&mut known, terminating(false)).stale, expected.into());
+}
+
+#[test]
+fn connections_to_a_service_that_went_are_stale_whatever_their_endpoint() {
+    let mut known = known();
+    let (key, _) = dns();
+    put(&mut known, dns());
+    put_slice(&mut known, slice("dns-a", "dns", dns_ports(), &[("10.244.1.5", "n1", ready())]));
+    let gone = known.service(&key, None);
+    assert_eq!(gone.stale, [stale("10.96.0.10", 53, ""), stale("", 30053, "10.244.1.5:5353")].into());
+    // In a list that lacks it, too.
+    put(&mut known, dns());
+    assert_eq!(known.all_services(Vec::new()).stale, gone.stale);
+}
+
+#[test]
+fn an_endpoint_that_moves_from_one_slice_to_another_is_not_gone() {
+    let mut known = known();
+    put(&mut known, dns());
+    let endpoints = [("10.244.1.5", "n1", ready())];
+    put_slice(&mut known, slice("dns-a", "dns", dns_ports(), &endpoints));
+    let moved = known.all_slices(vec![slice("dns-b", "dns", dns_ports(), &endpoints)]);
+    assert_eq!(moved.stale, [].into());
+}
+
+/// Two slices of one Service may have different numbers for one port.
+#[test]
+fn each_slice_has_its_own_number_of_a_port() {
+    let mut known = known();
+    put(&mut known, dns());
+    let number = |port: u16| json!([{"name": "dns", "protocol": "UDP", "port": port}]);
+    put_slice(&mut known, slice("dns-a", "dns", number(5353), &[("10.244.1.5", "n1", ready())]));
+    put_slice(&mut known, slice("dns-b", "dns", number(5454), &[("10.244.1.6", "n1", ready())]));
+    let gone = known.slice(&"shop/dns-b".into(), None);
+    assert!(gone.stale.contains(&stale("10.96.0.10", 53, "10.244.1.6:5454")), "{gone:?}");
+}
+
+#[test]
+fn what_no_part_of_the_node_needs_is_not_kept() {
+    let mut known = known();
+    let tcp = json!([{"name": "", "protocol": "TCP", "port": 80}]);
+    put_slice(&mut known, slice("web-a", "web", tcp.clone(), &[("10.244.2.5", "n2", ready())]));
+    assert_eq!(known.slices.len(), 0);
+    for endpoint in [("10.244.1.5", "n1", ready()), ("192.0.2.7", "n2", ready())] {
+        put_slice(&mut known, slice("web-a", "web", tcp.clone(), &[endpoint]));
+        assert_eq!(known.slices.len(), 1);
+    }
+    put_slice(&mut known, slice("web-a", "web", tcp, &[("10.244.2.5", "n2", ready())]));
+    assert_eq!((known.slices.len(), known.of_service.len()), (0, 0));
+}
+
+#[test]
+fn a_service_on_hosts_has_the_ready_endpoints_of_each_family() {
+    let mut known = known();
+    put(
+        &mut known,
+        service(
+            "api",
+            json!({"clusterIPs": ["10.96.0.1", "fd00:10:96::1"], "ports": [
+        {"name": "https", "port": 443}, {"name": "other", "port": 444}]}),
+        ),
+    );
+    let ports = json!([{"name": "https", "protocol": "TCP", "port": 6443}]);
+    let unready = json!({"ready": false, "serving": false, "terminating": false});
+    put_slice(
+        &mut known,
+        slice(
+            "api-4",
+            "api",
+            ports.clone(),
+            &[("192.0.2.7", "n1", ready()), ("192.0.2.8", "n2", unready), ("10.244.1.5", "n1", json!(null))],
+        ),
+    );
+    put_slice(&mut known, slice("api-6", "api", ports, &[("2001:db8::7", "n1", ready())]));
+    let found: Vec<(String, String)> = known
+        .facts()
+        .on_hosts
+        .iter()
+        .map(|service| (format!("{} {}", service.address, service.port), format!("{:?}", service.endpoints)))
+        .collect();
+    let expected = [
+        ("10.96.0.1 443", "[10.244.1.5:6443, 192.0.2.7:6443]"),
+        ("fd00:10:96::1 443", "[[2001:db8::7]:6443]"),
+    ];
+    assert_eq!(found, expected.map(|(service, endpoints)| (service.to_owned(), endpoints.to_owned())));
+}
+
+#[test]
+fn each_range_has_a_service_in_it_if_there_is_one() {
+    let mut known = known();
+    assert!(!known.facts().are_all_ranges);
+    let object = |name: &str, cidrs: Value| {
+        let object = json!({"metadata": {"name": name, "resourceVersion": "1"}, "spec": {"cidrs": cidrs}});
+        serde_json::from_value::<RangeObject>(object).unwrap().value().unwrap()
+    };
+    known.all_ranges(vec![object("kubernetes", json!(["10.96.0.0/16", "fd00:10:96::/112"]))]);
+    let (key, nets) = object("more", json!(["192.168.128.0/24", "0.0.0.0/0", "nonsense"]));
+    known.range(key, Some(nets));
+    put(&mut known, service("web", json!({"clusterIP": "192.168.128.7", "ports": [{"port": 80}]})));
+    let Facts { ranges, are_all_ranges, .. } = known.facts();
+    let found: Vec<String> = ranges.iter().map(|(range, sample)| format!("{range} {sample:?}")).collect();
+    assert_eq!(found, ["10.96.0.0/16 []", "192.168.128.0/24 [192.168.128.7]", "fd00:10:96::/112 []"]);
+    assert!(are_all_ranges);
+    known.service(&"shop/web".into(), None);
+    known.range("/more".into(), None);
+    assert_eq!(known.facts().ranges.len(), 2);
+}
+
+#[test]
+fn a_health_check_counts_the_ready_endpoints_of_this_node() {
+    let mut known = known();
+    let spec = |policy: &str| {
+        json!({"type": "LoadBalancer", "clusterIP": "10.96.0.7", "externalTrafficPolicy": policy,
+        "healthCheckNodePort": 31000, "ports": [{"port": 80}]})
+    };
+    put(&mut known, service("web", spec("Local")));
+    let unready = json!({"ready": false, "serving": true, "terminating": true});
+    let ports = json!([{"name": "", "protocol": "TCP", "port": 80}]);
+    put_slice(
+        &mut known,
+        slice(
+            "web-a",
+            "web",
+            ports,
+            &[("10.244.1.5", "n1", ready()), ("10.244.1.6", "n1", unready), ("10.244.2.5", "n2", ready())],
+        ),
+    );
+    let check = HealthCheck { service: "shop/web".into(), local_endpoints: 1 };
+    assert_eq!(known.health_checks(), [(31000, check)].into());
+    put(&mut known, service("web", spec("Cluster")));
+    assert_eq!(known.health_checks(), [].into());
+}
+
+/// Whatever the API server sends.
+#[test]
+fn objects_with_nothing_or_null_in_them_are_read() {
+    let object =
+        json!({"metadata": {"namespace": "a", "name": "b", "labels": null}, "spec": null, "status": null});
+    assert_eq!(
+        serde_json::from_value::<ServiceObject>(object).unwrap().value().unwrap().1,
+        Service::default()
+    );
+    let object = json!({"metadata": {"namespace": "a", "name": "b", "labels": {}}, "addressType": "IPv4", "endpoints": null,
+        "ports": [{"name": null, "port": null}]});
+    assert_eq!(serde_json::from_value::<SliceObject>(object).unwrap().value().unwrap().1, Slice::default());
+    let wrong_family = slice(
+        "c",
+        "b",
+        json!([{"protocol": "UDP", "port": 53}]),
+        &[("10.244.1.5", "n1", ready()), ("fd00::1", "n1", ready())],
+    );
+    assert_eq!(wrong_family.1.endpoints.len(), 1);
+}

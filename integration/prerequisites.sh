@@ -71,7 +71,7 @@ packages_for() {
         # Debian has another package with a program of this name, which needs libraries that images do not have.
         wanted+=" /var/lib/dpkg/info/busybox-static.list busybox-static"
         # For the images of test pods.
-        wanted+=" curl curl wget wget" ;;
+        wanted+=" curl curl nslookup bind9-dnsutils wget wget" ;;
     esac
     # For the images that Kubernetes' own specs ask for.
     case " $* " in *" conformance "*) wanted+=" dig bind9-dnsutils nc.openbsd netcat-openbsd ss iproute2" ;; esac

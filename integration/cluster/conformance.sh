@@ -40,7 +40,7 @@ build() {
 
     root=$unfinished/root
     # /bin/sh is dash: busybox' shell prefers its own `nc`, which has no UDP. `dig` is what DNS specs call.
-    "$here/root.sh" "$root" dash bash curl dig getent nc.openbsd wget ss ip
+    "$here/root.sh" "$root" dash bash curl dig getent nc.openbsd nslookup wget ss ip
     mkdir -p "$root/uploads" "$unfinished/images"
     go_build build -trimpath -ldflags "-s -w" -o "$root/agnhost" k8s.io/kubernetes/test/images/agnhost
     go_build -C coredns build -trimpath -ldflags "-s -w" -o "$root/coredns" .

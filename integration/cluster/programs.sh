@@ -40,7 +40,7 @@ build() {
     "$here/image.sh" localhost/pause:1 "$root" "$unfinished/images/pause.tar" /bin/sh -c 'trap "exit 0" TERM INT; while :; do sleep 1000000 & wait; done'
     rm -rf "$root"
     # `agnhost` is what test pods run: its servers and clients, busybox, and clients that look names up.
-    "$here/root.sh" "$root" dash curl getent wget
+    "$here/root.sh" "$root" dash curl getent nslookup wget
     cp "$unfinished/bin/agnhost" "$root/agnhost"
     "$here/image.sh" localhost/agnhost:1 "$root" "$unfinished/images/agnhost.tar" /agnhost netexec
     rm -rf "$root"

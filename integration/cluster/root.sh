@@ -3,7 +3,7 @@
 #
 #   integration/cluster/root.sh DIRECTORY [PROGRAM…]
 #
-# With a PROGRAM, names are looked up as glibc does it. Static busybox looks them up by itself, in `nslookup` and `ping` alone.
+# Busybox' own `nslookup` does not complete names that have a dot, such as `kubernetes.default`; its `wget` crashes when it looks one up.
 set -euo pipefail
 root=$1
 shift

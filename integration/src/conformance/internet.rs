@@ -23,7 +23,8 @@ pub(super) fn begin(cluster: &Cluster) -> Result<()> {
     }
     for address in ADDRESSES {
         let address: IpAddr = address.parse().context("a constant address")?;
-        let words = format!("addr add {address} dev lo");
+        // `nodad`: an IPv6 address would not be there yet for the listener.
+        let words = format!("addr add {address} dev lo nodad");
         command::output(Command::new("ip").args(words.split_whitespace()))?;
         let listener = TcpListener::bind((address, PORT)).with_context(|| format!("listen on {address}"))?;
         // Accepting is all that a connection needs; it ends with the namespaces.

@@ -74,11 +74,15 @@ impl Cluster {
         let say = |text: &str| {
             let _ = writeln!(io::stderr(), "{:5.1} s  {text}", began.elapsed().as_secs_f64());
         };
-        let cluster = Running::of_nodes(self.nodes).build(&say)?;
+        let blueprint = Running::of_nodes(self.nodes);
+        // Pods that are measured look no names up.
+        let blueprint = if self.compare.is_none() { blueprint.dns().host_ports() } else { blueprint };
+        let cluster = blueprint.build(&say)?;
         say(&format!("{} nodes are ready", self.nodes));
         if let Some(rounds) = self.compare {
             return compare::run(&cluster, rounds, &self.bursts).map(|()| ExitCode::SUCCESS);
         }
+        cluster.route_to_pods()?;
         let tools = write_tools(&cluster)?;
         let path = env::join_paths(
             [tools.clone(), programs::bin_dir()?]
@@ -129,6 +133,18 @@ fn hints(cluster: &Running) -> String {
         ("ip=$(kubectl get pods -o jsonpath='{.items[3].status.podIP}')".to_owned(), "of one of them"),
         ("kubectl exec deploy/web -- ping -c 3 $ip".to_owned(), "another reaches it"),
         ("kubectl exec deploy/web -- wget -qO- http://$ip:8080/hostname".to_owned(), ""),
+        (
+            "kubectl expose deployment web --port=80 --target-port=8080".to_owned(),
+            "a Service over all of them",
+        ),
+        ("kubectl exec deploy/web -- nslookup web".to_owned(), "its name, from CoreDNS in this cluster"),
+        ("kubectl exec deploy/web -- curl -s http://web/hostname".to_owned(), "one of them answers"),
+        (
+            format!(
+                "{node} curl -s http://$(kubectl get svc web -o jsonpath='{{.spec.clusterIP}}')/hostname"
+            ),
+            "from the node, too",
+        ),
         ("kubectl scale deployment web --replicas=20".to_owned(), ""),
         ("kubectl rollout status deployment web".to_owned(), ""),
         (
@@ -141,7 +157,7 @@ fn hints(cluster: &Running) -> String {
         (format!("{node} ovs-vsctl show"), "the switch of a node; its name alone is a shell on it"),
         (format!("{node} tail {logs}/ovn-k8s-cni-overlay.log"), "the plugin's log"),
         (format!("{node} tail {logs}/ovnkube.log"), "the server's"),
-        (format!("kubectl delete deployment {}", reach::NAME), ""),
+        (format!("kubectl delete deployment,service {}", reach::NAME), ""),
     ];
     let lines: String = lines
         .iter()

@@ -31,8 +31,9 @@ pub(crate) fn show(cluster: &Cluster) -> Result<String> {
     });
     cluster.api.create(DEPLOYMENTS, &deployment)?;
     let names = cluster.pods.wait("the pods of the Deployment are ready", PATIENCE, |known| {
+        let of_it = known.iter().filter(|(key, _)| key.starts_with("default/"));
         let ready: Vec<String> =
-            known.iter().filter(|(_, pod)| is_ready(pod)).map(|(name, _)| name.clone()).collect();
+            of_it.filter(|(_, pod)| is_ready(pod)).map(|(name, _)| name.clone()).collect();
         ensure!(ready.len() == replicas, "{} of {replicas} are", ready.len());
         Ok(ready)
     })?;

@@ -9,6 +9,7 @@ mod events;
 mod hosts;
 #[path = "../support/in_service.rs"]
 mod in_service;
+mod names;
 mod network;
 mod node_services;
 mod pods;

@@ -253,6 +253,23 @@ impl Node {
         Daemon::new(format!("{file} on {}", self.name), log, move || Ok(enter(pid, &program)), arguments)
     }
 
+    /// The same in a UTS namespace of its own, in which the host has the node's name.
+    pub fn new_named_daemon(
+        &self,
+        program: impl Into<PathBuf>,
+        arguments: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Daemon {
+        let (pid, name, program) = (self.holder.pid, self.name.clone(), program.into());
+        let file = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let log = Path::new(mounts::LOGS).join(&self.name).join(format!("{file}.out"));
+        let command = move || {
+            let mut command = enter(pid, "unshare");
+            command.args(["--uts", "--", "sh", "-c", "hostname \"$0\" && exec \"$@\"", &name]).arg(&program);
+            Ok(command)
+        };
+        Daemon::new(format!("{file} on {}", self.name), log, command, arguments)
+    }
+
     /// Runs a program with its arguments on the node, to its end; its standard output.
     pub fn run(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<String> {
         let mut words = words.into_iter();

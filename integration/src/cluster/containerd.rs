@@ -41,11 +41,12 @@ impl Containerd {
 
     pub(super) fn daemon(self, node: &Node) -> Result<Daemon> {
         let arguments = [format!("--config={CONFIGURATION}")];
+        // containerd gives pods of the host network the name of the host that it sees.
         match self {
-            Self::One => Ok(node.new_daemon("containerd", arguments)),
+            Self::One => Ok(node.new_named_daemon("containerd", arguments)),
             Self::Two => {
                 let directory = programs::containerd_2()?;
-                let daemon = node.new_daemon(directory.join("containerd"), arguments);
+                let daemon = node.new_named_daemon(directory.join("containerd"), arguments);
                 // containerd runs the first shim in PATH, and Debian's belongs to the other version.
                 daemon.set_environment(vec![("PATH".to_owned(), path_with(&directory)?)]);
                 Ok(daemon)

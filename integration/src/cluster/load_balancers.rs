@@ -36,9 +36,11 @@ impl Cluster {
             while let Some(event) = events.next().await {
                 let Ok(service) = event else { continue };
                 let api = kube::Api::namespaced(client.clone(), &service.namespace().unwrap_or_default());
-                // A conflict or a Service that is gone comes back as another event, or never.
-                if let Err(error) = pool.serve(&api, &service).await {
-                    eprintln!("load balancer of {}: {error:#}", service.name_any());
+                match pool.serve(&api, &service).await {
+                    Ok(()) => {}
+                    // It went meanwhile.
+                    Err(error) if is_gone(&error) => {}
+                    Err(error) => eprintln!("load balancer of {}: {error:#}", service.name_any()),
                 }
             }
         });
@@ -87,6 +89,10 @@ impl Pool {
         let ingress: Vec<Value> = addresses.map(|address| json!({"ip": address, "ipMode": "VIP"})).collect();
         write_status(api, &name, &json!({"loadBalancer": {"ingress": ingress}})).await
     }
+}
+
+fn is_gone(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 404)
 }
 
 fn address(family: &str, number: u8) -> IpAddr {

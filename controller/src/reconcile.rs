@@ -5,7 +5,7 @@
 //! when the replica shows its desired rows. So the keys of a transaction are compared once more after it: a
 //! change that came meanwhile is not lost.
 
-use std::{collections::BTreeMap, future::Future, mem::discriminant, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, future::Future, mem::discriminant, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use kubeapi::election::Leadership;
@@ -20,13 +20,18 @@ mod absence;
 mod attempt;
 mod database_lock;
 mod flap;
+mod moves;
 mod report;
 
-pub use self::report::{Progress, Report, Stopped};
 use self::{
     absence::Absences,
     database_lock::{DatabaseLock, Right},
     flap::Flaps,
+    moves::Moves as NodeMoves,
+};
+pub use self::{
+    moves::HOLD,
+    report::{Progress, Report, Stopped},
 };
 use crate::{
     cluster_id::ClusterId,
@@ -36,9 +41,9 @@ use crate::{
     key::{Dirty, Key},
     metrics::Metrics,
     northbound::{CLUSTER_ID, Event, Northbound, foreign::Moves},
-    observation::Observation,
+    observation::{Observation, Seen},
     rows::Table,
-    store::{PodAnnotation, Store},
+    store::{Node, PodAnnotation, Store},
 };
 
 /// The inputs and outputs of the reconciler.
@@ -55,6 +60,8 @@ pub struct Controller {
     /// The state of the reconciler, for readiness and measurements.
     pub progress: watch::Sender<Progress>,
     pub metrics: Metrics,
+    /// How long another chassis or zone of a node is held back: [`HOLD`].
+    pub hold: Duration,
 }
 
 impl Controller {
@@ -66,8 +73,17 @@ impl Controller {
     }
 
     fn begin(self) -> (Reconciler, mpsc::UnboundedReceiver<Observation>) {
-        let Self { store, observations, annotations, northbound, leadership, reports, progress, metrics } =
-            self;
+        let Self {
+            store,
+            observations,
+            annotations,
+            northbound,
+            leadership,
+            reports,
+            progress,
+            metrics,
+            hold,
+        } = self;
         let fixed = desired(&store, &Key::Cluster).into_iter().map(|row| row.id);
         let northbound = Northbound::new(northbound, fixed);
         let reconciler = Reconciler {
@@ -93,6 +109,8 @@ impl Controller {
             doubted: None,
             paused: None,
             absences: Absences::default(),
+            moves: NodeMoves::default(),
+            hold,
         };
         (reconciler, observations)
     }
@@ -131,6 +149,8 @@ struct Reconciler {
     /// Until when the server is left alone after such a failure.
     paused: Option<Instant>,
     absences: Absences,
+    moves: NodeMoves,
+    hold: Duration,
 }
 
 /// A transaction that is not answered yet.
@@ -178,6 +198,7 @@ impl Reconciler {
             // marked.
             self.begin();
             self.give_up_absent();
+            self.accept_moves();
             self.prime();
             self.write();
             self.publish();
@@ -280,8 +301,48 @@ impl Reconciler {
             early.push(observation);
             return;
         }
+        let observation = self.hold_moves(observation);
         self.follow(|store, dirty| store.observe(observation, dirty));
         self.absences.are(self.store.absent(), Instant::now());
+    }
+
+    /// Takes another chassis or zone of a node out of the observation, until it has lasted.
+    fn hold_moves(&mut self, observation: Observation) -> Observation {
+        let until = Instant::now() + self.hold;
+        let Self { store, moves, .. } = self;
+        let mut judge = |node: Node| {
+            let before = store.node(&node.name);
+            moves.judge(before, node, &store.config.zone, until)
+        };
+        match observation {
+            Observation::Nodes(Seen::All(nodes)) => {
+                Observation::Nodes(Seen::All(nodes.into_iter().map(judge).collect()))
+            }
+            Observation::Nodes(Seen::Applied(node)) => Observation::Nodes(Seen::Applied(judge(node))),
+            Observation::Nodes(Seen::Deleted(name)) => {
+                moves.gone(&name);
+                Observation::Nodes(Seen::Deleted(name))
+            }
+            other => other,
+        }
+    }
+
+    /// Takes over what nodes have said for long enough.
+    fn accept_moves(&mut self) {
+        for node in self.moves.take_over(Instant::now()) {
+            // The node may have gone with a list.
+            if self.store.node(&node.name).is_some_and(|known| known.uid == node.uid) {
+                tracing::warn!(
+                    node = %node.name,
+                    chassis = ?node.chassis,
+                    zone = ?node.zone,
+                    "a node has another chassis or is in another zone"
+                );
+                self.follow(|store, dirty| {
+                    store.observe(Observation::Nodes(Seen::Applied(node)), dirty);
+                });
+            }
+        }
     }
 
     /// Treats static pods as gone whose mirror pods have not come back in time.
@@ -383,7 +444,7 @@ impl Reconciler {
         let waits = self.in_flight.is_some() || !self.may_write();
         let retry = if waits { None } else { self.work_queue.next_retry() };
         let paused = self.paused.filter(|_| !waits);
-        paused.or(retry).into_iter().chain(self.absences.next()).min()
+        paused.or(retry).into_iter().chain(self.absences.next()).chain(self.moves.next()).min()
     }
 
     /// Whether everything that a write depends on is known, and this process has the right to write.

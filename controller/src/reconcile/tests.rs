@@ -18,6 +18,9 @@ use crate::{
 /// Longer than anything takes on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
+/// Longer than it takes here to see that nothing happens.
+const HELD: Duration = Duration::from_secs(2);
+
 struct Run {
     server: Option<Database>,
     scratch: Scratch,
@@ -124,6 +127,7 @@ fn controller(endpoint: Endpoint, leadership: Leadership) -> Parts {
         reports: mpsc::unbounded_channel().0,
         progress,
         metrics: Metrics::register(&prometheus::Registry::new()).unwrap(),
+        hold: HELD,
     };
     (controller, observations, annotations, progressed)
 }
@@ -304,6 +308,36 @@ async fn the_cluster_of_the_database_is_compared_with_that_of_the_api_server() {
             assert!(!run.progress.borrow().own_cluster);
         }
     }
+}
+
+/// A garbled chassis id or zone may be a name, too: the node's rows left, or went to a chassis that there is
+/// not, until the node had written the annotation again. Packets were lost meanwhile.
+#[tokio::test]
+async fn another_chassis_or_zone_of_a_node_counts_once_it_has_lasted() {
+    let mut run = Run::start(Leadership::always(), None).await;
+    run.reaches("convergence", |progress| progress.converged).await;
+    let before = (run.rows("Logical_Switch").await, run.rows("Gateway_Chassis").await);
+    let zone = || Some(crate::config::Zone("null".to_owned()));
+    let began = Instant::now();
+    for garbled in [
+        Node { chassis: Some("-1".to_owned()), ..node("n1") },
+        Node { zone: zone(), ..node("n1") },
+        Node { zone: zone(), chassis: Some("999999".to_owned()), ..node("n1") },
+    ] {
+        run.observe(Observation::Nodes(Seen::Applied(garbled)));
+        // A list says the same.
+        run.observe(Observation::Nodes(Seen::All(vec![Node { zone: zone(), ..node("n1") }])));
+        run.observe(Observation::Nodes(Seen::Applied(node("n1"))));
+    }
+    run.observe(Observation::Nodes(Seen::Applied(Node { chassis: Some("other".to_owned()), ..node("n1") })));
+    while began.elapsed() < HELD / 2 {
+        assert_eq!((run.rows("Logical_Switch").await, run.rows("Gateway_Chassis").await), before);
+    }
+    let deadline = Instant::now() + SOON;
+    while !matches!(&run.rows("Gateway_Chassis").await[..], [(name, _)] if name.ends_with("-other")) {
+        assert!(Instant::now() < deadline, "{:?}", run.rows("Gateway_Chassis").await);
+    }
+    assert!(began.elapsed() >= HELD, "{:?}", began.elapsed());
 }
 
 /// The record of whose database it is.

@@ -84,6 +84,7 @@ impl Running {
             reports: report,
             progress: tell,
             metrics: collectors.clone(),
+            hold: Duration::ZERO,
         };
         Self {
             observations,

@@ -76,7 +76,10 @@ fn row_78_annotations_of_a_node_that_are_lost_or_garbled_cost_its_pods_no_packet
         cluster.lab.ping(&there, here.address())?;
         let flow = cluster.lab.flow(&here, &there)?;
         let lost = json!({SUBNETS: null, "k8s.ovn.org/node-chassis-id": null, "k8s.ovn.org/zone-name": null});
-        for spoilt in [lost, json!({SUBNETS: "{"}), json!({SUBNETS: "{\"default\":[\"10.0.0.0/240\"]}"})] {
+        // Garbage that may be a name.
+        let names = json!({"k8s.ovn.org/node-chassis-id": "999999", "k8s.ovn.org/zone-name": "null"});
+        let unreadable = json!({SUBNETS: "{\"default\":[\"10.0.0.0/240\"]}"});
+        for spoilt in [lost, names, json!({SUBNETS: "{"}), unreadable] {
             annotate(cluster, NODE, &spoilt)?;
             eventually("the annotations are as they were", SOON, || {
                 let now = annotations(&cluster.api.read(NODE)?);

@@ -21,7 +21,7 @@ use controller::{
     cluster_watch::{ClusterWatch, Party},
     node_assignments::{NodeAssignments, NodeRules},
     northbound,
-    reconcile::{Progress, Stopped},
+    reconcile::{HOLD, Progress, Stopped},
     store::Store,
 };
 use kubeapi::{
@@ -269,6 +269,7 @@ impl RunningTasks {
             reports,
             progress,
             metrics: metrics.rows.clone(),
+            hold: HOLD,
         };
         self.tasks.spawn(async move { Task::Controller(controller.run().await) });
         Party { observations: observed, wants: Store::KINDS, doubted }

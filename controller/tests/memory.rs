@@ -13,9 +13,10 @@ use controller::{
     observation::{Observation, Seen},
     store::{
         Store,
-        wire::{NodeObject, PodObject},
+        wire::{NodeObject, PodObject, ServiceObject, SliceObject},
     },
 };
+use kubeapi::watch::Watched;
 use serde_json::{Value, json};
 
 use crate::{cluster::config, database::Northbound, running::Running};
@@ -32,6 +33,8 @@ mod running;
 
 const NODES: usize = 500;
 const PODS: usize = 10_000;
+/// As many as pods, so that [`Since::each`] serves both.
+const SERVICES: usize = PODS;
 
 /// Limit in bytes per pod: the store with its indexes.
 const STORE: usize = 720;
@@ -41,6 +44,11 @@ const COPY: usize = 1600;
 /// database.
 const WHOLE: usize = 2600;
 const PEAK: usize = 2800;
+
+/// Limits in bytes per Service with five endpoints: the store, and the whole controller once converged. The
+/// latter is 30 MB for 10,000 Services.
+const SERVICE_STORE: usize = 1500;
+const SERVICE_WHOLE: usize = 3000;
 
 /// The system's allocator, with a count of what each thread has: each test is one thread.
 struct Counted;
@@ -155,6 +163,59 @@ async fn ten_thousand_pods_are_small_in_the_controller_and_in_the_copy_of_their_
     assert!(copy > 300, "{copy} bytes: this measures nothing");
     assert!(copy < COPY, "{copy} bytes for each pod");
     assert!(whole < WHOLE && peak < PEAK, "{whole} bytes for each pod, {peak} at the most");
+}
+
+/// Services with five endpoints each: in the store, and with the replica of their rows.
+#[tokio::test]
+async fn ten_thousand_services_are_small_in_the_store_and_in_the_copy_of_their_rows() {
+    let before = Since::now();
+    let mut store = Store::new(config());
+    (0..SERVICES).flat_map(service).for_each(|observation| store.observe(observation, &mut |_, _| ()));
+    let (stored, _) = before.each();
+    println!("store: {stored} bytes for each Service");
+    drop(store);
+
+    let northbound = Northbound::start();
+    let mut controller = Running::without_services(northbound.endpoint(), config());
+    controller.observe(nodes());
+    controller.observe(Observation::Pods(Seen::All(Vec::new())));
+    controller.converged().await;
+    let before = Since::now();
+    (0..SERVICES).flat_map(service).for_each(|observation| controller.observe(observation));
+    controller.reaches("work", |progress| !progress.converged).await;
+    controller.converged().await;
+    let (whole, peak) = before.each();
+    println!("controller: {whole} bytes for each Service, {peak} at the most");
+    controller.kill().await;
+
+    assert!(stored > 300 && whole > stored, "{stored} and {whole} bytes: this measures nothing");
+    assert!(stored < SERVICE_STORE && whole < SERVICE_WHOLE, "{stored} and {whole} bytes for each Service");
+}
+
+/// A Service and its slice.
+fn service(number: usize) -> [Observation; 2] {
+    let (namespace, name) = (format!("team-{:04}", number / 100), format!("web-{number:06}"));
+    let service = json!({
+        "metadata": {"namespace": namespace, "name": name, "uid": format!("0b8f7d0c-6f57-4a57-9d86-{number:012}")},
+        "spec": {"clusterIPs": [format!("172.16.{}.{}", number / 250, number % 250)], "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
+    });
+    let endpoint = |place: usize| {
+        let node = (number + place) % NODES;
+        json!({
+            "addresses": [format!("10.{}.{}.{}", 128 + node / 256, node % 256, 3 + number % 250)],
+            "nodeName": format!("node-{node}"), "conditions": {"ready": true},
+        })
+    };
+    let slice = json!({
+        "metadata": {"namespace": namespace, "name": format!("{name}-x7k2p"), "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4", "ports": [{"name": "http", "port": 8080}],
+        "endpoints": (0..5).map(endpoint).collect::<Vec<_>>(),
+    });
+    let (service, slice) = (object::<ServiceObject>(&service), object::<SliceObject>(&slice));
+    [
+        Observation::Services(Seen::Applied(service.value().unwrap())),
+        Observation::Slices(Seen::Applied(slice.value().unwrap())),
+    ]
 }
 
 fn nodes() -> Observation {

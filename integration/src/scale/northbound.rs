@@ -41,9 +41,8 @@ pub(crate) struct Northbound {
     /// Number of all other ports.
     pub(crate) other_ports: usize,
     pub(crate) switches: usize,
-    /// Load balancers, and how many of them have backends.
-    pub(crate) balancers: usize,
-    pub(crate) with_backends: usize,
+    /// Load balancers, and whether they are of the run's Services and have backends.
+    pub(crate) balancers: HashMap<ovsdb::Uuid, bool>,
     /// When a backend with this address was first seen, of those in [`MARKED`].
     pub(crate) marked: HashMap<String, Instant>,
     pub(crate) last_port: Option<Instant>,
@@ -116,23 +115,11 @@ impl Northbound {
         }
         self.switches = updates.rows::<LogicalSwitch>().count();
         for change in changes.of::<LoadBalancer>() {
-            if let Some(row) = change.old::<LoadBalancer>().filter(|_| change.kind == ChangeKind::Delete) {
-                self.balancers -= 1;
-                self.with_backends -= usize::from(row.has_backends());
-            }
-            let Some(row) = updates.row::<LoadBalancer>(change.uuid) else { continue };
-            match change.kind {
-                ChangeKind::Insert => {
-                    self.balancers += 1;
-                    self.with_backends += usize::from(row.has_backends());
-                }
-                ChangeKind::Modify => {
-                    let had = change.old::<LoadBalancer>().is_none_or(|row| row.has_backends());
-                    self.with_backends =
-                        self.with_backends + usize::from(row.has_backends()) - usize::from(had);
-                }
-                ChangeKind::Delete => {}
-            }
+            let Some(row) = updates.row::<LoadBalancer>(change.uuid) else {
+                self.balancers.remove(&change.uuid);
+                continue;
+            };
+            self.balancers.insert(change.uuid, row.has_backends());
             let backends = row.vips.values().flat_map(|backends| backends.split(','));
             for backend in backends.filter(|backend| backend.starts_with(MARKED)) {
                 self.marked.entry(backend.to_owned()).or_insert(now);

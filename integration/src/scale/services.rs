@@ -50,7 +50,7 @@ pub(crate) async fn measure(run: &Run<'_>, say: &(dyn Fn(&str) + Sync)) -> Resul
         changes: CHANGES,
         rate: RATE,
         changed,
-        rows: run.northbound.now().balancers,
+        rows: run.northbound.now().balancers.len(),
         database,
     })
 }
@@ -80,7 +80,7 @@ async fn until_all(run: &Run<'_>) -> Result<()> {
     let count = run.plan.services;
     run.northbound
         .wait("every Service has its load balancer", run.patience, |northbound| {
-            let there = northbound.with_backends;
+            let there = northbound.balancers.values().filter(|has_backends| **has_backends).count();
             ensure!(there == count, "{there} of {count} are there");
             Ok(())
         })

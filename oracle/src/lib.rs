@@ -2,7 +2,7 @@
 //!
 //! It shares no code with the control plane, knows nothing of OVN, and is written to be read beside the
 //! reference. Tests take a [`World`], give its [`manifests`](World::manifests) to the product, and compare
-//! what the product does with [`answer`], for each client and address of [`probes`].
+//! what the product does with [`answer()`], for each client and address of [`probes`].
 //!
 //! | module | noun | what it is |
 //! |---|---|---|

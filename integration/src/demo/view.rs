@@ -8,8 +8,8 @@ use integration::{
 
 use super::screen::{Paint, plain};
 
-/// Rows as the tools print them for scripts: a line for each row, a comma between columns. Values that have
-/// several elements are separated by spaces, and none of those that are read here contains a comma.
+/// Rows as the tools print them for scripts: a line for each row, a comma between columns, quotes around a
+/// value that contains one. Elements of a value are separated by spaces.
 const FOR_SCRIPTS: [&str; 3] = ["--no-headings", "--format=csv", "--data=bare"];
 
 /// The cells of `columns` of a table.
@@ -21,10 +21,22 @@ fn rows<const N: usize>(
     let words = [format!("--columns={}", columns.join(",")), "list".to_owned(), table.to_owned()];
     let text = run(FOR_SCRIPTS.map(str::to_owned).into_iter().chain(words).collect())?;
     let row = |line: &str| {
-        let cells: Vec<String> = line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect();
-        <[String; N]>::try_from(cells).ok().with_context(|| format!("a row of {table}: {line}"))
+        <[String; N]>::try_from(cells(line)).ok().with_context(|| format!("a row of {table}: {line}"))
     };
     text.lines().map(row).collect()
+}
+
+/// The cells of a line (RFC 4180). A quote in a quoted value is written twice; it is not needed here.
+fn cells(line: &str) -> Vec<String> {
+    let (mut cells, mut quoted) = (vec![String::new()], false);
+    for character in line.chars() {
+        match (character, cells.last_mut()) {
+            ('"', _) => quoted = !quoted,
+            (',', _) if !quoted => cells.push(String::new()),
+            (character, cell) => cell.into_iter().for_each(|cell| cell.push(character)),
+        }
+    }
+    cells
 }
 
 /// The value of `key` in a map such as `a=b c=d`; empty if there is none.
@@ -317,10 +329,11 @@ mod tests {
 
     #[test]
     fn rows_and_maps_are_read_and_things_are_counted_by_their_first_word() {
-        let read = |_| Ok("a,2,x=1 y=2\nb,,\n".to_owned());
+        let read = |_| Ok("a,2,x=1 y=2\nb,,\"x=3,4 z=5\"\n".to_owned());
         let rows = rows(read, ["name", "ofport", "options"], "Interface").unwrap();
-        assert_eq!(rows, [["a", "2", "x=1 y=2"], ["b", "", ""]].map(|row| row.map(str::to_owned)));
+        assert_eq!(rows, [["a", "2", "x=1 y=2"], ["b", "", "x=3,4 z=5"]].map(|row| row.map(str::to_owned)));
         assert_eq!([value(&rows[0][2], "y"), value(&rows[1][2], "y")], ["2", ""]);
+        assert_eq!(value(&rows[1][2], "x"), "3,4");
         let census = "Interface a\nInterface b\nPort Interface\nlink Port\nlink lo";
         assert_eq!(["Interface", "Port", "link", "QoS"].map(|word| count(census, word)), [2, 1, 2, 0]);
     }

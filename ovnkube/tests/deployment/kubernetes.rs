@@ -10,7 +10,7 @@ use server::node::PodsFrom;
 use crate::manifests::Manifests;
 
 #[test]
-fn the_service_account_may_read_nodes_and_pods_annotate_nodes_write_events_and_nothing_else() {
+fn the_service_account_may_read_nodes_pods_and_services_annotate_nodes_write_events_and_nothing_else() {
     let manifests = Manifests::plain();
     let may: Vec<String> = manifests
         .role
@@ -25,7 +25,15 @@ fn the_service_account_may_read_nodes_and_pods_annotate_nodes_write_events_and_n
         .collect();
     assert_eq!(
         may,
-        ["nodes: get,list,watch", "pods: get,list,watch", "nodes/status: patch", "events: create,patch"]
+        [
+            "nodes: get,list,watch",
+            "pods: get,list,watch",
+            "services: list,watch",
+            "endpointslices: list,watch",
+            "servicecidrs: list,watch",
+            "nodes/status: patch",
+            "events: create,patch",
+        ]
     );
     let name = manifests.account.metadata.name;
     let [subject] = &manifests.binding.subjects.unwrap()[..] else { panic!("one subject") };

@@ -348,6 +348,10 @@ impl<'a> Diff<'a> {
 
     /// Whether this key may remove its row from the set: only from a set of a row of this controller.
     fn may_take_out(&self, parent: &Parent) -> bool {
+        // The switch may be that of a node that cannot be read, which is on no list of desired ones.
+        if self.kept == Kept::LoadBalancers {
+            return false;
+        }
         let owner = self.northbound.index.claim(parent.row).owner();
         owner.is_some_and(|owner| match parent.set.decides {
             Decides::Element => true,
@@ -413,6 +417,7 @@ impl<'a> Diff<'a> {
             Kept::RouterPort => is_router_port(table),
             Kept::Routes => table == Table::StaticRoute,
             Kept::RouterPortAndRoutes => is_router_port(table) || table == Table::StaticRoute,
+            Kept::LoadBalancers => table == Table::LoadBalancer,
             Kept::All => true,
         }
     }

@@ -37,7 +37,10 @@ pub mod wire;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use contract::{names::PodKey, node_annotation::ZONE};
+use contract::{
+    names::PodKey,
+    node_annotation::{NODE_SUBNETS, ZONE},
+};
 
 pub use announce::PodAnnotation;
 pub use assign::FoundPort;
@@ -91,6 +94,8 @@ pub enum Kept {
     Routes,
     /// Both of these.
     RouterPortAndRoutes,
+    /// A Service's load balancers, and the switches and routers that they are on.
+    LoadBalancers,
     All,
 }
 
@@ -197,7 +202,10 @@ impl Store {
                 },
                 None => Kept::Nothing,
             },
-            // Rows that stayed could lead to endpoints that are gone.
+            // Rows of a node that cannot be read are not computed. Those of a Service that is gone go.
+            Key::Service(key) if self.service(key).is_some() && self.has_unreadable_node() => {
+                Kept::LoadBalancers
+            }
             Key::Service(_) => Kept::Nothing,
             Key::Pod(key) => {
                 let node = self
@@ -215,6 +223,16 @@ impl Store {
     /// Whether the annotations that the node's rows derive from are known: its zone and its subnets.
     fn is_decided(&self, node: &Node) -> bool {
         self.place(node) == Place::Here && !node.subnets.is_empty()
+    }
+
+    /// Whether it cannot be said if a node is in this zone, or which subnets it has, because of a text that
+    /// is no annotation. A node that merely waits for them, as each new one does, holds up no Service.
+    fn has_unreadable_node(&self) -> bool {
+        self.nodes.iter().any(|node| {
+            node.is_unreadable(&[ZONE, NODE_SUBNETS])
+                && self.place(node) != Place::Elsewhere
+                && !self.is_decided(node)
+        })
     }
 
     /// UID of the key's object, for events on it.

@@ -196,6 +196,32 @@ fn law_6_nothing_is_removed_because_of_what_cannot_be_read() {
     });
 }
 
+/// Law 6 for Services: node ports of a node were removed when a restart found its annotations garbled, and the
+/// load balancers of all nodes with them. A Service that is gone still takes its rows with it.
+#[tokio::test]
+async fn law_6_load_balancers_of_a_node_that_cannot_be_read_at_a_start_stay() {
+    for kind in 0..8 {
+        let services = (1..4).map(|service| Step::Service { service, kind });
+        let history: Vec<Step> =
+            [Step::Node(1), Step::Node(2)].into_iter().chain(services).chain([Step::Rest]).collect();
+        let mut world = World::after(history).await;
+        let before = load_balancers(&world.contents().await);
+        // A merged row is named after the first node that can be read; it stays the same row.
+        for node in 1..3 {
+            world.happen(Step::NodeAnnotationGarbled(node)).await;
+            world.restart(false).await;
+            world.rest().await;
+            assert_eq!(load_balancers(&world.contents().await), before);
+        }
+        for service in 1..4 {
+            world.happen(Step::ServiceGone(service)).await;
+        }
+        world.rest().await;
+        assert_eq!(load_balancers(&world.contents().await), []);
+        world.end().await;
+    }
+}
+
 /// Law 6 for pods: lost annotations are written again with the pods' addresses, after a restart with those of
 /// their ports.
 #[test]
@@ -331,6 +357,16 @@ async fn law_8_an_address_leaves_before_it_is_given_again() {
     let commits = watcher.kept_until("foreign-last").await;
     assert!(commits > 20, "the guards have seen {commits} commits");
     world.end().await;
+}
+
+/// Each load balancer with its backends.
+fn load_balancers(contents: &Contents) -> Vec<(String, String)> {
+    let rows = contents.0.iter().filter(|((table, _, _), _)| table == "Load_Balancer");
+    let mut rows: Vec<_> = rows
+        .map(|((_, _, uuid), row)| (format!("{uuid:?}"), row.get("vips").cloned().unwrap_or_default()))
+        .collect();
+    rows.sort();
+    rows
 }
 
 /// The group that lets nodes reach their pods, whatever policies say.

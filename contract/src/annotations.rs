@@ -107,10 +107,10 @@ pub const OF_NODES: [Annotation; 14] = [
     annotation(HOST_CIDRS, "All addresses of the host", "node", "controller", r#"["192.0.2.7/24"]"#),
     annotation(
         GATEWAY_CONFIG,
-        "The node's gateway, by network; of it, its mode, and whether ports of the node lead to services",
+        "The node's gateway, by network; of it, its mode and whether ports of the node lead to services",
         "node",
         "controller",
-        r#"{"default":{"node-port-enable":"true"}}"#,
+        r#"{"default":{"mode":"shared","node-port-enable":"true"}}"#,
     ),
     annotation(
         MANAGEMENT_MACS,

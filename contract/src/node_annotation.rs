@@ -14,7 +14,7 @@
 //! | [`CHASSIS_ID`] | the node's name in OVN | node | controller |
 //! | [`PRIMARY_ADDRESSES`] | addresses for other nodes | node | controller, cluster manager |
 //! | [`HOST_CIDRS`] | all addresses of the host | node | controller |
-//! | [`GATEWAY_CONFIG`] | the node's gateway, and whether its ports lead to services | node | controller |
+//! | [`GATEWAY_CONFIG`] | the node's gateway: its mode, and whether ports lead to services | node | controller |
 //! | [`MANAGEMENT_MACS`], [`MANAGEMENT_MAC`] | MAC of management port | older nodes | controller, node |
 //! | [`ZONE`] | the zone whose database has the node's rows | node | all |
 //!

@@ -101,9 +101,10 @@ impl PerNetwork {
     /// The mode of a network's gateway, from `{"mode":"shared",…}`. An empty mode is a disabled gateway.
     ///
     /// # Errors
-    /// The entry is not such an object, or the mode is not known.
+    /// The mode is not a string, or not known.
     pub fn gateway_mode(&self, network: &str) -> Result<Option<GatewayMode>, AnnotationError> {
-        self.0.get(network).map(value::gateway_mode).transpose()
+        let mode = self.0.get(network).and_then(|entry| entry.get("mode"));
+        mode.map(|mode| value::gateway_mode(value::text(mode, "gateway mode")?)).transpose()
     }
 
     /// Sets the MAC address of a network's port.

@@ -151,6 +151,7 @@ fn the_mode_of_a_gateway_is_one_of_three() {
     assert_eq!(mode(r#"{"default":{"mode":"local"}}"#), Ok(Some(GatewayMode::Local)));
     assert_eq!(mode(r#"{"default":{"mode":""}}"#), Ok(Some(GatewayMode::Disabled)));
     assert_eq!(mode(r#"{"blue":{"mode":"shared"}}"#), Ok(None));
+    assert_eq!(mode(r#"{"default":{"node-port-enable":"true"}}"#), Ok(None));
     for unreadable in ["", "[]", r#"{"default":{"mode":7}}"#, r#"{"default":{"mode":"both"}}"#] {
         assert_eq!(mode(unreadable), Err(GATEWAY_CONFIG), "{unreadable}");
     }

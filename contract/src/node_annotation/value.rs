@@ -88,8 +88,8 @@ pub(super) fn interface_addresses_json(addresses: &[IpNet]) -> Value {
     Value::Object(entries)
 }
 
-pub(super) fn gateway_mode(entry: &Value) -> Result<GatewayMode, AnnotationError> {
-    match entry.get("mode").map(|mode| text(mode, "gateway mode")).transpose()?.unwrap_or_default() {
+pub(super) fn gateway_mode(text: &str) -> Result<GatewayMode, AnnotationError> {
+    match text {
         "" => Ok(GatewayMode::Disabled),
         "shared" => Ok(GatewayMode::Shared),
         "local" => Ok(GatewayMode::Local),

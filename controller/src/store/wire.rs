@@ -99,7 +99,10 @@ impl NodeObject {
 /// The value, or the default and an entry in `unreadable`.
 fn readable<T: Default>(read: Result<T, NodeAnnotationError>, unreadable: &mut Vec<Unreadable>) -> T {
     read.unwrap_or_else(|error| {
-        unreadable.push(Unreadable { annotation: error.annotation, why: error.source.to_string() });
+        // Two values may come from one annotation.
+        if !unreadable.iter().any(|other| other.annotation == error.annotation) {
+            unreadable.push(Unreadable { annotation: error.annotation, why: error.source.to_string() });
+        }
         T::default()
     })
 }

@@ -117,11 +117,26 @@ fn a_route_of_another_program_to_the_services_stays_until_that_program_removes_i
             Ok(())
         })?;
         ensure!(route()? == before, "{before} became {}", route()?);
-        node.shell("ip route del 10.96.0.0/16")?;
-        eventually("the server makes its own route", managed::SOON, || {
+        let is_served = || {
             ensure!(route()?.contains("via 10.244.1.1 dev ovn-k8s-mp0"), "{}", route()?);
             Ok(())
-        })
+        };
+        node.shell("ip route del 10.96.0.0/16")?;
+        eventually("the server makes its own route", managed::SOON, is_served)?;
+        // The kernel drops the routes of a link that goes down, and tells of the link alone.
+        for command in [
+            "ip link add uplink0 type veth peer name uplink1; ip link set uplink1 up; ip addr add 172.31.0.2/24 dev uplink0; ip link set uplink0 up",
+            "ip route replace 10.96.0.0/16 via 172.31.0.1 dev uplink0",
+        ] {
+            node.shell(command)?;
+        }
+        eventually("the server gives way", managed::SOON, || {
+            let log = managed::log(node);
+            ensure!(log.contains("another program has a route to it, over uplink0"), "{log}");
+            Ok(())
+        })?;
+        node.shell("ip link set uplink0 down")?;
+        eventually("the server makes its route again", managed::SOON, is_served)
     });
 }
 

@@ -305,7 +305,13 @@ impl PortReconciler {
             Ok(outcome) => outcome,
             Err(error) => return unreadable(error),
         };
-        outcome.failed |= self.decided.as_ref().is_some_and(|(decided, _)| decided.may_change());
+        if let Some((decided, _)) = &self.decided {
+            let is_new = self.watched.send_if_modified(|watched| {
+                std::mem::replace(&mut watched.detours, decided.detours.clone()) != decided.detours
+            });
+            // A new link may have gone down before its events mattered.
+            outcome.failed |= is_new || decided.may_change();
+        }
         self.correct_rules(&desired, is_repair, &mut outcome).await;
         if let Err(error) = self.forward(&desired, is_repair, &mut outcome).await {
             outcome.failed = true;
@@ -335,6 +341,9 @@ impl PortReconciler {
         let Some(link) = self.kernel.look().await? else { return Ok(true) };
         // Without the flows of the interface there is no answer of OVN, whatever it serves.
         let is_installed = seen.is_installed(&desired.iface_id);
+        // Before the routes are read: a change after that must be an event.
+        let ranges = facts.ranges.keys().copied().collect();
+        self.watched.send_modify(|watched| watched.ranges = ranges);
         let decided = self.services.decide(&self.kernel, &link, desired, is_installed).await?;
         if let Ok(with_services) = self.config.desired(&self.node, assigned, &decided.routed) {
             desired.routes = with_services.routes;

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeSet, io, net::IpAddr};
 
+use ipnet::IpNet;
 use netlink_packet_core::NlasIterator;
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 use nix::{libc, net::if_::if_nametoindex};
@@ -32,6 +33,11 @@ pub(crate) struct Watched {
     pub(crate) gateways: BTreeSet<IpAddr>,
     /// Links whose settings matter.
     pub(crate) uplinks: BTreeSet<u32>,
+    /// Networks to which any route matters, over whatever link: the ranges of Services' addresses.
+    pub(crate) ranges: BTreeSet<IpNet>,
+    /// Links over which other programs have routes to these. The kernel drops the IPv4 routes of a link that goes
+    /// down without a word of them (`fib_disable_ip`).
+    pub(crate) detours: BTreeSet<u32>,
 }
 
 /// Channels that change with each event. The numbers only count events.
@@ -52,6 +58,8 @@ enum About {
     Interface(u32),
     Link(u32),
     Neighbour(u32, IpAddr),
+    /// A route to a network. The link is 0 if it has several.
+    Route(u32, IpNet),
     Address(u32),
     /// The settings under `/proc/sys/net`.
     Settings(u32),
@@ -163,7 +171,17 @@ async fn follow(
                 {
                     bump(&interface)
                 }
-                About::Link(_) | About::Settings(_) | About::Neighbour(..) | About::Nothing => {}
+                About::Link(number) if watched.borrow().detours.contains(&number) => bump(&interface),
+                About::Route(number, to)
+                    if Some(number) == index || watched.borrow().ranges.contains(&to) =>
+                {
+                    bump(&interface)
+                }
+                About::Link(_)
+                | About::Settings(_)
+                | About::Neighbour(..)
+                | About::Route(..)
+                | About::Nothing => {}
             }
         }
     }
@@ -204,10 +222,12 @@ fn about(kind: u16, body: &[u8]) -> About {
             // `rtm_dst_len` and `rtm_table`. A route over several links has `RTA_MULTIPATH` and no `RTA_OIF`.
             let is_default = body.get(1) == Some(&0) && body.get(4) == Some(&libc::RT_TABLE_MAIN);
             let link = index_in(12, libc::RTA_OIF);
-            if is_default {
-                Some(About::DefaultRoute(link.unwrap_or_default()))
-            } else {
-                link.map(About::Link)
+            let to =
+                attribute(12, libc::RTA_DST).and_then(|octets| IpNet::new(ip(&octets)?, *body.get(1)?).ok());
+            match to {
+                _ if is_default => Some(About::DefaultRoute(link.unwrap_or_default())),
+                Some(to) => Some(About::Route(link.unwrap_or_default(), to)),
+                None => link.map(About::Link),
             }
         }
         // `NETCONFA_IFINDEX`, after `struct netconfmsg`, which is padded to 4 bytes.

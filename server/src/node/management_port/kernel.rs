@@ -58,6 +58,14 @@ pub(super) struct Refused {
     source: io::Error,
 }
 
+/// A route of another program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Detour {
+    /// None if it has several.
+    pub(super) link: Option<u32>,
+    pub(super) name: String,
+}
+
 impl Kernel {
     /// Opens the connection. Needs a tokio runtime.
     pub(super) fn open() -> io::Result<Self> {
@@ -121,9 +129,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// The name of the interface over which this host reaches `range`, if a route to the whole range leads over
-    /// another link than `index`.
-    pub(super) async fn route_elsewhere(&self, range: IpNet, index: u32) -> io::Result<Option<String>> {
+    /// Where a route of another program to the whole of `range` leads: over another link than `index`.
+    pub(super) async fn route_elsewhere(&self, range: IpNet, index: u32) -> io::Result<Option<Detour>> {
         // Not of the builder: a question must not have a table, a protocol, a scope or a type.
         let mut request = RouteMessage::default();
         let (family, address) = match range.network() {
@@ -151,7 +158,7 @@ impl Kernel {
             return Ok(None);
         }
         let name = link.and_then(|link| if_indextoname(link).ok()?.into_string().ok());
-        Ok(Some(name.unwrap_or_else(|| "several interfaces".to_owned())))
+        Ok(Some(Detour { link, name: name.unwrap_or_else(|| "several interfaces".to_owned()) }))
     }
 
     /// Carries out one step on the link with this index.

@@ -4,13 +4,24 @@
 //! there. A route to a range that nothing serves would only take packets away from what else may serve it. So
 //! would a second route beside that of another program, such as a gateway of upstream's: that one stays.
 
-use std::{collections::BTreeMap, io, net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::IpAddr,
+    path::PathBuf,
+    time::Duration,
+};
 
 use ipnet::IpNet;
 use podnet::openflow::has_flow_to;
 use tokio::sync::watch;
 
-use super::{kernel::Kernel, link::SeenLink, plan::Desired, port::BRIDGE};
+use super::{
+    kernel::{Detour, Kernel},
+    link::SeenLink,
+    plan::Desired,
+    port::BRIDGE,
+};
 use crate::services::Facts;
 
 /// How long ovs-vswitchd may take to answer. It takes milliseconds; there is another attempt.
@@ -34,6 +45,8 @@ pub(super) enum Unrouted {
 pub(super) struct Decided {
     pub(super) routed: Vec<IpNet>,
     pub(super) unrouted: BTreeMap<IpNet, Unrouted>,
+    /// The links of the routes of other programs.
+    pub(super) detours: BTreeSet<u32>,
 }
 
 impl Decided {
@@ -41,7 +54,7 @@ impl Decided {
     pub(super) fn may_change(&self) -> bool {
         self.unrouted.values().any(|why| match why {
             Unrouted::Unserved(_) | Unrouted::Unknown(_) => true,
-            // The kernel tells of routes, and the API server of Services.
+            // Events tell of routes to the range and of their links, and the API server of Services.
             Unrouted::Foreign(_) | Unrouted::Empty => false,
         })
     }
@@ -75,8 +88,9 @@ impl ServiceRanges {
             if !desired.addresses.iter().any(|it| it.addr().is_ipv4() == range.addr().is_ipv4()) {
                 continue;
             }
-            if let Some(link) = kernel.route_elsewhere(range, seen.index).await? {
-                decided.unrouted.insert(range, Unrouted::Foreign(link));
+            if let Some(Detour { link, name }) = kernel.route_elsewhere(range, seen.index).await? {
+                decided.detours.extend(link);
+                decided.unrouted.insert(range, Unrouted::Foreign(name));
                 continue;
             }
             // What was served stays: OVN may be starting again at this moment.

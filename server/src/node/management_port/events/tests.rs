@@ -36,6 +36,12 @@ fn default_route(index: &[u8]) -> Vec<u8> {
     route
 }
 
+fn route_to(network: [u8; 4], prefix: u8, attributes: &[Vec<u8>]) -> Vec<u8> {
+    let mut route = body(12, None, &[attribute(libc::RTA_DST, &network), attributes.concat()]);
+    route[1] = prefix;
+    route
+}
+
 #[test]
 fn every_kind_of_message_names_its_link() {
     let index = 7_u32.to_ne_bytes();
@@ -61,8 +67,14 @@ fn every_kind_of_message_names_its_link() {
         (libc::RTM_NEWROUTE, default_route(&index), About::DefaultRoute(7)),
         (
             libc::RTM_DELROUTE,
-            body(12, None, &[attribute(1, &[10, 244, 0, 0]), attribute(libc::RTA_OIF, &index)]),
-            About::Link(7),
+            route_to([10, 244, 0, 0], 16, &[attribute(libc::RTA_OIF, &index)]),
+            About::Route(7, "10.244.0.0/16".parse().unwrap()),
+        ),
+        // Over several links.
+        (
+            libc::RTM_NEWROUTE,
+            route_to([10, 96, 0, 0], 12, &[]),
+            About::Route(0, "10.96.0.0/12".parse().unwrap()),
         ),
         (libc::RTM_NEWNETCONF, body(4, None, &[attribute(1, &index)]), About::Settings(7)),
         (libc::RTM_NEWROUTE, body(12, None, &[]), About::Nothing),

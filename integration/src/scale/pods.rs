@@ -1,7 +1,11 @@
 //! The annotations of pods, observed by an independent watch and not reported by the program that writes
 //! them.
 
-use std::{collections::HashMap, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    convert::Infallible,
+    time::Instant,
+};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use contract::annotation::POD_NETWORKS;
@@ -12,9 +16,14 @@ use serde::Deserialize;
 
 use super::seen::Seen;
 
-/// `resourceVersion=0` starts from the API server's cache. Without it, the API server would wait in vain for
-/// etcd 3.4 to report a newer revision while there are no pods.
-const WATCH: &str = "/api/v1/pods?watch=true&resourceVersion=0&timeoutSeconds=14400";
+/// `resourceVersion=0` is the state of the API server's cache. Without it, the API server would wait in vain
+/// for etcd 3.4 to report a newer revision while there are no pods.
+const LIST: &str = "/api/v1/pods?resourceVersion=0";
+/// Continues from a version.
+const WATCH: &str = "/api/v1/pods?watch=true&timeoutSeconds=14400&resourceVersion=";
+
+/// The status of a version that the API server has forgotten.
+const GONE: u16 = 410;
 
 /// Every pod, by `namespace/name`.
 #[derive(Debug, Default)]
@@ -43,18 +52,26 @@ struct Event {
     object: Object,
 }
 
+/// A pod, or the status that an event `ERROR` has.
 #[derive(Debug, Deserialize)]
 struct Object {
+    #[serde(default)]
     metadata: Metadata,
+    code: Option<u16>,
 }
 
 #[derive(Debug, Deserialize)]
+struct List {
+    metadata: Metadata,
+    items: Vec<Object>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Metadata {
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     namespace: String,
-    #[serde(default)]
+    resource_version: String,
     annotations: HashMap<String, String>,
 }
 
@@ -71,7 +88,7 @@ impl Pods {
         self.fine()?;
         ensure!(
             self.annotated == count && self.pods.len() == count,
-            "{} of {} pods have their annotation",
+            "{} of {} pods have their annotation, and {count} should be there",
             self.annotated,
             self.pods.len()
         );
@@ -85,21 +102,31 @@ impl Pods {
         }
     }
 
-    fn take(&mut self, Event { kind, object: Object { metadata } }: Event) {
-        let now = Instant::now();
+    /// All pods as of now. Those that are not among them are gone.
+    fn list(&mut self, items: Vec<Object>) {
         self.events += 1;
-        let key = format!("{}/{}", metadata.namespace, metadata.name);
+        let there: HashSet<String> = items.iter().map(|Object { metadata, .. }| metadata.key()).collect();
+        self.pods.retain(|key, _| there.contains(key));
+        self.annotated = self.pods.values().filter(|pod| pod.annotated.is_some()).count();
+        items.iter().for_each(|Object { metadata, .. }| self.put(metadata));
+    }
+
+    fn put(&mut self, metadata: &Metadata) {
+        let now = Instant::now();
+        let pod = self.pods.entry(metadata.key()).or_insert(Pod { added: now, annotated: None });
+        if pod.annotated.is_none() && metadata.annotations.contains_key(POD_NETWORKS) {
+            pod.annotated = Some(now);
+            self.annotated += 1;
+            self.last_annotated = Some(now);
+        }
+    }
+
+    fn take(&mut self, Event { kind, object: Object { metadata, .. } }: &Event) {
+        self.events += 1;
         match kind.as_str() {
-            "ADDED" | "MODIFIED" => {
-                let pod = self.pods.entry(key).or_insert(Pod { added: now, annotated: None });
-                if pod.annotated.is_none() && metadata.annotations.contains_key(POD_NETWORKS) {
-                    pod.annotated = Some(now);
-                    self.annotated += 1;
-                    self.last_annotated = Some(now);
-                }
-            }
+            "ADDED" | "MODIFIED" => self.put(metadata),
             "DELETED" => {
-                if self.pods.remove(&key).is_some_and(|pod| pod.annotated.is_some()) {
+                if self.pods.remove(&metadata.key()).is_some_and(|pod| pod.annotated.is_some()) {
                     self.annotated -= 1;
                 }
             }
@@ -108,32 +135,88 @@ impl Pods {
     }
 }
 
+impl Metadata {
+    fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
 /// Starts to watch.
 pub(crate) fn watch(client: &Client) -> Seen<Pods> {
     let seen = Seen::<Pods>::new();
     let (noting, client) = (seen.clone(), client.clone());
     tokio::spawn(async move {
-        // An API server that has just started may close a watch; the next watch lists all pods again, and
-        // `take` accepts pods it already has.
-        let why = loop {
-            if let Err(error) = follow(&client, &noting).await {
-                break format!("{error:#}");
-            }
+        let why = match follow(&client, &noting).await {
+            Ok(never) => match never {},
+            Err(error) => format!("{error:#}"),
         };
         noting.note(|pods| pods.ended = Some(why));
     });
     seen
 }
 
-/// Records the events of one watch until it ends.
-async fn follow(client: &Client, seen: &Seen<Pods>) -> Result<()> {
-    let lines = client.request_stream(Request::get(WATCH).body(Vec::new())?).await?.lines();
+/// Lists and watches. An API server that is busy, or has just started, closes watches: the next one continues
+/// with the version of the last event, and after a version that is forgotten everything is listed again. A
+/// watch that began anew would never tell of the pods that were deleted in between.
+async fn follow(client: &Client, seen: &Seen<Pods>) -> Result<Infallible> {
+    let mut version = None;
+    loop {
+        let from = match version {
+            Some(version) => version,
+            None => {
+                let List { metadata, items } =
+                    client.request(Request::get(LIST).body(Vec::new())?).await.context("list pods")?;
+                seen.note(|pods| pods.list(items));
+                metadata.resource_version
+            }
+        };
+        version = watch_from(client, seen, from).await?;
+    }
+}
+
+/// Records the events of one watch until it ends. Returns the version to continue with, if there is one.
+async fn watch_from(client: &Client, seen: &Seen<Pods>, mut version: String) -> Result<Option<String>> {
+    let request = Request::get(format!("{WATCH}{version}")).body(Vec::new())?;
+    let lines = client.request_stream(request).await?.lines();
     let mut lines = std::pin::pin!(lines);
     while let Some(line) = lines.next().await {
         let line = line?;
-        let event =
+        let event: Event =
             serde_json::from_str(&line).with_context(|| line.chars().take(200).collect::<String>())?;
-        seen.note(|pods| pods.take(event));
+        if event.kind == "ERROR" && event.object.code == Some(GONE) {
+            return Ok(None);
+        }
+        seen.note(|pods| pods.take(&event));
+        version = event.object.metadata.resource_version;
     }
-    Ok(())
+    Ok(Some(version))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, annotated: bool) -> Object {
+        let annotations = if annotated { json!({ POD_NETWORKS: "{}" }) } else { json!({}) };
+        let metadata = json!({ "namespace": "team", "name": name, "annotations": annotations });
+        serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+    }
+
+    /// A watch was closed while pods were deleted, and the next one began anew: they were waited for in vain.
+    #[test]
+    fn pods_that_a_later_list_lacks_are_gone() {
+        let mut pods = Pods::default();
+        pods.list(vec![object("a", true), object("b", true), object("c", false)]);
+        assert!(pods.all_annotated(3).is_err() && pods.all_there(3).is_ok());
+        pods.list(vec![object("a", true), object("c", true)]);
+        assert!(pods.all_annotated(2).is_ok(), "{pods:?}");
+        let event = Event { kind: "DELETED".to_owned(), object: object("a", true) };
+        pods.take(&event);
+        pods.take(&event);
+        assert!(pods.all_annotated(1).is_ok(), "{pods:?}");
+        let error = pods.all_annotated(2).unwrap_err().to_string();
+        assert_eq!(error, "1 of 1 pods have their annotation, and 2 should be there");
+    }
 }

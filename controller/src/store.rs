@@ -225,14 +225,16 @@ impl Store {
         self.place(node) == Place::Here && !node.subnets.is_empty()
     }
 
-    /// Whether it cannot be said if a node is in this zone, or which subnets it has, because of a text that
+    /// Whether it cannot be said if the node is in this zone, or which subnets it has, because of a text that
     /// is no annotation. A node that merely waits for them, as each new one does, holds up no Service.
+    fn is_unreadable(&self, node: &Node) -> bool {
+        node.is_unreadable(&[ZONE, NODE_SUBNETS])
+            && self.place(node) != Place::Elsewhere
+            && !self.is_decided(node)
+    }
+
     fn has_unreadable_node(&self) -> bool {
-        self.nodes.iter().any(|node| {
-            node.is_unreadable(&[ZONE, NODE_SUBNETS])
-                && self.place(node) != Place::Elsewhere
-                && !self.is_decided(node)
-        })
+        self.nodes.has_unreadable()
     }
 
     /// UID of the key's object, for events on it.

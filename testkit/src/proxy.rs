@@ -66,6 +66,8 @@ struct Shared {
     connections: AtomicUsize,
     /// Connections whose client has received something.
     answered: AtomicUsize,
+    /// Bytes that clients have sent.
+    requested: AtomicUsize,
     struck: AtomicUsize,
     /// The connections that were accepted since the last [`Proxy::hang_up`].
     open: Mutex<Vec<Socket>>,
@@ -83,6 +85,7 @@ impl Proxy {
             fault: Mutex::new(Fault::None),
             connections: AtomicUsize::new(0),
             answered: AtomicUsize::new(0),
+            requested: AtomicUsize::new(0),
             struck: AtomicUsize::new(0),
             open: Mutex::default(),
         });
@@ -143,6 +146,11 @@ impl Proxy {
     /// Number of clients that have received an answer, or the first part of one.
     pub fn answered(&self) -> usize {
         self.shared.answered.load(Ordering::Relaxed)
+    }
+
+    /// Number of bytes that clients have sent.
+    pub fn requested(&self) -> usize {
+        self.shared.requested.load(Ordering::Relaxed)
     }
 
     /// How often a fault has happened to a conversation. A test that injects nothing proves nothing.
@@ -241,6 +249,7 @@ impl Shared {
             if length == 0 {
                 return Ok(());
             }
+            self.requested.fetch_add(length, Ordering::Relaxed);
             let text = String::from_utf8_lossy(&block[..length]);
             if let Fault::LoseReplyTo(wanted) | Fault::LoseEveryReplyTo(wanted) = self.fault()
                 && text.contains(&wanted)

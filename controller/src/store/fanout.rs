@@ -98,6 +98,11 @@ pub(super) fn per_node(services: &Services, dirty: &mut Dirty<'_>) {
     services.per_node().for_each(|service| dirty(Key::Service(service.clone()), Scope::Whole));
 }
 
+/// Rows that a Service does not want may have been kept, of any Service.
+pub(super) fn services(services: &Services, dirty: &mut Dirty<'_>) {
+    services.iter().for_each(|(service, _)| dirty(Key::Service(service.clone()), Scope::Whole));
+}
+
 /// Follows a change of a Service.
 pub(super) fn service(key: &ServiceKey, dirty: &mut Dirty<'_>) {
     dirty(Key::Service(key.clone()), Scope::Whole);

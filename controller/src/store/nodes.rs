@@ -23,6 +23,8 @@ pub(super) struct Nodes {
     subnets: BTreeMap<IpAddr, (IpNet, NodeName)>,
     /// Claims of nodes whose annotations overlap another node's subnet.
     contested: BTreeMap<NodeName, Vec<IpNet>>,
+    /// Nodes whose rows cannot be computed because a text is no annotation.
+    unreadable: BTreeSet<NodeName>,
 }
 
 impl Nodes {
@@ -37,6 +39,11 @@ impl Nodes {
 
     pub(super) fn contains(&self, name: &str) -> bool {
         self.all.contains_key(name)
+    }
+
+    /// Whether there is a node whose rows cannot be computed because a text is no annotation.
+    pub(super) fn has_unreadable(&self) -> bool {
+        !self.unreadable.is_empty()
     }
 
     /// In the order of their names.
@@ -156,7 +163,12 @@ impl Store {
             self.outbox.tell_node(Trouble { subject: Arc::clone(&name), uid: Arc::clone(&node.uid), why });
         }
         let before = self.nodes.insert(node);
-        // The stored node is compared, because missing annotations have been filled in above.
+        // The stored node counts, because missing annotations have been filled in above.
+        if self.nodes.get(&name).is_some_and(|node| self.is_unreadable(node)) {
+            self.nodes.unreadable.insert(Arc::clone(&name));
+        } else {
+            self.readable(&name, dirty);
+        }
         let Some(now) = self.nodes.get(&name) else { return };
         fanout::node(&name, before.as_ref(), Some(now), &self.pods, &self.services, dirty);
         if before.as_ref().is_some_and(|before| before.same_for_pods(now)) {
@@ -173,9 +185,17 @@ impl Store {
 
     pub(super) fn remove_node(&mut self, name: &NodeName, dirty: &mut Dirty<'_>) {
         let Some(node) = self.nodes.remove(name) else { return };
+        self.readable(name, dirty);
         fanout::node(name, Some(&node), None, &self.pods, &self.services, dirty);
         self.subnets_changed(name, &node.subnets, dirty);
         self.give_contested(dirty);
+    }
+
+    /// The node is not one that cannot be read. If it was the last one, rows of Services are kept no longer.
+    fn readable(&mut self, name: &NodeName, dirty: &mut Dirty<'_>) {
+        if self.nodes.unreadable.remove(name) && !self.nodes.has_unreadable() {
+            fanout::services(&self.services, dirty);
+        }
     }
 
     /// A subnet is free: retries the contested claims, the oldest node's first.

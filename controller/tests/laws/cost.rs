@@ -87,11 +87,11 @@ fn node_of(pod: u32) -> u32 {
 
 /// CPU time of this thread so far. All controllers and their connections run on it, and the time of other
 /// programs does not count.
-fn computed() -> Duration {
+pub(crate) fn computed() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
 
-fn median(mut all: Vec<Duration>) -> Duration {
+pub(crate) fn median(mut all: Vec<Duration>) -> Duration {
     all.sort_unstable();
     all[all.len() / 2]
 }

@@ -15,6 +15,7 @@ mod many_nodes;
 mod refusals;
 mod running;
 mod second_writer;
+mod service_cost;
 mod services;
 mod static_pods;
 mod world;

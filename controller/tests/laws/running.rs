@@ -149,6 +149,15 @@ impl Running {
         })
     }
 
+    /// Number of objects whose rows were found or made right, each change counted.
+    pub(crate) fn settled(&self) -> u64 {
+        let families = self.metrics.gather();
+        let family = families.iter().find(|family| family.name() == "ovnkube_controller_settle_seconds");
+        family.map_or(0, |family| {
+            family.get_metric().iter().map(|metric| metric.get_histogram().get_sample_count()).sum()
+        })
+    }
+
     /// Ends the controller at any point of its work, as a crash would.
     pub(crate) async fn kill(self) {
         self.task.abort();

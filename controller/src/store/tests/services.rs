@@ -71,6 +71,37 @@ fn a_node_concerns_only_services_that_differ_by_node() {
     assert_eq!(gone, [of(&["local"]), vec![Key::Node("n2".into())]].concat());
 }
 
+/// The Service had a row for each node, which stayed for ever when it changed while a node could not be read.
+#[test]
+fn every_service_is_compared_when_the_last_node_that_could_not_be_read_is_readable_or_gone() {
+    let garbled = |name: &str| {
+        let why = "not JSON".to_owned();
+        let unreadable = vec![Unreadable { annotation: NODE_SUBNETS, why }];
+        Observation::Nodes(Seen::Applied(Node { unreadable, ..Node::named(name) }))
+    };
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
+    let key = Key::Service(service_key("a"));
+    for name in ["n2", "n3"] {
+        observe(&mut store, garbled(name));
+    }
+    apply_service(&mut store, "a", service(1, Traffic::Local));
+    apply_service(&mut store, "a", service(1, Traffic::Cluster));
+    assert_eq!(store.kept(&key), Kept::LoadBalancers);
+    let first = observe(&mut store, Observation::Nodes(Seen::Applied(node("n2", "10.244.2.0/24"))));
+    assert_eq!(
+        (first.contains(&key), store.kept(&key)),
+        (false, Kept::LoadBalancers),
+        "there is another one"
+    );
+    let last = observe(&mut store, Observation::Nodes(Seen::Deleted("n3".into())));
+    assert_eq!((last.contains(&key), store.kept(&key)), (true, Kept::Nothing));
+    observe(&mut store, garbled("n4"));
+    assert_eq!(store.kept(&key), Kept::LoadBalancers);
+    // It has merely no subnet yet.
+    let waits = observe(&mut store, Observation::Nodes(Seen::Applied(Node::named("n4"))));
+    assert_eq!((waits.contains(&key), store.kept(&key)), (true, Kept::Nothing));
+}
+
 #[test]
 fn a_slice_concerns_its_service_and_the_one_that_it_was_of() {
     let mut store = complete(vec![], vec![]);

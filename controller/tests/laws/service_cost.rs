@@ -1,0 +1,224 @@
+//! Law 5 for Services: a change costs what it concerns, however many other Services there are.
+
+use std::{path::PathBuf, time::Duration};
+
+use contract::names::{ServiceKey, SliceKey};
+use controller::{
+    observation::{Observation, Seen},
+    rows::load_balancer::Protocol,
+    store::{Condition, Endpoint, Node, Service, ServicePort, Slice, SlicePort},
+    trouble::Family,
+};
+use ovsdb::Endpoint as Database;
+use testkit::proxy::Proxy;
+use tokio::time::timeout;
+
+use crate::{
+    cluster::{all_nodes, all_pods, config, node, node_name},
+    cost::{computed, median},
+    database::Northbound,
+    running::{Running, deadline},
+};
+
+const NODES: u32 = 20;
+const FEW: u32 = 100;
+const MANY: u32 = 2_000;
+/// Services with node ports, of both clusters: the last ones. They alone depend on nodes.
+const NODE_PORTS: u32 = 5;
+/// Events of each kind: an odd number, many enough for a median.
+const EVENTS: u32 = 21;
+/// Ports of the Service with many.
+const PORTS: u16 = 1000;
+
+/// A cluster with many Services, of which some change.
+struct Cluster {
+    services: u32,
+    controller: Running,
+    proxy: Proxy,
+    _northbound: Northbound,
+}
+
+/// What an event costs: keys that were compared, rows that were written, bytes that were sent to the
+/// database, each on average, and the median of the CPU time.
+#[derive(Debug)]
+struct Cost {
+    keys: f64,
+    rows: f64,
+    bytes: f64,
+    time: Duration,
+}
+
+impl Cluster {
+    async fn of(services: u32) -> Self {
+        let northbound = Northbound::start();
+        let Database::Unix(socket) = northbound.endpoint() else { panic!("a unix socket") };
+        let proxied = PathBuf::from(format!("{}.proxied", socket.display()));
+        let proxy = Proxy::start(proxied.clone(), socket).unwrap();
+        let mut controller = Running::start(Database::Unix(proxied), config());
+        controller.observe(all_nodes((1..=NODES).map(node)));
+        controller.observe(all_pods([]));
+        let all = (0..services).map(|number| (key(number), service(number, services, 0)));
+        controller.observe(Observation::Services(Seen::All(all.collect())));
+        let all = (0..services).map(|number| slice(number, 0));
+        controller.observe(Observation::Slices(Seen::All(all.collect())));
+        controller.converged().await;
+        Self { services, controller, proxy, _northbound: northbound }
+    }
+
+    /// Waits until an event is over: it is of one key at least, and nothing is dirty any more. Returns the CPU
+    /// time.
+    async fn happen(&mut self, event: Observation) -> Duration {
+        let settled = self.controller.settled();
+        let begun = computed();
+        self.controller.observe(event);
+        let mut progress = self.controller.progress.clone();
+        let over = progress.wait_for(|progress| progress.converged && self.controller.settled() > settled);
+        timeout(deadline(), over).await.expect("the rows are written").unwrap();
+        computed() - begun
+    }
+
+    fn counted(&self) -> [f64; 3] {
+        [
+            self.controller.settled() as f64,
+            self.controller.counted("ovnkube_controller_nb_rows_written_total"),
+            self.proxy.requested() as f64,
+        ]
+    }
+}
+
+fn key(number: u32) -> ServiceKey {
+    ServiceKey::new("shop", &format!("web-{number:06}")).unwrap()
+}
+
+fn service(number: u32, of: u32, generation: u32) -> Service {
+    let node_port = (number >= of - NODE_PORTS).then(|| 30_000 + u16::try_from(number).unwrap());
+    let [_, _, high, low] = number.to_be_bytes();
+    Service {
+        uid: format!("uid-{number}").into(),
+        cluster_ips: [[172, 16, high, low].into()].into(),
+        ports: [ServicePort { node_port, ..port(80) }].into(),
+        affinity: (generation % 2 == 1).then_some(60),
+        ..Service::default()
+    }
+}
+
+fn port(port: u16) -> ServicePort {
+    ServicePort {
+        name: Some(format!("p{port}").into()),
+        protocol: Protocol::Tcp,
+        port,
+        target: None,
+        node_port: None,
+    }
+}
+
+/// The slice with five endpoints; one of them differs by generation.
+fn slice(number: u32, generation: u32) -> (SliceKey, Slice) {
+    let endpoint = |place: u32| {
+        let node = 1 + (number + place) % NODES;
+        let host = if place == 0 { 200 + generation } else { 10 + place };
+        Endpoint {
+            address: format!("10.0.{node}.{host}").parse().unwrap(),
+            condition: Condition::Ready,
+            node: Some(node_name(node)),
+            hints: None,
+        }
+    };
+    let slice = Slice {
+        service: Some(key(number)),
+        family: Some(Family::V4),
+        ports: [SlicePort { name: Some("p80".into()), protocol: Protocol::Tcp, port: Some(8080) }].into(),
+        endpoints: (0..5).map(endpoint).collect(),
+        triggered: None,
+        trouble: None,
+    };
+    (SliceKey::new("shop", &format!("web-{number:06}-x7k2p")).unwrap(), slice)
+}
+
+/// One endpoint of a Service is another one.
+fn of_slice(_: &Cluster, number: u32) -> Observation {
+    Observation::Slices(Seen::Applied(slice(number, number % 50)))
+}
+
+/// A field of a Service is another one.
+fn of_service(cluster: &Cluster, number: u32) -> Observation {
+    Observation::Services(Seen::Applied((key(0), service(0, cluster.services, number))))
+}
+
+/// A node has another chassis, which no Service depends on.
+fn of_node_alone(_: &Cluster, number: u32) -> Observation {
+    let node = Node { chassis: Some(format!("another-{number}")), ..node(1) };
+    Observation::Nodes(Seen::Applied(node))
+}
+
+/// A node has another address, at which node ports are.
+fn of_node_ports(_: &Cluster, number: u32) -> Observation {
+    let address = std::net::IpAddr::from([192, 168, 77, u8::try_from(number).unwrap()]);
+    Observation::Nodes(Seen::Applied(Node { host_addresses: vec![address], ..node(2) }))
+}
+
+/// The clusters take turns, to be slowed down alike by a busy machine.
+async fn costs<const CLUSTERS: usize>(
+    mut clusters: [&mut Cluster; CLUSTERS],
+    event: impl Fn(&Cluster, u32) -> Observation,
+) -> [Cost; CLUSTERS] {
+    let mut took = [const { Vec::new() }; CLUSTERS];
+    let before = clusters.each_ref().map(|cluster| cluster.counted());
+    for number in 1..=EVENTS {
+        for (cluster, took) in clusters.iter_mut().zip(&mut took) {
+            let event = event(cluster, number);
+            took.push(cluster.happen(event).await);
+        }
+    }
+    let mut each = clusters.iter().zip(before).zip(took).map(|((cluster, before), took)| {
+        let now = cluster.counted();
+        let [keys, rows, bytes] = [0, 1, 2].map(|place| (now[place] - before[place]) / f64::from(EVENTS));
+        Cost { keys, rows, bytes, time: median(took) }
+    });
+    std::array::from_fn(|_| each.next().expect("one of each cluster"))
+}
+
+/// Checks that an event costs no more than this, and the same in both clusters.
+async fn compare(
+    what: &str,
+    clusters: [&mut Cluster; 2],
+    event: impl Fn(&Cluster, u32) -> Observation,
+    most: [f64; 3],
+) {
+    let [few, many] = costs(clusters, event).await;
+    eprintln!("{what}: {few:?}\n{what}: {many:?}");
+    for cost in [&few, &many] {
+        let [keys, rows, bytes] = most;
+        assert!(cost.keys <= keys && cost.rows <= rows && cost.bytes <= bytes, "{what}: {cost:?}");
+    }
+    // Caches are cold more often among many.
+    assert!(many.time < few.time * 2 + Duration::from_micros(200), "{what}: {few:?} {many:?}");
+}
+
+#[tokio::test]
+async fn law_5_a_change_of_a_service_costs_the_same_among_a_hundred_and_among_thousands() {
+    let (mut few, mut many) = (Cluster::of(FEW).await, Cluster::of(MANY).await);
+    let ports = f64::from(NODE_PORTS);
+    compare("an EndpointSlice", [&mut few, &mut many], of_slice, [1.0, 1.0, 700.0]).await;
+    compare("a Service", [&mut few, &mut many], of_service, [1.0, 1.0, 700.0]).await;
+    compare("a node's chassis", [&mut few, &mut many], of_node_alone, [1.0, 3.0, 2000.0]).await;
+    let of_address = [1.0 + ports, ports, 700.0 * ports];
+    compare("a node's address", [&mut few, &mut many], of_node_ports, of_address).await;
+}
+
+/// One entry of a large map is one mutation, not the map.
+#[tokio::test]
+async fn one_more_port_of_a_service_with_a_thousand_costs_one_entry() {
+    let mut cluster = Cluster::of(FEW).await;
+    let with = |ports: u16| {
+        let service =
+            Service { ports: (0..ports).map(|number| port(1000 + number)).collect(), ..service(0, FEW, 0) };
+        Observation::Services(Seen::Applied((key(0), service)))
+    };
+    cluster.controller.observe(with(PORTS));
+    cluster.controller.reaches("work", |progress| !progress.converged).await;
+    cluster.controller.converged().await;
+    let [cost] = costs([&mut cluster], |_, number| with(PORTS + u16::try_from(number).unwrap())).await;
+    eprintln!("{cost:?}");
+    assert!(cost.rows <= 1.0 && cost.bytes < 700.0, "{cost:?}");
+}

@@ -36,7 +36,8 @@ type Vips = BTreeMap<Box<str>, String>;
 /// A port of a Service, and what can serve it.
 struct Port<'a> {
     port: &'a ServicePort,
-    /// IPv4 and IPv6, each sorted and without duplicates.
+    /// IPv4 and IPv6, each sorted by address. One may be there twice: while the slices of a Service are
+    /// rearranged, an endpoint may be in two of them, in two states.
     backends: [Vec<Backend<'a>>; 2],
 }
 
@@ -173,10 +174,7 @@ impl<'a> Port<'a> {
             }
         }
         for backends in &mut backends {
-            // While the slices of a Service are rearranged, an endpoint may be in two of them: the better one
-            // counts.
-            backends.sort_by_key(|backend| (backend.address, !backend.is_ready));
-            backends.dedup_by_key(|backend| backend.address);
+            backends.sort_by_key(|backend| backend.address);
         }
         Self { port, backends }
     }
@@ -186,7 +184,9 @@ impl<'a> Port<'a> {
         let of = |is_ready: bool| -> Vec<SocketAddr> {
             let backends = self.backends[family].iter();
             let backends = backends.filter(|backend| backend.is_ready == is_ready && which(backend));
-            backends.map(|backend| backend.address).collect()
+            let mut addresses: Vec<SocketAddr> = backends.map(|backend| backend.address).collect();
+            addresses.dedup();
+            addresses
         };
         let ready = of(true);
         if ready.is_empty() { of(false) } else { ready }

@@ -109,6 +109,20 @@ fn an_address_without_backends_is_there_to_refuse() {
     assert_eq!(rows(&[cart(json!({}))]), ["TCP_cluster on clusterLBGroup: 10.96.0.7:80 = "]);
 }
 
+/// Found by `tests/laws/reference.rs`: of two endpoints with one address, the first counted alone.
+#[test]
+fn an_endpoint_that_is_there_twice_is_on_the_node_that_one_of_both_names() {
+    let local = cart(json!({"internalTrafficPolicy": "Local"}));
+    let nowhere = json!({"addresses": ["10.244.1.4"], "conditions": {"ready": true}});
+    let twice = slice("a", http(), &[nowhere, endpoint("10.244.1.4", "n1")]);
+    let lines = rows(&[local, twice]);
+    let backends = |node: &str| -> Vec<&str> {
+        let of_node = lines.iter().filter(|line| line.contains(&format!("node_switch_{node} on")));
+        of_node.filter_map(|line| Some(line.split_once(" = ")?.1)).collect()
+    };
+    assert_eq!((backends("n1"), backends("n2")), (vec!["10.244.1.4:8080"], vec![""]), "{lines:#?}");
+}
+
 #[test]
 fn labels_leave_a_service_to_another_proxy_or_to_none() {
     for label in ["service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"] {

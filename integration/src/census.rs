@@ -25,20 +25,23 @@ const ROWS: &[(&str, &str)] = &[
     ("Queue", "_uuid,other_config,external_ids"),
 ];
 
-impl Census {
-    pub(crate) fn take(node: &Node) -> Result<Self> {
-        let mut lines = links(&node.run(["ip", "-json", "-details", "address", "show"])?)?;
-        let namespaces = node.run(["ip", "netns", "list"])?;
+impl Node {
+    /// A snapshot of the node.
+    pub fn census(&self) -> Result<Census> {
+        let mut lines = links(&self.run(["ip", "-json", "-details", "address", "show"])?)?;
+        let namespaces = self.run(["ip", "netns", "list"])?;
         lines.extend(
             namespaces
                 .lines()
                 .map(|line| format!("netns {}", line.split_whitespace().next().unwrap_or_default())),
         );
-        lines.extend(rows(node)?);
+        lines.extend(rows(self)?);
         lines.sort();
-        Ok(Self(lines))
+        Ok(Census(lines))
     }
+}
 
+impl Census {
     /// Compares this snapshot with a later one.
     ///
     /// # Errors

@@ -13,7 +13,6 @@
 //! | [`load_balancers`] | addresses for Services of type `LoadBalancer`, as a cloud assigns them |
 //! | `routes` | routes from the API server to pods |
 //! | [`containerd`] | which version of containerd the nodes have |
-//! | `cgroups` | control groups, which outlive namespaces |
 //! | [`api`] | the API server, for tests |
 //! | [`pods`] | all pods, from a watch |
 //! | [`attached`] | a running pod as a pod of the lab: packets can be sent from it |
@@ -31,7 +30,6 @@ use crate::{Daemon, Families, Lab, Node, command, eventually, fabric, inside};
 pub mod access;
 pub mod api;
 pub mod attached;
-pub(crate) mod cgroups;
 pub mod containerd;
 pub mod control_plane;
 pub mod credentials;

@@ -5,7 +5,7 @@
 //! | [`matrix`] | the rows: the fault, what is expected, and why a row has no test yet |
 //! | [`row`], [`Case`] | a row's test: a lab, the fault, and the checks that every row makes |
 //! | [`Site`] | where the fault happens: node, bystanders, pods, and the vocabulary of the tests |
-//! | [`process`], `heap` | what a process holds: memory, descriptors, threads |
+//! | [`process`] | what a process holds: memory, descriptors, threads |
 //! | [`testkit::proxy`] | a proxy for a unix socket: delays, loses, cuts, corrupts or replaces answers |
 //! | [`failpoint`] | the points of an ADD at which the plugin can be made to fail, die or hang |
 //! | [`memory`] | a memory limit for a process from its start |
@@ -29,7 +29,6 @@
 mod case;
 mod disk;
 pub mod failpoint;
-pub(crate) mod heap;
 mod kubernetes;
 pub mod limits;
 pub mod matrix;

@@ -24,7 +24,7 @@ use nix::{
     unistd::mkfifo,
 };
 
-use crate::{Versions, cluster::cgroups, command, executable, mounts, prerequisites};
+use crate::{Versions, cgroups, command, executable, mounts, prerequisites};
 
 /// Environment variable that marks the inner process; its value is the directory of the logs on the host.
 const INSIDE: &str = "OVN_LAB_INSIDE";

@@ -15,11 +15,14 @@
 //! | [`node`] | [`Node`]: mount and network namespace with default paths, its daemons, commands in it |
 //! | `holder` | the process that holds a node's namespaces open |
 //! | `netns` | network namespaces of a node's pods |
+//! | `cgroups` | control groups, which outlive namespaces |
+//! | `heap` | how much a daemon has allocated, counted by a library |
 //! | [`daemon`] | [`Daemon`]: one long-running program: start, stop, kill, pause |
 //! | [`systemd`] | a real systemd as the first process of a node |
 //! | [`pod`] | [`Pod`]: identity, addresses, manifest; ports and namespaces of many pods at once |
 //! | [`by_hand`] | attaches a pod with `ip` and `ovs-vsctl`: the floor that needs no code of this project |
 //! | [`runtime`] | [`Runtime`]: calls the plugin as a container runtime does, or `cnitool` |
+//! | [`outcome`] | [`Outcome`]: how a call of the plugin ended |
 //! | [`answer`] | checks that the CNI specification allows every answer of the plugin |
 //! | [`versions`] | [`Versions`]: which Open vSwitch and OVN run |
 //! | [`census`] | [`Census`]: snapshot of a node as text, to compare before and after |
@@ -59,18 +62,21 @@ pub mod api_proxy;
 pub mod by_hand;
 pub mod census;
 pub mod central;
+mod cgroups;
 pub mod chaos;
 pub mod cluster;
 pub mod connections;
 pub mod daemon;
 pub mod fabric;
 pub mod faults;
+mod heap;
 mod holder;
 pub mod inside;
 pub mod lab;
 pub mod mounts;
 mod netns;
 pub mod node;
+pub mod outcome;
 pub mod peer;
 pub mod pod;
 pub mod prerequisites;
@@ -88,8 +94,9 @@ pub use holder::hold;
 pub use inside::inside;
 pub use lab::{Blueprint, Lab};
 pub use node::Node;
+pub use outcome::{CniError, Outcome};
 pub use pod::Pod;
-pub use runtime::{CniError, Invocation, Outcome, Runtime};
+pub use runtime::{Invocation, Runtime};
 pub use subnet::Families;
 // The body of a lab's test returns its failure.
 pub use testkit::{command, executable, http, until as eventually};

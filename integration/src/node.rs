@@ -11,12 +11,12 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use ipnet::IpNet;
 
 use crate::{
-    Census, Daemon, Pod, Runtime, Versions, answer::Answers, central, command, eventually, executable,
-    fabric, faults::heap, holder::Holder, mounts, netns,
+    Daemon, Pod, Versions, answer::Answers, central, command, eventually, executable, fabric, heap,
+    holder::Holder, mounts, netns, versions::last_word,
 };
 
 /// Socket of the node server, on the node.
@@ -200,7 +200,7 @@ impl Node {
         // A switch that was started again has numbers of ports in the database before it answers, and answers
         // before it has the bridge.
         let is_needed = eventually("ovs-vswitchd has br-int", Duration::from_secs(45), || {
-            let is_needed = Versions::switch_of(self)? < [3, 1, 3];
+            let is_needed = self.switch_version()? < [3, 1, 3];
             if is_needed {
                 self.run(["ovs-appctl", "dpif/set-dp-features", "br-int", "ct_zero_snat", "false"])?;
             }
@@ -335,14 +335,18 @@ impl Node {
         self.holder.pid
     }
 
-    /// A snapshot of the node.
-    pub fn census(&self) -> Result<Census> {
-        Census::take(self)
+    /// Versions of the daemons that run on the node, as they report them.
+    pub fn versions(&self) -> Result<Versions> {
+        let switch = self.run(["ovs-appctl", "--target=ovs-vswitchd", "version"])?;
+        let controller = self.run(["ovn-appctl", "--target=ovn-controller", "version"])?;
+        Ok(Versions { open_vswitch: last_word(&switch)?, ovn: last_word(&controller)? })
     }
 
-    /// A container runtime of this node.
-    pub fn runtime(&self) -> Runtime<'_> {
-        Runtime::new(self)
+    /// The version of the ovs-vswitchd that runs on the node, in numbers.
+    pub fn switch_version(&self) -> Result<[u32; 3]> {
+        let text = last_word(&self.run(["ovs-appctl", "--target=ovs-vswitchd", "version"])?)?;
+        let numbers: Vec<u32> = text.split('.').map_while(|number| number.parse().ok()).collect();
+        numbers.try_into().map_err(|_| anyhow!("not a version of Open vSwitch: {text}"))
     }
 
     /// Creates the network namespaces of `pods`.

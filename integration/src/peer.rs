@@ -3,6 +3,8 @@
 //! Each prints one JSON line at a time on standard output and has a time limit of its own: a lost packet must
 //! not hang a test.
 
+mod connections;
+
 use std::{
     io::{ErrorKind, Read, Write},
     net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
@@ -15,7 +17,7 @@ use contract::fnv1a::{fnv1a, fnv1a_after};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::connections::{self, Connection};
+pub use connections::{Connection, Moment};
 
 /// How long an end waits for the other. Long enough for three repetitions of a lost SYN (1, 3 and 7 s after
 /// it), and short enough that a broken network fails the test soon.

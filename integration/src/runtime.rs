@@ -4,20 +4,19 @@ use std::{
     ffi::{OsStr, OsString},
     io::Write as _,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
-    time::{Duration, Instant},
+    process::{Child, Command, Stdio},
+    time::Instant,
 };
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    Node, Pod,
+    Node, Outcome, Pod,
     answer::{Answer, Answers},
     command, executable,
 };
@@ -33,12 +32,15 @@ pub struct Runtime<'node> {
     pub ifname: String,
 }
 
-impl<'node> Runtime<'node> {
-    pub(crate) fn new(node: &'node Node) -> Self {
+impl Node {
+    /// A container runtime of this node.
+    pub fn runtime(&self) -> Runtime<'_> {
         let config = json!({"cniVersion": "1.0.0", "name": "ovn-kubernetes", "type": executable::PLUGIN});
-        Self { node, config, ifname: "eth0".to_owned() }
+        Runtime { node: self, config, ifname: "eth0".to_owned() }
     }
+}
 
+impl Runtime<'_> {
     /// ADD for `pod`.
     pub fn add(&self, pod: &Pod) -> Result<Outcome> {
         self.call("ADD", Some(pod)).run()
@@ -235,62 +237,5 @@ impl Running {
             answers.keep(Answer::new(verb, config, &outcome));
         }
         Ok(outcome)
-    }
-}
-
-/// Outcome of a call of the plugin.
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    /// How it ended.
-    pub status: ExitStatus,
-    /// The answer: a result or an error, as JSON, or nothing.
-    pub stdout: String,
-    /// What it wrote to standard error.
-    pub stderr: String,
-    /// From start to end; about 2 ms of it belong to `nsenter`.
-    pub duration: Duration,
-}
-
-/// The error object of the CNI specification.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct CniError {
-    /// Number that runtimes act on.
-    pub code: u32,
-    /// One line for people.
-    pub msg: String,
-    /// More for people.
-    #[serde(default)]
-    pub details: String,
-}
-
-impl Outcome {
-    /// The result; null if it printed nothing.
-    ///
-    /// # Errors
-    /// If the call failed, or printed something else than JSON.
-    pub fn success(&self) -> Result<Value> {
-        match (self.status.success(), self.stdout.trim()) {
-            (false, _) => Err(self.described("the plugin failed")),
-            (true, "") => Ok(Value::Null),
-            (true, text) => serde_json::from_str(text)
-                .map_err(|error| self.described(&format!("standard output is not JSON: {error}"))),
-        }
-    }
-
-    /// The CNI error.
-    ///
-    /// # Errors
-    /// If the call succeeded, or printed something else than a CNI error.
-    pub fn failure(&self) -> Result<CniError> {
-        if self.status.success() {
-            bail!(self.described("the plugin succeeded, although it should not"));
-        }
-        serde_json::from_str(self.stdout.trim())
-            .map_err(|error| self.described(&format!("standard output is not a CNI error: {error}")))
-    }
-
-    fn described(&self, what: &str) -> anyhow::Error {
-        let Self { status, stdout, stderr, duration } = self;
-        anyhow!("{what} ({status}, after {duration:?})\nstdout: {stdout}\nstderr: {stderr}")
     }
 }

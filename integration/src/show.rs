@@ -9,9 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use integration::{
-    Families, Lab as Running, Node, Pod, Versions, by_hand, central, executable, inside, mounts,
-};
+use integration::{Families, Lab as Running, Node, Pod, by_hand, central, executable, inside, mounts};
 
 /// Start nodes and pods, show that they reach each other, take the pods away again, and end.
 #[derive(Debug, Args)]
@@ -50,7 +48,7 @@ impl Lab {
             .build()?;
         println!("{} node(s) in {} ms", self.nodes, began.elapsed().as_millis());
         // `compat.sh` reads this line.
-        println!("running: {}", Versions::running(lab.nodes.first().context("a lab has a node")?)?);
+        println!("running: {}", lab.nodes.first().context("a lab has a node")?.versions()?);
         let mut pods = Vec::new();
         let mut before = Vec::new();
         for node in &lab.nodes {

@@ -42,7 +42,7 @@ fn pods_of_two_nodes_reach_each_other_through_geneve_in_both_families() {
 #[test]
 fn the_daemons_are_those_that_path_finds() {
     Lab::of_nodes(1).test(|lab| {
-        let (installed, running) = (Versions::installed()?, Versions::running(&lab.nodes[0])?);
+        let (installed, running) = (Versions::installed()?, lab.nodes[0].versions()?);
         ensure!(installed == running, "{installed} in PATH, but {running} running");
         Ok(())
     });
@@ -108,7 +108,7 @@ fn no_connection_is_committed_with_all_zero_snat_where_that_ends_the_switch() {
             ensure!(flows.contains("ct(commit"), "no connection is committed");
             Ok(flows)
         };
-        let fixed = Versions::switch_of(node)? >= [3, 1, 3];
+        let fixed = node.switch_version()? >= [3, 1, 3];
         for start in ["first", "second"] {
             let flows = eventually(&format!("flows of the {start} start"), Duration::from_secs(10), commits)?;
             ensure!(flows.contains("nat(src)") == fixed, "{start} start: {fixed}");

@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 use anyhow::{Context as _, Result};
 
 use super::{
-    access, cgroups,
+    access,
     containerd::{self, Containerd},
     control_plane,
     credentials::{Credentials, kubelet},
@@ -14,7 +14,7 @@ use super::{
     master::Network,
     programs,
 };
-use crate::{Daemon, Families, Node, central, fabric, inside};
+use crate::{Daemon, Families, Node, central, cgroups, fabric, inside};
 
 /// Socket of containerd, on the node.
 pub const CONTAINERD: &str = "/run/containerd/containerd.sock";

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{cluster::cgroups, inside};
+use crate::{cgroups, inside};
 
 const MOUNTED: &str = "/sys/fs/cgroup";
 const HINT: &str = "memory is limited by a control group, which cannot be had here: \

@@ -4,7 +4,7 @@ use std::{fmt, fs, path::Path};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::heap;
+use crate::heap;
 
 /// By how much its pages may have grown, in kilobytes, where its allocations are not counted. Wide, because
 /// the allocator cannot give back every free page.

@@ -15,8 +15,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use testkit::preload;
 
-use super::heap;
-use crate::{Invocation, command, executable, mounts};
+use crate::{Invocation, command, executable, heap, mounts};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/faults/shim.c");
 

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Result, ensure};
-use integration::connections::{Connections, Moment};
+use integration::{connections::Connections, peer::Moment};
 use serde::Serialize;
 
 /// The servers that back the Service.

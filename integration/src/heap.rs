@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use testkit::preload;
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/faults/heap.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/heap.c");
 const FILE: &str = "OVN_HEAP_FILE";
 
 /// The environment of a process whose allocations are to be counted, in `file`, which starts at zero.
@@ -24,12 +24,12 @@ pub(crate) fn environment(file: &Path) -> Result<[(&'static str, String); 2]> {
 }
 
 /// Path of the library that counts, for callers that preload other libraries, too.
-pub(super) fn library() -> Result<String> {
+pub(crate) fn library() -> Result<String> {
     Ok(preload::library(Path::new(SOURCE))?.to_string_lossy().into_owned())
 }
 
 /// The bytes that the process with this id has allocated and not freed, if they are counted.
-pub(super) fn allocated(pid: u32) -> Result<Option<u64>> {
+pub(crate) fn allocated(pid: u32) -> Result<Option<u64>> {
     let process = Path::new("/proc").join(pid.to_string());
     let maps =
         fs::read_to_string(process.join("maps")).with_context(|| format!("read maps of process {pid}"))?;

@@ -29,12 +29,18 @@ done
 shift || true
 IFS=, read -ra tags <<<"$references"
 
-case $(uname -m) in x86_64) architecture=amd64 ;; aarch64) architecture=arm64 ;; *) architecture=$(uname -m) ;; esac
-tar --create --file "$work/layer.tar" --directory "$directory" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 .
+architecture=$(uname -m)
+case $architecture in x86_64) architecture=amd64 ;; aarch64) architecture=arm64 ;; esac
+# The same content makes the same layer.
+tar --create --file "$work/layer.tar" --directory "$directory" \
+    --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 .
 layer=$(sha256sum "$work/layer.tar" | cut -d ' ' -f 1)
 cat >"$work/config.json" <<END
 {"architecture":"$architecture","os":"linux","rootfs":{"type":"layers","diff_ids":["sha256:$layer"]},
- "config":{"Entrypoint":$(quoted "${entrypoint[@]}"),"Cmd":$(quoted "$@"),"Env":["PATH=/usr/sbin:/usr/bin:/sbin:/bin"],"WorkingDir":"/"}}
+ "config":{"Entrypoint":$(quoted "${entrypoint[@]}"),"Cmd":$(quoted "$@"),
+           "Env":["PATH=/usr/sbin:/usr/bin:/sbin:/bin"],"WorkingDir":"/"}}
 END
-echo "[{\"Config\":\"config.json\",\"RepoTags\":$(quoted "${tags[@]}"),\"Layers\":[\"layer.tar\"]}]" >"$work/manifest.json"
+cat >"$work/manifest.json" <<END
+[{"Config":"config.json","RepoTags":$(quoted "${tags[@]}"),"Layers":["layer.tar"]}]
+END
 tar --create --file "$archive" --directory "$work" manifest.json config.json layer.tar

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Fills a directory with a small root file system for an image: busybox, and this machine's PROGRAMs with the libraries that they load.
+# Fills a directory with a small root file system for an image: busybox, and this machine's PROGRAMs with the
+# libraries that they load.
 #
 #   integration/cluster/root.sh DIRECTORY [PROGRAM…]
 #
-# Busybox' own `nslookup` does not complete names that have a dot, such as `kubernetes.default`; its `wget` crashes when it looks one up.
+# Busybox' own `nslookup` does not complete names that have a dot, such as `kubernetes.default`; its `wget`
+# crashes when it looks one up.
 set -euo pipefail
 root=$1
 shift

@@ -9,7 +9,9 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use integration::{
-    Lab, Node, Pod, Runtime, eventually,
+    Lab, Node, Pod, Runtime,
+    churn::soak::Soak,
+    eventually,
     faults::{AT_ONCE, Site, failed_with, long_forms, row},
     runtime::Running,
 };
@@ -252,8 +254,8 @@ fn row_61_a_storm_of_restarts_leaves_a_consistent_node() {
 #[test]
 fn row_62_nothing_grows_while_pods_come_and_go() {
     let soak = match long_forms() {
-        true => integration::soak::Soak { cycles: 10_000, churn: 100, at_once: 8 },
-        false => integration::soak::Soak { cycles: 100, churn: 20, at_once: 8 },
+        true => Soak { cycles: 10_000, churn: 100, at_once: 8 },
+        false => Soak { cycles: 100, churn: 20, at_once: 8 },
     };
     let limit = Duration::from_secs(if long_forms() { 3600 } else { 50 });
     row(62).in_lab(Lab::of_nodes(1).v4_prefix_len(20)).within(limit).test(|site| {

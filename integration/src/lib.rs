@@ -18,6 +18,7 @@
 //! | `cgroups` | control groups, which outlive namespaces |
 //! | `heap` | how much a daemon has allocated, counted by a library |
 //! | [`daemon`] | [`Daemon`]: one long-running program: start, stop, kill, pause |
+//! | [`program`] | [`Program`]: which daemon of a node |
 //! | [`systemd`] | a real systemd as the first process of a node |
 //! | [`pod`] | [`Pod`]: identity, addresses, manifest; ports and namespaces of many pods at once |
 //! | [`by_hand`] | attaches a pod with `ip` and `ovs-vsctl`: the floor that needs no code of this project |
@@ -31,8 +32,7 @@
 //! | [`connections`] | short TCP connections, many a second, and which server answered each |
 //! | [`cluster`] | [`Cluster`]: a whole Kubernetes on a lab's nodes |
 //! | [`api_proxy`] | [`api_proxy::ApiProxy`]: a proxy in front of the API server that injects faults |
-//! | [`chaos`] | [`chaos::Chaos`]: kills everything at random moments while pods come and go |
-//! | [`soak`] | [`soak::Soak`]: thousands of pods come and go, and nothing may grow |
+//! | [`churn`] | pods come and go: while everything is killed; by the thousand, and nothing may grow |
 //! | [`faults`] | the fault matrix: its rows, the checks of every row, the fault injectors, the report |
 //! | [`eventually`] | waits for a state, and says what it saw last |
 //! | [`command`], [`executable`], [`mod@http`] | of `testkit`: programs that run to their end; where executables are; HTTP on a unix socket |
@@ -63,7 +63,7 @@ pub mod by_hand;
 pub mod census;
 pub mod central;
 mod cgroups;
-pub mod chaos;
+pub mod churn;
 pub mod cluster;
 pub mod connections;
 pub mod daemon;
@@ -80,8 +80,8 @@ pub mod outcome;
 pub mod peer;
 pub mod pod;
 pub mod prerequisites;
+pub mod program;
 pub mod runtime;
-pub mod soak;
 pub mod subnet;
 pub mod systemd;
 pub mod traffic;
@@ -96,6 +96,7 @@ pub use lab::{Blueprint, Lab};
 pub use node::Node;
 pub use outcome::{CniError, Outcome};
 pub use pod::Pod;
+pub use program::Program;
 pub use runtime::{Invocation, Runtime};
 pub use subnet::Families;
 // The body of a lab's test returns its failure.

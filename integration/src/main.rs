@@ -18,7 +18,12 @@ use std::{fs, process::ExitCode};
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use integration::{
-    Lab, chaos::Chaos, executable, faults::report::Faults, hold, inside, peer::Peer, soak::Soak,
+    Lab,
+    churn::{chaos::Chaos, soak::Soak},
+    executable,
+    faults::report::Faults,
+    hold, inside,
+    peer::Peer,
 };
 use serde_json::json;
 

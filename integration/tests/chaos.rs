@@ -1,7 +1,7 @@
 //! A short run of chaos for every day; the long one is `integration chaos`.
 
 use anyhow::{Result, ensure};
-use integration::{Lab, chaos::Chaos};
+use integration::{Lab, churn::chaos::Chaos};
 
 #[test]
 fn whatever_is_killed_at_whatever_moment_nothing_is_left_that_del_does_not_remove() {

@@ -1,16 +1,20 @@
 //! Plays a sequence on the lab, and compares the node with the reference model after every step.
 
-use std::{collections::BTreeMap, thread, time::Duration};
+use std::{collections::BTreeMap, iter::Enumerate, ops::ControlFlow, slice, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Census, Daemon, Lab, Node, Outcome, Pod, Runtime, eventually};
+use integration::{
+    Census, Lab, Node, Outcome, Pod, Program, Runtime,
+    churn::{Actor, pause, round},
+    eventually,
+};
 use serde_json::{Value, json};
 
 use crate::{
     second::Second,
     seen,
     state::{Answer, Key, Model, State},
-    step::{End, Net, PODS, Program, Step},
+    step::{End, Net, PODS, Step},
 };
 
 /// Limit for the daemons to reconnect after one of them was killed.
@@ -45,19 +49,16 @@ impl<'lab> Player<'lab> {
     /// Plays all steps, then deletes everything; the node must be as it was before.
     pub(crate) fn play(&mut self, steps: &[Step]) -> Result<()> {
         self.begin();
-        for (index, step) in steps.iter().enumerate() {
-            self.step(*step).with_context(|| format!("step {} of {}: {step:?}", index + 1, steps.len()))?;
-        }
+        round(&mut [&mut Sequence { steps: steps.iter().enumerate(), of: steps.len(), player: self }], None)?;
         self.has_network().context("after the last step")?;
         self.clear().context("after the last step")
     }
 
     /// Restores the lab after a failure, for the next try.
     pub(crate) fn recover(&mut self) -> Result<()> {
-        for program in [Program::Database, Program::Switch, Program::Controller, Program::Server] {
-            let (daemon, start) = self.daemon(program);
-            if !daemon.is_running() {
-                start(self.node)?;
+        for program in Program::ALL {
+            if !self.node.daemon(program).is_running() {
+                self.node.start_program(program)?;
             }
         }
         self.is_ready()?;
@@ -174,19 +175,9 @@ impl<'lab> Player<'lab> {
     }
 
     fn restart(&self, program: Program) -> Result<()> {
-        let (daemon, start) = self.daemon(program);
-        daemon.kill()?;
-        start(self.node)?;
+        self.node.daemon(program).kill()?;
+        self.node.start_program(program)?;
         self.is_ready()
-    }
-
-    fn daemon(&self, program: Program) -> (&'lab Daemon, fn(&Node) -> Result<()>) {
-        match program {
-            Program::Server => (&self.node.server, Node::start_server),
-            Program::Database => (&self.node.ovsdb_server, Node::start_ovsdb_server),
-            Program::Switch => (&self.node.vswitchd, Node::start_vswitchd),
-            Program::Controller => (&self.node.ovn_controller, Node::start_ovn_controller),
-        }
     }
 
     fn is_ready(&self) -> Result<()> {
@@ -260,7 +251,7 @@ impl<'lab> Player<'lab> {
     fn add_sandbox(&mut self, pod: usize, mut sandbox: Pod) -> Result<()> {
         sandbox.sandbox =
             format!("{}{}", &sandbox.sandbox[11..15], &sandbox.sandbox[..11]) + &sandbox.sandbox[15..];
-        self.node.add_namespaces(std::slice::from_ref(&sandbox))?;
+        self.node.add_namespaces(slice::from_ref(&sandbox))?;
         self.pods[pod].push(sandbox);
         Ok(())
     }
@@ -289,6 +280,23 @@ impl<'lab> Player<'lab> {
     }
 }
 
+/// The steps that are still to be played.
+struct Sequence<'steps, 'lab> {
+    player: &'steps mut Player<'lab>,
+    steps: Enumerate<slice::Iter<'steps, Step>>,
+    of: usize,
+}
+
+impl Actor for Sequence<'_, '_> {
+    /// Plays a step, and compares the node with the reference model.
+    fn turn(&mut self) -> Result<ControlFlow<()>> {
+        let Some((index, step)) = self.steps.next() else { return Ok(ControlFlow::Break(())) };
+        let number = || format!("step {} of {}: {step:?}", index + 1, self.of);
+        self.player.step(*step).with_context(number)?;
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
 /// Checks that a call ended as expected. Returns the result of a call that succeeded.
 fn must_answer(outcome: &Outcome, answer: Answer) -> Result<Option<Value>> {
     match answer {
@@ -300,9 +308,4 @@ fn must_answer(outcome: &Outcome, answer: Answer) -> Result<Option<Value>> {
         }
         Answer::Anything => Ok(outcome.success().ok()),
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a moment that nothing announces, drawn at random")]
-fn pause(time: Duration) {
-    thread::sleep(time);
 }

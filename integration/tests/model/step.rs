@@ -4,6 +4,7 @@
 use std::fmt;
 
 use contract::stage::Stage;
+use integration::Program;
 use proptest::{prelude::*, sample::select};
 
 /// Number of pods.
@@ -16,15 +17,6 @@ pub(crate) enum Net {
     Own,
     /// A secondary network: `net1`.
     Blue,
-}
-
-/// A program that is killed and restarted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Program {
-    Server,
-    Database,
-    Switch,
-    Controller,
 }
 
 /// How a plugin ends early.
@@ -80,7 +72,8 @@ pub(crate) fn sequences(longest: usize) -> impl Strategy<Value = Vec<Step>> {
 fn step() -> impl Strategy<Value = Step> {
     let pod = || 0..PODS;
     let net = || select(vec![Net::Own, Net::Own, Net::Blue]);
-    let program = || select(vec![Program::Server, Program::Database, Program::Controller, Program::Switch]);
+    let program =
+        || select(vec![Program::Server, Program::OvsdbServer, Program::OvnController, Program::Vswitchd]);
     let place =
         (any::<bool>(), select(Stage::ALL.to_vec())).prop_map(|(before, stage)| Place { before, stage });
     prop_oneof![

@@ -151,7 +151,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::soak::quantity::Process;
+    use crate::Program;
 
     fn report(value: impl Fn(u32) -> f64, quantity: Quantity) -> Report {
         let sample = |number: u32| Sample {
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_server_that_keeps_something_of_each_pod_is_found() {
-        let memory = Quantity::Own(Process::Server);
+        let memory = Quantity::Own(Program::Server);
         assert_eq!(report(|_| 9000.0, memory).findings(), [""; 0]);
         let found = report(|sample| 9000.0 + 10.0 * f64::from(sample), memory);
         assert!(
@@ -188,7 +188,7 @@ mod tests {
             report(|sample| if sample == 50 { 104.0 } else { 103.0 }, Quantity::Ports).findings().len(),
             1
         );
-        assert_eq!(report(f64::from, Quantity::Rss(Process::Vswitchd)).findings(), [""; 0]);
+        assert_eq!(report(f64::from, Quantity::Rss(Program::Vswitchd)).findings(), [""; 0]);
     }
 
     #[test]

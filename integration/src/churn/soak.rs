@@ -8,7 +8,7 @@
 //! | part | what it is |
 //! |---|---|
 //! | [`Soak`] | the number of cycles; runs the soak and makes the report |
-//! | `churn` | the pods: rounds in which the oldest go and new ones come, several at once |
+//! | `pod_queue` | the pods: rounds in which the oldest go and new ones come, several at once |
 //! | [`quantity`] | the quantities that are sampled, and their demands |
 //! | `sample` | reads all of it from the kernel and from Open vSwitch |
 //! | [`trend`] | first, last, slope of a series; pure |
@@ -16,19 +16,20 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use serde::Serialize;
 
+use super::node_of;
 use crate::Lab;
 
-mod churn;
+mod pod_queue;
 pub mod quantity;
 pub mod report;
 mod sample;
 pub mod trend;
 
-use churn::Churn;
+use pod_queue::PodQueue;
 pub use report::Report;
 pub use sample::Sample;
 
@@ -73,14 +74,11 @@ impl Soak {
             self.cycles > 0 && self.churn > 1 && self.at_once > 0,
             "a soak needs at least one cycle, two pods and one caller"
         );
-        let node = lab.nodes.first().context("a lab has a node")?;
-        if !node.server.is_running() {
-            node.start_server()?;
-        }
-        let mut churn = Churn::new(lab, node, self.churn, self.at_once)?;
+        let node = node_of(lab)?;
+        let mut pods = PodQueue::new(lab, node, self.churn, self.at_once);
         let before = node.census()?;
         say(&format!("attaching {} pods", self.churn));
-        churn.fill(self.churn)?;
+        pods.fill(self.churn)?;
         // Compacted before the first sample and before the last, so that both sizes are those of live rows
         // only.
         sample::compact(node)?;
@@ -90,11 +88,11 @@ impl Soak {
         let first = Sample::take(lab, node, 0, began)?.with_compacted();
         let mut samples = vec![first.clone()];
         let mut done = 0;
-        while done < self.cycles && churn.failures.len() < MOST_FAILURES {
+        while done < self.cycles && pods.failures.len() < MOST_FAILURES {
             let cycles = self.round().min(self.cycles - done);
-            let times = churn.round(cycles)?;
+            let times = pods.round(cycles)?;
             done += cycles;
-            churn.see_network()?;
+            pods.see_network()?;
             samples.push(Sample::take_settled(lab, node, done, began, &first)?.with_times(&times));
             if said.elapsed() >= SAYING {
                 said = Instant::now();
@@ -108,8 +106,8 @@ impl Soak {
         sample::compact(node)?;
         samples.push(Sample::take(lab, node, done, began)?.with_compacted());
         let seconds = began.elapsed().as_secs_f64();
-        churn.empty()?;
+        pods.empty()?;
         let left = before.must_equal(&node.census()?).err().map(|difference| format!("{difference:#}"));
-        Ok(Report::new(self.clone(), seconds, done, samples, churn.failures, left))
+        Ok(Report::new(self.clone(), seconds, done, samples, pods.failures, left))
     }
 }

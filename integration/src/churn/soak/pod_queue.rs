@@ -3,21 +3,24 @@
 
 use std::{
     collections::VecDeque,
+    ops::ControlFlow,
     sync::atomic::{AtomicUsize, Ordering},
-    thread,
     time::Duration,
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::{Lab, Node, Outcome, Pod};
+use crate::{
+    Lab, Node, Outcome, Pod,
+    churn::{Actor, round},
+};
 
 /// One pod in so many has rate limits, so that rows of `QoS` and `Queue` come and go, too.
 const LIMITED: usize = 5;
 
 /// The attached pods, and the addresses for the next ones.
-pub(super) struct Churn<'lab> {
+pub(super) struct PodQueue<'lab> {
     lab: &'lab Lab,
     node: &'lab Node,
     at_once: usize,
@@ -49,6 +52,26 @@ enum Limits {
     None,
 }
 
+/// One of several callers of the plugin.
+struct Caller<'round> {
+    node: &'round Node,
+    /// The next cycle that no caller has taken.
+    next: &'round AtomicUsize,
+    going: &'round [Attached],
+    coming: &'round [Attached],
+    done: Vec<Cycle>,
+}
+
+/// The calls of a cycle that has ended.
+struct Cycle {
+    index: usize,
+    del: Option<Called>,
+    add: Option<Called>,
+}
+
+/// How long a call took, and its result.
+type Called = Result<(Duration, Value)>;
+
 /// Durations of the calls of a round.
 #[derive(Debug, Default)]
 pub(super) struct Times {
@@ -66,11 +89,11 @@ impl Seat {
     }
 }
 
-impl<'lab> Churn<'lab> {
-    pub(super) fn new(lab: &'lab Lab, node: &'lab Node, pods: usize, at_once: usize) -> Result<Self> {
+impl<'lab> PodQueue<'lab> {
+    pub(super) fn new(lab: &'lab Lab, node: &'lab Node, pods: usize, at_once: usize) -> Self {
         // Twice as many addresses as pods: addresses of detached pods become free only at the end of a round.
         let free = (0..2 * pods).map(|_| Seat { pod: lab.plan_pod(node), pods: 0 }).collect();
-        Ok(Self { lab, node, at_once, attached: VecDeque::new(), free, failures: Vec::new() })
+        Self { lab, node, at_once, attached: VecDeque::new(), free, failures: Vec::new() }
     }
 
     /// Attaches the first pods.
@@ -149,26 +172,17 @@ impl<'lab> Churn<'lab> {
     /// `going`, then ADD of `coming`.
     fn work(&mut self, going: &mut [Attached], mut coming: Vec<Attached>) -> Result<Times> {
         let next = AtomicUsize::new(0);
-        let (going, pods, node) = (&*going, &coming, self.node);
-        let cycles = going.len().max(pods.len());
-        let caller = || {
-            std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|index| *index < cycles))
-                .map(|index| {
-                    let del = going.get(index).map(|old| call(node, "DEL", &old.pod, Some(&old.result)));
-                    let add = pods.get(index).map(|new| call(node, "ADD", &new.pod, None));
-                    (index, del, add)
-                })
-                .collect::<Vec<_>>()
-        };
-        let done: Vec<_> = thread::scope(|scope| {
-            let callers: Vec<_> = (0..self.at_once.min(cycles)).map(|_| scope.spawn(caller)).collect();
-            callers
-                .into_iter()
-                .map(|caller| caller.join().map_err(|_| anyhow!("a thread panicked (see above)")))
-                .collect::<Result<_>>()
-        })?;
+        let cycles = going.len().max(coming.len());
+        let (node, going, pods) = (self.node, &*going, coming.as_slice());
+        let mut callers: Vec<Caller<'_>> = (0..self.at_once.min(cycles))
+            .map(|_| Caller { node, next: &next, going, coming: pods, done: Vec::new() })
+            .collect();
+        let mut actors: Vec<&mut dyn Actor> =
+            callers.iter_mut().map(|caller| caller as &mut dyn Actor).collect();
+        round(&mut actors, None)?;
+        let done: Vec<Cycle> = callers.into_iter().flat_map(|caller| caller.done).collect();
         let mut times = Times::default();
-        for (index, del, add) in done.into_iter().flatten() {
+        for Cycle { index, del, add } in done {
             match del.transpose() {
                 Ok(del) => times.dels.extend(del.map(|(time, _)| time)),
                 Err(error) => self.failures.push(format!("{error:#}")),
@@ -187,8 +201,22 @@ impl<'lab> Churn<'lab> {
     }
 }
 
+impl Actor for Caller<'_> {
+    fn turn(&mut self) -> Result<ControlFlow<()>> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        let (old, new) = (self.going.get(index), self.coming.get(index));
+        if old.is_none() && new.is_none() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let del = old.map(|old| call(self.node, "DEL", &old.pod, Some(&old.result)));
+        let add = new.map(|new| call(self.node, "ADD", &new.pod, None));
+        self.done.push(Cycle { index, del, add });
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
 /// Makes one call, which must succeed.
-fn call(node: &Node, verb: &str, pod: &Pod, prev_result: Option<&Value>) -> Result<(Duration, Value)> {
+fn call(node: &Node, verb: &str, pod: &Pod, prev_result: Option<&Value>) -> Called {
     let runtime = match prev_result {
         Some(result) => node.runtime().with("prevResult", result.clone()),
         None => node.runtime(),

@@ -4,34 +4,23 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A process of the node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Process {
-    /// `ovnkube --init-node`: the only one of these processes that is part of this project.
-    Server,
-    /// Open vSwitch's database.
-    OvsdbServer,
-    /// The switch.
-    Vswitchd,
-    /// OVN's agent.
-    OvnController,
-}
+use crate::Program;
 
 /// A sampled number that could grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quantity {
     /// Resident memory in kB (1,024 bytes), as proc_pid_smaps(5) counts it.
-    Rss(Process),
+    Rss(Program),
     /// Anonymous memory, which a leak consists of; without pages of the executable, which are loaded when
     /// code runs for the first time.
-    Own(Process),
+    Own(Program),
     /// Resident memory, where a page that n processes share counts as 1/n. It rises when another process with
     /// the same executable ends.
-    Pss(Process),
+    Pss(Program),
     /// Open file descriptors.
-    Descriptors(Process),
+    Descriptors(Program),
     /// Threads.
-    Threads(Process),
+    Threads(Program),
     /// Rows of the table `Port`.
     Ports,
     /// Rows of the table `Interface`.
@@ -90,9 +79,9 @@ impl Quantity {
     /// The demand on this quantity.
     pub fn demand(self) -> Demand {
         match self {
-            Self::Own(Process::Server) => Demand::Flat(MEMORY),
-            Self::Descriptors(Process::Server) => Demand::Flat(DESCRIPTORS),
-            Self::Threads(Process::Server) => Demand::Flat(THREADS),
+            Self::Own(Program::Server) => Demand::Flat(MEMORY),
+            Self::Descriptors(Program::Server) => Demand::Flat(DESCRIPTORS),
+            Self::Threads(Program::Server) => Demand::Flat(THREADS),
             Self::Ports
             | Self::Interfaces
             | Self::Limits
@@ -114,17 +103,6 @@ impl Quantity {
             | Self::AddTime
             | Self::DelTime => Demand::Nothing,
         }
-    }
-}
-
-impl fmt::Display for Process {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Server => "server",
-            Self::OvsdbServer => "ovsdb-server",
-            Self::Vswitchd => "ovs-vswitchd",
-            Self::OvnController => "ovn-controller",
-        })
     }
 }
 

@@ -1,13 +1,17 @@
-//! One thread of a container runtime: its pods come and go, and some of its calls are killed.
+//! A container runtime: its pods come and go, and some of its calls are killed.
 
-use std::{ops::AddAssign, slice, time::Duration};
+use std::{
+    ops::{AddAssign, ControlFlow},
+    slice,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{Calls, Course, Tally, in_time, once_in, pause};
+use super::{Actor, Calls, Tally, once_in, pause_up_to};
 use crate::{Node, Outcome, Pod, Runtime, runtime::Running};
 
 /// Deadline of an ADD, and how much longer its rollback, or a DEL, may take while everything around it is
@@ -28,7 +32,7 @@ const ADD_CODES: &[u32] = &[3, 11, 101];
 /// Of the daemons that are killed, a DEL needs the database only.
 const DEL_CODES: &[u32] = &[11];
 
-/// One thread of a runtime and its state.
+/// A runtime and its state.
 pub(super) struct Worker<'node> {
     node: &'node Node,
     rng: Rng,
@@ -56,16 +60,9 @@ impl<'node> Worker<'node> {
         Self { node, rng, runtime, pods: pods.to_vec(), tally: Tally::default(), remains: Remains::default() }
     }
 
-    pub(super) fn run(mut self, course: &Course) -> Result<(Tally, Remains)> {
-        while course.goes_on() {
-            let next = self.rng.usize(..self.pods.len());
-            self.replace(next)?;
-            while self.remains.owed.len() > MOST_OWED && course.goes_on() {
-                let oldest = self.rng.usize(..self.remains.owed.len());
-                self.take_away(oldest)?;
-            }
-        }
-        Ok((self.tally, self.remains))
+    /// What it did, and what is left.
+    pub(super) fn into_parts(self) -> (Tally, Remains) {
+        (self.tally, self.remains)
     }
 
     /// Gives a pod a new sandbox. The old one may still be there: then the new one takes the port over.
@@ -83,7 +80,7 @@ impl<'node> Worker<'node> {
             0 => self.kill_soon(adding)?,
             1 => {
                 // The runtime gives up on the ADD: its DEL starts while the ADD runs.
-                pause(&mut self.rng, LIFE);
+                pause_up_to(&mut self.rng, LIFE);
                 let deleting = self.runtime.call("DEL", Some(&pod)).start()?;
                 let deleted = deleting.wait()?;
                 let ended = adding.wait()?;
@@ -116,12 +113,12 @@ impl<'node> Worker<'node> {
             self.remains.owed.remove(index);
             return self.remove_namespace(&pod);
         }
-        pause(&mut self.rng, BACKOFF);
+        pause_up_to(&mut self.rng, BACKOFF);
         Ok(())
     }
 
     fn kill_soon(&mut self, running: Running) -> Result<Outcome> {
-        pause(&mut self.rng, LIFE);
+        pause_up_to(&mut self.rng, LIFE);
         running.signal(Signal::SIGKILL)?;
         running.wait()
     }
@@ -136,9 +133,25 @@ impl<'node> Worker<'node> {
     }
 }
 
+impl Actor for Worker<'_> {
+    /// Gives a pod a new sandbox, or sends one of the DELs that wait if there are too many.
+    fn turn(&mut self) -> Result<ControlFlow<()>> {
+        let owed = self.remains.owed.len();
+        if owed > MOST_OWED {
+            let one = self.rng.usize(..owed);
+            self.take_away(one)?;
+        } else {
+            let next = self.rng.usize(..self.pods.len());
+            self.replace(next)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
 /// Counts a call by how it ended. An end that no injected fault explains is an error.
 fn count(calls: &mut Calls, outcome: &Outcome, codes: &[u32], verb: &str) -> Result<()> {
-    in_time(verb, outcome.duration, TIMEOUT + CLEANING)?;
+    // Within its deadline and the time for its rollback.
+    ensure!(outcome.duration <= TIMEOUT + CLEANING, "{verb} took {:?}", outcome.duration);
     if outcome.status.code().is_none() {
         calls.killed += 1;
     } else if outcome.status.success() {

@@ -8,28 +8,28 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`Chaos`] | how long, which seed; starts the threads and judges the result |
-//! | `worker` | one runtime's thread: ADD and DEL of its pods |
-//! | `destroyer` | the thread that kills daemons and starts them again |
+//! | [`Chaos`] | how long, which seed; runs the round and judges the result |
+//! | `worker` | a runtime: ADD and DEL of its pods |
+//! | `destroyer` | kills daemons and starts them again |
 //! | [`Tally`] | what was done |
 
 use std::{
     slice,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use fastrand::Rng;
 
+use super::{Actor, node_of, once_in, pause_up_to, round};
 use crate::{Lab, Node, Pod, eventually};
 
 mod destroyer;
 mod tally;
 mod worker;
 
+use destroyer::Destroyer;
 pub use tally::{Calls, Tally};
 use worker::{Remains, Worker};
 
@@ -52,12 +52,6 @@ pub struct Chaos {
     pub seed: Option<u64>,
 }
 
-/// When the run ends: at a fixed time, or at the first failure that no injected fault explains.
-struct Course {
-    end: Instant,
-    failed: AtomicBool,
-}
-
 impl Chaos {
     /// Brings chaos to the first node of `lab`, reports progress to `say`, and returns what was done.
     ///
@@ -74,10 +68,7 @@ impl Chaos {
     }
 
     fn run_with(&self, lab: &Lab, seed: u64, say: &mut dyn FnMut(&str)) -> Result<Tally> {
-        let node = lab.nodes.first().context("a lab has a node")?;
-        if !node.server.is_running() {
-            node.start_server()?;
-        }
+        let node = node_of(lab)?;
         // Two pods that no thread touches: their network has to survive all of it.
         let witnesses = lab.new_pods(node, 2)?;
         witnesses.iter().try_for_each(|pod| node.runtime().add(pod)?.success().map(drop))?;
@@ -109,31 +100,23 @@ impl Chaos {
 
     /// Runs the workers and the destroyer at once, until the time is over.
     fn storm(&self, node: &Node, pods: &[Pod], seed: u64) -> Result<(Tally, Remains)> {
-        let course = Course {
-            end: Instant::now() + Duration::from_secs(self.seconds),
-            failed: AtomicBool::new(false),
-        };
+        let end = Instant::now() + Duration::from_secs(self.seconds);
         let mut seeds = Rng::with_seed(seed);
-        let (mut tally, mut remains) = (Tally::default(), Remains::default());
-        thread::scope(|scope| {
-            // Forks in a fixed order: each thread repeats its decisions with the same seed.
-            let (course, rng) = (&course, seeds.fork());
-            let destroyer = scope.spawn(move || course.follow(|| destroyer::run(node, rng, course)));
-            let workers: Vec<_> = pods
-                .chunks(PODS)
-                .map(|pods| (pods, seeds.fork()))
-                .map(|(pods, rng)| {
-                    scope.spawn(move || course.follow(|| Worker::new(node, pods, rng).run(course)))
-                })
-                .collect();
-            for worker in workers {
-                let (done, left) = join(worker.join())?;
-                tally += done;
-                remains += left;
-            }
-            tally.daemons = join(destroyer.join())?;
-            Ok((tally, remains))
-        })
+        // Forks in a fixed order: each thread repeats its decisions with the same seed.
+        let mut destroyer = Destroyer::new(node, seeds.fork());
+        let mut workers: Vec<Worker<'_>> =
+            pods.chunks(PODS).map(|pods| Worker::new(node, pods, seeds.fork())).collect();
+        let mut actors: Vec<&mut dyn Actor> = vec![&mut destroyer];
+        actors.extend(workers.iter_mut().map(|worker| worker as &mut dyn Actor));
+        round(&mut actors, Some(end))?;
+        let mut tally = Tally { daemons: destroyer.kills, ..Tally::default() };
+        let mut remains = Remains::default();
+        for worker in workers {
+            let (done, left) = worker.into_parts();
+            tally += done;
+            remains += left;
+        }
+        Ok((tally, remains))
     }
 
     /// Waits until the witnesses and the pods whose last ADD succeeded reach each other, without another call
@@ -149,57 +132,5 @@ impl Chaos {
             })?;
         }
         Ok(())
-    }
-}
-
-impl Course {
-    /// Whether the run continues.
-    fn goes_on(&self) -> bool {
-        Instant::now() < self.end && !self.failed.load(Ordering::Relaxed)
-    }
-
-    /// Runs the part of one thread; if it fails, the other threads end soon.
-    fn follow<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<T> {
-        let result = part();
-        if result.is_err() {
-            self.failed.store(true, Ordering::Relaxed);
-        }
-        result
-    }
-}
-
-fn join<T>(result: thread::Result<Result<T>>) -> Result<T> {
-    result.unwrap_or_else(|_| Err(anyhow!("a thread panicked (see above)")))
-}
-
-/// Waits for a random time, `longest` at most.
-#[expect(clippy::disallowed_methods, reason = "a random pause is the purpose")]
-fn pause(rng: &mut Rng, longest: Duration) {
-    thread::sleep(longest.mul_f64(rng.f64_inclusive()));
-}
-
-/// True once in `times`.
-fn once_in(rng: &mut Rng, times: usize) -> bool {
-    rng.usize(..times) == 0
-}
-
-/// Checks that the call ended within its deadline and the time for its rollback.
-fn in_time(what: &str, took: Duration, limit: Duration) -> Result<()> {
-    ensure!(took <= limit, "{what} took {took:?}");
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_seed_makes_the_same_decisions_again_and_its_forks_differ() {
-        let decide = |mut rng: Rng| (0..50).map(|_| once_in(&mut rng, 3)).collect::<Vec<_>>();
-        assert_eq!(decide(Rng::with_seed(7)), decide(Rng::with_seed(7)));
-        assert_ne!(decide(Rng::with_seed(7)), decide(Rng::with_seed(8)));
-        let mut seeds = Rng::with_seed(7);
-        assert_ne!(decide(seeds.fork()), decide(seeds.fork()));
-        assert!([true, false].iter().all(|outcome| decide(Rng::with_seed(7)).contains(outcome)));
     }
 }

@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
 
 use super::{
-    churn::Times,
-    quantity::{Demand, Process, Quantity},
+    pod_queue::Times,
+    quantity::{Demand, Quantity},
     trend::median,
 };
-use crate::{Daemon, Lab, Node, eventually};
+use crate::{Daemon, Lab, Node, Program, eventually};
 
 /// Limit of the wait for the daemons to finish the work of the last calls. ovs-vswitchd and ovn-controller
 /// need far less; after it, the difference is a finding.
@@ -55,14 +55,8 @@ impl Sample {
     pub(super) fn take(lab: &Lab, node: &Node, cycle: usize, began: Instant) -> Result<Self> {
         lab.central.sync()?;
         let mut values = of_node(node)?;
-        let processes: [(Process, &Daemon); 4] = [
-            (Process::Server, &node.server),
-            (Process::OvsdbServer, &node.ovsdb_server),
-            (Process::Vswitchd, &node.vswitchd),
-            (Process::OvnController, &node.ovn_controller),
-        ];
-        for (process, daemon) in processes {
-            values.extend(of_process(process, daemon)?);
+        for program in Program::ALL {
+            values.extend(of_process(program, node.daemon(program))?);
         }
         Ok(Self { cycle, seconds: began.elapsed().as_secs_f64(), values })
     }
@@ -150,7 +144,7 @@ fn of_node(node: &Node) -> Result<BTreeMap<Quantity, f64>> {
         .collect())
 }
 
-fn of_process(process: Process, daemon: &Daemon) -> Result<[(Quantity, f64); 5]> {
+fn of_process(process: Program, daemon: &Daemon) -> Result<[(Quantity, f64); 5]> {
     let pid = daemon.pid().with_context(|| format!("{} is not running", daemon.name()))?;
     let dir = format!("/proc/{pid}");
     let memory = fs::read_to_string(format!("{dir}/smaps_rollup"))

@@ -90,6 +90,11 @@ pub enum NodeTrouble {
          add the range again, or drain the node, delete it and let it join anew"
     )]
     OutsideOfRanges { subnet: IpNet },
+    #[error(
+        "its address {address} in the annotation {annotation} is outside of the subnets that the options give; it \
+         stays, so that not all nodes change at once: drain the node, delete the annotation, and it gets another one"
+    )]
+    OutsideOfSubnets { annotation: &'static str, address: IpNet },
     #[error("id {id} has no address in {subnet}; a larger subnet is needed")]
     SubnetTooSmall { id: u16, subnet: IpNet },
     #[error("its annotation {annotation} cannot be read: {why}; correct or delete it")]
@@ -177,6 +182,7 @@ impl NodeTrouble {
             | Self::NoFreeId { .. }
             | Self::SubnetTaken { .. }
             | Self::OutsideOfRanges { .. }
+            | Self::OutsideOfSubnets { .. }
             | Self::SubnetTooSmall { .. }
             | Self::UnreadableAnnotation { .. } => false,
         }
@@ -191,6 +197,7 @@ impl NodeTrouble {
             Self::IdTaken { .. } => "NodeIdTaken",
             Self::IdReserved { .. } => "NodeIdReserved",
             Self::OutsideOfRanges { .. } => "OutsideOfClusterSubnets",
+            Self::OutsideOfSubnets { .. } => "OutsideOfSubnets",
             Self::SubnetTooSmall { .. } => "SubnetTooSmall",
             Self::UnreadableAnnotation { .. } => "UnreadableAnnotation",
         }

@@ -1,6 +1,8 @@
 use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
+use contract::node_annotation::{JOIN_ADDRESSES, TRANSIT_ADDRESSES};
+
 use super::*;
 use crate::{config::ClusterSubnet, store::wire::NodeObject};
 
@@ -292,6 +294,52 @@ fn ids_that_are_not_for_nodes_are_refused_and_told() {
         assert!(!written[0].annotations.contains_key(NODE_ID), "{written:?}");
         assert_eq!(written[1].annotations[NODE_ID], "2");
     }
+}
+
+/// Other `--gateway-v4-join-subnet` or `--cluster-manager-v4-transit-subnet`: all nodes got other addresses at once.
+#[test]
+fn nodes_keep_join_and_transit_addresses_of_other_subnets_until_somebody_deletes_the_annotation() {
+    let first = |number: u8, id: &str| node(&format!("n{number}"), number, &[(NODE_ID, id)]);
+    let mut before = assignments(&[("10.244.0.0/16", 24)]);
+    before.observe(Seen::All(vec![first(1, "4"), first(2, "5")]));
+    let wishes = before.take_annotations();
+    let nodes = [with(&first(1, "4"), &wishes[0].annotations), with(&first(2, "5"), &wishes[1].annotations)];
+
+    let other = ClusterConfig {
+        join_subnets: vec!["100.72.0.0/16".parse().unwrap(), "fd98::/64".parse().unwrap()],
+        transit_subnets: vec!["100.99.0.0/16".parse().unwrap()],
+        ..config(&[("10.244.0.0/16", 24)])
+    };
+    let mut after = NodeAssignments::new(other, NodeRules::default());
+    after.observe(Seen::All([&nodes[..], &[first(3, "6")]].concat()));
+    let wishes = after.take_annotations();
+    assert_eq!(wishes.iter().map(|wish| &*wish.node).collect::<Vec<_>>(), ["n3"]);
+    assert!(wishes[0].annotations[JOIN_ADDRESSES].contains("100.72.0.6/16"), "{wishes:?}");
+    let told: Vec<String> =
+        after.take_troubles().iter().map(|trouble| format!("{}: {}", trouble.subject, trouble.why)).collect();
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(told[0].starts_with("n1: its address 100.64.0.4/16 in the annotation"), "{told:?}");
+
+    // Node by node.
+    let mut annotations: BTreeMap<String, String> = (*nodes[0].annotations).clone();
+    annotations.retain(|name, _| ![JOIN_ADDRESSES, TRANSIT_ADDRESSES].contains(&&**name));
+    after.observe(Seen::Applied(Node {
+        annotations: annotations.into(),
+        join: vec![],
+        transit: vec![],
+        ..nodes[0].clone()
+    }));
+    let wish = &after.take_annotations()[0];
+    assert_eq!(&*wish.node, "n1");
+    assert!(wish.annotations[JOIN_ADDRESSES].contains("100.72.0.4/16"), "{wish:?}");
+    assert!(wish.annotations[TRANSIT_ADDRESSES].contains("100.99.0.4/16"), "{wish:?}");
+
+    // An address of no earlier start is no reason to wait.
+    let garbled =
+        with(&nodes[1], &BTreeMap::from([(TRANSIT_ADDRESSES, r#"{"ipv4":"10.1.1.1/16"}"#.to_owned())]));
+    after.observe(Seen::Applied(garbled));
+    let wish = &after.take_annotations()[0];
+    assert!(wish.annotations[TRANSIT_ADDRESSES].contains("100.99.0.5/16"), "{wish:?}");
 }
 
 /// A change of `--cluster-subnets` was silently ignored for existing nodes.

@@ -57,13 +57,17 @@ pub(super) fn annotations(
         wish.insert(NODE_ID, id.to_string());
     }
     let join = numbered(&config.join_subnets, id, &mut troubles);
-    if node.join != join || !node.annotations.contains_key(JOIN_ADDRESSES) {
+    if let Some(address) = former(&node.join, &config.join_subnets, id) {
+        troubles.push(NodeTrouble::OutsideOfSubnets { annotation: JOIN_ADDRESSES, address });
+    } else if node.join != join || !node.annotations.contains_key(JOIN_ADDRESSES) {
         merge(&mut wish, &mut troubles, (node, readable), JOIN_ADDRESSES, |entries| {
             entries.set_interface_addresses(DEFAULT_NETWORK, &join)
         });
     }
     let transit = numbered(&config.transit_subnets, id, &mut troubles);
-    if node.transit != transit {
+    if let Some(address) = former(&node.transit, &config.transit_subnets, id) {
+        troubles.push(NodeTrouble::OutsideOfSubnets { annotation: TRANSIT_ADDRESSES, address });
+    } else if node.transit != transit {
         wish.insert(TRANSIT_ADDRESSES, node_annotation::interface_addresses_text(&transit));
     }
     (wish, troubles)
@@ -80,6 +84,15 @@ fn numbered(subnets: &[IpNet], id: u16, troubles: &mut Vec<NodeTrouble>) -> Vec<
     }
     addresses.sort_by_key(|address| !address.addr().is_ipv4());
     addresses
+}
+
+/// An address that the node was given when the options named another subnet. It stays until an administrator
+/// deletes the annotation: all nodes would change at once otherwise, and their gateways with them.
+fn former(now: &[IpNet], subnets: &[IpNet], id: u16) -> Option<IpNet> {
+    let is_outside = |address: &&IpNet| !subnets.iter().any(|subnet| subnet.contains(&address.addr()));
+    // Anything else at this place is not from an earlier start, and is overwritten.
+    let is_numbered = |address: &&IpNet| ovn::nth(&address.trunc(), id.into()) == Some(**address);
+    now.iter().filter(is_outside).find(is_numbered).copied()
 }
 
 /// Sets the entry of the cluster's network. A text that cannot be read may have entries of other networks: it

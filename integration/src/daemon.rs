@@ -166,9 +166,13 @@ impl Daemon {
         self.wait()
     }
 
-    /// Pauses it (SIGSTOP): its sockets stay open, and it answers nothing.
+    /// Pauses it (SIGSTOP): its sockets stay open, and it answers nothing from now on.
     pub fn pause(&self) -> Result<()> {
-        self.signal(Signal::SIGSTOP)
+        self.signal(Signal::SIGSTOP)?;
+        let pid = self.pid().with_context(|| format!("{} is not running", self.name))?;
+        eventually(&format!("{} is stopped", self.name), PATIENCE, || {
+            testkit::process::is_stopped(pid).map_err(|running| anyhow!(running))
+        })
     }
 
     /// Resumes it after a pause (SIGCONT).

@@ -1,6 +1,7 @@
 //! A child process that ends with the test.
 
 use std::{
+    fs,
     process::{Child, ChildStderr, ChildStdin, Command, ExitStatus},
     time::Duration,
 };
@@ -66,6 +67,13 @@ impl Process {
         signal_to(self.pid(), signal);
     }
 
+    /// Stops it (SIGSTOP), and waits until it does nothing any more.
+    #[track_caller]
+    pub fn pause(&self) {
+        self.signal(Signal::SIGSTOP);
+        eventually("the process is stopped", PATIENCE, || is_stopped(self.pid()));
+    }
+
     /// Waits for the end of the process.
     #[track_caller]
     pub fn end(&mut self) -> ExitStatus {
@@ -104,4 +112,21 @@ impl Drop for Process {
 pub(crate) fn signal_to(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid.try_into().expect("a process id is a positive number of 31 bits"));
     kill(pid, signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
+}
+
+/// Whether each thread of a process is stopped. One thread takes the signal and stops the others: until it runs,
+/// which takes a while on a busy machine, they go on (signal(7), `do_signal_stop` of the kernel).
+///
+/// # Errors
+/// The threads that are not stopped, or that there is no such process.
+pub fn is_stopped(pid: u32) -> Result<(), String> {
+    let directory = format!("/proc/{pid}/task");
+    let threads = fs::read_dir(&directory).map_err(|error| format!("{directory}: {error}"))?;
+    let is_running = |stat: &String| {
+        // The state follows the name, which may contain anything but ends with the last parenthesis.
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['T', 'X', 'Z']))
+    };
+    let stats = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    let running: Vec<String> = stats.filter(is_running).collect();
+    if running.is_empty() { Ok(()) } else { Err(running.concat()) }
 }

@@ -231,7 +231,7 @@ fn without_the_database_a_del_must_be_tried_again() {
 #[test]
 fn a_del_that_was_tried_again_once_the_database_is_back_leaves_nothing() {
     let populated = Populated::new();
-    populated.database.process.signal(nix::sys::signal::Signal::SIGSTOP);
+    populated.database.process.pause();
     let del = populated.del().start();
     populated.database.process.signal(nix::sys::signal::Signal::SIGCONT);
     del.end().success();

@@ -110,7 +110,7 @@ fn a_server_that_was_killed_is_forgiven_like_one_that_was_stopped_and_one_of_an_
 #[test]
 fn a_server_that_hangs_is_named() {
     let healthy = Healthy::new();
-    healthy.server.process.signal(Signal::SIGSTOP);
+    healthy.server.process.pause();
     // The stamp is recent: the server may be about to be replaced.
     healthy.status().success();
     remove_stamp(&healthy.node);

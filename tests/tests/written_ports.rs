@@ -151,7 +151,7 @@ fn ports_that_wait_at_the_same_moment_share_a_transaction() {
     let ports: Vec<Value> =
         (0..20).map(|number| ready.port(&format!("new{number}"), &format!("cart-{number}"))).collect();
     // While ovsdb-server is stopped, the first transaction is pending, and all later ports wait for it.
-    ready.database.process.signal(Signal::SIGSTOP);
+    ready.database.process.pause();
     let mut all: Vec<News> = ports
         .iter()
         .map(|port| {

@@ -69,17 +69,20 @@ pub(crate) async fn run(site: &Site, plan: &Plan, say: &(dyn Fn(&str) + Sync)) -
     figures.floor = run.floor().await?;
     say(&format!("{:.0} a second; starting the control plane", figures.floor.per_second()));
     figures.converged = run.converge().await?;
-    say(&format!("converged after {:.2} s; starting it again", figures.converged.seconds()));
+    let memory = || Usage::of(&site.controller).map(|usage| format!("{:.1} MB", usage.rss));
+    say(&format!("converged after {:.2} s, {}; starting it again", figures.converged.seconds(), memory()?));
     figures.restart = run.restart().await?;
     say(&format!(
-        "ready after {:.2} s; replacing the northbound database by an empty one",
-        figures.restart.ready
+        "ready after {:.2} s, {}; replacing the northbound database by an empty one",
+        figures.restart.ready,
+        memory()?
     ));
     figures.replaced = run.replace().await?;
-    say(&format!("filled again after {:.2} s", figures.replaced.seconds));
+    say(&format!("filled again after {:.2} s, {}", figures.replaced.seconds, memory()?));
     for rate in &plan.rates {
         say(&format!("creating {rate} pods a second"));
         figures.latencies.push(latency::measure(&run, *rate).await?);
+        say(&format!("they came and went, {}", memory()?));
     }
     figures.steady = Usage::of(&site.controller)?;
     figures.rows = run.rows().await?;

@@ -349,7 +349,7 @@ impl<'a> Diff<'a> {
     /// Whether this key may remove its row from the set: only from a set of a row of this controller.
     fn may_take_out(&self, parent: &Parent) -> bool {
         // The switch may be that of a node that cannot be read, which is on no list of desired ones.
-        if self.kept == Kept::LoadBalancers {
+        if self.kept == Kept::LOAD_BALANCERS {
             return false;
         }
         let owner = self.northbound.index.claim(parent.row).owner();
@@ -363,7 +363,7 @@ impl<'a> Diff<'a> {
     fn remove_rest(&mut self) {
         let index = &self.northbound.index;
         for row in index.owned(self.key).filter(|row| !self.is_matched(*row)).collect::<Vec<_>>() {
-            let Some(table) = index.table(row).filter(|table| !self.keeps(*table)) else { continue };
+            let Some(table) = index.table(row).filter(|table| !self.kept.has(*table)) else { continue };
             // ovsdb-server deletes a row of a non-root table with the last strong reference to it.
             if table.needs_holder() {
                 let holders = index.parents(row).iter().filter(|parent| self.may_take_out(parent));
@@ -410,18 +410,6 @@ impl<'a> Diff<'a> {
         }
     }
 
-    /// Whether an unwanted row of the table stays.
-    fn keeps(&self, table: Table) -> bool {
-        match self.kept {
-            Kept::Nothing => false,
-            Kept::RouterPort => is_router_port(table),
-            Kept::Routes => table == Table::StaticRoute,
-            Kept::RouterPortAndRoutes => is_router_port(table) || table == Table::StaticRoute,
-            Kept::LoadBalancers => table == Table::LoadBalancer,
-            Kept::All => true,
-        }
-    }
-
     fn holds_foreign(&self, table: Table, row: Uuid) -> bool {
         let index = &self.northbound.index;
         let foreign = |element: &Uuid| index.claim(*element).owner().is_none();
@@ -431,10 +419,6 @@ impl<'a> Diff<'a> {
         table.strong_sets().any(|set| self.northbound.elements(row, set).iter().any(foreign))
             || table.others_sets().iter().any(others)
     }
-}
-
-fn is_router_port(table: Table) -> bool {
-    matches!(table, Table::LogicalRouterPort | Table::GatewayChassis)
 }
 
 fn whole_set(texts: &BTreeSet<Box<str>>) -> Datum {

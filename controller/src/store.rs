@@ -6,7 +6,7 @@
 //! | module | task |
 //! |---|---|
 //! | [`wire`] | API objects, reduced while they are parsed |
-//! | `node`, `pod`, `service` | the fields that are kept |
+//! | `node`, `pod` | the fields that are kept; of Services: [`kubeapi::services`] |
 //! | `nodes`, `pods`, `services` | the objects of one kind with their indexes, and what an event of this kind changes |
 //! | `observe` | passes an observation on to its kind |
 //! | `fanout` | which keys a change concerns |
@@ -30,7 +30,6 @@ mod pod;
 mod pods;
 pub mod selector;
 pub mod selectors;
-mod service;
 mod services;
 mod waiting;
 pub mod wire;
@@ -47,14 +46,16 @@ pub use assign::FoundPort;
 pub use foreign::ForeignAddress;
 pub use node::{Node, Unreadable};
 pub use pod::{Annotated, Phase, Pod, Spelled, Texts};
-pub use service::{Condition, Endpoint, Hints, Service, ServicePort, Slice, SlicePort, Traffic};
 pub use services::Known;
+
+pub use kubeapi::services::{Condition, Endpoint, Hints, Service, ServicePort, Slice, SlicePort, Traffic};
 
 use crate::{
     allocate::{addresses::Addresses, pod_network::Assigned},
     config::{ClusterConfig, Zone},
     key::{Dirty, Key, NodeName},
     observation::Kind,
+    rows::Table,
 };
 
 /// The known state of the cluster.
@@ -84,19 +85,30 @@ enum Place {
     Unknown,
 }
 
-/// Existing rows of a key that stay as they are.
+/// The tables whose existing rows of a key stay as they are, wanted or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
-    Nothing,
+pub struct Kept(&'static [Table]);
+
+impl Kept {
+    pub const NOTHING: Self = Self(&[]);
+    pub const ALL: Self = Self(Table::ALL);
     /// A node's port on the cluster's router.
-    RouterPort,
+    pub const ROUTER_PORT: Self = Self(&[Table::LogicalRouterPort, Table::GatewayChassis]);
     /// The routes of a node's pods to their host.
-    Routes,
-    /// Both of these.
-    RouterPortAndRoutes,
+    pub const ROUTES: Self = Self(&[Table::StaticRoute]);
+    pub const ROUTER_PORT_AND_ROUTES: Self =
+        Self(&[Table::LogicalRouterPort, Table::GatewayChassis, Table::StaticRoute]);
     /// A Service's load balancers, and the switches and routers that they are on.
-    LoadBalancers,
-    All,
+    pub const LOAD_BALANCERS: Self = Self(&[Table::LoadBalancer]);
+
+    /// Whether rows of the table stay.
+    pub fn has(self, table: Table) -> bool {
+        self.0.contains(&table)
+    }
+
+    pub fn is_nothing(self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl Store {
@@ -187,34 +199,34 @@ impl Store {
     /// or if its annotations can be read and call for no such rows.
     pub fn kept(&self, key: &Key) -> Kept {
         match key {
-            Key::Cluster => Kept::Nothing,
+            Key::Cluster => Kept::NOTHING,
             Key::Node(name) => match self.node(name) {
-                Some(node) if self.place(node) == Place::Elsewhere => Kept::Nothing,
-                Some(node) if !self.is_decided(node) => Kept::All,
+                Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
+                Some(node) if !self.is_decided(node) => Kept::ALL,
                 // The router port cannot be computed without the chassis. Removing the existing one would cut
                 // off a node whose annotation is missing for a moment. The same holds for the routes and the
                 // mode of the gateway.
                 Some(node) => match (node.chassis.is_none(), !node.knows_gateway()) {
-                    (false, false) => Kept::Nothing,
-                    (true, false) => Kept::RouterPort,
-                    (false, true) => Kept::Routes,
-                    (true, true) => Kept::RouterPortAndRoutes,
+                    (false, false) => Kept::NOTHING,
+                    (true, false) => Kept::ROUTER_PORT,
+                    (false, true) => Kept::ROUTES,
+                    (true, true) => Kept::ROUTER_PORT_AND_ROUTES,
                 },
-                None => Kept::Nothing,
+                None => Kept::NOTHING,
             },
             // Rows of a node that cannot be read are not computed. Those of a Service that is gone go.
             Key::Service(key) if self.service(key).is_some() && self.has_unreadable_node() => {
-                Kept::LoadBalancers
+                Kept::LOAD_BALANCERS
             }
-            Key::Service(_) => Kept::Nothing,
+            Key::Service(_) => Kept::NOTHING,
             Key::Pod(key) => {
                 let node = self
                     .pod(key)
                     .filter(|pod| pod.needs_network())
                     .and_then(|pod| self.node(pod.node.as_ref()?));
                 match node {
-                    Some(node) if self.place(node) != Place::Elsewhere && !self.is_decided(node) => Kept::All,
-                    Some(_) | None => Kept::Nothing,
+                    Some(node) if self.place(node) != Place::Elsewhere && !self.is_decided(node) => Kept::ALL,
+                    Some(_) | None => Kept::NOTHING,
                 }
             }
         }

@@ -6,6 +6,8 @@ use std::{net::IpAddr, sync::Arc};
 
 use contract::{mac::Mac, names::PodKey};
 use ipnet::IpNet;
+pub use kubeapi::services::Family;
+use kubeapi::services::Unusable;
 
 use crate::key::NodeName;
 
@@ -104,16 +106,8 @@ pub enum NodeTrouble {
 /// What of a Service or its endpoints cannot be used. The rest of it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceTrouble {
-    #[error("its {field} has {value:?}, which is no address; it is left out")]
-    NoAddress { field: &'static str, value: Box<str> },
-    #[error(
-        "its EndpointSlice {slice} has the address {value:?}, which is not of its type {family}; it is left out"
-    )]
-    OtherFamily { slice: Box<str>, family: Family, value: Box<str> },
-    #[error("{place} has the port {port}, which is none; it is left out")]
-    NoPort { place: Box<str>, port: i64 },
-    #[error("{place} has the protocol {protocol:?}, which OVN cannot balance; the port is left out")]
-    OtherProtocol { place: Box<str>, protocol: Box<str> },
+    #[error(transparent)]
+    Unusable(Box<Unusable>),
     #[error(
         "it has more than {most} backends over all of its addresses and ports; those of its ports from {first} on \
          are left out"
@@ -125,35 +119,9 @@ impl ServiceTrouble {
     /// One word for an event's `reason` and a metric's label.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::NoAddress { .. } => "NoAddress",
-            Self::OtherFamily { .. } => "AddressOfOtherFamily",
-            Self::NoPort { .. } => "NoPort",
-            Self::OtherProtocol { .. } => "UnknownProtocol",
+            Self::Unusable(unusable) => unusable.reason(),
             Self::TooManyBackends { .. } => "TooManyBackends",
         }
-    }
-}
-
-/// The family of an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Family {
-    V4,
-    V6,
-}
-
-impl Family {
-    /// The family of `address`, as it is written: an IPv4-mapped IPv6 address is IPv6.
-    pub fn of(address: &IpAddr) -> Self {
-        if address.is_ipv4() { Self::V4 } else { Self::V6 }
-    }
-}
-
-impl std::fmt::Display for Family {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
-        })
     }
 }
 

@@ -18,6 +18,7 @@
 //! | [`patch`] | [`patch::Patch`]: a patch of one object's status, with conditions | – | API server |
 //! | [`object`] | [`object::Object`]: a node or a pod, by name | – | – |
 //! | [`selector`] | [`selector::parse()`]: a label selector | its text | – |
+//! | [`services`] | [`services::Service`], [`services::Slice`]: what Services and EndpointSlices say | their JSON | – |
 //! | [`metrics`] | [`metrics::Metrics`]: watch restarts and leadership, as metrics | – | – |
 
 pub mod connection;
@@ -29,6 +30,7 @@ pub mod patch;
 #[cfg(test)]
 mod scripted;
 pub mod selector;
+pub mod services;
 pub mod trouble;
 pub mod watch;
 

@@ -63,6 +63,33 @@ pub trait Watched: DeserializeOwned + Clone + Send + 'static {
     fn value(self) -> Result<Self::Value, String>;
 }
 
+/// Implements [`Watched`](crate::watch::Watched) for kinds whose `metadata` have a `resource_version`, one line
+/// each: type, `KIND` at `PATH`, then `Key =` a function of the metadata, and `Value =` a function of the
+/// object. Both functions return the reason why an object is skipped.
+#[macro_export]
+macro_rules! watched {
+    ($($object:ty, $kind:literal at $path:literal, $key:ty = $of:expr, $value:ty = $into:expr;)+) => {$(
+        impl $crate::watch::Watched for $object {
+            type Key = $key;
+            type Value = $value;
+            const PATH: &'static str = $path;
+            const KIND: &'static str = $kind;
+
+            fn version(&self) -> &str {
+                self.metadata.resource_version.as_deref().unwrap_or_default()
+            }
+
+            fn key(&self) -> Result<$key, String> {
+                $of(&self.metadata)
+            }
+
+            fn value(self) -> Result<$value, String> {
+                $into(self)
+            }
+        }
+    )+};
+}
+
 /// Which objects of a kind are followed, and how they are requested.
 #[derive(Debug, Clone)]
 pub struct Selection {

@@ -27,7 +27,6 @@ use crate::{
     key::{Key, Scope},
     northbound::CLUSTER_ID,
     rows::{DesiredPart, RowName, Table},
-    store::Kept,
 };
 
 /// Edits per transaction, more or less; a new pod has two, its port and the port's place in the switch. Large
@@ -200,7 +199,7 @@ impl Reconciler {
     fn parts(&self, key: &Key, scope: &Scope) -> Option<Difference> {
         let Scope::Parts(parts) = scope else { return None };
         // Of rows that are partly kept, only the whole tells which.
-        if self.store.kept(key) != Kept::Nothing {
+        if !self.store.kept(key).is_nothing() {
             return None;
         }
         let parts: Vec<DesiredPart> =

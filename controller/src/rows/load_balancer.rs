@@ -1,8 +1,9 @@
 //! A load balancer. Columns follow ovn-nb(5), "Load_Balancer TABLE".
 
-use std::{collections::BTreeMap, fmt, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use contract::{names::ServiceKey, ovn};
+pub use kubeapi::services::Protocol;
 use ovsdb::Datum;
 
 use super::{DesiredRow, Membership, Pairs, RowName, Table, Value};
@@ -21,14 +22,6 @@ pub struct LoadBalancer {
     pub on: Vec<RowName>,
     /// Others that have the same effect.
     pub or_on: Vec<RowName>,
-}
-
-/// A transport protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Protocol {
-    Tcp,
-    Udp,
-    Sctp,
 }
 
 /// How connections are treated.
@@ -57,32 +50,12 @@ pub enum WithoutBackend {
 /// spreads by a hash of the addresses there, and has no learned flow for each client.
 const BY_HASH: u32 = 86_400;
 
-impl Protocol {
-    /// In the order of upstream's rows.
-    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
-
-    /// As OVN spells it.
-    fn lower(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Sctp => "sctp",
-        }
-    }
-
-    /// As Kubernetes and names spell it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Tcp => "TCP",
-            Self::Udp => "UDP",
-            Self::Sctp => "SCTP",
-        }
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+/// As OVN spells it.
+fn lower(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Tcp => "tcp",
+        Protocol::Udp => "udp",
+        Protocol::Sctp => "sctp",
     }
 }
 
@@ -98,7 +71,7 @@ impl From<LoadBalancer> for DesiredRow {
         Self {
             id: Table::LoadBalancer.row(ovn::load_balancer(&service, protocol.as_str(), &part)),
             columns: vec![
-                ("protocol", Value::Datum(Datum::set([protocol.lower()]))),
+                ("protocol", Value::Datum(Datum::set([lower(protocol)]))),
                 ("vips", Value::Lists(vips)),
                 ("selection_fields", Value::Datum(Datum::set(fields.iter().copied()))),
                 ("options", Value::Pairs(options.pairs())),

@@ -56,7 +56,7 @@ impl Store {
     pub fn settled(&mut self, key: &Key, dirty: &mut Dirty<'_>) {
         let Key::Pod(pod) = key else { return };
         // Rows that are kept were not compared, so the port may still use its addresses.
-        if self.kept(key) == Kept::All {
+        if self.kept(key) == Kept::ALL {
             return;
         }
         self.found.remove(pod);

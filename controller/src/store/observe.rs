@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::Store;
+use contract::names::{PodKey, ServiceKey, SliceKey};
+
+use super::{Node, Pod, Service, Slice, Store, doubts::Doubts};
 use crate::{
-    key::Dirty,
+    key::{Dirty, NodeName},
     observation::{Kind, Observation, Seen},
 };
 
@@ -33,52 +35,76 @@ impl Store {
     pub fn observe(&mut self, observation: Observation, dirty: &mut Dirty<'_>) {
         match observation {
             Observation::Cluster(id) => self.doubts.cluster(id),
-            Observation::Nodes(seen) => match seen {
-                Seen::All(nodes) if !self.believes_nodes(&nodes) => {}
-                // Dropped while a list is held back: the next accepted list contains the object's latest
-                // state.
-                Seen::Applied(_) | Seen::Deleted(_) if self.doubts.hold_nodes() => {}
-                Seen::All(nodes) => {
-                    self.listed.kinds.insert(Kind::Node);
-                    self.replace_nodes(nodes, dirty);
-                }
-                Seen::Applied(node) => self.put_node(node, dirty),
-                Seen::Deleted(name) => self.remove_node(&name, dirty),
-            },
-            Observation::Pods(seen) => match seen {
-                Seen::All(pods) if !self.believes_pods(&pods) => {}
-                Seen::Applied(_) | Seen::Deleted(_) if self.doubts.hold_pods() => {}
-                Seen::All(pods) => {
-                    self.listed.kinds.insert(Kind::Pod);
-                    self.replace_pods(pods, dirty);
-                }
-                Seen::Applied((key, pod)) => self.put_pod(key, pod, dirty),
-                Seen::Deleted(key) => self.remove_pod(&key, dirty),
-            },
-            Observation::Services(seen) => match seen {
-                Seen::All(services) if !self.believes_services(&services) => {}
-                Seen::Applied(_) | Seen::Deleted(_) if self.doubts.hold_services() => {}
-                Seen::All(services) => {
-                    self.listed.kinds.insert(Kind::Service);
-                    self.replace_services(services, dirty);
-                }
-                Seen::Applied((key, service)) => self.put_service(key, service, dirty),
-                Seen::Deleted(key) => self.remove_service(&key, dirty),
-            },
-            Observation::Slices(seen) => match seen {
-                Seen::All(slices) if !self.believes_slices(&slices) => {}
-                Seen::Applied(_) | Seen::Deleted(_) if self.doubts.hold_slices() => {}
-                Seen::All(slices) => {
-                    self.listed.kinds.insert(Kind::Slice);
-                    self.replace_slices(slices, dirty);
-                }
-                Seen::Applied((key, slice)) => self.put_slice(key, slice, dirty),
-                Seen::Deleted(key) => self.remove_slice(&key, dirty),
-            },
+            Observation::Nodes(seen) => self.see(&NODES, seen, dirty),
+            Observation::Pods(seen) => self.see(&PODS, seen, dirty),
+            Observation::Services(seen) => self.see(&SERVICES, seen, dirty),
+            Observation::Slices(seen) => self.see(&SLICES, seen, dirty),
         }
         if !self.listed.all && Self::KINDS.iter().all(|kind| self.listed.contains(*kind)) {
             self.listed.all = true;
             self.assign_all(dirty);
         }
     }
+
+    fn see<K, V>(&mut self, handling: &Handling<K, V>, seen: Seen<K, V>, dirty: &mut Dirty<'_>) {
+        match seen {
+            Seen::All(list) if !(handling.believes)(self, &list) => {}
+            // Dropped while a list is held back: the next accepted list contains the object's latest state.
+            Seen::Applied(_) | Seen::Deleted(_) if (handling.is_held)(&self.doubts) => {}
+            Seen::All(list) => {
+                self.listed.kinds.insert(handling.kind);
+                (handling.replace)(self, list, dirty);
+            }
+            Seen::Applied(object) => (handling.put)(self, object, dirty),
+            Seen::Deleted(key) => (handling.remove)(self, &key, dirty),
+        }
+    }
 }
+
+/// What is done with objects of a kind.
+struct Handling<K, V> {
+    kind: Kind,
+    /// Whether a list is accepted.
+    believes: fn(&mut Store, &[V]) -> bool,
+    /// Whether a list is held back.
+    is_held: fn(&Doubts) -> bool,
+    replace: fn(&mut Store, Vec<V>, &mut Dirty<'_>),
+    put: fn(&mut Store, V, &mut Dirty<'_>),
+    remove: fn(&mut Store, &K, &mut Dirty<'_>),
+}
+
+const NODES: Handling<NodeName, Node> = Handling {
+    kind: Kind::Node,
+    believes: Store::believes_nodes,
+    is_held: Doubts::hold_nodes,
+    replace: Store::replace_nodes,
+    put: Store::put_node,
+    remove: |store, name, dirty| store.remove_node(name, dirty),
+};
+
+const PODS: Handling<PodKey, (PodKey, Pod)> = Handling {
+    kind: Kind::Pod,
+    believes: Store::believes_pods,
+    is_held: Doubts::hold_pods,
+    replace: Store::replace_pods,
+    put: |store, (key, pod), dirty| store.put_pod(key, pod, dirty),
+    remove: Store::remove_pod,
+};
+
+const SERVICES: Handling<ServiceKey, (ServiceKey, Service)> = Handling {
+    kind: Kind::Service,
+    believes: Store::believes_services,
+    is_held: Doubts::hold_services,
+    replace: Store::replace_services,
+    put: |store, (key, service), dirty| store.put_service(key, service, dirty),
+    remove: Store::remove_service,
+};
+
+const SLICES: Handling<SliceKey, (SliceKey, Slice)> = Handling {
+    kind: Kind::Slice,
+    believes: Store::believes_slices,
+    is_held: Doubts::hold_slices,
+    replace: Store::replace_slices,
+    put: |store, (key, slice), dirty| store.put_slice(key, slice, dirty),
+    remove: Store::remove_slice,
+};

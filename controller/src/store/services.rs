@@ -86,12 +86,13 @@ impl Known {
 
     fn trouble(&self) -> Option<ServiceTrouble> {
         let service = self.service.as_ref()?;
-        let of_slices = || self.slices().find_map(|slice| slice.trouble.clone());
+        let of_slices = || self.slices().find_map(|slice| slice.unusable.clone());
         let too_many = || {
             let first = service.ports.get(self.served())?.port;
             Some(ServiceTrouble::TooManyBackends { most: MOST_BACKENDS, first })
         };
-        service.trouble.clone().or_else(of_slices).or_else(too_many)
+        let unusable = service.unusable.clone().or_else(of_slices);
+        unusable.map(ServiceTrouble::Unusable).or_else(too_many)
     }
 }
 

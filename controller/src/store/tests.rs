@@ -461,7 +461,7 @@ fn a_node_keeps_what_it_said_before_when_its_annotations_are_lost_or_cannot_be_r
         assert_eq!(observe(&mut store, Observation::Nodes(Seen::Applied(lost.clone()))), []);
         let now = store.node("n1").unwrap();
         assert_eq!(Node { unreadable: vec![], ..now.clone() }, named());
-        assert!(store.is_local("n1") && store.kept(&Key::Node("n1".into())) == Kept::Nothing);
+        assert!(store.is_local("n1") && store.kept(&Key::Node("n1".into())) == Kept::NOTHING);
     }
     let told: Vec<NodeTrouble> = store.take_node_troubles().into_iter().map(|trouble| trouble.why).collect();
     assert_eq!(told, [NodeTrouble::UnreadableAnnotation { annotation: ZONE, why: "no".to_owned() }]);
@@ -469,7 +469,7 @@ fn a_node_keeps_what_it_said_before_when_its_annotations_are_lost_or_cannot_be_r
     let far = Node { zone: Some(Zone("far".to_owned())), management_mac: Some(mac), ..Node::named("n1") };
     let keys = observe(&mut store, Observation::Nodes(Seen::Applied(far)));
     assert_eq!(keys, [Key::Node("n1".into()), Key::Pod(key("a"))]);
-    assert!(!store.is_local("n1") && store.kept(&Key::Pod(key("a"))) == Kept::Nothing);
+    assert!(!store.is_local("n1") && store.kept(&Key::Pod(key("a"))) == Kept::NOTHING);
     observe(
         &mut store,
         Observation::Nodes(Seen::Applied(Node { uid: "another".into(), ..Node::named("n1") })),
@@ -494,10 +494,10 @@ fn what_is_not_known_at_the_start_leaves_rows_as_they_are() {
     let kept = |n: u32| {
         (store.kept(&Key::Node(format!("n{n}").into())), store.kept(&Key::Pod(key(&format!("p{n}")))))
     };
-    assert_eq!(kept(1), (Kept::All, Kept::All), "no subnet");
-    assert_eq!(kept(2), (Kept::All, Kept::All), "a zone that cannot be read");
-    assert_eq!(kept(3), (Kept::RouterPort, Kept::Nothing), "no chassis");
-    assert_eq!([kept(4), kept(5), kept(6)], [(Kept::Nothing, Kept::Nothing); 3], "known; elsewhere; gone");
+    assert_eq!(kept(1), (Kept::ALL, Kept::ALL), "no subnet");
+    assert_eq!(kept(2), (Kept::ALL, Kept::ALL), "a zone that cannot be read");
+    assert_eq!(kept(3), (Kept::ROUTER_PORT, Kept::NOTHING), "no chassis");
+    assert_eq!([kept(4), kept(5), kept(6)], [(Kept::NOTHING, Kept::NOTHING); 3], "known; elsewhere; gone");
     assert_eq!(store.assigned(&key("p2")), None, "nothing is given before the zone is known");
 }
 

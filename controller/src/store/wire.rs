@@ -1,13 +1,13 @@
 //! API objects, reduced to the fields in use while they are parsed: a whole pod of 10 kB never exists in
 //! memory.
 //!
-//! Knows the API's spelling, and produces [`Node`]s and [`Pod`]s. Unknown and unused fields are skipped.
+//! Knows the API's spelling, and produces [`Node`]s and [`Pod`]s. Unknown and unused fields are skipped. Services
+//! and what belongs to them are read by [`kubeapi::services`], because nodes read them, too.
 
 mod metadata;
-mod service;
 mod watched;
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use contract::{
     annotation::{self, PodNetwork},
@@ -15,14 +15,10 @@ use contract::{
     node_annotation::{NodeAnnotationError, NodeAnnotations},
 };
 use ipnet::IpNet;
-use kube::{
-    Resource,
-    api::ObjectMeta,
-    core::{ClusterResourceScope, NamespaceResourceScope},
-};
+use kube::api::ObjectMeta;
+pub use kubeapi::services::{RangeObject, ServiceObject, SliceObject};
 use serde::Deserialize;
 
-pub use self::service::{ServiceObject, SliceObject};
 use super::{Annotated, Node, Phase, Pod, Spelled, Texts, Unreadable};
 use crate::config::Zone;
 
@@ -172,62 +168,4 @@ fn config_hash(annotations: &BTreeMap<String, String>) -> Option<Arc<str>> {
     // A mirror has the source of its static pod, `file` or `http`. The source `api` is an ordinary pod's.
     let source = annotations.get(annotation::CONFIG_SOURCE).filter(|source| *source != "api");
     annotations.get(annotation::CONFIG_HASH).filter(|_| source.is_some()).map(|hash| hash.as_str().into())
-}
-
-impl Resource for NodeObject {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Node".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "nodes".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
-
-impl Resource for PodObject {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Pod".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "pods".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 }

@@ -130,7 +130,7 @@ fn slice(number: u32, generation: u32) -> (SliceKey, Slice) {
         ports: [SlicePort { name: Some("p80".into()), protocol: Protocol::Tcp, port: Some(8080) }].into(),
         endpoints: (0..5).map(endpoint).collect(),
         triggered: None,
-        trouble: None,
+        unusable: None,
     };
     (SliceKey::new("shop", &format!("web-{number:06}-x7k2p")).unwrap(), slice)
 }

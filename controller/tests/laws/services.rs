@@ -59,7 +59,7 @@ pub(crate) fn slice(number: u32, service: u32, node: u32) -> (SliceKey, Slice) {
         }]
         .into(),
         triggered: None,
-        trouble: None,
+        unusable: None,
     };
     (slice_key(number), slice)
 }

@@ -14,6 +14,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+pub(crate) use kubeapi::services::Protocol;
 use podnet::conntrack::Stale;
 
 /// Addresses in a range that show whether OVN serves it. The first one alone could be that of a Service which OVN
@@ -22,14 +23,6 @@ const SAMPLES: usize = 3;
 
 /// `namespace/name` of a Service or a slice; the name of a range.
 pub(crate) type ServiceKey = Arc<str>;
-
-/// A transport protocol of Services.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Protocol {
-    Tcp,
-    Udp,
-    Sctp,
-}
 
 /// A Service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

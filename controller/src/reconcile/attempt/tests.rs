@@ -8,6 +8,7 @@ use crate::{
     diff::edit::Cell,
     northbound::{Northbound, connect},
     rows::{DesiredRow, Membership, Value},
+    store::Kept,
 };
 
 fn port(name: &str, addresses: usize) -> Edit {
@@ -94,7 +95,7 @@ async fn a_row_waits_for_those_that_its_texts_name_or_goes_with_them() {
     let northbound = empty();
     let difference = |inserted: &[&RowName]| {
         let inserted = inserted.iter().map(|row| (*row).clone()).collect();
-        diff(&Key::Cluster, std::slice::from_ref(&acl), Kept::Nothing, &northbound, &inserted)
+        diff(&Key::Cluster, std::slice::from_ref(&acl), Kept::NOTHING, &northbound, &inserted)
     };
     assert_eq!(difference(&[&switch]), Difference::Missing(vec![set.clone()]));
     assert_eq!(difference(&[]), Difference::Missing(vec![set.clone(), switch.clone()]));
@@ -113,7 +114,7 @@ async fn a_new_set_is_inserted_with_all_of_its_elements() {
         needs: Vec::new(),
     };
     let northbound = empty();
-    let difference = diff(&Key::Cluster, &[set], Kept::Nothing, &northbound, &HashSet::new());
+    let difference = diff(&Key::Cluster, &[set], Kept::NOTHING, &northbound, &HashSet::new());
     let Difference::Edits(edits) = difference else { panic!("{difference:?}") };
     let addresses = Cell::Datum(Datum::set(["10.0.0.1", "10.0.0.2"]));
     let name = Cell::Datum("a1".into());

@@ -228,7 +228,7 @@ fn slice_of(number: u8, is: SliceIs) -> Option<Slice> {
         }]
         .into(),
         triggered: None,
-        trouble: None,
+        unusable: None,
     })
 }
 
@@ -339,7 +339,7 @@ impl World {
             }
             Event::Settle(pod) => {
                 let key = number(pod);
-                if store.kept(&Key::Pod(key.clone())) == Kept::Nothing {
+                if store.kept(&Key::Pod(key.clone())) == Kept::NOTHING {
                     match store.assigned(&key) {
                         Some(network) => self.ports.insert(key.clone(), port(&self.pods[&key], network)),
                         None => self.ports.remove(&key),
@@ -511,7 +511,7 @@ impl World {
             networks.flat_map(|network| network.addresses.iter().map(IpNet::addr)).collect();
         // A pod whose rows are kept keeps the addresses that its port may have.
         let kept = |address: IpAddr| {
-            store.addresses.owner(address).is_some_and(|key| store.kept(&Key::Pod(key.clone())) == Kept::All)
+            store.addresses.owner(address).is_some_and(|key| store.kept(&Key::Pod(key.clone())) == Kept::ALL)
         };
         let troubles: HashMap<&PodKey, &PodTrouble> = store.troubles().collect();
         for (key, pod) in &self.pods {

@@ -2,8 +2,9 @@
 
 use contract::names::{ServiceKey, SliceKey};
 
+use kubeapi::services::{Protocol, Unusable};
+
 use super::*;
-use crate::{rows::load_balancer::Protocol, trouble::ServiceTrouble};
 
 fn service_key(name: &str) -> ServiceKey {
     ServiceKey::new("shop", name).unwrap()
@@ -37,7 +38,7 @@ fn slice(of: &str, address: &str) -> Slice {
         ports: [SlicePort { name: None, protocol: Protocol::Tcp, port: Some(8080) }].into(),
         endpoints: [endpoint].into(),
         triggered: None,
-        trouble: None,
+        unusable: None,
     }
 }
 
@@ -86,20 +87,20 @@ fn every_service_is_compared_when_the_last_node_that_could_not_be_read_is_readab
     }
     apply_service(&mut store, "a", service(1, Traffic::Local));
     apply_service(&mut store, "a", service(1, Traffic::Cluster));
-    assert_eq!(store.kept(&key), Kept::LoadBalancers);
+    assert_eq!(store.kept(&key), Kept::LOAD_BALANCERS);
     let first = observe(&mut store, Observation::Nodes(Seen::Applied(node("n2", "10.244.2.0/24"))));
     assert_eq!(
         (first.contains(&key), store.kept(&key)),
-        (false, Kept::LoadBalancers),
+        (false, Kept::LOAD_BALANCERS),
         "there is another one"
     );
     let last = observe(&mut store, Observation::Nodes(Seen::Deleted("n3".into())));
-    assert_eq!((last.contains(&key), store.kept(&key)), (true, Kept::Nothing));
+    assert_eq!((last.contains(&key), store.kept(&key)), (true, Kept::NOTHING));
     observe(&mut store, garbled("n4"));
-    assert_eq!(store.kept(&key), Kept::LoadBalancers);
+    assert_eq!(store.kept(&key), Kept::LOAD_BALANCERS);
     // It has merely no subnet yet.
     let waits = observe(&mut store, Observation::Nodes(Seen::Applied(Node::named("n4"))));
-    assert_eq!((waits.contains(&key), store.kept(&key)), (true, Kept::Nothing));
+    assert_eq!((waits.contains(&key), store.kept(&key)), (true, Kept::NOTHING));
 }
 
 #[test]
@@ -152,9 +153,9 @@ fn at_the_start_services_with_load_balancers_are_the_known_ones() {
 #[test]
 fn a_trouble_is_told_once_and_again_when_it_is_another() {
     let mut store = complete(vec![], vec![]);
-    let port = |port| Some(ServiceTrouble::NoPort { place: "the Service".into(), port });
-    let mut told = |trouble: Option<ServiceTrouble>, affinity| {
-        let service = Service { trouble, affinity, ..service(1, Traffic::Cluster) };
+    let port = |port| Some(Box::new(Unusable::NoPort { place: "the Service", port }));
+    let mut told = |unusable: Option<Box<Unusable>>, affinity| {
+        let service = Service { unusable, affinity, ..service(1, Traffic::Cluster) };
         apply_service(&mut store, "a", service);
         store.take_service_troubles().len()
     };

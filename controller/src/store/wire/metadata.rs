@@ -1,4 +1,4 @@
-//! The metadata fields in use, as the `ObjectMeta` that `kube` asks for.
+//! The metadata fields in use, as an `ObjectMeta`.
 //!
 //! Knows which annotations and labels are kept. Managed fields, owner references and the rest are skipped.
 
@@ -21,10 +21,10 @@ struct Metadata<S> {
     resource_version: Option<String>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
-    #[serde(default = "Kept::none")]
-    annotations: Kept<S, true>,
-    #[serde(default = "Kept::none")]
-    labels: Kept<S, false>,
+    #[serde(default = "Chosen::none")]
+    annotations: Chosen<S, true>,
+    #[serde(default = "Chosen::none")]
+    labels: Chosen<S, false>,
 }
 
 pub(super) fn of_node<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
@@ -33,14 +33,6 @@ pub(super) fn of_node<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Obje
 
 pub(super) fn of_pod<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     Metadata::<OfPod>::deserialize(deserializer).map(Into::into)
-}
-
-pub(super) fn of_service<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    Metadata::<OfService>::deserialize(deserializer).map(Into::into)
-}
-
-pub(super) fn of_slice<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    Metadata::<OfSlice>::deserialize(deserializer).map(Into::into)
 }
 
 impl<S> From<Metadata<S>> for ObjectMeta {
@@ -78,8 +70,6 @@ trait Select {
 
 struct OfNode;
 struct OfPod;
-struct OfService;
-struct OfSlice;
 
 impl Select for OfNode {
     fn annotation(key: &str) -> bool {
@@ -102,47 +92,27 @@ impl Select for OfPod {
     }
 }
 
-impl Select for OfService {
-    fn annotation(key: &str) -> bool {
-        key == super::service::IDLED_AT
-    }
-
-    fn label(key: &str) -> bool {
-        [super::service::HEADLESS, super::service::PROXY_NAME].contains(&key)
-    }
-}
-
-impl Select for OfSlice {
-    fn annotation(key: &str) -> bool {
-        key == super::service::LAST_CHANGE
-    }
-
-    fn label(key: &str) -> bool {
-        [super::service::SERVICE_NAME, super::service::HEADLESS].contains(&key)
-    }
-}
-
 /// The selected pairs of a string map: annotations if `ANNOTATIONS` is true, otherwise labels.
-struct Kept<S, const ANNOTATIONS: bool> {
+struct Chosen<S, const ANNOTATIONS: bool> {
     pairs: BTreeMap<String, String>,
     /// Whether the object has the map, even if none of its pairs is kept.
     present: bool,
     select: std::marker::PhantomData<S>,
 }
 
-impl<S, const ANNOTATIONS: bool> Kept<S, ANNOTATIONS> {
+impl<S, const ANNOTATIONS: bool> Chosen<S, ANNOTATIONS> {
     fn none() -> Self {
         Self { pairs: BTreeMap::new(), present: false, select: std::marker::PhantomData }
     }
 }
 
-impl<'de, S: Select, const ANNOTATIONS: bool> Deserialize<'de> for Kept<S, ANNOTATIONS> {
+impl<'de, S: Select, const ANNOTATIONS: bool> Deserialize<'de> for Chosen<S, ANNOTATIONS> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_option(Self::none())
     }
 }
 
-impl<'de, S: Select, const ANNOTATIONS: bool> Visitor<'de> for Kept<S, ANNOTATIONS> {
+impl<'de, S: Select, const ANNOTATIONS: bool> Visitor<'de> for Chosen<S, ANNOTATIONS> {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -183,7 +183,7 @@ fn each_range_has_a_service_in_it_if_there_is_one() {
     assert_eq!(found, ["10.96.0.0/16 []", "192.168.128.0/24 [192.168.128.7]", "fd00:10:96::/112 []"]);
     assert!(are_all_ranges);
     known.service(&"shop/web".into(), None);
-    known.range("/more".into(), None);
+    known.range("more".into(), None);
     assert_eq!(known.facts().ranges.len(), 2);
 }
 

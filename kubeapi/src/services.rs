@@ -1,23 +1,29 @@
-//! The fields of Service and EndpointSlice objects that the store keeps.
+//! Services, EndpointSlices and ServiceCIDRs: what the API says of them, for every program that acts on them.
+//!
+//! ```text
+//! JSON ─▶ ServiceObject, SliceObject, RangeObject ─▶ Service, Slice, ranges
+//!         services/wire.rs: the fields in use
+//! ```
+//!
+//! Knows what the API's fields mean; neither who may reach whom, nor how connections are balanced. A value that
+//! cannot be used is left out, and the first one is named: one bad port must not take away the others.
 
-use std::{net::IpAddr, sync::Arc};
+mod wire;
+
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use contract::names::ServiceKey;
 
-use crate::{
-    key::NodeName,
-    rows::load_balancer::Protocol,
-    trouble::{Family, ServiceTrouble},
-};
+pub use wire::{RangeObject, ServiceObject, SliceObject};
 
 /// A Service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Service {
     pub uid: Arc<str>,
     /// Its addresses in the cluster, at most one of each family; none if it is headless or an `ExternalName`,
-    /// or while they are not assigned.
+    /// if it is left to another proxy, or while they are not assigned.
     pub cluster_ips: Box<[IpAddr]>,
-    /// `externalIPs`, and the load balancer's addresses.
+    /// `externalIPs`, and the load balancer's addresses, sorted.
     pub external_ips: Box<[IpAddr]>,
     pub ports: Box<[ServicePort]>,
     /// Seconds for which a client gets the same backend.
@@ -29,8 +35,10 @@ pub struct Service {
     pub publish_not_ready: bool,
     /// It has no backends because nobody used it; a connection is an event.
     pub idled: bool,
+    /// `healthCheckNodePort`, where it has a meaning.
+    pub health_check: Option<u16>,
     /// The first of its values that cannot be used.
-    pub trouble: Option<ServiceTrouble>,
+    pub unusable: Option<Box<Unusable>>,
 }
 
 /// A port of a Service.
@@ -66,7 +74,7 @@ pub struct Slice {
     /// When the change happened that made this slice, in microseconds since 1970.
     pub triggered: Option<i64>,
     /// The first of its values that cannot be used.
-    pub trouble: Option<ServiceTrouble>,
+    pub unusable: Option<Box<Unusable>>,
 }
 
 /// A port of all endpoints of a slice.
@@ -84,7 +92,8 @@ pub struct SlicePort {
 pub struct Endpoint {
     pub address: IpAddr,
     pub condition: Condition,
-    pub node: Option<NodeName>,
+    /// The name of its node.
+    pub node: Option<Arc<str>>,
     /// Where it should be used; none without hints.
     pub hints: Option<Box<Hints>>,
 }
@@ -102,7 +111,38 @@ pub enum Condition {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hints {
     pub zones: Box<[Arc<str>]>,
-    pub nodes: Box<[NodeName]>,
+    /// Names of nodes.
+    pub nodes: Box<[Arc<str>]>,
+}
+
+/// A transport protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+/// The family of an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+/// A value of a Service or a slice that cannot be used. The rest of the object is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    #[error("its {field} has {value:?}, which is no address; it is left out")]
+    NoAddress { field: &'static str, value: Box<str> },
+    #[error(
+        "its EndpointSlice {slice} has the address {value:?}, which is not of its type {family}; it is left out"
+    )]
+    OtherFamily { slice: Box<str>, family: Family, value: Box<str> },
+    #[error("{place} has the port {port}, which is none; it is left out")]
+    NoPort { place: &'static str, port: i64 },
+    #[error("{place} has the protocol {protocol:?}, which cannot be balanced; the port is left out")]
+    OtherProtocol { place: &'static str, protocol: Box<str> },
 }
 
 impl Slice {
@@ -121,3 +161,53 @@ impl Slice {
         serving.map(|port| port.port.or(of.target).unwrap_or(of.port))
     }
 }
+
+impl Protocol {
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
+
+    /// As Kubernetes spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Family {
+    /// The family of `address`, as it is written: an IPv4-mapped IPv6 address is IPv6.
+    pub fn of(address: &IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        })
+    }
+}
+
+impl Unusable {
+    /// One word for an event's `reason` and a metric's label.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoAddress { .. } => "NoAddress",
+            Self::OtherFamily { .. } => "AddressOfOtherFamily",
+            Self::NoPort { .. } => "NoPort",
+            Self::OtherProtocol { .. } => "UnknownProtocol",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

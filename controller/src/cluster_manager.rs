@@ -163,7 +163,10 @@ impl Role {
             }
             Observation::Cluster(id) => self.assignments.cluster(id),
             // This role subscribes to nodes only.
-            Observation::Pods(_) | Observation::Services(_) | Observation::Slices(_) => {}
+            Observation::Pods(_)
+            | Observation::Services(_)
+            | Observation::Slices(_)
+            | Observation::Ranges(_) => {}
         }
     }
 

@@ -27,7 +27,7 @@ use crate::{
     cluster_id,
     doubt::Doubted,
     observation::{Kind, Observation},
-    store::wire::{NodeObject, PodObject, ServiceObject, SliceObject},
+    store::wire::{NodeObject, PodObject, RangeObject, ServiceObject, SliceObject},
 };
 
 /// The watches; they end when this is dropped.
@@ -70,6 +70,7 @@ impl ClusterWatch {
                 Kind::Pod => shared.watch::<PodObject>(*kind, Observation::Pods),
                 Kind::Service => shared.watch::<ServiceObject>(*kind, Observation::Services),
                 Kind::Slice => shared.watch::<SliceObject>(*kind, Observation::Slices),
+                Kind::Range => shared.watch::<RangeObject>(*kind, Observation::Ranges),
             })
             .collect();
         // One second look for all kinds: a list of pods is judged against the nodes, and the identity

@@ -1,12 +1,13 @@
 //! Events from the watches of the API server. Knows neither their receivers nor their effects.
 
 use contract::names::{PodKey, ServiceKey, SliceKey};
+use ipnet::IpNet;
 pub use kubeapi::watch::Seen;
 
 use crate::{
     cluster_id::ClusterId,
     key::NodeName,
-    store::{Node, Pod, Service, Slice},
+    store::{Node, Pod, RangeName, Service, Slice},
 };
 
 /// A watch event, or the identity of the API server's cluster.
@@ -16,6 +17,8 @@ pub enum Observation {
     Pods(Seen<PodKey, (PodKey, Pod)>),
     Services(Seen<ServiceKey, (ServiceKey, Service)>),
     Slices(Seen<SliceKey, (SliceKey, Slice)>),
+    /// ServiceCIDRs.
+    Ranges(Seen<RangeName, (RangeName, Box<[IpNet]>)>),
     /// The cluster of the API server. It is read before the first lists, and again before each second look
     /// while a list is held back.
     Cluster(ClusterId),
@@ -29,6 +32,7 @@ impl Observation {
             Self::Pods(seen) => matches!(seen, Seen::All(_)),
             Self::Services(seen) => matches!(seen, Seen::All(_)),
             Self::Slices(seen) => matches!(seen, Seen::All(_)),
+            Self::Ranges(seen) => matches!(seen, Seen::All(_)),
             Self::Cluster(_) => false,
         }
     }
@@ -41,9 +45,20 @@ pub enum Kind {
     Pod,
     Service,
     Slice,
+    /// ServiceCIDR
+    Range,
 }
 
 impl Kind {
     /// In the order in which the watches start.
-    pub const ALL: &[Self] = &[Self::Node, Self::Pod, Self::Service, Self::Slice];
+    pub const ALL: &[Self] = &[Self::Node, Self::Pod, Self::Service, Self::Slice, Self::Range];
+
+    /// Whether rows follow from objects of the kind, so that none is removed before the first list.
+    pub(crate) fn justifies_rows(self) -> bool {
+        match self {
+            Self::Node | Self::Pod | Self::Service | Self::Slice => true,
+            // The control plane of an upgraded cluster may lack the right to read them.
+            Self::Range => false,
+        }
+    }
 }

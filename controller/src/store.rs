@@ -8,6 +8,7 @@
 //! | [`wire`] | API objects, reduced while they are parsed |
 //! | `node`, `pod` | the fields that are kept; of Services: [`kubeapi::services`] |
 //! | `nodes`, `pods`, `services` | the objects of one kind with their indexes, and what an event of this kind changes |
+//! | `ranges` | the ranges of Services' addresses |
 //! | `observe` | passes an observation on to its kind |
 //! | `fanout` | which keys a change concerns |
 //! | `doubts` | holds back lists that lack many known objects |
@@ -28,6 +29,7 @@ mod nodes;
 mod observe;
 mod pod;
 mod pods;
+mod ranges;
 pub mod selector;
 pub mod selectors;
 mod services;
@@ -46,6 +48,7 @@ pub use assign::FoundPort;
 pub use foreign::ForeignAddress;
 pub use node::{Node, Unreadable};
 pub use pod::{Annotated, Phase, Pod, Spelled, Texts};
+pub use ranges::RangeName;
 pub use services::Known;
 
 pub use kubeapi::services::{Condition, Endpoint, Hints, Service, ServicePort, Slice, SlicePort, Traffic};
@@ -65,6 +68,7 @@ pub struct Store {
     nodes: nodes::Nodes,
     pods: pods::Pods,
     services: services::Services,
+    ranges: ranges::Ranges,
     gateways: BTreeSet<NodeName>,
     addresses: Addresses,
     /// Addresses that pods no longer use, while their ports may still exist.
@@ -116,8 +120,10 @@ impl Store {
     pub const KINDS: &[Kind] = Kind::ALL;
 
     pub fn new(config: ClusterConfig) -> Self {
+        let config = Arc::new(config);
         Self {
-            config: Arc::new(config),
+            ranges: ranges::Ranges::new(Arc::clone(&config)),
+            config,
             nodes: nodes::Nodes::default(),
             pods: pods::Pods::default(),
             services: services::Services::default(),
@@ -133,8 +139,8 @@ impl Store {
         }
     }
 
-    /// Whether every kind of object has been listed once. Until then no row may be removed, and no address is
-    /// assigned.
+    /// Whether every kind of object that justifies rows has been listed once. Until then no row may be removed,
+    /// and no address is assigned.
     pub fn is_complete(&self) -> bool {
         self.listed.all
     }

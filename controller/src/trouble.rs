@@ -103,7 +103,7 @@ pub enum NodeTrouble {
     UnreadableAnnotation { annotation: &'static str, why: String },
 }
 
-/// What of a Service or its endpoints cannot be used. The rest of it is.
+/// What of a Service or its endpoints cannot be used, or not as a user expects. The rest of it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceTrouble {
     #[error(transparent)]
@@ -113,6 +113,10 @@ pub enum ServiceTrouble {
          are left out"
     )]
     TooManyBackends { most: usize, first: u16 },
+    #[error(
+        "its address {address} is in the range of no ServiceCIDR; it is served, but nodes may have no route to it"
+    )]
+    OutsideOfRanges { address: IpAddr },
 }
 
 impl ServiceTrouble {
@@ -121,6 +125,7 @@ impl ServiceTrouble {
         match self {
             Self::Unusable(unusable) => unusable.reason(),
             Self::TooManyBackends { .. } => "TooManyBackends",
+            Self::OutsideOfRanges { .. } => "OutsideOfServiceCIDRs",
         }
     }
 }

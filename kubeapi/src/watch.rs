@@ -44,6 +44,7 @@ pub trait Watched: DeserializeOwned + Clone + Send + 'static {
     const PATH: &'static str;
     /// For log and metrics, in the plural: `pods`.
     const KIND: &'static str;
+    const PRESENCE: Presence = Presence::Certain;
 
     /// `metadata.resourceVersion`
     fn version(&self) -> &str;
@@ -64,16 +65,18 @@ pub trait Watched: DeserializeOwned + Clone + Send + 'static {
 }
 
 /// Implements [`Watched`](crate::watch::Watched) for kinds whose `metadata` have a `resource_version`, one line
-/// each: type, `KIND` at `PATH`, then `Key =` a function of the metadata, and `Value =` a function of the
-/// object. Both functions return the reason why an object is skipped.
+/// each: type, `KIND` at `PATH`, then `Key =` a function of the metadata, `Value =` a function of the object,
+/// and the presence, unless it is certain. Both functions return the reason why an object is skipped.
 #[macro_export]
 macro_rules! watched {
-    ($($object:ty, $kind:literal at $path:literal, $key:ty = $of:expr, $value:ty = $into:expr;)+) => {$(
+    ($($object:ty, $kind:literal at $path:literal, $key:ty = $of:expr, $value:ty = $into:expr
+        $(, $presence:ident)?;)+) => {$(
         impl $crate::watch::Watched for $object {
             type Key = $key;
             type Value = $value;
             const PATH: &'static str = $path;
             const KIND: &'static str = $kind;
+            $(const PRESENCE: $crate::watch::Presence = $crate::watch::Presence::$presence;)?
 
             fn version(&self) -> &str {
                 self.metadata.resource_version.as_deref().unwrap_or_default()
@@ -305,7 +308,8 @@ impl Watch {
             start.await;
             identify().await;
             let report = Report::new(metrics, sender, identify, tell);
-            follow::<K, _>(connection, Selection::default(), prompted, report).await;
+            let selection = Selection { presence: K::PRESENCE, ..Selection::default() };
+            follow::<K, _>(connection, selection, prompted, report).await;
         });
         Self { prompt, standing, task }
     }

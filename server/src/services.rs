@@ -20,7 +20,7 @@ use std::path::Path;
 use ipnet::IpNet;
 use kubeapi::{
     Connection,
-    watch::{self, Observer, Presence, Prompt, Seen, Selection, Watched, WrongVersion},
+    watch::{self, Observer, Prompt, Seen, Selection, Watched, WrongVersion},
 };
 use ovslog::LogRateLimit;
 use podnet::control_socket::{ControlSocket, VSWITCHD};
@@ -69,9 +69,9 @@ pub(crate) fn start(connection: &Connection, config: &ServicesConfig<'_>) -> val
     let known = Known::new(config.node, config.cluster, config.ranges);
     let (facts, receiver) = values::channel(known.facts());
     let (events, received) = mpsc::unbounded_channel();
-    follow::<ServiceObject>(connection, &events, Presence::Certain, Event::Services);
-    follow::<SliceObject>(connection, &events, Presence::Certain, Event::Slices);
-    follow::<RangeObject>(connection, &events, Presence::Optional, Event::Ranges);
+    follow::<ServiceObject>(connection, &events, Event::Services);
+    follow::<SliceObject>(connection, &events, Event::Slices);
+    follow::<RangeObject>(connection, &events, Event::Ranges);
     let connections = Connections {
         switch: ControlSocket::of(config.ovs_run_dir, VSWITCHD),
         failing: LogRateLimit::default(),
@@ -83,10 +83,9 @@ pub(crate) fn start(connection: &Connection, config: &ServicesConfig<'_>) -> val
 fn follow<K: Watched>(
     connection: &Connection,
     events: &mpsc::UnboundedSender<Event>,
-    presence: Presence,
     event: fn(Seen<K::Key, K::Value>) -> Event,
 ) {
-    let selection = Selection { presence, ..Selection::default() };
+    let selection = Selection { presence: K::PRESENCE, ..Selection::default() };
     let follower = Follower { events: events.clone(), event, complained: None };
     tokio::spawn(watch::follow::<K, _>(connection.clone(), selection, Prompt::default(), follower));
 }

@@ -232,7 +232,7 @@ impl Store {
                     node: Arc::clone(name),
                     subnet,
                 })?;
-                Ok(pod_network(&self.config, given).map(|network| self.short(network)))
+                Ok(pod_network(self.ranges.config(), given).map(|network| self.short(network)))
             }
         }
     }
@@ -254,7 +254,7 @@ impl Store {
         // A pod's network has at most one address of each family.
         let one_of_each = nets.iter().filter(|net| net.addr().is_ipv4()).count() <= 1
             && nets.iter().filter(|net| net.addr().is_ipv6()).count() <= 1;
-        let network = pod_network(&self.config, nets).filter(|_| one_of_each)?;
+        let network = pod_network(self.ranges.config(), nets).filter(|_| one_of_each)?;
         // The interface has the port's MAC, which need not derive from its address.
         Some(PodNetwork { mac: *mac, ..network })
     }
@@ -288,8 +288,11 @@ impl Store {
     /// The creator of a pod may preset its annotation, but not with an address of routers or services, nor
     /// with the MAC of another port: a MAC of the router would attract the node's traffic.
     fn check_claim(&self, key: &PodKey, node: &NodeName, network: &Assigned) -> Result<(), PodTrouble> {
-        if let Some(address) =
-            network.addresses.iter().map(IpNet::addr).find(|address| self.config.is_infrastructure(*address))
+        if let Some(address) = network
+            .addresses
+            .iter()
+            .map(IpNet::addr)
+            .find(|address| self.ranges.config().is_infrastructure(*address))
         {
             return Err(PodTrouble::AddressNotForPods { address });
         }

@@ -60,6 +60,11 @@ impl Doubts {
         self.slices.is_held()
     }
 
+    /// Whether the API server is another cluster's.
+    pub(super) fn is_other_cluster(&self) -> bool {
+        self.identity.other_cluster().is_some()
+    }
+
     /// Takes the identity of the API server's cluster. It is read before the first lists, and again before
     /// each second look while a list is held back.
     pub(super) fn cluster(&mut self, id: ClusterId) {

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use contract::names::{PodKey, ServiceKey, SliceKey};
+use ipnet::IpNet;
 
-use super::{Node, Pod, Service, Slice, Store, doubts::Doubts};
+use super::{Node, Pod, RangeName, Service, Slice, Store, doubts::Doubts};
 use crate::{
     key::{Dirty, NodeName},
     observation::{Kind, Observation, Seen},
@@ -39,8 +40,11 @@ impl Store {
             Observation::Pods(seen) => self.see(&PODS, seen, dirty),
             Observation::Services(seen) => self.see(&SERVICES, seen, dirty),
             Observation::Slices(seen) => self.see(&SLICES, seen, dirty),
+            Observation::Ranges(seen) => self.see(&RANGES, seen, dirty),
         }
-        if !self.listed.all && Self::KINDS.iter().all(|kind| self.listed.contains(*kind)) {
+        if !self.listed.all
+            && Self::KINDS.iter().filter(|kind| kind.justifies_rows()).all(|kind| self.listed.contains(*kind))
+        {
             self.listed.all = true;
             self.assign_all(dirty);
         }
@@ -107,4 +111,14 @@ const SLICES: Handling<SliceKey, (SliceKey, Slice)> = Handling {
     replace: Store::replace_slices,
     put: |store, (key, slice), dirty| store.put_slice(key, slice, dirty),
     remove: Store::remove_slice,
+};
+
+const RANGES: Handling<RangeName, (RangeName, Box<[IpNet]>)> = Handling {
+    kind: Kind::Range,
+    // A list without a range takes nothing away. One of another cluster names Services for nothing.
+    believes: |store, _| !store.doubts.is_other_cluster(),
+    is_held: Doubts::is_other_cluster,
+    replace: |store, ranges, _| store.replace_ranges(ranges),
+    put: |store, (name, ranges), _| store.put_range(name, ranges),
+    remove: |store, name, _| store.remove_range(name),
 };

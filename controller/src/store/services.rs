@@ -7,7 +7,7 @@ use std::{
 
 use contract::names::{ServiceKey, SliceKey};
 
-use super::{Service, ServicePort, Slice, Store, Traffic, fanout};
+use super::{Service, ServicePort, Slice, Store, Traffic, fanout, ranges::Ranges};
 use crate::{
     config::ClusterConfig,
     key::Dirty,
@@ -84,7 +84,7 @@ impl Known {
         self.service.is_none() && self.slices.is_empty()
     }
 
-    fn trouble(&self) -> Option<ServiceTrouble> {
+    fn trouble(&self, ranges: &Ranges) -> Option<ServiceTrouble> {
         let service = self.service.as_ref()?;
         let of_slices = || self.slices().find_map(|slice| slice.unusable.clone());
         let too_many = || {
@@ -92,7 +92,11 @@ impl Known {
             Some(ServiceTrouble::TooManyBackends { most: MOST_BACKENDS, first })
         };
         let unusable = service.unusable.clone().or_else(of_slices);
-        unusable.map(ServiceTrouble::Unusable).or_else(too_many)
+        let outside = || {
+            let address = *service.cluster_ips.iter().find(|address| ranges.lack(**address))?;
+            Some(ServiceTrouble::OutsideOfRanges { address })
+        };
+        unusable.map(ServiceTrouble::Unusable).or_else(too_many).or_else(outside)
     }
 }
 
@@ -240,7 +244,7 @@ impl Store {
     /// Queues an event if the Service or its slices have begun to have a value that cannot be used.
     fn tell_service(&mut self, key: &ServiceKey) {
         let Some(known) = self.services.all.get_mut(key) else { return };
-        let trouble = known.trouble();
+        let trouble = known.trouble(&self.ranges);
         if trouble == known.told {
             return;
         }
@@ -249,6 +253,14 @@ impl Store {
             let uid = Arc::clone(&service.uid);
             self.outbox.tell_service(Trouble { subject: key.clone(), uid, why });
         }
+    }
+}
+
+impl Store {
+    /// The ranges have changed: queues events for Services that are outside of them now.
+    pub(super) fn tell_services(&mut self) {
+        let keys: Vec<ServiceKey> = self.services.iter().map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| self.tell_service(key));
     }
 }
 

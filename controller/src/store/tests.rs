@@ -19,6 +19,7 @@ use crate::{
 mod doubts;
 mod foreign;
 mod history;
+mod ranges;
 mod services;
 
 fn config() -> ClusterConfig {

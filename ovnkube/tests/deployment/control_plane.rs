@@ -53,6 +53,7 @@ fn its_account_may_annotate_nodes_and_pods_read_services_keep_its_lease_write_ev
             "pods: get,list,watch",
             "services: list,watch",
             "endpointslices: list,watch",
+            "servicecidrs: list,watch",
             "nodes/status: patch",
             "pods/status: patch",
             "namespaces kube-system: get",

@@ -6,7 +6,7 @@ use std::{fmt::Display, sync::Arc};
 use ipnet::IpNet;
 use kubeapi::{
     services::{self, Condition, Traffic},
-    watch::Watched,
+    watch::{Presence, Watched},
 };
 use serde::Deserialize;
 
@@ -38,6 +38,7 @@ where
     type Value = (ServiceKey, V::To);
     const PATH: &'static str = T::PATH;
     const KIND: &'static str = T::KIND;
+    const PRESENCE: Presence = T::PRESENCE;
 
     fn version(&self) -> &str {
         self.0.version()

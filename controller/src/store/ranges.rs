@@ -1,0 +1,82 @@
+//! The ranges of Services' addresses: those of the ServiceCIDR objects, which come and go while the controller
+//! runs. Without such objects, as before Kubernetes 1.33, those of the options.
+//!
+//! A range decides on no row. It is a route in the annotations of later pods, it is what no pod may claim, and
+//! a Service outside of all ranges is named.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use ipnet::IpNet;
+
+use super::Store;
+use crate::config::ClusterConfig;
+
+/// Name of a ServiceCIDR object.
+pub type RangeName = Arc<str>;
+
+/// The ranges.
+#[derive(Debug)]
+pub(super) struct Ranges {
+    objects: BTreeMap<RangeName, Box<[IpNet]>>,
+    /// The settings for later pods: those of the options, with the ranges of the objects.
+    config: Arc<ClusterConfig>,
+}
+
+impl Ranges {
+    pub(super) fn new(config: Arc<ClusterConfig>) -> Self {
+        Self { objects: BTreeMap::new(), config }
+    }
+
+    /// The settings for later pods. An existing annotation stays as it is: its routes go to the same gateway as
+    /// the pod's default route.
+    pub(super) fn config(&self) -> &ClusterConfig {
+        &self.config
+    }
+
+    /// Whether no object has the address in its ranges. False without objects: the options may be wrong.
+    pub(super) fn lack(&self, address: IpAddr) -> bool {
+        !self.objects.is_empty() && !self.objects.values().flatten().any(|range| range.contains(&address))
+    }
+
+    /// Derives the settings anew, in an order that does not depend on that of events.
+    fn follow(&mut self, options: &Arc<ClusterConfig>) {
+        let mut ranges: Vec<IpNet> = self.objects.values().flatten().copied().collect();
+        // The ranges of the options first and in their order: where both agree, nothing is different.
+        let place = |range: &IpNet| options.service_cidrs.iter().position(|own| own == range);
+        ranges.sort_by_key(|range| (place(range).unwrap_or(usize::MAX), *range));
+        ranges.dedup();
+        self.config = if ranges.is_empty() || ranges == options.service_cidrs {
+            Arc::clone(options)
+        } else {
+            Arc::new(ClusterConfig { service_cidrs: ranges, ..ClusterConfig::clone(options) })
+        };
+    }
+}
+
+impl Store {
+    /// The ranges of Services' addresses.
+    pub fn service_ranges(&self) -> &[IpNet] {
+        &self.ranges.config.service_cidrs
+    }
+
+    pub(super) fn replace_ranges(&mut self, ranges: Vec<(RangeName, Box<[IpNet]>)>) {
+        self.change_ranges(|objects| *objects = ranges.into_iter().collect());
+    }
+
+    pub(super) fn put_range(&mut self, name: RangeName, ranges: Box<[IpNet]>) {
+        self.change_ranges(|objects| drop(objects.insert(name, ranges)));
+    }
+
+    pub(super) fn remove_range(&mut self, name: &RangeName) {
+        self.change_ranges(|objects| drop(objects.remove(name)));
+    }
+
+    fn change_ranges(&mut self, change: impl FnOnce(&mut BTreeMap<RangeName, Box<[IpNet]>>)) {
+        let before = self.ranges.objects.clone();
+        change(&mut self.ranges.objects);
+        if before != self.ranges.objects {
+            self.ranges.follow(&self.config);
+            self.tell_services();
+        }
+    }
+}

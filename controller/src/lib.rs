@@ -26,6 +26,7 @@
 //! | `commit` | edits of many keys as one transaction; the work queue of keys with their scopes; the key at fault | – | – |
 //! | [`reconcile`] | [`Controller`]: the loop | all of the above | database |
 //! | [`remove_node`] | removes one node's rows, once | [`northbound`], southbound database | the same |
+//! | [`unidling`] | [`unidling::Unidling`]: connections to idled Services, as reports | southbound database | the same |
 //! | [`metrics`] | [`metrics::Metrics`]: counters and histograms | – | – |
 //! | [`annotate`] | [`annotate::AnnotationWriter`]: writes annotations of nodes and pods | desired ones | API server |
 //! | [`cluster_manager`] | the role that assigns subnets and ids to nodes | nodes | their annotations |
@@ -57,5 +58,6 @@ pub mod rows;
 mod scripted;
 pub mod store;
 pub mod trouble;
+pub mod unidling;
 
 pub use reconcile::Controller;

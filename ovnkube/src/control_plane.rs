@@ -4,7 +4,7 @@
 //! | role | connects to | elected |
 //! |---|---|---|
 //! | cluster manager | API server | yes |
-//! | controller | API server, northbound database | yes, unless it is beside a node's server |
+//! | controller | API server, northbound database; southbound database for unidling | yes, unless it is beside a node's server |
 //! | both (`--init-master`) | both | yes, with the Leases of both roles |
 //!
 //! | module | what it does |
@@ -121,6 +121,8 @@ pub struct ControlPlaneConfig {
     pub foreign_nodes: Option<Selector>,
     /// The controller's database. A cluster manager connects to none.
     pub northbound: Option<Database>,
+    /// The database with events of idled Services; none unless these are reported. Nothing waits for it.
+    pub southbound: Option<Database>,
     pub log: LogConfig,
     pub pidfile: Option<PathBuf>,
     pub endpoints: Endpoints,

@@ -22,6 +22,8 @@ pub enum Report {
     NodeTrouble(Trouble<NodeName, NodeTrouble>),
     /// Something of a Service or its endpoints cannot be used; the rest of it is.
     ServiceTrouble(Trouble<ServiceKey, ServiceTrouble>),
+    /// A connection to an idled Service, which has no pods.
+    NeedPods(ServiceKey),
     /// A list of the API server is doubted; none: the doubt is over. The receiver has everything listed again
     /// after some time, and the identity of the cluster read before that.
     Doubt(Option<Doubted>),

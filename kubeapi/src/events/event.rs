@@ -35,6 +35,8 @@ pub(super) struct EventKey {
     /// Empty if not known.
     uid: String,
     reason: EventReason,
+    /// `Normal` instead of `Warning`.
+    is_normal: bool,
 }
 
 /// Action and reason of an event, and a detail that separates series.
@@ -59,7 +61,14 @@ impl Event {
     /// An event about `object`. `uid` is empty if not known. `note` may contain text of other programs: it is
     /// cut to 1024 bytes, and control characters become spaces.
     pub fn new(object: Object, uid: &str, reason: EventReason, note: impl Into<String>) -> Self {
-        Self { key: EventKey { object, uid: uid.to_owned(), reason }, note: cut(note.into()) }
+        let key = EventKey { object, uid: uid.to_owned(), reason, is_normal: false };
+        Self { key, note: cut(note.into()) }
+    }
+
+    /// The same event of the type `Normal`: nothing is wrong.
+    pub fn normal(mut self) -> Self {
+        self.key.is_normal = true;
+        self
     }
 
     /// The text, cut to what an event can hold.
@@ -81,7 +90,7 @@ impl EventKey {
 
     /// A new API object, without a count.
     pub(super) fn to_api(&self, note: &str, reporter: &Reporter) -> v1::Event {
-        let Self { object, uid, reason: EventReason { action, reason, detail: _ } } = self;
+        let Self { object, uid, reason: EventReason { action, reason, detail: _ }, is_normal } = self;
         let now = Timestamp::now();
         // The part must end with a letter or digit, as the labels of a DNS name do.
         let name = object.name();
@@ -108,7 +117,7 @@ impl EventKey {
             reporting_controller: Some(reporter.controller.to_owned()),
             // The API server accepts 128 characters here.
             reporting_instance: Some(reporter.instance.chars().take(128).collect()),
-            type_: Some("Warning".to_owned()),
+            type_: Some(if *is_normal { "Normal" } else { "Warning" }.to_owned()),
             ..v1::Event::default()
         }
     }

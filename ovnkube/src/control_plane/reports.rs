@@ -11,6 +11,7 @@ use tokio::sync::{mpsc::UnboundedReceiver, watch};
 const ADDRESSES: &str = "AssignAddresses";
 const ROWS: &str = "WriteRows";
 const LISTS: &str = "ListObjects";
+const UNIDLE: &str = "Unidle";
 
 /// Reports until the controller has ended.
 pub(super) async fn tell(
@@ -59,6 +60,12 @@ fn event(report: Report) -> Option<Event> {
             );
             let reason = EventReason::new(ROWS, trouble.why.reason());
             Some(Event::new(Object::Service(trouble.subject), &trouble.uid, reason, trouble.why.to_string()))
+        }
+        // Reason and type are those that unidling controllers wait for.
+        Report::NeedPods(service) => {
+            let reason = EventReason::new(UNIDLE, "NeedPods");
+            let note = "a client connects to this Service, which is idled";
+            Some(Event::new(Object::Service(service), "", reason, note).normal())
         }
         Report::Refused { key, uid, error } => {
             let note = format!(

@@ -4,7 +4,7 @@
 //! API server ─▶ ClusterWatch ─nodes─▶ ClusterManager ─▶ API server: annotations of nodes
 //!                      │                    ▲ the database is this cluster's
 //!                      └─nodes, pods─▶ Controller ─▶ northbound database
-//!                                          └─▶ AnnotationWriter ─▶ API server: annotations of pods
+//!  southbound database ─▶ Unidling           └─▶ AnnotationWriter ─▶ API server: annotations of pods
 //! Leases ─▶ LeaderElector ─▶ Leadership: whether this process may write
 //! ```
 //!
@@ -23,6 +23,7 @@ use controller::{
     northbound,
     reconcile::{HOLD, Progress, Stopped},
     store::Store,
+    unidling::{self, Unidling},
 };
 use kubeapi::{
     Connection,
@@ -260,6 +261,11 @@ impl RunningTasks {
         self.tell(reports::tell(reported, recorder.clone(), doubts));
         self.tell(readiness::northbound(client.state(), (*conditions).clone()));
         self.tell(readiness::rows(leadership.clone(), progressed, (*conditions).clone()));
+        if let Some(southbound) = &config.southbound {
+            let (southbound, events) = unidling::connect(southbound.endpoints.clone(), southbound.options());
+            let (northbound, leadership, reports) = (client.clone(), leadership.clone(), reports.clone());
+            self.tell(Unidling { events, southbound, northbound, leadership, reports }.run());
+        }
         let controller = Controller {
             store: Store::new(config.cluster.clone()),
             observations,

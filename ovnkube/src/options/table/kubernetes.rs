@@ -64,7 +64,8 @@ options! { Group::Kubernetes;
         .default("kube-dns").later(Part::Policies).help("Name of the cluster's DNS service");
     OVN_EMPTY_LB_EVENTS = Spec::new("ovn-empty-lb-events", Kind::Switch).key(SECTION, "ovn-empty-lb-events")
         .default("false")
-        .help("Report connections to idled services instead of refusing them (unidling)");
+        .help("Report connections to idled services (k8s.ovn.org/idled-at) by the event NeedPods instead of \
+               refusing them (unidling); for it the controller follows the southbound database");
     POD_IP = Spec::new("pod-ip", Kind::Text).value("IP").key(SECTION, "pod-ip")
         .help("Address of this process's own pod")
         .never("is not needed by any part");

@@ -198,7 +198,7 @@ impl Builder<'_> {
         };
         let table = id.table.name();
         let is_home = id.table.life() == Life::Home;
-        if is_home && id.table.has_names() && !self.schema.table(table).is_some_and(indexed) {
+        if is_home && id.table.name_column().is_some() && !self.schema.table(table).is_some_and(indexed) {
             // With timeout zero, `wait` checks once: no row of this name may be there.
             let of_the_name = Condition::equal("name", &*id.name);
             self.transaction.wait(table, of_the_name, &["name"], Until::Equal, Vec::new(), Duration::ZERO);

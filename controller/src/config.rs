@@ -25,6 +25,8 @@ pub struct ClusterConfig {
     pub masquerade: [IpAddr; 2],
     /// Whether a connection to an idled Service becomes an event (`--ovn-empty-lb-events`).
     pub empty_lb_events: bool,
+    /// Whether a NodePort is one load balancer with variables (`--enable-svc-template-support`).
+    pub templates: Templates,
     /// Whether pods' ports get `requested-chassis`; off with `--disable-requestedchassis`.
     pub requested_chassis: bool,
     /// Whether pods get the annotation `ovn` of 2018 beside `k8s.ovn.org/pod-networks`, for programs that
@@ -51,6 +53,7 @@ impl Default for ClusterConfig {
                 Ipv6Addr::new(0xfd69, 0, 0, 0, 0, 0, 0, 0).into(),
             ],
             empty_lb_events: false,
+            templates: Templates::Never,
             requested_chassis: true,
             legacy_annotations: false,
             acl_logging_rate_limit: 20,
@@ -94,6 +97,16 @@ impl ClusterConfig {
             || address.is_unspecified()
             || self.hairpin_addresses.iter().any(masquerade)
     }
+}
+
+/// Whether a NodePort is one load balancer for all nodes, with variables for their addresses, or one for each
+/// node. A database without the table of variables (before OVN 22.12) has the latter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Templates {
+    Always,
+    Never,
+    /// With variables if the database has some at the start: upstream's, or this program's.
+    AsFound,
 }
 
 /// What the addresses of the masquerade subnets are for.

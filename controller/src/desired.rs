@@ -8,6 +8,7 @@
 //! | [`Key::Node`] | switch, router port, management port | [`node`](mod@node) |
 //! | [`Key::Pod`] | logical switch port | [`pod`](mod@pod) |
 //! | [`Key::Service`] | load balancers | [`service`](mod@service) |
+//! | [`Key::Chassis`] | variables of templates | [`templates`](mod@templates) |
 
 use contract::mac::Mac;
 use ipnet::IpNet;
@@ -22,6 +23,7 @@ pub mod cluster;
 pub mod node;
 pub mod pod;
 pub mod service;
+pub mod templates;
 
 /// The rows that `key` should have now; empty if it should have none.
 pub fn desired(store: &Store, key: &Key) -> RowSet {
@@ -30,6 +32,7 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
         Key::Node(name) => node::node(store, name),
         Key::Pod(pod) => pod::pod(store, pod),
         Key::Service(key) => service::service(store, key),
+        Key::Chassis(name) => templates::templates(store, name),
     }
 }
 
@@ -39,7 +42,7 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
 pub fn desired_part(_: &Store, key: &Key, _: &Part) -> Option<DesiredPart> {
     match key {
         // Their values are small.
-        Key::Cluster | Key::Node(_) | Key::Pod(_) => None,
+        Key::Cluster | Key::Node(_) | Key::Pod(_) | Key::Chassis(_) => None,
         // What has to be compared follows from the Service's ports as a whole, in some microseconds.
         Key::Service(_) => None,
     }

@@ -200,8 +200,10 @@ impl<'a> Diff<'a> {
             };
             columns.push((*column, cell));
         }
-        if row.id.table.has_names() && !row.columns.iter().any(|(column, _)| *column == "name") {
-            columns.push(("name", Cell::Datum((&*row.id.name).into())));
+        if let Some(name) =
+            row.id.table.name_column().filter(|name| !row.columns.iter().any(|(column, _)| column == name))
+        {
+            columns.push((name, Cell::Datum((&*row.id.name).into())));
         }
         self.edits.push(Edit::Insert { id: row.id.clone(), columns });
         for set in &row.member_of {

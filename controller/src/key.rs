@@ -20,6 +20,8 @@ pub enum Key {
     Pod(PodKey),
     /// A Service's load balancers.
     Service(ServiceKey),
+    /// The variables of a chassis, by its name: what templates mean on it.
+    Chassis(Arc<str>),
 }
 
 /// How much of a key's rows a change concerns.
@@ -75,6 +77,7 @@ impl fmt::Display for Key {
             Self::Node(name) => write!(f, "node {name}"),
             Self::Pod(pod) => write!(f, "pod {pod}"),
             Self::Service(service) => write!(f, "service {service}"),
+            Self::Chassis(name) => write!(f, "chassis {name}"),
         }
     }
 }

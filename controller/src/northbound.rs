@@ -116,6 +116,11 @@ impl Northbound {
         )
     }
 
+    /// Whether a chassis has variables of this controller, or of upstream's.
+    pub(crate) fn has_variables(&self) -> bool {
+        self.index.owners().any(|key| matches!(key, Key::Chassis(_)))
+    }
+
     /// The router that connects all nodes.
     pub(crate) fn cluster_router(&self) -> Option<Uuid> {
         self.index.find(&Table::LogicalRouter.row(ovn::CLUSTER_ROUTER))
@@ -131,7 +136,7 @@ impl Northbound {
         let is_switch = |row: &Uuid| self.index.table(*row) == Some(Table::LogicalSwitch);
         self.index.owners().filter_map(move |key| match key {
             Key::Node(name) => self.index.owned(key).any(|row| is_switch(&row)).then_some(name),
-            Key::Cluster | Key::Pod(_) | Key::Service(_) => None,
+            Key::Cluster | Key::Pod(_) | Key::Service(_) | Key::Chassis(_) => None,
         })
     }
 

@@ -36,6 +36,7 @@ pub use self::{
 use crate::{
     cluster_id::ClusterId,
     commit::work_queue::{Cause, Item, WorkQueue},
+    config::Templates,
     desired::desired,
     doubt::{Doubted, OtherCluster},
     key::{Dirty, Key},
@@ -103,6 +104,7 @@ impl Controller {
             early: Some(Vec::new()),
             api_cluster: None,
             unknown_rows: None,
+            found_templates: None,
             loaded: false,
             primed: false,
             refusals: 0,
@@ -138,6 +140,8 @@ struct Reconciler {
     api_cluster: Option<ClusterId>,
     /// Why the rows in the database, which does not say whose it is, cannot be this cluster's.
     unknown_rows: Option<String>,
+    /// Whether the database had variables of templates.
+    found_templates: Option<bool>,
     /// The replica is complete and up to date.
     loaded: bool,
     /// All keys were marked since the replica was loaded.
@@ -425,6 +429,7 @@ impl Reconciler {
         if !self.loaded || self.primed || !self.store.is_complete() {
             return;
         }
+        self.decide_on_templates();
         let now = Instant::now();
         let Self { store, northbound, work_queue, .. } = self;
         // Owners of rows, too: a row whose object is gone has no other key that would remove it.
@@ -437,6 +442,20 @@ impl Reconciler {
         if let Some(other) = self.another_cluster() {
             self.block(Some(other));
         }
+    }
+
+    /// Decides whether NodePorts are templates. All keys are compared after this.
+    fn decide_on_templates(&mut self) {
+        let Self { store, northbound, found_templates, .. } = self;
+        let has_table = northbound.has_column(Table::ChassisTemplateVar, "variables");
+        let templates = has_table
+            && match store.config.templates {
+                Templates::Always => true,
+                Templates::Never => false,
+                // Once: what is found later is this controller's own.
+                Templates::AsFound => *found_templates.get_or_insert_with(|| northbound.has_variables()),
+            };
+        store.use_templates(templates);
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use contract::ovn;
 use futures_util::FutureExt;
 use ovsdb::{Client, Condition, TransactError, Transaction, Updates, Uuid};
 
@@ -109,7 +110,11 @@ fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
         .filter_map(|port| index.claim(*port).owner())
         .filter(|owner| matches!(owner, Key::Pod(_)))
         .cloned();
-    let mut keys: BTreeSet<Key> = pods.collect();
+    // Their names are `<router port>-<chassis>`.
+    let prefix = format!("{}-", ovn::router_to_switch(node));
+    let chassis = index.owned(&key).filter(|row| index.table(*row) == Some(Table::GatewayChassis));
+    let chassis = chassis.filter_map(|row| index.name(row)?.strip_prefix(&*prefix));
+    let mut keys: BTreeSet<Key> = pods.chain(chassis.map(|name| Key::Chassis(name.into()))).collect();
     keys.insert(key);
     keys
 }

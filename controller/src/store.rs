@@ -51,6 +51,7 @@ pub use pod::{Annotated, Phase, Pod, Spelled, Texts};
 pub use ranges::RangeName;
 pub use services::Known;
 
+use kubeapi::services::Family;
 pub use kubeapi::services::{Condition, Endpoint, Hints, Service, ServicePort, Slice, SlicePort, Traffic};
 
 use crate::{
@@ -70,6 +71,7 @@ pub struct Store {
     services: services::Services,
     ranges: ranges::Ranges,
     gateways: BTreeSet<NodeName>,
+    templates: bool,
     addresses: Addresses,
     /// Addresses that pods no longer use, while their ports may still exist.
     leaving: assign::Leaving,
@@ -128,6 +130,7 @@ impl Store {
             pods: pods::Pods::default(),
             services: services::Services::default(),
             gateways: BTreeSet::new(),
+            templates: false,
             addresses: Addresses::default(),
             leaving: assign::Leaving::default(),
             found: assign::Found::default(),
@@ -150,7 +153,10 @@ impl Store {
         let nodes = self.nodes.iter().map(|node| Key::Node(Arc::clone(&node.name)));
         let pods = self.pods.iter().map(|(key, _)| Key::Pod(key.clone()));
         let services = self.services.iter().map(|(key, _)| Key::Service(key.clone()));
-        std::iter::once(Key::Cluster).chain(nodes).chain(pods).chain(services)
+        let chassis =
+            self.local_nodes().filter(|_| self.templates).filter_map(|node| node.chassis.as_deref());
+        let chassis = chassis.map(|name| Key::Chassis(name.into()));
+        std::iter::once(Key::Cluster).chain(nodes).chain(chassis).chain(pods).chain(services)
     }
 
     pub fn pod(&self, key: &PodKey) -> Option<&Pod> {
@@ -175,8 +181,27 @@ impl Store {
     pub fn gateway_routers(&mut self, nodes: BTreeSet<NodeName>, dirty: &mut Dirty<'_>) {
         if self.gateways != nodes {
             self.gateways = nodes;
-            fanout::per_node(&self.services, dirty);
+            fanout::per_node(&self.services, !self.templates, dirty);
         }
+    }
+
+    /// Whether NodePorts are load balancers with variables.
+    pub fn uses_templates(&self) -> bool {
+        self.templates
+    }
+
+    /// Decides on that. To be called only while all keys are about to be compared.
+    pub fn use_templates(&mut self, templates: bool) {
+        self.templates = templates;
+    }
+
+    /// How many addresses of each family the NodePorts of a node have at most.
+    pub fn template_addresses(&self) -> [usize; 2] {
+        let most = |family| {
+            let nodes = self.local_nodes().filter(|_| self.templates);
+            nodes.map(|node| node.template_addresses(family).len()).max().unwrap_or_default()
+        };
+        [Family::V4, Family::V6].map(most)
     }
 
     /// The network of a pod: from its annotation, from its existing port, or newly assigned.
@@ -225,6 +250,12 @@ impl Store {
                 Kept::LOAD_BALANCERS
             }
             Key::Service(_) => Kept::NOTHING,
+            // Any chassis may be that of a node whose annotations are missing.
+            Key::Chassis(_) => {
+                let is_unknown = |node: &Node| !self.is_decided(node) || node.chassis.is_none();
+                let mut nodes = self.nodes.iter().filter(|node| self.place(node) != Place::Elsewhere);
+                if nodes.any(is_unknown) { Kept::ALL } else { Kept::NOTHING }
+            }
             Key::Pod(key) => {
                 let node = self
                     .pod(key)
@@ -262,6 +293,7 @@ impl Store {
             Key::Node(name) => self.node(name).map(|node| Arc::clone(&node.uid)),
             Key::Pod(key) => self.pod(key).map(|pod| Arc::clone(&pod.uid)),
             Key::Service(key) => self.service(key).map(|(service, _)| Arc::clone(&service.uid)),
+            Key::Chassis(_) => None,
         }
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! ports of the Service ─┐
 //! endpoints of slices ──┴▶ Port: backends ─▶ Front: addresses that they serve
+//!                                              ├─ of all nodes, with variables (`desired/templates.rs`)
 //!                                              ├─ the same on all nodes ─▶ one row for each protocol, in a group
 //!                                              └─ by node ─▶ PerNode (`service/per_node.rs`)
 //! ```
@@ -18,12 +19,14 @@ use std::{
 };
 
 use contract::{names::ServiceKey, ovn};
+use kubeapi::services::Family;
 
+use super::templates;
 use crate::{
     config::{ClusterConfig, Masquerade},
     rows::{
         LoadBalancer, RowSet, Table,
-        load_balancer::{Options, Protocol, WithoutBackend},
+        load_balancer::{Options, Protocol, WithoutBackend, template_affinity},
     },
     store::{Condition, Endpoint, Known, Node, Service, ServicePort, Store, Traffic},
 };
@@ -78,10 +81,10 @@ pub fn service(store: &Store, key: &ServiceKey) -> RowSet {
     };
     let ports: Vec<Port<'_>> =
         service.ports.iter().take(known.served()).map(|port| Port::new(port, service, known)).collect();
-    let (by_node, everywhere): (Vec<_>, Vec<_>) = ports
-        .iter()
-        .flat_map(|port| fronts(port, service))
-        .partition(|front| front.differs_by_node(&store.config));
+    let fronts = ports.iter().flat_map(|port| fronts(port, service));
+    let (templates, fronts): (Vec<_>, Vec<_>) = fronts.partition(|front| front.is_template(store));
+    let (by_node, everywhere): (Vec<_>, Vec<_>) =
+        fronts.into_iter().partition(|front| front.differs_by_node(&store.config));
 
     let mut vips: BTreeMap<Protocol, Vips> = BTreeMap::new();
     for front in &everywhere {
@@ -102,7 +105,50 @@ pub fn service(store: &Store, key: &ServiceKey) -> RowSet {
     if !by_node.is_empty() {
         rows.extend(per_node::load_balancers(store, key, &by_node, &options));
     }
+    if !templates.is_empty() {
+        rows.extend(with_variables(store, key, service, &templates, &options));
+    }
     rows.into_iter().map(Into::into).collect()
+}
+
+/// The load balancers of NodePorts with variables instead of nodes' addresses: for each family one of all
+/// switches and one of all routers, as upstream's.
+fn with_variables(
+    store: &Store,
+    key: &ServiceKey,
+    service: &Service,
+    fronts: &[Front<'_>],
+    options: &Options,
+) -> Vec<LoadBalancer> {
+    let mut rows = Vec::new();
+    let families = [Family::V4, Family::V6].into_iter().zip(store.template_addresses()).enumerate();
+    for (index, (family, addresses)) in families {
+        if !service.cluster_ips.iter().any(|address| Family::of(address) == family) {
+            continue;
+        }
+        for protocol in Protocol::ALL {
+            let mut vips = Vips::new();
+            for front in fronts.iter().filter(|front| front.port.port.protocol == protocol) {
+                let At::Nodes(port) = front.at else { continue };
+                let backends = spell(&front.port.usable(index, |_| true));
+                for number in 0..addresses {
+                    let variable = templates::node_address(family, number);
+                    vips.insert(format!("^{variable}:{port}").into(), backends.clone());
+                }
+            }
+            let groups = [("switch", ovn::SWITCH_LB_GROUP), ("router", ovn::ROUTER_LB_GROUP)];
+            rows.extend(groups.into_iter().filter(|_| !vips.is_empty()).map(|(on, group)| LoadBalancer {
+                service: key.clone(),
+                protocol,
+                part: format!("node_{on}_template_{family}"),
+                vips: vips.clone(),
+                options: Options { template: Some(family), ..options.clone() },
+                on: vec![Table::LoadBalancerGroup.row(group)],
+                or_on: Vec::new(),
+            }));
+        }
+    }
+    rows
 }
 
 fn options(service: &Service, config: &ClusterConfig) -> Options {
@@ -112,6 +158,7 @@ fn options(service: &Service, config: &ClusterConfig) -> Options {
         without_backend,
         skip_snat: false,
         affinity: service.affinity,
+        template: None,
         hairpin: config.masquerade(Masquerade::Hairpin),
     }
 }
@@ -196,9 +243,23 @@ impl<'a> Port<'a> {
 impl Front<'_> {
     /// Whether the load balancers of nodes may differ.
     fn differs_by_node(&self, config: &ClusterConfig) -> bool {
+        self.with_nodes || self.has_hosts(config) || per_node::has_topology(self.port)
+    }
+
+    /// Whether a backend is a host. On its own node it has another address then.
+    fn has_hosts(&self, config: &ClusterConfig) -> bool {
         let is_host = |address: &SocketAddr| !config.is_of_pods(address.ip());
-        let hosts = || (0..2).any(|family| self.port.usable(family, |_| true).iter().any(is_host));
-        self.with_nodes || hosts() || per_node::has_topology(self.port)
+        (0..2).any(|family| self.port.usable(family, |_| true).iter().any(is_host))
+    }
+
+    /// Whether these are addresses of nodes that a variable can stand for: the backends are the same everywhere.
+    fn is_template(&self, store: &Store) -> bool {
+        store.uses_templates()
+            && matches!(self.at, At::Nodes(_))
+            && self.outside == Traffic::Cluster
+            && template_affinity(self.service)
+            && !self.has_hosts(&store.config)
+            && !per_node::has_topology(self.port)
     }
 
     /// The addresses and the port; those of `node`, if connections arrive at nodes.

@@ -9,6 +9,7 @@
 //! | route of the cluster router by source, from a subnet via its `.2`, where such an ACL of X names `.2` | node X |
 //! | switch that holds `stor-X` or `k8s-X` and is named X, or has `stor-X` as a port to `rtos-X` | node X |
 //! | load balancer with `k8s.ovn.org/kind=Service` and `k8s.ovn.org/owner=<ns>/<name>`, of the cluster's own network | the Service |
+//! | variables of a chassis, one of which is `NODEIP_…` or `Service_…` | the chassis |
 //! | rows that exist once in a cluster | the cluster |
 //! | every other row | none: the row is foreign and never written |
 //!
@@ -26,11 +27,12 @@ use ovsdb::{Replica, Uuid};
 
 use super::index::Index;
 use crate::{
+    desired::templates::NODE_ADDRESS,
     key::Key,
     rows::{
         RowName, Table,
         static_route::BY_SOURCE,
-        table::{LoadBalancer, LogicalSwitchPort, StaticRoute},
+        table::{ChassisTemplateVar, LoadBalancer, LogicalSwitchPort, StaticRoute},
     },
 };
 
@@ -121,6 +123,7 @@ impl Owners {
                 key.cloned().map_or(Claim::Foreign, Claim::Named)
             }
             Table::LoadBalancer => replica.row(uuid).map_or(Claim::Foreign, |row| load_balancer(row, name)),
+            Table::ChassisTemplateVar => variables(replica.row(uuid), name),
             Table::LoadBalancerGroup
             | Table::Copp
             | Table::Meter
@@ -129,6 +132,16 @@ impl Owners {
             | Table::AddressSet => Claim::Foreign,
         }
     }
+}
+
+/// A row with a variable of a node's address or of a Service.
+fn variables(row: Option<&ChassisTemplateVar>, chassis: &Arc<str>) -> Claim {
+    let key = Key::Chassis(Arc::clone(chassis));
+    let is_ours = |name: &str| name.starts_with(NODE_ADDRESS) || name.starts_with(ovn::SERVICE_PREFIX);
+    if row.is_some_and(|row| row.variables.iter().any(|(name, _)| is_ours(name))) {
+        return Claim::Ours(key);
+    }
+    Claim::Named(key)
 }
 
 fn load_balancer(row: &LoadBalancer, name: &str) -> Claim {

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use contract::{names::ServiceKey, ovn};
 pub use kubeapi::services::Protocol;
+use kubeapi::services::{Family, Service};
 use ovsdb::Datum;
 
 use super::{DesiredRow, Membership, Pairs, RowName, Table, Value};
@@ -33,6 +34,8 @@ pub struct Options {
     pub skip_snat: bool,
     /// Seconds for which a client gets the same backend.
     pub affinity: Option<u32>,
+    /// The family of the addresses that its variables stand for; none without variables.
+    pub template: Option<Family>,
     /// The source of a connection that leads back to its own client, one of each family.
     pub hairpin: [IpAddr; 2],
 }
@@ -49,6 +52,12 @@ pub enum WithoutBackend {
 /// A client keeps its backend for as long as there are packets. The API's longest timeout (one day); upstream
 /// spreads by a hash of the addresses there, and has no learned flow for each client.
 const BY_HASH: u32 = 86_400;
+
+/// Whether a load balancer with variables can have the affinity: upstream gives it none that OVN would have to
+/// learn.
+pub(crate) fn template_affinity(service: &Service) -> bool {
+    service.affinity.is_none_or(|timeout| timeout == BY_HASH)
+}
 
 /// As OVN spells it.
 fn lower(protocol: Protocol) -> &'static str {
@@ -86,7 +95,7 @@ impl From<LoadBalancer> for DesiredRow {
 
 impl Options {
     fn pairs(&self) -> Pairs {
-        let Self { without_backend, skip_snat, affinity, hairpin: [v4, v6] } = self;
+        let Self { without_backend, skip_snat, affinity, template, hairpin: [v4, v6] } = self;
         let (reject, event) = match without_backend {
             WithoutBackend::Reject => ("true", "false"),
             WithoutBackend::Event => ("false", "true"),
@@ -102,7 +111,14 @@ impl Options {
         with.extend(
             affinity.filter(|timeout| *timeout != BY_HASH).map(|s| ("affinity_timeout", s.to_string())),
         );
-        // Of an earlier state, or of a template of upstream's.
+        if let Some(family) = template {
+            let family = match family {
+                Family::V4 => "ipv4",
+                Family::V6 => "ipv6",
+            };
+            with.extend([("template", "true".to_owned()), ("address-family", family.to_owned())]);
+        }
+        // Of an earlier state.
         Pairs { with, without: &["affinity_timeout", "template", "address-family"], alike: BTreeMap::new() }
     }
 }

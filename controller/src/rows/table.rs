@@ -39,6 +39,8 @@ pub(crate) enum Life {
 pub(crate) enum Identity {
     /// Its column `name`.
     Name,
+    /// Its column `chassis`.
+    Chassis,
     /// The id among its `external_ids`.
     Id,
     /// Its values in these columns, within the row that holds it: two routers may have equal routes.
@@ -89,6 +91,7 @@ macro_rules! tables {
     (@identity Content($($key:ident),+)) => { Identity::Content(&[$(stringify!($key)),+]) };
     (@identity $identity:ident) => { Identity::$identity };
     (@recognised $row:ident Name) => { Arc::clone(&$row.name) };
+    (@recognised $row:ident Chassis) => { Arc::clone(&$row.chassis) };
     (@recognised $row:ident Id) => { $row.external_ids.get(ID).map_or_else(Arc::default, Arc::from) };
     (@recognised $row:ident Content($($key:ident),+)) => { content([$((stringify!($key), $row.$key.datum())),+].into_iter()).into() };
     (@recognised $row:ident Nameless) => {{ let _ = $row; Arc::default() }};
@@ -173,6 +176,12 @@ tables! {
     LoadBalancerGroup in "Load_Balancer_Group", Root, Name, [load_balancer: Weak LoadBalancer by Element], [] {
         name: Arc<str>,
         load_balancer: Vec<Uuid>,
+    }
+
+    /// Of OVN 22.12 and later.
+    ChassisTemplateVar in "Chassis_Template_Var", Root, Chassis, [], [] {
+        chassis: Arc<str>,
+        pub(crate) variables: Pairs,
     }
 
     Copp in "Copp", Root, Name, [], [] {
@@ -321,9 +330,13 @@ impl Table {
         Self::ALL.iter().copied().find(|table| table.name() == name)
     }
 
-    /// Whether rows of the table have a column `name` that tells them apart.
-    pub(crate) fn has_names(self) -> bool {
-        self.spec().identity == Identity::Name
+    /// The column with the names of the table's rows, where they have names.
+    pub(crate) fn name_column(self) -> Option<&'static str> {
+        match self.spec().identity {
+            Identity::Name => Some("name"),
+            Identity::Chassis => Some("chassis"),
+            Identity::Id | Identity::Content(_) | Identity::Nameless => None,
+        }
     }
 
     /// Whether the holding row is part of a row's identity.

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | node: what its rows derive from | the node |
 //! | node: zone, chassis or subnets | the node and its pods |
-//! | node: what load balancers derive from | the Services whose load balancers depend on the nodes |
+//! | node: what load balancers derive from | the Services whose load balancers depend on the nodes; not those that do so only by NodePorts, if these are templates and as many as before |
+//! | node: chassis or addresses, with templates | the variables of its chassis |
 //! | gateway router of a node: came or went | the same Services |
 //! | Service, slice: came, went, or any field that is kept | the Service |
 //! | pod: came, went, or what its row derives from, its network included | the pod |
@@ -61,6 +62,16 @@ impl From<&Known> for PodFacts {
     }
 }
 
+/// What NodePorts depend on.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum NodePorts {
+    ByNode,
+    /// The largest number of addresses of a node, which is another one now, or not.
+    Templates {
+        more_or_fewer: bool,
+    },
+}
+
 /// Follows a change of a node; none while it does not exist.
 pub(super) fn node(
     name: &NodeName,
@@ -68,11 +79,22 @@ pub(super) fn node(
     after: Option<&Node>,
     pods: &Pods,
     services: &Services,
+    node_ports: NodePorts,
     dirty: &mut Dirty<'_>,
 ) {
     let both = before.zip(after);
     if !both.is_some_and(|(before, after)| before.same_for_services(after)) {
-        per_node(services, dirty);
+        let with_node_ports = match node_ports {
+            NodePorts::ByNode => true,
+            NodePorts::Templates { more_or_fewer } => more_or_fewer,
+        };
+        per_node(services, with_node_ports, dirty);
+    }
+    let is_same =
+        |(before, after): (&Node, &Node)| before.same_for_services(after) && before.chassis == after.chassis;
+    if matches!(node_ports, NodePorts::Templates { .. }) && !both.is_some_and(is_same) {
+        let chassis = [before, after].into_iter().flatten().filter_map(|node| node.chassis.as_deref());
+        chassis.for_each(|name| dirty(Key::Chassis(name.into()), Scope::Whole));
     }
     if both.is_some_and(|(before, after)| before.same_rows(after)) {
         return;
@@ -94,8 +116,12 @@ pub(super) fn pod(key: &PodKey, before: Option<&PodFacts>, after: Option<&PodFac
 }
 
 /// The nodes' load balancers may have changed.
-pub(super) fn per_node(services: &Services, dirty: &mut Dirty<'_>) {
-    services.per_node().for_each(|service| dirty(Key::Service(service.clone()), Scope::Whole));
+pub(super) fn per_node(services: &Services, with_node_ports: bool, dirty: &mut Dirty<'_>) {
+    let node_ports = services.node_ports().filter(|_| with_node_ports);
+    services
+        .per_node()
+        .chain(node_ports)
+        .for_each(|service| dirty(Key::Service(service.clone()), Scope::Whole));
 }
 
 /// Rows that a Service does not want may have been kept, of any Service.

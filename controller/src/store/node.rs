@@ -7,6 +7,7 @@ use contract::{
     node_annotation::{CHASSIS_ID, GATEWAY_CONFIG, GatewayMode, MANAGEMENT_MAC, MANAGEMENT_MACS, ZONE},
 };
 use ipnet::IpNet;
+use kubeapi::services::Family;
 
 use crate::{config::Zone, key::NodeName, trouble::NodeTrouble};
 
@@ -157,6 +158,16 @@ impl Node {
             // As for the zone: unreadable is not the same as missing.
             && (self.gateway, self.knows_gateway()) == (other.gateway, other.knows_gateway())
             && (&self.join, &self.transit) == (&other.join, &other.transit)
+    }
+
+    /// The addresses of a family at which NodePorts are, in the order of their variables.
+    pub fn template_addresses(&self, family: Family) -> Vec<IpAddr> {
+        let addresses =
+            self.host_addresses.iter().filter(|address| self.node_ports && Family::of(address) == family);
+        let mut addresses: Vec<IpAddr> = addresses.copied().collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
     }
 
     /// Whether the load balancers of Services treat both alike.

@@ -9,7 +9,10 @@ use std::{
 use contract::node_annotation::{LEGACY_SUBNET, NODE_SUBNETS};
 use ipnet::IpNet;
 
-use super::{Node, Store, fanout};
+use super::{
+    Node, Store,
+    fanout::{self, NodePorts},
+};
 use crate::{
     key::{Dirty, NodeName},
     trouble::{NodeTrouble, Trouble},
@@ -162,7 +165,9 @@ impl Store {
         for why in node.troubles().filter(|trouble| !told.contains(trouble)) {
             self.outbox.tell_node(Trouble { subject: Arc::clone(&name), uid: Arc::clone(&node.uid), why });
         }
+        let templates = self.template_addresses();
         let before = self.nodes.insert(node);
+        let node_ports = self.node_ports(templates);
         // The stored node counts, because missing annotations have been filled in above.
         if self.nodes.get(&name).is_some_and(|node| self.is_unreadable(node)) {
             self.nodes.unreadable.insert(Arc::clone(&name));
@@ -170,7 +175,7 @@ impl Store {
             self.readable(&name, dirty);
         }
         let Some(now) = self.nodes.get(&name) else { return };
-        fanout::node(&name, before.as_ref(), Some(now), &self.pods, &self.services, dirty);
+        fanout::node(&name, before.as_ref(), Some(now), &self.pods, &self.services, node_ports, dirty);
         if before.as_ref().is_some_and(|before| before.same_for_pods(now)) {
             return;
         }
@@ -184,9 +189,11 @@ impl Store {
     }
 
     pub(super) fn remove_node(&mut self, name: &NodeName, dirty: &mut Dirty<'_>) {
+        let templates = self.template_addresses();
         let Some(node) = self.nodes.remove(name) else { return };
+        let node_ports = self.node_ports(templates);
         self.readable(name, dirty);
-        fanout::node(name, Some(&node), None, &self.pods, &self.services, dirty);
+        fanout::node(name, Some(&node), None, &self.pods, &self.services, node_ports, dirty);
         self.subnets_changed(name, &node.subnets, dirty);
         self.give_contested(dirty);
     }
@@ -195,6 +202,15 @@ impl Store {
     fn readable(&mut self, name: &NodeName, dirty: &mut Dirty<'_>) {
         if self.nodes.unreadable.remove(name) && !self.nodes.has_unreadable() {
             fanout::services(&self.services, dirty);
+        }
+    }
+
+    /// What NodePorts depend on. `before`: the numbers of addresses before the change.
+    fn node_ports(&self, before: [usize; 2]) -> NodePorts {
+        if self.uses_templates() {
+            NodePorts::Templates { more_or_fewer: before != self.template_addresses() }
+        } else {
+            NodePorts::ByNode
         }
     }
 

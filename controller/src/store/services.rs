@@ -7,10 +7,11 @@ use std::{
 
 use contract::names::{ServiceKey, SliceKey};
 
-use super::{Service, ServicePort, Slice, Store, Traffic, fanout, ranges::Ranges};
+use super::{Endpoint, Service, ServicePort, Slice, Store, Traffic, fanout, ranges::Ranges};
 use crate::{
     config::ClusterConfig,
     key::Dirty,
+    rows::load_balancer::template_affinity,
     trouble::{ServiceTrouble, Trouble},
 };
 
@@ -24,6 +25,16 @@ pub struct Known {
     told: Option<ServiceTrouble>,
     /// When the changes happened whose rows are not in the database yet, in microseconds since 1970.
     triggers: Vec<i64>,
+}
+
+/// How a Service's load balancers depend on the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ByNode {
+    No,
+    /// Because of NodePorts, which can be templates.
+    NodePorts,
+    /// They may differ from node to node.
+    Differ,
 }
 
 /// Backends of a Service over all of its addresses and ports. A hundred thousand are a row of two megabytes,
@@ -41,6 +52,8 @@ pub(super) struct Services {
     of_slice: HashMap<SliceKey, ServiceKey>,
     /// Services whose load balancers depend on the nodes.
     per_node: BTreeSet<ServiceKey>,
+    /// Services whose load balancers depend on the nodes because of their NodePorts alone.
+    node_ports: BTreeSet<ServiceKey>,
     /// Number of Services; `all` has those, too, of which only slices are known.
     services: usize,
 }
@@ -68,16 +81,23 @@ impl Known {
         service.ports.iter().take_while(fits).count()
     }
 
-    /// Whether its load balancers may differ from node to node.
-    fn is_per_node(&self, config: &ClusterConfig) -> bool {
-        let Some(service) = &self.service else { return false };
+    /// How its load balancers depend on the nodes.
+    fn by_node(&self, config: &ClusterConfig) -> ByNode {
+        let Some(service) = self.service.as_ref().filter(|service| !service.cluster_ips.is_empty()) else {
+            return ByNode::No;
+        };
+        let has_node_ports = service.ports.iter().any(|port| port.node_port.is_some());
         let by_policy = service.internal == Traffic::Local
-            || service.external == Traffic::Local && !service.external_ips.is_empty()
-            || service.ports.iter().any(|port| port.node_port.is_some());
+            || service.external == Traffic::Local && (has_node_ports || !service.external_ips.is_empty());
         let mut endpoints = self.slices().flat_map(|slice| &slice.endpoints);
-        !service.cluster_ips.is_empty()
-            && (by_policy
-                || endpoints.any(|endpoint| endpoint.hints.is_some() || !config.is_of_pods(endpoint.address)))
+        let differs = |endpoint: &Endpoint| endpoint.hints.is_some() || !config.is_of_pods(endpoint.address);
+        if by_policy || has_node_ports && !template_affinity(service) || endpoints.any(differs) {
+            ByNode::Differ
+        } else if has_node_ports {
+            ByNode::NodePorts
+        } else {
+            ByNode::No
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -124,16 +144,28 @@ impl Services {
         self.per_node.iter()
     }
 
+    /// Services whose load balancers depend on the nodes because of their NodePorts alone. With templates, that
+    /// is how many addresses nodes have.
+    pub(super) fn node_ports(&self) -> impl Iterator<Item = &ServiceKey> {
+        self.node_ports.iter()
+    }
+
     /// Changes a Service or its slices, and follows the change in the indexes.
     fn change(&mut self, key: &ServiceKey, config: &ClusterConfig, change: impl FnOnce(&mut Known)) {
         let known = self.all.entry(key.clone()).or_default();
         let was_there = known.service.is_some();
         change(known);
         let is_there = known.service.is_some();
-        if known.is_per_node(config) {
-            self.per_node.insert(key.clone());
-        } else {
-            self.per_node.remove(key);
+        let by_node = known.by_node(config);
+        for (index, is_in) in [
+            (&mut self.per_node, by_node == ByNode::Differ),
+            (&mut self.node_ports, by_node == ByNode::NodePorts),
+        ] {
+            if is_in {
+                index.insert(key.clone());
+            } else {
+                index.remove(key);
+            }
         }
         if known.is_empty() {
             self.all.remove(key);

@@ -79,14 +79,32 @@ impl Logical {
         connection.transact(transaction).await.unwrap();
     }
 
-    /// The network that follows from the rows, for that many traces.
-    pub(crate) fn traces(&self, count: usize) -> Traces {
+    /// Waits until ovn-northd has written what follows from the rows.
+    fn sync(&self) {
         program::output(program::command("ovn-nbctl").args([
             &format!("--db={}", self.northbound.endpoint()),
             &format!("--timeout={PATIENCE}"),
             "--wait=sb",
             "sync",
         ]));
+    }
+
+    /// The number of logical flows that follow from the rows.
+    pub(crate) fn flows(&self) -> usize {
+        self.sync();
+        let flows = program::output(program::command("ovn-sbctl").args([
+            &format!("--db=unix:{}", self.scratch.join("sb.sock").display()),
+            "--bare",
+            "--columns=priority",
+            "list",
+            "Logical_Flow",
+        ]));
+        flows.split_whitespace().count()
+    }
+
+    /// The network that follows from the rows, for that many traces.
+    pub(crate) fn traces(&self, count: usize) -> Traces {
+        self.sync();
         // It returns when it has read the database, and goes on in the background.
         let socket = self.scratch.join("trace.ctl");
         program::output(

@@ -20,4 +20,5 @@ mod second_writer;
 mod service_cost;
 mod services;
 mod static_pods;
+mod templates;
 mod world;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use controller::config::ClusterConfig;
+use controller::config::{ClusterConfig, Templates};
 use ipnet::IpNet;
 
 use super::{
@@ -58,6 +58,11 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
     ];
     let in_use = |range: &Range| if range.network.addr().is_ipv4() { families.v4 } else { families.v6 };
     let masquerade: Vec<Range> = masquerades.iter().copied().flatten().filter(in_use).collect();
+    let templates = match reading.read_given(&table::SVC_TEMPLATE, kind::switch) {
+        Some(true) => Templates::Always,
+        Some(false) => Templates::Never,
+        None => Templates::AsFound,
+    };
     let empty_lb_events = reading.switch(&kubernetes::OVN_EMPTY_LB_EVENTS);
 
     if let (Some(of_pods), Some(services)) = (of_pods, &service_cidrs) {
@@ -91,6 +96,7 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         hairpin_addresses,
         masquerade,
         empty_lb_events: empty_lb_events?,
+        templates,
         requested_chassis: !not_requested?,
         legacy_annotations: legacy_annotations?,
         acl_logging_rate_limit: u32::try_from(acl_rate?).ok()?,

@@ -284,6 +284,82 @@ fn an_external_policy_leaves_the_address_in_the_cluster_alone() {
     );
 }
 
+/// The rows with templates.
+fn templated(objects: &[Json]) -> Vec<String> {
+    let mut store = store(objects);
+    store.use_templates(true);
+    lines(&store)
+}
+
+/// A load balancer for each node: 2,000 node ports of 120 nodes were 720,000 logical flows.
+#[test]
+fn with_templates_a_node_port_is_one_row_of_all_switches_and_one_of_all_routers() {
+    let ports = json!([{"port": 80, "targetPort": 8080, "nodePort": 30080}]);
+    let one = slice("a", http(), &[endpoint("10.244.1.4", "n1")]);
+    let day = json!({"clientIP": {"timeoutSeconds": 86400}});
+    for spec in [
+        json!({"ports": ports}),
+        json!({"ports": ports, "sessionAffinity": "ClientIP", "sessionAffinityConfig": day}),
+        json!({"ports": ports, "internalTrafficPolicy": "Cluster"}),
+    ] {
+        assert_eq!(
+            templated(&[cart(spec), one.clone()]),
+            [
+                "TCP_cluster on clusterLBGroup: 10.96.0.7:80 = 10.244.1.4:8080",
+                "TCP_node_switch_template_IPv4 on clusterSwitchLBGroup: ^NODEIP_IPv4_0:30080 = 10.244.1.4:8080",
+                "TCP_node_router_template_IPv4 on clusterRouterLBGroup: ^NODEIP_IPv4_0:30080 = 10.244.1.4:8080",
+            ]
+        );
+    }
+    let nothing = templated(&[cart(json!({"ports": ports}))]);
+    assert!(nothing.iter().all(|line| line.ends_with(" = ")) && nothing.len() == 3, "{nothing:#?}");
+}
+
+/// Of these, a variable would have to name other backends on each node.
+#[test]
+fn node_ports_that_differ_by_node_are_rows_of_nodes_with_templates_too() {
+    let ports = json!([{"port": 80, "targetPort": 8080, "nodePort": 30080}]);
+    let pod = || slice("a", http(), &[endpoint("10.244.1.4", "n1")]);
+    let mut hinted = endpoint("10.244.1.4", "n1");
+    hinted["hints"] = json!({"forZones": [{"name": "east"}]});
+    for (spec, slice) in [
+        (json!({"ports": ports, "externalTrafficPolicy": "Local"}), pod()),
+        (json!({"ports": ports, "sessionAffinity": "ClientIP"}), pod()),
+        (json!({"ports": ports}), slice("a", http(), &[endpoint("172.18.0.1", "n1")])),
+        (json!({"ports": ports}), slice("a", http(), &[hinted])),
+    ] {
+        let objects = [cart(spec.clone()), slice];
+        assert_eq!(templated(&objects), rows(&objects), "{spec}");
+    }
+}
+
+#[test]
+fn variables_are_a_nodes_addresses_in_order_and_none_where_it_has_no_node_ports() {
+    let variables = |templates: bool, node_ports: bool| -> Vec<String> {
+        let mut store = store(&[]);
+        store.use_templates(templates);
+        let addresses = ["172.18.0.9", "fd00::9", "172.18.0.10"].map(|address| address.parse().unwrap());
+        let node = Node {
+            subnets: vec!["10.244.3.0/24".parse().unwrap()],
+            chassis: Some("c3".to_owned()),
+            host_addresses: addresses.into(),
+            node_ports,
+            ..Node::named("n3")
+        };
+        store.observe(Observation::Nodes(Seen::Applied(node)), &mut |_, _| ());
+        let rows = crate::desired::desired(&store, &Key::Chassis("c3".into()));
+        let columns = rows.into_iter().flat_map(|row| row.columns);
+        let pairs = columns.filter_map(|(_, value)| match value {
+            Value::Entries(pairs) => Some(pairs),
+            _ => None,
+        });
+        pairs.flatten().map(|(name, value)| format!("{name}={value}")).collect()
+    };
+    let all = ["NODEIP_IPv4_0=172.18.0.9", "NODEIP_IPv4_1=172.18.0.10", "NODEIP_IPv6_0=fd00::9"];
+    assert_eq!(variables(true, true), all);
+    assert_eq!([variables(false, true), variables(true, false)], [const { Vec::<String>::new() }; 2]);
+}
+
 #[test]
 fn a_node_port_is_at_each_nodes_own_addresses() {
     let ports = json!([{"port": 80, "targetPort": 8080, "nodePort": 30080}]);

@@ -218,7 +218,7 @@ fn slice_of(number: u8, is: SliceIs) -> Option<Slice> {
     let condition = if is_ready { Condition::Ready } else { Condition::Serving };
     Some(Slice {
         service: Some(ServiceKey::new("shop", &format!("s{service}")).unwrap()),
-        family: Some(crate::trouble::Family::V4),
+        family: Some(Family::V4),
         ports: [SlicePort { name: None, protocol: Protocol::Tcp, port: Some(8080) }].into(),
         endpoints: [Endpoint {
             address: IpAddr::from(address),

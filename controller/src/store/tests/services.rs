@@ -34,7 +34,7 @@ fn slice(of: &str, address: &str) -> Slice {
     };
     Slice {
         service: Some(service_key(of)),
-        family: Some(crate::trouble::Family::V4),
+        family: Some(Family::V4),
         ports: [SlicePort { name: None, protocol: Protocol::Tcp, port: Some(8080) }].into(),
         endpoints: [endpoint].into(),
         triggered: None,
@@ -101,6 +101,29 @@ fn every_service_is_compared_when_the_last_node_that_could_not_be_read_is_readab
     // It has merely no subnet yet.
     let waits = observe(&mut store, Observation::Nodes(Seen::Applied(Node::named("n4"))));
     assert_eq!((waits.contains(&key), store.kept(&key)), (true, Kept::NOTHING));
+}
+
+/// Each change of a node concerned each of thousands of node ports.
+#[test]
+fn with_templates_a_node_concerns_its_variables_and_a_node_port_only_if_there_are_more_addresses() {
+    let at = |number: u8, addresses: &[u8]| Node {
+        chassis: Some(format!("c{number}")),
+        host_addresses: addresses.iter().map(|last| [172, 18, 0, *last].into()).collect(),
+        ..node(&format!("n{number}"), &format!("10.244.{number}.0/24"))
+    };
+    let mut store = complete(vec![at(1, &[1])], vec![]);
+    store.use_templates(true);
+    let mut with_port = service(1, Traffic::Cluster);
+    with_port.ports[0].node_port = Some(30080);
+    apply_service(&mut store, "port", with_port);
+    let chassis = Key::Chassis("c2".into());
+    let mut applied = |node| observe(&mut store, Observation::Nodes(Seen::Applied(node)));
+    assert_eq!(applied(at(2, &[2])), [chassis.clone(), Key::Node("n2".into())]);
+    assert_eq!(applied(at(2, &[3])), std::slice::from_ref(&chassis));
+    assert_eq!(applied(at(2, &[3, 4])), [of(&["port"]), vec![chassis.clone()]].concat());
+    let gone = observe(&mut store, Observation::Nodes(Seen::Deleted("n2".into())));
+    assert_eq!(gone, [of(&["port"]), vec![chassis, Key::Node("n2".into())]].concat());
+    assert!(store.keys().any(|key| key == Key::Chassis("c1".into())));
 }
 
 #[test]

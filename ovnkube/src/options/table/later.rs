@@ -99,7 +99,6 @@ options! { Group::Later;
         "Several gateways of pods");
     PERSISTENT_IPS = feature("enable-persistent-ips", Part::Networks, "Addresses that virtual machines keep");
     DNS_NAME_RESOLVER = feature("enable-dns-name-resolver", Part::Egress, "Names in what pods may reach");
-    SVC_TEMPLATE = feature("enable-svc-template-support", Part::Services, "Load balancers made of templates");
     OBSERVABILITY = feature("enable-observability", Part::Metrics,
         "Samples of packets and the policies that they met");
     NETWORK_QOS = feature("enable-network-qos", Part::Policies, "Bandwidth and marks by policy");

@@ -1,6 +1,6 @@
 //! Ranges of addresses, and the rules between them.
 
-use controller::config::ClusterConfig;
+use controller::config::{ClusterConfig, Templates};
 
 use super::{super::Program, Place};
 
@@ -37,7 +37,15 @@ fn defaults_are_upstreams() {
     assert_eq!(texts(&cluster.hairpin_addresses), ["169.254.169.5"]);
     assert_eq!((cluster.zone.0.as_str(), cluster.acl_logging_rate_limit), ("global", 20));
     assert!(cluster.requested_chassis && !cluster.legacy_annotations);
-    assert_eq!(cluster, ClusterConfig::default());
+    assert_eq!(cluster, ClusterConfig { templates: Templates::AsFound, ..ClusterConfig::default() });
+}
+
+#[test]
+fn templates_are_as_the_database_has_them_unless_the_option_is_given() {
+    let templates = |text: &str| cluster(text).unwrap().templates;
+    assert_eq!(templates(""), Templates::AsFound);
+    assert_eq!(templates("--enable-svc-template-support"), Templates::Always);
+    assert_eq!(templates("--enable-svc-template-support=false"), Templates::Never);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use tokio::{
 
 mod absence;
 mod attempt;
+mod cluster_check;
 mod database_lock;
 mod flap;
 mod moves;
@@ -25,6 +26,7 @@ mod report;
 
 use self::{
     absence::Absences,
+    cluster_check::ClusterCheck,
     database_lock::{DatabaseLock, Right},
     flap::Flaps,
     moves::Moves as NodeMoves,
@@ -34,14 +36,13 @@ pub use self::{
     report::{Progress, Report, Stopped},
 };
 use crate::{
-    cluster_id::ClusterId,
     commit::work_queue::{Cause, Item, WorkQueue},
     config::Templates,
     desired::desired,
-    doubt::{Doubted, OtherCluster},
+    doubt::Doubted,
     key::{Dirty, Key},
     metrics::Metrics,
-    northbound::{CLUSTER_ID, Event, Northbound, foreign::Moves},
+    northbound::{Event, Northbound, foreign::Moves},
     observation::{Observation, Seen},
     rows::Table,
     store::{Node, PodAnnotation, Store},
@@ -102,8 +103,7 @@ impl Controller {
             in_flight: None,
             unfinished: false,
             early: Some(Vec::new()),
-            api_cluster: None,
-            unknown_rows: None,
+            cluster: ClusterCheck::default(),
             found_templates: None,
             loaded: false,
             primed: false,
@@ -136,10 +136,7 @@ struct Reconciler {
     unfinished: bool,
     /// Observations from before this process could write for the first time; none since then.
     early: Option<Vec<Observation>>,
-    /// The identity that the API server tells; none before it was asked.
-    api_cluster: Option<ClusterId>,
-    /// Why the rows in the database, which does not say whose it is, cannot be this cluster's.
-    unknown_rows: Option<String>,
+    cluster: ClusterCheck,
     /// Whether the database had variables of templates.
     found_templates: Option<bool>,
     /// The replica is complete and up to date.
@@ -294,7 +291,7 @@ impl Reconciler {
 
     fn observed(&mut self, observation: Observation) {
         if let Observation::Cluster(id) = &observation {
-            self.api_cluster = Some(id.clone());
+            self.cluster.told(id.clone());
         }
         // Until `begin`, the store must not decide on anything: it does not know the addresses in use.
         if let Some(early) = &mut self.early {
@@ -411,7 +408,7 @@ impl Reconciler {
         for (pod, port) in self.northbound.pod_ports() {
             self.store.found_port(pod, port);
         }
-        if let Some(id) = self.recorded_cluster() {
+        if let Some(id) = cluster_check::recorded(&self.northbound) {
             self.store.found_cluster(id);
         }
         for node in self.northbound.nodes() {
@@ -437,7 +434,7 @@ impl Reconciler {
             work_queue.mark(Item::whole(key, Cause::Everything), now);
         }
         self.primed = true;
-        self.unknown_rows = self.unknown_rows();
+        self.cluster.compare_rows(&self.northbound, &self.store);
         // At once: the first transaction would follow.
         if let Some(other) = self.another_cluster() {
             self.block(Some(other));
@@ -475,64 +472,17 @@ impl Reconciler {
             && self.database_lock.right() == Right::Held
     }
 
-    /// The cluster that the database says that it was written for.
-    fn recorded_cluster(&self) -> ClusterId {
-        self.northbound.cluster_router().and_then(|router| self.northbound.cluster_id(router))
-    }
-
-    /// Whether the database belongs to the API server's cluster. True if one of the two does not tell its
-    /// identity; false before both were read.
-    fn is_own_cluster(&self) -> bool {
-        let Some(api_cluster) = self.api_cluster.as_ref().filter(|_| self.loaded) else { return false };
-        let recorded = self.recorded_cluster();
-        recorded.zip(api_cluster.as_ref()).is_none_or(|(database, api_server)| database == *api_server)
-    }
-
     /// Whether the API server was asked for its identity, which comes before all lists.
     fn has_asked(&self) -> bool {
-        self.api_cluster.is_some() || self.early.as_ref().is_none_or(|early| !early.is_empty())
+        self.cluster.has_asked() || self.early.as_ref().is_none_or(|early| !early.is_empty())
     }
 
-    /// Why the database is not this cluster's; none if it is, or if it cannot be known.
+    /// Why the database is another cluster's, if that is known.
     fn another_cluster(&self) -> Option<String> {
-        let recorded = self.recorded_cluster();
-        let own = match &self.early {
-            // Before the first write, the API server's word stands against the database's.
-            Some(_) => self.api_cluster.as_ref()?.as_ref()?,
-            // Later, this process knows its cluster; none while the API server is another one's.
-            None => self.store.cluster_id()?,
-        };
-        match recorded {
-            Some(recorded) if recorded != *own => Some(format!(
-                "the northbound database was written for the cluster {recorded} (external_ids:{CLUSTER_ID} of \
-                 ovn_cluster_router), and this is {own} (uid of the namespace kube-system): nothing in it is changed"
-            )),
-            Some(_) => None,
-            None => self.unknown_rows.clone(),
+        match self.early {
+            Some(_) => self.cluster.another_at_first(&self.northbound),
+            None => self.cluster.another(&self.northbound, &self.store),
         }
-    }
-
-    /// Why the rows in the database cannot be this cluster's: nobody has recorded whose they are, and of all
-    /// nodes and pods in it the API server knows none. A second list would say the same.
-    fn unknown_rows(&self) -> Option<String> {
-        let own = self.store.cluster_id().filter(|_| self.recorded_cluster().is_none())?;
-        let (mut nodes, mut pods, mut is_known) = (0, 0, false);
-        for (key, port) in self.northbound.pod_ports() {
-            pods += 1;
-            is_known |= self.store.pod(key).is_some_and(|pod| pod.is_of(port.uid.as_ref()));
-        }
-        for name in self.northbound.nodes() {
-            nodes += 1;
-            // Names of nodes are alike in many clusters, so they count only where there are hardly any pods.
-            is_known |= pods < 2 && self.store.node(name).is_some();
-        }
-        (nodes + pods > 0 && !is_known).then(|| {
-            format!(
-                "the northbound database has {nodes} nodes and {pods} ports of pods, none of which this cluster \
-                 has: nothing in it is changed; if it is this cluster's, run: ovn-nbctl --may-exist lr-add \
-                 ovn_cluster_router -- set Logical_Router ovn_cluster_router external_ids:{CLUSTER_ID}={own}"
-            )
-        })
     }
 
     fn publish(&mut self) {
@@ -547,12 +497,16 @@ impl Reconciler {
         self.progress.send_if_modified(|progress| {
             let converged = self.primed && self.loaded && self.in_flight.is_none() && dirty == 0;
             // Like `ever_converged`, it stays true: a lost connection says nothing about the cluster.
-            let own_cluster = progress.own_cluster || self.is_own_cluster();
+            let own_cluster = progress.own_cluster || (self.loaded && self.cluster.is_own(&self.northbound));
             let is_new = own_cluster && !progress.own_cluster;
             let now = Progress {
                 loaded: self.loaded,
                 own_cluster,
-                cluster: if is_new { self.recorded_cluster() } else { progress.cluster.clone() },
+                cluster: if is_new {
+                    cluster_check::recorded(&self.northbound)
+                } else {
+                    progress.cluster.clone()
+                },
                 blocked: self.blocked.clone(),
                 converged,
                 ever_converged: progress.ever_converged || converged,
@@ -565,24 +519,12 @@ impl Reconciler {
             changed
         });
     }
-}
-
-impl Reconciler {
-    /// The doubt before the first write, while the store knows nothing: the API server and the database
-    /// belong to different clusters. While it lasts, the identity is read again.
-    fn other_api_server(&self) -> Option<Doubted> {
-        self.early.as_ref()?;
-        let own = self.recorded_cluster()?;
-        let seen = self.api_cluster.as_ref()?.as_ref().filter(|seen| **seen != own)?;
-        Some(Doubted {
-            other_cluster: Some(OtherCluster { own, seen: Arc::clone(seen) }),
-            example: self.northbound.nodes().next().cloned(),
-            ..Doubted::default()
-        })
-    }
 
     fn publish_doubt(&mut self) {
-        let now = self.store.doubted().or_else(|| self.other_api_server());
+        let now = self.store.doubted().or_else(|| {
+            // Later, the store compares each identity with its own.
+            self.early.as_ref().and_then(|_| self.cluster.other_api_server(&self.northbound))
+        });
         if now == self.doubted {
             return;
         }

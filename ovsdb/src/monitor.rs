@@ -10,7 +10,7 @@ use std::fmt;
 pub(crate) use request::{MonitorTables, Started};
 
 use crate::{
-    replica::{Replica, Rows, TableRows},
+    replica::{InitialRows, Replica, Rows, TableRows},
     table::Table,
     transaction::Where,
 };
@@ -27,9 +27,8 @@ pub struct Monitor {
 pub(crate) struct MonitoredTable {
     pub(crate) name: &'static str,
     pub(crate) where_: Where,
-    /// Whether rows that exist when the monitor starts are left out.
-    pub(crate) changes_only: bool,
-    rows: fn(keep_old: bool, changes_only: bool) -> Box<dyn Rows>,
+    pub(crate) initial: InitialRows,
+    rows: fn(keep_old: bool, initial: InitialRows) -> Box<dyn Rows>,
 }
 
 impl Monitor {
@@ -41,7 +40,7 @@ impl Monitor {
     /// Adds the rows of a table that meet one of the conditions, or all rows if there is no condition.
     #[must_use]
     pub fn table<T: Table>(self, conditions: impl Into<Where>) -> Self {
-        self.with::<T>(conditions.into(), false)
+        self.with::<T>(conditions.into(), InitialRows::Sent)
     }
 
     /// As [`table`](Self::table), but without the rows that exist already: for a program that waits for a row
@@ -52,13 +51,12 @@ impl Monitor {
     /// because the server does not send them again.
     #[must_use]
     pub fn table_changes<T: Table>(self, conditions: impl Into<Where>) -> Self {
-        self.with::<T>(conditions.into(), true)
+        self.with::<T>(conditions.into(), InitialRows::LeftOut)
     }
 
-    fn with<T: Table>(mut self, where_: Where, changes_only: bool) -> Self {
-        let rows =
-            |keep_old, changes_only| Box::new(TableRows::<T>::new(keep_old, changes_only)) as Box<dyn Rows>;
-        self.tables.push(MonitoredTable { name: T::NAME, where_, changes_only, rows });
+    fn with<T: Table>(mut self, where_: Where, initial: InitialRows) -> Self {
+        let rows = |keep_old, initial| Box::new(TableRows::<T>::new(keep_old, initial)) as Box<dyn Rows>;
+        self.tables.push(MonitoredTable { name: T::NAME, where_, initial, rows });
         self
     }
 
@@ -76,7 +74,7 @@ impl Monitor {
 
     pub(crate) fn blank_replica(&self) -> Replica {
         Replica::new(
-            self.tables.iter().map(|table| (table.rows)(self.keep_old_rows, table.changes_only)).collect(),
+            self.tables.iter().map(|table| (table.rows)(self.keep_old_rows, table.initial)).collect(),
         )
     }
 }

@@ -8,7 +8,7 @@ mod rows;
 use std::fmt;
 
 pub use change::{Change, ChangeKind, Changes};
-pub(crate) use rows::{Cell, Rows, TableRows};
+pub(crate) use rows::{Cell, InitialRows, Rows, TableRows};
 
 use crate::{
     table::{Columns, Table},

@@ -10,7 +10,7 @@ use crate::{
     connection::{Connection, MonitorRequest, UpdateReceiver},
     error::{ErrorKind, MonitorError},
     message::Body,
-    replica::Replica,
+    replica::{InitialRows, Replica},
     schema::Schema,
     transaction::Where,
     update::Form,
@@ -66,7 +66,7 @@ impl MonitorTables {
             }
             let columns =
                 rows.adapt(found).map_err(|column| MonitorError::Type { table: table.name, column })?;
-            let select = table.changes_only.then_some(Select { initial: false });
+            let select = (table.initial == InitialRows::LeftOut).then_some(Select { initial: false });
             if request
                 .insert(table.name, [TableRequest { columns, where_: table.where_.clone(), select }])
                 .is_some()

@@ -44,6 +44,13 @@ pub(crate) trait Rows: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
+/// Whether the server sends the rows that exist when the monitor begins. Changes to them it always sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InitialRows {
+    Sent,
+    LeftOut,
+}
+
 pub(crate) struct TableRows<T> {
     /// Boxed, because about a third of a hash table's slots are empty, and an empty slot is as large as a
     /// full one.
@@ -53,18 +60,17 @@ pub(crate) struct TableRows<T> {
     /// For each column: whether updates carry the value itself, not a difference.
     whole: Vec<bool>,
     keep_old: bool,
-    /// The server does not send the rows that existed before the monitor, but does send changes to them.
-    changes_only: bool,
+    initial: InitialRows,
 }
 
 impl<T: Table> TableRows<T> {
-    pub(crate) fn new(keep_old: bool, changes_only: bool) -> Self {
+    pub(crate) fn new(keep_old: bool, initial: InitialRows) -> Self {
         Self {
             rows: HashMap::new(),
             before: HashMap::new(),
             whole: vec![true; T::COLUMNS.len()],
             keep_old,
-            changes_only,
+            initial,
         }
     }
 
@@ -149,7 +155,7 @@ impl<T: Table> Rows for TableRows<T> {
         let row = match self.rows.get_mut(&uuid) {
             Some(row) => row,
             // A row from before the monitor: its other columns are unknown.
-            None if self.changes_only => {
+            None if self.initial == InitialRows::LeftOut => {
                 cells.clear();
                 return Ok(());
             }

@@ -43,6 +43,7 @@ pub(crate) enum Cell {
 impl Cell {
     /// About how many bytes of a transaction the value takes.
     fn size(&self) -> usize {
+        // Of the atoms only texts can be long: a UUID is the longest of the others.
         let atom = |atom: &Atom| atom.as_str().map_or(REFERENCE, str::len) + QUOTES;
         let datum = |datum: &Datum| -> usize {
             let pairs = datum.pairs().iter().map(|(key, value)| atom(key) + atom(value));
@@ -122,6 +123,7 @@ impl Edit {
                 Self::Insert { columns: own, .. } | Self::Update { columns: own, .. } => columns(own),
                 Self::Delete { holds, .. } => columns(holds),
                 Self::Pairs { remove, add, .. } => {
+                    // Quotes around both, and the brackets of the pair.
                     let pairs = add.iter().map(|(key, value)| key.len() + value.len() + 3 * QUOTES);
                     texts(remove) + pairs.sum::<usize>()
                 }
@@ -138,6 +140,7 @@ impl Edit {
             | Self::Pairs { row, .. }
             | Self::Elements { row, .. }
             | Self::Delete { row, .. } => Target::Existing(row.row),
+            // Of a set only the element changes hands: the row that has the set may be another key's.
             Self::Link { element, .. } => element.clone(),
             Self::Unlink { element, .. } => Target::Existing(*element),
         }

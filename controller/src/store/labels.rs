@@ -83,6 +83,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Labels<O> {
 
     /// The namespace among the labels of an object.
     pub(super) fn namespace_of(&self, labels: &[Label]) -> Option<Label> {
+        // Only the text of a namespace begins with its empty key (`text`).
         labels.iter().copied().find(|label| self.entry(*label).text.starts_with('='))
     }
 
@@ -99,10 +100,12 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Labels<O> {
         now.sort_unstable();
         let before = self.of.get(object).cloned();
         if before.as_deref() == Some(&now[..]) {
+            // The references that were added above.
             self.release(&now);
             return None;
         }
         let before = before.unwrap_or_default();
+        // The labels of before keep their references: the caller's indexes still name them.
         self.reindex(object, &before, &now);
         self.of.insert(object.clone(), now.into());
         Some(before)
@@ -132,6 +135,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Labels<O> {
             self.entry_mut(label).references += 1;
             return label;
         }
+        // Before the number is taken: the key may need one of its own.
         let key = value.map(|_| self.refer_to(key, None));
         let text: Arc<str> = text.into();
         let entry = Entry { text: Arc::clone(&text), key, references: 1, objects: BTreeSet::new() };
@@ -158,6 +162,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Labels<O> {
                 let (text, key) = (std::mem::replace(&mut entry.text, Arc::from("")), entry.key.take());
                 self.by_text.remove(&text);
                 self.free.push(*label);
+                // Each label holds a reference to its key, so the key goes with its last label.
                 self.release(key.as_slice());
             }
         }

@@ -125,6 +125,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         let namespace = selector.namespace().map(|namespace| self.labels.refer_to("", Some(namespace)));
         let tests: Vec<Test> =
             selector.requirements().map(|requirement| Test::new(requirement, &mut self.labels)).collect();
+        // After the labels were referred to: where the selector is listed depends on how many objects have them.
         let places = self.places(namespace, &tests);
         let mut entry = Entry {
             text: Arc::clone(&text),
@@ -140,6 +141,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         });
         for object in &entry.objects {
             let mut ids = self.matched_by.remove(object).unwrap_or_default().into_vec();
+            // A number that was free may be smaller than others, and the list is sorted.
             if let Err(place) = ids.binary_search(&id) {
                 ids.insert(place, id);
             }
@@ -183,6 +185,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         self.by_text.remove(&text);
         self.labels.release(namespace.as_slice());
         tests.iter().for_each(|test| self.labels.release(test.labels()));
+        // Last: no list has the number any more, so it can be given to another selector.
         self.free.push(id);
     }
 
@@ -201,6 +204,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
             self.candidates(now).filter(|id| self.is_match(self.entry(*id), now)).collect();
         matches.sort_unstable();
         self.rematch(object, matches, moved);
+        // Last: a released number may be given to another label, and until here the selectors name it.
         self.labels.release(&before);
     }
 
@@ -208,6 +212,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
     pub fn remove(&mut self, object: &O, moved: &mut impl FnMut(SelectorId, Moved)) {
         let Some(before) = self.labels.remove(object) else { return };
         self.rematch(object, Vec::new(), moved);
+        // Last, as in `put`.
         self.labels.release(&before);
     }
 
@@ -277,6 +282,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
     fn is_match(&self, entry: &Entry<O>, labels: &[Label]) -> bool {
         #[cfg(test)]
         self.compared.set(self.compared.get() + 1);
+        // The labels of an object are sorted by number; its keys are found by way of them.
         let has = |label: &Label| labels.binary_search(label).is_ok();
         let has_key = |key: Label| labels.iter().any(|label| self.labels.key(*label) == Some(key));
         entry.namespace.as_ref().is_none_or(has)

@@ -80,6 +80,7 @@ fn of_inet(request: InetDevConf) -> LinkAttribute {
 /// without IPv6 has no `accept_ra`.
 pub(super) fn differing() -> Vec<Sysctl> {
     let differs = |sysctl: &Sysctl| {
+        // The kernel ends the value with a line break.
         std::fs::read_to_string(sysctl.path()).is_ok_and(|value| value.trim() != sysctl.value)
     };
     ALL.into_iter().filter(differs).collect()

@@ -12,7 +12,7 @@ use contract::{
     annotation::Role,
     error::CniError,
     wire::{
-        BridgeFacts, METRICS_PATH, Metrics, PORT_PATH, PodChange, PodInterface, PortNews, PortRequest,
+        BridgeFacts, METRICS_PATH, Metrics, PORT_PATH, PodChange, PodInterface, PortRequest, PortStatus,
         REQUEST_PATH, Refused, Request, Response, Retry, StatusAnswer, WATCH_PATH, WatchAnswer, WatchRequest,
     },
 };
@@ -347,12 +347,12 @@ pub struct News {
     /// The beginning of the next line.
     rest: Vec<u8>,
     /// The last message.
-    pub last: Option<PortNews>,
+    pub last: Option<PortStatus>,
 }
 
 impl News {
     /// The next message; `None` at the end, or after one that cannot be parsed. Cancellation-safe.
-    pub async fn next(&mut self) -> Option<PortNews> {
+    pub async fn next(&mut self) -> Option<PortStatus> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();

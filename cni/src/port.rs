@@ -7,7 +7,7 @@ use std::{fmt, pin::Pin, time::Duration};
 
 use contract::{
     names::IfName,
-    wire::{BridgeFacts, PortNews},
+    wire::{BridgeFacts, PortStatus},
 };
 use podnet::{
     bridge::{ArmedMonitor, Bridge, BridgeError, Datapath, Plugged},
@@ -206,7 +206,7 @@ impl<'a> Port<'a> {
         match self {
             Self::ByServer(mut server) => {
                 // The outcome does not matter: the rollback looks for rows in any case.
-                let _ = timeout(SETTLE, server.says(PortNews::Written)).await;
+                let _ = timeout(SETTLE, server.says(PortStatus::Written)).await;
                 None
             }
             Self::ByPlugin(bridge, _) | Self::Seen(bridge, _) => Some(bridge),
@@ -219,12 +219,12 @@ impl ByServer<'_> {
     async fn writes(&mut self, attachment: &Attachment, host: &IfName) -> Result<bool, PortError> {
         let (server, request) = (self.server, attachment.port_request(host));
         self.said = Said::Asked(Box::pin(async move { server.write_port(&request).await }));
-        self.says(PortNews::Written).await
+        self.says(PortStatus::Written).await
     }
 
     /// Waits for the message `wanted` or a later one. `false` if no more messages come, or none for a while.
     /// Cancellation-safe.
-    async fn says(&mut self, wanted: PortNews) -> Result<bool, PortError> {
+    async fn says(&mut self, wanted: PortStatus) -> Result<bool, PortError> {
         let trust = failpoint::patience(TRUST);
         loop {
             match &mut self.said {
@@ -239,8 +239,8 @@ impl ByServer<'_> {
                 }
                 Said::Some(news) if news.last.is_some_and(|last| last >= wanted) => return Ok(true),
                 Said::Some(news) => match timeout(trust, news.next()).await {
-                    Ok(Some(PortNews::Written | PortNews::Numbered | PortNews::Installed)) => {}
-                    Ok(Some(PortNews::Unknown) | None) | Err(_) => self.said = Said::Nothing,
+                    Ok(Some(PortStatus::Written | PortStatus::Numbered | PortStatus::Installed)) => {}
+                    Ok(Some(PortStatus::Unknown) | None) | Err(_) => self.said = Said::Nothing,
                 },
             }
         }

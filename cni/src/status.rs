@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use contract::{
     error::Code,
-    wire::{Pulse, Request, StatusAnswer},
+    wire::{Health, Request, StatusAnswer},
 };
 use podnet::{
-    partner::{PATIENCE, Partner, PartnerError},
+    daemon::{Daemon, DaemonError, PATIENCE},
     settings::Settings,
     stamp::{self, FORGIVEN},
 };
@@ -36,7 +36,7 @@ pub enum Missing {
     #[error("the node-local server does not answer")]
     SilentServer,
     #[error(transparent)]
-    Partner(#[from] PartnerError),
+    Daemon(#[from] DaemonError),
 }
 
 impl Missing {
@@ -46,21 +46,21 @@ impl Missing {
         match self {
             Self::Server(_)
             | Self::SilentServer
-            | Self::Partner(
-                PartnerError::Controller(_)
-                | PartnerError::NoController(_)
-                | PartnerError::ControllerNotConnected(_),
+            | Self::Daemon(
+                DaemonError::Controller(_)
+                | DaemonError::NoController(_)
+                | DaemonError::ControllerNotConnected(_),
             ) => Code::NotAvailable,
-            Self::Partner(PartnerError::Database(_) | PartnerError::Bridge | PartnerError::Vswitchd(_)) => {
+            Self::Daemon(DaemonError::Database(_) | DaemonError::Bridge | DaemonError::Vswitchd(_)) => {
                 Code::NotAvailableLimited
             }
         }
     }
 
-    /// Whether the cause is outside of this node ([`PartnerError::is_central`]).
+    /// Whether the cause is outside of this node ([`DaemonError::is_central`]).
     fn is_central(&self) -> bool {
         match self {
-            Self::Partner(error) => error.is_central(),
+            Self::Daemon(error) => error.is_central(),
             Self::Server(_) | Self::SilentServer => false,
         }
     }
@@ -78,7 +78,7 @@ impl Missing {
             )
             | Self::SilentServer => true,
             Self::Server(AskError::Unexpected { .. } | AskError::Answer(_) | AskError::PrimaryNetwork)
-            | Self::Partner(_) => false,
+            | Self::Daemon(_) => false,
         }
     }
 }
@@ -92,10 +92,10 @@ enum ServerSays {
 }
 
 impl ServerSays {
-    fn pulse(&self, place: &str) -> Pulse {
+    fn health(&self, place: &str) -> Health {
         match self {
-            Self::Answer(answer) => answer.partners.get(place).copied().unwrap_or(Pulse::Unknown),
-            Self::Forgiven | Self::Missing(_) => Pulse::Unknown,
+            Self::Answer(answer) => answer.daemons.get(place).copied().unwrap_or(Health::Unknown),
+            Self::Forgiven | Self::Missing(_) => Health::Unknown,
         }
     }
 
@@ -110,29 +110,29 @@ impl ServerSays {
 /// The verdict on a daemon, from a short look of the plugin's own and the server's view. Asks again, with
 /// more time, if the daemon was silent and the server does not know it.
 async fn judge(
-    partner: Partner,
-    seen: Result<(), PartnerError>,
+    daemon: Daemon,
+    seen: Result<(), DaemonError>,
     server: &ServerSays,
     settings: &Settings,
-) -> Result<(), PartnerError> {
-    let pulse = server.pulse(&partner.place(settings));
+) -> Result<(), DaemonError> {
+    let health = server.health(&daemon.place(settings));
     match (seen, server) {
         (Err(missing), ServerSays::Missing(_)) if missing.is_silence() => {
             // The answer is bad already, because of the server. A moment of silence is not enough to name a
             // busy daemon beside it.
             Ok(())
         }
-        (Err(missing), _) if missing.is_silence() => match pulse {
-            Pulse::Answers => Ok(()),
-            Pulse::Silent => Err(missing),
+        (Err(missing), _) if missing.is_silence() => match health {
+            Health::Answers => Ok(()),
+            Health::Silent => Err(missing),
             // An older server, upstream's, or one that does not see the daemon.
-            Pulse::Unknown => partner.ask(settings, PATIENCE).await,
+            Health::Unknown => daemon.ask(settings, PATIENCE).await,
         },
         // The plugin finds no pid file of ovn-controller. The server may find one; or installed ports show
         // that ovn-controller runs where neither looks; or a server that restarts cannot tell.
-        (Err(PartnerError::NoController(_)), ServerSays::Forgiven) => Ok(()),
-        (Err(PartnerError::NoController(_)), ServerSays::Answer(_)) if pulse == Pulse::Answers => Ok(()),
-        (Err(PartnerError::NoController(_)), ServerSays::Answer(answer)) if answer.controller_elsewhere => {
+        (Err(DaemonError::NoController(_)), ServerSays::Forgiven) => Ok(()),
+        (Err(DaemonError::NoController(_)), ServerSays::Answer(_)) if health == Health::Answers => Ok(()),
+        (Err(DaemonError::NoController(_)), ServerSays::Answer(answer)) if answer.controller_elsewhere => {
             Ok(())
         }
         (seen, _) => seen,
@@ -142,13 +142,13 @@ async fn judge(
 /// Everything that is missing on this node, worst first. Empty if an ADD could succeed as far as the node is
 /// concerned.
 pub async fn status(request: &Request, settings: &Settings) -> Vec<Missing> {
-    let [database, vswitchd, controller] = Partner::ALL.map(|partner| partner.ask(settings, A_MOMENT));
+    let [database, vswitchd, controller] = Daemon::ALL.map(|daemon| daemon.ask(settings, A_MOMENT));
     let (database, vswitchd, controller, server) =
         tokio::join!(database, vswitchd, controller, check_server(request, settings));
     let (database, vswitchd, controller) = tokio::join!(
-        judge(Partner::Database, database, &server, settings),
-        judge(Partner::Vswitchd, vswitchd, &server, settings),
-        judge(Partner::Controller, controller, &server, settings),
+        judge(Daemon::Database, database, &server, settings),
+        judge(Daemon::Vswitchd, vswitchd, &server, settings),
+        judge(Daemon::Controller, controller, &server, settings),
     );
     let missing = [database, vswitchd, controller]
         .into_iter()

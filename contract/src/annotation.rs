@@ -130,7 +130,7 @@ impl PodNetwork {
         let Some(settings) = networks.remove(network.annotation_key()) else {
             return Ok(None);
         };
-        let parsed: Self = serde_json::from_value::<Wire>(settings)?.try_into()?;
+        let parsed: Self = serde_json::from_value::<PodNetworkJson>(settings)?.try_into()?;
         match network {
             Network::Default => parsed.of_cluster().map(Some),
             // Such a network may have several subnets of one family, and a pod an address in each.
@@ -142,7 +142,7 @@ impl PodNetwork {
     /// it.
     fn parse_legacy(text: &str) -> Result<Self, AnnotationError> {
         check_length(text)?;
-        let wire: Wire = serde_json::from_str(text).or_else(|error| {
+        let wire: PodNetworkJson = serde_json::from_str(text).or_else(|error| {
             serde_json::from_str(&text.replace("u'", "'").replace('\'', "\"")).map_err(|_| error)
         })?;
         Self::try_from(wire)?.of_cluster()
@@ -169,31 +169,31 @@ pub fn names_others(text: &str, network: &Network) -> bool {
 /// One network's settings as spelled in JSON. `ip_address` and `gateway_ip` are the older, single-stack
 /// spelling.
 #[derive(Deserialize)]
-struct Wire {
+struct PodNetworkJson {
     mac_address: String,
     ip_addresses: Option<Vec<String>>,
     ip_address: Option<String>,
     gateway_ips: Option<Vec<String>>,
     gateway_ip: Option<String>,
-    routes: Option<Vec<WireRoute>>,
+    routes: Option<Vec<RouteJson>>,
     role: Option<String>,
     tunnel_id: Option<u32>,
     ipv6_lla_gateway_ip: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct WireRoute {
+struct RouteJson {
     dest: String,
     #[serde(rename = "nextHop", default)]
     next_hop: String,
 }
 
-impl TryFrom<Wire> for PodNetwork {
+impl TryFrom<PodNetworkJson> for PodNetwork {
     type Error = AnnotationError;
 
-    fn try_from(wire: Wire) -> Result<Self, AnnotationError> {
+    fn try_from(wire: PodNetworkJson) -> Result<Self, AnnotationError> {
         // Complete on purpose: a new field has to be handled here before this compiles.
-        let Wire {
+        let PodNetworkJson {
             mac_address,
             ip_addresses,
             ip_address,
@@ -245,10 +245,10 @@ impl TryFrom<Wire> for PodNetwork {
     }
 }
 
-impl TryFrom<WireRoute> for Route {
+impl TryFrom<RouteJson> for Route {
     type Error = AnnotationError;
 
-    fn try_from(WireRoute { dest, next_hop }: WireRoute) -> Result<Self, AnnotationError> {
+    fn try_from(RouteJson { dest, next_hop }: RouteJson) -> Result<Self, AnnotationError> {
         let destination: IpNet = value("dest", &dest, "a subnet")?;
         // A default route here would bypass the check that the gateway has an address of its family.
         if destination.prefix_len() == 0 {

@@ -141,14 +141,14 @@ impl NetConf {
 
     fn read(object: serde_json::Map<String, Value>) -> Result<Self, NetConfError> {
         // `object` is a JSON object by its type: serde would read a JSON array as the fields in their order.
-        let mut wire: Wire = serde_json::from_value(object.into())?;
+        let mut wire: NetConfJson = serde_json::from_value(object.into())?;
         if let Some(plugins) = wire.plugins.take() {
             let [plugin]: [Value; 1] =
                 plugins.try_into().map_err(|list: Vec<_>| NetConfError::Chain(list.len()))?;
-            let plugin: Wire = serde_json::from_value(plugin)?;
+            let plugin: NetConfJson = serde_json::from_value(plugin)?;
             // Version and name belong to the list, all other keys to the plugin (SPEC.md, "Configuration
             // format").
-            wire = Wire { cni_version: wire.cni_version, name: wire.name, ..plugin };
+            wire = NetConfJson { cni_version: wire.cni_version, name: wire.name, ..plugin };
         }
         wire.try_into()
     }
@@ -173,7 +173,7 @@ fn keep_for_del(object: &mut serde_json::Map<String, Value>) {
 /// The configuration as spelled in JSON (SPEC.md, "Configuration format", and the keys of OVN-Kubernetes).
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Wire {
+struct NetConfJson {
     cni_version: String,
     name: String,
     r#type: String,
@@ -191,24 +191,24 @@ struct Wire {
     timeout_seconds: Option<u64>,
     prev_result: Option<Value>,
     #[serde(rename = "cni.dev/valid-attachments")]
-    valid_attachments: Option<Vec<WireAttachment>>,
+    valid_attachments: Option<Vec<AttachmentJson>>,
     /// The Go library's name for the same list.
     #[serde(rename = "cni.dev/attachments")]
-    attachments: Option<Vec<WireAttachment>>,
+    attachments: Option<Vec<AttachmentJson>>,
 }
 
 #[derive(Deserialize)]
-struct WireAttachment {
+struct AttachmentJson {
     #[serde(rename = "containerID")]
     container_id: String,
     ifname: String,
 }
 
-impl TryFrom<Wire> for NetConf {
+impl TryFrom<NetConfJson> for NetConf {
     type Error = NetConfError;
 
-    fn try_from(wire: Wire) -> Result<Self, NetConfError> {
-        let Wire {
+    fn try_from(wire: NetConfJson) -> Result<Self, NetConfError> {
+        let NetConfJson {
             cni_version,
             name,
             r#type,
@@ -241,7 +241,7 @@ impl TryFrom<Wire> for NetConf {
             (false, true) => return Err(NetConfError::NoAttachmentName(shorten(&topology))),
             (false, false) => Network::Attachment { name: name.clone(), nad: net_attach_def_name },
         };
-        let attachment = |WireAttachment { container_id, ifname }| {
+        let attachment = |AttachmentJson { container_id, ifname }| {
             Ok::<_, BadName>(ValidAttachment { sandbox: container_id.parse()?, if_name: ifname.parse()? })
         };
         Ok(Self {

@@ -1,8 +1,6 @@
 //! Default paths on a node, where an administrator expects them. Each one can be overridden.
 
-/// Directory of the server's socket: mode 0700, owned by root.
-pub const SERVER_RUN_DIR: &str = "/var/run/ovn-kubernetes/cni";
-/// The server's socket: mode 0600.
+/// The server's socket: mode 0600, in a directory of mode 0700.
 pub const SERVER_SOCKET: &str = "/var/run/ovn-kubernetes/cni/ovn-cni-server.sock";
 /// Directory of the lock files that show which control plane processes are alive on this host: mode 0700.
 pub const ELECTION_DIR: &str = "/var/run/ovn-kubernetes/election";

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `POST /` [`Request`] | 200 [`Response`], or a fitting status and a [`Refused`] |
 //! | `POST /watch` [`WatchRequest`] | 200 [`WatchAnswer`] once the pod has changed; upstream's server: 404 |
-//! | `POST /port` [`PortRequest`] | 200, and a line for each [`PortNews`], or a [`Refused`]; upstream: 404 |
+//! | `POST /port` [`PortRequest`] | 200, and a line for each [`PortStatus`], or a [`Refused`]; upstream: 404 |
 //! | `POST /metrics` [`Metrics`] | 200 |
 //!
 //! Unknown fields are ignored in both directions; additions are optional fields.
@@ -91,7 +91,7 @@ pub struct BridgeFacts {
 /// some time without a line, the plugin reads the database itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PortNews {
+pub enum PortStatus {
     /// The port is in the database.
     Written,
     /// ovs-vswitchd has assigned the OpenFlow port number.
@@ -130,7 +130,8 @@ pub enum Retry {
 #[serde(rename_all = "PascalCase", default)]
 pub struct StatusAnswer {
     /// Health by address: an endpoint of OVSDB, or the pid file of a daemon.
-    pub partners: BTreeMap<String, Pulse>,
+    #[serde(rename = "Partners")]
+    pub daemons: BTreeMap<String, Health>,
     /// The server has never found ovn-controller's pid file, but OVN has installed ports of this node's pods:
     /// ovn-controller runs out of the server's sight.
     pub controller_elsewhere: bool,
@@ -139,7 +140,7 @@ pub struct StatusAnswer {
 /// Whether a program that runs also answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Pulse {
+pub enum Health {
     /// It answers in time, with success or an error.
     Answers,
     /// It does not answer within the time in which an ADD needs an answer.

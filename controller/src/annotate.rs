@@ -30,7 +30,7 @@ mod problems;
 mod queue;
 mod write;
 
-pub use metrics::Metrics;
+pub use metrics::AnnotationMetrics;
 
 /// The desired values of some annotations of an object. Its other annotations stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl AnnotationWriter {
         api: Connection,
         leadership: Leadership,
         recorder: Recorder,
-        metrics: Metrics,
+        metrics: AnnotationMetrics,
         wishes: UnboundedReceiver<W>,
     ) -> Self {
         Self { task: tokio::spawn(write::write(api, leadership, recorder, metrics, wishes)) }

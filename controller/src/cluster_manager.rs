@@ -35,7 +35,7 @@ use crate::{
 mod evidence;
 mod metrics;
 
-pub use metrics::Metrics;
+pub use metrics::ClusterManagerMetrics;
 
 /// `action` of the events.
 const ACTION: &str = "AssignSubnet";
@@ -59,8 +59,8 @@ impl ClusterManager {
         Told { api, leadership, recorder, observations }: Told,
         assignments: NodeAssignments,
         believed: impl Future<Output = ClusterId> + Send + 'static,
-        annotation_metrics: annotate::Metrics,
-        metrics: Metrics,
+        annotation_metrics: annotate::AnnotationMetrics,
+        metrics: ClusterManagerMetrics,
     ) -> Self {
         let (annotations, wishes) = unbounded_channel();
         let (doubts, doubted) = watch::channel(None);
@@ -118,7 +118,7 @@ struct Role {
     annotations: UnboundedSender<NodeAnnotation>,
     doubts: watch::Sender<Option<Doubted>>,
     recorder: Recorder,
-    metrics: Metrics,
+    metrics: ClusterManagerMetrics,
 }
 
 impl Role {

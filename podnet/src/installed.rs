@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use contract::{
     external_ids,
     names::{IfName, IfaceId},
-    wire::PortNews,
+    wire::PortStatus,
 };
 
 use crate::bridge::{Interface, Plugged};
@@ -24,10 +24,10 @@ pub enum Goal {
 
 impl Goal {
     /// The server's status message when the goal is reached.
-    pub fn news(self) -> PortNews {
+    pub fn news(self) -> PortStatus {
         match self {
-            Self::Ofport => PortNews::Numbered,
-            Self::OvnInstalled => PortNews::Installed,
+            Self::Ofport => PortStatus::Numbered,
+            Self::OvnInstalled => PortStatus::Installed,
         }
     }
 }
@@ -96,7 +96,7 @@ impl PortState<'_> {
     /// # Errors
     /// Why it comes no farther: ovs-vswitchd cannot use the device, or the row belongs to another logical
     /// port.
-    pub fn progress(&self, iface_id: &str) -> Result<PortNews, NotInstalled> {
+    pub fn progress(&self, iface_id: &str) -> Result<PortStatus, NotInstalled> {
         let id = |key: &str| self.external_ids.get(key).map_or("", String::as_str);
         let bound_to = id(external_ids::IFACE_ID);
         // First of all: number and flows of a row that was taken over are another logical port's.
@@ -112,9 +112,9 @@ impl PortState<'_> {
             (Some(..=0), None) => {
                 Err(NotInstalled::Device("it gave the port no number and no reason".to_owned()))
             }
-            (None, None) => Ok(PortNews::Written),
-            (Some(_), None) if id(external_ids::OVN_INSTALLED) == "true" => Ok(PortNews::Installed),
-            (Some(_), None) => Ok(PortNews::Numbered),
+            (None, None) => Ok(PortStatus::Written),
+            (Some(_), None) if id(external_ids::OVN_INSTALLED) == "true" => Ok(PortStatus::Installed),
+            (Some(_), None) => Ok(PortStatus::Numbered),
         }
     }
 }

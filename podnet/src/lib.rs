@@ -26,7 +26,7 @@
 //! | [`interface_lock`] | [`interface_lock::InterfaceLock`]: the lock on an interface | a directory of root's | the same |
 //! | [`control_socket`] | [`control_socket::ControlSocket`]: commands to a daemon of OVS or OVN | its socket | – |
 //! | [`openflow`] | whether a bridge has a flow for an address | its OpenFlow socket | – |
-//! | [`partner`] | [`partner::Partner`]: whether OVS and ovn-controller answer | OVSDB, control sockets | – |
+//! | [`daemon`] | [`daemon::Daemon`]: whether OVS and ovn-controller answer | OVSDB, control sockets | – |
 //! | [`boot`], [`stamp`] | the machine's boot; when a server could last answer ADDs | files, clock | – |
 //!
 //! Must not know the command line, the protocol of CNI, its error codes, nor which program asks. Starts no
@@ -36,6 +36,7 @@ pub mod boot;
 pub mod bridge;
 pub mod conntrack;
 pub mod control_socket;
+pub mod daemon;
 pub mod detach;
 pub mod installed;
 pub mod interface_lock;
@@ -46,7 +47,6 @@ pub mod nftables;
 pub mod offload;
 pub mod openflow;
 pub mod ownership_tag;
-pub mod partner;
 pub mod plan;
 pub mod pod_end;
 pub mod rows;

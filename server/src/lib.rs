@@ -17,7 +17,7 @@
 //! | `stamp` | when this server could last answer ADDs | [`pods`] | stamp beside the socket |
 //! | `http` | connections: peers, limits, deadlines | socket | socket |
 //! | [`requests`] | ADD, CHECK, DEL, STATUS; watch; port; metrics | [`pods`] | – |
-//! | [`partners`] | [`partners::Partners`]: health of the daemons that ADD needs | their sockets | – |
+//! | [`daemons`] | [`daemons::Daemons`]: health of the daemons that ADD needs | their sockets | – |
 //! | [`ports`] | [`ports::Ports`]: queue of ports that plugins ask for | – | – |
 //! | [`conditions`] | [`conditions::Conditions`]: conditions of readiness | – | – |
 //! | [`metrics`] | [`metrics::Metrics`]: counters, gauges, histograms | – | a registry |
@@ -40,12 +40,12 @@ mod atomic_file;
 mod attachments;
 pub mod cni_conf;
 pub mod conditions;
+pub mod daemons;
 pub mod events;
 mod http;
 mod kernel_thread;
 pub mod metrics;
 pub mod node;
-pub mod partners;
 pub mod pods;
 pub mod ports;
 pub mod requests;

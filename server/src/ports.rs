@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use contract::{
     names::{IfName, IfaceId, Network, SandboxId},
-    wire::{BridgeFacts, PortNews},
+    wire::{BridgeFacts, PortStatus},
 };
 use podnet::{plan::Attachment, rows::PortColumns};
 use tokio::{
@@ -42,7 +42,7 @@ pub struct WriteQueue {
 #[derive(Debug)]
 pub(crate) struct WriteRequest {
     pub(crate) port: PlannedPort,
-    pub(crate) news: mpsc::UnboundedSender<PortNews>,
+    pub(crate) news: mpsc::UnboundedSender<PortStatus>,
 }
 
 /// A port as planned from the annotations of its pod.
@@ -84,8 +84,8 @@ impl Ports {
         self.bridge.borrow().clone().filter(|_| is_free)
     }
 
-    /// Asks for a port. If the channel closes before [`PortNews::Installed`], the plugin continues by itself.
-    pub(crate) fn write(&self, port: PlannedPort) -> mpsc::UnboundedReceiver<PortNews> {
+    /// Asks for a port. If the channel closes before [`PortStatus::Installed`], the plugin continues by itself.
+    pub(crate) fn write(&self, port: PlannedPort) -> mpsc::UnboundedReceiver<PortStatus> {
         let (news, listener) = mpsc::unbounded_channel();
         // Without a writer, `news` is dropped here, which closes the channel.
         let _ = self.requests.send(WriteRequest { port, news });

@@ -7,7 +7,7 @@ use contract::{
     error::CniError,
     names::PodKey,
     wire::{
-        METRICS_PATH, Metrics, PORT_PATH, PortNews, PortRequest, REQUEST_PATH, Request, WATCH_PATH,
+        METRICS_PATH, Metrics, PORT_PATH, PortRequest, PortStatus, REQUEST_PATH, Request, WATCH_PATH,
         WatchRequest,
     },
 };
@@ -21,9 +21,9 @@ use tracing::{Span, info_span};
 
 use crate::{
     api_error::{ApiError, Severity},
+    daemons::Daemons,
     events::Events,
     metrics::Metrics as Measurements,
-    partners::Partners,
     pods::{PodSource, Readiness, SourceDescription},
     ports::Ports,
 };
@@ -53,7 +53,7 @@ pub struct HandlerState {
     pub adds: InFlight,
     pub metrics: Arc<Measurements>,
     pub events: Events,
-    pub partners: Partners,
+    pub daemons: Daemons,
     /// When an earlier server on this socket could last answer ADDs; `None` if no stamp says so.
     pub predecessor: Option<Instant>,
     pub ports: Ports,
@@ -100,7 +100,7 @@ pub enum Body {
     /// JSON, or nothing.
     Whole(Vec<u8>),
     /// A line of JSON for each status update, as it comes.
-    News(mpsc::UnboundedReceiver<PortNews>),
+    News(mpsc::UnboundedReceiver<PortStatus>),
 }
 
 impl ApiPath {

@@ -63,11 +63,11 @@ pub(super) fn interface_addresses(text: &str) -> Result<Vec<IpNet>, AnnotationEr
 
 pub(super) fn interface_addresses_value(entry: Value) -> Result<Vec<IpNet>, AnnotationError> {
     #[derive(serde::Deserialize)]
-    struct Wire {
+    struct AddressesJson {
         ipv4: Option<String>,
         ipv6: Option<String>,
     }
-    let Wire { ipv4, ipv6 } = serde_json::from_value(entry)?;
+    let AddressesJson { ipv4, ipv6 } = serde_json::from_value(entry)?;
     let read = |field, text: Option<String>, is_v4: bool| {
         let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
         match value::<IpNet>(field, &text, "an address with its prefix length")? {

@@ -4,8 +4,6 @@
 pub const CLUSTER_ROUTER: &str = "ovn_cluster_router";
 /// The switch between the cluster router and the nodes' gateway routers.
 pub const JOIN_SWITCH: &str = "join";
-/// The switch between zones.
-pub const TRANSIT_SWITCH: &str = "transit_switch";
 /// The load balancer group of all switches and routers.
 pub const CLUSTER_LB_GROUP: &str = "clusterLBGroup";
 /// The load balancer group of node switches.
@@ -59,22 +57,6 @@ pub fn management_port(node: &str) -> String {
 /// A node's gateway router.
 pub fn gateway_router(node: &str) -> String {
     format!("GR_{node}")
-}
-
-/// The switch between a node's gateway router and its physical network.
-pub fn external_switch(node: &str) -> String {
-    format!("ext_{node}")
-}
-
-/// The port on the transit switch that connects it to the cluster router. In another zone, the port that
-/// stands for the node.
-pub fn transit_to_router(node: &str) -> String {
-    format!("tstor-{node}")
-}
-
-/// The port on the cluster router that connects it to the transit switch.
-pub fn router_to_transit(node: &str) -> String {
-    format!("rtots-{node}")
 }
 
 /// A load balancer of a Service; `protocol` in capitals. `part`: `cluster` for that of all nodes, otherwise

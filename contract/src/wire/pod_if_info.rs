@@ -16,7 +16,7 @@ use crate::{
 
 /// One interface of one pod, ready to be configured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Wire", into = "Wire")]
+#[serde(try_from = "PodIfInfoJson", into = "PodIfInfoJson")]
 pub struct PodInterface {
     pub network: Network,
     pub addressing: PodNetwork,
@@ -45,7 +45,7 @@ pub enum PodInterfaceError {
 /// The answer as spelled in JSON. `nadName` is the older name of `nadKey`.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Wire {
+struct PodIfInfoJson {
     #[serde(rename = "IPs")]
     ips: Option<Vec<GoNet>>,
     #[serde(rename = "MAC", with = "base64_bytes")]
@@ -101,11 +101,11 @@ struct GoRoute {
     next_hop: Option<String>,
 }
 
-impl TryFrom<Wire> for PodInterface {
+impl TryFrom<PodIfInfoJson> for PodInterface {
     type Error = PodInterfaceError;
 
-    fn try_from(wire: Wire) -> Result<Self, PodInterfaceError> {
-        let Wire {
+    fn try_from(wire: PodIfInfoJson) -> Result<Self, PodInterfaceError> {
+        let PodIfInfoJson {
             ips,
             mac,
             gateways,
@@ -180,7 +180,7 @@ impl TryFrom<Wire> for PodInterface {
     }
 }
 
-impl From<PodInterface> for Wire {
+impl From<PodInterface> for PodIfInfoJson {
     fn from(pod: PodInterface) -> Self {
         let PodInterface { network, addressing, mtu, routable_mtu, bandwidth, pod_uid, skip_ip_config } = pod;
         let PodNetwork { mac, addresses, gateways, routes, role, tunnel_id, ipv6_link_local_gateway } =

@@ -17,7 +17,7 @@ const LONGEST_TEXT: usize = 317;
 /// pod's annotations. It writes all ports that arrive at the same moment in one transaction, so that
 /// ovs-vswitchd and ovn-controller handle them in one iteration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Wire", into = "Wire")]
+#[serde(try_from = "PortRequestJson", into = "PortRequestJson")]
 pub struct PortRequest {
     pub pod: PodKey,
     /// UID of the pod as the server has answered it; empty if not known.
@@ -47,7 +47,7 @@ pub enum PortRequestError {
 /// The request as spelled in JSON. Pod, UID and network as in [`WatchRequest`](super::WatchRequest).
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wire {
+struct PortRequestJson {
     namespace: String,
     name: String,
     #[serde(default)]
@@ -63,11 +63,22 @@ struct Wire {
     addresses: Vec<String>,
 }
 
-impl TryFrom<Wire> for PortRequest {
+impl TryFrom<PortRequestJson> for PortRequest {
     type Error = PortRequestError;
 
-    fn try_from(wire: Wire) -> Result<Self, PortRequestError> {
-        let Wire { namespace, name, uid, nad, net_name, sandbox, if_name, host_link, mac, addresses } = wire;
+    fn try_from(wire: PortRequestJson) -> Result<Self, PortRequestError> {
+        let PortRequestJson {
+            namespace,
+            name,
+            uid,
+            nad,
+            net_name,
+            sandbox,
+            if_name,
+            host_link,
+            mac,
+            addresses,
+        } = wire;
         let address =
             |text: &String| text.parse().map_err(|_| bad("address", text, "one with its prefix length"));
         Ok(Self {
@@ -83,7 +94,7 @@ impl TryFrom<Wire> for PortRequest {
     }
 }
 
-impl From<PortRequest> for Wire {
+impl From<PortRequest> for PortRequestJson {
     fn from(request: PortRequest) -> Self {
         let PortRequest { pod, uid, network, sandbox, if_name, host_link, mac, addresses } = request;
         Self {

@@ -4,13 +4,13 @@ use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 
 /// The counters and gauges; clones share them.
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub struct AnnotationMetrics {
     patches: IntCounterVec,
     waiting: IntGaugeVec,
     refused: IntGaugeVec,
 }
 
-impl Metrics {
+impl AnnotationMetrics {
     /// Registers the metrics.
     ///
     /// # Errors

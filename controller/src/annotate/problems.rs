@@ -8,7 +8,7 @@ use kubeapi::{
     object::Object,
 };
 
-use super::{DesiredAnnotation, Metrics, patch::Outcome, queue::Standing};
+use super::{AnnotationMetrics, DesiredAnnotation, patch::Outcome, queue::Standing};
 
 /// `action` and `reason` of the events.
 const ACTION: &str = "WriteAnnotations";
@@ -24,7 +24,7 @@ const TOLD_AGAIN: u32 = 120;
 /// The failures that were last reported.
 pub(super) struct Problems {
     recorder: Recorder,
-    metrics: Metrics,
+    metrics: AnnotationMetrics,
     kind: &'static str,
     /// Text of a failure that concerns all objects.
     general: Option<String>,
@@ -39,7 +39,7 @@ struct Problem {
 }
 
 impl Problems {
-    pub(super) fn new(kind: &'static str, recorder: Recorder, metrics: Metrics) -> Self {
+    pub(super) fn new(kind: &'static str, recorder: Recorder, metrics: AnnotationMetrics) -> Self {
         Self { recorder, metrics, kind, general: None, of: HashMap::new() }
     }
 

@@ -45,7 +45,7 @@ impl Played {
         let (wishes, wished) = unbounded_channel();
         let (recorder, told) = Recorder::fake(16);
         let registry = Registry::new();
-        let metrics = Metrics::register(&registry).unwrap();
+        let metrics = AnnotationMetrics::register(&registry).unwrap();
         Self {
             api,
             wishes,
@@ -218,7 +218,7 @@ async fn a_pod_that_a_webhook_refuses_hears_of_it_and_keeps_no_other_waiting() {
 async fn an_annotation_of_a_node_goes_to_the_version_that_was_decided_on_and_to_no_other() {
     let (mut api, server) = scripted::start().await;
     let (wishes, wished) = unbounded_channel();
-    let metrics = Metrics::register(&Registry::new()).unwrap();
+    let metrics = AnnotationMetrics::register(&Registry::new()).unwrap();
     let (recorder, _told) = Recorder::fake(16);
     let _writing =
         AnnotationWriter::start::<NodeAnnotation>(server, Leadership::always(), recorder, metrics, wished);

@@ -7,14 +7,14 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{DesiredAnnotation, Metrics, patch::patch, problems::Problems, queue::Queue};
+use super::{AnnotationMetrics, DesiredAnnotation, patch::patch, problems::Problems, queue::Queue};
 
 /// Writes until the channel of wishes is closed or the leadership is lost.
 pub(super) async fn write<W: DesiredAnnotation>(
     api: Connection,
     leadership: Leadership,
     recorder: Recorder,
-    metrics: Metrics,
+    metrics: AnnotationMetrics,
     mut wishes: UnboundedReceiver<W>,
 ) {
     let mut queue = Queue::<W>::new();

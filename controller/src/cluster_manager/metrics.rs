@@ -8,11 +8,11 @@ use crate::node_assignments::NodeAssignments;
 
 /// The gauges; clones share them.
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub struct ClusterManagerMetrics {
     lacking: IntGaugeVec,
 }
 
-impl Metrics {
+impl ClusterManagerMetrics {
     /// Registers the metrics.
     ///
     /// # Errors

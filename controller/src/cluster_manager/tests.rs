@@ -107,8 +107,10 @@ fn start_for(
         server.clone(),
         Reporter { controller: "ovn-kubernetes/test", instance: "m".to_owned() },
     );
-    let (annotation_metrics, metrics) =
-        (annotate::Metrics::register(&registry).unwrap(), Metrics::register(&registry).unwrap());
+    let (annotation_metrics, metrics) = (
+        annotate::AnnotationMetrics::register(&registry).unwrap(),
+        ClusterManagerMetrics::register(&registry).unwrap(),
+    );
     let api_metrics = ApiMetrics::register(&registry, "test").unwrap();
     let assignments = NodeAssignments::new(config(), NodeRules::default());
     let (observed, observations) = unbounded_channel();

@@ -19,9 +19,9 @@ use kubeapi::events::Recorder;
 use prometheus::{Registry, TextEncoder};
 use serde_json::Value;
 use server::{
+    daemons::Daemons,
     events::Events,
     metrics::Metrics,
-    partners::Partners,
     pods::{PodFacts, PodSource, PodWatch, Pods, Readiness, SourceDescription},
     ports::Ports,
     requests::{AddDefaults, ApiPath, ApiRequest, ApiResponse, Body, HandlerState, InFlight, Phase},
@@ -200,7 +200,7 @@ fn handler_state(phase: watch::Receiver<Phase>, events: Events) -> HandlerState 
         adds: InFlight::default(),
         metrics,
         events,
-        partners: Partners::default(),
+        daemons: Daemons::default(),
         predecessor: None,
         ports: Ports::channel().0,
     }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use contract::{
     error::{CniError, Code},
-    wire::{Metrics, PodInterface, PortNews, PortRequest, Request, Response, WatchAnswer, WatchRequest},
+    wire::{Metrics, PodInterface, PortRequest, PortStatus, Request, Response, WatchAnswer, WatchRequest},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -35,7 +35,7 @@ pub fn check(data: &[u8]) {
     if let Some(request) = read::<PortRequest>(data) {
         assert_eq!(resent(&request), request);
     }
-    if let Some(news) = read::<PortNews>(data) {
+    if let Some(news) = read::<PortStatus>(data) {
         assert_eq!(resent(&news), news);
     }
     if let Some(answer) = read::<WatchAnswer>(data) {

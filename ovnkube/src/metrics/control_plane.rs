@@ -14,8 +14,8 @@ use crate::roles::Roles;
 pub struct ControlPlaneMetrics {
     pub(crate) rows: rows::Metrics,
     pub(crate) api_server: api_server::Metrics,
-    pub(crate) annotations: annotate::Metrics,
-    pub(crate) cluster_manager: cluster_manager::Metrics,
+    pub(crate) annotations: annotate::AnnotationMetrics,
+    pub(crate) cluster_manager: cluster_manager::ClusterManagerMetrics,
     ready_duration: Gauge,
     cluster_manager_leads: Option<IntGauge>,
     started: Instant,
@@ -42,8 +42,8 @@ impl ControlPlaneMetrics {
         Ok(Self {
             rows: rows::Metrics::register(registry)?,
             api_server: api_server::Metrics::register(registry, CONTROLLER)?,
-            annotations: annotate::Metrics::register(registry)?,
-            cluster_manager: cluster_manager::Metrics::register(registry)?,
+            annotations: annotate::AnnotationMetrics::register(registry)?,
+            cluster_manager: cluster_manager::ClusterManagerMetrics::register(registry)?,
             ready_duration: known(registry, ready_duration)?,
             cluster_manager_leads: roles
                 .has_cluster_manager()

@@ -174,7 +174,7 @@ fn the_other_verbs_succeed_without_a_pod() {
         assert_eq!((answer.status(), answer.body.len()), (200, 0), "{name}");
     }
     let status = server.ask("/", &verb("STATUS", "cart-0", "")).json();
-    assert!(status["Partners"].as_object().is_some_and(|partners| !partners.is_empty()), "{status}");
+    assert!(status["Partners"].as_object().is_some_and(|daemons| !daemons.is_empty()), "{status}");
     let del = server.ask("/", &json!({"env": {"CNI_COMMAND": "DEL"}})).json();
     assert_eq!(
         (&del["Result"], &del["KubeAuth"], &del["PodIFInfo"]["MAC"]),

@@ -16,7 +16,7 @@ use contract::{
     external_ids::IFACE_ID,
     names::{IfName, IfaceId},
     paths::INTEGRATION_BRIDGE,
-    wire::{BridgeFacts, PortNews},
+    wire::{BridgeFacts, PortStatus},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use ovsdb::{ChangeKind, Client, Event, NamedUuid, Outcome, TransactError, Transaction, Updates, Uuid};
@@ -60,9 +60,9 @@ struct Sent {
 /// A plugin that waits for its port.
 struct Waiting {
     iface_id: IfaceId,
-    news: mpsc::UnboundedSender<PortNews>,
+    news: mpsc::UnboundedSender<PortStatus>,
     /// The last status that was sent.
-    said: PortNews,
+    said: PortStatus,
 }
 
 /// An event, for [`Writer::take`].
@@ -188,7 +188,7 @@ impl Writer {
         // A plugin that has gone must not hold up the others: its port may never work.
         self.waiting.retain(|_, waiting| !waiting.news.is_closed());
         // A port that failed is not in `waiting` any more.
-        let busy = self.waiting.values().any(|waiting| waiting.said < PortNews::Numbered);
+        let busy = self.waiting.values().any(|waiting| waiting.said < PortStatus::Numbered);
         if self.sent.is_some() || busy && now < oldest + HOLD {
             return;
         }
@@ -218,7 +218,7 @@ impl Writer {
                     let uuid = outcome.uuid(&interface);
                     // If the channel is closed, the plugin has gone or rolls back: its DEL finds the row by
                     // the sandbox.
-                    let _ = waiting.news.send(PortNews::Written);
+                    let _ = waiting.news.send(PortStatus::Written);
                     self.waiting.insert(uuid, waiting);
                     self.tell(uuid, updates);
                 }
@@ -241,7 +241,7 @@ impl Writer {
             self.waiting.remove(&uuid);
             return;
         };
-        for news in [PortNews::Numbered, PortNews::Installed] {
+        for news in [PortStatus::Numbered, PortStatus::Installed] {
             if waiting.said < news && news <= reached {
                 waiting.said = news;
                 if waiting.news.send(news).is_err() {
@@ -250,7 +250,7 @@ impl Writer {
                 }
             }
         }
-        if waiting.said == PortNews::Installed {
+        if waiting.said == PortStatus::Installed {
             self.waiting.remove(&uuid);
         }
     }
@@ -278,7 +278,7 @@ fn unobstructed(wanted: Vec<WriteRequest>, updates: &Updates) -> Vec<(IfName, Po
         if is_taken || free.iter().any(|(other, _, waiting)| *other == name || waiting.iface_id == iface_id) {
             continue;
         }
-        free.push((name, columns, Waiting { iface_id, news, said: PortNews::Written }));
+        free.push((name, columns, Waiting { iface_id, news, said: PortStatus::Written }));
     }
     free
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use contract::wire::{MAX_BODY, PortNews};
+use contract::wire::{MAX_BODY, PortStatus};
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::{
     Request, Response,
@@ -99,7 +99,7 @@ fn response(ApiResponse { status, body }: ApiResponse) -> Response<Whole> {
     let has_body = !matches!(&body, Body::Whole(bytes) if bytes.is_empty());
     let mut response = Response::new(match body {
         Body::Whole(bytes) => Either::Left(Full::new(Bytes::from(bytes))),
-        Body::News(news) => Either::Right(PortNewsBody(news)),
+        Body::News(news) => Either::Right(PortStatusBody(news)),
     });
     *response.status_mut() = status;
     if has_body {
@@ -109,12 +109,12 @@ fn response(ApiResponse { status, body }: ApiResponse) -> Response<Whole> {
 }
 
 /// The body of an answer, of either kind.
-type Whole = Either<Full<Bytes>, PortNewsBody>;
+type Whole = Either<Full<Bytes>, PortStatusBody>;
 
 /// Status updates of a port, each a line of JSON.
-pub(super) struct PortNewsBody(mpsc::UnboundedReceiver<PortNews>);
+pub(super) struct PortStatusBody(mpsc::UnboundedReceiver<PortStatus>);
 
-impl hyper::body::Body for PortNewsBody {
+impl hyper::body::Body for PortStatusBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use kubeapi::Connection;
 use ovsdb::Endpoint;
-use podnet::{interface_lock, partner::PATIENCE, settings::Settings as PluginSettings};
+use podnet::{daemon::PATIENCE, interface_lock, settings::Settings as PluginSettings};
 use tokio::sync::watch;
 
 use super::{

@@ -19,10 +19,10 @@ impl HandlerState {
             {
                 Err(ApiError::NotAvailable(why))
             }
-            (Phase::Running, Readiness::NotSynced(_)) => ApiResponse::json(&self.partners.seen()),
+            (Phase::Running, Readiness::NotSynced(_)) => ApiResponse::json(&self.daemons.seen()),
             // Changes that are missed now are made up for later.
             (Phase::Running, Readiness::Synced | Readiness::Behind(_)) => {
-                ApiResponse::json(&self.partners.seen())
+                ApiResponse::json(&self.daemons.seen())
             }
         }
     }

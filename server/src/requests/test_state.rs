@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use super::{AddDefaults, HandlerState, InFlight, Phase};
 use crate::{
+    daemons::Daemons,
     events::Events,
-    partners::Partners,
     pods::{PodFacts, PodSource, PodWatch, Pods, Readiness, SourceDescription},
     ports::{Ports, WriteQueue},
 };
@@ -61,7 +61,7 @@ pub(super) fn handler_state(lagging: bool) -> TestState {
             adds: InFlight::default(),
             metrics: Arc::default(),
             events: Events::default(),
-            partners: Partners::default(),
+            daemons: Daemons::default(),
             predecessor: None,
             ports,
         }),

@@ -4,7 +4,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use contract::net_conf::Places;
-use podnet::{partner::PATIENCE, settings::Settings as PluginSettings};
+use podnet::{daemon::PATIENCE, settings::Settings as PluginSettings};
 use tokio::{
     sync::{oneshot, watch},
     task::JoinHandle,
@@ -14,11 +14,11 @@ use tokio::{
 use crate::{
     cni_conf::{CniConfError, ConfReconciler},
     conditions::{Conditions, Part},
+    daemons::{Daemons, Rounds},
     events::Events,
     http,
     metrics::Metrics,
     node::{NodeConfig, OpenVSwitch, StartError},
-    partners::{Partners, Rounds},
     pods::PodSource,
     ports::Ports,
     requests::{HandlerState, InFlight, Phase},
@@ -68,7 +68,7 @@ impl Running {
         let predecessor = podnet::stamp::age(&config.socket).and_then(|age| Instant::now().checked_sub(age));
         let stamp = Stamp::new(config.socket.clone(), Arc::clone(&source));
         tokio::spawn(stamp.clone().run());
-        let partners = Partners::watch(rounds(&config, &conditions, &metrics));
+        let daemons = Daemons::watch(rounds(&config, &conditions, &metrics));
         let adds_of_desk = adds.clone();
         let handler_state = Arc::new(HandlerState {
             source,
@@ -77,7 +77,7 @@ impl Running {
             adds: adds_of_desk,
             metrics: Arc::clone(&metrics),
             events,
-            partners,
+            daemons,
             predecessor,
             ports,
         });

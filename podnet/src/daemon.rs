@@ -22,7 +22,7 @@ const CONTROLLER: &str = "ovn-controller";
 
 /// Why a daemon cannot serve an ADD.
 #[derive(Debug, thiserror::Error)]
-pub enum PartnerError {
+pub enum DaemonError {
     #[error(transparent)]
     Database(#[from] BridgeError),
     #[error("there is no bridge {INTEGRATION_BRIDGE}")]
@@ -38,7 +38,7 @@ pub enum PartnerError {
     ControllerNotConnected(String),
 }
 
-impl PartnerError {
+impl DaemonError {
     /// Whether the daemon is there and has not answered so far: it may be busy.
     pub fn is_silence(&self) -> bool {
         match self {
@@ -71,14 +71,14 @@ impl PartnerError {
 
 /// A daemon that an ADD needs besides the server. The worst to miss comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Partner {
+pub enum Daemon {
     /// Open vSwitch's database, and in it the bridge.
     Database,
     Vswitchd,
     Controller,
 }
 
-impl Partner {
+impl Daemon {
     pub const ALL: [Self; 3] = [Self::Database, Self::Vswitchd, Self::Controller];
 
     /// The address of the daemon, by which plugin and server name it to each other: the endpoint of OVSDB, or
@@ -95,32 +95,32 @@ impl Partner {
     ///
     /// # Errors
     /// It cannot, or does not answer within `patience`.
-    pub async fn ask(self, settings: &Settings, patience: Duration) -> Result<(), PartnerError> {
+    pub async fn ask(self, settings: &Settings, patience: Duration) -> Result<(), DaemonError> {
         match self {
             Self::Database => check_bridge(settings, patience).await,
             Self::Vswitchd => ControlSocket::of(&settings.ovs_run_dir, VSWITCHD)
                 .ask("version", &[], patience)
                 .await
                 .map(drop)
-                .map_err(PartnerError::Vswitchd),
+                .map_err(DaemonError::Vswitchd),
             Self::Controller => check_controller(settings, patience).await,
         }
     }
 }
 
-async fn check_bridge(settings: &Settings, patience: Duration) -> Result<(), PartnerError> {
+async fn check_bridge(settings: &Settings, patience: Duration) -> Result<(), DaemonError> {
     // One limit for the connection and the answer together; `connect` has one for each.
     let look = async { Bridge::connect(&settings.ovsdb, patience).await?.exists().await };
     let there = timeout(patience, look).await.unwrap_or(Err(BridgeError::Slow(patience)))?;
-    if there { Ok(()) } else { Err(PartnerError::Bridge) }
+    if there { Ok(()) } else { Err(DaemonError::Bridge) }
 }
 
-async fn check_controller(settings: &Settings, patience: Duration) -> Result<(), PartnerError> {
+async fn check_controller(settings: &Settings, patience: Duration) -> Result<(), DaemonError> {
     let gone = |error| {
         if pid_file(&settings.ovn_run_dir, CONTROLLER).exists() {
-            PartnerError::Controller(error)
+            DaemonError::Controller(error)
         } else {
-            PartnerError::NoController(error)
+            DaemonError::NoController(error)
         }
     };
     let controller = ControlSocket::of(&settings.ovn_run_dir, CONTROLLER);
@@ -128,6 +128,6 @@ async fn check_controller(settings: &Settings, patience: Duration) -> Result<(),
     if connection.trim() == "connected" {
         Ok(())
     } else {
-        Err(PartnerError::ControllerNotConnected(connection.trim().to_owned()))
+        Err(DaemonError::ControllerNotConnected(connection.trim().to_owned()))
     }
 }

@@ -12,11 +12,11 @@ use std::{
 
 use contract::{
     external_ids::OVN_INSTALLED,
-    wire::{Pulse, StatusAnswer},
+    wire::{Health, StatusAnswer},
 };
 use podnet::{
     bridge::Bridge,
-    partner::{PATIENCE, Partner, PartnerError},
+    daemon::{Daemon, DaemonError, PATIENCE},
     settings::Settings,
 };
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -32,7 +32,7 @@ const EVERY: Duration = Duration::from_secs(2);
 
 /// The last result of each probe. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Partners {
+pub struct Daemons {
     seen: Arc<Mutex<StatusAnswer>>,
 }
 
@@ -47,16 +47,16 @@ pub struct Rounds {
     pub metrics: Arc<Metrics>,
 }
 
-impl Partners {
+impl Daemons {
     /// Probes each daemon from now on, for as long as the runtime lives.
     pub fn watch(rounds: Rounds) -> Self {
-        let partners = Self::default();
+        let daemons = Self::default();
         let rounds = Arc::new(rounds);
         // A task for each: a daemon that hangs must not delay the probes of the others.
-        for partner in Partner::ALL {
-            tokio::spawn(partners.clone().keep_asking(partner, Arc::clone(&rounds)));
+        for daemon in Daemon::ALL {
+            tokio::spawn(daemons.clone().keep_asking(daemon, Arc::clone(&rounds)));
         }
-        partners
+        daemons
     }
 
     /// The results, for the plugin.
@@ -68,27 +68,27 @@ impl Partners {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn keep_asking(self, partner: Partner, rounds: Arc<Rounds>) {
-        let place = partner.place(&rounds.from_host);
+    async fn keep_asking(self, daemon: Daemon, rounds: Arc<Rounds>) {
+        let place = daemon.place(&rounds.from_host);
         let (mut was_in_sight, mut is_connected) = (false, true);
         let mut ticks = interval(EVERY);
         // After a slow probe the next one is due a whole interval later, not at once.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let seen = partner.ask(&rounds.from_here, PATIENCE).await;
-            self.note(&place, pulse(&seen));
-            if partner != Partner::Controller {
+            let seen = daemon.ask(&rounds.from_here, PATIENCE).await;
+            self.note(&place, health(&seen));
+            if daemon != Daemon::Controller {
                 continue;
             }
             // A process id that was never seen may be out of sight, in a container's directory. The ports
             // that OVN has installed then prove that there is an ovn-controller.
-            was_in_sight |= !matches!(seen, Err(PartnerError::NoController(_)));
+            was_in_sight |= !matches!(seen, Err(DaemonError::NoController(_)));
             let elsewhere = !was_in_sight && has_installed_ports(&rounds.from_here).await;
             self.lock().controller_elsewhere = elsewhere;
             match seen {
                 Ok(()) => rounds.southbound(&mut is_connected, None),
-                Err(missing @ PartnerError::ControllerNotConnected(_)) => {
+                Err(missing @ DaemonError::ControllerNotConnected(_)) => {
                     rounds.southbound(&mut is_connected, Some(&missing))
                 }
                 // Such a failure says nothing about the southbound database.
@@ -98,15 +98,15 @@ impl Partners {
     }
 
     /// Stores the result, and logs a change.
-    fn note(&self, place: &str, pulse: Pulse) {
-        let before = self.lock().partners.insert(place.to_owned(), pulse);
-        match (before, pulse) {
-            (Some(Pulse::Silent), Pulse::Silent) => {}
-            (_, Pulse::Silent) => {
-                tracing::warn!(partner = place, patience_s = PATIENCE.as_secs(), "does not answer")
+    fn note(&self, place: &str, health: Health) {
+        let before = self.lock().daemons.insert(place.to_owned(), health);
+        match (before, health) {
+            (Some(Health::Silent), Health::Silent) => {}
+            (_, Health::Silent) => {
+                tracing::warn!(daemon = place, patience_s = PATIENCE.as_secs(), "does not answer")
             }
-            (Some(Pulse::Silent), Pulse::Answers) => tracing::info!(partner = place, "answers again"),
-            (_, Pulse::Answers | Pulse::Unknown) => {}
+            (Some(Health::Silent), Health::Answers) => tracing::info!(daemon = place, "answers again"),
+            (_, Health::Answers | Health::Unknown) => {}
         }
     }
 }
@@ -114,7 +114,7 @@ impl Partners {
 impl Rounds {
     /// Logs that ovn-controller loses the southbound database, or is connected again. STATUS does not mention
     /// it: the database is not this node's, and all nodes would be out of service at once.
-    fn southbound(&self, is_connected: &mut bool, trouble: Option<&PartnerError>) {
+    fn southbound(&self, is_connected: &mut bool, trouble: Option<&DaemonError>) {
         self.metrics.degraded(Degraded::SouthboundDatabase, trouble.is_some());
         match trouble {
             Some(trouble) => {
@@ -145,11 +145,11 @@ async fn has_installed_ports(settings: &Settings) -> bool {
 
 /// The result for STATUS. A daemon that seems to be gone is `Unknown`: the plugin on the host sees that
 /// better than this server, from which the daemon's files may be out of sight.
-fn pulse(seen: &Result<(), PartnerError>) -> Pulse {
+fn health(seen: &Result<(), DaemonError>) -> Health {
     match seen {
-        Ok(()) | Err(PartnerError::Bridge | PartnerError::ControllerNotConnected(_)) => Pulse::Answers,
-        Err(missing) if missing.is_silence() => Pulse::Silent,
-        Err(_) => Pulse::Unknown,
+        Ok(()) | Err(DaemonError::Bridge | DaemonError::ControllerNotConnected(_)) => Health::Answers,
+        Err(missing) if missing.is_silence() => Health::Silent,
+        Err(_) => Health::Unknown,
     }
 }
 
@@ -161,21 +161,21 @@ mod tests {
 
     #[test]
     fn who_says_something_bad_answers_and_who_is_gone_is_unknown() {
-        assert_eq!(pulse(&Ok(())), Pulse::Answers);
+        assert_eq!(health(&Ok(())), Health::Answers);
         assert_eq!(
-            pulse(&Err(PartnerError::ControllerNotConnected("not connected".to_owned()))),
-            Pulse::Answers
+            health(&Err(DaemonError::ControllerNotConnected("not connected".to_owned()))),
+            Health::Answers
         );
-        assert_eq!(pulse(&Err(PartnerError::Vswitchd(io::ErrorKind::TimedOut.into()))), Pulse::Silent);
-        assert_eq!(pulse(&Err(PartnerError::Vswitchd(io::ErrorKind::NotFound.into()))), Pulse::Unknown);
+        assert_eq!(health(&Err(DaemonError::Vswitchd(io::ErrorKind::TimedOut.into()))), Health::Silent);
+        assert_eq!(health(&Err(DaemonError::Vswitchd(io::ErrorKind::NotFound.into()))), Health::Unknown);
     }
 
     #[test]
     fn what_was_seen_last_counts() {
-        let partners = Partners::default();
-        assert!(partners.seen().partners.is_empty());
-        partners.note("a", Pulse::Silent);
-        partners.clone().note("a", Pulse::Answers);
-        assert_eq!(partners.seen().partners, [("a".to_owned(), Pulse::Answers)].into());
+        let daemons = Daemons::default();
+        assert!(daemons.seen().daemons.is_empty());
+        daemons.note("a", Health::Silent);
+        daemons.clone().note("a", Health::Answers);
+        assert_eq!(daemons.seen().daemons, [("a".to_owned(), Health::Answers)].into());
     }
 }

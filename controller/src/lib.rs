@@ -11,7 +11,7 @@
 //! | module | noun | reads | writes |
 //! |---|---|---|---|
 //! | [`config`] | [`config::ClusterConfig`]: settings that all nodes share | – | – |
-//! | [`observation`] | [`observation::Observation`]: a watch event; the kinds of objects | – | – |
+//! | [`observation`] | of the store: [`observation::Observation`], a watch event; the kinds of objects | – | – |
 //! | [`store`] | [`store::Store`]: the API server's objects, indexed | observations | itself |
 //! | [`allocate`] | which subnets and addresses are in use, and which is next | – | itself |
 //! | [`node_assignments`] | [`node_assignments::NodeAssignments`]: subnets and ids of nodes | observations | itself |
@@ -50,7 +50,6 @@ pub mod key;
 pub mod metrics;
 pub mod node_assignments;
 pub mod northbound;
-pub mod observation;
 pub mod reconcile;
 pub mod remove_node;
 pub mod rows;
@@ -61,3 +60,4 @@ pub mod trouble;
 pub mod unidling;
 
 pub use reconcile::Controller;
+pub use store::observation;

@@ -9,6 +9,7 @@
 //! | `node`, `pod` | the fields that are kept; of Services: [`kubeapi::services`] |
 //! | `nodes`, `pods`, `services` | the objects of one kind with their indexes, and what an event of this kind changes |
 //! | `ranges` | the ranges of Services' addresses |
+//! | [`observation`] | a watch event; the kinds of objects |
 //! | `observe` | passes an observation on to its kind |
 //! | `fanout` | which keys a change concerns |
 //! | `doubts` | holds back lists that lack many known objects |
@@ -26,6 +27,7 @@ mod foreign;
 pub mod labels;
 mod node;
 mod nodes;
+pub mod observation;
 mod observe;
 mod pod;
 mod pods;

@@ -32,8 +32,8 @@ pub enum GcError {
 /// Without a list, removes nothing.
 ///
 /// # Errors
-/// [`GcError::Look`] if the interfaces cannot be listed, and nothing was removed; [`GcError::PartialCleanup`] if
-/// some of them could not be removed completely.
+/// [`GcError::Look`] if the interfaces cannot be listed, and nothing was removed; [`GcError::PartialCleanup`]
+/// if some of them could not be removed completely.
 pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, GcError> {
     let Some(valid) = conf.valid_attachments.as_deref() else {
         // cnitool sends no list, after a DEL of each attachment that it knows. Removing nothing is better
@@ -66,12 +66,20 @@ pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, Gc
         let identity = Identity { sandbox, if_name, network: conf.network.clone() };
         // An ADD that is under way may not be in the runtime's list yet.
         let Ok(_fence) = InterfaceLock::take(&settings.calls, &identity) else {
-            tracing::info!(sandbox = %identity.sandbox, ifname = %identity.if_name, "left alone: a call for it is under way");
+            tracing::info!(
+                sandbox = %identity.sandbox,
+                ifname = %identity.if_name,
+                "left alone: a call for it is under way"
+            );
             continue;
         };
         match detacher.detach(&identity, Connections::Of(&[])).await {
             Ok(_) => {
-                tracing::info!(sandbox = %identity.sandbox, ifname = %identity.if_name, "removed a stale interface");
+                tracing::info!(
+                    sandbox = %identity.sandbox,
+                    ifname = %identity.if_name,
+                    "removed a stale interface"
+                );
                 removed.push(identity);
             }
             Err(leftover) => failures.push(leftover),

@@ -152,7 +152,14 @@ impl Session<'_> {
             None => tracing::info!(ms = round(milliseconds), stages = %stages(&timeline.times()), "done"),
             Some(error) => {
                 let CniError { code, msg, details, .. } = error;
-                tracing::error!(code, ms = round(milliseconds), stages = %stages(&timeline.times()), error = %msg, hint = %details, "failed");
+                tracing::error!(
+                    code,
+                    ms = round(milliseconds),
+                    stages = %stages(&timeline.times()),
+                    error = %msg,
+                    hint = %details,
+                    "failed"
+                );
             }
         }
         let exit = match &error {

@@ -173,7 +173,12 @@ async fn check_server(request: &Request, settings: &Settings) -> ServerSays {
     };
     match stamp::age(&settings.server_socket).filter(|age| *age < FORGIVEN && missing.is_a_restart()) {
         Some(age) => {
-            tracing::warn!(%missing, last_s = age.as_secs(), forgiven_s = FORGIVEN.as_secs(), "no answer from the server, which may be restarting");
+            tracing::warn!(
+                %missing,
+                last_s = age.as_secs(),
+                forgiven_s = FORGIVEN.as_secs(),
+                "no answer from the server, which may be restarting"
+            );
             ServerSays::Forgiven
         }
         None => ServerSays::Missing(missing),

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-/// The first pause between requests. Long enough for a server that restarts not to be asked in a tight loop, short enough that
-/// one lost connection is not noticed.
+/// The first pause between requests. Long enough for a server that restarts not to be asked in a tight loop,
+/// short enough that one lost connection is not noticed.
 const FIRST: Duration = Duration::from_millis(200);
 /// The longest pause, before the random part: how late a program may notice that the server is back (7.5 s at
 /// most). Ten times as much would keep pods waiting for more than a minute after an outage; with a tenth, the
@@ -50,8 +50,8 @@ impl Backoff {
     }
 }
 
-/// The pause after so many failures, for a caller that counts them: `first`, doubled each time up to `longest`,
-/// and cut at random by up to half.
+/// The pause after so many failures, for a caller that counts them: `first`, doubled each time up to
+/// `longest`, and cut at random by up to half.
 pub fn pause(first: Duration, longest: Duration, times: u32) -> Duration {
     let full = first.saturating_mul(2_u32.saturating_pow(times)).min(longest);
     full / 2 + part(full / 2)

@@ -221,8 +221,8 @@ impl NodeAssignments {
         nodes.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
         let names: Vec<NodeName> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
         self.listed = true;
-        // All records before any assignment: a later node may have what looks free now, and an earlier one may
-        // claim what a later one has given up.
+        // All records before any assignment: a later node may have what looks free now, and an earlier one
+        // may claim what a later one has given up.
         let freed = nodes.into_iter().fold(false, |freed, node| self.put(node) | freed);
         if freed {
             self.read_contested_again();
@@ -293,12 +293,13 @@ impl NodeAssignments {
         if known.contested.is_empty() || before.is_empty() {
             return !before.is_empty();
         }
-        // A node whose claim fails keeps what it had: its pods have addresses of it. Nothing else was assigned
-        // meanwhile, so the old subnets are still free.
+        // A node whose claim fails keeps what it had: its pods have addresses of it. Nothing else was
+        // assigned meanwhile, so the old subnets are still free.
         known.subnets.drain(..).for_each(|subnet| self.subnets.release(name, &subnet));
         known.subnets =
             before.into_iter().filter(|subnet| self.subnets.claim(name, *subnet).is_ok()).collect();
-        // This process has assigned them, and the node does not show them yet: they count, and are written again.
+        // This process has assigned them, and the node does not show them yet: they count, and are written
+        // again.
         known.overrules = known.sent.contains_key(NODE_SUBNETS);
         if known.overrules {
             known.contested.clear();
@@ -344,7 +345,8 @@ impl NodeAssignments {
         lacking.iter().for_each(|name| self.settle(name));
     }
 
-    /// Reads the nodes again whose claims could not be granted, until no node gives anything up for its claim.
+    /// Reads the nodes again whose claims could not be granted, until no node gives anything up for its
+    /// claim.
     fn read_contested_again(&mut self) {
         loop {
             let again =

@@ -64,8 +64,8 @@ pub enum Value {
     Elements(BTreeSet<Box<str>>),
     /// Exactly these pairs, in a map that may be large: only what differs is written.
     Entries(BTreeMap<Box<str>, String>),
-    /// Exactly these pairs, in a map of which only what differs is written. Each value is a list, separated by
-    /// commas, without an order: an equal list in another order stays.
+    /// Exactly these pairs, in a map of which only what differs is written. Each value is a list, separated
+    /// by commas, without an order: an equal list in another order stays.
     Lists(BTreeMap<Box<str>, String>),
     /// References to exactly these rows.
     References(Vec<RowName>),

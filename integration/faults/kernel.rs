@@ -48,7 +48,8 @@ impl Drop for Loop {
     }
 }
 
-/// Eight pods come and go while these programs run; all ADDs must succeed. Returns the longest of their times.
+/// Eight pods come and go while these programs run; all ADDs must succeed. Returns the longest of their
+/// times.
 fn slowest_add(site: &Site<'_>, scripts: &[&str]) -> Result<Duration> {
     let _loops =
         scripts.iter().map(|script| Loop::start(site.node, script)).collect::<Result<Vec<Loop>>>()?;
@@ -62,8 +63,8 @@ fn slowest_add(site: &Site<'_>, scripts: &[&str]) -> Result<Duration> {
     outcomes.iter().map(|outcome| outcome.duration).max().context("no ADD")
 }
 
-/// Neighbouring rounds are compared, and the median of their ratios counts: whatever else the machine does slows
-/// down both rounds of most pairs.
+/// Neighbouring rounds are compared, and the median of their ratios counts: whatever else the machine does
+/// slows down both rounds of most pairs.
 #[test]
 fn row_50_a_storm_of_link_changes_slows_adds_down_by_less_than_three_times() {
     row(50).within(Duration::from_secs(90)).test(|site| {

@@ -1,5 +1,6 @@
-//! Control groups of what the lab limits or counts. They belong to the machine and outlive namespaces: the lab creates
-//! them under a name of its own, and the outer process removes them after everything inside has ended.
+//! Control groups of what the lab limits or counts. They belong to the machine and outlive namespaces: the
+//! lab creates them under a name of its own, and the outer process removes them after everything inside has
+//! ended.
 
 use std::{
     fs, io,

@@ -1,8 +1,8 @@
 //! Pods come and go: one driver for all runs in which calls follow each other without end.
 //!
-//! A run consists of rounds. In a round all actors work at once, each on a thread of its own, until their work
-//! or the time is over, or one of them fails. Between two rounds no call is under way; then a run looks at the
-//! node.
+//! A run consists of rounds. In a round all actors work at once, each on a thread of its own, until their
+//! work or the time is over, or one of them fails. Between two rounds no call is under way; then a run looks
+//! at the node.
 //!
 //! | run | actors | looks at |
 //! |---|---|---|

@@ -91,7 +91,8 @@ impl Blueprint {
         self
     }
 
-    /// Address families of pods, Services and nodes; IPv4 unless said otherwise. Replaces the addresses of pods.
+    /// Address families of pods, Services and nodes; IPv4 unless said otherwise. Replaces the addresses of
+    /// pods.
     #[must_use]
     pub fn families(mut self, families: Families) -> Self {
         self.families = families;

@@ -1,8 +1,8 @@
-//! `integration conformance`: runs Kubernetes' own specs of networking (test/e2e) on a whole cluster, and prints
-//! what passed.
+//! `integration conformance`: runs Kubernetes' own specs of networking (test/e2e) on a whole cluster, and
+//! prints what passed.
 //!
-//! The suite is an oracle: nothing of it is changed, no spec is tried twice. What a spec needs besides the network
-//! is made here: nodes in three zones, addresses for load balancers, images under the suite's names.
+//! The suite is an oracle: nothing of it is changed, no spec is tried twice. What a spec needs besides the
+//! network is made here: nodes in three zones, addresses for load balancers, images under the suite's names.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -41,7 +41,8 @@ fn file(name: &str) -> PathBuf {
 fn on_node(holder: u32, work: impl FnOnce() -> Result<()> + Send) -> Result<()> {
     thread::scope(|scope| {
         let inside = scope.spawn(|| {
-            // A thread that shares its working directory with others may not enter a mount namespace (setns(2)).
+            // A thread that shares its working directory with others may not enter a mount namespace
+            // (setns(2)).
             unshare(CloneFlags::CLONE_FS).context("leave the directory of the other threads")?;
             let mounts = File::open(format!("/proc/{holder}/ns/mnt")).context("open the node's mounts")?;
             setns(&mounts, CloneFlags::CLONE_NEWNS).context("enter the node's mounts")?;

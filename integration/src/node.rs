@@ -193,9 +193,9 @@ impl Node {
     }
 
     /// In its userspace datapath Open vSwitch before 3.1.3 aborts (`assertion conn->conn_type ==
-    /// CT_CONN_TYPE_DEFAULT failed in conn_update_state()`) when the addresses and ports of a connection come back
-    /// that was committed with all-zero SNAT. ovn-controller commits like that wherever the datapath is capable of
-    /// it. So this one says that it is not.
+    /// CT_CONN_TYPE_DEFAULT failed in conn_update_state()`) when the addresses and ports of a connection come
+    /// back that was committed with all-zero SNAT. ovn-controller commits like that wherever the datapath is
+    /// capable of it. So this one says that it is not.
     fn avoid_all_zero_snat(&self) -> Result<()> {
         // A switch that was started again has numbers of ports in the database before it answers, and answers
         // before it has the bridge.
@@ -209,7 +209,8 @@ impl Node {
         if !is_needed {
             return Ok(());
         }
-        // ovs-vswitchd writes the capabilities when it sees the row first. There is none before ovn-controller runs.
+        // ovs-vswitchd writes the capabilities when it sees the row first. There is none before
+        // ovn-controller runs.
         let rows = self.vsctl(["--bare", "--columns=_uuid", "list", "Datapath"])?;
         rows.split_whitespace().try_for_each(|row| {
             self.vsctl(["set", "Datapath", row, "capabilities:ct_zero_snat=false"]).map(drop)
@@ -277,8 +278,8 @@ impl Node {
         command::output(self.command(program).args(words))
     }
 
-    /// Adds a connection to the kernel's table, as if its packets had been seen: `-s ADDRESS -d ADDRESS` and more
-    /// in the words of conntrack(8). No packet filter is needed for that.
+    /// Adds a connection to the kernel's table, as if its packets had been seen: `-s ADDRESS -d ADDRESS` and
+    /// more in the words of conntrack(8). No packet filter is needed for that.
     pub fn track(&self, connection: &str) -> Result<()> {
         let common = "conntrack -I -p tcp --sport 40000 --dport 443 --state ESTABLISHED -t 600";
         self.run(common.split_whitespace().chain(connection.split_whitespace()))

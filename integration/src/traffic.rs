@@ -91,8 +91,8 @@ impl Lab {
         transfer(self.at(from)?, self.at(to)?, address, bytes)
     }
 
-    /// Sends `bytes` over TCP to `address` of `to`, not directly but where `by` says: at a Service's address, once
-    /// its load balancer knows the port.
+    /// Sends `bytes` over TCP to `address` of `to`, not directly but where `by` says: at a Service's address,
+    /// once its load balancer knows the port.
     pub fn tcp_by(
         &self,
         from: &End<'_>,

@@ -186,16 +186,16 @@ impl Leadership {
                 State::Leading { until } => until.map(|until| until.clock),
                 State::Waiting { .. } | State::Over => None,
             };
-            // After the states were marked as seen: a change before the mark is read here, a later one wakes the
-            // wait below.
+            // After the states were marked as seen: a change before the mark is read here, a later one wakes
+            // the wait below.
             if self.is_leader() == leader {
                 return;
             }
             tokio::select! {
                 Ok(()) = any_changed(&mut states) => {}
                 Ok(()) = resigned.changed() => {}
-                // Leadership ends by time alone if the task of the Lease does not run. It never begins so: a deadline
-                // that has passed would only keep this loop busy.
+                // Leadership ends by time alone if the task of the Lease does not run. It never begins so: a
+                // deadline that has passed would only keep this loop busy.
                 () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() && !leader => {}
                 else => std::future::pending().await,
             }

@@ -40,8 +40,8 @@ use crate::plan::Identity;
 /// database. If the wait is too short, DEL and the rollback work on the interface at the same time.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How long DEL waits for the server, which holds locks for a list of links and one transaction, some ten
-/// milliseconds. If the wait is longer, a DEL takes more than 2 s while the server is stopped there (row 63 of
-/// the fault matrix). Much shorter, and the port of a pod that a busy server is about to put back is there
+/// milliseconds. If the wait is longer, a DEL takes more than 2 s while the server is stopped there (row 63
+/// of the fault matrix). Much shorter, and the port of a pod that a busy server is about to put back is there
 /// again after its DEL, until the server removes it.
 const SERVERS_PATIENCE: Duration = Duration::from_millis(1200);
 /// How long ADD waits for the lock. The server holds it for a moment while it looks whether a port that
@@ -56,8 +56,8 @@ const MOST_TRIES: usize = 16;
 pub const STALE: Duration = Duration::from_secs(60);
 /// The byte that asks the holder to give up.
 const GIVE_UP: u8 = b'D';
-/// The modes of a lock's file: that of a call, and that of the server, which holds a lock for a moment and does
-/// not listen. Only root can open a file in the directory, whatever its mode.
+/// The modes of a lock's file: that of a call, and that of the server, which holds a lock for a moment and
+/// does not listen. Only root can open a file in the directory, whatever its mode.
 const MODE_OF_CALL: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
 const MODE_OF_SERVER: Mode = MODE_OF_CALL.union(Mode::S_IXUSR);
 

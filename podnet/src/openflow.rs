@@ -1,5 +1,5 @@
-//! One question to a bridge, in OpenFlow 1.3 or 1.5: whether it has a flow for an address. Asked at the bridge's own
-//! socket (ovs-vswitchd(8)), which needs no configuration.
+//! One question to a bridge, in OpenFlow 1.3 or 1.5: whether it has a flow for an address. Asked at the
+//! bridge's own socket (ovs-vswitchd(8)), which needs no configuration.
 //!
 //! Must not know what the flow means.
 
@@ -38,8 +38,8 @@ struct Message {
     body: Vec<u8>,
 }
 
-/// Whether `bridge`, whose socket is in `run_dir`, has a flow that matches the very destination `address`, in any
-/// table.
+/// Whether `bridge`, whose socket is in `run_dir`, has a flow that matches the very destination `address`, in
+/// any table.
 ///
 /// # Errors
 /// The bridge does not exist, refuses, or does not answer within `patience`.
@@ -117,7 +117,8 @@ fn agreed(hello: &Message) -> Option<u8> {
 
 /// The flows of all tables that match the destination.
 fn question(address: IpAddr) -> Vec<u8> {
-    // `OFPXMC_OPENFLOW_BASIC`; the numbers of the fields are shifted by the bit that says whether a mask follows.
+    // `OFPXMC_OPENFLOW_BASIC`; the numbers of the fields are shifted by the bit that says whether a mask
+    // follows.
     let field = |number: u8, value: &[u8]| {
         let length = u8::try_from(value.len()).unwrap_or_default();
         [&[0x80, 0, number << 1, length], value].concat()

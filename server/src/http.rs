@@ -2,8 +2,8 @@
 //! asked and answered.
 //!
 //! The accept loop is our own, because it holds what protects a server that programs of root call all day:
-//! which peers may connect (`peer`), how many at once (`connection_limit`, `reserve`), how slowly they may send
-//! (`exchange`), and which requests outlive their connection (`detached_close`).
+//! which peers may connect (`peer`), how many at once (`connection_limit`, `reserve`), how slowly they may
+//! send (`exchange`), and which requests outlive their connection (`detached_close`).
 
 use std::{io, sync::Arc, time::Duration};
 

@@ -115,12 +115,13 @@ async fn changed<T>(receiver: &mut tokio::sync::watch::Receiver<T>) {
     }
 }
 
-/// How long [`end`] waits for a thread that is inside a system call. Most requests to the kernel take less than
-/// a millisecond; one that waits for another process, minutes perhaps, must not delay the end of this one.
+/// How long [`end`] waits for a thread that is inside a system call. Most requests to the kernel take less
+/// than a millisecond; one that waits for another process, minutes perhaps, must not delay the end of this
+/// one.
 const END: Duration = Duration::from_millis(200);
 
-/// Ends all tasks of `runtime`, and the thread for rtnetlink requests: nothing is done or logged afterwards. Not
-/// for async code.
+/// Ends all tasks of `runtime`, and the thread for rtnetlink requests: nothing is done or logged afterwards.
+/// Not for async code.
 pub fn end(runtime: Runtime) {
     runtime.shutdown_timeout(END);
     kernel_thread::end(END);

@@ -84,7 +84,8 @@ impl Ports {
         self.bridge.borrow().clone().filter(|_| is_free)
     }
 
-    /// Asks for a port. If the channel closes before [`PortStatus::Installed`], the plugin continues by itself.
+    /// Asks for a port. If the channel closes before [`PortStatus::Installed`], the plugin continues by
+    /// itself.
     pub(crate) fn write(&self, port: PlannedPort) -> mpsc::UnboundedReceiver<PortStatus> {
         let (news, listener) = mpsc::unbounded_channel();
         // Without a writer, `news` is dropped here, which closes the channel.

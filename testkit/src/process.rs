@@ -114,8 +114,8 @@ pub(crate) fn signal_to(pid: u32, signal: Signal) {
     kill(pid, signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
 }
 
-/// Whether each thread of a process is stopped. One thread takes the signal and stops the others: until it runs,
-/// which takes a while on a busy machine, they go on (signal(7), `do_signal_stop` of the kernel).
+/// Whether each thread of a process is stopped. One thread takes the signal and stops the others: until it
+/// runs, which takes a while on a busy machine, they go on (signal(7), `do_signal_stop` of the kernel).
 ///
 /// # Errors
 /// The threads that are not stopped, or that there is no such process.

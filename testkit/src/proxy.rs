@@ -2,8 +2,8 @@
 //! as a test orders: it delays, loses, cuts, corrupts, replaces or refuses what the server sends.
 //!
 //! Runs as threads of the test's process, and ends with it. It passes bytes on, over unix sockets or TCP, and
-//! knows nothing of the content, except that a request of OVSDB's protocol (RFC 7047, JSON-RPC) carries an `id`
-//! that its reply repeats.
+//! knows nothing of the content, except that a request of OVSDB's protocol (RFC 7047, JSON-RPC) carries an
+//! `id` that its reply repeats.
 
 use std::{
     fs, io,

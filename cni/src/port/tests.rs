@@ -87,8 +87,8 @@ fn refusal(code: Code) -> String {
     serde_json::to_string(&Refused { error, retry: None }).unwrap()
 }
 
-/// Upstream's server has no such path, an earlier server of this project cannot read the request, and one that
-/// stops or has just started cannot write ports.
+/// Upstream's server has no such path, an earlier server of this project cannot read the request, and one
+/// that stops or has just started cannot write ports.
 #[tokio::test]
 async fn a_port_that_the_server_cannot_write_is_written_by_the_plugin() {
     for scripted in [

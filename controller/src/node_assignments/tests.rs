@@ -296,7 +296,8 @@ fn ids_that_are_not_for_nodes_are_refused_and_told() {
     }
 }
 
-/// Other `--gateway-v4-join-subnet` or `--cluster-manager-v4-transit-subnet`: all nodes got other addresses at once.
+/// Other `--gateway-v4-join-subnet` or `--cluster-manager-v4-transit-subnet`: all nodes got other addresses
+/// at once.
 #[test]
 fn nodes_keep_join_and_transit_addresses_of_other_subnets_until_somebody_deletes_the_annotation() {
     let first = |number: u8, id: &str| node(&format!("n{number}"), number, &[(NODE_ID, id)]);

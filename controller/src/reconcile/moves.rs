@@ -13,8 +13,8 @@ use crate::{config::Zone, key::NodeName, store::Node};
 /// moves without its routes.
 pub const HOLD: Duration = Duration::from_secs(3);
 
-/// The nodes whose change is held back, as they are now, and until when. A node that comes into the zone needs
-/// no patience: nothing is removed for it.
+/// The nodes whose change is held back, as they are now, and until when. A node that comes into the zone
+/// needs no patience: nothing is removed for it.
 #[derive(Debug, Default)]
 pub(super) struct Moves(BTreeMap<NodeName, (Node, Instant)>);
 

@@ -125,7 +125,8 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         let namespace = selector.namespace().map(|namespace| self.labels.refer_to("", Some(namespace)));
         let tests: Vec<Test> =
             selector.requirements().map(|requirement| Test::new(requirement, &mut self.labels)).collect();
-        // After the labels were referred to: where the selector is listed depends on how many objects have them.
+        // After the labels were referred to: where the selector is listed depends on how many objects have
+        // them.
         let places = self.places(namespace, &tests);
         let mut entry = Entry {
             text: Arc::clone(&text),

@@ -196,8 +196,8 @@ fn law_6_nothing_is_removed_because_of_what_cannot_be_read() {
     });
 }
 
-/// Law 6 for Services: node ports of a node were removed when a restart found its annotations garbled, and the
-/// load balancers of all nodes with them. A Service that is gone still takes its rows with it.
+/// Law 6 for Services: node ports of a node were removed when a restart found its annotations garbled, and
+/// the load balancers of all nodes with them. A Service that is gone still takes its rows with it.
 #[tokio::test]
 async fn law_6_load_balancers_of_a_node_that_cannot_be_read_at_a_start_stay() {
     for kind in 0..8 {

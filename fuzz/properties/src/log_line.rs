@@ -42,7 +42,13 @@ pub fn check(data: &[u8]) {
         )
         .entered();
         let error = io::Error::other(text);
-        tracing::info!(plain = text, shown = %text, debugged = ?text, error = &error as &dyn std::error::Error, "{text}");
+        tracing::info!(
+            plain = text,
+            shown = %text,
+            debugged = ?text,
+            error = &error as &dyn std::error::Error,
+            "{text}"
+        );
     });
     let written = memory.0.lock().expect("no writer panics").clone();
     let line = String::from_utf8(written).expect("a log is text");

@@ -18,8 +18,8 @@ pub const NAMESPACE: &str = "kube-system";
 /// Replicas in the manifest.
 const REPLICAS: usize = 2;
 
-/// How long CoreDNS may take to be ready: a second after its pods' network on an idle machine; the rest is for
-/// a busy one.
+/// How long CoreDNS may take to be ready: a second after its pods' network on an idle machine; the rest is
+/// for a busy one.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Address of the Service in a cluster of these families.

@@ -1,5 +1,5 @@
-//! What a cloud provider does for Services of type `LoadBalancer`, and nothing else: it writes an address into
-//! their status. That packets to the address arrive is the network's part.
+//! What a cloud provider does for Services of type `LoadBalancer`, and nothing else: it writes an address
+//! into their status. That packets to the address arrive is the network's part.
 
 use std::{
     collections::BTreeMap,

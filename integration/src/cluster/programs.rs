@@ -12,7 +12,8 @@ use crate::{executable, prerequisites};
 
 /// Image of the sandbox's container, which holds the namespaces of a pod open.
 pub const PAUSE: &str = "localhost/pause:1";
-/// Image of test pods: busybox, agnhost's servers and clients, curl and wget. Its entry point is `/agnhost netexec`.
+/// Image of test pods: busybox, agnhost's servers and clients, curl and wget. Its entry point is `/agnhost
+/// netexec`.
 pub const AGNHOST: &str = "localhost/agnhost:1";
 /// Image of CoreDNS.
 pub const COREDNS: &str = "localhost/coredns:1";

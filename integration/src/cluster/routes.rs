@@ -1,5 +1,5 @@
-//! Routes from the lab's root to pods: what a router in front of the nodes would have. With them the API server
-//! reaches pods, which it does for `kubectl get --raw …/proxy/` and for webhooks.
+//! Routes from the lab's root to pods: what a router in front of the nodes would have. With them the API
+//! server reaches pods, which it does for `kubectl get --raw …/proxy/` and for webhooks.
 
 use std::{collections::BTreeMap, process::Command};
 

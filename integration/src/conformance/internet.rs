@@ -1,5 +1,5 @@
-//! The Internet, as far as the suite asks for it: two addresses that accept connections, beyond the nodes' default
-//! route.
+//! The Internet, as far as the suite asks for it: two addresses that accept connections, beyond the nodes'
+//! default route.
 
 use std::{
     net::{IpAddr, TcpListener},

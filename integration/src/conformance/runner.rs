@@ -59,7 +59,8 @@ impl Suite {
         entries.map(|entry| Ok(entry?.path())).collect()
     }
 
-    /// Runs the selected specs; `say` hears of each when it ends. The suite's report and output go to `results`.
+    /// Runs the selected specs; `say` hears of each when it ends. The suite's report and output go to
+    /// `results`.
     pub(super) fn run(
         &self,
         cluster: &Cluster,

@@ -1,7 +1,7 @@
-//! The two ends of short TCP connections: a server that names the address at which a connection arrived, and a
-//! client that begins connections at fixed times, whatever became of the earlier ones. A client that waits for
-//! a lost SYN measures its own patience. A connection is closed with RST: thousands of ports in TIME_WAIT would
-//! make later ones fail.
+//! The two ends of short TCP connections: a server that names the address at which a connection arrived, and
+//! a client that begins connections at fixed times, whatever became of the earlier ones. A client that waits
+//! for a lost SYN measures its own patience. A connection is closed with RST: thousands of ports in TIME_WAIT
+//! would make later ones fail.
 
 use std::{io::ErrorKind, net::SocketAddr, sync::Arc, time::Duration};
 

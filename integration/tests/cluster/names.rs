@@ -10,8 +10,8 @@ use crate::support::{
     DEPLOYMENTS, PODS, SOON, deployment, pod, scale, small_pod, wait_for_exactly, wait_ready,
 };
 
-/// Longest time in which no answer may come while one of two replicas goes. A client that asked the one that went
-/// asks again after its own 5 s: with this limit no client has to do that.
+/// Longest time in which no answer may come while one of two replicas goes. A client that asked the one that
+/// went asks again after its own 5 s: with this limit no client has to do that.
 const GAP: Duration = Duration::from_secs(2);
 
 #[test]

@@ -52,8 +52,8 @@ pub(crate) fn route_to_hosts(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Makes the load balancer of a Service's port on all nodes, or changes its endpoints. Returns the Service's address
-/// and port.
+/// Makes the load balancer of a Service's port on all nodes, or changes its endpoints. Returns the Service's
+/// address and port.
 pub(crate) fn balance(
     lab: &Lab,
     protocol: &str,

@@ -1,5 +1,5 @@
-//! The configuration of a connection: address, authorities and credentials, as the files say now. Does not decide
-//! when to read.
+//! The configuration of a connection: address, authorities and credentials, as the files say now. Does not
+//! decide when to read.
 //!
 //! No error contains a byte of what was read, as that includes tokens and keys.
 

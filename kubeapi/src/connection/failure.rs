@@ -11,8 +11,8 @@ use tower::BoxError;
 use super::config::{ConnectionConfigError, Provenance};
 use crate::trouble::{Kind, Trouble};
 
-/// The most that is read of the body of an answer with `Retry-After`, in bytes. A `Status` of the API server is some
-/// hundred bytes long; a proxy's page may be anything.
+/// The most that is read of the body of an answer with `Retry-After`, in bytes. A `Status` of the API server
+/// is some hundred bytes long; a proxy's page may be anything.
 const LONGEST_EXCUSE: usize = 4096;
 
 /// An answer that asks to try again later.

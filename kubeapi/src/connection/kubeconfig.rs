@@ -58,8 +58,8 @@ impl Kubeconfig {
         })
     }
 
-    /// The configuration of the cluster. `with_user`: with the credentials of the kubeconfig, as far as it has
-    /// any.
+    /// The configuration of the cluster. `with_user`: with the credentials of the kubeconfig, as far as it
+    /// has any.
     pub(super) fn config(
         self,
         with_user: bool,

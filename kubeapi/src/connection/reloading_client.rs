@@ -1,6 +1,6 @@
-//! The reloading client: it sends requests over the current transport. It reads the configuration again when a
-//! file has changed, and at once when the API server answers 401. A transport that worked stays in use until
-//! there is a new one.
+//! The reloading client: it sends requests over the current transport. It reads the configuration again when
+//! a file has changed, and at once when the API server answers 401. A transport that worked stays in use
+//! until there is a new one.
 
 use std::{
     collections::BTreeSet,

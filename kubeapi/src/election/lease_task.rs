@@ -301,7 +301,11 @@ impl LeaseTask {
                         return lost;
                     }
                     if problem != trouble.text {
-                        tracing::warn!(lease = %self.candidate, problem = %trouble, "the lease is not renewed yet");
+                        tracing::warn!(
+                            lease = %self.candidate,
+                            problem = %trouble,
+                            "the lease is not renewed yet"
+                        );
                     }
                     next = Instant::now() + backoff.next(trouble.retry_after);
                     problem = trouble.text;
@@ -347,13 +351,20 @@ impl LeaseTask {
                     if trouble.code == Some(409) && matches!(look.await, Ok(Some(_))) {
                         return;
                     }
-                    tracing::debug!(lease = %self.candidate, problem = %trouble, "the lease is not released yet");
+                    tracing::debug!(
+                        lease = %self.candidate,
+                        problem = %trouble,
+                        "the lease is not released yet"
+                    );
                     let _ = timeout_at(deadline, sleep(backoff.next(None))).await;
                 }
                 Err(_) => break,
             }
         }
-        tracing::warn!(lease = %self.candidate, "the lease could not be released: other processes wait until it expires");
+        tracing::warn!(
+            lease = %self.candidate,
+            "the lease could not be released: other processes wait until it expires"
+        );
     }
 
     fn lead(&self, until: Moment) {

@@ -82,7 +82,12 @@ impl Sink {
             Err(Trouble { text: problem, .. }) => {
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 if self.problem.as_ref() != Some(&problem) {
-                    tracing::warn!(object = %due.key.object, note = due.note, problem, "an event could not be sent");
+                    tracing::warn!(
+                        object = %due.key.object,
+                        note = due.note,
+                        problem,
+                        "an event could not be sent"
+                    );
                 }
                 self.problem = Some(problem);
                 // Whether the request arrived is unknown: the next update tries the same event.

@@ -286,8 +286,8 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
 
     /// Watches from version `from`. Without it: a streaming list first, then the changes after it.
     async fn watch(&mut self, from: Option<String>) -> End {
-        // Subscribed before the request: a change of credentials while it is under way ends the watch. `again`
-        // is a clone: `step` sees the change, too, and lists.
+        // Subscribed before the request: a change of credentials while it is under way ends the watch.
+        // `again` is a clone: `step` sees the change, too, and lists.
         let mut reopen = Reopen { renewals: self.connection.renewals(), again: self.again.clone() };
         let request = match self.request(from.as_deref()) {
             Ok(request) => request,

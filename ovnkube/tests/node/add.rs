@@ -56,7 +56,8 @@ fn an_annotation_is_answered_within_five_milliseconds_of_its_arrival() {
         "from the manifest's rename to the answer: median {:?}, worst {:?}",
         latencies[10], latencies[19]
     );
-    // The quickest quarter: a busy machine delays the others. Whatever looked every 20 ms would not be as quick.
+    // The quickest quarter: a busy machine delays the others. Whatever looked every 20 ms would not be as
+    // quick.
     assert!(latencies[5] <= Duration::from_millis(5), "{latencies:?}");
 }
 

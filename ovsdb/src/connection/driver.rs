@@ -73,7 +73,8 @@ const CHUNK: usize = 64 * 1024;
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The bytes of answers to echo requests, since all was sent last, at which a server that does not read them
-/// is disconnected. 1 MiB is thousands of probes, which no correct server sends; without a limit they would fill the memory.
+/// is disconnected. 1 MiB is thousands of probes, which no correct server sends; without a limit they would
+/// fill the memory.
 const MAX_UNSENT_ECHOES: usize = 1 << 20;
 
 /// The state of a connection, apart from its stream.

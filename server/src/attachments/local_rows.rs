@@ -1,6 +1,6 @@
-//! The one copy of Open vSwitch's rows on this node, and the task that keeps it up to date. The task writes the
-//! ports that plugins ask for, and answers the reconciler's questions about rows. It waits for nothing but the
-//! next event, because every ADD of the node waits for it.
+//! The one copy of Open vSwitch's rows on this node, and the task that keeps it up to date. The task writes
+//! the ports that plugins ask for, and answers the reconciler's questions about rows. It waits for nothing
+//! but the next event, because every ADD of the node waits for it.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! The health checks of Services whose external traffic stays on the node (`healthCheckNodePort`): a load balancer
-//! outside of the cluster asks each node whether it has an endpoint. Answers as kube-proxy does.
+//! The health checks of Services whose external traffic stays on the node (`healthCheckNodePort`): a load
+//! balancer outside of the cluster asks each node whether it has an endpoint. Answers as kube-proxy does.
 
 use std::{
     collections::BTreeMap,

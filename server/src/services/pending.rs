@@ -1,8 +1,8 @@
 //! When stale connections are removed. Pure: the clock is an argument.
 //!
-//! The API server tells of an endpoint that is gone before OVN has taken it out of the switch. Until then a client
-//! that keeps sending gets a new connection to it right after the old one was removed, so they are removed again:
-//! soon at first, for a client must not wait longer than OVN takes, and then ever more slowly.
+//! The API server tells of an endpoint that is gone before OVN has taken it out of the switch. Until then a
+//! client that keeps sending gets a new connection to it right after the old one was removed, so they are
+//! removed again: soon at first, for a client must not wait longer than OVN takes, and then ever more slowly.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,17 +10,18 @@ use podnet::conntrack::Stale;
 use tokio::time::Instant;
 
 /// The first attempt follows at once, the second after this, and each further one after twice the time of the
-/// one before: a client is without an answer for at most twice as long as OVN takes. OVN takes some 10 ms where
-/// it is idle; each attempt has the switch go through its connections.
+/// one before: a client is without an answer for at most twice as long as OVN takes. OVN takes some 10 ms
+/// where it is idle; each attempt has the switch go through its connections.
 const FIRST: Duration = Duration::from_millis(25);
 /// The number of attempts: the last one is 51 s after the change, more than OVN takes in a large cluster.
 const ATTEMPTS: u32 = 12;
-/// Connections of so many endpoints are removed in one go. The switch goes through its connections for each, and
-/// forwards nothing new meanwhile.
+/// Connections of so many endpoints are removed in one go. The switch goes through its connections for each,
+/// and forwards nothing new meanwhile.
 const MOST: usize = 16;
 /// The shortest time between two goes.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The most that is remembered. More go away only with whole Services or nodes; then the oldest are of no use.
+/// The most that is remembered. More go away only with whole Services or nodes; then the oldest are of no
+/// use.
 const ROOM: usize = 4096;
 
 /// What is stale, each with its next attempt.

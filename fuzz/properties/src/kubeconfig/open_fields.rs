@@ -26,8 +26,8 @@ const WHOLE: [&str; 2] = ["as-groups", "as-user-extra"];
 
 /// Whether a field that is not secret contains `text`. A file that is no kubeconfig has no such fields.
 ///
-/// The fields are those of the product's own reading, written again: a tag of YAML or a field that occurs twice
-/// is read differently as a plain value.
+/// The fields are those of the product's own reading, written again: a tag of YAML or a field that occurs
+/// twice is read differently as a plain value.
 pub(super) fn mention(config: &[u8], text: &str) -> bool {
     serde_yaml_ng::from_slice::<Kubeconfig>(config)
         .and_then(serde_yaml_ng::to_value)

@@ -35,8 +35,8 @@ pub(crate) struct Watched {
     pub(crate) uplinks: BTreeSet<u32>,
     /// Networks to which any route matters, over whatever link: the ranges of Services' addresses.
     pub(crate) ranges: BTreeSet<IpNet>,
-    /// Links over which other programs have routes to these. The kernel drops the IPv4 routes of a link that goes
-    /// down without a word of them (`fib_disable_ip`).
+    /// Links over which other programs have routes to these. The kernel drops the IPv4 routes of a link that
+    /// goes down without a word of them (`fib_disable_ip`).
     pub(crate) detours: BTreeSet<u32>,
 }
 
@@ -127,8 +127,8 @@ async fn follow(
     watched: watch::Receiver<Watched>,
 ) {
     let bump = |sender: &watch::Sender<u64>| sender.send_modify(|count| *count += 1);
-    // Addresses, routes and neighbours have an index only. An interface that is made later has a message with its
-    // name; one that was there before the listener may never have one.
+    // Addresses, routes and neighbours have an index only. An interface that is made later has a message with
+    // its name; one that was there before the listener may never have one.
     let mut index = if_nametoindex(INTERFACE).ok();
     while !interface.is_closed() || !addresses.is_closed() {
         let datagram = match links.next().await {

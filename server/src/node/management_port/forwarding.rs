@@ -1,5 +1,5 @@
-//! Forwarding of packets that pods send to other hosts, and of the answers. Reads and writes the host's settings;
-//! what is to be forwarded is decided by the routes.
+//! Forwarding of packets that pods send to other hosts, and of the answers. Reads and writes the host's
+//! settings; what is to be forwarded is decided by the routes.
 //!
 //! | family | setting | where |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //! | IPv6, older kernels | `forwarding` of all interfaces | the host |
 //!
 //! The last one turns a host that learns its routes by router advertisements into a router that does not. So
-//! interfaces that accept advertisements are told first to go on with it (`accept_ra` 2). No setting is taken back:
-//! another program may rely on it by then.
+//! interfaces that accept advertisements are told first to go on with it (`accept_ra` 2). No setting is taken
+//! back: another program may rely on it by then.
 
 use std::{collections::BTreeSet, fs, io, path::PathBuf};
 
@@ -59,8 +59,8 @@ impl Uplinks {
         self.links.iter().filter_map(name).collect()
     }
 
-    /// The settings that have another value now, in the order in which they have to be written. `families`: those
-    /// of the node's subnets, IPv4 and IPv6.
+    /// The settings that have another value now, in the order in which they have to be written. `families`:
+    /// those of the node's subnets, IPv4 and IPv6.
     pub(super) fn differing(&self, families: [bool; 2]) -> Vec<Setting> {
         let names = self.names();
         let mut wanted = Vec::new();

@@ -1,8 +1,9 @@
 //! The ranges of Services' addresses that this host reaches over the management port.
 //!
-//! A range gets a route once OVN answers in it: the switch of this node has a flow for the address of a Service
-//! there. A route to a range that nothing serves would only take packets away from what else may serve it. So
-//! would a second route beside that of another program, such as a gateway of upstream's: that one stays.
+//! A range gets a route once OVN answers in it: the switch of this node has a flow for the address of a
+//! Service there. A route to a range that nothing serves would only take packets away from what else may
+//! serve it. So would a second route beside that of another program, such as a gateway of upstream's: that
+//! one stays.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,8 +65,8 @@ impl Decided {
 #[derive(Debug)]
 pub(crate) struct ServiceRanges {
     pub(super) facts: watch::Receiver<Facts>,
-    /// The directory with the socket of the bridge. Without it, as without an API server that knows Services, each
-    /// range counts as served.
+    /// The directory with the socket of the bridge. Without it, as without an API server that knows Services,
+    /// each range counts as served.
     ovs_run_dir: Option<PathBuf>,
 }
 
@@ -114,8 +115,8 @@ impl ServiceRanges {
         let ovs_run_dir = self.ovs_run_dir.as_ref()?;
         let mut why = Unrouted::Empty;
         for address in samples {
-            // The flows of load balancers match their very addresses, whether they have endpoints or refuse; those
-            // of routes match networks.
+            // The flows of load balancers match their very addresses, whether they have endpoints or refuse;
+            // those of routes match networks.
             why = match has_flow_to(ovs_run_dir, BRIDGE, *address, PATIENCE).await {
                 Ok(true) => return None,
                 Ok(false) => Unrouted::Unserved(*address),

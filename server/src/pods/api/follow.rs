@@ -1,5 +1,5 @@
-//! Puts the events of the watch on this node's pods into the versioned_pods. Knows nothing of requests to the API
-//! server.
+//! Puts the events of the watch on this node's pods into the versioned_pods. Knows nothing of requests to the
+//! API server.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

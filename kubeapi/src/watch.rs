@@ -64,7 +64,7 @@ pub trait Watched: DeserializeOwned + Clone + Send + 'static {
     fn value(self) -> Result<Self::Value, String>;
 }
 
-/// Implements [`Watched`](crate::watch::Watched) for kinds whose `metadata` have a `resource_version`, one line
+/// Implements [`Watched`] for kinds whose `metadata` have a `resource_version`, one line
 /// each: type, `KIND` at `PATH`, then `Key =` a function of the metadata, `Value =` a function of the object,
 /// and the presence, unless it is certain. Both functions return the reason why an object is skipped.
 #[macro_export]

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the shared parts of tests fail by panicking")]
 
+mod bad_input;
 mod cluster;
 mod cost;
 mod database;

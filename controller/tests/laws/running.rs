@@ -158,6 +158,14 @@ impl Running {
         })
     }
 
+    /// Waits until more objects have settled, and none is dirty. Some of their rows must change: progress that
+    /// stays the same wakes nothing.
+    pub(crate) async fn settles_after(&self, before: u64) {
+        let mut progress = self.progress.clone();
+        let over = progress.wait_for(|progress| progress.converged && self.settled() > before);
+        timeout(deadline(), over).await.expect("objects settle").unwrap();
+    }
+
     /// Ends the controller at any point of its work, as a crash would.
     pub(crate) async fn kill(self) {
         self.task.abort();

@@ -11,13 +11,12 @@ use controller::{
 };
 use ovsdb::Endpoint as Database;
 use testkit::proxy::Proxy;
-use tokio::time::timeout;
 
 use crate::{
     cluster::{all_nodes, all_pods, config, node, node_name},
     cost::{computed, median},
     database::Northbound,
-    running::{Running, deadline},
+    running::Running,
 };
 
 const NODES: u32 = 20;
@@ -67,13 +66,11 @@ impl Cluster {
 
     /// Waits until an event is over: it is of one key at least, and nothing is dirty any more. Returns the CPU
     /// time.
-    async fn happen(&mut self, event: Observation) -> Duration {
+    async fn happen(&self, event: Observation) -> Duration {
         let settled = self.controller.settled();
         let begun = computed();
         self.controller.observe(event);
-        let mut progress = self.controller.progress.clone();
-        let over = progress.wait_for(|progress| progress.converged && self.controller.settled() > settled);
-        timeout(deadline(), over).await.expect("the rows are written").unwrap();
+        self.controller.settles_after(settled).await;
         computed() - begun
     }
 

@@ -7,7 +7,10 @@ use std::{
     io::{BufRead as _, BufReader, Lines},
     net::SocketAddr,
     process::{Child, ChildStdout, Command, Stdio},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -16,7 +19,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{
     Lab, Pod, command, executable,
-    peer::{Connection, Report},
+    peer::{Connection, Pace, Report},
 };
 
 /// A server in a pod, which ends when this is dropped.
@@ -33,6 +36,7 @@ pub struct Connections {
 #[derive(Debug, Default)]
 struct Shared {
     seen: Mutex<Vec<Connection>>,
+    unanswered: AtomicUsize,
     more: Condvar,
 }
 
@@ -46,19 +50,26 @@ impl Lab {
     }
 
     /// Starts a client in the pod, and waits until it connects.
-    pub fn connections(&self, from: &Pod, to: SocketAddr) -> Result<Connections> {
+    pub fn connections(&self, from: &Pod, to: SocketAddr, pace: Pace) -> Result<Connections> {
         let mut command = self.node_of(from).pod_command(from, executable::of_package("integration")?);
         command.args(["peer", "connect", &to.to_string()]);
+        for (option, time) in [("--every", pace.every), ("--patience", pace.patience)] {
+            command.args([option, &time.as_millis().to_string()]);
+        }
         let (child, lines) = start(&mut command, &Report::Connecting)?;
         let shared = Arc::new(Shared::default());
         let noting = Arc::clone(&shared);
         // It ends with the client.
         thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                if let Ok(Report::Connected(connection)) = serde_json::from_str(&line) {
-                    noting.seen().push(connection);
-                    noting.more.notify_all();
+                match serde_json::from_str(&line) {
+                    Ok(Report::Connected(connection)) => noting.seen().push(connection),
+                    Ok(Report::Unanswered(_)) => {
+                        noting.unanswered.fetch_add(1, Ordering::Relaxed);
+                    }
+                    _ => {}
                 }
+                noting.more.notify_all();
             }
         });
         Ok(Connections { child, shared })
@@ -107,6 +118,11 @@ impl Connections {
         self.wait(&what, patience, |seen| {
             seen.iter().find(|connection| connection.by == Some(server)).copied()
         })
+    }
+
+    /// Number of connections so far that were neither answered nor refused in time.
+    pub fn unanswered(&self) -> usize {
+        self.shared.unanswered.load(Ordering::Relaxed)
     }
 
     /// All answered connections so far.

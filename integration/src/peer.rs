@@ -4,6 +4,7 @@
 //! not hang a test.
 
 mod connections;
+mod questions;
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -17,7 +18,8 @@ use contract::fnv1a::{fnv1a, fnv1a_after};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-pub use connections::{Connection, Moment};
+pub use connections::{Connection, Moment, Pace};
+pub use questions::Reply;
 
 /// How long an end waits for the other. Long enough for three repetitions of a lost SYN (1, 3 and 7 s after
 /// it), and short enough that a broken network fails the test soon.
@@ -57,16 +59,32 @@ pub enum Peer {
         #[arg(long, default_value_t = 5)]
         every: u64,
     },
-    /// Answer each TCP connection to one of the ADDRESSES with that address, until killed.
+    /// Answer each TCP connection and each datagram to one of the ADDRESSES with that address, until killed.
     Answer {
         /// Addresses and ports to listen on.
         #[arg(required = true)]
         addresses: Vec<SocketAddr>,
     },
-    /// Connect to ADDRESS every 2 ms, and print each connection that is answered or refused, until killed.
+    /// Connect to ADDRESS again and again, and print each connection that is answered, refused or neither,
+    /// until killed.
     Connect {
         /// Address and port.
         to: SocketAddr,
+        /// Milliseconds between two connections.
+        #[arg(long)]
+        every: u64,
+        /// Milliseconds after which a connection counts as not answered.
+        #[arg(long)]
+        patience: u64,
+    },
+    /// Ask each of the ADDRESSES once, all together, and print who answers.
+    Ask {
+        /// Ask by TCP.
+        #[arg(long, value_delimiter = ',')]
+        tcp: Vec<SocketAddr>,
+        /// Ask by UDP.
+        #[arg(long, value_delimiter = ',')]
+        udp: Vec<SocketAddr>,
     },
 }
 
@@ -86,6 +104,10 @@ pub enum Report {
     Connecting,
     /// A connection was answered or refused.
     Connected(Connection),
+    /// A connection that was begun then was neither.
+    Unanswered(Moment),
+    /// Who answered, in the order of the addresses: by TCP and by UDP.
+    Asked([Vec<Reply>; 2]),
 }
 
 /// One TCP transfer.
@@ -131,7 +153,13 @@ impl Peer {
                     .map(|echoes| report(&Report::Echoed(echoes)))
             }
             Self::Answer { addresses } => connections::serve(&addresses, report),
-            Self::Connect { to } => connections::connect(to, report),
+            Self::Connect { to, every, patience } => {
+                let [every, patience] = [every, patience].map(Duration::from_millis);
+                connections::connect(to, Pace { every, patience }, report)
+            }
+            Self::Ask { tcp, udp } => {
+                questions::ask_all(&tcp, &udp).map(|replies| report(&Report::Asked(replies)))
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{
     Lab, Node, Pod, command, eventually, executable,
-    peer::{Echoes, Report},
+    peer::{Echoes, Reply, Report},
 };
 
 /// Where traffic begins or ends.
@@ -116,6 +116,26 @@ impl Lab {
     pub fn flow_to(&self, from: &End<'_>, to: SocketAddr) -> Result<Flow> {
         let sender = PeerProcess::start(self.at(from)?.args(["udp-send", &to.to_string()]))?;
         Ok(Flow { sender, _server: None })
+    }
+
+    /// Asks each address once from there, by TCP and by UDP.
+    ///
+    /// # Errors
+    /// The client cannot run.
+    pub fn ask(&self, from: &End<'_>, tcp: &[SocketAddr], udp: &[SocketAddr]) -> Result<[Vec<Reply>; 2]> {
+        let mut peer = self.at(from)?;
+        peer.arg("ask").stdin(Stdio::null());
+        for (option, addresses) in [("--tcp", tcp), ("--udp", udp)] {
+            let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            if !addresses.is_empty() {
+                peer.args([option, &addresses.join(",")]);
+            }
+        }
+        let text = command::output(&mut peer)?;
+        match serde_json::from_str(&text).with_context(|| text.clone())? {
+            Report::Asked(replies) => Ok(replies),
+            other => bail!("the client reports {other:?}"),
+        }
     }
 
     /// A command at one end of traffic: `integration peer`, to be completed.

@@ -13,6 +13,7 @@ use integration::{
     cluster::{attached::is_ready, programs::AGNHOST},
     connections::{Connections, Server},
     eventually,
+    peer::Pace,
 };
 use ovsdb::{Condition, Connection, Datum, Mutation, Options, Row, Transaction};
 use serde_json::{Value, json};
@@ -118,7 +119,7 @@ impl Site {
     }
 
     fn connections(&self, address: IpAddr) -> Result<Connections> {
-        self.cluster.lab.connections(&self.client, SocketAddr::new(address, PORT))
+        self.cluster.lab.connections(&self.client, SocketAddr::new(address, PORT), Pace::FAST)
     }
 
     fn server_addresses(&self) -> [SocketAddr; 2] {

@@ -10,17 +10,28 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpSocket},
+    net::{TcpListener, TcpSocket, UdpSocket},
     task::JoinSet,
     time::{MissedTickBehavior, interval, timeout},
 };
 
 use super::Report;
 
-/// The time between two connections: the precision of what is measured. A small machine can begin as many.
-const EVERY: Duration = Duration::from_millis(2);
-/// A connection that is not answered by then was never going to be: twenty times the longest time measured.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How often connections are begun, and how long each may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// The time between two connections: the precision of what is measured.
+    pub every: Duration,
+    /// A connection that is not answered by then was never going to be.
+    pub patience: Duration,
+}
+
+impl Pace {
+    /// For latencies: as many as a small machine can begin, and twenty times the longest time measured.
+    pub const FAST: Self = Self { every: Duration::from_millis(2), patience: Duration::from_secs(1) };
+    /// For errors: TCP repeats a lost SYN each second, which a client does not notice as an error.
+    pub const PATIENT: Self = Self { every: Duration::from_millis(10), patience: Duration::from_secs(6) };
+}
 
 /// A moment: nanoseconds of the monotonic clock, which all processes of a machine share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -51,7 +62,8 @@ impl Moment {
     }
 }
 
-/// Answers each connection with the address at which it arrived, until the process is killed.
+/// Answers each connection and each datagram with the address at which it arrived, until the process is
+/// killed.
 pub(super) fn serve(addresses: &[SocketAddr], report: impl Fn(&Report)) -> Result<()> {
     runtime()?.block_on(async {
         let mut serving = JoinSet::new();
@@ -59,6 +71,8 @@ pub(super) fn serve(addresses: &[SocketAddr], report: impl Fn(&Report)) -> Resul
             let listener =
                 TcpListener::bind(address).await.with_context(|| format!("listen on {address}"))?;
             serving.spawn(answer_all(listener, address.to_string()));
+            let socket = UdpSocket::bind(address).await.with_context(|| format!("receive on {address}"))?;
+            serving.spawn(answer_datagrams(socket, address.to_string()));
         }
         report(&Report::Answering);
         serving.join_all().await;
@@ -80,12 +94,24 @@ async fn answer_all(listener: TcpListener, text: String) {
     }
 }
 
-/// Begins a connection to the address at fixed times. Reports the first beat, and each connection that is
-/// answered.
-pub(super) fn connect(to: SocketAddr, report: impl Fn(&Report) + Send + Sync + 'static) -> Result<()> {
+async fn answer_datagrams(socket: UdpSocket, text: String) {
+    loop {
+        // Errors are of earlier answers, whose receivers are gone.
+        let Ok((_, from)) = socket.recv_from(&mut [0; 64]).await else { continue };
+        let _ = socket.send_to(text.as_bytes(), from).await;
+    }
+}
+
+/// Begins a connection to the address at fixed times. Reports the first beat, and what becomes of each
+/// connection.
+pub(super) fn connect(
+    to: SocketAddr,
+    Pace { every, patience }: Pace,
+    report: impl Fn(&Report) + Send + Sync + 'static,
+) -> Result<()> {
     let report = Arc::new(report);
     runtime()?.block_on(async {
-        let mut beat = interval(EVERY);
+        let mut beat = interval(every);
         beat.set_missed_tick_behavior(MissedTickBehavior::Skip);
         beat.tick().await;
         report(&Report::Connecting);
@@ -93,15 +119,17 @@ pub(super) fn connect(to: SocketAddr, report: impl Fn(&Report) + Send + Sync + '
             beat.tick().await;
             let report = Arc::clone(&report);
             tokio::spawn(async move {
-                if let Ok(Ok(connection)) = timeout(PATIENCE, ask(to)).await {
-                    report(&Report::Connected(connection));
+                let begun = Moment::now();
+                match timeout(patience, ask(to)).await {
+                    Ok(Ok(connection)) => report(&Report::Connected(connection)),
+                    Ok(Err(_)) | Err(_) => report(&Report::Unanswered(begun)),
                 }
             });
         }
     })
 }
 
-async fn ask(to: SocketAddr) -> Result<Connection> {
+pub(super) async fn ask(to: SocketAddr) -> Result<Connection> {
     let socket = if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_zero_linger()?;
     let begun = Moment::now();
@@ -118,6 +146,6 @@ async fn ask(to: SocketAddr) -> Result<Connection> {
     Ok(Connection { begun, answered, by: Some(by.parse()?) })
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime> {
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }

@@ -1,0 +1,291 @@
+//! Services by packets: the control plane as a process, with an API server that the test plays.
+//!
+//! `OVN_FLAP_SECONDS=60 cargo nextest run -p integration --test services flap` lets endpoints flap for a minute.
+
+#[path = "support/api.rs"]
+mod api;
+#[path = "support/managed.rs"]
+mod managed;
+
+use std::{
+    collections::BTreeSet,
+    env,
+    net::{IpAddr, SocketAddr},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{
+    Families, Lab, Pod, by_hand,
+    connections::Server,
+    eventually,
+    peer::{Connection, Moment, Pace, Reply},
+    traffic::End,
+};
+use oracle::{
+    Answer, Client, Probe, World, answer, probes,
+    random::world_of,
+    world::{Endpoint, EndpointSlice, Node, Protocol, Service, ServicePort, node_name},
+};
+use proptest::{
+    strategy::{Strategy as _, ValueTree as _},
+    test_runner::TestRunner,
+};
+
+use api::Api;
+
+/// Limit for rows and flows to follow, on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
+/// Changes of the flapping Service a second.
+const FLAPS: u32 = 100;
+/// Seconds for which it flaps.
+const FLAPPING: u32 = 4;
+/// Random worlds of a run.
+const WORLDS: usize = 3;
+/// Questions of each client in each world.
+const QUESTIONS: usize = 16;
+
+/// Attaches the pods with these numbers of nodes, in the order of their numbers.
+fn attach(lab: &Lab, nodes: &[u8]) -> Result<Vec<Pod>> {
+    nodes
+        .iter()
+        .map(|node| {
+            let node = &lab.nodes[usize::from(*node) - 1];
+            let pod = lab.plan_pod(node);
+            node.add_namespaces(std::slice::from_ref(&pod))?;
+            by_hand::attach(node, &pod)?;
+            Ok(pod)
+        })
+        .collect()
+}
+
+/// The same pod as the model has it.
+fn of_model(pod: &Pod) -> oracle::world::Pod {
+    let number =
+        |text: &str| text.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().expect("a number");
+    let (node, host) = pod.name.split_once("-pod").expect("the lab names pods so");
+    oracle::world::Pod { node: number(node), host: number(host) }
+}
+
+fn tell(api: &Api, world: &World) {
+    let oracle::manifest::Manifests { nodes, pods, services, slices } = world.manifests();
+    for (kind, objects) in [("Node", nodes), ("Pod", pods), ("Service", services), ("EndpointSlice", slices)]
+    {
+        api.replace(kind, objects);
+    }
+}
+
+fn nodes() -> Vec<Node> {
+    [1, 2].map(|number| Node { number, zone: None }).into()
+}
+
+fn pass(time: Duration) {
+    let end = Instant::now() + time;
+    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        thread::park_timeout(left);
+    }
+}
+
+/// The endpoints serve all the time, so a client must not notice that they come and go, nor that the control
+/// plane is killed meanwhile. The last state holds when it is back.
+#[test]
+fn clients_notice_neither_endpoints_that_flap_nor_a_control_plane_that_is_killed() {
+    let seconds: u32 = env::var("OVN_FLAP_SECONDS")
+        .map_or(FLAPPING, |text| text.parse().expect("OVN_FLAP_SECONDS is a number"));
+    Lab::of_nodes(2).families(Families::Dual).empty().test(|lab| {
+        let api = Api::start()?;
+        let world = |pods: &[oracle::world::Pod], endpoints: Vec<Endpoint>| World {
+            nodes: nodes(),
+            pods: pods.to_vec(),
+            services: vec![Service::named("web", &["10.96.0.10"], vec![ServicePort::tcp(80)])],
+            slices: vec![EndpointSlice::of("web", 8080, endpoints)],
+        };
+        let model = [(1, 3), (1, 4), (2, 3), (2, 4)].map(|(node, host)| oracle::world::Pod { node, host });
+        tell(&api, &world(&model, vec![Endpoint::of(&model[1])]));
+        let control_plane = api.control_plane();
+        control_plane.spawn()?;
+        let pods = attach(lab, &model.each_ref().map(|pod| pod.node))?;
+        let [client, servers @ ..] = &pods[..] else { unreachable!("four pods") };
+        let addresses = servers.iter().map(|pod| SocketAddr::new(pod.address(), 8080));
+        let addresses: Vec<SocketAddr> = addresses.collect();
+        let answering = servers.iter().zip(&addresses).map(|(pod, address)| lab.answering(pod, &[*address]));
+        let _answering: Vec<Server> = answering.collect::<Result<_>>()?;
+        let vip: SocketAddr = "10.96.0.10:80".parse()?;
+        eventually("the Service answers", SOON, || {
+            let [replies, _] = lab.ask(&End::Pod(client), &[vip], &[])?;
+            ensure!(replies == [Reply::By(addresses[0])], "{replies:?}");
+            Ok(())
+        })?;
+
+        let connections = lab.connections(client, vip, Pace::PATIENT)?;
+        let changes = seconds * FLAPS;
+        let begun = Instant::now();
+        for change in 1..=changes {
+            // The first endpoint stays; of the others, another choice each time.
+            let there = (0..3).filter(|place| *place == 0 || change >> (place - 1) & 1 == 1);
+            let endpoints = there.map(|place: u32| Endpoint::of(&model[1 + place as usize])).collect();
+            let slice = &world(&model, endpoints).manifests().slices[0];
+            api.put(slice.clone());
+            if change == changes / 3 {
+                control_plane.kill()?;
+            }
+            if change == changes / 2 {
+                control_plane.spawn()?;
+            }
+            pass((begun + Duration::from_secs(1) / FLAPS * change).saturating_duration_since(Instant::now()));
+        }
+        let flapped = Moment::now();
+        // Only the last one: rows and flows follow a control plane that was killed in between.
+        api.put(world(&model, vec![Endpoint::of(&model[3])]).manifests().slices[0].clone());
+        connections.wait("the last state holds", SOON, |seen| {
+            // As many in a row as three endpoints would hardly give by chance.
+            let last: Vec<&Connection> = seen.iter().rev().take(20).collect();
+            (last.len() == 20 && last.iter().all(|connection| connection.by == Some(addresses[2])))
+                .then_some(())
+        })?;
+        // A connection that is begun now is answered or given up after all earlier ones.
+        pass(Pace::PATIENT.patience);
+        let all = connections.all();
+        let (while_it_flapped, refused) = (
+            all.iter().filter(|connection| connection.begun < flapped),
+            all.iter().filter(|connection| connection.by.is_none()).count(),
+        );
+        let by: BTreeSet<SocketAddr> =
+            while_it_flapped.clone().filter_map(|connection| connection.by).collect();
+        let (answered, unanswered) = (while_it_flapped.count(), connections.unanswered());
+        let took = |connection: &Connection| connection.answered.milliseconds_since(connection.begun);
+        let slowest = all.iter().map(took).fold(0., f64::max);
+        // TCP repeats a lost packet after one second.
+        let repeated = all.iter().filter(|connection| took(connection) > 900.).count();
+        println!(
+            "{changes} changes: {answered} connections, {refused} refused, {unanswered} not answered, \
+             {repeated} after a repeated packet, the slowest {slowest:.0} ms"
+        );
+        ensure!(
+            refused == 0 && unanswered == 0,
+            "{refused} refused, {unanswered} not answered, of {answered}"
+        );
+        ensure!(answered > 10 * seconds as usize, "{answered} connections");
+        ensure!(by.len() == 3, "only {by:?} answered: nothing has flapped");
+        Ok(())
+    });
+}
+
+/// A few of the worlds that the law asks OVN about, with packets from pods and hosts.
+#[test]
+fn packets_find_the_backends_that_the_reference_says_in_random_worlds() {
+    Lab::of_nodes(2).families(Families::Dual).empty().test(|lab| {
+        let mut runner = TestRunner::deterministic();
+        let mut draw = || world_of(2..=2).new_tree(&mut runner).map(|tree| tree.current());
+        let mut worlds = Vec::new();
+        while worlds.len() < WORLDS {
+            let world: World = draw().map_err(|why| anyhow::anyhow!("{why}"))?;
+            // One in which something answers.
+            if questions(&world).iter().any(|(_, expected)| matches!(expected, Answer::OneOf(_))) {
+                worlds.push(world);
+            }
+        }
+        let api = Api::start()?;
+        let most = worlds.iter().max_by_key(|world| world.pods.len()).context("some")?;
+        let mut planned: Vec<oracle::world::Pod> =
+            worlds.iter().flat_map(|world| world.pods.clone()).collect();
+        planned.sort_by_key(|pod| (pod.host, pod.node));
+        planned.dedup();
+        let all = World { pods: planned.clone(), ..most.clone() };
+        tell(&api, &all);
+        let control_plane = api.control_plane();
+        control_plane.spawn()?;
+        for node in &lab.nodes {
+            managed::serve(node, "10.96.0.0/16,fd00:10:96::/112")?;
+        }
+        let pods = attach(lab, &planned.iter().map(|pod| pod.node).collect::<Vec<_>>())?;
+        ensure!(pods.iter().map(of_model).eq(planned.iter().cloned()), "{planned:?}: {pods:?}");
+        for world in &worlds {
+            // Pods of other worlds are no endpoints here, and stay.
+            let world = &World { pods: planned.clone(), ..world.clone() };
+            tell(&api, world);
+            check(lab, world, &pods).with_context(|| format!("in this world:\n{world}"))?;
+        }
+        Ok(())
+    });
+}
+
+/// Some questions whose answer a pod gives, or nobody.
+fn questions(world: &World) -> Vec<(Probe, Answer)> {
+    let is_pod = |address: IpAddr| world.pods.iter().any(|pod| pod.addresses().contains(&address));
+    let all = probes(world).into_iter().filter(|probe| probe.protocol != Protocol::Sctp);
+    // The route of a host leads to the range of Services alone.
+    let all = all.filter(|probe| probe.client.pod.is_some() || is_cluster_ip(world, probe.address));
+    let all = all.map(|probe| (answer(world, &probe), probe));
+    let all = all.filter(|(answer, _)| match answer {
+        Answer::NoService => false,
+        Answer::Refused => true,
+        Answer::OneOf(backends) => backends.iter().all(|backend| is_pod(backend.ip())),
+    });
+    all.map(|(answer, probe)| (probe, answer)).collect()
+}
+
+fn is_cluster_ip(world: &World, address: IpAddr) -> bool {
+    world.services.iter().any(|service| service.cluster_ips.contains(&address))
+}
+
+/// Asks as each client, until all answers are those of the model.
+fn check(lab: &Lab, world: &World, pods: &[Pod]) -> Result<()> {
+    let questions = questions(world);
+    let backends: BTreeSet<SocketAddr> = questions
+        .iter()
+        .filter_map(|(_, answer)| if let Answer::OneOf(backends) = answer { Some(backends) } else { None })
+        .flatten()
+        .copied()
+        .collect();
+    let mut servers = Vec::new();
+    for pod in pods {
+        let own = pod.addresses.iter().map(|net| net.addr());
+        let own: BTreeSet<IpAddr> = own.collect();
+        let at: Vec<SocketAddr> =
+            backends.iter().filter(|backend| own.contains(&backend.ip())).copied().collect();
+        if !at.is_empty() {
+            servers.push(lab.answering(pod, &at)?);
+        }
+    }
+    for node in &world.nodes {
+        for is_pod in [true, false] {
+            let own: Vec<&(Probe, Answer)> = questions
+                .iter()
+                .filter(|(Probe { client: Client { node: on, pod }, .. }, _)| {
+                    on == node && pod.is_some() == is_pod
+                })
+                .collect();
+            // Evenly over all of them.
+            let step = own.len().div_ceil(QUESTIONS).max(1);
+            let own: Vec<&(Probe, Answer)> = own.into_iter().step_by(step).collect();
+            let from = match pods.iter().find(|pod| pod.node == node_name(node.number)) {
+                Some(pod) if is_pod => End::Pod(pod),
+                _ => End::Node(&lab.nodes[usize::from(node.number) - 1]),
+            };
+            eventually("the answers are those of the model", SOON, || ask(lab, &from, &own))?;
+        }
+    }
+    Ok(())
+}
+
+fn ask(lab: &Lab, from: &End<'_>, questions: &[&(Probe, Answer)]) -> Result<()> {
+    let of = |protocol: Protocol| -> Vec<&(Probe, Answer)> {
+        questions.iter().filter(|(probe, _)| probe.protocol == protocol).copied().collect()
+    };
+    let asked = [Protocol::Tcp, Protocol::Udp].map(of);
+    let [tcp, udp] = asked.each_ref().map(|asked| -> Vec<SocketAddr> {
+        asked.iter().map(|(probe, _)| SocketAddr::new(probe.address, probe.port)).collect()
+    });
+    let replies = lab.ask(from, &tcp, &udp)?;
+    for ((probe, expected), reply) in asked.iter().flatten().zip(replies.iter().flatten()) {
+        let is_right = match (expected, reply) {
+            (Answer::OneOf(backends), Reply::By(backend)) => backends.contains(backend),
+            (Answer::Refused, Reply::Refused) => true,
+            _ => false,
+        };
+        ensure!(is_right, "{probe:?}: {reply:?}, and not {expected:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! A Kubernetes API server for the control plane of a lab: it lists and watches the objects that a test puts
+//! into it, and accepts what the control plane writes without keeping it.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    process::Command,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use anyhow::Result;
+use integration::{Daemon, central, executable, mounts};
+use serde_json::{Value, json};
+use testkit::{ScriptedApi, scripted_api::Asked};
+use tokio::{
+    io::AsyncWriteExt as _,
+    runtime::{Builder, Runtime},
+    sync::mpsc::{UnboundedSender, unbounded_channel},
+};
+
+/// The server, which ends with its test.
+pub(crate) struct Api {
+    state: Arc<Mutex<State>>,
+    url: String,
+    _runtime: Runtime,
+}
+
+#[derive(Default)]
+struct State {
+    version: u64,
+    /// By collection, namespace and name.
+    objects: BTreeMap<(&'static str, String), Value>,
+    /// The watches of each collection. Those that have ended are still among them.
+    watches: Vec<(&'static str, UnboundedSender<String>)>,
+}
+
+impl Api {
+    pub(crate) fn start() -> Result<Self> {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let mut server = runtime.block_on(ScriptedApi::start());
+        let (state, url) = (Arc::<Mutex<State>>::default(), server.url.clone());
+        let shared = Arc::clone(&state);
+        runtime.spawn(async move {
+            loop {
+                let asked = server.asked().await;
+                tokio::spawn(answer(asked, Arc::clone(&shared)));
+            }
+        });
+        Ok(Self { state, url, _runtime: runtime })
+    }
+
+    /// The control plane, not running yet. It writes the whole northbound database of the lab.
+    pub(crate) fn control_plane(&self) -> Daemon {
+        let arguments = [
+            "--init-ovnkube-controller=lab".to_owned(),
+            format!("--k8s-apiserver={}", self.url),
+            format!("--nb-address={}", central::NORTHBOUND),
+            "--cluster-subnets=10.244.0.0/16/24,fd00:10:244::/48".to_owned(),
+            "--k8s-service-cidrs=10.96.0.0/16,fd00:10:96::/112".to_owned(),
+        ];
+        let log = Path::new(mounts::LOGS).join("central/ovnkube.out");
+        let program = || Ok(Command::new(executable::under_test(executable::SERVER)?));
+        Daemon::new("the control plane", log, program, arguments)
+    }
+
+    /// Creates or changes an object.
+    pub(crate) fn put(&self, object: Value) {
+        lock(&self.state).put(object);
+    }
+
+    /// Makes these all objects of their kind.
+    pub(crate) fn replace(&self, kind: &str, objects: Vec<Value>) {
+        let mut state = lock(&self.state);
+        let collection = collection(kind);
+        let there: Vec<String> = objects.iter().map(key).collect();
+        let gone: Vec<String> = state.all(collection).map(key).filter(|key| !there.contains(key)).collect();
+        gone.into_iter().for_each(|key| state.delete(collection, key));
+        objects.into_iter().for_each(|object| state.put(object));
+    }
+}
+
+impl State {
+    fn all(&self, of: &'static str) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |((collection, _), _)| *collection == of).map(|(_, object)| object)
+    }
+
+    fn put(&mut self, mut object: Value) {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let collection = collection(object["kind"].as_str().expect("an object has a kind"));
+        self.tell(collection, "MODIFIED", &object);
+        self.objects.insert((collection, key(&object)), object);
+    }
+
+    fn delete(&mut self, collection: &'static str, key: String) {
+        self.version += 1;
+        if let Some(mut object) = self.objects.remove(&(collection, key)) {
+            object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+            self.tell(collection, "DELETED", &object);
+        }
+    }
+
+    fn tell(&self, of: &str, kind: &str, object: &Value) {
+        for (_, watch) in self.watches.iter().filter(|(collection, _)| *collection == of) {
+            // Its client is gone.
+            let _ = watch.send(event(kind, object));
+        }
+    }
+}
+
+async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
+    let path = asked.path.split('?').next().unwrap_or_default().to_owned();
+    let of_kind = ["Node", "Pod", "Service", "EndpointSlice"].map(collection);
+    match of_kind.into_iter().find(|collection| *collection == path) {
+        Some(collection) if asked.is_watch() => watch(asked, collection, &state).await,
+        Some(collection) => {
+            let list = {
+                let state = lock(&state);
+                let items: Vec<&Value> = state.all(collection).collect();
+                json!({"metadata": {"resourceVersion": state.version.to_string()}, "items": items})
+            };
+            asked.json(&list).await;
+        }
+        None if asked.is_watch() => asked.status(403, "may not watch").await,
+        // Each process finds that no other one leads.
+        None if asked.method == "GET" && path.contains("/leases/") => asked.status(404, "not found").await,
+        None if path == "/api/v1/namespaces/kube-system" => {
+            let metadata = json!({"name": "kube-system", "uid": "lab", "resourceVersion": "1"});
+            let kind = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
+            asked.json(&kind).await;
+        }
+        None => {
+            let mut sent: Value = serde_json::from_slice(&asked.body).unwrap_or_else(|_| json!({}));
+            sent["metadata"]["resourceVersion"] = json!("1");
+            asked.json(&sent).await;
+        }
+    }
+}
+
+/// Sends all objects, and changes of them until the client is gone.
+async fn watch(asked: Asked, collection: &'static str, state: &Mutex<State>) {
+    let mut stream = asked.into_stream();
+    let (sender, mut events) = unbounded_channel();
+    {
+        let mut state = lock(state);
+        let initial: Vec<String> = state.all(collection).map(|object| event("ADDED", object)).collect();
+        let metadata = json!({
+            "resourceVersion": state.version.to_string(), "annotations": {"k8s.io/initial-events-end": "true"},
+        });
+        let end = json!({"kind": "Bookmark", "apiVersion": "v1", "metadata": metadata});
+        for event in initial.into_iter().chain([event("BOOKMARK", &end)]) {
+            let _ = sender.send(event);
+        }
+        state.watches.push((collection, sender));
+    }
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut sent = stream.write_all(head.as_bytes()).await;
+    while sent.is_ok()
+        && let Some(event) = events.recv().await
+    {
+        sent = stream.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes()).await;
+    }
+}
+
+fn event(kind: &str, object: &Value) -> String {
+    format!("{}\n", json!({"type": kind, "object": object}))
+}
+
+fn collection(kind: &str) -> &'static str {
+    match kind {
+        "Node" => "/api/v1/nodes",
+        "Pod" => "/api/v1/pods",
+        "Service" => "/api/v1/services",
+        "EndpointSlice" => "/apis/discovery.k8s.io/v1/endpointslices",
+        other => panic!("the control plane watches no {other}"),
+    }
+}
+
+fn key(object: &Value) -> String {
+    format!("{}/{}", object["metadata"]["namespace"], object["metadata"]["name"])
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

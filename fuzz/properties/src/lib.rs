@@ -20,6 +20,7 @@
 //! | [`log_line`] | values in log lines | any source |
 //! | [`allocation`] | subnets, addresses in them, and their allocation | API server, options |
 //! | [`watch`] | lists, watches and lookups of pods | API server |
+//! | [`services`] | Services and EndpointSlices, and their load balancers | API server |
 //! | [`kubeconfig`] | kubeconfigs, tokens, certificates | files |
 //! | [`conf_file`] | `ovn_k8s.conf` | file |
 //! | [`manifests`] | manifests of pods | files |
@@ -47,6 +48,7 @@ pub mod ovsdb_updates;
 pub mod pod_network;
 pub mod requests;
 pub mod result;
+pub mod services;
 pub mod watch;
 pub mod wire;
 
@@ -72,6 +74,7 @@ pub const TARGETS: &[Target] = &[
     ("pod_network", pod_network::check),
     ("requests", requests::check),
     ("result", result::check),
+    ("services", services::check),
     ("watch", watch::check),
     ("wire", wire::check),
 ];

@@ -4,6 +4,7 @@
 //! that a packet costs a millisecond instead of a process.
 
 use std::{
+    cell::Cell,
     collections::BTreeSet,
     io::{BufReader, Write as _},
     net::{IpAddr, SocketAddr},
@@ -48,6 +49,8 @@ pub(crate) struct Logical {
     _northd: Process,
     _southbound: Database,
     scratch: Scratch,
+    /// Number of calls of [`Logical::traces`].
+    traces: Cell<u32>,
 }
 
 /// The logical network at one moment.
@@ -67,7 +70,7 @@ impl Logical {
             .arg(format!("--unixctl={}", scratch.join("northd.ctl").display()))
             .arg(format!("--log-file={}", scratch.join("northd.log").display()));
         let northd = Process::start(&mut command);
-        Self { northbound, _northd: northd, _southbound: southbound, scratch }
+        Self { northbound, _northd: northd, _southbound: southbound, scratch, traces: Cell::new(0) }
     }
 
     /// Removes all rows.
@@ -106,7 +109,9 @@ impl Logical {
     pub(crate) fn traces(&self, count: usize) -> Traces {
         self.sync();
         // It returns when it has read the database, and goes on in the background.
-        let socket = self.scratch.join("trace.ctl");
+        // A socket of its own: the one before may still be about to end, and removes its socket then.
+        let number = self.traces.replace(self.traces.get() + 1);
+        let socket = self.scratch.join(format!("trace-{number}.ctl"));
         program::output(
             program::unprivileged("ovn-trace")
                 .arg(format!("--db=unix:{}", self.scratch.join("sb.sock").display()))

@@ -25,6 +25,8 @@ pub struct Service {
     pub cluster_ips: Box<[IpAddr]>,
     /// `externalIPs`, and the load balancer's addresses, sorted.
     pub external_ips: Box<[IpAddr]>,
+    /// Those of these that only clients in `loadBalancerSourceRanges` may connect to.
+    pub limited_ips: Box<[IpAddr]>,
     pub ports: Box<[ServicePort]>,
     /// Seconds for which a client gets the same backend.
     pub affinity: Option<u32>,

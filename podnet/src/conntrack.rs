@@ -81,7 +81,8 @@ fn nested(kind: u16, inner: &impl Emitable) -> DefaultNla {
     DefaultNla::new(kind | NLA_F_NESTED, value)
 }
 
-/// UDP connections to a Service that are translated to what it does not have any more.
+/// UDP connections to a Service that are translated to what it does not have any more. Without an address and without
+/// an endpoint: those that are not translated, from before there was the NodePort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stale {
     /// The Service's address; `None` for any, as with a NodePort.
@@ -111,9 +112,15 @@ impl Stale {
         original.is_udp
             && original.port_to == Some(self.port)
             && (self.address.is_none() || original.to == self.address)
-            && self.endpoint.is_none_or(|endpoint| {
-                reply.from == Some(endpoint.ip()) && reply.port_from == Some(endpoint.port())
-            })
+            && match self.endpoint {
+                Some(endpoint) => {
+                    reply.from == Some(endpoint.ip()) && reply.port_from == Some(endpoint.port())
+                }
+                None if self.address.is_none() => {
+                    reply.from == original.to && reply.port_from == original.port_to
+                }
+                None => true,
+            }
     }
 }
 

@@ -19,7 +19,7 @@
 //! | [`pod_end`] | addresses, routes and settings of the pod's end | – | addresses, routes, sysctl |
 //! | [`offload`] | transmit checksum offload of an interface | ethtool | ethtool |
 //! | [`conntrack`] | tracked connections of an address that is gone | connections | connections |
-//! | [`nftables`] | [`nftables::Chain`]: rules, replaced in one transaction | rules | rules |
+//! | [`nftables`] | [`nftables::Chain`]: rules; [`nftables::Set`]: what they look up | both | both |
 //! | [`bridge`] | [`bridge::Bridge`]: the session with OVSDB: monitor, plug, unplug | OVSDB | OVSDB |
 //! | [`installed`] | the wait until a port works | OVSDB | – |
 //! | [`detach`] | [`detach::Detacher`]: the work of DEL and of ADD's rollback | OVSDB, links | the same |

@@ -1,5 +1,5 @@
-//! One nftables chain in the kernel, over netlink (`linux/netfilter/nf_tables.h`): reads it, and replaces it
-//! in one transaction. Must not know what its rules mean.
+//! Chains and sets of nftables in the kernel, over netlink (`linux/netfilter/nf_tables.h`): reads them, and changes
+//! them in transactions. Must not know what rules and elements mean.
 
 use std::io;
 
@@ -17,8 +17,16 @@ use nix::libc;
 
 use crate::netlink::batch;
 
+mod set;
+
+pub use set::{Elements, FoundSet, Kind, Set};
+
 /// The expressions of a rule.
 pub type Rule = Vec<ListAttribute<ExpressionAttribute>>;
+
+/// A change of a transaction, with its flags.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change(NfTablesMessage, u16);
 
 /// A base chain in a table of family `inet`.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +41,13 @@ pub struct Chain {
 pub enum Task {
     /// After routing, where sources are translated.
     SourceNat,
-    /// Where destinations of this host's own packets are translated.
-    Output,
+    /// The same, earlier.
+    EarlySourceNat,
+    /// Where destinations of packets from outside are translated, after other programs that do so: the first one that
+    /// translates a connection is the only one.
+    LatePrerouting,
+    /// Where destinations of this host's own packets are translated, after other programs that do so.
+    LateOutput,
     /// Where packets that are not of this host, nor for it, are let through or not.
     Forward,
 }
@@ -88,21 +101,32 @@ impl Chain {
     /// # Errors
     /// The kernel has refused, and changed nothing.
     pub async fn replace(self, found: &Found, rules: &[Rule]) -> io::Result<()> {
-        let flush = || NfTablesMessage::DeleteRule(RuleMessage { attributes: self.of_rule() });
-        let mut changes = vec![(NfTablesMessage::NewTable(self.table_message()), NLM_F_CREATE)];
+        let table = [create_table(self.table)];
+        commit(table.into_iter().chain(self.replacement(found, rules)).collect()).await
+    }
+
+    /// The changes that replace what exists with `rules`. The table has to be there before.
+    pub fn replacement(self, found: &Found, rules: &[Rule]) -> Vec<Change> {
+        let mut changes = Vec::new();
         // The hook of a chain cannot be changed: the chain has to go, and its rules before it.
         if *found == Found::Other {
-            changes.push((flush(), 0));
-            changes.push((NfTablesMessage::DeleteChain(ChainMessage { attributes: self.names() }), 0));
+            changes.push(self.flush());
+            let attributes = self.names();
+            changes.push(Change(NfTablesMessage::DeleteChain(ChainMessage { attributes }), 0));
         }
         let attributes = [self.names(), self.base().into()].concat();
-        changes.push((NfTablesMessage::NewChain(ChainMessage { attributes }), NLM_F_CREATE));
-        changes.push((flush(), 0));
+        changes.push(Change(NfTablesMessage::NewChain(ChainMessage { attributes }), NLM_F_CREATE));
+        changes.push(self.flush());
         changes.extend(rules.iter().map(|rule| {
             let attributes = [self.of_rule(), vec![RuleAttribute::Expressions(rule.clone())]].concat();
-            (NfTablesMessage::NewRule(RuleMessage { attributes }), NLM_F_CREATE | NLM_F_APPEND)
+            Change(NfTablesMessage::NewRule(RuleMessage { attributes }), NLM_F_CREATE | NLM_F_APPEND)
         }));
-        transact(changes).await
+        changes
+    }
+
+    /// The change that removes all rules of the chain.
+    pub fn flush(self) -> Change {
+        Change(NfTablesMessage::DeleteRule(RuleMessage { attributes: self.of_rule() }), 0)
     }
 
     /// Removes the whole table, and returns whether there was one.
@@ -110,15 +134,12 @@ impl Chain {
     /// # Errors
     /// The table is still there, or the kernel has no nftables.
     pub async fn remove_table(self) -> io::Result<bool> {
-        match transact(vec![(NfTablesMessage::DeleteTable(self.table_message()), 0)]).await {
+        let attributes = vec![TableAttribute::Name(self.table.to_owned())];
+        match commit(vec![Change(NfTablesMessage::DeleteTable(TableMessage { attributes }), 0)]).await {
             Ok(()) => Ok(true),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
             Err(error) => Err(error),
         }
-    }
-
-    fn table_message(self) -> TableMessage {
-        TableMessage { attributes: vec![TableAttribute::Name(self.table.to_owned())] }
     }
 
     fn names(self) -> Vec<ChainAttribute> {
@@ -127,10 +148,12 @@ impl Chain {
 
     /// Hook, priority and type.
     fn base(self) -> [ChainAttribute; 2] {
-        // `NF_IP_PRI_NAT_SRC`, `NF_IP_PRI_NAT_DST` and `NF_IP_PRI_FILTER`.
+        // `NF_IP_PRI_NAT_SRC` (100), `NF_IP_PRI_NAT_DST` (-100) and `NF_IP_PRI_FILTER` (0).
         let (number, priority, kind) = match self.task {
             Task::SourceNat => (InetHookNumber::PostRouting, 100, "nat"),
-            Task::Output => (InetHookNumber::LocalOut, (-100_i32).cast_unsigned(), "nat"),
+            Task::EarlySourceNat => (InetHookNumber::PostRouting, 95, "nat"),
+            Task::LatePrerouting => (InetHookNumber::PreRouting, (-95_i32).cast_unsigned(), "nat"),
+            Task::LateOutput => (InetHookNumber::LocalOut, (-95_i32).cast_unsigned(), "nat"),
             Task::Forward => (InetHookNumber::Forward, 0, "filter"),
         };
         let hook = vec![Hook::Number(number.into()), Hook::Priority(priority)];
@@ -151,8 +174,17 @@ fn message(inner: NfTablesMessage, flags: u16) -> NetlinkMessage<NetfilterMessag
     message
 }
 
-/// Makes all changes or none.
-async fn transact(changes: Vec<(NfTablesMessage, u16)>) -> io::Result<()> {
+/// The change that makes a table, if it does not exist.
+pub fn create_table(name: &str) -> Change {
+    let attributes = vec![TableAttribute::Name(name.to_owned())];
+    Change(NfTablesMessage::NewTable(TableMessage { attributes }), NLM_F_CREATE)
+}
+
+/// Makes all changes or none. Needs a tokio runtime.
+///
+/// # Errors
+/// The kernel has refused one, and changed nothing; `EMSGSIZE` if they are more than the socket takes, some 150 KiB.
+pub async fn commit(changes: Vec<Change>) -> io::Result<()> {
     let control = |inner: ControlMessage| {
         let header = NetfilterHeader::new(
             NetfilterProtoFamily::Unspec,
@@ -165,7 +197,7 @@ async fn transact(changes: Vec<(NfTablesMessage, u16)>) -> io::Result<()> {
     };
     let last = changes.len().saturating_sub(1);
     let mut batch = vec![control(ControlMessage::BatchBegin)];
-    batch.extend(changes.into_iter().enumerate().map(|(index, (change, flags))| {
+    batch.extend(changes.into_iter().enumerate().map(|(index, Change(change, flags))| {
         // An acknowledgement of the last change shows that all were accepted. The first refusal is answered
         // without being asked for.
         let ack = if index == last { NLM_F_ACK } else { 0 };

@@ -2,7 +2,7 @@
 //! what OVN does not do.
 //!
 //! ```text
-//! API server ─watch─▶ wire ─▶ Known ─┬▶ Facts: ranges, Services on hosts ─▶ management port: routes and rules
+//! API server ─watch─▶ wire ─▶ Known ─┬▶ Facts: ranges, destinations ─▶ management port: routes and rules
 //!                                    ├▶ stale connections ─▶ Pending ─▶ Connections
 //!                                    └▶ HealthChecks
 //! ```
@@ -11,11 +11,12 @@
 //! |---|---|
 //! | `wire` | Services, EndpointSlices and ServiceCIDRs as the API server spells them |
 //! | `known` | what is kept of them, and what follows; pure |
+//! | `destination` | addresses whose connections the host's kernel translates; pure |
 //! | `pending` | when stale connections are removed; pure |
 //! | `connections` | removes them |
 //! | `health_checks` | `healthCheckNodePort` |
 
-use std::path::Path;
+use std::{net::IpAddr, path::Path};
 
 use ipnet::IpNet;
 use kubeapi::{
@@ -38,12 +39,14 @@ use self::{
 };
 
 mod connections;
+mod destination;
 mod health_checks;
 mod known;
 mod pending;
 mod wire;
 
-pub(crate) use known::{Facts, HostService, Protocol};
+pub(crate) use destination::Destination;
+pub(crate) use known::{Facts, Protocol};
 
 /// What the watches report.
 enum Event {
@@ -60,13 +63,15 @@ pub(crate) struct ServicesConfig<'a> {
     pub(crate) cluster: &'a [IpNet],
     /// The ranges of Services' addresses that the options name.
     pub(crate) ranges: &'a [IpNet],
+    /// The masquerade addresses, IPv4 and IPv6, at which OVN has node ports for local traffic.
+    pub(crate) local_traffic: [IpAddr; 2],
     /// The directory with the control socket of ovs-vswitchd.
     pub(crate) ovs_run_dir: &'a Path,
 }
 
 /// Follows the Services from now on, for as long as the runtime lives.
 pub(crate) fn start(connection: &Connection, config: &ServicesConfig<'_>) -> values::Receiver<Facts> {
-    let known = Known::new(config.node, config.cluster, config.ranges);
+    let mut known = Known::new(config.node, config.cluster, config.ranges, config.local_traffic);
     let (facts, receiver) = values::channel(known.facts());
     let (events, received) = mpsc::unbounded_channel();
     follow::<ServiceObject>(connection, &events, Event::Services);

@@ -93,6 +93,7 @@ struct ServiceSpec {
     cluster_ips: Option<Vec<String>>,
     #[serde(rename = "externalIPs")]
     external_ips: Option<Vec<String>>,
+    load_balancer_source_ranges: Option<Vec<String>>,
     ports: Option<Vec<PortSpec>>,
     session_affinity: Option<String>,
     session_affinity_config: Option<AffinityConfig>,
@@ -232,6 +233,7 @@ impl ServiceObject {
             cluster_ip,
             cluster_ips,
             external_ips,
+            load_balancer_source_ranges,
             ports,
             session_affinity,
             session_affinity_config,
@@ -259,7 +261,11 @@ impl ServiceObject {
         let cluster_ips = addresses("clusterIPs", inside, &mut unusable);
         let mut outside =
             addresses("externalIPs", external_ips.iter().map(String::as_str), &mut unusable).into_vec();
-        outside.extend(addresses("status.loadBalancer.ingress", ingress, &mut unusable));
+        let ingress = addresses("status.loadBalancer.ingress", ingress, &mut unusable);
+        let is_limited = load_balancer_source_ranges.is_some_and(|ranges| !ranges.is_empty());
+        let limited = ingress.iter().filter(|address| is_limited && !outside.contains(address));
+        let limited_ips = limited.copied().collect();
+        outside.extend(ingress);
         outside.sort_unstable();
         outside.dedup();
         let timeout = || {
@@ -274,6 +280,7 @@ impl ServiceObject {
             uid: uid.unwrap_or_default().into(),
             cluster_ips,
             external_ips: outside.into(),
+            limited_ips,
             ports: ports.collect(),
             affinity: (session_affinity.as_deref() == Some("ClientIP")).then(timeout),
             internal: traffic(internal_traffic_policy),

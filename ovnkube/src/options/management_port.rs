@@ -1,5 +1,7 @@
 //! The part of the cluster's network that a node needs for its management port.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 use server::node::ManagementPort;
 
@@ -21,6 +23,11 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
     // No route for a default: the range may be a network outside of the cluster.
     let services =
         reading.read_given(&cluster::SERVICE_CIDRS, networks::one_of_each_family).unwrap_or_default();
+    let masquerade = [
+        reading.read(&cluster::V4_MASQUERADE_SUBNET, |text| networks::v4(text).map(IpNet::V4)),
+        reading.read(&cluster::V6_MASQUERADE_SUBNET, |text| networks::v6(text).map(IpNet::V6)),
+    ];
+    let [v4, v6] = masquerade.map(|net| net.map(local_traffic));
     let mtu = reading.read(&node::MTU, values::mtu);
     let routable_mtu = reading.read(&node::ROUTABLE_MTU, values::mtu_or_none);
     Some(ManagementPort {
@@ -28,7 +35,16 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
         cluster,
         cluster_is_given,
         services,
+        local_traffic: [v4?, v6?],
         mtu: mtu?,
         routable_mtu: routable_mtu?,
     })
+}
+
+/// The address of a masquerade subnet at which OVN has node ports for local traffic: the third one, as upstream's.
+fn local_traffic(net: IpNet) -> IpAddr {
+    match net.network() {
+        IpAddr::V4(base) => IpAddr::from((u32::from(base) | 3).to_be_bytes()),
+        IpAddr::V6(base) => IpAddr::from((u128::from(base) | 3).to_be_bytes()),
+    }
 }

@@ -286,12 +286,13 @@ fn keep_network(
 
 /// The ranges of Services that this node reaches. With an API server, also starts what the node does for Services.
 fn service_ranges(config: &NodeConfig, api_server: Option<&Connection>) -> ServiceRanges {
-    let ManagementPort { cluster, services: ranges, .. } = &config.management_port;
+    let ManagementPort { cluster, services: ranges, local_traffic, .. } = &config.management_port;
     let Some(connection) = api_server else {
         return ServiceRanges::new(watch::channel(Facts::of_options(ranges)).1, None);
     };
     let ovs_run_dir = PluginSettings::with_ovsdb(&config.open_vswitch.endpoint, PATIENCE).ovs_run_dir;
-    let of_services = ServicesConfig { node: &config.name, cluster, ranges, ovs_run_dir: &ovs_run_dir };
+    let (node, local_traffic) = (config.name.as_str(), *local_traffic);
+    let of_services = ServicesConfig { node, cluster, ranges, local_traffic, ovs_run_dir: &ovs_run_dir };
     ServiceRanges::new(services::start(connection, &of_services), Some(ovs_run_dir))
 }
 

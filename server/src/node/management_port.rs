@@ -17,6 +17,7 @@
 //! | `kernel` | reads these from the kernel, and carries out the steps |
 //! | `sysctl` | the interface's settings under `/proc/sys` |
 //! | `rules` | nftables rules for packets between host, pods and other hosts |
+//! | `service_rules` | nftables rules for addresses of Services |
 //! | `forwarding` | settings of the interfaces over which pods reach other hosts |
 //! | `service_ranges` | which ranges of Services are reached over the port |
 //! | `events` | notifications of the kernel that something changed |
@@ -26,6 +27,7 @@
 
 use std::{io, net::IpAddr, time::Duration};
 
+use ipnet::IpNet;
 use ovsdb::{Client, Endpoint, Event, Options, TransactError, Updates};
 use tokio::{
     sync::watch,
@@ -36,7 +38,7 @@ use super::changed;
 use crate::{
     chain,
     conditions::{Conditions, Part},
-    services::HostService,
+    services::Destination,
 };
 
 mod events;
@@ -47,6 +49,7 @@ mod plan;
 mod port;
 mod rules;
 mod service_ranges;
+mod service_rules;
 mod sysctl;
 
 use events::Watched;
@@ -63,6 +66,7 @@ use self::{
     port::Seen,
     rules::ChainRules,
     service_ranges::Decided,
+    service_rules::ServiceRules,
 };
 
 /// The port is compared after this long without an event, in case one was lost. A comparison reads the kernel
@@ -104,10 +108,13 @@ pub(super) struct PortReconciler {
     updates: Updates,
     is_connected: bool,
     kernel: Kernel,
-    rules: [ChainRules; 4],
+    rules: [ChainRules; 3],
+    service_rules: ServiceRules,
     services: ServiceRanges,
     /// What was decided on them last.
-    decided: Option<(Decided, Vec<HostService>)>,
+    decided: Option<(Decided, Option<Vec<Destination>>)>,
+    /// Why the kernel does not translate addresses of Services.
+    untranslated: Option<String>,
     /// Changes with each event of the interface.
     happened: watch::Receiver<u64>,
     /// What else has events that matter.
@@ -188,8 +195,10 @@ impl PortReconciler {
             is_connected: false,
             kernel: Kernel::open()?,
             rules: rules::chains(),
+            service_rules: ServiceRules::default(),
             services,
             decided: None,
+            untranslated: None,
             happened: happened.to_interface,
             watched: happened.watched,
             addresses: happened.to_addresses,
@@ -348,20 +357,22 @@ impl PortReconciler {
         if let Ok(with_services) = self.config.desired(&self.node, assigned, &decided.routed) {
             desired.routes = with_services.routes;
         }
-        if !facts.are_all_ranges {
-            // Before a restart these were routes to ranges that are not known again yet.
+        if !facts.are_all_ranges || facts.destinations.is_none() {
+            // Before a restart these were routes to what is not known again yet.
             let kept = link.routes.iter().filter(|there| there.is_ours).map(|there| there.route);
             let kept: Vec<Route> = kept.filter(|route| !desired.routes.contains(route)).collect();
             desired.routes.extend(kept);
         }
-        let is_routed = |address: &IpAddr| decided.routed.iter().any(|range| range.contains(address));
-        desired.on_hosts = facts.on_hosts.into_iter().filter(|service| is_routed(&service.address)).collect();
+        if let Some(all) = facts.destinations {
+            desired.destinations = Some(routed(&all, &decided.routed));
+            desired.routes.extend(self.config.routes_to_local_traffic(desired));
+        }
         Ok(self.tell_of_services(decided, desired))
     }
 
     /// Shows the ranges without a route in `/readyz?verbose`, and logs a change. Returns whether there is none.
     fn tell_of_services(&mut self, decided: Decided, desired: &Desired) -> bool {
-        let now = (decided, desired.on_hosts.clone());
+        let now = (decided, desired.destinations.clone());
         if self.decided.as_ref() == Some(&now) {
             return true;
         }
@@ -372,14 +383,19 @@ impl PortReconciler {
         {
             tracing::info!(%range, %why, "no route to a range of Services over the management port");
         }
-        let unrouted: Vec<String> =
-            decided.unrouted.iter().map(|(range, why)| format!("{range}: {why}")).collect();
-        if unrouted.is_empty() {
+        self.remark_on_services();
+        false
+    }
+
+    fn remark_on_services(&self) {
+        let ranges = self.decided.iter().flat_map(|(decided, _)| &decided.unrouted);
+        let unrouted = ranges.map(|(range, why)| format!("{range}: {why}"));
+        let remarks: Vec<String> = unrouted.chain(self.untranslated.clone()).collect();
+        if remarks.is_empty() {
             self.conditions.unremark(Part::SERVICES);
         } else {
-            self.conditions.remark(Part::SERVICES, unrouted.join("; "));
+            self.conditions.remark(Part::SERVICES, remarks.join("; "));
         }
-        false
     }
 
     /// Corrects the rows. Returns whether one differed; if so, the copy of the rows has the change (or `ECHO`
@@ -411,6 +427,7 @@ impl PortReconciler {
     /// Corrects the rules of nftables. A failure is no reason to call the port missing: the kernel gives most
     /// packets of this host the port's address, and pods of the cluster reach each other.
     async fn correct_rules(&mut self, desired: &Desired, is_repair: bool, outcome: &mut Outcome) {
+        self.correct_service_rules(desired, is_repair, outcome).await;
         for rules in &mut self.rules {
             match rules.correct(desired).await {
                 Ok(true) => log(&[rules.what.to_owned()], is_repair),
@@ -421,6 +438,26 @@ impl PortReconciler {
                     outcome.forbidden.push(format!("nftables: {what}: {error}; without it, {without}"));
                 }
             }
+        }
+    }
+
+    async fn correct_service_rules(&mut self, desired: &Desired, is_repair: bool, outcome: &mut Outcome) {
+        let Some(destinations) = &desired.destinations else { return };
+        let failure = match self.service_rules.correct(destinations).await {
+            Ok(true) => {
+                log(&[service_rules::WHAT.to_owned()], is_repair);
+                None
+            }
+            Ok(false) => None,
+            Err(error) => {
+                let (what, without) = (service_rules::WHAT, service_rules::WITHOUT);
+                Some(format!("nftables: {what}: {error}; without it, {without}"))
+            }
+        };
+        outcome.failed |= failure.is_some();
+        outcome.forbidden.extend(failure.clone());
+        if std::mem::replace(&mut self.untranslated, failure.clone()) != failure {
+            self.remark_on_services();
         }
     }
 
@@ -479,6 +516,16 @@ impl PortReconciler {
         log(&done, is_repair);
         Ok(outcome)
     }
+}
+
+/// The destinations that this host reaches over the interface. What another program routes is that program's to
+/// translate. An address of the ranges is the cluster's to give: no Service gets it by asking.
+fn routed(all: &[Destination], ranges: &[IpNet]) -> Vec<Destination> {
+    let is_routed = |address: &IpAddr| ranges.iter().any(|range| range.contains(address));
+    let is_own = |destination: &Destination| {
+        destination.address.is_none_or(|address| address == destination.cluster || !is_routed(&address))
+    };
+    all.iter().filter(|destination| is_routed(&destination.cluster) && is_own(destination)).cloned().collect()
 }
 
 impl Outcome {

@@ -21,7 +21,9 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) async fn remove(&mut self, stale: &[Stale]) {
-        for one in stale {
+        // What OVN does not translate is not for a Service there.
+        let is_of_ovn = |stale: &&Stale| stale.address.is_some() || stale.endpoint.is_some();
+        for one in stale.iter().filter(is_of_ovn) {
             let [original, reply] = tuples(one);
             let arguments: Vec<&str> =
                 [&original, &reply].into_iter().flatten().map(String::as_str).collect();

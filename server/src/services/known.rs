@@ -17,6 +17,8 @@ use ipnet::IpNet;
 pub(crate) use kubeapi::services::Protocol;
 use podnet::conntrack::Stale;
 
+use super::destination::{self, Candidate, Destination};
+
 /// Addresses in a range that show whether OVN serves it. The first one alone could be that of a Service which OVN
 /// does not serve for a reason of its own; each more costs the switch a look at all of its flows.
 const SAMPLES: usize = 3;
@@ -33,6 +35,8 @@ pub(crate) struct Service {
     pub(crate) ports: Vec<ServicePort>,
     /// `healthCheckNodePort`, where it has a meaning.
     pub(crate) health_check: Option<u16>,
+    /// `externalTrafficPolicy: Local`
+    pub(crate) is_externally_local: bool,
     /// `internalTrafficPolicy: Local`
     pub(crate) is_internally_local: bool,
     /// `publishNotReadyAddresses`
@@ -71,15 +75,6 @@ pub(crate) struct Endpoint {
     pub(crate) node: Option<Arc<str>>,
 }
 
-/// An address and port of a Service with endpoints outside of the overlay: on hosts.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct HostService {
-    pub(crate) address: IpAddr,
-    pub(crate) protocol: Protocol,
-    pub(crate) port: u16,
-    pub(crate) endpoints: Vec<SocketAddr>,
-}
-
 /// A health check that this node has to answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HealthCheck {
@@ -95,14 +90,15 @@ pub(crate) struct Facts {
     pub(crate) ranges: BTreeMap<IpNet, Vec<IpAddr>>,
     /// Whether these are all: before, others may exist.
     pub(crate) are_all_ranges: bool,
-    pub(crate) on_hosts: Vec<HostService>,
+    /// What the host's kernel has to translate. `None` until Services and slices are known.
+    pub(crate) destinations: Option<Arc<[Destination]>>,
 }
 
 impl Facts {
     /// Without an API server: the ranges that the options name.
     pub(crate) fn of_options(ranges: &[IpNet]) -> Self {
         let ranges = ranges.iter().map(|range| (range.trunc(), Vec::new())).collect();
-        Self { ranges, are_all_ranges: true, on_hosts: Vec::new() }
+        Self { ranges, are_all_ranges: true, destinations: Some(Arc::from([])) }
     }
 }
 
@@ -122,6 +118,8 @@ pub(crate) struct Known {
     node: String,
     /// The subnets of all pods.
     cluster: Vec<IpNet>,
+    /// Where OVN balances what a node's addresses get under `externalTrafficPolicy: Local`.
+    local_traffic: [IpAddr; 2],
     /// The ranges that the options name.
     configured: Vec<IpNet>,
     ranges: BTreeMap<ServiceKey, Vec<IpNet>>,
@@ -133,15 +131,25 @@ pub(crate) struct Known {
     /// The cluster's addresses of Services with a port.
     addresses: BTreeSet<IpAddr>,
     udp: HashMap<ServiceKey, UdpEndpoints>,
-    on_hosts: BTreeMap<ServiceKey, Vec<HostService>>,
+    destinations: BTreeMap<ServiceKey, Vec<Destination>>,
+    /// All of them, unless one has changed.
+    all_destinations: Option<Arc<[Destination]>>,
+    are_all_services: bool,
+    are_all_slices: bool,
     health_checks: BTreeMap<u16, ServiceKey>,
 }
 
 impl Known {
-    pub(crate) fn new(node: &str, cluster: &[IpNet], configured: &[IpNet]) -> Self {
+    pub(crate) fn new(
+        node: &str,
+        cluster: &[IpNet],
+        configured: &[IpNet],
+        local_traffic: [IpAddr; 2],
+    ) -> Self {
         Self {
             node: node.to_owned(),
             cluster: cluster.to_vec(),
+            local_traffic,
             configured: configured.iter().map(IpNet::trunc).collect(),
             ranges: BTreeMap::new(),
             are_all_ranges: false,
@@ -150,7 +158,10 @@ impl Known {
             of_service: HashMap::new(),
             addresses: BTreeSet::new(),
             udp: HashMap::new(),
-            on_hosts: BTreeMap::new(),
+            destinations: BTreeMap::new(),
+            all_destinations: None,
+            are_all_services: false,
+            are_all_slices: false,
             health_checks: BTreeMap::new(),
         }
     }
@@ -163,6 +174,7 @@ impl Known {
         let mut moves = Moves::default();
         gone.into_iter().for_each(|key| moves.add(self.service(&key, None)));
         services.into_iter().for_each(|(key, service)| moves.add(self.service(&key, Some(service))));
+        self.are_all_services = true;
         moves
     }
 
@@ -193,6 +205,7 @@ impl Known {
 
     /// All slices.
     pub(crate) fn all_slices(&mut self, slices: Vec<(ServiceKey, Slice)>) -> Moves {
+        self.are_all_slices = true;
         let there: BTreeSet<ServiceKey> = slices.iter().map(|(key, _)| Arc::clone(key)).collect();
         let gone: Vec<ServiceKey> = self.slices.keys().filter(|key| !there.contains(*key)).cloned().collect();
         // Services are derived once at the end: an endpoint may move from one slice to another.
@@ -264,7 +277,12 @@ impl Known {
     }
 
     /// What the management port has to know now.
-    pub(crate) fn facts(&self) -> Facts {
+    pub(crate) fn facts(&mut self) -> Facts {
+        let all = self
+            .all_destinations
+            .get_or_insert_with(|| self.destinations.values().flatten().cloned().collect());
+        // Before both are known, a Service may seem to have no endpoint.
+        let destinations = (self.are_all_services && self.are_all_slices).then(|| Arc::clone(all));
         let ranges = self.configured.iter().chain(self.ranges.values().flatten());
         let some = |range: &IpNet| {
             let all = self.addresses.range(range.network()..=range.broadcast());
@@ -273,7 +291,7 @@ impl Known {
         Facts {
             ranges: ranges.map(|range| (*range, some(range))).collect(),
             are_all_ranges: self.are_all_ranges,
-            on_hosts: self.on_hosts.values().flatten().cloned().collect(),
+            destinations,
         }
     }
 
@@ -301,14 +319,23 @@ impl Known {
 
     /// Derives what is kept of a Service and its slices together.
     fn derive(&mut self, key: &ServiceKey) -> Moves {
-        let on_hosts = self.service_on_hosts(key);
-        if on_hosts.is_empty() {
-            self.on_hosts.remove(key);
+        let destinations = self.destinations(key);
+        if self.destinations.get(key).map_or(&[][..], Vec::as_slice) != destinations {
+            self.all_destinations = None;
+        }
+        if destinations.is_empty() {
+            self.destinations.remove(key);
         } else {
-            self.on_hosts.insert(Arc::clone(key), on_hosts);
+            self.destinations.insert(Arc::clone(key), destinations);
         }
         let now = self.udp_endpoints(key);
-        let moves = Moves::between(self.udp.get(key).unwrap_or(&UdpEndpoints::new()), &now);
+        let none = UdpEndpoints::new();
+        let before = self.udp.get(key).unwrap_or(&none);
+        let mut moves = Moves::between(before, &now);
+        // What the first list has was there before.
+        if self.are_all_services {
+            moves.add_untranslated(before, &now);
+        }
         if now.is_empty() {
             self.udp.remove(key);
         } else {
@@ -333,7 +360,14 @@ impl Known {
                 all.entry((Some(*address), port.port)).or_default().extend(of_family(address.is_ipv4()));
             }
             if let Some(node_port) = port.node_port {
-                all.entry((None, node_port)).or_default().extend(&endpoints);
+                let known = all.entry((None, node_port)).or_default();
+                known.extend(&endpoints);
+                // What the host's kernel translates its node port to: OVN goes on from there.
+                known.extend(service.cluster.iter().map(|address| SocketAddr::new(*address, port.port)));
+                if service.is_externally_local {
+                    let local = destination::of_family_of(&service.cluster, self.local_traffic);
+                    known.extend(local.map(|address| SocketAddr::new(address, node_port)));
+                }
             }
         }
         all
@@ -352,36 +386,23 @@ impl Known {
         })
     }
 
-    /// The cluster's addresses of a Service of which an endpoint is a host's address.
-    fn service_on_hosts(&self, key: &ServiceKey) -> Vec<HostService> {
-        let mut all = Vec::new();
-        let Some(service) = self.services.get(key) else { return all };
-        for port in &service.ports {
-            let candidates: Vec<(&Endpoint, u16)> = self
-                .endpoints(key, port)
-                .filter(|(endpoint, _)| !service.is_internally_local || self.is_local(endpoint))
-                .collect();
-            let ready = |(endpoint, _): &&(&Endpoint, u16)| endpoint.is_ready || service.publishes_unready;
-            let last = |(endpoint, _): &&(&Endpoint, u16)| endpoint.is_serving && endpoint.is_terminating;
-            let mut chosen: Vec<&(&Endpoint, u16)> = candidates.iter().filter(ready).collect();
-            if chosen.is_empty() {
-                chosen = candidates.iter().filter(last).collect();
-            }
-            for address in &service.cluster {
-                let mut endpoints: Vec<SocketAddr> = chosen
-                    .iter()
-                    .filter(|(endpoint, _)| endpoint.address.is_ipv4() == address.is_ipv4())
-                    .map(|(endpoint, port)| SocketAddr::new(endpoint.address, *port))
-                    .collect();
-                endpoints.sort_unstable();
-                endpoints.dedup();
-                if endpoints.iter().any(|endpoint| self.is_outside(endpoint.ip())) {
-                    let (protocol, port) = (port.protocol, port.port);
-                    all.push(HostService { address: *address, protocol, port, endpoints });
+    /// What the host's kernel has to translate for a Service.
+    fn destinations(&self, key: &ServiceKey) -> Vec<Destination> {
+        let Some(service) = self.services.get(key) else { return Vec::new() };
+        let of_port = |port| {
+            let endpoints = self.endpoints(key, port).map(|(endpoint, port)| {
+                let is_ready = endpoint.is_ready || service.publishes_unready;
+                Candidate {
+                    address: SocketAddr::new(endpoint.address, port),
+                    is_ready,
+                    is_usable: is_ready || endpoint.is_serving && endpoint.is_terminating,
+                    is_local: self.is_local(endpoint),
+                    is_host: self.is_outside(endpoint.address),
                 }
-            }
-        }
-        all
+            });
+            destination::of_port(service, port, &endpoints.collect::<Vec<_>>(), self.local_traffic)
+        };
+        service.ports.iter().flat_map(of_port).collect()
     }
 }
 
@@ -401,10 +422,23 @@ impl Moves {
         }
         for ((address, port), endpoints) in now {
             let valid = |endpoint: Option<SocketAddr>| Stale { address: *address, port: *port, endpoint };
-            moves.valid.insert(valid(None));
+            if address.is_some() {
+                moves.valid.insert(valid(None));
+            }
             moves.valid.extend(endpoints.iter().map(|endpoint| valid(Some(*endpoint))));
         }
         moves
+    }
+
+    /// A client that sent to a node port before there was one has a connection to the host itself, and keeps it for as
+    /// long as it sends.
+    fn add_untranslated(&mut self, before: &UdpEndpoints, now: &UdpEndpoints) {
+        let only_in = |some: &UdpEndpoints, other: &UdpEndpoints| -> Vec<Stale> {
+            let node_ports = some.keys().filter(|key| key.0.is_none() && !other.contains_key(key));
+            node_ports.map(|(_, port)| Stale { address: None, port: *port, endpoint: None }).collect()
+        };
+        self.stale.extend(only_in(now, before));
+        self.valid.extend(only_in(before, now));
     }
 
     /// Adds later moves.

@@ -56,7 +56,7 @@ pub(super) enum Step {
 /// The steps from `seen` to `desired`, in the order in which they have to be done. Empty if nothing differs.
 /// `in_user_space`: the bridge's datapath is in user space.
 pub(super) fn steps(desired: &Desired, in_user_space: bool, seen: &SeenLink) -> Vec<Step> {
-    let Desired { iface_id: _, mac, mtu, addresses, neighbours, routes, on_hosts: _ } = desired;
+    let Desired { iface_id: _, mac, mtu, addresses, neighbours, routes, destinations: _ } = desired;
     let mut steps = Vec::new();
     if seen.mac != Some(*mac) {
         steps.push(Step::SetMac(*mac));

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use contract::{mac::Mac, mtu::Mtu};
 use ipnet::IpNet;
 
-use crate::services::HostService;
+use crate::services::Destination;
 
 /// The interface's name, on every node.
 pub(crate) const INTERFACE: &str = "ovn-k8s-mp0";
@@ -23,6 +23,8 @@ pub struct ManagementPort {
     pub cluster_is_given: bool,
     /// The ranges of Services' addresses that the options name.
     pub services: Vec<IpNet>,
+    /// The masquerade addresses, IPv4 and IPv6, at which OVN has node ports for local traffic.
+    pub local_traffic: [IpAddr; 2],
     /// MTU of the interface, the same as that of pods.
     pub mtu: Mtu,
     /// MTU of the routes over the interface, if it is less.
@@ -50,8 +52,8 @@ pub(crate) struct Desired {
     pub(crate) addresses: Vec<IpNet>,
     pub(crate) neighbours: Vec<Neighbour>,
     pub(crate) routes: Vec<Route>,
-    /// Services with endpoints on hosts, at addresses that this host reaches over the interface.
-    pub(crate) on_hosts: Vec<HostService>,
+    /// What the host's kernel has to translate. `None` if that is not known yet.
+    pub(crate) destinations: Option<Vec<Destination>>,
 }
 
 /// A permanent neighbour entry. OVN does not answer an ARP request whose sender address is not the port's
@@ -111,8 +113,22 @@ impl ManagementPort {
             addresses,
             neighbours,
             routes,
-            on_hosts: Vec::new(),
+            destinations: None,
         })
+    }
+
+    /// Routes to the masquerade addresses that destinations lead to.
+    pub(crate) fn routes_to_local_traffic(&self, desired: &Desired) -> Vec<Route> {
+        let targets = || {
+            let all = desired.destinations.iter().flatten();
+            all.filter_map(|destination| destination.local.as_deref()).flatten()
+        };
+        let used = self.local_traffic.into_iter().filter(|own| targets().any(|target| target.ip() == *own));
+        let route = |own: IpAddr| {
+            let gateway = desired.neighbours.iter().find(|it| it.address.is_ipv4() == own.is_ipv4())?;
+            Some(Route { to: own.into(), via: gateway.address, mtu: self.routable_mtu.map(Mtu::bytes) })
+        };
+        used.filter_map(route).collect()
     }
 
     /// Routes to all pods and Services of the family, except those in the node's own subnet, which the kernel

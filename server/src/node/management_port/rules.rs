@@ -1,5 +1,5 @@
 //! nftables rules for the packets between this host, its pods and the rest of the network. All chains are in one
-//! table, which goes with the node's server.
+//! table, which goes with the node's server; those of Services are in `service_rules`.
 //!
 //! ```text
 //! table inet ovn-kubernetes {
@@ -13,11 +13,6 @@
 //!         oifname != "ovn-k8s-mp0" oifname != "lo" ip saddr 10.244.1.0/24 masquerade
 //!         oifname != "ovn-k8s-mp0" oifname != "lo" ip6 saddr fd00:10:244:1::/64 masquerade
 //!     }
-//!     chain services-on-hosts {                 what this host sends to Services with endpoints on hosts
-//!         type nat hook output priority dstnat
-//!         ip daddr 10.96.0.1 tcp dport 443 numgen random mod 2 0 dnat ip to 192.0.2.7:6443
-//!         ip daddr 10.96.0.1 tcp dport 443 numgen random mod 1 0 dnat ip to 192.0.2.8:6443
-//!     }
 //!     chain mgmtport-no-return {                what the overlay has no place for
 //!         type filter hook forward priority filter
 //!         iifname "ovn-k8s-mp0" oifname "ovn-k8s-mp0" reject with icmpx host-unreachable
@@ -27,15 +22,10 @@
 //!
 //! - OVN knows the way back to the port's own address only, so other addresses of this host are translated.
 //! - Other hosts have no route to pods: these leave under the address of the interface.
-//! - OVN would send what it translates to a host's address back here, from this host's own address: a packet that
-//!   the kernel takes for a forgery. So it is translated before it gets there.
 //! - A packet that comes from the overlay and belongs into it again is for an address that no pod and no Service
 //!   has. OVN would send it back here, until its hop limit is used up.
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-};
+use std::{io, net::IpAddr};
 
 use ipnet::IpNet;
 use netlink_packet_core::DefaultNla;
@@ -46,25 +36,19 @@ use nix::libc;
 use podnet::nftables::{Chain, Found, Rule, Task};
 
 use super::plan::{Desired, INTERFACE};
-use crate::services::{HostService, Protocol};
-
 /// Upstream's names of the table and the first chain, so that a node that changes from upstream to this program
 /// keeps its rules.
 pub(super) const TABLE: &str = "ovn-kubernetes";
 const SOURCE_NAT: Chain = Chain { table: TABLE, name: "mgmtport-snat", task: Task::SourceNat };
 const MASQUERADE: Chain = Chain { table: TABLE, name: "pods-masquerade", task: Task::SourceNat };
-const ON_HOSTS: Chain = Chain { table: TABLE, name: "services-on-hosts", task: Task::Output };
 const NO_RETURN: Chain = Chain { table: TABLE, name: "mgmtport-no-return", task: Task::Forward };
 
 /// Bytes of an interface's name in a register.
 const IFNAMSIZ: usize = 16;
 /// `NFT_PAYLOAD_NETWORK_HEADER`
-const NETWORK_HEADER: u32 = 1;
+pub(super) const NETWORK_HEADER: u32 = 1;
 /// `NFT_PAYLOAD_TRANSPORT_HEADER`
-const TRANSPORT_HEADER: u32 = 2;
-/// Endpoints of one Service. Each is a rule that the first packet of a connection may have to pass; a Service with
-/// more of them on hosts gets no further by more.
-const MOST_ENDPOINTS: usize = 64;
+pub(super) const TRANSPORT_HEADER: u32 = 2;
 
 /// One chain, with the rules that it should have.
 #[derive(Debug)]
@@ -75,41 +59,54 @@ pub(super) struct ChainRules {
     pub(super) without: &'static str,
     /// For the log.
     pub(super) what: &'static str,
-    /// The rules that were written last, and what the kernel shows of them: it may show a rule in another
-    /// form.
-    worded: Option<(Vec<Rule>, Vec<Rule>)>,
+    worded: Worded,
+}
+
+/// The rules of a chain that were written last, and what the kernel shows of them: it may show a rule in another
+/// form.
+#[derive(Debug, Default)]
+pub(super) struct Worded(Option<(Vec<Rule>, Vec<Rule>)>);
+
+impl Worded {
+    /// Whether the chain that was found has these rules.
+    pub(super) fn is(&self, found: &Found, wanted: &[Rule]) -> bool {
+        let as_worded = self.0.as_ref().filter(|(written, _)| written == wanted).map(|(_, worded)| worded);
+        matches!(found, Found::Rules(rules) if rules == wanted || Some(rules) == as_worded)
+    }
+
+    /// Learns how the kernel shows rules that were just written. Without this, a kernel that shows them in another
+    /// form would have them written at every comparison.
+    pub(super) async fn learn(&mut self, chain: Chain, written: Vec<Rule>) -> io::Result<()> {
+        if let Found::Rules(worded) = chain.look().await? {
+            self.0 = Some((written, worded));
+        }
+        Ok(())
+    }
 }
 
 /// All chains.
-pub(super) fn chains() -> [ChainRules; 4] {
+pub(super) fn chains() -> [ChainRules; 3] {
     [
         ChainRules {
             chain: SOURCE_NAT,
             wanted: |desired| desired.addresses.iter().map(|address| source_nat(address.addr())).collect(),
             without: "what this host sends to pods from its other addresses may get no answer",
             what: "source NAT",
-            worded: None,
+            worded: Worded::default(),
         },
         ChainRules {
             chain: MASQUERADE,
             wanted: |desired| desired.addresses.iter().map(|address| masquerade(address.trunc())).collect(),
             without: "pods reach no other host, the API server on another one included",
             what: "masquerading of pods",
-            worded: None,
-        },
-        ChainRules {
-            chain: ON_HOSTS,
-            wanted: |desired| desired.on_hosts.iter().flat_map(on_hosts).collect(),
-            without: "this host does not reach Services whose endpoints are on hosts",
-            what: "Services with endpoints on hosts",
-            worded: None,
+            worded: Worded::default(),
         },
         ChainRules {
             chain: NO_RETURN,
             wanted: |_| vec![no_return()],
             without: "a packet of a pod for an address that nothing has is forwarded until its hop limit is used up",
             what: "the end of what the overlay sends back",
-            worded: None,
+            worded: Worded::default(),
         },
     ]
 }
@@ -119,18 +116,12 @@ impl ChainRules {
     pub(super) async fn correct(&mut self, desired: &Desired) -> io::Result<bool> {
         let wanted = (self.wanted)(desired);
         let found = self.chain.look().await?;
-        let as_worded =
-            self.worded.as_ref().filter(|(written, _)| *written == wanted).map(|(_, worded)| worded);
-        if matches!(&found, Found::Rules(rules) if *rules == wanted || Some(rules) == as_worded) {
+        if self.worded.is(&found, &wanted) {
             return Ok(false);
         }
         // One transaction: packets see the old rules or the new ones.
         self.chain.replace(&found, &wanted).await?;
-        // Without this, a kernel that shows the rules in another form would have them written at every
-        // comparison.
-        if let Found::Rules(worded) = self.chain.look().await? {
-            self.worded = Some((wanted, worded));
-        }
+        self.worded.learn(self.chain, wanted).await?;
         Ok(true)
     }
 }
@@ -146,12 +137,12 @@ pub(super) async fn remove() -> io::Result<Option<&'static str>> {
 }
 
 /// The family and an address of a packet, as the rules compare them.
-struct Address {
+pub(super) struct Address {
     /// `NFPROTO_IPV4` or `NFPROTO_IPV6`
-    family: u8,
+    pub(super) family: u8,
     /// Place in the header (RFC 791, RFC 8200).
-    offset: u32,
-    octets: Vec<u8>,
+    pub(super) offset: u32,
+    pub(super) octets: Vec<u8>,
 }
 
 impl Address {
@@ -162,12 +153,6 @@ impl Address {
         }
     }
 
-    fn destination(address: IpAddr) -> Self {
-        let source = Self::source(address);
-        // The destination follows the source.
-        Self { offset: source.offset + source.length(), ..source }
-    }
-
     fn length(&self) -> u32 {
         u32::try_from(self.octets.len()).unwrap_or_default()
     }
@@ -175,7 +160,7 @@ impl Address {
     /// Whether the packet is of the address' family. A table of family `inet` sees both: without this first, the
     /// offset would mean another field.
     fn is_of_family(&self) -> [Expressions; 2] {
-        [meta(MetaKey::Nfproto), compare(Operator::Equal, vec![self.family])]
+        is_of_family(self.family)
     }
 
     fn load(&self) -> Expressions {
@@ -188,13 +173,18 @@ impl Address {
     }
 }
 
+/// Whether the packet is of this family.
+pub(super) fn is_of_family(family: u8) -> [Expressions; 2] {
+    [meta(MetaKey::Nfproto), compare(Operator::Equal, vec![family])]
+}
+
 // The attributes of all expressions are in the order in which the kernel shows them, because they are compared.
 
-fn meta(key: MetaKey) -> Expressions {
+pub(super) fn meta(key: MetaKey) -> Expressions {
     Expressions::Meta(vec![Meta::Key(key), Meta::DestinationRegister(Register::Reg1)])
 }
 
-fn compare(operator: Operator, value: Vec<u8>) -> Expressions {
+pub(super) fn compare(operator: Operator, value: Vec<u8>) -> Expressions {
     Expressions::Cmp(vec![
         Cmp::SourceRegister(Register::Reg1),
         Cmp::Op(operator),
@@ -203,18 +193,18 @@ fn compare(operator: Operator, value: Vec<u8>) -> Expressions {
 }
 
 /// Whether the interface of this key has this name, or has not.
-fn interface(key: MetaKey, operator: Operator, name: &str) -> [Expressions; 2] {
+pub(super) fn interface(key: MetaKey, operator: Operator, name: &str) -> [Expressions; 2] {
     let mut name = name.as_bytes().to_vec();
     // nftables compares the whole register, so the name is padded.
     name.resize(IFNAMSIZ, 0);
     [meta(key), compare(operator, name)]
 }
 
-fn rule(expressions: impl IntoIterator<Item = Expressions>) -> Rule {
+pub(super) fn rule(expressions: impl IntoIterator<Item = Expressions>) -> Rule {
     expressions.into_iter().map(Into::into).collect()
 }
 
-fn other(name: &str, attributes: Vec<DefaultNla>) -> Expressions {
+pub(super) fn other(name: &str, attributes: Vec<DefaultNla>) -> Expressions {
     Expressions::Other { expression_type: name.to_owned(), attributes }
 }
 
@@ -257,73 +247,6 @@ fn masquerade(subnet: IpNet) -> Rule {
     rule(matches.chain(is_in_subnet).chain([other("masq", Vec::new())]))
 }
 
-/// New connections to the Service go to one of its endpoints, chosen at random: of N rules, each takes one in as
-/// many as are left.
-fn on_hosts(service: &HostService) -> Vec<Rule> {
-    let endpoints = &service.endpoints[..service.endpoints.len().min(MOST_ENDPOINTS)];
-    let left = (1..=endpoints.len()).rev();
-    endpoints.iter().zip(left).map(|(endpoint, left)| to_endpoint(service, endpoint, left)).collect()
-}
-
-fn to_endpoint(service: &HostService, endpoint: &SocketAddr, left: usize) -> Rule {
-    let number = |value: u32| value.to_be_bytes().to_vec();
-    let to = Address::destination(service.address);
-    // `IPPROTO_*`
-    let protocol = match service.protocol {
-        Protocol::Tcp => 6,
-        Protocol::Udp => 17,
-        Protocol::Sctp => 132,
-    };
-    let port = Expressions::Payload(vec![
-        Payload::DestinationRegister(Register::Reg1),
-        Payload::Base(TRANSPORT_HEADER),
-        // The destination's port, in all three protocols.
-        Payload::Offset(2),
-        Payload::Len(2),
-    ]);
-    let register = |register| number(u32::from(register));
-    // `NFTA_NG_DREG`, `_MODULUS`, `_TYPE` (`NFT_NG_RANDOM`), `_OFFSET`.
-    let modulus = u32::try_from(left).unwrap_or(1);
-    let draw = [(1, register(Register::Reg1)), (2, number(modulus)), (3, number(1)), (4, number(0))];
-    let draw = draw.map(|(kind, value)| DefaultNla::new(kind, value)).to_vec();
-    let load = |register, value| {
-        Expressions::Immediate(vec![
-            Immediate::DestinationRegister(register),
-            Immediate::Data(DataAttribute::Value(value)),
-        ])
-    };
-    // `NFTA_NAT_TYPE` (destination), `_FAMILY`, `_REG_ADDR_MIN`, `_REG_ADDR_MAX`, `_REG_PROTO_MIN`,
-    // `_REG_PROTO_MAX`, `_FLAGS` (`NF_NAT_RANGE_MAP_IPS`, `NF_NAT_RANGE_PROTO_SPECIFIED`).
-    let (address, number_of_port) = (register(Register::Reg1), register(Register::Reg2));
-    let nat = [
-        (1, number(1)),
-        (2, number(u32::from(to.family))),
-        (3, address.clone()),
-        (4, address),
-        (5, number_of_port.clone()),
-        (6, number_of_port),
-        (7, number(3)),
-    ];
-    let nat = nat.map(|(kind, value)| DefaultNla::new(kind, value)).to_vec();
-    let matches = to.is_of_family().into_iter().chain([
-        to.load(),
-        compare(Operator::Equal, to.octets.clone()),
-        meta(MetaKey::L4Proto),
-        compare(Operator::Equal, vec![protocol]),
-        port,
-        compare(Operator::Equal, service.port.to_be_bytes().to_vec()),
-        other("numgen", draw),
-        // Numbers that the kernel makes are in its own byte order.
-        compare(Operator::Equal, 0_u32.to_ne_bytes().to_vec()),
-    ]);
-    let changes = [
-        load(Register::Reg1, Address::destination(endpoint.ip()).octets),
-        load(Register::Reg2, endpoint.port().to_be_bytes().to_vec()),
-        other("nat", nat),
-    ];
-    rule(matches.chain(changes))
-}
-
 /// Packets that came in through the port and would leave through it again.
 fn no_return() -> Rule {
     // `NFTA_REJECT_TYPE` (`NFT_REJECT_ICMPX_UNREACH`), `NFTA_REJECT_ICMP_CODE` (`NFT_REJECT_ICMPX_HOST_UNREACH`).
@@ -349,21 +272,12 @@ mod tests {
             cluster: Vec::new(),
             cluster_is_given: true,
             services: Vec::new(),
+            local_traffic: ["169.254.169.3", "fd69::3"].map(|text| text.parse().unwrap()),
             mtu: contract::mtu::Mtu::DEFAULT,
             routable_mtu: None,
         };
         let subnets = ["10.244.1.0/24", "fd00:10:244:1::/64"].map(|net| net.parse().unwrap()).to_vec();
-        let mut desired = port.desired("n1", &AssignedSubnets { subnets, mac: None }, &[]).unwrap();
-        let service = |address: &str, endpoints: &[&str]| HostService {
-            address: address.parse().unwrap(),
-            protocol: Protocol::Tcp,
-            port: 443,
-            endpoints: endpoints.iter().map(|endpoint| endpoint.parse().unwrap()).collect(),
-        };
-        desired.on_hosts = vec![
-            service("10.96.0.1", &["192.0.2.7:6443", "192.0.2.8:6443"]),
-            service("fd00:10:96::1", &["[2001:db8::7]:6443"]),
-        ];
+        let desired = port.desired("n1", &AssignedSubnets { subnets, mac: None }, &[]).unwrap();
         let shown = std::thread::spawn(move || {
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
                 .expect("a network namespace: this test runs as root");

@@ -6,7 +6,16 @@ use crate::services::wire::{RangeObject, ServiceObject, SliceObject};
 
 fn known() -> Known {
     let net = |text: &str| text.parse().unwrap();
-    Known::new("n1", &[net("10.244.0.0/16"), net("fd00:10:244::/48")], &[net("10.96.0.0/16")])
+    Known::new(
+        "n1",
+        &[net("10.244.0.0/16"), net("fd00:10:244::/48")],
+        &[net("10.96.0.0/16")],
+        local_traffic(),
+    )
+}
+
+fn local_traffic() -> [IpAddr; 2] {
+    ["169.254.169.3", "fd69::3"].map(|text| text.parse().unwrap())
 }
 
 fn service(name: &str, spec: Value) -> (ServiceKey, Service) {
@@ -88,10 +97,26 @@ fn connections_to_a_service_that_went_are_stale_whatever_their_endpoint() {
     put(&mut known, dns());
     put_slice(&mut known, slice("dns-a", "dns", dns_ports(), &[("10.244.1.5", "n1", ready())]));
     let gone = known.service(&key, None);
-    assert_eq!(gone.stale, [stale("10.96.0.10", 53, ""), stale("", 30053, "10.244.1.5:5353")].into());
+    // The host's kernel translates the node port to the cluster's address, OVN to the endpoint.
+    let expected =
+        [stale("10.96.0.10", 53, ""), stale("", 30053, "10.96.0.10:53"), stale("", 30053, "10.244.1.5:5353")];
+    assert_eq!(gone.stale, expected.into());
     // In a list that lacks it, too.
     put(&mut known, dns());
     assert_eq!(known.all_services(Vec::new()).stale, gone.stale);
+}
+
+/// Its client would get no answer from the Service for as long as it sends.
+#[test]
+fn connections_to_the_host_at_a_port_that_becomes_a_node_port_are_stale() {
+    let mut known = known();
+    let (key, service) = dns();
+    // What the first list has was there before.
+    assert_eq!(known.all_services(vec![(key.clone(), service.clone())]).stale, [].into());
+    let untranslated = stale("", 30053, "");
+    assert!(known.service(&key, None).valid.contains(&untranslated));
+    let came = known.service(&key, Some(service));
+    assert!(came.stale == [untranslated].into() && !came.valid.contains(&untranslated), "{came:?}");
 }
 
 #[test]
@@ -153,11 +178,14 @@ fn a_service_on_hosts_has_the_ready_endpoints_of_each_family() {
         ),
     );
     put_slice(&mut known, slice("api-6", "api", ports, &[("2001:db8::7", "n1", ready())]));
+    assert!(known.facts().destinations.is_none(), "the lists are not there yet");
+    (known.are_all_services, known.are_all_slices) = (true, true);
     let found: Vec<(String, String)> = known
         .facts()
-        .on_hosts
+        .destinations
+        .unwrap()
         .iter()
-        .map(|service| (format!("{} {}", service.address, service.port), format!("{:?}", service.endpoints)))
+        .map(|to| (format!("{} {}", to.cluster, to.port), format!("{:?}", to.targets)))
         .collect();
     let expected = [
         ("10.96.0.1 443", "[10.244.1.5:6443, 192.0.2.7:6443]"),
@@ -210,6 +238,24 @@ fn a_health_check_counts_the_ready_endpoints_of_this_node() {
     assert_eq!(known.health_checks(), [(31000, check)].into());
     put(&mut known, service("web", spec("Cluster")));
     assert_eq!(known.health_checks(), [].into());
+}
+
+/// A load balancer that is a proxy answers for itself, and nothing on the node checks `loadBalancerSourceRanges`.
+#[test]
+fn addresses_of_load_balancers_that_the_node_must_not_serve_are_left_out() {
+    let external = |spec: Value, ingress: Value| {
+        let object = json!({"metadata": {"namespace": "shop", "name": "web", "resourceVersion": "1"},
+            "spec": spec, "status": {"loadBalancer": {"ingress": ingress}}});
+        serde_json::from_value::<ServiceObject>(object).unwrap().value().unwrap().1.external
+    };
+    let spec = json!({"clusterIP": "10.96.0.7", "externalIPs": ["198.51.100.1"]});
+    let ingress =
+        json!([{"ip": "198.51.100.2"}, {"ip": "198.51.100.3", "ipMode": "Proxy"}, {"hostname": "a"}]);
+    let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
+    assert_eq!(external(spec.clone(), ingress.clone()), addresses(&["198.51.100.1", "198.51.100.2"]));
+    let mut limited = spec;
+    limited["loadBalancerSourceRanges"] = json!(["192.0.2.0/24"]);
+    assert_eq!(external(limited, ingress), addresses(&["198.51.100.1"]));
 }
 
 /// Whatever the API server sends.

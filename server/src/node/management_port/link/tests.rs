@@ -10,7 +10,7 @@ fn desired() -> Desired {
         addresses: vec!["10.244.1.2/24".parse().unwrap()],
         neighbours: vec![neighbour()],
         routes: vec![route("10.244.0.0/16")],
-        on_hosts: Vec::new(),
+        destinations: None,
     }
 }
 

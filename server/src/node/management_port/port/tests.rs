@@ -14,7 +14,7 @@ fn desired() -> Desired {
         addresses: Vec::new(),
         neighbours: Vec::new(),
         routes: Vec::new(),
-        on_hosts: Vec::new(),
+        destinations: None,
     }
 }
 

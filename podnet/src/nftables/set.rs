@@ -1,0 +1,157 @@
+//! Sets and maps of nftables: what a rule looks up instead of a rule for each value. Elements are changed one by one.
+
+use std::{collections::BTreeMap, io};
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST};
+use netlink_packet_netfilter::nftables::{
+    DataAttribute, ListAttribute, NfTablesMessage, SetAttribute, SetElementAttribute, SetElementList,
+    SetElementMessage, SetFlags, SetMessage,
+};
+use nix::libc;
+
+use super::{Change, exchange, message};
+
+/// Elements in one message: the length of an attribute has 16 bits, and an element has at most some 80 bytes.
+const IN_A_MESSAGE: usize = 400;
+
+/// A type of nftables(8) with its length, for keys and values. The kernel knows only the length, `nft` the type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    pub number: u32,
+    /// Bytes.
+    pub length: u32,
+}
+
+/// A set, or a map, in a table of family `inet`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Set {
+    pub table: &'static str,
+    pub name: &'static str,
+    pub key: Kind,
+    /// Of a map.
+    pub value: Option<Kind>,
+}
+
+/// Keys, each with its value in a map, with nothing in a set.
+pub type Elements = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What exists under the name of a set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FoundSet {
+    Nothing,
+    /// One with keys or values of another length.
+    Other,
+    Elements(Elements),
+}
+
+impl Set {
+    /// Reads what exists now. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The kernel refuses, or has no nftables.
+    pub async fn look(self) -> io::Result<FoundSet> {
+        let get = NfTablesMessage::GetSet(SetMessage { attributes: self.names() });
+        let set = match exchange(vec![message(get, NLM_F_REQUEST)]).await {
+            Ok(answers) => answers
+                .into_iter()
+                .find_map(|answer| if let NfTablesMessage::NewSet(set) = answer { Some(set) } else { None }),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(FoundSet::Nothing),
+            Err(error) => return Err(error),
+        };
+        let Some(set) = set else { return Ok(FoundSet::Nothing) };
+        if !self.lengths().iter().all(|wanted| set.attributes.contains(wanted)) {
+            return Ok(FoundSet::Other);
+        }
+        let list = NfTablesMessage::GetSetElement(SetElementMessage { attributes: self.of_elements() });
+        let answers = exchange(vec![message(list, NLM_F_REQUEST | NLM_F_DUMP)]).await?;
+        let mut elements = Elements::new();
+        for answer in answers {
+            let NfTablesMessage::NewSetElement(SetElementMessage { attributes }) = answer else { continue };
+            for attribute in attributes {
+                let SetElementList::Elements(list) = attribute else { continue };
+                elements.extend(list.iter().filter_map(element));
+            }
+        }
+        Ok(FoundSet::Elements(elements))
+    }
+
+    /// The change that makes the set, if it does not exist.
+    pub fn create(self) -> Change {
+        // The kernel wants a number within the transaction. Rules refer to the name.
+        let own = [SetAttribute::KeyType(self.key.number), SetAttribute::Id(1)];
+        let of_map = self.value.map(|value| SetAttribute::DataType(value.number));
+        let mut attributes = self.names();
+        attributes.extend(self.lengths());
+        attributes.extend(own.into_iter().chain(of_map));
+        Change(NfTablesMessage::NewSet(SetMessage { attributes }), NLM_F_CREATE)
+    }
+
+    /// The change that removes the set, if no rule refers to it.
+    pub fn remove(self) -> Change {
+        Change(NfTablesMessage::DeleteSet(SetMessage { attributes: self.names() }), 0)
+    }
+
+    /// The changes from the elements `found` to those that are `wanted`. Only elements that differ are changed.
+    pub fn correct(self, found: &Elements, wanted: &Elements) -> Vec<Change> {
+        let differ = |from: &Elements, to: &Elements| {
+            let missing = from.iter().filter(|(key, value)| to.get(*key) != Some(*value));
+            missing.map(|(key, value)| (key.clone(), value.clone())).collect::<Vec<_>>()
+        };
+        let (gone, new) = (differ(found, wanted), differ(wanted, found));
+        // Removed before others are added: a key has one value.
+        let removals = gone.chunks(IN_A_MESSAGE).map(|some| {
+            let attributes = self.with(some.iter().map(|(key, _)| (key, None)));
+            Change(NfTablesMessage::DeleteSetElement(SetElementMessage { attributes }), 0)
+        });
+        let additions = new.chunks(IN_A_MESSAGE).map(|some| {
+            let attributes = self.with(some.iter().map(|(key, value)| (key, self.value.map(|_| value))));
+            Change(NfTablesMessage::NewSetElement(SetElementMessage { attributes }), NLM_F_CREATE)
+        });
+        removals.chain(additions).collect()
+    }
+
+    fn names(self) -> Vec<SetAttribute> {
+        vec![SetAttribute::Table(self.table.to_owned()), SetAttribute::Name(self.name.to_owned())]
+    }
+
+    fn lengths(self) -> Vec<SetAttribute> {
+        let mut lengths = vec![SetAttribute::KeyLen(self.key.length)];
+        if let Some(value) = self.value {
+            lengths.extend([SetAttribute::Flags(SetFlags::Map), SetAttribute::DataLen(value.length)]);
+        }
+        lengths
+    }
+
+    fn of_elements(self) -> Vec<SetElementList> {
+        vec![SetElementList::Table(self.table.to_owned()), SetElementList::Set(self.name.to_owned())]
+    }
+
+    fn with<'a>(
+        self,
+        elements: impl Iterator<Item = (&'a Vec<u8>, Option<&'a Vec<u8>>)>,
+    ) -> Vec<SetElementList> {
+        let data = |bytes: &Vec<u8>| DataAttribute::Value(bytes.clone());
+        let elements = elements.map(|(key, value)| {
+            let key = SetElementAttribute::Key(data(key));
+            let value = value.map(|value| SetElementAttribute::Data(data(value)));
+            ListAttribute::Element([key].into_iter().chain(value).collect())
+        });
+        let mut attributes = self.of_elements();
+        attributes.push(SetElementList::Elements(elements.collect()));
+        attributes
+    }
+}
+
+/// The key and the value of an element.
+fn element(attribute: &ListAttribute<SetElementAttribute>) -> Option<(Vec<u8>, Vec<u8>)> {
+    let ListAttribute::Element(parts) = attribute else { return None };
+    let (mut key, mut value) = (None, Vec::new());
+    for part in parts {
+        match part {
+            SetElementAttribute::Key(DataAttribute::Value(bytes)) => key = Some(bytes.clone()),
+            SetElementAttribute::Data(DataAttribute::Value(bytes)) => value.clone_from(bytes),
+            _ => {}
+        }
+    }
+    Some((key?, value))
+}

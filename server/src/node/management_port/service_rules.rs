@@ -1,0 +1,544 @@
+//! nftables rules that translate connections to addresses of Services: from other machines, and from this host. One
+//! look at a map is enough for any number of Services, and a change of one changes its elements alone.
+//!
+//! ```text
+//! map services-v4 {                   address . number of targets . the one that is drawn . protocol . port
+//!     0.0.0.0 . 1 . 0 . tcp . 30080 : 10.96.0.7 . 80            a node port: any address of the host
+//!     198.51.100.7 . 1 . 0 . tcp . 80 : 10.96.0.7 . 80
+//!     10.96.0.1 . 2 . 0 . tcp . 443 : 192.0.2.7 . 6443          endpoints on hosts
+//!     10.96.0.1 . 2 . 1 . tcp . 443 : 192.0.2.8 . 6443
+//! }
+//! map local-services-v4               the same for connections from outside under `externalTrafficPolicy: Local`
+//! set refused-v4                      of these, what has no endpoint here: address . protocol . port
+//! set source-kept-v4                  targets whose clients keep their addresses
+//! set masqueraded-v4                  targets on other hosts: these would answer the client themselves
+//! chain services-prerouting {
+//!     type nat hook prerouting priority dstnat + 5
+//!     iifname "ovn-k8s-mp0" accept
+//!     ip daddr . meta l4proto . th dport @refused-v4 reject
+//!     dnat ip to ip daddr . 1 . numgen random mod 1 . meta l4proto . th dport map @local-services-v4
+//!     fib daddr type local ip daddr != 127.0.0.0/8 dnat ip to 0.0.0.0 . 1 . … map @local-services-v4
+//!     dnat ip to ip daddr . 1 . … map @services-v4
+//!     fib daddr type local ip daddr != 127.0.0.0/8 dnat ip to 0.0.0.0 . 1 . … map @services-v4
+//! }
+//! chain services-output               the last two
+//! chain services-postrouting {
+//!     type nat hook postrouting priority srcnat - 5
+//!     oifname "ovn-k8s-mp0" ct status dnat ip daddr . meta l4proto . th dport @source-kept-v4 snat ip to ip saddr
+//!     oifname != "ovn-k8s-mp0" oifname != "lo" ct status dnat ip daddr . … @masqueraded-v4 masquerade
+//! }
+//! ```
+//!
+//! - There is a rule for each number of targets that some Service has: most have one, the cluster's address.
+//! - Pods' connections are OVN's. One that comes here all the same is for the host.
+//! - Other programs that translate come first: the gateway of upstream's, kube-proxy, `portmap`.
+//! - What leaves through the port gets its address, as everything of this host (`mgmtport-snat`): OVN knows the way
+//!   back to no other one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::{IpAddr, SocketAddr},
+};
+
+use netlink_packet_core::DefaultNla;
+use netlink_packet_netfilter::nftables::{
+    Bitwise, DataAttribute, Expressions, Immediate, Lookup, Meta, MetaKey, Operator, Payload, Register,
+    Verdict, VerdictAttribute,
+};
+use podnet::nftables::{
+    Chain, Change, Elements, Found, FoundSet, Kind, Rule, Set, Task, commit, create_table,
+};
+
+use super::{
+    plan::INTERFACE,
+    rules::{NETWORK_HEADER, TABLE, TRANSPORT_HEADER, Worded, compare, interface, is_of_family, other, rule},
+};
+use crate::services::{Destination, Protocol};
+
+const PREROUTING: Chain = Chain { table: TABLE, name: "services-prerouting", task: Task::LatePrerouting };
+const OUTPUT: Chain = Chain { table: TABLE, name: "services-output", task: Task::LateOutput };
+const POSTROUTING: Chain = Chain { table: TABLE, name: "services-postrouting", task: Task::EarlySourceNat };
+
+/// For the log, and what is lost without it.
+pub(super) const WHAT: &str = "addresses of Services";
+pub(super) const WITHOUT: &str =
+    "node ports and external addresses are not served, nor this host by Services with endpoints on hosts";
+
+/// Targets of one destination: each is an element. A Service with more of them on hosts gets no further by more.
+const MOST_TARGETS: usize = 64;
+/// Changes of one transaction, each of at most 400 elements with at most 80 bytes: the kernel takes some 200 KiB at
+/// once. What is more follows in further transactions: elements do not depend on each other.
+const MOST_CHANGES: usize = 4;
+
+// Types of nftables(8), as `nft` numbers them.
+const IPV4_ADDR: u32 = 7;
+const IPV6_ADDR: u32 = 8;
+const INET_PROTO: u32 = 12;
+const INET_SERVICE: u32 = 13;
+const MARK: u32 = 19;
+
+/// What a set is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Use {
+    Services,
+    LocalServices,
+    Refused,
+    SourceKept,
+    Masqueraded,
+}
+
+/// An address family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    /// `NFPROTO_*`
+    fn number(self) -> u8 {
+        match self {
+            Self::V4 => 2,
+            Self::V6 => 10,
+        }
+    }
+
+    fn unspecified(self) -> IpAddr {
+        match self {
+            Self::V4 => [0; 4].into(),
+            Self::V6 => [0; 16].into(),
+        }
+    }
+
+    /// Number of 32-bit words of an address.
+    fn words(self) -> u32 {
+        match self {
+            Self::V4 => 1,
+            Self::V6 => 4,
+        }
+    }
+
+    /// Places of source and destination in the header (RFC 791, RFC 8200).
+    fn offsets(self) -> [u32; 2] {
+        match self {
+            Self::V4 => [12, 16],
+            Self::V6 => [8, 24],
+        }
+    }
+}
+
+impl Use {
+    const ALL: [Self; 5] =
+        [Self::Services, Self::LocalServices, Self::Refused, Self::SourceKept, Self::Masqueraded];
+
+    fn set(self, family: Family) -> Set {
+        let (address, bytes) = match family {
+            Family::V4 => (IPV4_ADDR, 4),
+            Family::V6 => (IPV6_ADDR, 16),
+        };
+        let join = |types: &[u32]| types.iter().fold(0, |joined, number| joined << 6 | number);
+        let drawn =
+            Kind { number: join(&[address, MARK, MARK, INET_PROTO, INET_SERVICE]), length: bytes + 16 };
+        let plain = Kind { number: join(&[address, INET_PROTO, INET_SERVICE]), length: bytes + 8 };
+        let target = Kind { number: join(&[address, INET_SERVICE]), length: bytes + 4 };
+        let (name, key, value) = match (self, family) {
+            (Self::Services, Family::V4) => ("services-v4", drawn, Some(target)),
+            (Self::Services, Family::V6) => ("services-v6", drawn, Some(target)),
+            (Self::LocalServices, Family::V4) => ("local-services-v4", drawn, Some(target)),
+            (Self::LocalServices, Family::V6) => ("local-services-v6", drawn, Some(target)),
+            (Self::Refused, Family::V4) => ("refused-v4", plain, None),
+            (Self::Refused, Family::V6) => ("refused-v6", plain, None),
+            (Self::SourceKept, Family::V4) => ("source-kept-v4", plain, None),
+            (Self::SourceKept, Family::V6) => ("source-kept-v6", plain, None),
+            (Self::Masqueraded, Family::V4) => ("masqueraded-v4", plain, None),
+            (Self::Masqueraded, Family::V6) => ("masqueraded-v6", plain, None),
+        };
+        Set { table: TABLE, name, key, value }
+    }
+}
+
+/// Which connections a rule is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum To {
+    /// A Service's own address.
+    Service,
+    /// Any address of the host but loopback.
+    Host,
+}
+
+/// The desired elements and rules. A function of the destinations.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Plan {
+    sets: BTreeMap<(Use, Family), Elements>,
+    /// The numbers of targets in each map.
+    numbers: BTreeSet<(Use, Family, To, u32)>,
+}
+
+impl Plan {
+    fn new(destinations: &[Destination]) -> Self {
+        let mut plan = Self::default();
+        // The first one of an address has it: those of the cluster before those that anybody may write into a
+        // Service.
+        let is_cluster = |destination: &&Destination| destination.address == Some(destination.cluster);
+        let (first, then): (Vec<_>, Vec<_>) = destinations.iter().partition(is_cluster);
+        first.into_iter().chain(then).for_each(|destination| plan.add(destination));
+        plan
+    }
+
+    fn add(&mut self, destination: &Destination) {
+        let Destination { address, protocol, port, cluster, targets, local, hosts } = destination;
+        let family = Family::of(*cluster);
+        let (to, address) = match address {
+            Some(address) => (To::Service, *address),
+            None => (To::Host, family.unspecified()),
+        };
+        let at = SocketAddr::new(address, *port);
+        self.add_targets(Use::Services, (family, to), at, *protocol, targets);
+        self.add_plain(Use::Masqueraded, family, *protocol, hosts);
+        match local.as_deref() {
+            None => {}
+            // A node port is balanced by OVN, or by a local endpoint that is the host itself.
+            Some([]) => self.add_plain(Use::Refused, family, *protocol, &[at]),
+            Some(local) => {
+                self.add_targets(Use::LocalServices, (family, to), at, *protocol, local);
+                self.add_plain(Use::SourceKept, family, *protocol, local);
+            }
+        }
+    }
+
+    fn add_targets(
+        &mut self,
+        map: Use,
+        (family, to): (Family, To),
+        at: SocketAddr,
+        protocol: Protocol,
+        targets: &[SocketAddr],
+    ) {
+        let targets = &targets[..targets.len().min(MOST_TARGETS)];
+        let Ok(number) = u32::try_from(targets.len()) else { return };
+        if number == 0 {
+            return;
+        }
+        let elements = self.sets.entry((map, family)).or_default();
+        let key = |index: u32| {
+            let mut key = octets(at.ip());
+            // Numbers that the kernel makes are in its own byte order.
+            key.extend(number.to_ne_bytes());
+            key.extend(index.to_ne_bytes());
+            key.extend(end(protocol, at.port()));
+            key
+        };
+        for (index, target) in (0..).zip(targets) {
+            let mut value = octets(target.ip());
+            value.extend(target.port().to_be_bytes());
+            value.extend([0; 2]);
+            elements.entry(key(index)).or_insert(value);
+        }
+        self.numbers.insert((map, family, to, number));
+    }
+
+    fn add_plain(&mut self, set: Use, family: Family, protocol: Protocol, all: &[SocketAddr]) {
+        if all.is_empty() {
+            return;
+        }
+        let elements = self.sets.entry((set, family)).or_default();
+        for at in all {
+            let mut key = octets(at.ip());
+            key.extend(end(protocol, at.port()));
+            elements.insert(key, Vec::new());
+        }
+    }
+
+    fn has(&self, set: Use, family: Family) -> bool {
+        self.sets.contains_key(&(set, family))
+    }
+
+    fn prerouting(&self) -> Vec<Rule> {
+        let refused = Family::ALL.into_iter().filter(|family| self.has(Use::Refused, *family)).map(refuse);
+        let rules: Vec<Rule> =
+            refused.chain(self.draws(Use::LocalServices)).chain(self.draws(Use::Services)).collect();
+        if rules.is_empty() { rules } else { [vec![leave_to_host()], rules].concat() }
+    }
+
+    fn output(&self) -> Vec<Rule> {
+        self.draws(Use::Services).collect()
+    }
+
+    fn postrouting(&self) -> Vec<Rule> {
+        let of = |set: Use, rule: fn(Family) -> Rule| {
+            Family::ALL.into_iter().filter(move |family| self.has(set, *family)).map(rule)
+        };
+        of(Use::SourceKept, keep_source).chain(of(Use::Masqueraded, masquerade)).collect()
+    }
+
+    fn draws(&self, map: Use) -> impl Iterator<Item = Rule> {
+        let of_map = self.numbers.iter().filter(move |(of, ..)| *of == map);
+        of_map.map(|(map, family, to, number)| draw(*map, *family, *to, *number))
+    }
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+/// The end of every key. Each part takes a whole number of registers.
+fn end(protocol: Protocol, port: u16) -> [u8; 8] {
+    // `IPPROTO_*`
+    let protocol = match protocol {
+        Protocol::Tcp => 6,
+        Protocol::Udp => 17,
+        Protocol::Sctp => 132,
+    };
+    let [high, low] = port.to_be_bytes();
+    [protocol, 0, 0, 0, high, low, 0, 0]
+}
+
+/// The register of the 32-bit word with this number, as the kernel names it: by its old name, of four words, where
+/// it has one.
+fn register(word: u32) -> Register {
+    Register::from(if word.is_multiple_of(4) { 1 + word / 4 } else { 8 + word })
+}
+
+fn load(word: u32, value: Vec<u8>) -> Expressions {
+    Expressions::Immediate(vec![
+        Immediate::DestinationRegister(register(word)),
+        Immediate::Data(DataAttribute::Value(value)),
+    ])
+}
+
+fn payload(word: u32, base: u32, offset: u32, length: u32) -> Expressions {
+    Expressions::Payload(vec![
+        Payload::DestinationRegister(register(word)),
+        Payload::Base(base),
+        Payload::Offset(offset),
+        Payload::Len(length),
+    ])
+}
+
+fn source(family: Family) -> Expressions {
+    payload(0, NETWORK_HEADER, family.offsets()[0], family.words() * 4)
+}
+
+fn destination(family: Family) -> Expressions {
+    payload(0, NETWORK_HEADER, family.offsets()[1], family.words() * 4)
+}
+
+/// Protocol and port of the destination, which is in the same place in all three protocols.
+fn load_end(word: u32) -> [Expressions; 2] {
+    let protocol =
+        Expressions::Meta(vec![Meta::Key(MetaKey::L4Proto), Meta::DestinationRegister(register(word))]);
+    [protocol, payload(word + 1, TRANSPORT_HEADER, 2, 2)]
+}
+
+fn attribute(kind: u16, value: u32) -> DefaultNla {
+    DefaultNla::new(kind, value.to_be_bytes().to_vec())
+}
+
+/// Looks up the key at word 0. `into`: the word of a map's value.
+fn look_up(set: Set, into: Option<u32>) -> Expressions {
+    let set = [Lookup::Set(set.name.to_owned()), Lookup::SourceRegister(register(0))];
+    let into = into.map(|word| Lookup::DestinationRegister(register(word)));
+    Expressions::Lookup(set.into_iter().chain(into).chain([Lookup::Flags(0)]).collect())
+}
+
+/// Whether address, protocol and port of the destination are in the set.
+fn is_in(set: Use, family: Family) -> Vec<Expressions> {
+    let mut matches = vec![destination(family)];
+    matches.extend(load_end(family.words()));
+    matches.push(look_up(set.set(family), None));
+    matches
+}
+
+/// Packets of pods are for the host, whatever their destination.
+fn leave_to_host() -> Rule {
+    // `NF_ACCEPT`
+    let verdict = vec![VerdictAttribute::Code(Verdict::Other(1))];
+    let accept = Expressions::Immediate(vec![
+        Immediate::DestinationRegister(Register::Verdict),
+        Immediate::Data(DataAttribute::Verdict(verdict)),
+    ]);
+    rule(interface(MetaKey::Iifname, Operator::Equal, INTERFACE).into_iter().chain([accept]))
+}
+
+fn refuse(family: Family) -> Rule {
+    // `NFTA_REJECT_TYPE` (`NFT_REJECT_ICMPX_UNREACH`), `NFTA_REJECT_ICMP_CODE` (`NFT_REJECT_ICMPX_PORT_UNREACH`).
+    let attributes = vec![attribute(1, 2), DefaultNla::new(2, vec![1])];
+    let matches = is_of_family(family.number()).into_iter().chain(is_in(Use::Refused, family));
+    rule(matches.chain([other("reject", attributes)]))
+}
+
+/// A connection goes to one of so many targets that the map has for its destination.
+fn draw(map: Use, family: Family, to: To, number: u32) -> Rule {
+    let mut all = is_of_family(family.number()).to_vec();
+    match to {
+        To::Service => all.push(destination(family)),
+        To::Host => {
+            all.extend(is_address_of_host(family));
+            all.push(load(0, octets(family.unspecified())));
+        }
+    }
+    let after = family.words();
+    let in_order = |word| u32::from(register(word));
+    all.push(load(after, number.to_ne_bytes().to_vec()));
+    // `NFTA_NG_DREG`, `_MODULUS`, `_TYPE` (`NFT_NG_RANDOM`), `_OFFSET`.
+    let draw = [(1, in_order(after + 1)), (2, number), (3, 1), (4, 0)];
+    all.push(other("numgen", draw.map(|(kind, value)| attribute(kind, value)).to_vec()));
+    all.extend(load_end(after + 2));
+    let target = after + 4;
+    all.push(look_up(map.set(family), Some(target)));
+    // `NFTA_NAT_TYPE` (destination), `_FAMILY`, `_REG_ADDR_MIN`, `_REG_ADDR_MAX`, `_REG_PROTO_MIN`,
+    // `_REG_PROTO_MAX`, `_FLAGS` (`NF_NAT_RANGE_MAP_IPS`, `NF_NAT_RANGE_PROTO_SPECIFIED`).
+    let (address, port) = (in_order(target), in_order(target + family.words()));
+    let nat =
+        [(1, 1), (2, u32::from(family.number())), (3, address), (4, address), (5, port), (6, port), (7, 3)];
+    all.push(other("nat", nat.map(|(kind, value)| attribute(kind, value)).to_vec()));
+    rule(all)
+}
+
+/// Whether the destination is an address of the host, and not one of the loopback interface.
+fn is_address_of_host(family: Family) -> Vec<Expressions> {
+    // `NFTA_FIB_DREG`, `_RESULT` (`NFT_FIB_RESULT_ADDRTYPE`), `_FLAGS` (`NFTA_FIB_F_DADDR`).
+    let fib = [(1, u32::from(register(0))), (2, 3), (3, 2)];
+    let mut all = vec![other("fib", fib.map(|(kind, value)| attribute(kind, value)).to_vec())];
+    // `RTN_LOCAL`
+    all.push(compare(Operator::Equal, 2_u32.to_ne_bytes().to_vec()));
+    all.push(destination(family));
+    match family {
+        Family::V4 => {
+            all.push(mask(vec![255, 0, 0, 0]));
+            all.push(compare(Operator::NotEqual, vec![127, 0, 0, 0]));
+        }
+        Family::V6 => {
+            all.push(compare(Operator::NotEqual, std::net::Ipv6Addr::LOCALHOST.octets().to_vec()));
+        }
+    }
+    all
+}
+
+/// The first word, masked.
+fn mask(mask: Vec<u8>) -> Expressions {
+    Expressions::Bitwise(vec![
+        Bitwise::SourceRegister(register(0)),
+        Bitwise::DestinationRegister(register(0)),
+        Bitwise::Length(4),
+        // `NFT_BITWISE_MASK_XOR`, which a kernel since 5.6 shows.
+        Bitwise::Op(0),
+        Bitwise::Mask(DataAttribute::Value(mask)),
+        Bitwise::Xor(DataAttribute::Value(vec![0; 4])),
+    ])
+}
+
+/// Whether the destination of the connection was translated.
+fn is_translated() -> Vec<Expressions> {
+    // `NFTA_CT_DREG`, `NFTA_CT_KEY` (`NFT_CT_STATUS`); `IPS_DST_NAT`.
+    let status = vec![attribute(1, u32::from(register(0))), attribute(2, 2)];
+    let bit = 32_u32.to_ne_bytes().to_vec();
+    vec![other("ct", status), mask(bit), compare(Operator::NotEqual, vec![0; 4])]
+}
+
+/// A connection to a local endpoint is translated to its own source: no later rule translates it then.
+fn keep_source(family: Family) -> Rule {
+    let way = interface(MetaKey::Oifname, Operator::Equal, INTERFACE);
+    let matches = way.into_iter().chain(is_of_family(family.number()));
+    let matches = matches.chain(is_translated()).chain(is_in(Use::SourceKept, family));
+    // `NFTA_NAT_TYPE` (source), `_FAMILY`, `_REG_ADDR_MIN`, `_REG_ADDR_MAX`, `_FLAGS` (`NF_NAT_RANGE_MAP_IPS`).
+    let address = u32::from(register(0));
+    let nat = [(1, 0), (2, u32::from(family.number())), (3, address), (4, address), (7, 1)];
+    let nat = nat.map(|(kind, value)| attribute(kind, value)).to_vec();
+    rule(matches.chain([source(family), other("nat", nat)]))
+}
+
+fn masquerade(family: Family) -> Rule {
+    let elsewhere = [INTERFACE, "lo"].map(|name| interface(MetaKey::Oifname, Operator::NotEqual, name));
+    let matches = elsewhere.into_iter().flatten().chain(is_of_family(family.number()));
+    let matches = matches.chain(is_translated()).chain(is_in(Use::Masqueraded, family));
+    rule(matches.chain([other("masq", Vec::new())]))
+}
+
+/// The rules in the kernel.
+#[derive(Debug, Default)]
+pub(super) struct ServiceRules {
+    worded: [Worded; 3],
+}
+
+impl ServiceRules {
+    /// Corrects what differs. Returns whether anything did. Nothing is made where nothing is to be translated.
+    pub(super) async fn correct(&mut self, destinations: &[Destination]) -> io::Result<bool> {
+        let plan = Plan::new(destinations);
+        let chains =
+            [(PREROUTING, plan.prerouting()), (OUTPUT, plan.output()), (POSTROUTING, plan.postrouting())];
+        let (mut sets, mut elements, mut obsolete) = (vec![create_table(TABLE)], Vec::new(), Vec::new());
+        let none = Elements::new();
+        for (purpose, family) in Use::ALL.into_iter().flat_map(|it| Family::ALL.map(|family| (it, family))) {
+            let set = purpose.set(family);
+            let wanted = plan.sets.get(&(purpose, family)).unwrap_or(&none);
+            let found = match set.look().await? {
+                FoundSet::Elements(found) => found,
+                FoundSet::Nothing if wanted.is_empty() => continue,
+                FoundSet::Nothing => {
+                    sets.push(set.create());
+                    Elements::new()
+                }
+                FoundSet::Other => {
+                    obsolete.push(set.remove());
+                    sets.push(set.create());
+                    Elements::new()
+                }
+            };
+            elements.extend(set.correct(&found, wanted));
+        }
+        let (mut rules, mut written) = (Vec::new(), Vec::new());
+        let mut flushes = Vec::new();
+        for ((chain, wanted), worded) in chains.into_iter().zip(&mut self.worded) {
+            let found = chain.look().await?;
+            if found != Found::Nothing {
+                flushes.push(chain.flush());
+            }
+            let is_right = worded.is(&found, &wanted) || found == Found::Nothing && wanted.is_empty();
+            if !is_right || !obsolete.is_empty() {
+                rules.extend(chain.replacement(&found, &wanted));
+                written.push((chain, wanted, worded));
+            }
+        }
+        if elements.is_empty() && rules.is_empty() {
+            return Ok(false);
+        }
+        // No rule may refer to a set that goes.
+        if !obsolete.is_empty() {
+            commit(flushes.into_iter().chain(obsolete).collect()).await?;
+        }
+        transact(sets, elements, rules).await?;
+        for (chain, wanted, worded) in written {
+            worded.learn(chain, wanted).await?;
+        }
+        Ok(true)
+    }
+}
+
+/// Makes all changes at once, unless there are more elements than the kernel takes.
+async fn transact(sets: Vec<Change>, elements: Vec<Change>, rules: Vec<Change>) -> io::Result<()> {
+    let mut rest = elements.into_iter().peekable();
+    let mut changes = sets;
+    loop {
+        changes.extend(rest.by_ref().take(MOST_CHANGES));
+        if rest.peek().is_none() {
+            break;
+        }
+        commit(std::mem::take(&mut changes)).await?;
+    }
+    // Last: the rules that go may still need elements that go, and the new ones find theirs.
+    commit(changes.into_iter().chain(rules).collect()).await
+}
+
+#[cfg(test)]
+mod tests;

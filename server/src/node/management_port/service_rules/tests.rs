@@ -1,0 +1,149 @@
+use super::*;
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn all(texts: &[&str]) -> Vec<SocketAddr> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn node_port(port: u16, cluster: &str, targets: &[&str], local: Option<&[&str]>) -> Destination {
+    Destination {
+        address: None,
+        protocol: Protocol::Tcp,
+        port,
+        cluster: address(cluster),
+        targets: all(targets),
+        local: local.map(all),
+        hosts: Vec::new(),
+    }
+}
+
+/// One of each kind, in both families.
+fn every_kind() -> Vec<Destination> {
+    let v4 = [
+        node_port(30080, "10.96.0.7", &["10.96.0.7:80"], None),
+        node_port(30081, "10.96.0.8", &["10.96.0.8:80"], Some(&["169.254.169.3:30081"])),
+        Destination {
+            address: Some(address("198.51.100.9")),
+            ..node_port(80, "10.96.0.9", &["10.96.0.9:80"], Some(&[]))
+        },
+        Destination {
+            address: Some(address("10.96.0.1")),
+            protocol: Protocol::Udp,
+            hosts: all(&["192.0.2.7:6443", "192.0.2.8:6443"]),
+            ..node_port(443, "10.96.0.1", &["192.0.2.7:6443", "192.0.2.8:6443"], None)
+        },
+    ];
+    let v6 = [
+        node_port(30080, "fd00:10:96::7", &["[fd00:10:96::7]:80"], None),
+        node_port(30081, "fd00:10:96::8", &["[fd00:10:96::8]:80"], Some(&["[fd69::3]:30081"])),
+        Destination {
+            address: Some(address("2001:db8:9::9")),
+            protocol: Protocol::Sctp,
+            hosts: all(&["[2001:db8::7]:80"]),
+            ..node_port(80, "fd00:10:96::9", &["[2001:db8::7]:80"], Some(&[]))
+        },
+    ];
+    v4.into_iter().chain(v6).collect()
+}
+
+/// In a network namespace of its own.
+fn in_a_namespace<T: Send + 'static>(body: impl AsyncFnOnce() -> T + Send + 'static) -> T {
+    let thread = std::thread::spawn(move || {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+            .expect("a network namespace: this test runs as root");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(body())
+    });
+    thread.join().unwrap()
+}
+
+async fn elements(purpose: Use, family: Family) -> Elements {
+    match purpose.set(family).look().await.unwrap() {
+        FoundSet::Elements(elements) => elements,
+        found @ (FoundSet::Nothing | FoundSet::Other) => panic!("{found:?}"),
+    }
+}
+
+#[test]
+fn the_kernel_shows_what_was_written_and_changes_only_what_differs() {
+    in_a_namespace(async || {
+        let mut rules = ServiceRules::default();
+        assert!(!rules.correct(&[]).await.unwrap());
+        assert_eq!(PREROUTING.look().await.unwrap(), Found::Nothing);
+
+        let all = every_kind();
+        let plan = Plan::new(&all);
+        assert!(rules.correct(&all).await.unwrap());
+        for (chain, wanted) in
+            [(PREROUTING, plan.prerouting()), (OUTPUT, plan.output()), (POSTROUTING, plan.postrouting())]
+        {
+            assert_eq!(chain.look().await.unwrap(), Found::Rules(wanted), "{}", chain.name);
+        }
+        for ((purpose, family), wanted) in &plan.sets {
+            assert_eq!(elements(*purpose, *family).await, *wanted, "{purpose:?} {family:?}");
+        }
+        assert!(!rules.correct(&all).await.unwrap());
+        // As after a restart.
+        assert!(!ServiceRules::default().correct(&all).await.unwrap());
+
+        // Another program removes the table.
+        assert!(PREROUTING.remove_table().await.unwrap());
+        assert!(rules.correct(&all).await.unwrap());
+        assert_eq!(PREROUTING.look().await.unwrap(), Found::Rules(plan.prerouting()));
+
+        let fewer = &all[1..];
+        assert!(rules.correct(fewer).await.unwrap());
+        assert_eq!(
+            elements(Use::Services, Family::V4).await,
+            Plan::new(fewer).sets[&(Use::Services, Family::V4)]
+        );
+        assert!(rules.correct(&[]).await.unwrap());
+        assert_eq!(PREROUTING.look().await.unwrap(), Found::Rules(Vec::new()));
+        assert_eq!(elements(Use::Services, Family::V6).await, Elements::new());
+    });
+}
+
+#[test]
+fn a_set_of_another_layout_is_replaced() {
+    in_a_namespace(async || {
+        let set = Use::Services.set(Family::V4);
+        let other = Set { key: Kind { number: IPV4_ADDR, length: 4 }, value: None, ..set };
+        commit(vec![create_table(TABLE), other.create()]).await.unwrap();
+        assert!(ServiceRules::default().correct(&every_kind()).await.unwrap());
+        assert!(!ServiceRules::default().correct(&every_kind()).await.unwrap());
+    });
+}
+
+/// More than the kernel takes in one transaction, and still a handful of rules.
+#[test]
+fn ten_thousand_node_ports_are_elements_and_not_rules() {
+    in_a_namespace(async || {
+        let many: Vec<Destination> = (20_000..30_000)
+            .map(|port| node_port(port, "fd00:10:96::7", &["[fd00:10:96::7]:80"], Some(&["[fd69::3]:1"])))
+            .collect();
+        let mut rules = ServiceRules::default();
+        assert!(rules.correct(&many).await.unwrap());
+        assert!(!rules.correct(&many).await.unwrap());
+        assert_eq!(elements(Use::Services, Family::V6).await.len(), 10_000);
+        assert_eq!(Plan::new(&many).prerouting().len(), 3);
+        assert!(rules.correct(&many[1..]).await.unwrap());
+        assert!(rules.correct(&[]).await.unwrap());
+    });
+}
+
+#[test]
+fn an_address_that_two_services_have_is_that_of_the_cluster() {
+    let of_cluster = Destination {
+        address: Some(address("10.96.0.1")),
+        ..node_port(443, "10.96.0.1", &["192.0.2.7:6443"], None)
+    };
+    let thief = Destination {
+        address: Some(address("10.96.0.1")),
+        ..node_port(443, "10.96.0.66", &["10.96.0.66:443"], None)
+    };
+    let alone = Plan::new(std::slice::from_ref(&of_cluster));
+    assert_eq!(Plan::new(&[thief, of_cluster]), alone);
+}

@@ -1,0 +1,214 @@
+//! Addresses of Services whose connections the host's kernel translates. Pure.
+//!
+//! | address | of connections | why OVN cannot |
+//! |---|---|---|
+//! | node port, at any address of the host | from outside, and from the host | they are for the host |
+//! | `externalIPs`, load balancer's | from outside, and from the host | they do not come from a pod |
+//! | the cluster's, with endpoints on hosts | from the host | its answer would seem to come from the host itself |
+//!
+//! A connection goes to the cluster's address of the Service, and OVN chooses the endpoint: with affinity, hints, and
+//! a refusal if there is none. Where an endpoint is a host, the kernel chooses.
+//!
+//! Under `externalTrafficPolicy: Local` a connection from outside goes to a masquerade address that has the node port
+//! in OVN, with the endpoints of this node alone, and keeps the client's address.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
+
+use super::known::{Protocol, Service, ServicePort};
+
+/// An address and port that the kernel translates.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Destination {
+    /// `None`: all addresses of the host that are of the family of `cluster`.
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) protocol: Protocol,
+    pub(crate) port: u16,
+    /// The cluster's address of the Service.
+    pub(crate) cluster: IpAddr,
+    /// Where connections go, one of these at random.
+    pub(crate) targets: Vec<SocketAddr>,
+    /// Where those from outside go instead, with the client's address. Without any they are refused.
+    pub(crate) local: Option<Vec<SocketAddr>>,
+    /// Those of `targets` that are hosts.
+    pub(crate) hosts: Vec<SocketAddr>,
+}
+
+/// An endpoint of a Service's port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) address: SocketAddr,
+    pub(super) is_ready: bool,
+    /// Ready, or serving until it has terminated.
+    pub(super) is_usable: bool,
+    pub(super) is_local: bool,
+    /// Outside of the overlay.
+    pub(super) is_host: bool,
+}
+
+/// The destinations of a port. `local_traffic`: the masquerade addresses for local traffic, IPv4 and IPv6.
+pub(super) fn of_port(
+    service: &Service,
+    port: &ServicePort,
+    candidates: &[Candidate],
+    local_traffic: [IpAddr; 2],
+) -> Vec<Destination> {
+    let mut all = Vec::new();
+    for cluster in &service.cluster {
+        let is_same = |address: &IpAddr| address.is_ipv4() == cluster.is_ipv4();
+        let of_family = || candidates.iter().filter(|candidate| is_same(&candidate.address.ip()));
+        let add = |all: &mut Vec<Destination>, address, port: u16, choice: &Choice, local| {
+            let (targets, hosts) = (choice.targets.clone(), choice.hosts.clone());
+            let protocol = choice.protocol;
+            all.push(Destination { address, protocol, port, cluster: *cluster, targets, local, hosts });
+        };
+        let is_near = |candidate: &&Candidate| !service.is_internally_local || candidate.is_local;
+        let inside = Choice::new(port.protocol, of_family().filter(is_near));
+        if !inside.hosts.is_empty() {
+            add(&mut all, Some(*cluster), port.port, &inside, None);
+        }
+        let mut outside = Choice::new(port.protocol, of_family());
+        if outside.hosts.is_empty() {
+            outside.targets = vec![SocketAddr::new(*cluster, port.port)];
+        }
+        let local = service.is_externally_local.then(|| {
+            let local = Choice::new(port.protocol, of_family().filter(|candidate| candidate.is_local));
+            let by_ovn = of_family_of(&service.cluster, local_traffic).find(is_same);
+            match (port.node_port, by_ovn) {
+                (Some(node_port), Some(by_ovn)) if local.hosts.is_empty() => {
+                    vec![SocketAddr::new(by_ovn, node_port)]
+                }
+                _ => local.targets,
+            }
+        });
+        if let Some(node_port) = port.node_port {
+            add(&mut all, None, node_port, &outside, local.clone());
+        }
+        for address in service.external.iter().filter(|address| is_same(address) && is_sensible(address)) {
+            add(&mut all, Some(*address), port.port, &outside, local.clone());
+        }
+    }
+    all
+}
+
+/// Those of `addresses` that are of a family of a Service's addresses.
+pub(super) fn of_family_of(cluster: &[IpAddr], addresses: [IpAddr; 2]) -> impl Iterator<Item = IpAddr> {
+    addresses.into_iter().filter(|address| cluster.iter().any(|own| own.is_ipv4() == address.is_ipv4()))
+}
+
+/// Whether a Service may have the address: no program of the host may lose its own ones.
+fn is_sensible(address: &IpAddr) -> bool {
+    !(address.is_loopback() || address.is_unspecified() || address.is_multicast())
+}
+
+/// The endpoints that get connections.
+struct Choice {
+    protocol: Protocol,
+    targets: Vec<SocketAddr>,
+    hosts: Vec<SocketAddr>,
+}
+
+impl Choice {
+    fn new<'a>(protocol: Protocol, candidates: impl Iterator<Item = &'a Candidate> + Clone) -> Self {
+        let has_ready = candidates.clone().any(|candidate| candidate.is_ready);
+        let chosen =
+            candidates.filter(|candidate| if has_ready { candidate.is_ready } else { candidate.is_usable });
+        // An endpoint may be in two slices while these are rearranged.
+        let (mut targets, mut hosts) = (BTreeSet::new(), BTreeSet::new());
+        for candidate in chosen {
+            targets.insert(candidate.address);
+            if candidate.is_host {
+                hosts.insert(candidate.address);
+            }
+        }
+        Self { protocol, targets: targets.into_iter().collect(), hosts: hosts.into_iter().collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOCAL_TRAFFIC: [&str; 2] = ["169.254.169.3", "fd69::3"];
+
+    /// A Service with node port 30080 for its port 80.
+    fn service(cluster: &[&str]) -> Service {
+        let parse = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        Service { cluster: parse(cluster), ..Service::default() }
+    }
+
+    fn candidate(address: &str, is_local: bool, is_host: bool) -> Candidate {
+        Candidate { address: address.parse().unwrap(), is_ready: true, is_usable: true, is_local, is_host }
+    }
+
+    /// Each destination as `address port -> targets / local targets`.
+    fn texts(service: &Service, node_port: Option<u16>, candidates: &[Candidate]) -> Vec<String> {
+        let port = ServicePort { name: "".into(), protocol: Protocol::Tcp, port: 80, node_port };
+        let join =
+            |targets: &[SocketAddr]| targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        of_port(service, &port, candidates, LOCAL_TRAFFIC.map(|text| text.parse().unwrap()))
+            .into_iter()
+            .map(|Destination { address, port, targets, local, .. }| {
+                let address = address.map_or("*".to_owned(), |address| address.to_string());
+                let local = local.map(|local| format!(" / {}", join(&local))).unwrap_or_default();
+                format!("{address} {port} -> {}{local}", join(&targets))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_node_port_leads_to_the_cluster_address_of_each_family() {
+        let mut service = service(&["10.96.0.7", "fd00:10:96::7"]);
+        service.external = vec!["198.51.100.7".parse().unwrap(), "127.0.0.1".parse().unwrap()];
+        assert_eq!(
+            texts(&service, Some(30080), &[candidate("10.244.2.5:8080", false, false)]),
+            ["* 30080 -> 10.96.0.7:80", "198.51.100.7 80 -> 10.96.0.7:80", "* 30080 -> [fd00:10:96::7]:80"]
+        );
+    }
+
+    #[test]
+    fn under_a_local_policy_what_comes_from_outside_goes_to_endpoints_of_the_node() {
+        let mut service = service(&["10.96.0.7"]);
+        service.is_externally_local = true;
+        service.external = vec!["198.51.100.7".parse().unwrap()];
+        let here = [candidate("10.244.1.5:8080", true, false), candidate("10.244.2.5:8080", false, false)];
+        assert_eq!(
+            texts(&service, Some(30080), &here),
+            [
+                "* 30080 -> 10.96.0.7:80 / 169.254.169.3:30080",
+                "198.51.100.7 80 -> 10.96.0.7:80 / 169.254.169.3:30080"
+            ]
+        );
+        // Without a node port OVN has no address for it.
+        assert_eq!(texts(&service, None, &here), ["198.51.100.7 80 -> 10.96.0.7:80 / 10.244.1.5:8080"]);
+        assert_eq!(texts(&service, None, &here[1..]), ["198.51.100.7 80 -> 10.96.0.7:80 / "]);
+    }
+
+    #[test]
+    fn where_an_endpoint_is_a_host_the_kernel_chooses() {
+        let service = service(&["10.96.0.7"]);
+        let mut endpoints =
+            [candidate("192.0.2.8:8080", false, true), candidate("10.244.1.5:8080", true, false)];
+        let both = "10.244.1.5:8080,192.0.2.8:8080";
+        assert_eq!(
+            texts(&service, Some(30080), &endpoints),
+            [format!("10.96.0.7 80 -> {both}"), format!("* 30080 -> {both}")]
+        );
+        let mut local = service.clone();
+        (local.is_externally_local, local.is_internally_local) = (true, true);
+        assert_eq!(
+            texts(&local, Some(30080), &endpoints),
+            [format!("* 30080 -> {both} / 169.254.169.3:30080")]
+        );
+        endpoints[0].is_local = true;
+        assert_eq!(
+            texts(&local, Some(30080), &endpoints),
+            [format!("10.96.0.7 80 -> {both}"), format!("* 30080 -> {both} / {both}")]
+        );
+        // One that is not ready gets connections only if no other one is.
+        endpoints[0].is_ready = false;
+        assert_eq!(texts(&service, Some(30080), &endpoints), ["* 30080 -> 10.96.0.7:80"]);
+    }
+}

@@ -78,23 +78,37 @@ fn attached(lab: &Lab, node: &Node) -> Result<Pod> {
     Ok(pod)
 }
 
+/// The Service `dns` with the first of two endpoints, and a client of it, all on one node.
+struct Dns {
+    kubernetes: Kubernetes,
+    client: Pod,
+    old: Pod,
+    /// Of the old endpoint and of the one that follows it.
+    echoes: [Echo; 2],
+    to: SocketAddr,
+}
+
+impl Dns {
+    fn start(lab: &Lab) -> Result<Self> {
+        let node = &lab.nodes[0];
+        let kubernetes = start(lab)?;
+        let [client, old, new] = [attached(lab, node)?, attached(lab, node)?, attached(lab, node)?];
+        let echoes = [lab.echo(&End::Pod(&old), old.address())?, lab.echo(&End::Pod(&new), new.address())?];
+        let spec = json!({"clusterIP": VIP, "ports": [{"port": 53, "protocol": "UDP"}]});
+        create_service(&kubernetes, "dns", spec)?;
+        kubernetes.api.create(SLICES, &slice("dns", "UDP", &[], "node1"))?;
+        serve_dns(lab, &kubernetes, &[&echoes[0]])?;
+        Ok(Self { kubernetes, client, old, echoes, to: format!("{VIP}:53").parse()? })
+    }
+}
+
 /// kubernetes#139628: no endpoint is left, then there is a new one, and the client keeps its port and never pauses.
 /// Its connection to the old endpoint would live for as long as it sends.
 #[test]
 fn a_udp_client_that_never_pauses_finds_the_endpoint_that_replaces_the_last_one() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        let kubernetes = start(lab)?;
-        let [client, old, new] = [attached(lab, node)?, attached(lab, node)?, attached(lab, node)?];
-        let echoes = [lab.echo(&End::Pod(&old), old.address())?, lab.echo(&End::Pod(&new), new.address())?];
-        create_service(
-            &kubernetes,
-            "dns",
-            json!({"clusterIP": VIP, "ports": [{"port": 53, "protocol": "UDP"}]}),
-        )?;
-        kubernetes.api.create(SLICES, &slice("dns", "UDP", &[], "node1"))?;
-        serve_dns(lab, &kubernetes, &[&echoes[0]])?;
-        let to: SocketAddr = format!("{VIP}:53").parse()?;
+        let Dns { kubernetes, client, echoes, to, .. } = Dns::start(lab)?;
         eventually("the first endpoint answers", SOON, || {
             let flow = lab.flow_to(&End::Pod(&client), to)?;
             node.shell("sleep 0.1")?;
@@ -129,17 +143,7 @@ fn a_udp_client_that_never_pauses_finds_the_endpoint_that_replaces_the_last_one(
 fn a_udp_client_of_an_endpoint_that_goes_is_served_by_another_one() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        let kubernetes = start(lab)?;
-        let [client, old, new] = [attached(lab, node)?, attached(lab, node)?, attached(lab, node)?];
-        let echoes = [lab.echo(&End::Pod(&old), old.address())?, lab.echo(&End::Pod(&new), new.address())?];
-        create_service(
-            &kubernetes,
-            "dns",
-            json!({"clusterIP": VIP, "ports": [{"port": 53, "protocol": "UDP"}]}),
-        )?;
-        kubernetes.api.create(SLICES, &slice("dns", "UDP", &[], "node1"))?;
-        serve_dns(lab, &kubernetes, &[&echoes[0]])?;
-        let to: SocketAddr = format!("{VIP}:53").parse()?;
+        let Dns { kubernetes, client, old, echoes, to } = Dns::start(lab)?;
         let flow = lab.flow_to(&End::Pod(&client), to)?;
         node.shell("sleep 1")?;
         // The pod is gone with its endpoint: nothing refuses what is still sent there.
@@ -261,7 +265,7 @@ fn a_node_reaches_services_whose_endpoints_are_on_hosts() {
                     let at = balance(lab, "tcp", "10.96.0.20", 443, &[endpoint])?;
                     eventually("the node has the rule", Duration::from_secs(40), || {
                         let is_there = here.run(["ovs-appctl", "version"]).is_ok()
-                            && log(here).contains("Services with endpoints on hosts");
+                            && log(here).contains("addresses of Services");
                         ensure!(is_there, "{}", log(here));
                         Ok(())
                     })?;

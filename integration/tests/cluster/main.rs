@@ -11,6 +11,7 @@ mod hosts;
 mod in_service;
 mod names;
 mod network;
+mod node_ports;
 mod node_services;
 mod pods;
 mod restarts;

@@ -10,9 +10,10 @@ use crate::support::{
     DEPLOYMENTS, PODS, SOON, deployment, pod, scale, small_pod, wait_for_exactly, wait_ready,
 };
 
-/// Longest time in which no answer may come while one of two replicas goes. A client that asked the one that
-/// went asks again after its own 5 s: with this limit no client has to do that.
-const GAP: Duration = Duration::from_secs(2);
+/// Longest time in which no answer may come while one of two replicas goes. Open vSwitch's datapath in user space may
+/// lose a packet while it removes the port of the one that went (`integration/packet-loss.sh` shows it without any
+/// program of ours), so a client asks again after a second, as a resolver with `timeout:1` does.
+const GAP: Duration = Duration::from_millis(2500);
 
 #[test]
 fn every_pod_resolves_names_also_while_one_of_two_replicas_of_coredns_is_deleted() {
@@ -37,10 +38,10 @@ fn every_pod_resolves_names_also_while_one_of_two_replicas_of_coredns_is_deleted
             let joined = asking
                 .into_iter()
                 .map(|thread| thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?);
-            joined.collect::<Result<Vec<Duration>>>()
+            joined.collect::<Result<Vec<[Duration; 2]>>>()
         })?;
-        println!("longest time without an answer: {gaps:?}");
-        ensure!(gaps.iter().all(|gap| *gap <= GAP), "{gaps:?}");
+        println!("longest time without an answer, and when it began: {gaps:?}");
+        ensure!(gaps.iter().all(|[gap, _]| *gap <= GAP), "{gaps:?}");
         Ok(())
     });
 }
@@ -118,15 +119,16 @@ fn replicas(cluster: &Cluster) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Asks for 20 s, without a pause, and returns the longest time between two answers.
-fn longest_gap(cluster: &Cluster, client: &str) -> Result<Duration> {
+/// Asks for 20 s, without a pause, and returns the longest time between two answers, and when it began.
+fn longest_gap(cluster: &Cluster, client: &str) -> Result<[Duration; 2]> {
     // The kernel's uptime, in hundredths of a second, before the first and after each answer.
     let ask = "read began rest </proc/uptime; echo $began; \
                while read now rest </proc/uptime; [ $(( ${now%.*} - ${began%.*} )) -lt 20 ]; do \
-               nslookup kubernetes.default >/dev/null && read now rest </proc/uptime && echo $now; done";
+               nslookup -timeout=1 kubernetes.default >/dev/null && read now rest </proc/uptime && echo $now; done";
     let answer = cluster.kubectl(["exec", client, "--", "sh", "-c", ask])?;
     let times: Vec<f64> = answer.lines().map(str::parse).collect::<Result<_, _>>().context(answer.clone())?;
     ensure!(times.len() > 10, "only {} answers", times.len());
-    let gap = times.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
-    Ok(Duration::from_secs_f64(gap))
+    let gaps = times.windows(2).map(|pair| (pair[1] - pair[0], pair[0] - times[0]));
+    let (gap, at) = gaps.fold((0.0, 0.0), |longest, next| if next.0 > longest.0 { next } else { longest });
+    Ok([gap, at].map(Duration::from_secs_f64))
 }

@@ -190,7 +190,8 @@ impl Drop for Booted<'_> {
 }
 
 /// Script from the node's namespaces to systemd: a control group, an empty `/run`, the executable under test
-/// as `/usr/bin/ovnkube`.
+/// as `/usr/bin/ovnkube`, the plugin in its place: no links, for a unit with a `/tmp` of its own sees no executable
+/// below the lab's.
 fn boot_script(name: &str) -> Result<String> {
     let (lab, group, server) = (mounts::LAB, inside::cgroup()?, executable::under_test(executable::SERVER)?);
     Ok(format!(
@@ -200,12 +201,14 @@ fn boot_script(name: &str) -> Result<String> {
         mount --bind {lab} /mnt; mount -t tmpfs -o mode=0755 tmpfs /run; mkdir -p {lab} /run/lock /run/usr /run/work
         mount --move /mnt {lab}
         mount -t overlay -o lowerdir=/usr/bin,upperdir=/run/usr,workdir=/run/work overlay /usr/bin
-        ln -sf {server} /usr/bin/ovnkube
+        rm -f /usr/bin/ovnkube; touch /usr/bin/ovnkube; mount --bind {server} /usr/bin/ovnkube
+        plugin=/opt/cni/bin/{plugin}; [ ! -L $plugin ] || cp --remove-destination $(readlink $plugin) $plugin
         hostname {name}; hostname >/run/hostname; [ ! -e /etc/hostname ] || mount --bind /run/hostname /etc/hostname
         mount -t tmpfs tmpfs /tmp
         exec unshare --cgroup sh -euc 'mount -t cgroup2 cgroup2 /sys/fs/cgroup
             exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin container=lab SYSTEMD_UNIT_PATH={UNITS} SYSTEMD_GENERATOR_PATH=/run/none \\
                 SYSTEMD_ENVIRONMENT_GENERATOR_PATH=/run/none {PROGRAM} --system --log-target=console --show-status=false'",
-        server = server.display()
+        server = server.display(),
+        plugin = executable::PLUGIN
     ))
 }

@@ -1,18 +1,16 @@
 //! `--remove-node` on real databases: one node's rows are removed, and no others.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+#[path = "support/server.rs"]
+mod server;
+
 use controller::{
     config::{ClusterConfig, ClusterSubnet},
     northbound,
     remove_node::{Removed, SOUTHBOUND, from_northbound, from_southbound},
 };
-use ovsdb::{
-    Client, Connection, Datum, Endpoint, Endpoints, Monitor, NamedUuid, Options, Row, Transaction, Where,
-};
-use testkit::{Database, Scratch};
-
-const NORTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
-const SOUTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-sb.ovsschema";
+use ovsdb::{Client, Datum, Monitor, NamedUuid, Options, Row, Transaction, Where};
+use server::Server;
 
 fn config() -> ClusterConfig {
     ClusterConfig {
@@ -23,27 +21,7 @@ fn config() -> ClusterConfig {
     }
 }
 
-/// A database, what it runs in, and a connection for the test itself.
-struct Server {
-    endpoint: Endpoint,
-    connection: Connection,
-    _database: Database,
-    _scratch: Scratch,
-}
-
 impl Server {
-    async fn start(database: &str, schema: &'static str) -> Self {
-        let scratch = Scratch::new();
-        let server = Database::of_schema(scratch.path(), "db", schema);
-        let endpoint = Endpoint::Unix(scratch.join("db.sock"));
-        let connection = Connection::open(&endpoint, database, Options::default()).await.unwrap();
-        Self { endpoint, connection, _database: server, _scratch: scratch }
-    }
-
-    fn endpoints(&self) -> Endpoints {
-        self.endpoint.to_string().parse().unwrap()
-    }
-
     async fn names(&self, table: &str) -> Vec<String> {
         let mut query = Transaction::new();
         let rows = query.select(table, Where::all(), &["name"]);
@@ -99,7 +77,7 @@ fn node(transaction: &mut Transaction, node: &str, pod: &str, foreign: Option<&s
 
 #[tokio::test]
 async fn rows_of_one_node_and_of_its_pods_go_and_others_stay() {
-    let server = Server::start("OVN_Northbound", NORTHBOUND_SCHEMA).await;
+    let server = Server::northbound().await;
     let mut transaction = Transaction::new();
     let ports = [node(&mut transaction, "n1", "cart-0", None), node(&mut transaction, "n2", "cart-1", None)];
     transaction.insert(
@@ -126,7 +104,7 @@ async fn rows_of_one_node_and_of_its_pods_go_and_others_stay() {
 
 #[tokio::test]
 async fn a_switch_with_somebody_elses_port_stays_and_is_named() {
-    let server = Server::start("OVN_Northbound", NORTHBOUND_SCHEMA).await;
+    let server = Server::northbound().await;
     let mut transaction = Transaction::new();
     let ports = [node(&mut transaction, "n1", "cart-0", Some("probe"))];
     transaction.insert(
@@ -146,7 +124,7 @@ async fn a_switch_with_somebody_elses_port_stays_and_is_named() {
 
 #[tokio::test]
 async fn chassis_are_found_by_their_host() {
-    let server = Server::start(SOUTHBOUND, SOUTHBOUND_SCHEMA).await;
+    let server = Server::southbound().await;
     let mut transaction = Transaction::new();
     for (name, host) in [("c1", "n1"), ("c2", "n2")] {
         let encap = Row::new()

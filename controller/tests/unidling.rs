@@ -2,6 +2,9 @@
 //! goes.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+#[path = "support/server.rs"]
+mod server;
+
 use std::time::Duration;
 
 use contract::names::ServiceKey;
@@ -11,38 +14,15 @@ use controller::{
     unidling::{self, Unidling},
 };
 use kubeapi::election::Leadership;
-use ovsdb::{Connection, Datum, Endpoint, Endpoints, Options, Row, Transaction, Uuid, Where};
-use testkit::{Database, Scratch};
+use ovsdb::{Datum, Options, Row, Transaction, Uuid, Where};
+use server::Server;
 use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
     time::timeout,
 };
 
-const NORTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
-const SOUTHBOUND_SCHEMA: &str = "/usr/share/ovn/ovn-sb.ovsschema";
 /// Far longer than two local databases take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-struct Server {
-    endpoint: Endpoint,
-    connection: Connection,
-    _database: Database,
-    _scratch: Scratch,
-}
-
-impl Server {
-    async fn start(database: &str, schema: &'static str) -> Self {
-        let scratch = Scratch::new();
-        let server = Database::of_schema(scratch.path(), "db", schema);
-        let endpoint = Endpoint::Unix(scratch.join("db.sock"));
-        let connection = Connection::open(&endpoint, database, Options::default()).await.unwrap();
-        Self { endpoint, connection, _database: server, _scratch: scratch }
-    }
-
-    fn endpoints(&self) -> Endpoints {
-        self.endpoint.to_string().parse().unwrap()
-    }
-}
 
 /// Both databases, and the reports that come of them.
 struct World {
@@ -53,8 +33,8 @@ struct World {
 
 impl World {
     async fn start(leadership: Leadership) -> Self {
-        let northbound = Server::start("OVN_Northbound", NORTHBOUND_SCHEMA).await;
-        let southbound = Server::start("OVN_Southbound", SOUTHBOUND_SCHEMA).await;
+        let northbound = Server::northbound().await;
+        let southbound = Server::southbound().await;
         let (reports, reported) = unbounded_channel();
         let (client, events) = unidling::connect(southbound.endpoints(), Options::default());
         let unidling = Unidling {

@@ -69,14 +69,8 @@ impl Chain {
     /// The kernel refuses, or has no nftables.
     pub async fn look(self) -> io::Result<Found> {
         let get = NfTablesMessage::GetChain(ChainMessage { attributes: self.names() });
-        let chain = match exchange(vec![message(get, NLM_F_REQUEST)]).await {
-            Ok(answers) => answers.into_iter().find_map(|answer| {
-                if let NfTablesMessage::NewChain(chain) = answer { Some(chain) } else { None }
-            }),
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(Found::Nothing),
-            Err(error) => return Err(error),
-        };
-        let Some(chain) = chain else { return Ok(Found::Nothing) };
+        let pick = |answer| if let NfTablesMessage::NewChain(chain) = answer { Some(chain) } else { None };
+        let Some(chain) = find(get, pick).await? else { return Ok(Found::Nothing) };
         if !self.base().iter().all(|wanted| chain.attributes.contains(wanted)) {
             return Ok(Found::Other);
         }
@@ -205,6 +199,18 @@ pub async fn commit(changes: Vec<Change>) -> io::Result<()> {
     }));
     batch.push(control(ControlMessage::BatchEnd));
     exchange(batch).await.map(drop)
+}
+
+/// Asks for one thing by its name. None if there is no such thing.
+async fn find<T>(
+    get: NfTablesMessage,
+    pick: impl FnMut(NfTablesMessage) -> Option<T>,
+) -> io::Result<Option<T>> {
+    match exchange(vec![message(get, NLM_F_REQUEST)]).await {
+        Ok(answers) => Ok(answers.into_iter().find_map(pick)),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Sends nftables messages together, and returns the answers.

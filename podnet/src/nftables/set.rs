@@ -7,9 +7,8 @@ use netlink_packet_netfilter::nftables::{
     DataAttribute, ListAttribute, NfTablesMessage, SetAttribute, SetElementAttribute, SetElementList,
     SetElementMessage, SetFlags, SetMessage,
 };
-use nix::libc;
 
-use super::{Change, exchange, message};
+use super::{Change, exchange, find, message};
 
 /// Elements in one message: the length of an attribute has 16 bits, and an element has at most some 80 bytes.
 const IN_A_MESSAGE: usize = 400;
@@ -51,14 +50,8 @@ impl Set {
     /// The kernel refuses, or has no nftables.
     pub async fn look(self) -> io::Result<FoundSet> {
         let get = NfTablesMessage::GetSet(SetMessage { attributes: self.names() });
-        let set = match exchange(vec![message(get, NLM_F_REQUEST)]).await {
-            Ok(answers) => answers
-                .into_iter()
-                .find_map(|answer| if let NfTablesMessage::NewSet(set) = answer { Some(set) } else { None }),
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(FoundSet::Nothing),
-            Err(error) => return Err(error),
-        };
-        let Some(set) = set else { return Ok(FoundSet::Nothing) };
+        let pick = |answer| if let NfTablesMessage::NewSet(set) = answer { Some(set) } else { None };
+        let Some(set) = find(get, pick).await? else { return Ok(FoundSet::Nothing) };
         if !self.lengths().iter().all(|wanted| set.attributes.contains(wanted)) {
             return Ok(FoundSet::Other);
         }

@@ -5,7 +5,7 @@ mod attached;
 #[path = "support/managed.rs"]
 mod managed;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use integration::{Families, Lab, eventually, executable};
 
 use attached::attach;
@@ -48,6 +48,22 @@ fn what_the_host_sends_from_another_address_of_its_own_is_answered() {
             eventually(&format!("{source} reaches the pod"), managed::SOON, ping)?;
         }
         Ok(())
+    });
+}
+
+/// The settings, the management port and the ports of pods are followed over one connection.
+#[test]
+fn the_server_has_one_connection_to_open_vswitchs_database() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        managed::start(node)?;
+        // Of ovs-vswitchd, ovn-controller and the server. Others connect for a moment.
+        eventually("three sessions of the database", managed::SOON, || {
+            let usage = node.run(["ovs-appctl", "--target=ovsdb-server", "memory/show"])?;
+            let sessions = usage.split_whitespace().find_map(|word| word.strip_prefix("sessions:"));
+            ensure!(sessions.context("no number of sessions")? == "3", "{usage}");
+            Ok(())
+        })
     });
 }
 

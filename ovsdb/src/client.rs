@@ -1,8 +1,8 @@
 //! A client that reconnects, and a replica that outlives each connection.
 //!
 //! A separate task connects, and reconnects with `Backoff`, one endpoint after the other. [`Client`] sends
-//! transactions over the current connection. [`Updates`] owns the replica and brings it up to date after each
-//! reconnection.
+//! transactions over the current connection. [`Updates`] owns a replica and brings it up to date after each
+//! reconnection. Readers with replicas of their own share the connection ([`Client::replicate`]).
 
 mod backoff;
 mod member;
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The sending half of a reconnecting client. Clones share the connection. It is closed when all clones and
-/// the [`Updates`] are dropped.
+/// all [`Updates`] are dropped.
 #[derive(Debug, Clone)]
 pub struct Client(watch::Receiver<State>);
 
@@ -51,6 +51,12 @@ impl Client {
         let (sender, state) = watch::channel(State::Disconnected(NotConnected::Connecting));
         tokio::spawn(supervise(endpoints, database.to_owned(), options, sender));
         (Self(state.clone()), Updates::new(state, monitor))
+    }
+
+    /// Another replica over the same connection, for a reader that needs other rows or reads at its own pace.
+    /// Readers do not delay each other: the updates of each wait in a queue of its own.
+    pub fn replicate(&self, monitor: Monitor) -> Updates {
+        Updates::new(self.state(), monitor)
     }
 
     /// Sends a transaction over the current connection. It is sent at the call, not when the future is first
@@ -109,7 +115,7 @@ async fn next_connection(state: &mut watch::Receiver<State>) -> Connection {
     }
 }
 
-/// Keeps a connection until all [`Client`]s and the [`Updates`] are dropped.
+/// Keeps a connection until all [`Client`]s and [`Updates`] are dropped.
 async fn supervise(endpoints: Endpoints, database: String, options: Options, state: watch::Sender<State>) {
     tokio::select! {
         () = state.closed() => {}

@@ -17,7 +17,7 @@ use std::{
 };
 
 use driver::{Command, Driver, Reply, UpdateSender};
-pub(crate) use driver::{Lost, UpdateReceiver};
+pub(crate) use driver::{Lost, Overflow, UpdateReceiver};
 pub use lock::{Claim, Lock, LockState};
 pub use options::Options;
 use serde::Serialize;
@@ -213,8 +213,9 @@ impl Connection {
         method: &str,
         requests: &impl Serialize,
         since: Option<Uuid>,
+        overflow: Overflow,
     ) -> serde_json::Result<MonitorRequest> {
-        let (sender, updates) = driver::updates(self.0.options.backlog);
+        let (sender, updates) = driver::updates(self.0.options.backlog, overflow);
         let Inner { requests: to, database, .. } = &*self.0;
         // The monitor's id is that of its request, which the driver finds its receiver by.
         let id = to.id();

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use crate::{
-    connection::{Connection, UpdateReceiver},
+    connection::{Connection, Overflow, UpdateReceiver},
     error::{Closed, MonitorError},
     message::Body,
     monitor::{Monitor, MonitorTables, Started},
@@ -43,7 +43,7 @@ impl Monitored {
     ) -> impl Future<Output = Result<Self, MonitorError>> + Send + use<> {
         let mut replica = monitor.blank_replica();
         let started = MonitorTables::new(&monitor, connection.schema(), &mut replica)
-            .map(|request| request.send(connection, None));
+            .map(|request| request.send(connection, None, Overflow::EndsConnection));
         let connection = connection.clone();
         async move {
             let (feed, answer) = Feed::new(connection, started?.await?);
@@ -111,8 +111,9 @@ impl Feed {
 
     pub(crate) async fn next(&mut self) -> Result<Body, Closed> {
         match self.updates.next().await {
-            Some(params) => Ok(params),
-            // The updates end only with the connection.
+            Some(Ok(params)) => Ok(params),
+            Some(Err(overflow)) => Err(overflow),
+            // Without an overflow, the updates end only with the connection.
             None => Err(self.connection.closed().await),
         }
     }

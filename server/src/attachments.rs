@@ -32,7 +32,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use ovsdb::Endpoint;
+use ovsdb::{Client, Endpoint};
 use tokio::sync::watch;
 
 use crate::{conditions::Conditions, events::Events, metrics::Metrics, pods::PodSource};
@@ -58,8 +58,9 @@ pub(crate) use reconciler::start;
 pub(crate) struct Environment {
     /// Name of the node.
     pub(crate) node: String,
-    /// Open vSwitch's database.
+    /// Open vSwitch's database: its endpoint, for the plugin's DEL, and this process's connection.
     pub(crate) endpoint: Endpoint,
+    pub(crate) client: Client,
     /// The server's socket, beside which the per-interface locks of the plugin's calls are.
     pub(crate) socket: PathBuf,
     pub(crate) pods: Arc<dyn PodSource>,

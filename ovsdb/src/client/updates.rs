@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::{State, next_connection};
 use crate::{
-    connection::Connection,
+    connection::{Connection, Overflow},
     error::{Closed, MonitorError},
     monitor::{Monitor, MonitorTables, Started},
     monitored::Feed,
@@ -20,7 +20,8 @@ use crate::{
 /// [`next`](Self::next).
 ///
 /// While there is no connection, the rows stay as they were last seen. Updates that are not read pile up.
-/// Beyond [`Options::backlog`](crate::Options::backlog) the connection is closed, and made again.
+/// Beyond [`Options::backlog`](crate::Options::backlog) the monitor is cancelled, and the rows are requested
+/// again once those updates are read. Other readers of the connection are not disturbed.
 #[derive(Debug)]
 pub struct Updates {
     state: watch::Receiver<State>,
@@ -39,7 +40,8 @@ pub enum Event {
     /// The replica matches the database, after the first connection or a reconnection.
     Connected,
     /// The rows are no longer kept up to date. Also sent if a connection was made, but the tables could not
-    /// be monitored.
+    /// be monitored, and if too many updates were not read ([`Closed::Backlog`]), in which case the connection
+    /// stays.
     Disconnected(Closed),
     /// Rows changed; the replica already shows the new ones. The first `Changed` after
     /// [`Connected`](Self::Connected) has the differences from the rows before it: every row on the first
@@ -127,7 +129,7 @@ impl Updates {
                 // Only with the same request: another schema has other columns, of which the replica has no
                 // values.
                 let since = self.resume.as_ref().filter(|(same, _)| *same == request).map(|(_, last)| *last);
-                let started = Box::pin(request.send(&connection, since));
+                let started = Box::pin(request.send(&connection, since, Overflow::EndsMonitor));
                 self.phase = Phase::Starting { connection, request, started };
             }
             Err(error) => self.refuse(&connection, error),

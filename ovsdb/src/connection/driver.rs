@@ -2,15 +2,15 @@
 //! answers echo requests, and probes the server.
 //!
 //! Knows the ids of requests, but not their meaning. It never waits for receivers, so a slow one delays no
-//! other. Updates that wait for the reader of a monitor are counted in bytes, and too many close the
-//! connection.
+//! other. Updates that wait for the reader of a monitor are counted in bytes, and too many end the monitor or
+//! the connection ([`Overflow`]).
 
 mod queue;
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use queue::Full;
-pub(crate) use queue::UpdateReceiver;
+pub(crate) use queue::{Overflow, UpdateReceiver};
 pub(super) use queue::{UpdateSender, updates};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -302,7 +302,7 @@ impl Driver {
                 match self.monitors.get(&monitor).map(|updates| updates.send(params)) {
                     Some(Ok(())) => {}
                     Some(Err(Full::Backlog(bytes))) => return Err(Closed::Backlog(bytes)),
-                    Some(Err(Full::NoReader)) => {
+                    Some(Err(Full::NoReader | Full::Overflown)) => {
                         self.monitors.remove(&monitor);
                         self.queue(message::monitor_cancel(monitor).as_bytes());
                     }

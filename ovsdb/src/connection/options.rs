@@ -24,8 +24,9 @@ pub struct Options {
     /// arrive as one message: 50,000 logical switch ports with addresses of both families and the usual ids
     /// are 25 MB.
     pub frame: FrameLimits,
-    /// Bytes of updates that may wait for the reader of a monitor before the connection is closed. Default:
-    /// 64 MiB, as for one message.
+    /// Bytes of updates that may wait for the reader of a monitor. Beyond them, the monitor of
+    /// [`Updates`](crate::Updates) begins anew, and that of a [`Monitored`](crate::Monitored), which has no
+    /// other way to report it, closes the connection. Default: 64 MiB, as for one message.
     pub backlog: usize,
     /// The first pause between attempts to connect; each further pause doubles. Each is cut at random by up
     /// to half. Default: 50 ms: the usual cause is a restart of the server, and every request fails until the

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Monitor;
 use crate::{
-    connection::{Connection, MonitorRequest, UpdateReceiver},
+    connection::{Connection, MonitorRequest, Overflow, UpdateReceiver},
     error::{ErrorKind, MonitorError},
     message::Body,
     replica::{InitialRows, Replica},
@@ -83,9 +83,10 @@ impl MonitorTables {
         &self,
         connection: &Connection,
         since: Option<Uuid>,
+        overflow: Overflow,
     ) -> impl Future<Output = Result<Started, MonitorError>> + Send + use<> {
         let request = self.clone();
-        let first = request.send_form(connection, Form::Since, since);
+        let first = request.send_form(connection, Form::Since, since, overflow);
         let connection = connection.clone();
         async move {
             let mut form = Form::Since;
@@ -104,7 +105,7 @@ impl MonitorTables {
                     Form::Since | Form::Conditional | Form::Rfc => return Err(MonitorError::Refused(error)),
                 };
                 tracing::debug!(?form, "older monitor method");
-                sent = request.send_form(&connection, form, None)?;
+                sent = request.send_form(&connection, form, None, overflow)?;
             }
         }
     }
@@ -114,6 +115,7 @@ impl MonitorTables {
         connection: &Connection,
         form: Form,
         since: Option<Uuid>,
+        overflow: Overflow,
     ) -> Result<MonitorRequest, MonitorError> {
         if form == Form::Rfc && self.0.values().flatten().any(|table| !table.where_.is_all()) {
             return Err(MonitorError::NoConditions);
@@ -125,6 +127,8 @@ impl MonitorTables {
         };
         // A zero UUID is no transaction of the server's, so it sends all rows.
         let since = (form == Form::Since).then(|| since.unwrap_or_default());
-        connection.send_monitor(method, self, since).map_err(|error| MonitorError::Invalid(error.to_string()))
+        connection
+            .send_monitor(method, self, since, overflow)
+            .map_err(|error| MonitorError::Invalid(error.to_string()))
     }
 }

@@ -16,6 +16,7 @@ mod monitor;
 mod old_server;
 mod pki;
 mod proxy;
+mod readers;
 mod reconnect;
 mod resume;
 mod script;

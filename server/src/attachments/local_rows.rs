@@ -2,10 +2,10 @@
 //! the ports that plugins ask for, and answers the reconciler's questions about rows. It waits for nothing
 //! but the next event, because every ADD of the node waits for it.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc};
 
 use contract::names::PodKey;
-use ovsdb::{Client, Event, Options, Updates, Uuid};
+use ovsdb::{Event, Updates, Uuid};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{
@@ -22,14 +22,9 @@ use crate::{
     ports::WriteQueue,
 };
 
-/// The longest pause between attempts to connect to Open vSwitch's database. After its restart, every port
-/// that a pod waits for waits for this connection.
-const PAUSE: Duration = Duration::from_millis(500);
-
 /// The task.
 pub(super) struct LocalRows {
     environment: Arc<Environment>,
-    client: Client,
     updates: Updates,
     cache: PortCache,
     ports: Writer,
@@ -102,12 +97,8 @@ impl RowsHandle {
 }
 
 impl LocalRows {
-    /// Connects to the database. Needs a tokio runtime.
-    pub(super) fn new(environment: Arc<Environment>, queue: WriteQueue) -> (Self, RowsHandle, Client) {
-        let options = Options { backoff_max: PAUSE, ..Options::small() };
-        let endpoint = environment.endpoint.clone();
-        let (client, updates) =
-            Client::start(endpoint.into(), "Open_vSwitch", port_cache::monitor(), options);
+    pub(super) fn new(environment: Arc<Environment>, queue: WriteQueue) -> (Self, RowsHandle) {
+        let updates = environment.client.replicate(port_cache::monitor());
         let (asking, questions) = mpsc::unbounded_channel();
         let WriteQueue { requests, detaching, bridge, names } = queue;
         let ports = Writer::new(requests, bridge, names, Arc::clone(&environment.metrics));
@@ -115,7 +106,6 @@ impl LocalRows {
         let handle = RowsHandle { questions: asking, changed: Arc::clone(&changed) };
         let task = Self {
             environment,
-            client: client.clone(),
             updates,
             cache: PortCache::default(),
             ports,
@@ -125,7 +115,7 @@ impl LocalRows {
             questions,
             changed,
         };
-        (task, handle, client)
+        (task, handle)
     }
 
     /// Runs until all handles are gone.
@@ -133,7 +123,7 @@ impl LocalRows {
         loop {
             tokio::select! {
                 event = self.updates.next() => self.database_says(event),
-                step = self.ports.next() => self.ports.take(step, &self.client, &self.updates),
+                step = self.ports.next() => self.ports.take(step, &self.environment.client, &self.updates),
                 question = self.questions.recv() => match question {
                     Some(question) => self.answer(question),
                     None => return,
@@ -145,7 +135,7 @@ impl LocalRows {
 
     fn database_says(&mut self, event: Event) {
         // The writer first: plugins wait for it.
-        self.ports.database_says(&event, &self.client, &self.updates);
+        self.ports.database_says(&event, &self.environment.client, &self.updates);
         match event {
             Event::Connected => self.changed.notify_one(),
             Event::Disconnected(_) => {}

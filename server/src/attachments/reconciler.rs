@@ -84,10 +84,10 @@ pub(crate) fn start(environment: Environment, queue: WriteQueue) -> io::Result<(
     let links = Links::listen()?;
     let environment = Arc::new(environment);
     let bridge = queue.bridge.subscribe();
-    let (local_rows, rows, client) = LocalRows::new(Arc::clone(&environment), queue);
+    let (local_rows, rows) = LocalRows::new(Arc::clone(&environment), queue);
     let calls = interface_lock::directory_beside(&environment.socket);
     let plugin = Arc::new(Settings { calls, ..Settings::with_ovsdb(&environment.endpoint, SHORT_TIMEOUT) });
-    let workers = Workers { environment: Arc::clone(&environment), client, plugin, rows: rows.clone() };
+    let workers = Workers { environment: Arc::clone(&environment), plugin, rows: rows.clone() };
     let reconciler = Reconciler {
         environment,
         rows,

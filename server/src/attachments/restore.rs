@@ -75,7 +75,7 @@ impl Workers {
             .map(|(MissingPort { attached, qos }, _)| (attached.name.as_str(), &attached.content, *qos));
         let (transaction, interfaces) = rows::insert_new(ports, "put back");
         // `locked` holds the locks until the database has answered.
-        let outcome = match timeout(PATIENCE, self.client.transact(transaction)).await {
+        let outcome = match timeout(PATIENCE, self.environment.client.transact(transaction)).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(error)) => {
                 say(&error, locked.len());

@@ -3,7 +3,6 @@
 
 use std::{future::pending, sync::Arc};
 
-use ovsdb::Client;
 use podnet::{
     link::{self, Link, LinkError},
     netlink::Netlink,
@@ -18,7 +17,6 @@ use crate::chain;
 #[derive(Debug, Clone)]
 pub(super) struct Workers {
     pub(super) environment: Arc<Environment>,
-    pub(super) client: Client,
     pub(super) plugin: Arc<Settings>,
     pub(super) rows: RowsHandle,
 }

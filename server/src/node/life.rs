@@ -11,7 +11,7 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use kubeapi::Connection;
-use ovsdb::Endpoint;
+use ovsdb::{Client, Endpoint};
 use podnet::{daemon::PATIENCE, interface_lock, settings::Settings as PluginSettings};
 use tokio::sync::watch;
 
@@ -111,7 +111,8 @@ async fn serve(
     metrics: &Arc<Metrics>,
     happened: Happened,
 ) -> Result<Running, StartError> {
-    let identity = switch.identity();
+    // One connection to Open vSwitch's database for all that read and write it.
+    let (identity, client) = (switch.identity(), switch.client());
 
     plugin::install(&config.plugin, conditions).await;
     // Followed after it was installed: the first report is that of the installation, with its error.
@@ -121,9 +122,21 @@ async fn serve(
     let view = api_server.as_ref().map(|connection| object::follow(connection, &config.name));
     tokio::spawn(switch.run(settings, tunnels.follow(view.clone(), &happened, conditions)));
     let object = api_server.zip(view);
-    let own_node = keep_network(&config, object, identity, &events, conditions, happened)?;
+    let own_node = keep_network(&config, object, (identity, client.clone()), &events, conditions, happened)?;
     let (ports, queue) = Ports::channel();
-    keep_attachments(&config, &pods, own_node, &events, conditions, metrics, queue)?;
+    let environment = Environment {
+        node: config.name.clone(),
+        endpoint: config.open_vswitch.endpoint.clone(),
+        client,
+        socket: config.socket.clone(),
+        pods: Arc::clone(&pods),
+        conditions: conditions.clone(),
+        metrics: Arc::clone(metrics),
+        events: events.clone(),
+        own_node,
+        patience: config.stale_after,
+    };
+    keep_attachments(environment, queue)?;
     // Last: from here on the plugin is answered, and its ADDs need pods and the port writer.
     Running::listen(config, pods, events, conditions.clone(), Arc::clone(metrics), ports)
 }
@@ -226,12 +239,12 @@ fn sources(
 fn keep_network(
     config: &NodeConfig,
     object: Option<(Connection, watch::Receiver<NodeView>)>,
-    identity: watch::Receiver<Identity>,
+    (identity, client): (watch::Receiver<Identity>, Client),
     events: &Events,
     conditions: &Conditions,
     happened: Happened,
 ) -> Result<watch::Receiver<OwnNode>, StartError> {
-    let NodeConfig { name, management_port, open_vswitch, zone, .. } = config;
+    let NodeConfig { name, management_port, zone, .. } = config;
     conditions.met(Part::SERVICES);
     let services = service_ranges(config, object.as_ref().map(|(connection, _)| connection));
     let mut own_node = watch::channel(OwnNode::Unconfirmed("manifests have no node object".to_owned())).1;
@@ -265,7 +278,6 @@ fn keep_network(
             assigned
         }
     };
-    let (endpoint, conditions) = (&open_vswitch.endpoint, conditions.clone());
     // On the kernel thread: each request to rtnetlink blocks while another process holds the lock for links
     // (RTNL). Entered before the reconciler is made, because its sockets belong to the runtime that they are
     // opened in.
@@ -274,9 +286,9 @@ fn keep_network(
     let reconciler = PortReconciler::new(
         management_port.clone(),
         name,
-        endpoint,
+        client,
         assigned,
-        conditions,
+        conditions.clone(),
         happened,
         services,
     );
@@ -297,26 +309,7 @@ fn service_ranges(config: &NodeConfig, api_server: Option<&Connection>) -> Servi
 }
 
 /// Starts the tasks that put back ports of pods that vanish, and write the ports that plugins request.
-fn keep_attachments(
-    config: &NodeConfig,
-    pods: &Arc<dyn PodSource>,
-    own_node: watch::Receiver<OwnNode>,
-    events: &Events,
-    conditions: &Conditions,
-    metrics: &Arc<Metrics>,
-    queue: WriteQueue,
-) -> Result<(), StartError> {
-    tokio::spawn(attachments::tidy(interface_lock::directory_beside(&config.socket)));
-    let environment = Environment {
-        node: config.name.clone(),
-        endpoint: config.open_vswitch.endpoint.clone(),
-        socket: config.socket.clone(),
-        pods: Arc::clone(pods),
-        conditions: conditions.clone(),
-        metrics: Arc::clone(metrics),
-        events: events.clone(),
-        own_node,
-        patience: config.stale_after,
-    };
+fn keep_attachments(environment: Environment, queue: WriteQueue) -> Result<(), StartError> {
+    tokio::spawn(attachments::tidy(interface_lock::directory_beside(&environment.socket)));
     attachments::start(environment, queue).map_err(StartError::Netlink)
 }

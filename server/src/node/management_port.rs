@@ -78,9 +78,6 @@ const RESYNC: Duration = Duration::from_secs(300);
 /// moment; the last one is for a cause that only an administrator can remove.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(30);
-/// The longest pause between attempts to connect to Open vSwitch's database. The socket is local, so an
-/// attempt is cheap, and the port is repaired this soon after a restart of the database.
-const PAUSE: Duration = Duration::from_secs(1);
 /// How long the monitor may take to report a transaction that the database has committed. Without the report,
 /// the next comparison sees the old rows and makes the same change again; without the limit, a report that
 /// never comes would stop the repairs.
@@ -176,22 +173,19 @@ impl PortReconciler {
     pub(super) fn new(
         config: ManagementPort,
         node: &str,
-        endpoint: &Endpoint,
+        client: Client,
         assigned: watch::Receiver<AssignedSubnetsOf>,
         conditions: Conditions,
         happened: Happened,
         services: ServiceRanges,
     ) -> io::Result<Self> {
-        let options = Options { backoff_max: PAUSE, ..Options::small() };
-        let (client, updates) =
-            Client::start(endpoint.clone().into(), "Open_vSwitch", port::monitor(node), options);
         Ok(Self {
             config,
             node: node.to_owned(),
             assigned,
             conditions,
+            updates: client.replicate(port::monitor(node)),
             client,
-            updates,
             is_connected: false,
             kernel: Kernel::open()?,
             rules: rules::chains(),

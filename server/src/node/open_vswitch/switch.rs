@@ -31,9 +31,9 @@ use crate::{
 /// may be about to write it, and the script must come first with the name of the chassis. Also the pause
 /// after the database refused a change.
 const GRACE: Duration = Duration::from_secs(5);
-/// The longest pause between attempts to connect. The socket is local, so an attempt is cheap, and a node
-/// that boots waits for this.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause between attempts to connect. The socket is local, so an attempt is cheap. A node that
+/// boots waits for this, and after a restart of the database so does every port that a pod waits for.
+const PAUSE: Duration = Duration::from_millis(500);
 
 ovsdb::table! {
     struct Root in "Open_vSwitch" {
@@ -131,6 +131,11 @@ impl Switch {
         let state = client.state();
         let (endpoint, identity) = (endpoint.clone(), watch::Sender::default());
         Self { endpoint, client, updates, state, link: Link::First, conditions, metrics, identity }
+    }
+
+    /// The connection, for other readers and writers of the database.
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
     }
 
     /// The chassis as of the database, and its changes.

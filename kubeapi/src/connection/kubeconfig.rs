@@ -104,75 +104,61 @@ impl Kubeconfig {
         config: &mut ConnectionConfig,
         reader: &mut Reader<'_>,
     ) -> Result<(), ConnectionConfigError> {
-        let AuthInfo {
-            username,
-            password,
-            token,
-            token_file,
-            client_certificate,
-            client_certificate_data,
-            client_key,
-            client_key_data,
-            impersonate,
-            impersonate_uid,
-            impersonate_groups,
-            impersonate_user_extra,
-            auth_provider,
-            exec,
-            extensions: _,
-            other: _,
-        } = &self.user;
+        let AuthInfo { username, password, token, token_file, exec, auth_provider, .. } = &self.user;
         if exec.is_some() || auth_provider.is_some() {
             return Err(self.bad(
                 "the user's credentials come from a program (exec or auth-provider), \
                  which is not run on a node: use a token file or a client certificate",
             ));
         }
-        let mut credentials = Vec::new();
-        let chain = self.pem(
-            "client-certificate",
-            client_certificate_data.as_deref(),
-            client_certificate.as_deref(),
-            reader,
-        )?;
-        if let Some(chain) = chain {
-            let key_data = client_key_data.as_ref().map(ExposeSecret::expose_secret);
-            let key = self.pem("client-key", key_data, client_key.as_deref(), reader)?;
-            let key = key.ok_or_else(|| self.bad("the user has a client-certificate without client-key"))?;
-            let is_same_file = key.origin == chain.origin;
-            config.present_certificate(chain, Some(key).filter(|_| !is_same_file))?;
-            credentials.push(config.origin.credential.clone());
-        }
+        // Handed on as it is, except for the credentials: kube would read their files once and for all.
+        config.config.auth_info = AuthInfo {
+            username: None,
+            password: None,
+            token: None,
+            token_file: None,
+            client_certificate: None,
+            client_certificate_data: None,
+            client_key: None,
+            client_key_data: None,
+            ..self.user.clone()
+        };
+        self.present_client_certificate(config, reader)?;
+        let certificate = config.origin.credential.clone();
         // The file takes precedence, as in kubectl: the token beside it dates from when the kubeconfig was
         // written.
         match (token_file.as_deref().filter(|path| !path.is_empty()), token) {
             (Some(path), _) => config.present_token_file(&self.resolve(path), reader)?,
-            (None, Some(token)) if !token.expose_secret().is_empty() => {
-                config
-                    .present_token(token.expose_secret(), format!("the token in {}", self.path.display()))?;
+            (None, Some(token)) if !token.expose_secret().is_empty() => config
+                .present_token(token.expose_secret(), format!("the token in {}", self.path.display()))?,
+            (None, _) if username.is_some() && password.is_some() => {
+                let auth_info = &mut config.config.auth_info;
+                (auth_info.username, auth_info.password) = (username.clone(), password.clone());
+                config.origin.credential = format!("the password in {}", self.path.display());
             }
-            (None, _) => {
-                if let (Some(username), Some(password)) = (username, password) {
-                    config.config.auth_info.username = Some(username.clone());
-                    config.config.auth_info.password = Some(password.clone());
-                    config.origin.credential = format!("the password in {}", self.path.display());
-                }
-            }
+            (None, _) => return Ok(()),
         }
-        if !credentials.contains(&config.origin.credential) {
-            credentials.push(config.origin.credential.clone());
+        if config.config.auth_info.client_certificate_data.is_some() {
+            config.origin.credential = format!("{certificate} and {}", config.origin.credential);
         }
-        config.origin.credential = credentials.join(" and ");
-        let AuthInfo {
-            impersonate: who,
-            impersonate_uid: uid,
-            impersonate_groups: groups,
-            impersonate_user_extra: extra,
-            ..
-        } = &mut config.config.auth_info;
-        (*who, *uid) = (impersonate.clone(), impersonate_uid.clone());
-        (*groups, *extra) = (impersonate_groups.clone(), impersonate_user_extra.clone());
         Ok(())
+    }
+
+    fn present_client_certificate(
+        &self,
+        config: &mut ConnectionConfig,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), ConnectionConfigError> {
+        let AuthInfo { client_certificate, client_certificate_data, client_key, client_key_data, .. } =
+            &self.user;
+        let data = client_certificate_data.as_deref();
+        let chain = self.pem("client-certificate", data, client_certificate.as_deref(), reader)?;
+        let Some(chain) = chain else { return Ok(()) };
+        let data = client_key_data.as_ref().map(ExposeSecret::expose_secret);
+        let key = self.pem("client-key", data, client_key.as_deref(), reader)?;
+        let key = key.ok_or_else(|| self.bad("the user has a client-certificate without client-key"))?;
+        let is_same_file = key.origin == chain.origin;
+        config.present_certificate(chain, Some(key).filter(|_| !is_same_file))
     }
 
     /// The PEM of one entry: inline data takes precedence over a file, as in kubectl.

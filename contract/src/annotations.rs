@@ -5,7 +5,7 @@ use crate::{
     bandwidth::{EGRESS_ANNOTATION, INGRESS_ANNOTATION},
     node_annotation::{
         CHASSIS_ID, GATEWAY_CONFIG, HOST_CIDRS, JOIN_ADDRESS, JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MAC,
-        MANAGEMENT_MACS, NETWORK_IDS, NODE_ID, NODE_SUBNETS, PRIMARY_ADDRESSES, TRANSIT_ADDRESSES, ZONE,
+        MANAGEMENT_MACS, NODE_ID, NODE_SUBNETS, PRIMARY_ADDRESSES, TRANSIT_ADDRESSES, ZONE,
     },
 };
 
@@ -52,7 +52,7 @@ pub const OF_PODS: [Annotation; 4] = [
 ];
 
 /// Annotations of nodes.
-pub const OF_NODES: [Annotation; 14] = [
+pub const OF_NODES: [Annotation; 13] = [
     annotation(
         NODE_SUBNETS,
         "Subnets of the node's pods, by network",
@@ -68,7 +68,6 @@ pub const OF_NODES: [Annotation; 14] = [
         "",
     ),
     annotation(NODE_ID, "A number of the node's own, from 2 on", "cluster manager", "controller", "2"),
-    annotation(NETWORK_IDS, "Numbers of networks", "cluster manager", "controller", r#"{"default":"0"}"#),
     annotation(
         JOIN_ADDRESSES,
         "Addresses of the node's gateway router on the join switch, by network",
@@ -101,7 +100,7 @@ pub const OF_NODES: [Annotation; 14] = [
         PRIMARY_ADDRESSES,
         "Addresses that other nodes reach the node at",
         "node",
-        "controller, cluster manager",
+        "upstream's programs",
         r#"{"ipv4":"192.0.2.7/24"}"#,
     ),
     annotation(HOST_CIDRS, "All addresses of the host", "node", "controller", r#"["192.0.2.7/24"]"#),

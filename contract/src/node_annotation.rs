@@ -8,11 +8,10 @@
 //! | [`NODE_SUBNETS`] | subnets of the node's pods | cluster manager | controller, node |
 //! | [`LEGACY_SUBNET`] | the same, in clusters of 2018 and 2019 | cluster manager | as above |
 //! | [`NODE_ID`] | the node's number | cluster manager | controller |
-//! | [`NETWORK_IDS`] | the numbers of networks | cluster manager | controller |
 //! | [`JOIN_ADDRESSES`], [`JOIN_ADDRESS`] | gateway router on join switch | cluster manager | controller |
 //! | [`TRANSIT_ADDRESSES`] | the node on the switch between zones | cluster manager | controller |
 //! | [`CHASSIS_ID`] | the node's name in OVN | node | controller |
-//! | [`PRIMARY_ADDRESSES`] | addresses for other nodes | node | controller, cluster manager |
+//! | [`PRIMARY_ADDRESSES`] | addresses for other nodes | node | upstream's programs |
 //! | [`HOST_CIDRS`] | all addresses of the host | node | controller |
 //! | [`GATEWAY_CONFIG`] | the node's gateway: its mode, and whether ports lead to services | node | controller |
 //! | [`MANAGEMENT_MACS`], [`MANAGEMENT_MAC`] | MAC of management port | older nodes | controller, node |
@@ -36,8 +35,6 @@ pub const NODE_SUBNETS: &str = "k8s.ovn.org/node-subnets";
 pub const LEGACY_SUBNET: &str = "ovn_host_subnet";
 /// `2`
 pub const NODE_ID: &str = "k8s.ovn.org/node-id";
-/// `{"default":"0"}`
-pub const NETWORK_IDS: &str = "k8s.ovn.org/network-ids";
 /// `{"default":{"ipv4":"100.64.0.2/16"}}`
 pub const JOIN_ADDRESSES: &str = "k8s.ovn.org/node-gateway-router-lrp-ifaddrs";
 /// `{"ipv4":"100.64.0.2/16"}`
@@ -59,12 +56,11 @@ pub const MANAGEMENT_MAC: &str = "k8s.ovn.org/node-mgmt-port-mac-address";
 /// `global`
 pub const ZONE: &str = "k8s.ovn.org/zone-name";
 
-/// All annotations that [`NodeAnnotations`] reads.
-pub const ALL: [&str; 14] = [
+/// All annotations of the table above.
+pub const ALL: [&str; 13] = [
     NODE_SUBNETS,
     LEGACY_SUBNET,
     NODE_ID,
-    NETWORK_IDS,
     JOIN_ADDRESSES,
     JOIN_ADDRESS,
     TRANSIT_ADDRESSES,
@@ -131,14 +127,6 @@ impl NodeAnnotations<'_> {
         self.read(NODE_ID, value::number)
     }
 
-    /// The number of the cluster's own network; always 0 if upstream's programs wrote it.
-    ///
-    /// # Errors
-    /// The annotation is not JSON of the expected shape, or the entry is not a number.
-    pub fn network_id(self) -> Result<Option<u32>, NodeAnnotationError> {
-        Ok(self.read(NETWORK_IDS, |text| PerNetwork::parse(text)?.number(DEFAULT_NETWORK))?.flatten())
-    }
-
     /// The addresses of the node's gateway router, with the prefix length of the join subnet. At most one of
     /// each family, IPv4 first.
     ///
@@ -168,15 +156,6 @@ impl NodeAnnotations<'_> {
     /// The annotation is empty, has more than 253 bytes, or has characters that no chassis name has.
     pub fn chassis_id(self) -> Result<Option<String>, NodeAnnotationError> {
         self.read(CHASSIS_ID, |text| value::plain("chassis id", text))
-    }
-
-    /// The addresses at which other nodes reach the node, with the prefix length of its network. At most one
-    /// of each family, IPv4 first.
-    ///
-    /// # Errors
-    /// As for [`join_addresses`](Self::join_addresses).
-    pub fn primary_addresses(self) -> Result<Vec<IpNet>, NodeAnnotationError> {
-        self.read(PRIMARY_ADDRESSES, value::interface_addresses).map(Option::unwrap_or_default)
     }
 
     /// All addresses of the host, with their prefix lengths.

@@ -68,19 +68,6 @@ impl PerNetwork {
         self.0.insert(network.to_owned(), value::interface_addresses_json(addresses));
     }
 
-    /// The number of a network, spelled as a string.
-    ///
-    /// # Errors
-    /// The entry is not a string, or not a number.
-    pub fn number(&self, network: &str) -> Result<Option<u32>, AnnotationError> {
-        self.0.get(network).map(|entry| value::number(value::text(entry, "id")?)).transpose()
-    }
-
-    /// Sets a network's number.
-    pub fn set_number(&mut self, network: &str, number: u32) {
-        self.0.insert(network.to_owned(), number.to_string().into());
-    }
-
     /// Whether ports of the node lead to services, spelled as a string in the entry of the gateway.
     ///
     /// # Errors
@@ -105,11 +92,6 @@ impl PerNetwork {
     pub fn gateway_mode(&self, network: &str) -> Result<Option<GatewayMode>, AnnotationError> {
         let mode = self.0.get(network).and_then(|entry| entry.get("mode"));
         mode.map(|mode| value::gateway_mode(value::text(mode, "gateway mode")?)).transpose()
-    }
-
-    /// Sets the MAC address of a network's port.
-    pub fn set_mac(&mut self, network: &str, mac: Mac) {
-        self.0.insert(network.to_owned(), mac.to_string().into());
     }
 }
 

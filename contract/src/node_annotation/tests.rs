@@ -13,25 +13,22 @@ fn what_upstream_writes_is_read() {
     let all = annotations(&[
         ("k8s.ovn.org/node-subnets", r#"{"default":["10.244.1.0/24","fd00:10:244:2::/64"],"blue":"x"}"#),
         ("k8s.ovn.org/node-id", "2"),
-        ("k8s.ovn.org/network-ids", r#"{"default":"0"}"#),
         (
             "k8s.ovn.org/node-gateway-router-lrp-ifaddrs",
             r#"{"default":{"ipv4":"100.64.0.2/16","ipv6":"fd98::2/64"}}"#,
         ),
-        ("k8s.ovn.org/node-transit-switch-port-ifaddr", r#"{"ipv4":"100.88.0.2/16"}"#),
+        ("k8s.ovn.org/node-transit-switch-port-ifaddr", r#"{"ipv4":"100.88.0.2/16","ipv6":""}"#),
         ("k8s.ovn.org/node-chassis-id", "2d4b1b6e-2f0a-4a39-9a0f-0a6b4e7c1f01"),
-        ("k8s.ovn.org/node-primary-ifaddr", r#"{"ipv4":"172.18.0.3/16","ipv6":""}"#),
         ("k8s.ovn.org/host-cidrs", r#"["172.18.0.3/16","fc00:f853::3/64"]"#),
         ("k8s.ovn.org/node-mgmt-port-mac-addresses", r#"{"default":"96:8f:e8:25:a2:e5","blue":"1"}"#),
         ("k8s.ovn.org/zone-name", "global"),
     ]);
     let read = NodeAnnotations(&all);
     assert_eq!(read.subnets().unwrap(), nets(&["10.244.1.0/24", "fd00:10:244:2::/64"]));
-    assert_eq!((read.id().unwrap(), read.network_id().unwrap()), (Some(2), Some(0)));
+    assert_eq!(read.id().unwrap(), Some(2));
     assert_eq!(read.join_addresses().unwrap(), nets(&["100.64.0.2/16", "fd98::2/64"]));
     assert_eq!(read.transit_addresses().unwrap(), nets(&["100.88.0.2/16"]));
     assert_eq!(read.chassis_id().unwrap().unwrap(), "2d4b1b6e-2f0a-4a39-9a0f-0a6b4e7c1f01");
-    assert_eq!(read.primary_addresses().unwrap(), nets(&["172.18.0.3/16"]));
     assert_eq!(read.host_cidrs().unwrap(), nets(&["172.18.0.3/16", "fc00:f853::3/64"]));
     assert_eq!(read.management_mac().unwrap().unwrap().to_string(), "96:8f:e8:25:a2:e5");
     assert_eq!(read.zone().unwrap().unwrap(), "global");
@@ -120,17 +117,6 @@ fn what_is_written_is_read() {
     entries.set_interface_addresses("default", &join);
     assert_eq!(entries.to_string(), r#"{"default":{"ipv4":"100.64.0.2/16","ipv6":"fd98::2/64"}}"#);
     assert_eq!(entries.interface_addresses("default").unwrap(), join);
-    entries.set_number("default", 7);
-    assert_eq!(
-        (entries.to_string().as_str(), entries.number("default").unwrap()),
-        (r#"{"default":"7"}"#, Some(7))
-    );
-    let mac: Mac = "0a:58:0a:f4:01:02".parse().unwrap();
-    entries.set_mac("default", mac);
-    assert_eq!(
-        (entries.to_string().as_str(), entries.mac("default").unwrap()),
-        (r#"{"default":"0a:58:0a:f4:01:02"}"#, Some(mac))
-    );
     let hosts = nets(&["fd00::3/64", "172.18.0.3/16", "172.18.0.3/16"]);
     assert_eq!(host_cidrs_text(&hosts), r#"["172.18.0.3/16","fd00::3/64"]"#);
     let all = annotations(&[(TRANSIT_ADDRESSES, &interface_addresses_text(&join))]);

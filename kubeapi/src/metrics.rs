@@ -38,7 +38,11 @@ impl Metrics {
         self.watch_restarts.with_label_values(&[kind]).inc();
     }
 
-    pub(crate) fn leads(&self, leads: bool) {
-        self.leader.set(leads.into());
+    pub(crate) fn leads(&self) {
+        self.leader.set(1);
+    }
+
+    pub(crate) fn leads_no_more(&self) {
+        self.leader.set(0);
     }
 }

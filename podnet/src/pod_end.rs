@@ -55,11 +55,12 @@ pub fn configure(
     // Router advertisements are off on both ends: a pod must not be able to pose as a router
     // (CVE-2020-10749).
     let path = format!("{}/accept_ra", host.name);
-    unless_without_ipv6(fs::write(format!("/proc/sys/net/ipv6/conf/{path}"), "0"), path, false)?;
+    unless_without_ipv6(fs::write(format!("/proc/sys/net/ipv6/conf/{path}"), "0"), path, Ipv6::IfAny)?;
     // OVN gives no address twice, so an address does not have to wait for duplicate address detection.
     for setting in ["accept_ra", "accept_dad"] {
         let written = inside.write_ipv6_setting(if_name.as_str(), setting, "0");
-        unless_without_ipv6(written, format!("{if_name}/{setting}"), attachment.configures_ipv6())?;
+        let ipv6 = if attachment.configures_ipv6() { Ipv6::Needed } else { Ipv6::IfAny };
+        unless_without_ipv6(written, format!("{if_name}/{setting}"), ipv6)?;
     }
     match datapath {
         Datapath::Userspace => {
@@ -96,10 +97,18 @@ pub fn configure(
     })
 }
 
-/// Ignores the missing settings of a kernel without IPv6, unless the pod needs an IPv6 address.
-fn unless_without_ipv6(written: io::Result<()>, setting: String, required: bool) -> Result<(), PodEndError> {
+/// Whether a pod can do without IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ipv6 {
+    /// It has an IPv6 address.
+    Needed,
+    IfAny,
+}
+
+/// Ignores the missing settings of a kernel without IPv6, unless the pod needs it.
+fn unless_without_ipv6(written: io::Result<()>, setting: String, ipv6: Ipv6) -> Result<(), PodEndError> {
     match written {
-        Err(source) if required || source.kind() != io::ErrorKind::NotFound => {
+        Err(source) if ipv6 == Ipv6::Needed || source.kind() != io::ErrorKind::NotFound => {
             Err(PodEndError::Sysctl { path: format!("/proc/sys/net/ipv6/conf/{setting}"), source })
         }
         _ => Ok(()),

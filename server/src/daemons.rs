@@ -115,9 +115,9 @@ impl Rounds {
     /// Logs that ovn-controller loses the southbound database, or is connected again. STATUS does not mention
     /// it: the database is not this node's, and all nodes would be out of service at once.
     fn southbound(&self, is_connected: &mut bool, trouble: Option<&DaemonError>) {
-        self.metrics.degraded(Degraded::SouthboundDatabase, trouble.is_some());
         match trouble {
             Some(trouble) => {
+                self.metrics.degraded(Degraded::SouthboundDatabase);
                 let why = format!("{trouble}: running pods go on, new ones wait");
                 // Logged once for each loss; the probe repeats.
                 if *is_connected {
@@ -126,6 +126,7 @@ impl Rounds {
                 self.conditions.remark(Part::OPEN_VSWITCH, why);
             }
             None => {
+                self.metrics.recovered(Degraded::SouthboundDatabase);
                 if !*is_connected {
                     tracing::info!("ovn-controller is connected to the southbound database again");
                 }

@@ -147,9 +147,14 @@ impl Metrics {
         self.reconnects.with_label_values(&[peer.name()]).inc();
     }
 
-    /// Sets whether a central component is unavailable to this node.
-    pub fn degraded(&self, cause: Degraded, is_away: bool) {
-        self.degraded.with_label_values(&[cause.name()]).set(is_away.into());
+    /// A central component is unavailable to this node.
+    pub fn degraded(&self, cause: Degraded) {
+        self.degraded.with_label_values(&[cause.name()]).set(1);
+    }
+
+    /// The component is available, or available again.
+    pub fn recovered(&self, cause: Degraded) {
+        self.degraded.with_label_values(&[cause.name()]).set(0);
     }
 
     /// Counts ports of new pods that were written in one transaction.

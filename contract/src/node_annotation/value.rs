@@ -68,14 +68,15 @@ pub(super) fn interface_addresses_value(entry: Value) -> Result<Vec<IpNet>, Anno
         ipv6: Option<String>,
     }
     let AddressesJson { ipv4, ipv6 } = serde_json::from_value(entry)?;
-    let read = |field, text: Option<String>, is_v4: bool| {
+    let read = |field, text: Option<String>, is_of_family: fn(&IpAddr) -> bool| {
         let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
         match value::<IpNet>(field, &text, "an address with its prefix length")? {
-            net if net.addr().is_ipv4() == is_v4 => Ok(Some(net)),
+            net if is_of_family(&net.addr()) => Ok(Some(net)),
             _ => refuse(field, &text, "an address of that family"),
         }
     };
-    Ok(read("ipv4", ipv4, true)?.into_iter().chain(read("ipv6", ipv6, false)?).collect())
+    let (v4, v6) = (read("ipv4", ipv4, IpAddr::is_ipv4)?, read("ipv6", ipv6, IpAddr::is_ipv6)?);
+    Ok(v4.into_iter().chain(v6).collect())
 }
 
 pub(super) fn interface_addresses_json(addresses: &[IpNet]) -> Value {

@@ -170,19 +170,16 @@ impl Index {
         pass.touched
     }
 
-    /// Notes whether a port makes the switch a node's. Returns whether this has changed.
-    fn set_node_port(&mut self, switch: Uuid, port: Uuid, is_node_port: bool) -> bool {
-        let ports = self.node_ports.entry(switch).or_default();
-        let was_node_port = ports.contains(&port);
-        if is_node_port {
-            ports.insert(port);
-        } else {
-            ports.remove(&port);
-        }
-        if ports.is_empty() {
-            self.node_ports.remove(&switch);
-        }
-        was_node_port != is_node_port
+    /// The port makes the switch a node's.
+    fn add_node_port(&mut self, switch: Uuid, port: Uuid) {
+        self.node_ports.entry(switch).or_default().insert(port);
+    }
+
+    /// The port does not make the switch a node's any more. Returns whether it did.
+    fn remove_node_port(&mut self, switch: Uuid, port: Uuid) -> bool {
+        let was_node_port = self.node_ports.get(&switch).is_some_and(|ports| ports.contains(&port));
+        leave(&mut self.node_ports, &switch, &port);
+        was_node_port
     }
 
     fn disown(&mut self, row: Uuid, claim: &Claim) {
@@ -270,7 +267,11 @@ impl Pass<'_> {
         }
         if table == Table::LogicalSwitchPort && was_node_port != is_node_port {
             for parent in self.index.parents(row).to_vec().iter().filter(|parent| is_switch(parent)) {
-                self.index.set_node_port(parent.row, row, is_node_port);
+                if is_node_port {
+                    self.index.add_node_port(parent.row, row);
+                } else {
+                    self.index.remove_node_port(parent.row, row);
+                }
                 self.doubtful.insert(parent.row, parent.set.of);
             }
         }
@@ -332,7 +333,7 @@ impl Pass<'_> {
         }
         // If the port's name is not known yet, `rename` does this later.
         if is_switch(&parent) && self.index.name(element).is_some_and(|name| is_of_node(name)) {
-            self.index.set_node_port(parent.row, element, true);
+            self.index.add_node_port(parent.row, element);
             self.doubtful.insert(parent.row, parent.set.of);
         }
         self.moved(parent, element);
@@ -340,7 +341,7 @@ impl Pass<'_> {
 
     fn unlink(&mut self, parent: Parent, element: Uuid) {
         leave(&mut self.index.parents, &element, &parent);
-        if is_switch(&parent) && self.index.set_node_port(parent.row, element, false) {
+        if is_switch(&parent) && self.index.remove_node_port(parent.row, element) {
             self.doubtful.insert(parent.row, parent.set.of);
         }
         self.moved(parent, element);

@@ -368,7 +368,7 @@ impl LeaseTask {
     }
 
     fn lead(&self, until: Moment) {
-        self.metrics.iter().for_each(|metrics| metrics.leads(true));
+        self.metrics.iter().for_each(|metrics| metrics.leads());
         self.state.send_replace(State::Leading { until: Some(until) });
     }
 
@@ -381,7 +381,7 @@ impl LeaseTask {
     }
 
     fn ended(&self) {
-        self.metrics.iter().for_each(|metrics| metrics.leads(false));
+        self.metrics.iter().for_each(|metrics| metrics.leads_no_more());
         self.state.send_replace(State::Over);
     }
 }

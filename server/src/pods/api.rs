@@ -161,7 +161,7 @@ impl Shared {
         }
         standing.synced_once = true;
         standing.readiness = Readiness::Synced;
-        self.metrics.degraded(Degraded::ApiServer, false);
+        self.metrics.recovered(Degraded::ApiServer);
         self.conditions.met(Part::PODS);
     }
 
@@ -169,7 +169,7 @@ impl Shared {
     fn lost(&self, why: String) {
         let mut standing = self.standing();
         let since = *standing.lost.get_or_insert_with(Instant::now);
-        self.metrics.degraded(Degraded::ApiServer, true);
+        self.metrics.degraded(Degraded::ApiServer);
         // Called after each failed attempt, so the condition turns missing without a timer.
         if !standing.synced_once || since.elapsed() >= ABSENCE {
             self.conditions.missing(Part::PODS, why.clone());

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the lock files against the snapshot of advisories in this directory, without a network once cargo has their crates. Exceptions, with
-# their reasons, are in deny.toml.
+# Checks the lock files against the snapshot of advisories in this directory, without a network once cargo
+# has their crates. Exceptions, with their reasons, are in deny.toml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # What cargo-deny calls its copy of the database.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Takes a new snapshot of the RustSec advisories that are about crates in the lock files: facts (see facts.awk), nobody's text.
+# Takes a new snapshot of the RustSec advisories that are about crates in the lock files: facts (see
+# facts.awk), nobody's text.
 #
 #   advisories/refresh.sh [CLONE]      (a git directory of the advisory database; without one, it is fetched over the network)
 set -euo pipefail

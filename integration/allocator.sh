@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Measures what the plugin's allocator is worth: builds the plugin with its arena, with the C library's allocator and with mimalloc, starts
-# each of them ROUNDS times, in turns, and prints medians. On an idle machine; as root, one of the calls is an ADD that succeeds.
+# Measures what the plugin's allocator is worth: builds the plugin with its arena, with the C library's
+# allocator and with mimalloc, starts each of them ROUNDS times, in turns, and prints medians. On an idle
+# machine; as root, one of the calls is an ADD that succeeds.
 #
 #   integration/allocator.sh [ROUNDS]      (2000 unless given; PROFILE=dev and STATIC=TARGET, as for make, to try the script)
 #
-# The plugins are built in a copy of their sources: the product has no switch for its allocator, and mimalloc is in no lock file.
+# The plugins are built in a copy of their sources: the product has no switch for its allocator, and
+# mimalloc is in no lock file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-2000}
@@ -18,7 +20,8 @@ integration/prerequisites.sh build
 out=$(realpath -m "${CARGO_TARGET_DIR:-target}")/allocator
 copy=$out/source
 
-# The plugin, and the members of the workspace that it needs. Without the dependencies of tests, some of which are members, too.
+# The plugin, and the members of the workspace that it needs. Without the dependencies of tests, some of
+# which are members, too.
 members=(contract ovsdb ovslog podnet cni)
 rm -rf "$copy"
 mkdir -p "$copy"

@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# Runs the tests, or any command, with the Open vSwitch and OVN of other Debian releases; everything else is this machine's.
+# Runs the tests, or any command, with the Open vSwitch and OVN of other Debian releases; everything else is
+# this machine's.
 #
 #   integration/compat.sh test [SUITE…]           every test that starts daemons, suite by suite (default: bookworm trixie sid)
 #   integration/compat.sh with SUITE COMMAND…     COMMAND with that suite's programs in PATH and its schemas under their usual paths
 #   integration/compat.sh path SUITE              the folder of that suite
 #
-# A suite's packages are downloaded once, by debootstrap, and unpacked into a folder outside of the checkout. None of their scripts runs. Each
-# of their programs is started by its own dynamic loader with its own libraries, and finds the paths that it was built for (sockets, pidfiles,
-# logs, databases) in whatever namespace it is started in: so the lab needs to know nothing of this.
+# A suite's packages are downloaded once, by debootstrap, and unpacked into a folder outside of the
+# checkout. None of their scripts runs. Each of their programs is started by its own dynamic loader with its
+# own libraries, and finds the paths that it was built for (sockets, pidfiles, logs, databases) in whatever
+# namespace it is started in: so the lab needs to know nothing of this.
 #
-# To be root on Debian with debootstrap is enough. The mirror is the one that apt uses, unless DEBIAN_MIRROR names another.
+# To be root on Debian with debootstrap is enough. The mirror is the one that apt uses, unless DEBIAN_MIRROR
+# names another.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
@@ -38,7 +41,8 @@ main() {
 
 folder_of() { echo "$cache/$1"; }
 
-# Makes it, if it is not there: under another name until it is complete, so that whoever interrupts this only has to run it again.
+# Makes it, if it is not there: under another name until it is complete, so that whoever interrupts this
+# only has to run it again.
 need_suite() {
     local suite=$1 folder
     folder=$(folder_of "$suite")
@@ -81,7 +85,8 @@ make_folder() {
 make_programs() {
     local new=$1 folder=$2 loaders libraries=() directory program
     shopt -s nullglob
-    # Debian before 13 has some libraries in /lib, which was a directory of its own when its packages were made.
+    # Debian before 13 has some libraries in /lib, which was a directory of its own when its packages were
+    # made.
     for directory in "$new"/root/usr/lib/*-linux-gnu* "$new"/root/lib/*-linux-gnu*; do libraries+=("$folder${directory#"$new"}"); done
     # Not /lib64: its links are absolute.
     loaders=("$new"/root/{usr/,}lib/*-linux-gnu*/ld-linux*.so.*)

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# What Open vSwitch's datapath in user space loses by itself while a neighbour's port comes and goes: no program of this project takes part.
+# What Open vSwitch's datapath in user space loses by itself while a neighbour's port comes and goes: no
+# program of this project takes part.
 #
-# Two pods exchange 100 packets a second, through a tunnel between two switches or within one; beside them, ovs-vsctl(8) adds and removes a port of
-# a third about twice a second. Everything is in namespaces of its own and ends with the script. As root, with Open vSwitch installed:
+# Two pods exchange 100 packets a second, through a tunnel between two switches or within one; beside them,
+# ovs-vsctl(8) adds and removes a port of a third about twice a second. Everything is in namespaces of its
+# own and ends with the script. As root, with Open vSwitch installed:
 #
 #     integration/packet-loss.sh tunnel|local changing|quiet [PACKETS]
 set -euo pipefail

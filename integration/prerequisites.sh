@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Installs what building, the demo or the tests need and this machine lacks, and says what it installs. Silent when nothing is missing.
+# Installs what building, the demo or the tests need and this machine lacks, and says what it installs.
+# Silent when nothing is missing.
 #
 #   integration/prerequisites.sh [bench] [build] [cluster] [compat] [conformance] [demo] [fuzz] [lint] [sbom] [test]      (no group: all of them)
 #
-# Debian 12 or newer, with rustup. The services that come along (Open vSwitch, OVN, etcd, containerd) are neither started nor enabled on this
-# machine.
+# Debian 12 or newer, with rustup. The services that come along (Open vSwitch, OVN, etcd, containerd) are
+# neither started nor enabled on this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
@@ -68,7 +69,8 @@ packages_for() {
         wanted+=" /usr/lib/cni/portmap containernetworking-plugins iptables iptables" ;; esac
     case " $* " in *" cluster "*)
         wanted+=" etcd etcd-server containerd containerd runc runc /usr/lib/cni/loopback containernetworking-plugins openssl openssl"
-        # Debian has another package with a program of this name, which needs libraries that images do not have.
+        # Debian has another package with a program of this name, which needs libraries that images do not
+        # have.
         wanted+=" /var/lib/dpkg/info/busybox-static.list busybox-static"
         # For the images of test pods.
         wanted+=" curl curl nslookup bind9-dnsutils wget wget" ;;
@@ -107,7 +109,8 @@ install_packages() {
 
 installed_packages() { dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p' | LC_ALL=C sort -u; }
 
-# Maintainer scripts ask this program before they start a service; 101 is "no". One that is there already stays as it is.
+# Maintainer scripts ask this program before they start a service; 101 is "no". One that is there already
+# stays as it is.
 policy=/usr/sbin/policy-rc.d
 start_no_services() {
     if [ -e "$policy" ]; then

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Writes a software bill of materials (CycloneDX 1.5, JSON) for each executable, and fails if one leaves out a crate that is linked into it.
+# Writes a software bill of materials (CycloneDX 1.5, JSON) for each executable, and fails if one leaves out
+# a crate that is linked into it.
 #
 #   integration/sbom.sh DIRECTORY [TARGET]      (TARGET: that of rustc; the static one by default)
 #
-# The same source gives the same bytes: the time in it is that of the last commit, or SOURCE_DATE_EPOCH, and no path of this machine is in it.
+# The same source gives the same bytes: the time in it is that of the last commit, or SOURCE_DATE_EPOCH, and
+# no path of this machine is in it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(realpath -m "${1:?where to}")
@@ -14,8 +16,8 @@ trap 'rm -rf "$copy"' EXIT
 
 # describe EXECUTABLE PACKAGE MEMBER…: the package within the members of the workspace that it needs.
 #
-# In a copy, without the dependencies of tests: cargo would unite the features that they ask for with those that are linked, and the tool
-# writes beside every manifest.
+# In a copy, without the dependencies of tests: cargo would unite the features that they ask for with those
+# that are linked, and the tool writes beside every manifest.
 describe() {
     local executable=$1 package=$2 member
     shift 2

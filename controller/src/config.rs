@@ -21,7 +21,8 @@ pub struct ClusterConfig {
     /// The source addresses that OVN gives to a pod that reaches itself through a service, one per family:
     /// base of the masquerade subnet + 5.
     pub hairpin_addresses: Vec<IpAddr>,
-    /// The bases of the masquerade subnets, IPv4 and IPv6, whatever families pods have. Load balancers name both.
+    /// The bases of the masquerade subnets, IPv4 and IPv6, whatever families pods have. Load balancers name
+    /// both.
     pub masquerade: [IpAddr; 2],
     /// Whether a connection to an idled Service becomes an event (`--ovn-empty-lb-events`).
     pub empty_lb_events: bool,

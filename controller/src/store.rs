@@ -144,8 +144,8 @@ impl Store {
         }
     }
 
-    /// Whether every kind of object that justifies rows has been listed once. Until then no row may be removed,
-    /// and no address is assigned.
+    /// Whether every kind of object that justifies rows has been listed once. Until then no row may be
+    /// removed, and no address is assigned.
     pub fn is_complete(&self) -> bool {
         self.listed.all
     }

@@ -1,5 +1,5 @@
-//! Connections to idled Services: each becomes an event `NeedPods` on the Service, and the program that idled it
-//! starts its pods again (as OpenShift's unidling controller does).
+//! Connections to idled Services: each becomes an event `NeedPods` on the Service, and the program that
+//! idled it starts its pods again (as OpenShift's unidling controller does).
 //!
 //! ```text
 //! ovn-controller ─▶ Controller_Event, southbound ─▶ the load balancer that it names, northbound ─▶ NeedPods

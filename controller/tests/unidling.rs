@@ -1,5 +1,5 @@
-//! Connections to idled Services, on real databases: each event of an ovn-controller is reported once, and its row
-//! goes.
+//! Connections to idled Services, on real databases: each event of an ovn-controller is reported once, and
+//! its row goes.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 #[path = "support/server.rs"]

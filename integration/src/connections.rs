@@ -1,4 +1,5 @@
-//! Short TCP connections, many a second: which server answered each of them or whether it was refused, and when.
+//! Short TCP connections, many a second: which server answered each of them or whether it was refused, and
+//! when.
 //!
 //! For what happens to new connections while a Service changes. The client and the servers run as
 //! `integration peer …` in pods; [`Connections`] and [`Server`] start them.
@@ -83,8 +84,8 @@ impl Shared {
 }
 
 impl Connections {
-    /// Waits until `probe` finds something in the connections that were answered so far, in the order in which
-    /// their answers were read.
+    /// Waits until `probe` finds something in the connections that were answered so far, in the order in
+    /// which their answers were read.
     ///
     /// # Errors
     /// It finds nothing within `patience`.

@@ -190,8 +190,8 @@ impl Drop for Booted<'_> {
 }
 
 /// Script from the node's namespaces to systemd: a control group, an empty `/run`, the executable under test
-/// as `/usr/bin/ovnkube`, the plugin in its place: no links, for a unit with a `/tmp` of its own sees no executable
-/// below the lab's.
+/// as `/usr/bin/ovnkube`, the plugin in its place: no links, for a unit with a `/tmp` of its own sees no
+/// executable below the lab's.
 fn boot_script(name: &str) -> Result<String> {
     let (lab, group, server) = (mounts::LAB, inside::cgroup()?, executable::under_test(executable::SERVER)?);
     Ok(format!(

@@ -1,6 +1,7 @@
 //! Services by packets: the control plane as a process, with an API server that the test plays.
 //!
-//! `OVN_FLAP_SECONDS=60 cargo nextest run -p integration --test services flap` lets endpoints flap for a minute.
+//! `OVN_FLAP_SECONDS=60 cargo nextest run -p integration --test services flap` lets endpoints flap for a
+//! minute.
 
 #[path = "support/api.rs"]
 mod api;

@@ -1,7 +1,8 @@
 //! Tracked connections of addresses that are no longer there. The kernel would keep sending their packets to
 //! where the pod was, and the next pod with the same address would inherit them.
 //!
-//! Likewise those of Services whose endpoint is gone: they are translated to it for as long as the client sends.
+//! Likewise those of Services whose endpoint is gone: they are translated to it for as long as the client
+//! sends.
 
 use std::{
     io,
@@ -81,8 +82,8 @@ fn nested(kind: u16, inner: &impl Emitable) -> DefaultNla {
     DefaultNla::new(kind | NLA_F_NESTED, value)
 }
 
-/// UDP connections to a Service that are translated to what it does not have any more. Without an address and without
-/// an endpoint: those that are not translated, from before there was the NodePort.
+/// UDP connections to a Service that are translated to what it does not have any more. Without an address
+/// and without an endpoint: those that are not translated, from before there was the NodePort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stale {
     /// The Service's address; `None` for any, as with a NodePort.

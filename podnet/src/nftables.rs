@@ -1,5 +1,5 @@
-//! Chains and sets of nftables in the kernel, over netlink (`linux/netfilter/nf_tables.h`): reads them, and changes
-//! them in transactions. Must not know what rules and elements mean.
+//! Chains and sets of nftables in the kernel, over netlink (`linux/netfilter/nf_tables.h`): reads them, and
+//! changes them in transactions. Must not know what rules and elements mean.
 
 use std::io;
 
@@ -43,8 +43,8 @@ pub enum Task {
     SourceNat,
     /// The same, earlier.
     EarlySourceNat,
-    /// Where destinations of packets from outside are translated, after other programs that do so: the first one that
-    /// translates a connection is the only one.
+    /// Where destinations of packets from outside are translated, after other programs that do so: the
+    /// first one that translates a connection is the only one.
     LatePrerouting,
     /// Where destinations of this host's own packets are translated, after other programs that do so.
     LateOutput,
@@ -177,7 +177,8 @@ pub fn create_table(name: &str) -> Change {
 /// Makes all changes or none. Needs a tokio runtime.
 ///
 /// # Errors
-/// The kernel has refused one, and changed nothing; `EMSGSIZE` if they are more than the socket takes, some 150 KiB.
+/// The kernel has refused one, and changed nothing; `EMSGSIZE` if they are more than the socket takes, some
+/// 150 KiB.
 pub async fn commit(changes: Vec<Change>) -> io::Result<()> {
     let control = |inner: ControlMessage| {
         let header = NetfilterHeader::new(

@@ -1,8 +1,8 @@
-//! The modules of a package are in layers: no module needs another that needs it, directly or by way of others.
-//! Arrows between packages are compared with the architecture page in `docs.rs`.
+//! The modules of a package are in layers: no module needs another that needs it, directly or by way of
+//! others. Arrows between packages are compared with the architecture page in `docs.rs`.
 //!
-//! Reads the paths `crate::…` of the sources. A module is one that `lib.rs` or `main.rs` declares, with all below
-//! it; what `lib.rs` exports again counts as the module that it comes from.
+//! Reads the paths `crate::…` of the sources. A module is one that `lib.rs` or `main.rs` declares, with all
+//! below it; what `lib.rs` exports again counts as the module that it comes from.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,5 @@
-//! The variables of a chassis: what the templates of load balancers mean there. A NodePort is one load balancer
-//! for all nodes then, with a variable instead of each node's addresses.
+//! The variables of a chassis: what the templates of load balancers mean there. A NodePort is one load
+//! balancer for all nodes then, with a variable instead of each node's addresses.
 //!
 //! Names are upstream's. Column values follow ovn-nb(5), "Chassis_Template_Var TABLE".
 

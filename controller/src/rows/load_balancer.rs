@@ -53,8 +53,8 @@ pub enum WithoutBackend {
 /// spreads by a hash of the addresses there, and has no learned flow for each client.
 const BY_HASH: u32 = 86_400;
 
-/// Whether a load balancer with variables can have the affinity: upstream gives it none that OVN would have to
-/// learn.
+/// Whether a load balancer with variables can have the affinity: upstream gives it none that OVN would have
+/// to learn.
 pub(crate) fn template_affinity(service: &Service) -> bool {
     service.affinity.is_none_or(|timeout| timeout == BY_HASH)
 }

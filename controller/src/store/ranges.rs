@@ -1,8 +1,8 @@
-//! The ranges of Services' addresses: those of the ServiceCIDR objects, which come and go while the controller
-//! runs. Without such objects, as before Kubernetes 1.33, those of the options.
+//! The ranges of Services' addresses: those of the ServiceCIDR objects, which come and go while the
+//! controller runs. Without such objects, as before Kubernetes 1.33, those of the options.
 //!
-//! A range decides on no row. It is a route in the annotations of later pods, it is what no pod may claim, and
-//! a Service outside of all ranges is named.
+//! A range decides on no row. It is a route in the annotations of later pods, it is what no pod may claim,
+//! and a Service outside of all ranges is named.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -27,8 +27,8 @@ impl Ranges {
         Self { objects: BTreeMap::new(), config }
     }
 
-    /// The settings for later pods. An existing annotation stays as it is: its routes go to the same gateway as
-    /// the pod's default route.
+    /// The settings for later pods. An existing annotation stays as it is: its routes go to the same
+    /// gateway as the pod's default route.
     pub(super) fn config(&self) -> &ClusterConfig {
         &self.config
     }

@@ -144,8 +144,8 @@ impl Services {
         self.per_node.iter()
     }
 
-    /// Services whose load balancers depend on the nodes because of their NodePorts alone. With templates, that
-    /// is how many addresses nodes have.
+    /// Services whose load balancers depend on the nodes because of their NodePorts alone. With templates,
+    /// that is how many addresses nodes have.
     pub(super) fn node_ports(&self) -> impl Iterator<Item = &ServiceKey> {
         self.node_ports.iter()
     }

@@ -1,8 +1,8 @@
 //! API objects, reduced to the fields in use while they are parsed: a whole pod of 10 kB never exists in
 //! memory.
 //!
-//! Knows the API's spelling, and produces [`Node`]s and [`Pod`]s. Unknown and unused fields are skipped. Services
-//! and what belongs to them are read by [`kubeapi::services`], because nodes read them, too.
+//! Knows the API's spelling, and produces [`Node`]s and [`Pod`]s. Unknown and unused fields are skipped.
+//! Services and what belongs to them are read by [`kubeapi::services`], because nodes read them, too.
 
 mod metadata;
 mod watched;

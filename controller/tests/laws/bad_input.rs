@@ -38,8 +38,8 @@ impl Scene {
         scene
     }
 
-    /// Observes the objects, waits for the rows, and checks those of the other Service. Returns what was told,
-    /// by reason and text.
+    /// Observes the objects, waits for the rows, and checks those of the other Service. Returns what was
+    /// told, by reason and text.
     async fn after(&mut self, objects: impl IntoIterator<Item = Value>) -> Vec<String> {
         let settled = self.controller.settled();
         // No await in between: the controller sees all of them before it compares any.

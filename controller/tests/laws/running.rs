@@ -158,8 +158,8 @@ impl Running {
         })
     }
 
-    /// Waits until more objects have settled, and none is dirty. Some of their rows must change: progress that
-    /// stays the same wakes nothing.
+    /// Waits until more objects have settled, and none is dirty. Some of their rows must change: progress
+    /// that stays the same wakes nothing.
     pub(crate) async fn settles_after(&self, before: u64) {
         let mut progress = self.progress.clone();
         let over = progress.wait_for(|progress| progress.converged && self.settled() > before);

@@ -64,8 +64,8 @@ impl Cluster {
         Self { services, controller, proxy, _northbound: northbound }
     }
 
-    /// Waits until an event is over: it is of one key at least, and nothing is dirty any more. Returns the CPU
-    /// time.
+    /// Waits until an event is over: it is of one key at least, and nothing is dirty any more. Returns the
+    /// CPU time.
     async fn happen(&self, event: Observation) -> Duration {
         let settled = self.controller.settled();
         let begun = computed();

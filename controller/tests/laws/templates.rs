@@ -1,5 +1,5 @@
-//! Node ports with variables for the addresses of nodes: what OVN makes of them, and which databases keep a load
-//! balancer for each node.
+//! Node ports with variables for the addresses of nodes: what OVN makes of them, and which databases keep a
+//! load balancer for each node.
 
 use controller::{
     config::{ClusterConfig, Templates},

@@ -66,13 +66,14 @@ impl Site {
         Ok(Self { cluster, client, servers, _answering: answering, runtime, northbound })
     }
 
-    /// An address that no other round has. They are in the part of the range that the API server assigns last.
+    /// An address that no other round has. They are in the part of the range that the API server assigns
+    /// last.
     pub(crate) fn address(&self, with_others: bool, round: u8, way: u8) -> IpAddr {
         Ipv4Addr::new(10, 96, 0, 20 + 100 * u8::from(with_others) + 2 * round + way).into()
     }
 
-    /// Creates other Services, each with two endpoints that do not exist, and waits until every node has their
-    /// flows.
+    /// Creates other Services, each with two endpoints that do not exist, and waits until every node has
+    /// their flows.
     pub(crate) fn add_others(&self, count: usize) -> Result<()> {
         let before = self.services()?;
         let names = (0..count).map(|number| format!("other-{number}"));
@@ -239,7 +240,8 @@ fn pod(name: &str) -> Value {
     })
 }
 
-/// A Service without a selector: its slice is written by hand. Without an address the API server gives it one.
+/// A Service without a selector: its slice is written by hand. Without an address the API server gives it
+/// one.
 fn service(name: &str, address: Option<IpAddr>) -> Value {
     let mut service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": { "name": name },

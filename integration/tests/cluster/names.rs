@@ -10,9 +10,10 @@ use crate::support::{
     DEPLOYMENTS, PODS, SOON, deployment, pod, scale, small_pod, wait_for_exactly, wait_ready,
 };
 
-/// Longest time in which no answer may come while one of two replicas goes. Open vSwitch's datapath in user space may
-/// lose a packet while it removes the port of the one that went (`integration/packet-loss.sh` shows it without any
-/// program of ours), so a client asks again after a second, as a resolver with `timeout:1` does.
+/// Longest time in which no answer may come while one of two replicas goes. Open vSwitch's datapath in user
+/// space may lose a packet while it removes the port of the one that went (`integration/packet-loss.sh`
+/// shows it without any program of ours), so a client asks again after a second, as a resolver with
+/// `timeout:1` does.
 const GAP: Duration = Duration::from_millis(2500);
 
 #[test]

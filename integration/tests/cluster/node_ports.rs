@@ -1,5 +1,5 @@
-//! Node ports and external addresses of Services, by packets from everywhere: pods, hosts, and a machine that is no
-//! node.
+//! Node ports and external addresses of Services, by packets from everywhere: pods, hosts, and a machine
+//! that is no node.
 
 use std::{
     collections::BTreeSet,
@@ -156,7 +156,8 @@ fn node_ports_and_external_addresses_lead_to_pods_from_everywhere_in_both_famili
                 })?;
             }
         }
-        // Machines send what is for the Services to a node; hosts with a default route and pods reach them by themselves.
+        // Machines send what is for the Services to a node; hosts with a default route and pods reach them
+        // by themselves.
         for node in &cluster.lab.nodes {
             let (v4, v6) = (fabric::LAB_ADDRESS, fabric::LAB_ADDRESS_V6);
             node.shell(&format!("ip -4 route add default via {v4}; ip -6 route add default via {v6}"))?;

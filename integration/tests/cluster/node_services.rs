@@ -102,8 +102,8 @@ impl Dns {
     }
 }
 
-/// kubernetes#139628: no endpoint is left, then there is a new one, and the client keeps its port and never pauses.
-/// Its connection to the old endpoint would live for as long as it sends.
+/// kubernetes#139628: no endpoint is left, then there is a new one, and the client keeps its port and never
+/// pauses. Its connection to the old endpoint would live for as long as it sends.
 #[test]
 fn a_udp_client_that_never_pauses_finds_the_endpoint_that_replaces_the_last_one() {
     Lab::of_nodes(1).test(|lab| {

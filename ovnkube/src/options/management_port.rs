@@ -41,7 +41,8 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
     })
 }
 
-/// The address of a masquerade subnet at which OVN has node ports for local traffic: the third one, as upstream's.
+/// The address of a masquerade subnet at which OVN has node ports for local traffic: the third one, as
+/// upstream's.
 fn local_traffic(net: IpNet) -> IpAddr {
     match net.network() {
         IpAddr::V4(base) => IpAddr::from((u32::from(base) | 3).to_be_bytes()),

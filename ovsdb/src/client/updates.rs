@@ -40,8 +40,8 @@ pub enum Event {
     /// The replica matches the database, after the first connection or a reconnection.
     Connected,
     /// The rows are no longer kept up to date. Also sent if a connection was made, but the tables could not
-    /// be monitored, and if too many updates were not read ([`Closed::Backlog`]), in which case the connection
-    /// stays.
+    /// be monitored, and if too many updates were not read ([`Closed::Backlog`]), in which case the
+    /// connection stays.
     Disconnected(Closed),
     /// Rows changed; the replica already shows the new ones. The first `Changed` after
     /// [`Connected`](Self::Connected) has the differences from the rows before it: every row on the first

@@ -31,7 +31,8 @@ async fn expect_changed(updates: &mut Updates) {
     assert!(matches!(event, Event::Changed(_)), "{event:?}");
 }
 
-/// Answers a monitor request that asks for what came after `since`: there are no rows. Returns the monitor's id.
+/// Answers a monitor request that asks for what came after `since`: there are no rows. Returns the
+/// monitor's id.
 async fn admit(peer: &mut Peer, since: &str) -> Value {
     let request = peer.expect("monitor_cond_since").await;
     assert_eq!(request["params"][3], since);

@@ -1,4 +1,5 @@
-//! Sets and maps of nftables: what a rule looks up instead of a rule for each value. Elements are changed one by one.
+//! Sets and maps of nftables: what a rule looks up instead of a rule for each value. Elements are changed
+//! one by one.
 
 use std::{collections::BTreeMap, io};
 
@@ -13,7 +14,8 @@ use super::{Change, exchange, find, message};
 /// Elements in one message: the length of an attribute has 16 bits, and an element has at most some 80 bytes.
 const IN_A_MESSAGE: usize = 400;
 
-/// A type of nftables(8) with its length, for keys and values. The kernel knows only the length, `nft` the type.
+/// A type of nftables(8) with its length, for keys and values. The kernel knows only the length, `nft` the
+/// type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
     pub number: u32,
@@ -84,7 +86,8 @@ impl Set {
         Change(NfTablesMessage::DeleteSet(SetMessage { attributes: self.names() }), 0)
     }
 
-    /// The changes from the elements `found` to those that are `wanted`. Only elements that differ are changed.
+    /// The changes from the elements `found` to those that are `wanted`. Only elements that differ are
+    /// changed.
     pub fn correct(self, found: &Elements, wanted: &Elements) -> Vec<Change> {
         let differ = |from: &Elements, to: &Elements| {
             let missing = from.iter().filter(|(key, value)| to.get(*key) != Some(*value));

@@ -296,7 +296,8 @@ fn keep_network(
     Ok(own_node)
 }
 
-/// The ranges of Services that this node reaches. With an API server, also starts what the node does for Services.
+/// The ranges of Services that this node reaches. With an API server, also starts what the node does for
+/// Services.
 fn service_ranges(config: &NodeConfig, api_server: Option<&Connection>) -> ServiceRanges {
     let ManagementPort { cluster, services: ranges, local_traffic, .. } = &config.management_port;
     let Some(connection) = api_server else {

@@ -16,7 +16,10 @@ pub enum SpecVersion {
 
 /// A version that is not one of [`SpecVersion::ALL`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("CNI version {0:?} is not one of {known}", known = SpecVersion::ALL.map(SpecVersion::as_str).join(", "))]
+#[error(
+    "CNI version {0:?} is not one of {known}",
+    known = SpecVersion::ALL.map(SpecVersion::as_str).join(", ")
+)]
 pub struct UnknownVersion(pub String);
 
 impl SpecVersion {

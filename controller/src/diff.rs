@@ -302,7 +302,10 @@ impl<'a> Diff<'a> {
             }
             Value::Including(rows) => {
                 for id in rows {
-                    let held = |target: &Target| matches!(target, Target::Existing(row) if now.references().contains(row));
+                    let held = |target: &Target| match target {
+                        Target::Existing(row) => now.references().contains(row),
+                        Target::Inserted(_) => false,
+                    };
                     if let Some(element) = self.resolve(id).filter(|target| !held(target)) {
                         self.edits.push(Edit::Link {
                             of: Target::Existing(row.row),

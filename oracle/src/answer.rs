@@ -199,8 +199,8 @@ fn is_ready(endpoint: &Endpoint, service: &Service) -> bool {
     service.publish_not_ready_addresses || endpoint.ready.unwrap_or(true)
 }
 
-/// > serving indicates that this endpoint is able to receive traffic […]. A nil value should be interpreted
-/// as > "true".
+/// > serving indicates that this endpoint is able to receive traffic […]. A nil value should be
+/// > interpreted as "true".
 ///
 /// > terminating indicates that this endpoint is terminating. A nil value should be interpreted as "false".
 fn serves_until_the_end(endpoint: &Endpoint) -> bool {

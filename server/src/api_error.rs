@@ -54,7 +54,8 @@ pub enum ApiError {
     PodChanged { pod: PodKey, change: PodChange },
     /// The annotation was changed between the answer to an ADD and the request for its port.
     #[error(
-        "pod {pod}: the annotation {POD_NETWORKS} has {there} for network {nad:?}, and the port is for {asked}"
+        "pod {pod}: the annotation {POD_NETWORKS} has {there} for network {nad:?}, \
+         and the port is for {asked}"
     )]
     OtherAddresses { pod: PodKey, nad: String, asked: String, there: String },
     #[error("pod {pod}: its network annotation")]

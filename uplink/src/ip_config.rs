@@ -79,9 +79,11 @@ impl IpConfig {
     /// The addresses with a limited lifetime. The program that renews them (DHCP, for example) has to use the
     /// other link from now on.
     pub(crate) fn passing(&self) -> impl Iterator<Item = &AddressMessage> {
-        self.addresses.iter().filter(|address| {
-            address.attributes.iter().any(|attribute| matches!(attribute, AddressAttribute::CacheInfo(info) if info.ifa_valid != u32::MAX))
-        })
+        let is_limited = |attribute: &AddressAttribute| match attribute {
+            AddressAttribute::CacheInfo(info) => info.ifa_valid != u32::MAX,
+            _ => false,
+        };
+        self.addresses.iter().filter(move |address| address.attributes.iter().any(is_limited))
     }
 }
 

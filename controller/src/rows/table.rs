@@ -93,12 +93,15 @@ macro_rules! tables {
     (@recognised $row:ident Name) => { Arc::clone(&$row.name) };
     (@recognised $row:ident Chassis) => { Arc::clone(&$row.chassis) };
     (@recognised $row:ident Id) => { $row.external_ids.get(ID).map_or_else(Arc::default, Arc::from) };
-    (@recognised $row:ident Content($($key:ident),+)) => { content([$((stringify!($key), $row.$key.datum())),+].into_iter()).into() };
+    (@recognised $row:ident Content($($key:ident),+)) => {
+        content([$((stringify!($key), $row.$key.datum())),+].into_iter()).into()
+    };
     (@recognised $row:ident Nameless) => {{ let _ = $row; Arc::default() }};
     ($(
         $(#[$meta:meta])*
         $table:ident in $name:literal, $life:ident, $identity:ident $(($($key:ident),+))?,
-        [$($set:ident: $strength:ident $holds:ident by $decides:ident),*], [$($other:ident),*] $(, large [$($large:ident),+])? {
+        [$($set:ident: $strength:ident $holds:ident by $decides:ident),*], [$($other:ident),*]
+        $(, large [$($large:ident),+])? {
             $($columns:tt)*
         }
     )+) => {
@@ -139,7 +142,10 @@ macro_rules! tables {
             others_sets: &[$(stringify!($other)),*],
             large_sets: &[$($(stringify!($large)),+)?],
             monitor: |monitor| monitor.table::<$table>(Where::all()),
-            recognised: |replica, row| replica.row::<$table>(row).map(|row| tables!(@recognised row $identity $(($($key),+))?)),
+            recognised: |replica, row| {
+                let row = replica.row::<$table>(row)?;
+                Some(tables!(@recognised row $identity $(($($key),+))?))
+            },
         }),+];
 
         impl Table {

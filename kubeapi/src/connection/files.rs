@@ -64,9 +64,10 @@ impl Changes {
             }
             inotify.into_event_stream([0; 4096])
         };
-        let events = listen().inspect_err(
-            |error| tracing::warn!(%error, every = ?RESYNC, "credential files cannot be watched; reading them periodically"),
-        );
+        let events = listen().inspect_err(|error| {
+            let every = RESYNC;
+            tracing::warn!(%error, ?every, "credential files cannot be watched; reading them periodically");
+        });
         Self { events: events.ok(), names }
     }
 

@@ -104,12 +104,10 @@ impl LeaseTask {
             let has_others = self.before.is_leader();
             match self.attempt(&mut observed).await {
                 Ok(Attempt::Won(held)) => {
-                    let identity = &self.candidate.identity;
+                    let (lease, identity) = (&self.candidate, &self.candidate.identity);
                     match self.metrics {
-                        Some(_) => tracing::info!(lease = %self.candidate, identity, "this process leads"),
-                        None => {
-                            tracing::info!(lease = %self.candidate, identity, "this process has the first of its leases")
-                        }
+                        Some(_) => tracing::info!(%lease, identity, "this process leads"),
+                        None => tracing::info!(%lease, identity, "this process has the first of its leases"),
                     }
                     self.lead(held.until);
                     return *held;

@@ -60,7 +60,9 @@ pub(super) async fn live(
     let configure = |external_ids: &_| options.config(external_ids).map_err(StartError::from);
     let outcome = tokio::select! {
         started = server::node::start(&early.ovsdb, configure, &conditions, &metrics) => match started {
-            Ok(running) => running.until_told(async || stop(&mut signals).await).await.map_err(StartError::from),
+            Ok(running) => {
+                running.until_told(async || stop(&mut signals).await).await.map_err(StartError::from)
+            }
             Err(error) => Err(error),
         },
         why = signals.stop() => {

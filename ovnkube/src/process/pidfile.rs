@@ -129,7 +129,8 @@ fn is_other_server(pid: &str) -> bool {
 /// Whether the open file is the one that the path names now.
 fn is_at(file: &File, path: &Path) -> bool {
     let of = |metadata: &std::fs::Metadata| (metadata.dev(), metadata.ino());
-    matches!((file.metadata(), std::fs::symlink_metadata(path)), (Ok(open), Ok(there)) if of(&open) == of(&there))
+    let (open, there) = (file.metadata(), std::fs::symlink_metadata(path));
+    open.is_ok_and(|open| there.is_ok_and(|there| of(&open) == of(&there)))
 }
 
 #[cfg(test)]

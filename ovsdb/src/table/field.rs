@@ -81,7 +81,10 @@ pub trait Scalar: Sized + Clone + PartialOrd {
 }
 
 macro_rules! scalars {
-    ($($ty:ty: $variant:ident, $expected:literal, $atom:ident => $value:expr, $own:ident => $sent:expr $(, $method:ident($list:ident) -> $slice:ty: $same:expr)?;)*) => {$(
+    ($(
+        $ty:ty: $variant:ident, $expected:literal, $atom:ident => $value:expr, $own:ident => $sent:expr
+        $(, $method:ident($list:ident) -> $slice:ty: $same:expr)?;
+    )*) => {$(
         impl Scalar for $ty {
             const TYPE: AtomicType = AtomicType::$variant;
 
@@ -135,7 +138,8 @@ scalars! {
     bool: Boolean, "a boolean", atom => atom.as_boolean(), own => *own;
     Uuid: Uuid, "a uuid", atom => atom.as_uuid(), own => *own, references(list) -> &[Uuid]: list;
     String: String, "a string", atom => atom.as_str(), own => own.as_str();
-    Box<str>: String, "a string", atom => atom.as_str(), own => &**own, texts(list) -> Option<&[Box<str>]>: Some(list);
+    Box<str>: String, "a string", atom => atom.as_str(), own => &**own,
+        texts(list) -> Option<&[Box<str>]>: Some(list);
     Arc<str>: String, "a string", atom => atom.as_str(), own => &**own;
 }
 

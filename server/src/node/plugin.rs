@@ -120,7 +120,9 @@ pub(super) async fn follow(plugin: PluginInstall, conditions: Conditions) {
             };
             tokio::select! {
                 event = event => match event {
-                    Some(Ok(event)) if !event.mask.contains(inotify::EventMask::IGNORED) => report(&plugin, None, &conditions),
+                    Some(Ok(event)) if !event.mask.contains(inotify::EventMask::IGNORED) => {
+                        report(&plugin, None, &conditions)
+                    }
                     // The directory is gone (`IN_IGNORED`), or the events failed: the resync tries again.
                     Some(_) | None => events = None,
                 },

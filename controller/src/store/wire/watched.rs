@@ -11,7 +11,8 @@ use crate::{
 };
 
 watched! {
-    NodeObject, "nodes" at "/api/v1/nodes", NodeName = node, Node = |object: NodeObject| Ok(object.into_node());
+    NodeObject, "nodes" at "/api/v1/nodes", NodeName = node, Node =
+        |object: NodeObject| Ok(object.into_node());
     PodObject, "pods" at "/api/v1/pods", PodKey = pod, (PodKey, Pod) =
         |object: PodObject| object.into_pod().map_err(|error| error.to_string());
 }

@@ -75,9 +75,9 @@ options! { Group::Cluster;
         .help("Most log lines about policies, per second and node");
     SVC_TEMPLATE = Spec::new("enable-svc-template-support", Kind::Switch)
         .key("ovnkubernetesfeature", "enable-svc-template-support")
-        .help("One load balancer with variables (Chassis_Template_Var) for the node ports of a service on all \
-               nodes, not one for each node, where OVN can do that (22.12). Unless it is given: if the database \
-               has such variables at the start");
+        .help("One load balancer with variables (Chassis_Template_Var) for the node ports of a service on \
+               all nodes, not one for each node, where OVN can do that (22.12). Unless it is given: if the \
+               database has such variables at the start");
     LEGACY_ANNOTATIONS = Spec::new("legacy-annotations", Kind::Switch).key(KUBERNETES, "legacy-annotations")
         .default("false")
         .help("Write the annotations of 2018, too (ovn on pods, ovn_host_subnet on nodes), for programs that \

@@ -41,7 +41,10 @@ options! { Group::Databases;
         .default("unix:/var/run/ovn/ovnnb_db.sock")
         .help("Northbound database: as --sb-address, for the control plane");
     NB_CLIENT_PRIVKEY = Spec::new("nb-client-privkey", Kind::Path).key(NORTH, "client-privkey")
-        .old_keys(&[OldKey::python("private-key"), OldKey::same("egressip-healthcheck-tls", "client-privkey")])
+        .old_keys(&[
+            OldKey::python("private-key"),
+            OldKey::same("egressip-healthcheck-tls", "client-privkey"),
+        ])
         .help("For ssl: private key (PEM); without it /etc/openvswitch/ovnnb-privkey.pem");
     NB_CLIENT_CERT = Spec::new("nb-client-cert", Kind::Path).key(NORTH, "client-cert")
         .old_keys(&[OldKey::python("certificate"), OldKey::same("egressip-healthcheck-tls", "client-cert")])

@@ -157,7 +157,10 @@ impl Running {
                 phase.send_replace(Phase::Stopping);
                 let _ = timeout(STOP, adds.none()).await;
             },
-            why = told() => tracing::warn!(why, in_flight = adds.count(), "told to stop once more: not waiting any longer"),
+            why = told() => {
+                let in_flight = adds.count();
+                tracing::warn!(why, in_flight, "told to stop once more: not waiting any longer");
+            }
         }
         // As late as possible: STATUS forgives the absence of a server for a time that is counted from the
         // stamp.

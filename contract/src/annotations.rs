@@ -4,8 +4,9 @@ use crate::{
     annotation::{LEGACY, POD_NETWORKS},
     bandwidth::{EGRESS_ANNOTATION, INGRESS_ANNOTATION},
     node_annotation::{
-        CHASSIS_ID, GATEWAY_CONFIG, HOST_CIDRS, JOIN_ADDRESS, JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MAC,
-        MANAGEMENT_MACS, NODE_ID, NODE_SUBNETS, PRIMARY_ADDRESSES, TRANSIT_ADDRESSES, ZONE,
+        CHASSIS_ID, GATEWAY_CONFIG, GATEWAY_MTU_SUPPORT, HOST_CIDRS, JOIN_ADDRESS, JOIN_ADDRESSES,
+        LEGACY_SUBNET, MANAGEMENT_MAC, MANAGEMENT_MACS, NODE_ID, NODE_SUBNETS, PRIMARY_ADDRESSES,
+        TRANSIT_ADDRESSES, ZONE,
     },
 };
 
@@ -52,7 +53,7 @@ pub const OF_PODS: [Annotation; 4] = [
 ];
 
 /// Annotations of nodes.
-pub const OF_NODES: [Annotation; 13] = [
+pub const OF_NODES: [Annotation; 14] = [
     annotation(
         NODE_SUBNETS,
         "Subnets of the node's pods, by network",
@@ -106,10 +107,17 @@ pub const OF_NODES: [Annotation; 13] = [
     annotation(HOST_CIDRS, "All addresses of the host", "node", "controller", r#"["192.0.2.7/24"]"#),
     annotation(
         GATEWAY_CONFIG,
-        "The node's gateway, by network; of it, its mode and whether ports of the node lead to services",
+        "The node's gateway, by network: its mode, its place in the physical network, and whether ports of the node lead to services",
         "node",
         "controller",
-        r#"{"default":{"mode":"shared","node-port-enable":"true"}}"#,
+        r#"{"default":{"mode":"shared","interface-id":"br-ex_n1","mac-address":"52:54:00:00:00:11","ip-addresses":["192.0.2.7/24"],"next-hops":["192.0.2.1"],"node-port-enable":"true","vlan-id":"0"}}"#,
+    ),
+    annotation(
+        GATEWAY_MTU_SUPPORT,
+        "`false`: OVN does not answer packets that are too large for the overlay",
+        "node",
+        "controller",
+        "false",
     ),
     annotation(
         MANAGEMENT_MACS,

@@ -13,12 +13,14 @@
 //! | [`CHASSIS_ID`] | the node's name in OVN | node | controller |
 //! | [`PRIMARY_ADDRESSES`] | addresses for other nodes | node | upstream's programs |
 //! | [`HOST_CIDRS`] | all addresses of the host | node | controller |
-//! | [`GATEWAY_CONFIG`] | the node's gateway: its mode, and whether ports lead to services | node | controller |
+//! | [`GATEWAY_CONFIG`] | the node's gateway: its mode, its place in the physical network, and whether ports lead to services | node | controller |
+//! | [`GATEWAY_MTU_SUPPORT`] | whether OVN may answer packets that are too large | node | controller |
 //! | [`MANAGEMENT_MACS`], [`MANAGEMENT_MAC`] | MAC of management port | older nodes | controller, node |
 //! | [`ZONE`] | the zone whose database has the node's rows | node | all |
 //!
 //! Where a row has two names, the second one is the older spelling, for the cluster's own network alone.
 
+mod gateway;
 mod per_network;
 mod value;
 
@@ -27,6 +29,7 @@ use std::{collections::BTreeMap, net::IpAddr, str::FromStr};
 use ipnet::IpNet;
 
 use crate::{annotation::AnnotationError, mac::Mac};
+pub use gateway::Gateway;
 pub use per_network::PerNetwork;
 
 /// `{"default":["10.128.0.0/23"]}`
@@ -49,6 +52,8 @@ pub const PRIMARY_ADDRESSES: &str = "k8s.ovn.org/node-primary-ifaddr";
 pub const HOST_CIDRS: &str = "k8s.ovn.org/host-cidrs";
 /// `{"default":{"mode":"shared","node-port-enable":"true"}}`
 pub const GATEWAY_CONFIG: &str = "k8s.ovn.org/l3-gateway-config";
+/// `false`; any other value, or none, means `true`
+pub const GATEWAY_MTU_SUPPORT: &str = "k8s.ovn.org/gateway-mtu-support";
 /// `{"default":"96:8f:e8:25:a2:e5"}`
 pub const MANAGEMENT_MACS: &str = "k8s.ovn.org/node-mgmt-port-mac-addresses";
 /// `96:8f:e8:25:a2:e5`
@@ -57,7 +62,7 @@ pub const MANAGEMENT_MAC: &str = "k8s.ovn.org/node-mgmt-port-mac-address";
 pub const ZONE: &str = "k8s.ovn.org/zone-name";
 
 /// All annotations of the table above.
-pub const ALL: [&str; 13] = [
+pub const ALL: [&str; 14] = [
     NODE_SUBNETS,
     LEGACY_SUBNET,
     NODE_ID,
@@ -68,6 +73,7 @@ pub const ALL: [&str; 13] = [
     PRIMARY_ADDRESSES,
     HOST_CIDRS,
     GATEWAY_CONFIG,
+    GATEWAY_MTU_SUPPORT,
     MANAGEMENT_MACS,
     MANAGEMENT_MAC,
     ZONE,
@@ -196,6 +202,19 @@ impl NodeAnnotations<'_> {
         Ok(self
             .read(GATEWAY_CONFIG, |text| PerNetwork::parse(text)?.gateway_mode(DEFAULT_NETWORK))?
             .flatten())
+    }
+
+    /// The node's gateway; none if it is disabled, or if no program has set one up.
+    ///
+    /// # Errors
+    /// The annotation is not JSON of the expected shape, or lacks a value that the gateway router needs.
+    pub fn gateway(self) -> Result<Option<Gateway>, NodeAnnotationError> {
+        Ok(self.read(GATEWAY_CONFIG, |text| PerNetwork::parse(text)?.gateway(DEFAULT_NETWORK))?.flatten())
+    }
+
+    /// Whether OVN may answer packets that are too large for the overlay.
+    pub fn gateway_mtu_support(self) -> bool {
+        self.0.get(GATEWAY_MTU_SUPPORT).is_none_or(|text| text != "false")
     }
 
     /// The zone whose database has the node's rows.

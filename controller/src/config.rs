@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::{IpNet, Ipv4Net};
+use contract::mtu::Mtu;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Settings that all nodes of a cluster share. Lists hold at most one network of each family unless they say
 /// otherwise.
@@ -21,9 +22,10 @@ pub struct ClusterConfig {
     /// The source addresses that OVN gives to a pod that reaches itself through a service, one per family:
     /// base of the masquerade subnet + 5.
     pub hairpin_addresses: Vec<IpAddr>,
-    /// The bases of the masquerade subnets, IPv4 and IPv6, whatever families pods have. Load balancers name
-    /// both.
-    pub masquerade: [IpAddr; 2],
+    /// The masquerade subnets, IPv4 and IPv6, whatever families pods have. Load balancers name both.
+    pub masquerade: [IpNet; 2],
+    /// The MTU of pods: the largest packet that the overlay carries.
+    pub mtu: Mtu,
     /// Whether a connection to an idled Service becomes an event (`--ovn-empty-lb-events`).
     pub empty_lb_events: bool,
     /// Whether a NodePort is one load balancer with variables (`--enable-svc-template-support`).
@@ -50,9 +52,10 @@ impl Default for ClusterConfig {
             transit_subnets: vec![net([100, 88, 0, 0], 16)],
             hairpin_addresses: vec![Ipv4Addr::new(169, 254, 169, 5).into()],
             masquerade: [
-                Ipv4Addr::new(169, 254, 169, 0).into(),
-                Ipv6Addr::new(0xfd69, 0, 0, 0, 0, 0, 0, 0).into(),
+                net([169, 254, 169, 0], 29),
+                Ipv6Net::new_assert(Ipv6Addr::new(0xfd69, 0, 0, 0, 0, 0, 0, 0), 125).into(),
             ],
+            mtu: Mtu::DEFAULT,
             empty_lb_events: false,
             templates: Templates::Never,
             requested_chassis: true,
@@ -71,7 +74,7 @@ impl ClusterConfig {
     /// The masquerade addresses with this number, IPv4 and IPv6. The numbers are upstream's.
     pub fn masquerade(&self, number: Masquerade) -> [IpAddr; 2] {
         let number = number as u8;
-        self.masquerade.map(|base| match base {
+        self.masquerade.map(|subnet| match subnet.network() {
             IpAddr::V4(base) => Ipv4Addr::from(u32::from(base).wrapping_add(number.into())).into(),
             IpAddr::V6(base) => Ipv6Addr::from(u128::from(base).wrapping_add(number.into())).into(),
         })
@@ -118,6 +121,8 @@ pub enum Masquerade {
     Host = 2,
     /// Where the node sends connections of `externalTrafficPolicy: Local`.
     LocalTraffic = 3,
+    /// The next hop of the gateway router towards the node, and of the node towards Services.
+    NextHop = 4,
     /// The source of a connection that leads back to its own pod.
     Hairpin = 5,
 }

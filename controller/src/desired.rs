@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | [`Key::Cluster`] | router, join switch, groups, meters | [`cluster`](mod@cluster) |
 //! | [`Key::Node`] | switch, router port, management port | [`node`](mod@node) |
+//! | [`Key::Gateway`] | gateway router, external switch, ways to them | [`gateway`](mod@gateway) |
 //! | [`Key::Pod`] | logical switch port | [`pod`](mod@pod) |
 //! | [`Key::Service`] | load balancers | [`service`](mod@service) |
 //! | [`Key::Chassis`] | variables of templates | [`templates`](mod@templates) |
@@ -20,6 +21,7 @@ use crate::{
 };
 
 pub mod cluster;
+pub mod gateway;
 pub mod node;
 pub mod pod;
 pub mod service;
@@ -30,6 +32,7 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
     match key {
         Key::Cluster => cluster::cluster(store),
         Key::Node(name) => node::node(store, name),
+        Key::Gateway(name) => gateway::gateway(store, name),
         Key::Pod(pod) => pod::pod(store, pod),
         Key::Service(key) => service::service(store, key),
         Key::Chassis(name) => templates::templates(store, name),
@@ -42,7 +45,7 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
 pub fn desired_part(_: &Store, key: &Key, _: &Part) -> Option<DesiredPart> {
     match key {
         // Their values are small.
-        Key::Cluster | Key::Node(_) | Key::Pod(_) | Key::Chassis(_) => None,
+        Key::Cluster | Key::Node(_) | Key::Gateway(_) | Key::Pod(_) | Key::Chassis(_) => None,
         // What has to be compared follows from the Service's ports as a whole, in some microseconds.
         Key::Service(_) => None,
     }

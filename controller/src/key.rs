@@ -16,6 +16,8 @@ pub enum Key {
     Cluster,
     /// A node's switch, its router port, its management port.
     Node(NodeName),
+    /// A node's gateway router, the switch between it and the node's bridge, and what leads to it.
+    Gateway(NodeName),
     /// A pod's logical switch port.
     Pod(PodKey),
     /// A Service's load balancers.
@@ -75,6 +77,7 @@ impl fmt::Display for Key {
         match self {
             Self::Cluster => f.write_str("cluster"),
             Self::Node(name) => write!(f, "node {name}"),
+            Self::Gateway(name) => write!(f, "gateway of node {name}"),
             Self::Pod(pod) => write!(f, "pod {pod}"),
             Self::Service(service) => write!(f, "service {service}"),
             Self::Chassis(name) => write!(f, "chassis {name}"),

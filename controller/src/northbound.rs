@@ -17,6 +17,7 @@ pub(crate) mod touched;
 
 use self::{index::Index, owner::Owners, touched::Touched};
 use crate::{
+    config::ClusterConfig,
     config::Zone,
     key::{Key, NodeName},
     rows::{
@@ -34,7 +35,6 @@ pub const DATABASE: &str = "OVN_Northbound";
 pub(crate) const CLUSTER_ID: &str = "k8s-cluster-uid";
 
 /// The beginning of the name of a node's gateway router (`ovn::gateway_router`).
-const GATEWAY_ROUTER: &str = "GR_";
 
 /// Starts a client that connects, and reconnects for ever, and monitors what
 /// [`Controller`](crate::Controller) needs. Returns at once.
@@ -62,8 +62,12 @@ pub(crate) enum Event {
 
 impl Northbound {
     /// `fixed`: the rows that exist once in a cluster.
-    pub(crate) fn new(updates: Updates, fixed: impl IntoIterator<Item = RowName>) -> Self {
-        Self { updates, owners: Owners::new(fixed), index: Index::default() }
+    pub(crate) fn new(
+        updates: Updates,
+        fixed: impl IntoIterator<Item = RowName>,
+        config: &ClusterConfig,
+    ) -> Self {
+        Self { updates, owners: Owners::new(fixed, config), index: Index::default() }
     }
 
     /// Waits for the next event. Cancellation-safe.
@@ -136,14 +140,14 @@ impl Northbound {
         let is_switch = |row: &Uuid| self.index.table(*row) == Some(Table::LogicalSwitch);
         self.index.owners().filter_map(move |key| match key {
             Key::Node(name) => self.index.owned(key).any(|row| is_switch(&row)).then_some(name),
-            Key::Cluster | Key::Pod(_) | Key::Service(_) | Key::Chassis(_) => None,
+            Key::Cluster | Key::Gateway(_) | Key::Pod(_) | Key::Service(_) | Key::Chassis(_) => None,
         })
     }
 
     /// Nodes that have a gateway router.
     pub(crate) fn gateway_routers(&self) -> BTreeSet<NodeName> {
         let names = self.index.names(Table::LogicalRouter);
-        names.filter_map(|name| name.strip_prefix(GATEWAY_ROUTER)).map(Into::into).collect()
+        names.filter_map(|name| name.strip_prefix(ovn::GATEWAY_ROUTER_PREFIX)).map(Into::into).collect()
     }
 
     /// Services that have load balancers.

@@ -87,7 +87,7 @@ impl Controller {
             hold,
         } = self;
         let fixed = desired(&store, &Key::Cluster).into_iter().map(|row| row.id);
-        let northbound = Northbound::new(northbound, fixed);
+        let northbound = Northbound::new(northbound, fixed, &store.config);
         let reconciler = Reconciler {
             store,
             annotations,

@@ -58,7 +58,7 @@ pub async fn from_northbound(
 ) -> Result<Removed, TransactError> {
     let store = Store::new(config.clone());
     let fixed = desired(&store, &Key::Cluster).into_iter().map(|row| row.id);
-    let mut northbound = Northbound::new(northbound, fixed);
+    let mut northbound = Northbound::new(northbound, fixed, config);
     let mut removed = Vec::new();
     // Rows of the node that are not removed. Remembered, because an empty switch no longer shows whose it is.
     let mut left = BTreeSet::new();
@@ -81,7 +81,9 @@ pub async fn from_northbound(
                 .collect();
             return Ok(Removed { removed, kept });
         }
-        left.extend(northbound.index.owned(&Key::Node(node.into())).filter(|row| !rows.contains(row)));
+        let own = [Key::Node(node.into()), Key::Gateway(node.into())];
+        let own = own.iter().flat_map(|key| northbound.index.owned(key));
+        left.extend(own.filter(|row| !rows.contains(row)));
         let mut names: Vec<String> = rows.into_iter().map(|row| northbound.describe(row)).collect();
         names.sort();
         // Without the lock: to take it would stop the controller that holds it.
@@ -98,7 +100,7 @@ pub async fn from_northbound(
     }
 }
 
-/// The keys whose rows are removed: the node's, and those of the pods with ports on its switch.
+/// The keys whose rows are removed: the node's, its gateway's, and those of the pods with ports on its switch.
 fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
     let index = &northbound.index;
     let key = Key::Node(node.into());
@@ -115,7 +117,7 @@ fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
     let chassis = index.owned(&key).filter(|row| index.table(*row) == Some(Table::GatewayChassis));
     let chassis = chassis.filter_map(|row| index.name(row)?.strip_prefix(&*prefix));
     let mut keys: BTreeSet<Key> = pods.chain(chassis.map(|name| Key::Chassis(name.into()))).collect();
-    keys.insert(key);
+    keys.extend([key, Key::Gateway(node.into())]);
     keys
 }
 

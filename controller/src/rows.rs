@@ -5,7 +5,10 @@
 
 pub mod acl;
 pub mod load_balancer;
+mod mac_binding;
 mod meter;
+pub(crate) mod nat;
+pub(crate) mod router_policy;
 mod router_port;
 pub(crate) mod static_route;
 pub mod switch_port;
@@ -21,7 +24,10 @@ use ovsdb::Datum;
 
 pub use acl::Acl;
 pub use load_balancer::LoadBalancer;
+pub use mac_binding::StaticMacBinding;
 pub use meter::Meter;
+pub use nat::SourceNat;
+pub use router_policy::RouterPolicy;
 pub use router_port::{GatewayChassis, RouterPort};
 pub use static_route::StaticRoute;
 pub use switch_port::SwitchPort;

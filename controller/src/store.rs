@@ -42,13 +42,13 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use contract::{
     names::PodKey,
-    node_annotation::{NODE_SUBNETS, ZONE},
+    node_annotation::{GATEWAY_CONFIG, GatewayMode, NODE_SUBNETS, ZONE},
 };
 
 pub use announce::PodAnnotation;
 pub use assign::FoundPort;
 pub use foreign::ForeignAddress;
-pub use node::{Node, Unreadable};
+pub use node::{Gateway, Node, Unreadable};
 pub use pod::{Annotated, Phase, Pod, Spelled, Texts};
 pub use ranges::RangeName;
 pub use services::Known;
@@ -153,12 +153,13 @@ impl Store {
     /// All current owners of rows.
     pub fn keys(&self) -> impl Iterator<Item = Key> + '_ {
         let nodes = self.nodes.iter().map(|node| Key::Node(Arc::clone(&node.name)));
+        let gateways = self.nodes.iter().map(|node| Key::Gateway(Arc::clone(&node.name)));
         let pods = self.pods.iter().map(|(key, _)| Key::Pod(key.clone()));
         let services = self.services.iter().map(|(key, _)| Key::Service(key.clone()));
         let chassis =
             self.local_nodes().filter(|_| self.templates).filter_map(|node| node.chassis.as_deref());
         let chassis = chassis.map(|name| Key::Chassis(name.into()));
-        std::iter::once(Key::Cluster).chain(nodes).chain(chassis).chain(pods).chain(services)
+        std::iter::once(Key::Cluster).chain(nodes).chain(gateways).chain(chassis).chain(pods).chain(services)
     }
 
     pub fn pod(&self, key: &PodKey) -> Option<&Pod> {
@@ -174,14 +175,28 @@ impl Store {
         self.nodes.iter().filter(|node| self.is_decided(node))
     }
 
+    /// The node's gateway, if this zone's database has its rows and all is known that they derive from.
+    pub fn gateway(&self, name: &str) -> Option<Gateway<'_>> {
+        let node = self.node(name).filter(|node| self.is_decided(node))?;
+        Gateway::of(node, &self.config.join_subnets)
+    }
+
     /// Whether the node has a gateway router in this zone's database.
     pub fn has_gateway_router(&self, node: &str) -> bool {
         self.gateways.contains(node)
     }
 
+    /// Whether the mode of the node's gateway is known, the absence of a gateway included. A gateway router
+    /// that exists says that there was one.
+    pub(crate) fn knows_gateway(&self, node: &Node) -> bool {
+        node.gateway.is_some()
+            || !node.is_unreadable(&[GATEWAY_CONFIG]) && !self.has_gateway_router(&node.name)
+    }
+
     /// Registers the nodes that have gateway routers. A router's load balancers are those of its node.
     pub fn gateway_routers(&mut self, nodes: BTreeSet<NodeName>, dirty: &mut Dirty<'_>) {
         if self.gateways != nodes {
+            fanout::gateway_routers(self.gateways.symmetric_difference(&nodes), dirty);
             self.gateways = nodes;
             fanout::per_node(&self.services, !self.templates, dirty);
         }
@@ -239,13 +254,22 @@ impl Store {
                 // The router port cannot be computed without the chassis. Removing the existing one would cut
                 // off a node whose annotation is missing for a moment. The same holds for the routes and the
                 // mode of the gateway.
-                Some(node) => match (node.chassis.is_none(), !node.knows_gateway()) {
+                Some(node) => match (node.chassis.is_none(), !self.knows_gateway(node)) {
                     (false, false) => Kept::NOTHING,
                     (true, false) => Kept::ROUTER_PORT,
                     (false, true) => Kept::ROUTES,
                     (true, true) => Kept::ROUTER_PORT_AND_ROUTES,
                 },
                 None => Kept::NOTHING,
+            },
+            Key::Gateway(name) => match self.node(name) {
+                Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
+                Some(node) if self.is_decided(node) && node.gateway == Some(GatewayMode::Disabled) => {
+                    Kept::NOTHING
+                }
+                // Without a mode, nothing says that the gateway that exists is not wanted any more.
+                Some(_) if self.gateway(name).is_none() => Kept::ALL,
+                Some(_) | None => Kept::NOTHING,
             },
             // Rows of a node that cannot be read are not computed. Those of a Service that is gone go.
             Key::Service(key) if self.service(key).is_some() && self.has_unreadable_node() => {
@@ -292,7 +316,7 @@ impl Store {
     pub fn uid(&self, key: &Key) -> Option<Arc<str>> {
         match key {
             Key::Cluster => None,
-            Key::Node(name) => self.node(name).map(|node| Arc::clone(&node.uid)),
+            Key::Node(name) | Key::Gateway(name) => self.node(name).map(|node| Arc::clone(&node.uid)),
             Key::Pod(key) => self.pod(key).map(|pod| Arc::clone(&pod.uid)),
             Key::Service(key) => self.service(key).map(|(service, _)| Arc::clone(&service.uid)),
             Key::Chassis(_) => None,

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt};
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::{GatewayMode, value};
+use super::{Gateway, GatewayMode, value};
 use crate::{annotation::AnnotationError, mac::Mac};
 
 /// The entries of an annotation, by network. `Display` prints the annotation's text.
@@ -92,6 +92,20 @@ impl PerNetwork {
     pub fn gateway_mode(&self, network: &str) -> Result<Option<GatewayMode>, AnnotationError> {
         let mode = self.0.get(network).and_then(|entry| entry.get("mode"));
         mode.map(|mode| value::gateway_mode(value::text(mode, "gateway mode")?)).transpose()
+    }
+
+    /// A network's gateway, unless it is disabled or missing.
+    ///
+    /// # Errors
+    /// As for [`gateway_mode`](Self::gateway_mode). In addition: a value that the gateway router needs is
+    /// missing or not valid.
+    pub fn gateway(&self, network: &str) -> Result<Option<Gateway>, AnnotationError> {
+        match self.gateway_mode(network)? {
+            Some(GatewayMode::Shared | GatewayMode::Local) => {
+                self.0.get(network).map(Gateway::read).transpose()
+            }
+            Some(GatewayMode::Disabled) | None => Ok(None),
+        }
     }
 }
 

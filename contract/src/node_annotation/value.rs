@@ -1,7 +1,8 @@
 //! The values in a node's annotations, and their spelling. Knows no annotation by name.
 
 use super::*;
-use crate::annotation::{check_length, one_per_family, shorten, value};
+pub(super) use crate::annotation::value;
+use crate::annotation::{check_length, one_per_family, shorten};
 use serde_json::{Map, Value, json};
 
 /// Bytes of the longest chassis or zone name: as long as a node's name can be.
@@ -115,10 +116,14 @@ pub(super) fn text<'a>(entry: &'a Value, field: &'static str) -> Result<&'a str,
     })
 }
 
-fn refuse<T>(field: &'static str, text: &str, expected: &'static str) -> Result<T, AnnotationError> {
+pub(super) fn refuse<T>(
+    field: &'static str,
+    text: &str,
+    expected: &'static str,
+) -> Result<T, AnnotationError> {
     Err(AnnotationError::Value { field, value: shorten(text), expected })
 }
 
-fn addresses_of(nets: &[IpNet]) -> Vec<IpAddr> {
+pub(super) fn addresses_of(nets: &[IpNet]) -> Vec<IpAddr> {
     nets.iter().map(IpNet::addr).collect()
 }

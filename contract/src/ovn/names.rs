@@ -54,10 +54,34 @@ pub fn management_port(node: &str) -> String {
     format!("k8s-{node}")
 }
 
+/// The beginning of the name of a node's gateway router. The node's name follows.
+pub const GATEWAY_ROUTER_PREFIX: &str = "GR_";
+
 /// A node's gateway router.
 pub fn gateway_router(node: &str) -> String {
-    format!("GR_{node}")
+    format!("{GATEWAY_ROUTER_PREFIX}{node}")
 }
+
+/// The beginning of the name of a node's external switch. The node's name follows.
+pub const EXTERNAL_SWITCH_PREFIX: &str = "ext_";
+
+/// The switch that stands for the physical network of a node: between its gateway router and its bridge.
+pub fn external_switch(node: &str) -> String {
+    format!("{EXTERNAL_SWITCH_PREFIX}{node}")
+}
+
+/// The port on a router that connects it to the external switch.
+pub fn router_to_external(router: &str) -> String {
+    format!("rtoe-{router}")
+}
+
+/// The port on the external switch that connects it to a router.
+pub fn external_to_router(router: &str) -> String {
+    format!("etor-{router}")
+}
+
+/// The name of the physical network in `ovn-bridge-mappings`.
+pub const PHYSICAL_NETWORK: &str = "physnet";
 
 /// A load balancer of a Service; `protocol` in capitals. `part`: `cluster` for that of all nodes, otherwise
 /// what it serves on which node, such as `node_switch_<node>`.

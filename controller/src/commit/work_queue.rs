@@ -314,7 +314,7 @@ impl WorkQueue {
 fn rank(key: &Key) -> usize {
     match key {
         Key::Cluster => 0,
-        Key::Node(_) | Key::Chassis(_) => 1,
+        Key::Node(_) | Key::Gateway(_) | Key::Chassis(_) => 1,
         Key::Pod(_) | Key::Service(_) => 2,
     }
 }

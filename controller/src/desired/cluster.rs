@@ -100,11 +100,12 @@ fn join_switch(config: &ClusterConfig) -> Vec<DesiredRow> {
     vec![
         bare(Table::LogicalSwitch.row(ovn::JOIN_SWITCH)),
         RouterPort {
-            router: ovn::CLUSTER_ROUTER,
+            router: ovn::CLUSTER_ROUTER.to_owned(),
             name: to_join.clone(),
             mac,
             networks,
             options: Pairs::default(),
+            external_ids: Pairs::default(),
         }
         .into(),
         SwitchPort::new(ovn::JOIN_SWITCH, to_router, Kind::Router { port: to_join }).into(),
@@ -112,6 +113,6 @@ fn join_switch(config: &ClusterConfig) -> Vec<DesiredRow> {
 }
 
 /// A row without columns beside its name.
-fn bare(id: RowName) -> DesiredRow {
+pub(super) fn bare(id: RowName) -> DesiredRow {
     DesiredRow { id, columns: Vec::new(), member_of: Vec::new(), or_member_of: Vec::new(), needs: Vec::new() }
 }

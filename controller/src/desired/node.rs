@@ -36,7 +36,7 @@ pub fn node(store: &Store, name: &str) -> RowSet {
     rows.extend(router_port(node));
     rows.extend(management_port(node));
     rows.extend(ovn::managements(&node.subnets).iter().map(|net| allow_from_node(node, net.addr())));
-    rows.extend(routes_to_hosts(node));
+    rows.extend(routes_to_hosts(node, store.knows_gateway(node)));
     rows
 }
 
@@ -94,11 +94,12 @@ fn router_port(node: &Node) -> Vec<DesiredRow> {
     let name = ovn::router_to_switch(&node.name);
     vec![
         RouterPort {
-            router: ovn::CLUSTER_ROUTER,
+            router: ovn::CLUSTER_ROUTER.to_owned(),
             name: name.clone(),
             mac,
             networks,
             options: Pairs::default(),
+            external_ids: Pairs::default(),
         }
         .into(),
         GatewayChassis { router_port: name, chassis: chassis.clone() }.into(),
@@ -137,16 +138,16 @@ fn allow_from_node(node: &Node, management: IpAddr) -> DesiredRow {
 ///
 /// With a shared gateway such packets leave through the node's gateway router, by a route of the same source.
 /// A second one would take half of them. A disabled gateway has none on purpose.
-fn routes_to_hosts(node: &Node) -> Vec<DesiredRow> {
+fn routes_to_hosts(node: &Node, knows_gateway: bool) -> Vec<DesiredRow> {
     let over_management_port = match node.gateway {
-        None => node.knows_gateway(),
+        None => knows_gateway,
         Some(GatewayMode::Local) => true,
         Some(GatewayMode::Shared | GatewayMode::Disabled) => false,
     };
     let subnets = node.subnets.iter().filter(|_| over_management_port);
     let route = |subnet: &IpNet| {
         let via = ovn::management(subnet)?.addr();
-        Some(StaticRoute { router: ovn::CLUSTER_ROUTER, from: *subnet, via }.into())
+        Some(StaticRoute::from(ovn::CLUSTER_ROUTER, *subnet, via).into())
     };
     subnets.filter_map(route).collect()
 }

@@ -29,7 +29,11 @@ impl Written {
         let server = Database::of_schema(scratch.path(), "nb", "/usr/share/ovn/ovn-nb.ovsschema");
         let (_client, updates) =
             connect(Endpoint::Unix(scratch.join("nb.sock")).into(), ovsdb::Options::default());
-        let mut northbound = Northbound::new(updates, rows.iter().map(|row| row.id.clone()));
+        let mut northbound = Northbound::new(
+            updates,
+            rows.iter().map(|row| row.id.clone()),
+            &crate::config::ClusterConfig::default(),
+        );
         while !matches!(northbound.next().await, Event::Connected) {}
         let mut written = Self { northbound, _server: server, _scratch: scratch };
         written.follow();

@@ -13,12 +13,14 @@ use std::{
     sync::Arc,
 };
 
+use contract::ovn;
+use ipnet::IpNet;
 use ovsdb::{Atom, Change, ChangeKind, Changes, Field, Replica, Uuid};
 
 use super::{
     elements,
     foreign::{ForeignPort, ForeignPorts},
-    owner::{Claim, Owners, is_of_node, of_node_acl},
+    owner::{Claim, Owners, is_of_node, of_node_acl, on_join_switch},
     touched::{Touched, moved_addresses},
 };
 use crate::{
@@ -26,7 +28,7 @@ use crate::{
     key::{Key, Scope},
     rows::{
         RowName, Table, path,
-        table::{Life, Set},
+        table::{Life, LogicalRouterPort, Set},
     },
 };
 
@@ -45,6 +47,10 @@ pub(crate) struct Index {
     node_ports: HashMap<Uuid, Few<Uuid>>,
     /// By a node's own address on its switch: the ACLs with that address in their ids.
     node_acls: HashMap<IpAddr, Few<Uuid>>,
+    /// By an address on the join switch: the ports of gateway routers that have it.
+    join_ports: HashMap<IpAddr, Few<Uuid>>,
+    /// The same, by port.
+    join_addresses: HashMap<Uuid, Vec<IpAddr>>,
 }
 
 #[derive(Debug)]
@@ -69,7 +75,8 @@ struct Pass<'a> {
     doubtful: BTreeMap<Uuid, Table>,
     /// Rows whose identity includes their holder, and whose holder, or its name, may have changed.
     moved: BTreeMap<Uuid, Table>,
-    /// Whether a node's address came or went, on which the owners of routes depend.
+    /// Whether an address of a node or of a gateway router came or went, on which the owners of routes and
+    /// translations depend.
     moved_node: bool,
     touched: Touched,
 }
@@ -121,6 +128,12 @@ impl Index {
         self.name(*acl).and_then(|id| of_node_acl(id)).map(|(node, _)| node)
     }
 
+    /// The node whose gateway router has this address on the join switch.
+    pub(super) fn gateway_at(&self, address: IpAddr) -> Option<&str> {
+        let port = self.join_ports.get(&address)?.first()?;
+        self.name(*port).and_then(|name| on_join_switch(name))
+    }
+
     /// The rows that the key owns.
     pub(crate) fn owned(&self, key: &Key) -> impl Iterator<Item = Uuid> + use<'_> {
         self.owned.get(key).into_iter().flat_map(|rows| rows.iter()).copied()
@@ -160,7 +173,8 @@ impl Index {
             pass.set_claim(row, claim);
         }
         if pass.moved_node {
-            pass.claim_routes(owners);
+            pass.claim_again(owners, Table::StaticRoute);
+            pass.claim_again(owners, Table::Nat);
         }
         // Last: whether a port is foreign depends on its owner and on that of its switch.
         for port in pass.index.foreign.take_doubtful() {
@@ -216,6 +230,7 @@ impl Pass<'_> {
         }
         if let Some(entry) = self.index.rows.get(&row).filter(|_| table == Table::LogicalRouterPort) {
             self.index.foreign.doubt_leading_to(&entry.name);
+            self.follow_join_port(row);
         }
         // The owner of a switch depends on these ports, so it is determined again when one of them changes.
         if self.index.name(row).is_some_and(|name| table == Table::LogicalSwitchPort && is_of_node(name)) {
@@ -225,6 +240,27 @@ impl Pass<'_> {
             self.forget(row);
             self.doubtful.remove(&row);
             self.moved.remove(&row);
+        }
+    }
+
+    /// Follows the addresses of a router's port that may be that of a gateway router on the join switch.
+    fn follow_join_port(&mut self, port: Uuid) {
+        let row: Option<&LogicalRouterPort> = self.replica.row(port);
+        let on_join = self.index.name(port).is_some_and(|name| on_join_switch(name).is_some());
+        let networks = row.filter(|_| on_join).into_iter().flat_map(|row| &row.networks);
+        let now: Vec<IpAddr> = networks.filter_map(|net| Some(net.parse::<IpNet>().ok()?.addr())).collect();
+        let before = self.index.join_addresses.remove(&port).unwrap_or_default();
+        if now == before && !on_join {
+            return;
+        }
+        // The name counts, too: the address may be another gateway router's now.
+        self.moved_node = true;
+        before.iter().for_each(|address| leave(&mut self.index.join_ports, address, &port));
+        for address in &now {
+            self.index.join_ports.entry(*address).or_default().insert(port);
+        }
+        if !now.is_empty() {
+            self.index.join_addresses.insert(port, now);
         }
     }
 
@@ -356,6 +392,10 @@ impl Pass<'_> {
         }
         if of == Table::LogicalSwitch && holds == Table::LogicalSwitchPort {
             self.index.foreign.doubt(element);
+            // The bridge of a node is known by its switch.
+            if self.index.name(parent.row).is_some_and(|name| name.starts_with(ovn::EXTERNAL_SWITCH_PREFIX)) {
+                self.doubtful.insert(element, holds);
+            }
         }
     }
 
@@ -396,13 +436,13 @@ impl Pass<'_> {
         }
     }
 
-    /// Determines the owners of all routes again. Only those that have changed concern their keys.
-    fn claim_routes(&mut self, owners: &Owners) {
-        let routes = self.index.names.get(&Table::StaticRoute);
-        let routes: Vec<Uuid> =
-            routes.into_iter().flat_map(HashMap::values).flat_map(|rows| rows.iter()).copied().collect();
-        for row in routes {
-            let claim = owners.claim(self.replica, self.index, Table::StaticRoute, row);
+    /// Determines the owners of all rows of the table again. Only those that have changed concern their keys.
+    fn claim_again(&mut self, owners: &Owners, table: Table) {
+        let rows = self.index.names.get(&table);
+        let rows: Vec<Uuid> =
+            rows.into_iter().flat_map(HashMap::values).flat_map(|rows| rows.iter()).copied().collect();
+        for row in rows {
+            let claim = owners.claim(self.replica, self.index, table, row);
             if *self.index.claim(row) != claim {
                 self.set_claim(row, claim);
             }

@@ -7,6 +7,13 @@
 //! | switch port `stor-X`, `k8s-X`; router port `rtos-X`; its gateway chassis `rtos-X-…` | node X |
 //! | ACL with the id `default-network-controller:NetpolNode:X:…` | node X |
 //! | route of the cluster router by source, from a subnet via its `.2`, where such an ACL of X names `.2` | node X |
+//! | router `GR_X`; its ports `rtoj-GR_X` and `rtoe-GR_X`; switch `ext_X`; switch ports `jtor-GR_X` and `etor-GR_X` | gateway of X |
+//! | localnet port in the switch `ext_X` | gateway of X |
+//! | route in `GR_X`: of everything or with the mark of masquerade addresses, behind `rtoe-GR_X`; into `rtoj-GR_X`'s network | gateway of X |
+//! | translation of sources in `GR_X`, without ids: of cluster subnets, and of the address of `rtoj-GR_X` | gateway of X |
+//! | neighbour of `rtoe-GR_X` at a masquerade address | gateway of X |
+//! | route of the cluster router by source, or to a single address, via the address of `rtoj-GR_X` | gateway of X |
+//! | policy of the cluster router, of the form that this controller gives to its own for X | gateway of X |
 //! | switch that holds `stor-X` or `k8s-X` and is named X, or has `stor-X` as a port to `rtos-X` | node X |
 //! | load balancer with `k8s.ovn.org/kind=Service` and `k8s.ovn.org/owner=<ns>/<name>`, of the cluster's own network | the Service |
 //! | variables of a chassis, one of which is `NODEIP_…` or `Service_…` | the chassis |
@@ -27,12 +34,21 @@ use ovsdb::{Replica, Uuid};
 
 use super::index::Index;
 use crate::{
-    desired::templates::NODE_ADDRESS,
+    config::ClusterConfig,
+    desired::{
+        gateway::{MASQUERADE_ROUTE, TO_OWN_NODE, to_own_node},
+        templates::NODE_ADDRESS,
+    },
     key::Key,
     rows::{
         RowName, Table,
+        nat::SOURCE,
+        router_policy::REROUTE,
         static_route::BY_SOURCE,
-        table::{ChassisTemplateVar, LoadBalancer, LogicalSwitchPort, StaticRoute},
+        table::{
+            ChassisTemplateVar, LoadBalancer, LogicalRouterPort, LogicalSwitchPort, Nat, RouterPolicy,
+            StaticMacBinding, StaticRoute,
+        },
     },
 };
 
@@ -63,13 +79,22 @@ impl Claim {
     }
 }
 
-/// The rule above, with the names of the rows that exist once in a cluster.
+/// The rule above.
 #[derive(Debug, Default)]
-pub(super) struct Owners(HashMap<Table, HashSet<Arc<str>>>);
+pub(super) struct Owners {
+    /// The names of the rows that exist once in a cluster.
+    fixed: HashMap<Table, HashSet<Arc<str>>>,
+    cluster_subnets: Vec<IpNet>,
+    masquerade: Vec<IpNet>,
+}
 
 const SWITCH_TO_ROUTER: &str = "stor-";
 const ROUTER_TO_SWITCH: &str = "rtos-";
 const MANAGEMENT: &str = "k8s-";
+const ROUTER_TO_JOIN: &str = "rtoj-";
+const JOIN_TO_ROUTER: &str = "jtor-";
+const ROUTER_TO_EXTERNAL: &str = "rtoe-";
+const EXTERNAL_TO_ROUTER: &str = "etor-";
 const NODE_ACL: &str = "default-network-controller:NetpolNode:";
 
 /// Whether a switch port with this name makes its switch a node's.
@@ -83,31 +108,64 @@ pub(super) fn of_node_acl(id: &str) -> Option<(&str, &str)> {
 }
 
 fn node(name: &str) -> Option<Key> {
-    let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.');
-    plain.then(|| Key::Node(Arc::from(name)))
+    is_plain(name).then(|| Key::Node(Arc::from(name)))
+}
+
+fn gateway(of: &str) -> Option<Key> {
+    is_plain(of).then(|| Key::Gateway(Arc::from(of)))
+}
+
+/// Whether a node may have this name. Routers of other networks have one with an underscore.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
+}
+
+/// The gateway in the name of a port of its router, or of a port that leads to its router.
+fn of_gateway(name: &str, side: &str) -> Option<Key> {
+    name.strip_prefix(side)?.strip_prefix(ovn::GATEWAY_ROUTER_PREFIX).and_then(gateway)
+}
+
+/// The node whose gateway router has this port on the join switch.
+pub(super) fn on_join_switch(port: &str) -> Option<&str> {
+    port.strip_prefix(ROUTER_TO_JOIN)?.strip_prefix(ovn::GATEWAY_ROUTER_PREFIX)
 }
 
 impl Owners {
     /// `fixed`: the rows that exist once in a cluster.
-    pub(super) fn new(fixed: impl IntoIterator<Item = RowName>) -> Self {
+    pub(super) fn new(fixed: impl IntoIterator<Item = RowName>, config: &ClusterConfig) -> Self {
         let mut names: HashMap<_, HashSet<_>> = HashMap::new();
         for row in fixed {
             names.entry(row.table).or_default().insert(row.path().into());
         }
-        Self(names)
+        Self {
+            fixed: names,
+            cluster_subnets: config.cluster_subnets.iter().map(|subnet| subnet.cidr).collect(),
+            masquerade: config.masquerade.to_vec(),
+        }
     }
 
     /// The claim on a row, by its name, its ids and its holders.
     pub(super) fn claim(&self, replica: &Replica, index: &Index, table: Table, uuid: Uuid) -> Claim {
         let Some(name) = index.name(uuid) else { return Claim::Foreign };
-        if self.0.get(&table).is_some_and(|names| names.contains(&**name)) {
+        if self.fixed.get(&table).is_some_and(|names| names.contains(&**name)) {
             return Claim::Ours(Key::Cluster);
         }
         let ours = |key: Option<Key>| key.map_or(Claim::Foreign, Claim::Ours);
         match table {
-            Table::LogicalSwitchPort => replica.row(uuid).map_or(Claim::Foreign, switch_port),
-            Table::LogicalSwitch => switch(replica, index, uuid, name),
-            Table::LogicalRouterPort => ours(name.strip_prefix(ROUTER_TO_SWITCH).and_then(node)),
+            Table::LogicalSwitchPort => {
+                let localnet = localnet(replica, index, uuid);
+                localnet.or_else(|| replica.row(uuid).map(switch_port)).unwrap_or(Claim::Foreign)
+            }
+            Table::LogicalSwitch => match name.strip_prefix(ovn::EXTERNAL_SWITCH_PREFIX) {
+                Some(of) => ours(gateway(of)),
+                None => switch(replica, index, uuid, name),
+            },
+            Table::LogicalRouter => ours(name.strip_prefix(ovn::GATEWAY_ROUTER_PREFIX).and_then(gateway)),
+            Table::LogicalRouterPort => {
+                ours(name.strip_prefix(ROUTER_TO_SWITCH).and_then(node).or_else(|| {
+                    [ROUTER_TO_JOIN, ROUTER_TO_EXTERNAL].into_iter().find_map(|side| of_gateway(name, side))
+                }))
+            }
             Table::Acl => ours(of_node_acl(name).and_then(|(of, _)| node(of))),
             // Its name is `<router port>-<chassis>`, and the router port's name contains the node's.
             Table::GatewayChassis => {
@@ -117,6 +175,9 @@ impl Owners {
                 ours(of_port.filter_map(|port| port.strip_prefix(ROUTER_TO_SWITCH)).find_map(node))
             }
             Table::StaticRoute => ours(route(replica, index, uuid)),
+            Table::RouterPolicy => ours(replica.row(uuid).and_then(|row| policy(row, index, uuid))),
+            Table::Nat => ours(replica.row(uuid).and_then(|row| self.translation(row, replica, index, uuid))),
+            Table::StaticMacBinding => ours(replica.row(uuid).and_then(|row| self.neighbour(row))),
             // A band has no identity of its own. The key of its meter has to compare it when it changes.
             Table::MeterBand => {
                 let key = index.parents(uuid).iter().find_map(|parent| index.claim(parent.row).owner());
@@ -124,13 +185,32 @@ impl Owners {
             }
             Table::LoadBalancer => replica.row(uuid).map_or(Claim::Foreign, |row| load_balancer(row, name)),
             Table::ChassisTemplateVar => variables(replica.row(uuid), name),
-            Table::LoadBalancerGroup
-            | Table::Copp
-            | Table::Meter
-            | Table::LogicalRouter
-            | Table::PortGroup
-            | Table::AddressSet => Claim::Foreign,
+            Table::LoadBalancerGroup | Table::Copp | Table::Meter | Table::PortGroup | Table::AddressSet => {
+                Claim::Foreign
+            }
         }
+    }
+}
+
+impl Owners {
+    /// A translation of a gateway router's own address, or of pods.
+    fn translation(&self, row: &Nat, replica: &Replica, index: &Index, uuid: Uuid) -> Option<Key> {
+        let router = holder(index, uuid)?;
+        let key = router.strip_prefix(ovn::GATEWAY_ROUTER_PREFIX).and_then(gateway)?;
+        let is_plain = *row.kind == *SOURCE
+            && row.logical_port.is_none()
+            && row.external_mac.is_none()
+            && row.external_ids.is_empty();
+        let inside: IpNet = parse(&row.logical_ip)?;
+        let is_own = || join_networks(replica, index, router).any(|join| IpNet::from(join.addr()) == inside);
+        (is_plain && (self.cluster_subnets.contains(&inside) || is_own())).then_some(key)
+    }
+
+    /// A neighbour that stands for the node behind a gateway router.
+    fn neighbour(&self, row: &StaticMacBinding) -> Option<Key> {
+        let ip: IpAddr = row.ip.parse().ok()?;
+        let is_masquerade = self.masquerade.iter().any(|subnet| subnet.contains(&ip));
+        of_gateway(&row.logical_port, ROUTER_TO_EXTERNAL).filter(|_| is_masquerade)
     }
 }
 
@@ -160,6 +240,12 @@ fn load_balancer(row: &LoadBalancer, name: &str) -> Claim {
 }
 
 fn switch_port(port: &LogicalSwitchPort) -> Claim {
+    // No namespace has capital letters.
+    if let Some(key) =
+        [JOIN_TO_ROUTER, EXTERNAL_TO_ROUTER].into_iter().find_map(|side| of_gateway(&port.name, side))
+    {
+        return Claim::Ours(key);
+    }
     // Pods first: a namespace may begin with `stor-` or `k8s-`, but no name of a node has an underscore.
     if let Some((namespace, name)) = port.name.split_once('_') {
         let Ok(key) = PodKey::new(namespace, name) else { return Claim::Foreign };
@@ -173,18 +259,79 @@ fn switch_port(port: &LogicalSwitchPort) -> Claim {
     rest.and_then(node).map_or(Claim::Foreign, Claim::Ours)
 }
 
-/// The node to whose management port the route leads. A route has neither name nor id, so it has to be of the
-/// form that this controller gives to its own.
+/// The node's bridge, in its external switch.
+fn localnet(replica: &Replica, index: &Index, uuid: Uuid) -> Option<Claim> {
+    replica.row::<LogicalSwitchPort>(uuid).filter(|port| *port.kind == *"localnet")?;
+    let of = holder(index, uuid)?.strip_prefix(ovn::EXTERNAL_SWITCH_PREFIX).and_then(gateway)?;
+    Some(Claim::Ours(of))
+}
+
+/// The node or gateway that the route leads to. A route has neither name nor id, so it has to be of the form
+/// that this controller gives to its own.
 fn route(replica: &Replica, index: &Index, uuid: Uuid) -> Option<Key> {
     let route: &StaticRoute = replica.row(uuid)?;
-    let (from, via): (IpNet, IpAddr) = (route.ip_prefix.parse().ok()?, route.nexthop.parse().ok()?);
-    let is_way_to_host = route.policy.as_deref() == Some(BY_SOURCE)
-        && ovn::management(&from).is_some_and(|management| management.addr() == via);
-    let in_cluster_router = index
-        .parents(uuid)
-        .iter()
-        .any(|parent| index.name(parent.row).is_some_and(|name| **name == *ovn::CLUSTER_ROUTER));
-    (is_way_to_host && in_cluster_router).then(|| index.node_at(via)).flatten().and_then(node)
+    let (prefix, via): (IpNet, IpAddr) = (parse(&route.ip_prefix)?, route.nexthop.parse().ok()?);
+    if !route.route_table.is_empty() {
+        return None;
+    }
+    let by_source = route.policy.as_deref() == Some(BY_SOURCE);
+    let router = holder(index, uuid)?;
+    if **router == *ovn::CLUSTER_ROUTER {
+        let to_gateway = || index.gateway_at(via).and_then(gateway);
+        return match (by_source, prefix == IpNet::from(via)) {
+            (true, _) if ovn::management(&prefix).is_some_and(|management| management.addr() == via) => {
+                index.node_at(via).and_then(node)
+            }
+            (true, _) | (false, true) => to_gateway(),
+            (false, false) => None,
+        };
+    }
+    let key = router.strip_prefix(ovn::GATEWAY_ROUTER_PREFIX).and_then(gateway)?;
+    let is_outside =
+        || route.output_port.as_deref().is_some_and(|port| of_gateway(port, ROUTER_TO_EXTERNAL).is_some());
+    let is_ours = !by_source
+        && match &route.output_port {
+            None => join_networks(replica, index, router).any(|join| join.contains(&via)),
+            Some(_) => {
+                is_outside()
+                    && (prefix.prefix_len() == 0 || route.external_ids.get(MASQUERADE_ROUTE).is_some())
+            }
+        };
+    is_ours.then_some(key)
+}
+
+/// A policy of the cluster router for one of a node's own addresses.
+fn policy(row: &RouterPolicy, index: &Index, uuid: Uuid) -> Option<Key> {
+    let (_, rest) = row.matching.split_once(ROUTER_TO_SWITCH)?;
+    let (of, rest) = rest.split_once('"')?;
+    let (_, rest) = rest.split_once(".dst == ")?;
+    let address: IpAddr = rest.split_once(' ')?.0.parse().ok()?;
+    let is_ours = row.priority == TO_OWN_NODE
+        && *row.action == *REROUTE
+        && *row.matching == *to_own_node(of, address)
+        && holder(index, uuid).is_some_and(|router| **router == *ovn::CLUSTER_ROUTER);
+    is_ours.then(|| gateway(of)).flatten()
+}
+
+/// The name of the row that holds this one.
+fn holder(index: &Index, uuid: Uuid) -> Option<&Arc<str>> {
+    index.parents(uuid).iter().find_map(|parent| index.name(parent.row))
+}
+
+/// The networks of the port of a gateway router on the join switch.
+fn join_networks<'a>(
+    replica: &'a Replica,
+    index: &Index,
+    router: &str,
+) -> impl Iterator<Item = IpNet> + use<'a> {
+    let ports = index.named(Table::LogicalRouterPort, &ovn::router_to_join(router));
+    let ports: Vec<&LogicalRouterPort> = ports.iter().filter_map(|port| replica.row(*port)).collect();
+    ports.into_iter().flat_map(|port| &port.networks).filter_map(|net| net.parse().ok())
+}
+
+/// A network, or a single address.
+fn parse(text: &str) -> Option<IpNet> {
+    text.parse().ok().or_else(|| text.parse().ok().map(|address: IpAddr| address.into()))
 }
 
 fn switch(replica: &Replica, index: &Index, uuid: Uuid, name: &str) -> Claim {

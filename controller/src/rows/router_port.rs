@@ -10,12 +10,13 @@ use super::{DesiredRow, Membership, Pairs, Table, Value};
 /// A port of a logical router.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterPort {
-    pub router: &'static str,
+    pub router: String,
     pub name: String,
     pub mac: Mac,
     /// The router's addresses on the port, with the prefix lengths of the attached networks.
     pub networks: Vec<IpNet>,
     pub options: Pairs,
+    pub external_ids: Pairs,
 }
 
 /// The chassis that a router's port is bound to.
@@ -27,14 +28,18 @@ pub struct GatewayChassis {
 
 impl From<RouterPort> for DesiredRow {
     fn from(port: RouterPort) -> Self {
-        let RouterPort { router, name, mac, networks, options } = port;
+        let RouterPort { router, name, mac, networks, options, external_ids } = port;
+        let ids = (external_ids != Pairs::default()).then(|| ("external_ids", Value::Pairs(external_ids)));
         Self {
             id: Table::LogicalRouterPort.row(name),
             columns: vec![
                 ("mac", Value::Datum(Datum::set([mac.to_string()]))),
                 ("networks", Value::Datum(Datum::set(networks.iter().map(IpNet::to_string)))),
                 ("options", Value::Pairs(options)),
-            ],
+            ]
+            .into_iter()
+            .chain(ids)
+            .collect(),
             member_of: vec![Membership { of: Table::LogicalRouter.row(router), column: "ports" }],
             or_member_of: Vec::new(),
             needs: Vec::new(),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use contract::mac::Mac;
 use ovsdb::Datum;
 
 use super::{DesiredRow, Membership, Pairs, RowName, Table, Value};
@@ -28,6 +29,10 @@ pub enum Kind {
     Interface { addresses: String },
     /// A port of a router.
     Router { port: String },
+    /// A port of a router on a physical network, where it answers for this MAC address alone.
+    Gateway { port: String, mac: Mac },
+    /// A bridge of the node, by the name of its physical network. `vlan`: the tag of its packets.
+    Localnet { network: &'static str, vlan: Option<u16> },
     /// A port of the same switch in another zone, with these addresses.
     Remote { addresses: String },
 }
@@ -50,6 +55,9 @@ impl SwitchPort {
 impl From<SwitchPort> for DesiredRow {
     fn from(port: SwitchPort) -> Self {
         let SwitchPort { switch, name, kind, port_security, mut options, external_ids, groups } = port;
+        // Other programs may tag the packets of other ports.
+        let tag = if let Kind::Localnet { vlan, .. } = &kind { Some(vlan.map(i64::from)) } else { None };
+        let tag = tag.map(|tag| ("tag_request", Value::Datum(Datum::set(tag))));
         // ovn-nb(5): an empty type is the interface of a VM or container; the address `router` stands for
         // those of the router's port.
         let (kind, addresses) = match kind {
@@ -57,6 +65,18 @@ impl From<SwitchPort> for DesiredRow {
             Kind::Router { port } => {
                 options.with.insert("router-port", port);
                 ("router", "router".to_owned())
+            }
+            Kind::Gateway { port, mac } => {
+                options.with.insert("router-port", port);
+                // The router announces its own addresses, and not those of load balancers, of which a cluster
+                // has thousands.
+                options.with.insert("nat-addresses", "router".to_owned());
+                options.with.insert("exclude-lb-vips-from-garp", "true".to_owned());
+                ("router", mac.to_string())
+            }
+            Kind::Localnet { network, vlan: _ } => {
+                options.with.insert("network_name", network.to_owned());
+                ("localnet", "unknown".to_owned())
             }
             Kind::Remote { addresses } => ("remote", addresses),
         };
@@ -69,7 +89,10 @@ impl From<SwitchPort> for DesiredRow {
                 ("port_security", Value::Datum(Datum::set(port_security))),
                 ("options", Value::Pairs(options)),
                 ("external_ids", Value::Pairs(external_ids.into())),
-            ],
+            ]
+            .into_iter()
+            .chain(tag)
+            .collect(),
             member_of: std::iter::once(in_switch)
                 .chain(groups.into_iter().map(|of| Membership { of, column: "ports" }))
                 .collect(),

@@ -43,7 +43,8 @@ pub(crate) enum Identity {
     Chassis,
     /// The id among its `external_ids`.
     Id,
-    /// Its values in these columns, within the row that holds it: two routers may have equal routes.
+    /// Its values in these columns. In a table of parts, within the row that holds it: two routers may have
+    /// equal routes.
     Content(&'static [&'static str]),
     /// Nothing: it is a part of the row that holds it.
     Nameless,
@@ -88,18 +89,21 @@ struct Spec {
 }
 
 macro_rules! tables {
-    (@identity Content($($key:ident),+)) => { Identity::Content(&[$(stringify!($key)),+]) };
+    (@column $key:ident) => { stringify!($key) };
+    (@column $key:ident $column:literal) => { $column };
+    (@identity Content($($key:ident $(as $column:literal)?),+)) => { Identity::Content(&[$(tables!(@column $key $($column)?)),+]) };
     (@identity $identity:ident) => { Identity::$identity };
     (@recognised $row:ident Name) => { Arc::clone(&$row.name) };
     (@recognised $row:ident Chassis) => { Arc::clone(&$row.chassis) };
     (@recognised $row:ident Id) => { $row.external_ids.get(ID).map_or_else(Arc::default, Arc::from) };
-    (@recognised $row:ident Content($($key:ident),+)) => {
-        content([$((stringify!($key), $row.$key.datum())),+].into_iter()).into()
+    (@recognised $row:ident Content($($key:ident $(as $column:literal)?),+)) => {
+        content([$((tables!(@column $key $($column)?), $row.$key.datum())),+].into_iter()).into()
     };
     (@recognised $row:ident Nameless) => {{ let _ = $row; Arc::default() }};
     ($(
         $(#[$meta:meta])*
-        $table:ident in $name:literal, $life:ident, $identity:ident $(($($key:ident),+))?,
+        $table:ident in $name:literal, $life:ident,
+        $identity:ident $(($($key:ident $(as $key_column:literal)?),+))?,
         [$($set:ident: $strength:ident $holds:ident by $decides:ident),*], [$($other:ident),*]
         $(, large [$($large:ident),+])? {
             $($columns:tt)*
@@ -131,7 +135,7 @@ macro_rules! tables {
         const SPECS: &[Spec] = &[$(Spec {
             name: $name,
             life: Life::$life,
-            identity: tables!(@identity $identity $(($($key),+))?),
+            identity: tables!(@identity $identity $(($($key $(as $key_column)?),+))?),
             sets: &[$(Set {
                 of: Table::$table,
                 column: stringify!($set),
@@ -144,7 +148,7 @@ macro_rules! tables {
             monitor: |monitor| monitor.table::<$table>(Where::all()),
             recognised: |replica, row| {
                 let row = replica.row::<$table>(row)?;
-                Some(tables!(@recognised row $identity $(($($key),+))?))
+                Some(tables!(@recognised row $identity $(($($key $(as $key_column)?),+))?))
             },
         }),+];
 
@@ -248,20 +252,51 @@ tables! {
     }
 
     StaticRoute in "Logical_Router_Static_Route", Part, Content(route_table, ip_prefix, nexthop, output_port, policy), [], [] {
-        route_table: Box<str>,
+        pub(crate) route_table: Box<str>,
         pub(crate) ip_prefix: Box<str>,
         pub(crate) nexthop: Box<str>,
-        output_port: Option<Box<str>>,
+        pub(crate) output_port: Option<Box<str>>,
         pub(crate) policy: Option<Box<str>>,
+        pub(crate) external_ids: Pairs,
+    }
+
+    RouterPolicy in "Logical_Router_Policy", Part, Content(priority, matching as "match"), [], [] {
+        pub(crate) priority: i64,
+        pub(crate) matching: Box<str> = "match",
+        pub(crate) action: Box<str>,
+        nexthops: Vec<Box<str>>,
+        options: Pairs,
         external_ids: Pairs,
+    }
+
+    Nat in "NAT", Part, Content(kind as "type", external_ip, logical_ip, logical_port), [], [] {
+        pub(crate) kind: Box<str> = "type",
+        external_ip: Box<str>,
+        pub(crate) logical_ip: Box<str>,
+        pub(crate) logical_port: Option<Box<str>>,
+        pub(crate) external_mac: Option<Box<str>>,
+        external_port_range: Box<str>,
+        options: Pairs,
+        pub(crate) external_ids: Pairs,
+    }
+
+    /// Of OVN 22.06 and later.
+    StaticMacBinding in "Static_MAC_Binding", Root, Content(logical_port, ip), [], [] {
+        pub(crate) logical_port: Box<str>,
+        pub(crate) ip: Box<str>,
+        mac: Box<str>,
+        override_dynamic_mac: bool,
     }
 
     LogicalRouter in "Logical_Router", Home, Name,
         [ports: Strong LogicalRouterPort by Element, static_routes: Strong StaticRoute by Element,
+         policies: Strong RouterPolicy by Element, nat: Strong Nat by Element,
          load_balancer: Weak LoadBalancer by Element], [] {
         name: Arc<str>,
         ports: Vec<Uuid>,
         static_routes: Vec<Uuid>,
+        policies: Vec<Uuid>,
+        nat: Vec<Uuid>,
         load_balancer: Vec<Uuid>,
         load_balancer_group: Vec<Uuid>,
         copp: Option<Uuid>,
@@ -318,17 +353,18 @@ impl Table {
     /// The row with these columns, within the row named `holder`. The name has only the columns that identify
     /// it.
     pub fn row_within(self, holder: impl Into<Arc<str>>, columns: &[(&'static str, Value)]) -> RowName {
+        RowName { within: Some(holder.into()), ..self.row_with(columns) }
+    }
+
+    /// The row with these columns, in a table whose rows are in no other row.
+    pub fn row_with(self, columns: &[(&'static str, Value)]) -> RowName {
         let value =
             |key: &'static str| columns.iter().find(|(column, _)| *column == key).map(|(_, value)| value);
         let datum = |key| {
             if let Some(Value::Datum(datum)) = value(key) { datum.clone() } else { Datum::Set(Vec::new()) }
         };
         let Identity::Content(keys) = self.spec().identity else { return self.row("") };
-        RowName {
-            table: self,
-            within: Some(holder.into()),
-            name: content(keys.iter().map(|key| (*key, datum(key)))).into(),
-        }
+        self.row(content(keys.iter().map(|key| (*key, datum(key)))))
     }
 
     /// The table with this name in the schema.
@@ -347,7 +383,7 @@ impl Table {
 
     /// Whether the holding row is part of a row's identity.
     pub(crate) fn is_within(self) -> bool {
-        matches!(self.spec().identity, Identity::Content(_))
+        matches!(self.spec().identity, Identity::Content(_)) && self.needs_holder()
     }
 
     pub(crate) fn life(self) -> Life {

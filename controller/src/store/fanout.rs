@@ -3,10 +3,11 @@
 //! | change | keys |
 //! |---|---|
 //! | node: what its rows derive from | the node |
+//! | node: what the rows of its gateway derive from | its gateway |
 //! | node: zone, chassis or subnets | the node and its pods |
 //! | node: what load balancers derive from | the Services whose load balancers depend on the nodes; not those that do so only by NodePorts, if these are templates and as many as before |
 //! | node: chassis or addresses, with templates | the variables of its chassis |
-//! | gateway router of a node: came or went | the same Services |
+//! | gateway router of a node: came or went | the node, and the same Services |
 //! | Service, slice: came, went, or any field that is kept | the Service |
 //! | pod: came, went, or what its row derives from, its network included | the pod |
 //!
@@ -96,6 +97,9 @@ pub(super) fn node(
         let chassis = [before, after].into_iter().flatten().filter_map(|node| node.chassis.as_deref());
         chassis.for_each(|name| dirty(Key::Chassis(name.into()), Scope::Whole));
     }
+    if gateway_differs(before, after) {
+        dirty(Key::Gateway(Arc::clone(name)), Scope::Whole);
+    }
     if both.is_some_and(|(before, after)| before.same_rows(after)) {
         return;
     }
@@ -108,11 +112,31 @@ pub(super) fn node(
     }
 }
 
+/// Whether the rows of the node's gateway may have changed. Without a mode, those that exist stay, and there
+/// are no others.
+fn gateway_differs(before: Option<&Node>, after: Option<&Node>) -> bool {
+    match (before, after) {
+        (Some(before), Some(after)) => {
+            let without_mode =
+                before.gateway.is_none() && after.gateway.is_none() && before.zone == after.zone;
+            !without_mode && !before.same_gateway(after)
+        }
+        (None, Some(after)) => after.gateway.is_some(),
+        (_, None) => true,
+    }
+}
+
 /// Follows a change of a pod; none while it does not exist.
 pub(super) fn pod(key: &PodKey, before: Option<&PodFacts>, after: Option<&PodFacts>, dirty: &mut Dirty<'_>) {
     if before != after {
         dirty(Key::Pod(key.clone()), Scope::Whole);
     }
+}
+
+/// The gateway routers of these nodes came or went. A node's ways to hosts depend on it, if nothing else says
+/// what gateway it has.
+pub(super) fn gateway_routers<'a>(nodes: impl Iterator<Item = &'a NodeName>, dirty: &mut Dirty<'_>) {
+    nodes.for_each(|name| dirty(Key::Node(Arc::clone(name)), Scope::Whole));
 }
 
 /// The nodes' load balancers may have changed.

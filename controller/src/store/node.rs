@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use contract::{
     mac::Mac,
-    node_annotation::{CHASSIS_ID, GATEWAY_CONFIG, GatewayMode, MANAGEMENT_MAC, MANAGEMENT_MACS, ZONE},
+    node_annotation::{self, CHASSIS_ID, GATEWAY_CONFIG, GatewayMode, MANAGEMENT_MAC, MANAGEMENT_MACS, ZONE},
+    ovn,
 };
 use ipnet::IpNet;
 use kubeapi::services::Family;
@@ -43,6 +44,10 @@ pub struct Node {
     pub topology_zone: Option<Arc<str>>,
     /// None if no program has set up a gateway on the node.
     pub gateway: Option<GatewayMode>,
+    /// Its gateway's place in the physical network; none unless it is shared or local.
+    pub external: Option<node_annotation::Gateway>,
+    /// Whether OVN may answer packets that are too large for the overlay.
+    pub answers_large_packets: bool,
     pub labels: Arc<BTreeMap<String, String>>,
     /// The unparsed annotations, for writing one network's entry without losing those of others.
     pub annotations: Arc<BTreeMap<String, String>>,
@@ -54,6 +59,42 @@ pub struct Node {
 pub struct Unreadable {
     pub annotation: &'static str,
     pub why: String,
+}
+
+/// What the rows of a node's gateway derive from. All of it is known.
+#[derive(Debug)]
+pub struct Gateway<'a> {
+    pub node: &'a Node,
+    pub mode: GatewayMode,
+    pub external: &'a node_annotation::Gateway,
+    pub chassis: &'a str,
+    /// Addresses on the join switch, at most one of each family.
+    pub join: Vec<IpNet>,
+    /// The name of its gateway router.
+    pub router: String,
+}
+
+impl<'a> Gateway<'a> {
+    /// None while a part is not known, or if the node has no gateway.
+    pub(super) fn of(node: &'a Node, join_subnets: &[IpNet]) -> Option<Self> {
+        let mode = node.gateway.filter(|mode| *mode != GatewayMode::Disabled)?;
+        let join = node.join_addresses(join_subnets);
+        let has_join = !join.is_empty();
+        has_join.then_some(Self {
+            node,
+            mode,
+            external: node.external.as_ref()?,
+            chassis: node.chassis.as_deref()?,
+            join,
+            router: ovn::gateway_router(&node.name),
+        })
+    }
+
+    /// Whether both pods and the physical network have addresses of this family.
+    pub fn has_family(&self, address: IpAddr) -> bool {
+        let alike = |net: &IpNet| net.addr().is_ipv4() == address.is_ipv4();
+        self.join.iter().any(alike) && self.external.addresses.iter().any(alike)
+    }
 }
 
 impl Node {
@@ -75,6 +116,8 @@ impl Node {
             node_ports: true,
             topology_zone: None,
             gateway: None,
+            external: None,
+            answers_large_packets: true,
             labels: Arc::default(),
             annotations: Arc::default(),
             unreadable: Vec::new(),
@@ -101,6 +144,7 @@ impl Node {
             host_addresses,
             node_ports,
             gateway,
+            external,
             ..
         } = before;
         if self.subnets.is_empty() {
@@ -115,6 +159,10 @@ impl Node {
         if self.transit.is_empty() {
             self.transit.clone_from(transit);
         }
+        // The mode may be readable where the rest is not, and a disabled gateway has no rest.
+        if self.external.is_none() && self.gateway != Some(GatewayMode::Disabled) {
+            self.external.clone_from(external);
+        }
         self.gateway = self.gateway.or(*gateway);
         // A missing annotation has a meaning here (the MAC derives from the address); unreadable text has
         // none.
@@ -127,6 +175,15 @@ impl Node {
         if self.is_unreadable(&[GATEWAY_CONFIG]) {
             self.node_ports = *node_ports;
         }
+    }
+
+    /// The addresses of its gateway router on the join switch: from its annotation, or by its number.
+    pub(crate) fn join_addresses(&self, subnets: &[IpNet]) -> Vec<IpNet> {
+        if !self.join.is_empty() {
+            return self.join.clone();
+        }
+        let id = self.id.map(u128::from);
+        subnets.iter().filter_map(|subnet| ovn::nth(subnet, id?)).collect()
     }
 
     /// Whether the mode of its gateway is known, the absence of a gateway included.
@@ -158,6 +215,20 @@ impl Node {
             // As for the zone: unreadable is not the same as missing.
             && (self.gateway, self.knows_gateway()) == (other.gateway, other.knows_gateway())
             && (&self.join, &self.transit) == (&other.join, &other.transit)
+    }
+
+    /// Whether the gateways of both have the same rows.
+    pub(super) fn same_gateway(&self, other: &Self) -> bool {
+        self.same_for_pods(other)
+            && (&self.gateway, &self.external, &self.join, self.id)
+                == (&other.gateway, &other.external, &other.join, other.id)
+            && (self.knows_gateway(), self.answers_large_packets, self.node_ports, &self.host_addresses)
+                == (
+                    other.knows_gateway(),
+                    other.answers_large_packets,
+                    other.node_ports,
+                    &other.host_addresses,
+                )
     }
 
     /// The addresses of a family at which NodePorts are, in the order of their variables.

@@ -348,8 +348,11 @@ fn what_a_list_does_not_name_is_gone() {
     );
     assert_eq!(observe(&mut store, Observation::Pods(Seen::All(vec![(key("b"), pod("u2"))]))), changed("a"));
     let keys = observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
-    assert_eq!(keys, [Key::Node("n2".into())]);
-    assert_eq!(store.keys().collect::<Vec<_>>(), [Key::Cluster, Key::Node("n1".into()), Key::Pod(key("b"))]);
+    assert_eq!(keys, [Key::Gateway("n2".into()), Key::Node("n2".into())]);
+    assert_eq!(
+        store.keys().collect::<Vec<_>>(),
+        [Key::Cluster, Key::Node("n1".into()), Key::Gateway("n1".into()), Key::Pod(key("b"))]
+    );
     assert_eq!(store.pods_of("n1").collect::<Vec<_>>(), [&key("b")]);
 }
 
@@ -469,7 +472,7 @@ fn a_node_keeps_what_it_said_before_when_its_annotations_are_lost_or_cannot_be_r
     // A readable change counts; another node of the same name inherits nothing.
     let far = Node { zone: Some(Zone("far".to_owned())), management_mac: Some(mac), ..Node::named("n1") };
     let keys = observe(&mut store, Observation::Nodes(Seen::Applied(far)));
-    assert_eq!(keys, [Key::Node("n1".into()), Key::Pod(key("a"))]);
+    assert_eq!(keys, [Key::Gateway("n1".into()), Key::Node("n1".into()), Key::Pod(key("a"))]);
     assert!(!store.is_local("n1") && store.kept(&Key::Pod(key("a"))) == Kept::NOTHING);
     observe(
         &mut store,

@@ -161,12 +161,8 @@ impl Comparison {
                     .extend(columns.filter_map(|(column, _)| Some((theirs.reference(&parent.id)?, *column))));
             }
             let own: BTreeSet<&str> = ours.iter().filter_map(|row| theirs.reference(&row.id)).collect();
-            // A load balancer is also in the sets of gateway routers, which are not ours yet.
-            let is_own = |parent: &str, column: &str| {
-                own.contains(parent) || parent.starts_with("Logical_Router_GR_") && column == "load_balancer"
-            };
             let found: BTreeSet<(&str, &str)> =
-                theirs.holders(name).filter(|(parent, column)| is_own(parent, column)).collect();
+                theirs.holders(name).filter(|(parent, _)| own.contains(parent)).collect();
             if found != wanted {
                 self.differences.push(format!(
                     "{}: ours is held by {wanted:?}, upstream's by {found:?}",
@@ -216,7 +212,7 @@ impl<'a> Theirs<'a> {
                     "ACL" => columns
                         .get("external_ids")
                         .and_then(|ids| pairs(ids).get(contract::ovn::ID).map(|id| (*id).to_owned())),
-                    "Logical_Router_Static_Route" => by_source(columns),
+                    _ if content_of(table).is_some() => Some(identity(fixture, table, reference, columns)),
                     _ => columns.get("name").and_then(|name| Some(name.scalar()?.as_str()?.to_owned())),
                 };
                 if let Some(name) = name {
@@ -229,7 +225,8 @@ impl<'a> Theirs<'a> {
     }
 
     fn reference(&self, row: &RowName) -> Option<&'a str> {
-        self.named.get(&(row.table.name(), row.name.to_string())).copied()
+        let holder = row.within.as_ref().map(|holder| format!("{holder}:")).unwrap_or_default();
+        self.named.get(&(row.table.name(), format!("{holder}{}", row.name))).copied()
     }
 
     fn columns(&self, row: &RowName) -> Option<&'a Columns> {
@@ -252,13 +249,28 @@ impl<'a> Theirs<'a> {
     }
 }
 
-/// The content of a route by source, as ours is identified. Several routers may have equal routes of other
-/// kinds.
-fn by_source(columns: &Columns) -> Option<String> {
-    let text = |column: &str| columns.get(column)?.scalar()?.as_str();
-    (text("policy") == Some("src-ip")).then(|| {
-        Some(format!(" ip_prefix={} nexthop={} policy=src-ip", text("ip_prefix")?, text("nexthop")?))
-    })?
+/// The columns that identify a row, in tables whose rows have neither names nor ids.
+fn content_of(table: &str) -> Option<&'static [&'static str]> {
+    match table {
+        "Logical_Router_Static_Route" => {
+            Some(&["route_table", "ip_prefix", "nexthop", "output_port", "policy"])
+        }
+        "Logical_Router_Policy" => Some(&["priority", "match"]),
+        "NAT" => Some(&["type", "external_ip", "logical_ip", "logical_port"]),
+        "Static_MAC_Binding" => Some(&["logical_port", "ip"]),
+        _ => None,
+    }
+}
+
+/// Those columns, with the name of the router that holds the row, if one does.
+fn identity(fixture: &Fixture, table: &str, reference: &str, columns: &Columns) -> String {
+    let spelled = |atom: &Atom| atom.as_str().map_or_else(|| format!("{atom:?}"), str::to_owned);
+    let text = |column: &&str| Some(format!(" {column}={}", spelled(columns.get(*column)?.scalar()?)));
+    let content: String = content_of(table).into_iter().flatten().filter_map(text).collect();
+    let holds = |router: &&Columns| router.values().any(|value| references(value).contains(reference));
+    let routers = fixture.rows.get("Logical_Router").into_iter().flat_map(BTreeMap::values);
+    let holder = routers.filter(holds).find_map(|router| router.get("name")?.scalar()?.as_str());
+    holder.map_or_else(|| content.clone(), |holder| format!("{holder}:{content}"))
 }
 
 /// Whether a column holds our value; none stands for the column's default.

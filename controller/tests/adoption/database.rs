@@ -109,6 +109,11 @@ impl Content {
         changes
     }
 
+    /// All rows, as `TABLE NAME`.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = String> + '_ {
+        self.0.iter().map(|((table, _), row)| format!("{table} {}", label(row)))
+    }
+
     fn labels_beside(&self, other: &Self) -> BTreeSet<String> {
         self.0
             .iter()

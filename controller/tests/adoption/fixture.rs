@@ -81,8 +81,8 @@ impl Fixture {
         Self::read("shared-v4", v4())
     }
 
-    /// `shared-v4` as with `--gateway-mode local`: of the rows that are ours, upstream writes only the routes
-    /// by source differently, to the management port and not to the gateway router.
+    /// `shared-v4` as with `--gateway-mode local`: upstream writes only the routes by source differently, to
+    /// the management port and not to the gateway router.
     pub(crate) fn local_v4() -> Self {
         let mut fixture = Self { name: "shared-v4 as local", ..Self::shared_v4() };
         for route in fixture.rows.get_mut("Logical_Router_Static_Route").unwrap().values_mut() {

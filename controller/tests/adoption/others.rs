@@ -3,7 +3,7 @@
 
 /// The beginning of a line of [`Comparison::others`](crate::compare::Comparison::others), and what the line
 /// is about.
-pub(crate) const KNOWN: [(&str, &str); 26] = [
+pub(crate) const KNOWN: [(&str, &str); 14] = [
     ("NB_Global ", "the database itself"),
     (
         "ACL default_network_controller_NetpolDefault_",
@@ -21,20 +21,8 @@ pub(crate) const KNOWN: [(&str, &str); 26] = [
     ("Port_Group default_network_controller_NetworkPolicy_", "network policies: the pods of one"),
     ("Address_Set default_network_controller_PodSelector_", "network policies: peers"),
     ("Address_Set default_network_controller_Namespace_", "network policies: the pods of a namespace"),
-    ("Logical_Router GR_", "gateways: a node's router"),
-    ("Logical_Router_Port rtoj_GR_", "gateways: to the join switch"),
-    ("Logical_Router_Port rtoe_GR_", "gateways: to the physical network"),
-    ("Logical_Switch ext_", "gateways: the physical network"),
-    ("Logical_Switch_Port br_ex_", "gateways: the node's bridge"),
-    ("Logical_Switch_Port etor_GR_", "gateways: from the physical network"),
-    ("Logical_Switch_Port jtor_GR_", "gateways: from the join switch"),
-    ("Logical_Router_Policy match_inport_rtos_", "gateways: a pod's way to its own node"),
-    ("Logical_Router_Static_Route ip_prefix_10_244_", "gateways and zones: ways to and from nodes' subnets"),
-    ("Logical_Router_Static_Route ip_prefix_100_64_", "gateways and zones: ways to gateway routers"),
-    ("Logical_Router_Static_Route ip_prefix_0_0_0_0_0", "gateways: the way out"),
-    ("Logical_Router_Static_Route ip_prefix_169_254_169_0_29", "gateways: masqueraded addresses"),
-    ("NAT ", "gateways: the node's address for pods"),
-    ("Static_MAC_Binding ", "gateways: masqueraded addresses"),
+    ("Logical_Router_Static_Route ip_prefix_10_244_", "zones: ways to nodes' subnets"),
+    ("Logical_Router_Static_Route ip_prefix_100_64_", "zones: ways to gateway routers"),
     ("Logical_Router_Port.options:gateway_mtu", "gateways: what is too large is answered; since 2026"),
     ("Logical_Switch transit_switch", "zones"),
     ("Logical_Router_Port rtots_", "zones: to the transit switch"),

@@ -1,12 +1,15 @@
 //! Our controller, started on a database that upstream wrote.
 
+use std::collections::BTreeSet;
+
 use contract::{
     annotation::PodNetwork,
     names::{Network, PodKey},
+    node_annotation::GATEWAY_CONFIG,
 };
 use controller::{
     observation::{Observation, Seen},
-    store::{Phase, Pod},
+    store::{Phase, Pod, wire::NodeObject},
 };
 use testkit::eventually;
 
@@ -47,6 +50,37 @@ impl Adopted {
         self.before.changes(&self.database.content())
     }
 
+    /// The rows of node `n2`, of its gateway, and of its pods, in words.
+    fn of_node_2(&self) -> BTreeSet<String> {
+        let named = [
+            "ACL default-network-controller:NetpolNode:n2:10.244.1.2",
+            "Gateway_Chassis rtos-n2-7c0c5b52-5a8e-47a6-8f43-b1f1f4f1a902",
+            "Load_Balancer Service_default/web_TCP_node_router+switch_n2",
+            "Logical_Router GR_n2",
+            "Logical_Router_Port rtoe-GR_n2",
+            "Logical_Router_Port rtoj-GR_n2",
+            "Logical_Router_Port rtos-n2",
+            "Logical_Switch ext_n2",
+            "Logical_Switch n2",
+            "Logical_Switch_Port bank_ledger.v2",
+            "Logical_Switch_Port br-ex_n2",
+            "Logical_Switch_Port default_web-1",
+            "Logical_Switch_Port etor-GR_n2",
+            "Logical_Switch_Port jtor-GR_n2",
+            "Logical_Switch_Port k8s-n2",
+            "Logical_Switch_Port stor-n2",
+        ];
+        // Rows without names are spelled with all their columns. Equal rows of several nodes are one line: the
+        // routes to the cluster's router.
+        let nameless =
+            ["Logical_Router_Policy ", "NAT ", "Static_MAC_Binding ", "Logical_Router_Static_Route "];
+        let of_node = ["rtos-n2", "172.30.0.12", "GR_n2", "100.64.0.4", "100.64.0.1\""];
+        let rows =
+            self.before.rows().filter(|row| nameless.iter().any(|beginning| row.starts_with(beginning)));
+        let rows = rows.filter(|row| of_node.iter().any(|part| row.contains(part)));
+        named.map(str::to_owned).into_iter().chain(rows).collect()
+    }
+
     fn become_different(&self, expected: &Changes) {
         eventually("the database is as expected", deadline(), || {
             let changes = self.changes();
@@ -55,7 +89,7 @@ impl Adopted {
     }
 }
 
-fn set<const N: usize>(lines: [&str; N]) -> std::collections::BTreeSet<String> {
+fn set<const N: usize>(lines: [&str; N]) -> BTreeSet<String> {
     lines.map(str::to_owned).into()
 }
 
@@ -144,24 +178,68 @@ async fn a_node_that_goes_takes_its_rows_and_no_others() {
     let expected = Changes {
         added: set([]),
         changed: set([
-            // Its load balancers are no longer there: the references are weak.
-            "Logical_Router GR_n2 load_balancer",
+            "Logical_Router ovn_cluster_router policies",
             "Logical_Router ovn_cluster_router ports",
+            "Logical_Router ovn_cluster_router static_routes",
+            "Logical_Switch join ports",
             "Port_Group a13298398610555951118 ports",
         ]),
-        removed: set([
-            "ACL default-network-controller:NetpolNode:n2:10.244.1.2",
-            "Gateway_Chassis rtos-n2-7c0c5b52-5a8e-47a6-8f43-b1f1f4f1a902",
-            "Load_Balancer Service_default/web_TCP_node_router+switch_n2",
-            "Logical_Router_Port rtos-n2",
-            "Logical_Switch n2",
-            "Logical_Switch_Port bank_ledger.v2",
-            "Logical_Switch_Port default_web-1",
-            "Logical_Switch_Port k8s-n2",
-            "Logical_Switch_Port stor-n2",
-        ]),
+        removed: adopted.of_node_2(),
     };
     adopted.become_different(&expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_is_disabled_goes_and_the_rest_of_its_node_stays() {
+    let fixture = Fixture::shared_v4();
+    let adopted = Adopted::cluster(&fixture, |_| false).await;
+    let disabled = with_gateway(&fixture, "n2", Some(r#"{"default":{"mode":""}}"#)).into_node();
+    adopted.controller.observe(Observation::Nodes(Seen::Applied(disabled)));
+    eventually("the gateway is gone", deadline(), || {
+        let Changes { added, removed, .. } = adopted.changes();
+        let gateway: BTreeSet<String> =
+            adopted.of_node_2().into_iter().filter(|row| is_of_gateway(row)).collect();
+        if removed == gateway && added.is_empty() { Ok(()) } else { Err(format!("{added:?} {removed:#?}")) }
+    });
+}
+
+/// An annotation that is missing, or that is no annotation, is no order to remove a gateway.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_stays_while_its_nodes_annotation_is_missing_or_cannot_be_read() {
+    let mut fixture = Fixture::shared_v4();
+    fixture.nodes = vec![
+        with_gateway(&fixture, "n1", None),
+        with_gateway(&fixture, "n2", Some(r#"{"default":{"mode":"shared","interface-id":"br-ex_n2"}}"#)),
+        with_gateway(&fixture, "n3.example.org", Some(r#"{"default":7}"#)),
+    ];
+    let adopted = Adopted::cluster(&fixture, |_| false).await;
+    assert_eq!(adopted.changes(), Changes::default());
+}
+
+/// The node with another annotation of its gateway.
+fn with_gateway(fixture: &Fixture, name: &str, gateway: Option<&str>) -> NodeObject {
+    let object = fixture.nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name));
+    let mut object = object.unwrap().clone();
+    let annotations = object.metadata.annotations.as_mut().unwrap();
+    assert!(annotations.remove(GATEWAY_CONFIG).is_some());
+    annotations.extend(gateway.map(|text| (GATEWAY_CONFIG.to_owned(), text.to_owned())));
+    object
+}
+
+/// Whether the row, in words, is one of a gateway.
+fn is_of_gateway(row: &str) -> bool {
+    [
+        "Logical_Router GR_",
+        "Logical_Router_Policy ",
+        "Logical_Router_Static_Route ",
+        "NAT ",
+        "Static_MAC_Binding ",
+    ]
+    .iter()
+    .any(|beginning| row.starts_with(beginning))
+        || ["rtoj-GR_", "rtoe-GR_", "jtor-GR_", "etor-GR_", " ext_", " br-ex_"]
+            .iter()
+            .any(|part| row.contains(part))
 }
 
 /// Routes have neither names nor ids.
@@ -172,8 +250,10 @@ async fn a_node_of_a_local_gateway_takes_its_route_with_it_and_no_other_route() 
     adopted.controller.observe(Observation::Nodes(Seen::Deleted("n2".into())));
     eventually("the route is gone", deadline(), || {
         let Changes { removed, .. } = adopted.changes();
-        let routes: Vec<&String> =
-            removed.iter().filter(|row| row.starts_with("Logical_Router_Static_Route")).collect();
+        let routes: Vec<&String> = removed
+            .iter()
+            .filter(|row| row.starts_with("Logical_Router_Static_Route") && row.contains("src-ip"))
+            .collect();
         if matches!(&routes[..], [one] if one.contains("10.244.1.2")) {
             Ok(())
         } else {

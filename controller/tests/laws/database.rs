@@ -9,12 +9,15 @@ const SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 const NAME: &str = "nb";
 
 /// The tables that are compared, with all of their columns.
-const TABLES: [&str; 16] = [
+const TABLES: [&str; 19] = [
     "Logical_Switch",
     "Logical_Switch_Port",
     "Logical_Router",
     "Logical_Router_Port",
     "Logical_Router_Static_Route",
+    "Logical_Router_Policy",
+    "NAT",
+    "Static_MAC_Binding",
     "Gateway_Chassis",
     "ACL",
     "Port_Group",
@@ -107,14 +110,22 @@ pub(crate) async fn contents(connection: &Connection) -> Contents {
 fn name(table: &str, row: &SelectedRow) -> String {
     match table {
         "ACL" => row.map("external_ids").get("k8s.ovn.org/id").cloned().unwrap_or_default(),
-        // As the controller names it, without the router.
-        "Logical_Router_Static_Route" => ["ip_prefix", "nexthop", "policy"]
-            .iter()
-            .filter_map(|column| Some(format!(" {column}={}", row.string(column)?)))
-            .collect(),
+        // As the controller names them, without the router.
+        "Logical_Router_Static_Route" => content(row, &["ip_prefix", "nexthop", "output_port", "policy"]),
+        "NAT" => content(row, &["type", "external_ip", "logical_ip", "logical_port"]),
+        "Static_MAC_Binding" => content(row, &["logical_port", "ip"]),
+        "Logical_Router_Policy" => {
+            format!(" priority=Integer({}){}", row.integer("priority").unwrap(), content(row, &["match"]))
+        }
         "Meter_Band" => format!("rate {}", row.integer("rate").unwrap()),
         _ => row.string("name").unwrap_or_default().to_owned(),
     }
+}
+
+fn content(row: &SelectedRow, columns: &[&str]) -> String {
+    let text =
+        |column: &&str| Some(format!(" {column}={}", row.string(column).filter(|text| !text.is_empty())?));
+    columns.iter().filter_map(text).collect()
 }
 
 /// A value as text: readable, and the same for equal values.

@@ -9,6 +9,7 @@ mod database;
 mod expected;
 mod first;
 mod foreign_addresses;
+mod gateways;
 mod guards;
 mod histories;
 mod history;

@@ -103,7 +103,7 @@ fn event(report: Report) -> Option<Event> {
 fn object(key: Key) -> Option<Object> {
     match key {
         Key::Cluster | Key::Chassis(_) => None,
-        Key::Node(name) => Some(Object::Node(name)),
+        Key::Node(name) | Key::Gateway(name) => Some(Object::Node(name)),
         Key::Pod(pod) => Some(Object::Pod(pod)),
         Key::Service(service) => Some(Object::Service(service)),
     }

@@ -10,7 +10,8 @@ use super::{
     reading::Reading,
     settings::Origin,
     spec::Spec,
-    table::{cluster as table, kubernetes},
+    table::{cluster as table, kubernetes, node},
+    values,
 };
 
 /// The offset of the hairpin address in a masquerade subnet, in upstream's order: a pod that reaches itself
@@ -63,6 +64,7 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         Some(false) => Templates::Never,
         None => Templates::AsFound,
     };
+    let mtu = reading.read(&node::MTU, values::mtu);
     let empty_lb_events = reading.switch(&kubernetes::OVN_EMPTY_LB_EVENTS);
 
     if let (Some(of_pods), Some(services)) = (of_pods, &service_cidrs) {
@@ -86,7 +88,7 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
     );
 
     let [v4, v6] = masquerades;
-    let masquerade = [v4?.network.network(), v6?.network.network()];
+    let masquerade = [v4?.network, v6?.network];
     Some(ClusterConfig {
         zone: zone?,
         cluster_subnets: cluster_subnets?,
@@ -95,6 +97,7 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         transit_subnets,
         hairpin_addresses,
         masquerade,
+        mtu: mtu?,
         empty_lb_events: empty_lb_events?,
         templates,
         requested_chassis: !not_requested?,

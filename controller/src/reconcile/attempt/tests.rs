@@ -78,7 +78,7 @@ fn the_size_of_an_edit_is_about_that_of_its_operation() {
 fn empty() -> Northbound {
     let nowhere = ::testkit::Scratch::new().join("nb.sock");
     let (_client, updates) = connect(Endpoint::Unix(nowhere).into(), ovsdb::Options::default());
-    Northbound::new(updates, [])
+    Northbound::new(updates, [], &crate::config::ClusterConfig::default())
 }
 
 /// An ACL that names a set which does not exist drops everything that it should allow.

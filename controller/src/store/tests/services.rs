@@ -69,7 +69,7 @@ fn a_node_concerns_only_services_that_differ_by_node() {
     assert_eq!(chassis, [Key::Node("n2".into())], "no load balancer depends on a chassis");
     observe(&mut store, Observation::Slices(Seen::Deleted(slice_key("host-1"))));
     let gone = observe(&mut store, Observation::Nodes(Seen::Deleted("n2".into())));
-    assert_eq!(gone, [of(&["local"]), vec![Key::Node("n2".into())]].concat());
+    assert_eq!(gone, [of(&["local"]), vec![Key::Gateway("n2".into()), Key::Node("n2".into())]].concat());
 }
 
 /// The Service had a row for each node, which stayed for ever when it changed while a node could not be read.
@@ -122,7 +122,10 @@ fn with_templates_a_node_concerns_its_variables_and_a_node_port_only_if_there_ar
     assert_eq!(applied(at(2, &[3])), std::slice::from_ref(&chassis));
     assert_eq!(applied(at(2, &[3, 4])), [of(&["port"]), vec![chassis.clone()]].concat());
     let gone = observe(&mut store, Observation::Nodes(Seen::Deleted("n2".into())));
-    assert_eq!(gone, [of(&["port"]), vec![chassis, Key::Node("n2".into())]].concat());
+    assert_eq!(
+        gone,
+        [of(&["port"]), vec![chassis, Key::Gateway("n2".into()), Key::Node("n2".into())]].concat()
+    );
     assert!(store.keys().any(|key| key == Key::Chassis("c1".into())));
 }
 

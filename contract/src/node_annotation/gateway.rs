@@ -1,0 +1,95 @@
+//! A node's gateway: what the node has set up, for the controller's rows.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use super::value;
+use crate::{
+    annotation::{AnnotationError, one_per_family},
+    mac::Mac,
+};
+
+/// How a node's gateway router reaches the physical network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gateway {
+    /// The name of the port that stands for the node's bridge in OVN, such as `br-ex_n1`. ovn-controller
+    /// names its patch ports after it.
+    pub interface: String,
+    /// MAC address of the bridge.
+    pub mac: Mac,
+    /// The addresses of the gateway router on the physical network, with the prefix length of its networks.
+    /// At least one, at most one of each family.
+    pub addresses: Vec<IpNet>,
+    /// The next routers of the physical network. At most one of each family; none if the node has no default
+    /// route.
+    pub next_hops: Vec<IpAddr>,
+    /// The VLAN of the physical network; none if its packets have no tag.
+    pub vlan: Option<u16>,
+}
+
+/// The entry as upstream's nodes write it. `ip-address` and `next-hop` are the older, single-stack spelling.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct GatewayJson {
+    interface_id: String,
+    mac_address: String,
+    ip_addresses: Option<Vec<String>>,
+    ip_address: Option<String>,
+    next_hops: Option<Vec<String>>,
+    next_hop: Option<String>,
+    vlan_id: Option<String>,
+}
+
+/// More than one address of a family has no effect on a router's port here. The limit bounds the work for a
+/// hostile annotation.
+const MOST_ADDRESSES: usize = 2;
+
+impl Gateway {
+    /// Reads the entry of a gateway that is shared or local.
+    pub(super) fn read(entry: &serde_json::Value) -> Result<Self, AnnotationError> {
+        let GatewayJson { interface_id, mac_address, ip_addresses, ip_address, next_hops, next_hop, vlan_id } =
+            GatewayJson::deserialize(entry)?;
+        let address =
+            |text: &str| value::value::<IpNet>("ip-addresses", text, "an address with its prefix length");
+        let addresses =
+            list(ip_addresses, ip_address).iter().map(|text| address(text)).collect::<Result<Vec<_>, _>>()?;
+        if addresses.is_empty() || addresses.len() > MOST_ADDRESSES {
+            return value::refuse(
+                "ip-addresses",
+                &format!("{} entries", addresses.len()),
+                "one or two addresses",
+            );
+        }
+        one_per_family("ip-addresses", &value::addresses_of(&addresses))?;
+        let hop = |text: &str| value::value::<IpAddr>("next-hops", text, "an IP address");
+        let next_hops =
+            list(next_hops, next_hop).iter().map(|text| hop(text)).collect::<Result<Vec<_>, _>>()?;
+        one_per_family("next-hops", &next_hops)?;
+        let vlan = match vlan_id.as_deref() {
+            None | Some("" | "0") => None,
+            Some(text) => {
+                let id = value::value::<u16>("vlan-id", text, "a VLAN (1 to 4094), or 0")?;
+                if id > 4094 {
+                    return value::refuse("vlan-id", text, "a VLAN (1 to 4094), or 0");
+                }
+                Some(id)
+            }
+        };
+        Ok(Self {
+            interface: value::plain("interface-id", &interface_id)?,
+            mac: value::mac(&mac_address)?,
+            addresses,
+            next_hops,
+            vlan,
+        })
+    }
+}
+
+/// The list, or the only element in the older spelling. An empty text is no element.
+fn list(list: Option<Vec<String>>, single: Option<String>) -> Vec<String> {
+    let mut texts = list.unwrap_or_else(|| single.into_iter().collect());
+    texts.retain(|text| !text.is_empty());
+    texts
+}

@@ -1,0 +1,274 @@
+//! Gateways: whatever a node's gateway was before, the database shows what it is now; and rows of other programs
+//! beside them stay.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use contract::node_annotation::{Gateway, GatewayMode};
+use controller::{
+    config::{ClusterConfig, ClusterSubnet},
+    observation::{Observation, Seen},
+    store::Node,
+};
+use ovsdb::Connection;
+use proptest::{prelude::*, sample::select, strategy::ValueTree as _, test_runner::TestRunner};
+use testkit::program;
+use tokio::time::Instant;
+
+use crate::{
+    cluster::{all_nodes, all_pods, node},
+    database::{Northbound, Row, contents},
+    running::{Running, deadline},
+};
+
+const NODES: u32 = 3;
+const STEPS: usize = 24;
+
+fn dual() -> ClusterConfig {
+    let net = |text: &str| text.parse().unwrap();
+    ClusterConfig {
+        cluster_subnets: vec![
+            ClusterSubnet { cidr: net("10.0.0.0/8"), host_length: 24 },
+            ClusterSubnet { cidr: net("fd00:10::/48"), host_length: 64 },
+        ],
+        service_cidrs: vec![net("172.16.0.0/16"), net("fd00:96::/112")],
+        join_subnets: vec![net("100.64.0.0/16"), net("fd98::/64")],
+        ..ClusterConfig::default()
+    }
+}
+
+/// A node without a gateway, with addresses of both families.
+fn plain(number: u32) -> Node {
+    let mut node = node(number);
+    node.subnets.push(format!("fd00:10:0:{number}::/64").parse().unwrap());
+    node.host_addresses.push(format!("fd00:aa::{number}").parse().unwrap());
+    Node { id: Some(u16::try_from(number).unwrap() + 1), ..node }
+}
+
+/// The node with this gateway.
+fn with_gateway(mut node: Node, mode: GatewayMode, external: Gateway) -> Node {
+    node.gateway = Some(mode);
+    node.external = (mode != GatewayMode::Disabled).then_some(external);
+    node
+}
+
+fn shared(number: u32) -> Node {
+    let external = Gateway {
+        interface: format!("br-ex_n{number}"),
+        mac: format!("52:54:00:00:00:{number:02x}").parse().unwrap(),
+        addresses: vec![
+            format!("172.30.0.{number}/24").parse().unwrap(),
+            format!("fd00:30::{number}/64").parse().unwrap(),
+        ],
+        next_hops: vec!["172.30.0.254".parse().unwrap(), "fd00:30::ffff".parse().unwrap()],
+        vlan: None,
+    };
+    with_gateway(plain(number), GatewayMode::Shared, external)
+}
+
+/// A node as it may be at some moment, with a gateway or without one.
+fn any_node() -> impl Strategy<Value = Node> {
+    let mode = select(vec![GatewayMode::Shared, GatewayMode::Local, GatewayMode::Disabled]);
+    let choices = (any::<[bool; 8]>(), select(vec![None, Some(7_u16), Some(4094)]));
+    (1..=NODES, mode, choices).prop_map(|(number, mode, (choices, vlan))| {
+        let [another_mac, another_address, one_family, no_way_out, no_ports, small, moved, another_host] =
+            choices;
+        let Node { external, .. } = shared(number);
+        let mut external = Gateway { vlan, ..external.unwrap() };
+        if another_mac {
+            external.mac = format!("52:54:00:00:01:{number:02x}").parse().unwrap();
+        }
+        if another_address {
+            external.addresses[0] = format!("172.30.1.{number}/16").parse().unwrap();
+        }
+        if one_family {
+            external.addresses.pop();
+        }
+        if no_way_out {
+            external.next_hops.clear();
+        }
+        let mut node = with_gateway(plain(number), mode, external);
+        (node.node_ports, node.answers_large_packets) = (!no_ports, !small);
+        if moved {
+            node.chassis = Some(format!("another-{number}"));
+        }
+        if another_host {
+            node.host_addresses.push(IpAddr::from([192, 168, 99, u8::try_from(number).unwrap()]));
+        }
+        node
+    })
+}
+
+/// A controller, its database, and the nodes that it has observed.
+struct Site {
+    northbound: Northbound,
+    connection: Connection,
+    controller: Running,
+}
+
+impl Site {
+    async fn of(nodes: impl IntoIterator<Item = Node>) -> Self {
+        let northbound = Northbound::start();
+        let connection = northbound.open().await;
+        let mut controller = Running::without_services(northbound.endpoint(), dual());
+        controller.observe(all_nodes(nodes));
+        controller.observe(all_pods([]));
+        controller.converged().await;
+        Self { northbound, connection, controller }
+    }
+
+    fn observe(&self, seen: Seen<std::sync::Arc<str>, Node>) {
+        self.controller.observe(Observation::Nodes(seen));
+    }
+
+    /// All rows, without their UUIDs.
+    async fn rows(&self) -> BTreeSet<(String, String, Row)> {
+        contents(&self.connection)
+            .await
+            .0
+            .into_iter()
+            .map(|((table, name, _), row)| (table, name, row))
+            .collect()
+    }
+
+    /// Waits until the database has exactly these rows.
+    async fn has(&self, expected: &BTreeSet<(String, String, Row)>) {
+        let begun = Instant::now();
+        loop {
+            let now = self.rows().await;
+            if now == *expected {
+                return;
+            }
+            let (more, less) = (now.difference(expected), expected.difference(&now));
+            assert!(
+                begun.elapsed() < deadline(),
+                "not wanted: {:#?}, missing: {:#?}",
+                more.collect::<Vec<_>>(),
+                less.collect::<Vec<_>>()
+            );
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
+    fn nbctl(&self, arguments: &[&str]) -> String {
+        let database = format!("--db={}", self.northbound.endpoint());
+        program::output(program::command("ovn-nbctl").arg(database).args(arguments))
+    }
+}
+
+/// The rows of these nodes in a database that had no others before.
+async fn from_nothing(nodes: impl IntoIterator<Item = Node>) -> BTreeSet<(String, String, Row)> {
+    Site::of(nodes).await.rows().await
+}
+
+#[tokio::test]
+async fn whatever_a_gateway_was_before_its_rows_are_those_of_now() {
+    let mut runner = TestRunner::default();
+    let mut nodes: Vec<Node> = (1..=NODES).map(shared).collect();
+    let site = Site::of(nodes.clone()).await;
+    for _ in 0..STEPS {
+        let next = any_node().new_tree(&mut runner).unwrap().current();
+        let place = nodes.iter().position(|node| node.name == next.name).unwrap();
+        eprintln!("{} gets {:?} {:?} {:?}", next.name, next.gateway, next.external, next.host_addresses);
+        nodes[place] = next.clone();
+        site.observe(Seen::Applied(next));
+        site.has(&from_nothing(nodes.clone()).await).await;
+    }
+    for node in nodes {
+        site.observe(Seen::Deleted(node.name));
+    }
+    site.has(&from_nothing([]).await).await;
+}
+
+#[tokio::test]
+async fn what_another_program_removes_of_a_gateway_comes_back() {
+    let site = Site::of((1..=NODES).map(shared)).await;
+    let before = site.rows().await;
+    let neighbour =
+        site.nbctl(&["--bare", "--columns=_uuid", "find", "Static_MAC_Binding", "ip=169.254.169.4"]);
+    let neighbour = neighbour.lines().next().unwrap().to_owned();
+    for arguments in [
+        &["lr-del", "GR_n1"][..],
+        &["lrp-del", "rtoj-GR_n2"],
+        &["lrp-del", "rtoe-GR_n3"],
+        &["ls-del", "ext_n2"],
+        &["lsp-del", "br-ex_n3"],
+        &["lsp-del", "etor-GR_n3"],
+        &["lsp-del", "jtor-GR_n3"],
+        &["lr-nat-del", "GR_n2"],
+        &["lr-route-del", "GR_n2"],
+        &["lr-route-del", "ovn_cluster_router"],
+        &["lr-policy-del", "ovn_cluster_router"],
+        &["destroy", "Static_MAC_Binding", &neighbour],
+        &["clear", "Logical_Router", "GR_n3", "options"],
+        &["set", "Logical_Router_Port", "rtoe-GR_n1", "networks=10.99.0.1/24"],
+    ] {
+        site.nbctl(arguments);
+        eprintln!("{arguments:?}");
+        site.has(&before).await;
+    }
+}
+
+#[tokio::test]
+async fn rows_of_other_programs_in_and_beside_a_gateway_stay() {
+    let mut site = Site::of((1..=NODES).map(shared)).await;
+    for arguments in [
+        // Of a pod with an egress address of its own: an external id says whose it is.
+        &["lr-nat-add", "GR_n1", "snat", "172.30.0.99", "10.0.1.77"][..],
+        &["lr-nat-add", "GR_n1", "dnat_and_snat", "172.30.0.98", "10.0.1.78"],
+        &["lr-route-add", "GR_n1", "10.99.0.0/16", "172.30.0.253", "rtoe-GR_n1"],
+        &["--policy=src-ip", "lr-route-add", "GR_n1", "10.0.1.9/32", "172.30.0.252"],
+        &["lr-route-add", "ovn_cluster_router", "10.98.0.0/16", "100.64.0.2"],
+        &["lr-policy-add", "ovn_cluster_router", "1004", "ip4.dst == 1.2.3.4", "reroute", "10.0.1.2"],
+        &["lr-policy-add", "ovn_cluster_router", "102", "ip4.src == 10.0.0.0/8", "allow"],
+        &["lsp-add", "ext_n1", "a-port"],
+        &["lr-add", "GR_blue_n1"],
+        &["ls-add", "exgw-ext_n1"],
+        &[
+            "create",
+            "Static_MAC_Binding",
+            "logical_port=rtoe-GR_n1",
+            "ip=172.30.0.254",
+            "mac=\"52:54:00:00:00:fe\"",
+        ],
+    ] {
+        site.nbctl(arguments);
+    }
+    let ours = from_nothing((1..=NODES).map(shared)).await;
+    let names = |rows: &BTreeSet<(String, String, Row)>| -> BTreeSet<(String, String)> {
+        rows.iter().map(|(table, name, _)| (table.clone(), name.clone())).collect()
+    };
+    let (all, ours) = (names(&site.rows().await), names(&ours));
+    let foreign: BTreeSet<_> = all.difference(&ours).cloned().collect();
+    assert_eq!(foreign.len(), 11, "{foreign:#?}");
+
+    // A restart, another MAC address, and the end of the node: all of it is done beside them.
+    let another = Running::without_services(site.northbound.endpoint(), dual());
+    std::mem::replace(&mut site.controller, another).kill().await;
+    let mut nodes: Vec<Node> = (1..=NODES).map(shared).collect();
+    nodes[0].external.as_mut().unwrap().mac = "52:54:00:00:01:01".parse().unwrap();
+    site.controller.observe(all_nodes(nodes.clone()));
+    site.controller.observe(all_pods([]));
+    site.controller.reaches("the new address", |progress| progress.converged).await;
+    assert!(site.nbctl(&["get", "Logical_Router_Port", "rtoe-GR_n1", "mac"]).contains("52:54:00:00:01:01"));
+    assert_eq!(names(&site.rows().await), all);
+
+    site.observe(Seen::Deleted(nodes[0].name.clone()));
+    // A router and a switch that hold rows of others stay with these.
+    let mut left = names(&from_nothing(nodes[1..].to_vec()).await);
+    left.extend(foreign);
+    left.extend([
+        ("Logical_Router".to_owned(), "GR_n1".to_owned()),
+        ("Logical_Switch".to_owned(), "ext_n1".to_owned()),
+    ]);
+    let begun = Instant::now();
+    while names(&site.rows().await) != left {
+        let now = names(&site.rows().await);
+        assert!(
+            begun.elapsed() < deadline(),
+            "not wanted: {:#?}, missing: {:#?}",
+            now.difference(&left).collect::<Vec<_>>(),
+            left.difference(&now).collect::<Vec<_>>()
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}

@@ -34,8 +34,6 @@ pub const DATABASE: &str = "OVN_Northbound";
 /// that the database was written for.
 pub(crate) const CLUSTER_ID: &str = "k8s-cluster-uid";
 
-/// The beginning of the name of a node's gateway router (`ovn::gateway_router`).
-
 /// Starts a client that connects, and reconnects for ever, and monitors what
 /// [`Controller`](crate::Controller) needs. Returns at once.
 pub fn connect(endpoints: Endpoints, options: Options) -> (Client, Updates) {

@@ -29,7 +29,8 @@ pub struct GatewayChassis {
 impl From<RouterPort> for DesiredRow {
     fn from(port: RouterPort) -> Self {
         let RouterPort { router, name, mac, networks, options, external_ids } = port;
-        let ids = (external_ids != Pairs::default()).then(|| ("external_ids", Value::Pairs(external_ids)));
+        let ids = Some(external_ids).filter(|ids| *ids != Pairs::default());
+        let ids = ids.map(|ids| ("external_ids", Value::Pairs(ids)));
         Self {
             id: Table::LogicalRouterPort.row(name),
             columns: vec![

@@ -45,7 +45,7 @@ pub struct Node {
     /// None if no program has set up a gateway on the node.
     pub gateway: Option<GatewayMode>,
     /// Its gateway's place in the physical network; none unless it is shared or local.
-    pub external: Option<node_annotation::Gateway>,
+    pub external: Option<Box<node_annotation::Gateway>>,
     /// Whether OVN may answer packets that are too large for the overlay.
     pub answers_large_packets: bool,
     pub labels: Arc<BTreeMap<String, String>>,
@@ -83,7 +83,7 @@ impl<'a> Gateway<'a> {
         has_join.then_some(Self {
             node,
             mode,
-            external: node.external.as_ref()?,
+            external: node.external.as_deref()?,
             chassis: node.chassis.as_deref()?,
             join,
             router: ovn::gateway_router(&node.name),

@@ -80,7 +80,7 @@ impl NodeObject {
         let zone = labels.as_ref().and_then(|labels| labels.get(TOPOLOGY_ZONE));
         node.topology_zone = zone.map(|zone| zone.as_str().into());
         node.gateway = readable(read.gateway_mode(), &mut unreadable);
-        node.external = readable(read.gateway(), &mut unreadable);
+        node.external = readable(read.gateway(), &mut unreadable).map(Box::new);
         node.answers_large_packets = read.gateway_mtu_support();
         Node {
             uid: uid.unwrap_or_default().into(),

@@ -47,7 +47,7 @@ fn plain(number: u32) -> Node {
 /// The node with this gateway.
 fn with_gateway(mut node: Node, mode: GatewayMode, external: Gateway) -> Node {
     node.gateway = Some(mode);
-    node.external = (mode != GatewayMode::Disabled).then_some(external);
+    node.external = (mode != GatewayMode::Disabled).then(|| Box::new(external));
     node
 }
 
@@ -73,7 +73,7 @@ fn any_node() -> impl Strategy<Value = Node> {
         let [another_mac, another_address, one_family, no_way_out, no_ports, small, moved, another_host] =
             choices;
         let Node { external, .. } = shared(number);
-        let mut external = Gateway { vlan, ..external.unwrap() };
+        let mut external = Gateway { vlan, ..*external.unwrap() };
         if another_mac {
             external.mac = format!("52:54:00:00:01:{number:02x}").parse().unwrap();
         }

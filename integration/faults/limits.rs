@@ -9,18 +9,11 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{
     Outcome, eventually, executable,
     faults::{limits::Limit, row, shim::Shim},
+    process::ticks,
     runtime::Running,
 };
 
 // --- 44 ----------------------------------------------------------------------------------------------------
-
-/// Processor time of the server so far, in ticks of 10 ms (proc(5)).
-fn ticks(pid: u32) -> Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let field = |index: usize| -> Result<u64> { Ok(fields.get(index).context("a field of stat")?.parse()?) };
-    Ok(field(11)? + field(12)?)
-}
 
 #[test]
 fn row_44_with_64_descriptors_a_hundred_adds_at_once_all_succeed() {

@@ -1,13 +1,15 @@
 //! The server has little memory and many pods.
 
-use std::{fmt::Write as _, fs, time::Duration};
+use std::{fmt::Write as _, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     Lab, Pod, command, eventually,
     faults::{Site, memory::LittleMemory, row},
+    process,
     runtime::Running,
 };
+use procfs::process::Status;
 
 /// The limit of row 46. It holds for debug builds, too: code is read from its file page by page, and the
 /// kernel can drop those pages.
@@ -85,11 +87,11 @@ impl<'a> Crowd<'a> {
 
 /// Prints the server's memory (`--no-capture` shows it).
 fn say(pid: u32) -> Result<()> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let lines = status
-        .lines()
-        .filter(|line| ["VmHWM", "VmRSS", "RssAnon", "RssFile"].iter().any(|name| line.starts_with(name)));
-    eprintln!("the server with {PODS} pods: {}", lines.collect::<Vec<_>>().join(", ").replace('\t', " "));
+    let Status { vmhwm, vmrss, rssanon, rssfile, .. } = process(pid)?.status()?;
+    let [peak, all, own, files] = [vmhwm, vmrss, rssanon, rssfile].map(Option::unwrap_or_default);
+    eprintln!(
+        "the server with {PODS} pods: VmHWM {peak} kB, VmRSS {all} kB, RssAnon {own} kB, RssFile {files} kB"
+    );
     Ok(())
 }
 

@@ -50,7 +50,6 @@ pub(crate) mod statistics;
 use std::{
     env, fs,
     io::Write as _,
-    path::PathBuf,
     process::{Command, ExitCode, Stdio},
     time::Instant,
 };
@@ -61,7 +60,7 @@ pub(crate) use driver::drive;
 use environment::{Environment, Scheduling};
 use gates::{Gate, Kind, Leftovers};
 use integration::{Daemon, Lab, Node, command, executable, inside};
-use measurements::{Contestant, Measurements};
+use measurements::Measurements;
 use plan::{Plan, Size, Wanted};
 use report::Report;
 
@@ -70,27 +69,8 @@ use report::Report;
 /// All figures go to bench/bench.json in cargo's target directory (docs/bench.md lists its fields).
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// Less than two minutes: what the gates need, in fewer rounds.
-    #[arg(long)]
-    quick: bool,
-    /// Pods that each contestant adds and deletes in each round.
-    #[arg(long, value_name = "N")]
-    pods: Option<usize>,
-    /// Rounds that count; one more comes before them, to warm up.
-    #[arg(long, value_name = "N")]
-    rounds: Option<u32>,
-    /// How many calls at the same time; 1 is always among them, because of its gates.
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
-    at_once: Option<Vec<usize>>,
-    /// How many pods are attached already while others come and go; 0 is always among them.
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
-    ports: Option<Vec<usize>>,
-    /// Contestants to measure.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    contestants: Option<Vec<Contestant>>,
-    /// Path of upstream's plugin, to measure it with this project's server.
-    #[arg(long, value_name = "FILE")]
-    upstream: Option<PathBuf>,
+    #[command(flatten)]
+    size: Wanted,
     /// Report the gates on times without failing for them; failed calls and leftovers still fail the run.
     #[arg(long)]
     no_time_gates: bool,
@@ -126,36 +106,13 @@ impl Bench {
         Ok(if report.holds(demanded) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn wanted(&self) -> Wanted {
-        let Self {
-            quick,
-            pods,
-            rounds,
-            at_once,
-            ports,
-            contestants,
-            upstream,
-            no_time_gates: _,
-            realtime: _,
-        } = self;
-        Wanted {
-            quick: *quick,
-            pods: *pods,
-            rounds: *rounds,
-            at_once: at_once.clone(),
-            ports: ports.clone(),
-            contestants: contestants.clone(),
-            upstream: upstream.clone(),
-        }
-    }
-
     fn measure(&self) -> Result<Report> {
         let began = Instant::now();
-        let upstream = self.upstream.as_ref().map(|file| {
+        let upstream = self.size.upstream.as_ref().map(|file| {
             file.canonicalize().with_context(|| format!("upstream's plugin, {}", file.display()))
         });
         let upstream = upstream.transpose()?;
-        let size = Size::new(self.wanted())?;
+        let size = Size::new(self.size.clone())?;
         eprintln!("bench: starting a node with {} pods", size.all_pods());
         // 4,094 addresses: more than the 2,000 pods that a plan may have.
         let lab = Lab::of_nodes(1).v4_prefix_len(20).build()?;

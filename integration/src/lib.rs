@@ -19,6 +19,7 @@
 //! | `heap` | how much a daemon has allocated, counted by a library |
 //! | [`daemon`] | [`Daemon`]: one long-running program: start, stop, kill, pause |
 //! | [`program`] | [`Program`]: which daemon of a node |
+//! | [`mod@process`] | memory, processor time and threads of any process |
 //! | [`systemd`] | a real systemd as the first process of a node |
 //! | [`pod`] | [`Pod`]: identity, addresses, manifest; ports and namespaces of many pods at once |
 //! | [`by_hand`] | attaches a pod with `ip` and `ovs-vsctl`: the floor that needs no code of this project |
@@ -80,6 +81,7 @@ pub mod outcome;
 pub mod peer;
 pub mod pod;
 pub mod prerequisites;
+pub mod process;
 pub mod program;
 pub mod runtime;
 pub mod subnet;
@@ -96,6 +98,7 @@ pub use lab::{Blueprint, Lab};
 pub use node::Node;
 pub use outcome::{CniError, Outcome};
 pub use pod::Pod;
+pub use process::process;
 pub use program::Program;
 pub use runtime::{Invocation, Runtime};
 pub use subnet::Families;

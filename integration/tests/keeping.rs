@@ -17,7 +17,7 @@ use contract::{
     paths::SERVER_SOCKET,
     wire::{REQUEST_PATH, Request},
 };
-use integration::{Lab, Node, Pod, by_hand, eventually, http, node::MANIFESTS};
+use integration::{Lab, Node, Pod, by_hand, eventually, http, node::MANIFESTS, process, process::ticks};
 use serde_json::json;
 
 use attached::{attach, detach, manifest_with, place};
@@ -386,33 +386,21 @@ fn nothing_is_written_where_nothing_is_wrong() {
         ensure!(ready_before > 0, "the log says when a server is ready");
         node.start_server()?;
         let pid = node.server.pid().context("the server runs")?;
-        let used = || -> Result<u64> {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-            let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-            Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
-        };
         eventually("the server is ready", Duration::from_secs(5), || {
             let log = server_log(node)?;
             ensure!(readies(&log) > ready_before, "{log}");
             Ok(())
         })?;
-        let ticks = used()?;
+        let before_quiet = ticks(pid)?;
         never_within("the database is written to", LATER, || {
             ensure!(database_size(node)? != before, "it is not");
             Ok(())
         })?;
-        let spent = used()? - ticks;
+        let spent = ticks(pid)? - before_quiet;
         ensure!(spent <= 10, "{spent} hundredths of a second of processor time in {LATER:?} of quiet");
         ensure!(!server_log(node)?.contains("put back ports"), "nothing was missing");
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let memory = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or_default().to_owned();
-        ensure!(
-            memory
-                .split_whitespace()
-                .nth(1)
-                .is_some_and(|kb| kb.parse::<u64>().is_ok_and(|kb| kb < 60 * 1024)),
-            "{memory}"
-        );
+        let memory = process(pid)?.status()?.vmrss;
+        ensure!(memory.is_some_and(|kb| kb < 60 * 1024), "{memory:?} kB");
         pods.iter().try_for_each(|pod| detach(node, pod))
     });
 }

@@ -1,9 +1,9 @@
-//! CPU time of processes, as the kernel's scheduler counts it (proc_pid_stat(5), and `schedstat` of each
-//! thread in nanoseconds).
+//! CPU time of processes, as the kernel's scheduler counts it (`schedstat` of each thread).
 
-use std::{collections::BTreeMap, fs};
+use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use integration::process;
 use nix::sys::{
     resource::{UsageWho, getrusage},
     time::{TimeVal, TimeValLike as _},
@@ -44,15 +44,11 @@ impl CpuTimes {
 
 /// CPU time of all threads of a process, in milliseconds.
 pub(crate) fn of_threads(pid: u32) -> Result<f64> {
-    let dir = format!("/proc/{pid}/task");
-    let mut nanoseconds = 0.0;
-    for thread in fs::read_dir(&dir).with_context(|| format!("read {dir}"))? {
-        // The time of a thread that has ended since `read_dir` is lost: schedstat goes with the thread.
-        let text = fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
-        nanoseconds +=
-            text.split_whitespace().next().and_then(|first| first.parse::<f64>().ok()).unwrap_or_default();
-    }
-    Ok(nanoseconds / 1e6)
+    // The time of a thread that ends meanwhile is lost: schedstat goes with the thread.
+    let times = process(pid)?.tasks()?.flatten().filter_map(|thread| thread.schedstat().ok());
+    let nanoseconds: u64 = times.map(|time| time.sum_exec_runtime).sum();
+    // f64 is exact up to 104 days of nanoseconds.
+    Ok(nanoseconds as f64 / 1e6)
 }
 
 fn milliseconds(time: TimeVal) -> f64 {

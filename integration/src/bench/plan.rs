@@ -4,6 +4,7 @@
 use std::{net::IpAddr, path::PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::Args;
 use integration::{Daemon, Node};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -69,15 +70,28 @@ pub(crate) struct PlannedPod {
 }
 
 /// Deviations from the usual size.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Wanted {
+    /// Less than two minutes: what the gates need, in fewer rounds.
+    #[arg(long)]
     pub(crate) quick: bool,
+    /// Pods that each contestant adds and deletes in each round.
+    #[arg(long, value_name = "N")]
     pub(crate) pods: Option<usize>,
+    /// Rounds that count; one more comes before them, to warm up.
+    #[arg(long, value_name = "N")]
     pub(crate) rounds: Option<u32>,
+    /// How many calls at the same time; 1 is always among them, because of its gates.
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub(crate) at_once: Option<Vec<usize>>,
+    /// How many pods are attached already while others come and go; 0 is always among them.
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub(crate) ports: Option<Vec<usize>>,
+    /// Contestants to measure.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) contestants: Option<Vec<Contestant>>,
-    /// Path of upstream's plugin.
+    /// Path of upstream's plugin, to measure it with this project's server.
+    #[arg(long, value_name = "FILE")]
     pub(crate) upstream: Option<PathBuf>,
 }
 

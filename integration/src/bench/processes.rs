@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use integration::eventually;
+use integration::{eventually, process};
 use serde::{Deserialize, Serialize};
 
 use super::measurements::Process;
@@ -34,19 +34,12 @@ pub(crate) struct Growth {
 
 impl Holding {
     pub(crate) fn of(pid: u32) -> Result<Self> {
-        let file = format!("/proc/{pid}/status");
-        let status = fs::read_to_string(&file).with_context(|| format!("read {file}"))?;
-        let number = |key: &str| -> Result<u64> {
-            let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-            let word = line.and_then(|rest| rest.split_whitespace().next());
-            word.and_then(|word| word.parse().ok()).with_context(|| format!("{file} has no number {key}"))
-        };
-        let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))?.count();
+        let status = process(pid)?.status()?;
         Ok(Self {
-            rss_kb: number("VmRSS")?,
-            peak_rss_kb: number("VmHWM")?,
-            descriptors,
-            threads: number("Threads")?,
+            rss_kb: status.vmrss.context("a process has memory")?,
+            peak_rss_kb: status.vmhwm.context("a process has memory")?,
+            descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
+            threads: status.threads,
         })
     }
 

@@ -1,9 +1,7 @@
 //! Memory and CPU time of a process, from the kernel (proc_pid_status(5)).
 
-use std::fs;
-
 use anyhow::{Context as _, Result};
-use integration::Daemon;
+use integration::{Daemon, process};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::cpu::of_threads;
@@ -19,29 +17,13 @@ pub(crate) struct Usage {
 impl Usage {
     pub(crate) fn of(daemon: &Daemon) -> Result<Self> {
         let pid = daemon.pid().with_context(|| format!("{} is not running", daemon.name()))?;
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))
-            .with_context(|| format!("status of {}", daemon.name()))?;
+        let status = process(pid)?.status().with_context(|| format!("status of {}", daemon.name()))?;
+        // The kernel's "kB" are units of 1,024 bytes; exact, for memory is smaller than 2^52 bytes.
+        let megabytes = |kilobytes: Option<u64>| kilobytes.unwrap_or_default() as f64 * 1024.0 / 1e6;
         Ok(Self {
-            rss: megabytes(&status, "VmRSS:"),
-            peak_rss: megabytes(&status, "VmHWM:"),
+            rss: megabytes(status.vmrss),
+            peak_rss: megabytes(status.vmhwm),
             cpu: of_threads(pid)? / 1e3,
         })
-    }
-}
-
-fn megabytes(status: &str, field: &str) -> f64 {
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
-    // The kernel's "kB" are units of 1,024 bytes.
-    line.split_whitespace().next().and_then(|number| number.parse::<f64>().ok()).unwrap_or_default() * 1024.0
-        / 1e6
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_in_millions_of_bytes() {
-        assert_eq!(megabytes("Name:\tx\nVmHWM:\t  100000 kB\nVmRSS:\t   50000 kB\n", "VmHWM:"), 102.4);
     }
 }

@@ -1,13 +1,17 @@
 //! Gateways: whatever a node's gateway was before, the database shows what it is now; and rows of other programs
 //! beside them stay.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
-use contract::node_annotation::{Gateway, GatewayMode};
+use contract::{
+    annotation::{PodNetwork, Role},
+    names::PodKey,
+    node_annotation::{Gateway, GatewayMode},
+};
 use controller::{
     config::{ClusterConfig, ClusterSubnet},
     observation::{Observation, Seen},
-    store::Node,
+    store::{Annotated, Node, Pod, Spelled},
 };
 use ovsdb::Connection;
 use proptest::{prelude::*, sample::select, strategy::ValueTree as _, test_runner::TestRunner};
@@ -15,9 +19,11 @@ use testkit::program;
 use tokio::time::Instant;
 
 use crate::{
-    cluster::{all_nodes, all_pods, node},
+    cluster::{all_nodes, all_pods, node, pod},
     database::{Northbound, Row, contents},
+    logical::{Logical, delivered},
     running::{Running, deadline},
+    services::{service, slice},
 };
 
 const NODES: u32 = 3;
@@ -116,7 +122,7 @@ impl Site {
         Self { northbound, connection, controller }
     }
 
-    fn observe(&self, seen: Seen<std::sync::Arc<str>, Node>) {
+    fn observe(&self, seen: Seen<Arc<str>, Node>) {
         self.controller.observe(Observation::Nodes(seen));
     }
 
@@ -153,6 +159,203 @@ impl Site {
         let database = format!("--db={}", self.northbound.endpoint());
         program::output(program::command("ovn-nbctl").arg(database).args(arguments))
     }
+}
+
+/// A packet of a connection, as it enters the network, and what becomes of it.
+struct Way {
+    what: &'static str,
+    /// The switch, the port, and the MAC addresses there.
+    from: [&'static str; 4],
+    source: &'static str,
+    destination: (&'static str, u16),
+    /// The port where it leaves, and the source that it has there if that is another one.
+    shared: (&'static str, Option<&'static str>),
+    local: (&'static str, Option<&'static str>),
+}
+
+/// The number of the only node port.
+const NODE_PORT: u16 = 30_002;
+/// A pod of `n1`: 10.0.1.44 and fd00:10:0:1::44.
+const POD: [&str; 4] = ["n1", "ns1_p1", "0a:58:0a:00:01:2c", "0a:58:0a:00:01:01"];
+const WORLD: [&str; 4] = ["ext_n1", "br-ex_n1", "52:54:00:00:00:fe", "52:54:00:00:00:01"];
+const OUT: (&str, Option<&str>) = ("br-ex_n1", Some("172.30.0.1"));
+const TO_NODE: (&str, Option<&str>) = ("k8s-n1", None);
+
+const WAYS: [Way; 8] = [
+    Way {
+        what: "a pod to the world",
+        from: POD,
+        source: "10.0.1.44",
+        destination: ("1.1.1.1", 443),
+        shared: OUT,
+        local: TO_NODE,
+    },
+    Way {
+        what: "a pod to the world, IPv6",
+        from: POD,
+        source: "fd00:10:0:1::44",
+        destination: ("2606:4700::1111", 443),
+        shared: ("br-ex_n1", Some("fd00:30::1")),
+        local: TO_NODE,
+    },
+    Way {
+        what: "a pod to its own node, at the address of the gateway router",
+        from: POD,
+        source: "10.0.1.44",
+        destination: ("172.30.0.1", 443),
+        shared: TO_NODE,
+        local: TO_NODE,
+    },
+    Way {
+        what: "a pod to its own node, at another address",
+        from: POD,
+        source: "10.0.1.44",
+        destination: ("192.168.0.1", 443),
+        shared: TO_NODE,
+        local: TO_NODE,
+    },
+    Way {
+        what: "a pod to its own node, IPv6",
+        from: POD,
+        source: "fd00:10:0:1::44",
+        destination: ("fd00:aa::1", 443),
+        shared: TO_NODE,
+        local: TO_NODE,
+    },
+    Way {
+        what: "a pod to another node",
+        from: POD,
+        source: "10.0.1.44",
+        destination: ("172.30.0.2", 443),
+        shared: OUT,
+        local: TO_NODE,
+    },
+    Way {
+        what: "a pod to a pod of another node",
+        from: POD,
+        source: "10.0.1.44",
+        destination: ("10.0.2.85", 443),
+        shared: ("ns2_p2", None),
+        local: ("ns2_p2", None),
+    },
+    Way {
+        what: "the world to a node port",
+        from: WORLD,
+        source: "9.9.9.9",
+        destination: ("172.30.0.1", NODE_PORT),
+        shared: ("ns2_p2", None),
+        local: ("ns2_p2", None),
+    },
+];
+
+/// What ovn-northd makes of the rows, one packet at a time.
+#[test]
+fn packets_take_the_way_of_the_mode() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for mode in [GatewayMode::Shared, GatewayMode::Local] {
+        let logical = Logical::start();
+        runtime.block_on(async {
+            let mut controller = Running::start(logical.northbound.endpoint(), dual());
+            let nodes = (1..=2).map(|number| {
+                let Node { external, .. } = shared(number);
+                let mut node = plain(number);
+                node.host_addresses.push(IpAddr::from([172, 30, 0, u8::try_from(number).unwrap()]));
+                with_gateway(node, mode, *external.unwrap())
+            });
+            controller.observe(all_nodes(nodes));
+            controller.observe(all_pods([both_families(1), both_families(2)]));
+            let (slice_key, mut of_pod_2) = slice(2, 2, 2);
+            of_pod_2.endpoints[0].address = IpAddr::from([10, 0, 2, 85]);
+            controller.observe(Observation::Services(Seen::All(vec![service(2, 3, 0)])));
+            controller.observe(Observation::Slices(Seen::All(vec![(slice_key, of_pod_2)])));
+            // Load balancers are put on gateway routers that exist.
+            controller.reaches("rows", |progress| progress.converged).await;
+            let connection = logical.northbound.open().await;
+            let begun = Instant::now();
+            loop {
+                let now = contents(&connection).await;
+                if now
+                    .row("Logical_Router", "GR_n2")
+                    .is_some_and(|router| router.contains_key("load_balancer"))
+                {
+                    break;
+                }
+                assert!(begun.elapsed() < deadline(), "{now:#?}");
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            controller.stop().await;
+        });
+        // Nothing answers ARP here: ovn-controller would have written what it has learned.
+        let router = logical.sbctl(&[
+            "--bare",
+            "--columns=_uuid",
+            "find",
+            "Datapath_Binding",
+            "external_ids:name=GR_n1",
+        ]);
+        let router = format!("datapath={}", router.trim());
+        for (port, neighbour, mac) in [
+            ("rtoe", "172.30.0.254", "52:54:00:00:00:fe"),
+            ("rtoe", "172.30.0.2", "52:54:00:00:00:02"),
+            ("rtoe", "\"fd00:30::ffff\"", "52:54:00:00:00:fe"),
+            ("rtoj", "100.64.0.1", "0a:58:64:40:00:01"),
+        ] {
+            let port = format!("logical_port={port}-GR_n1");
+            let (ip, mac) = (format!("ip={neighbour}"), format!("mac=\"{mac}\""));
+            // Of the year 2100: ovn-northd removes what is old.
+            let time = "timestamp=4102444800000";
+            logical.sbctl(&["create", "MAC_Binding", &port, &router, &ip, &mac, time]);
+        }
+        let mut traces = logical.traces(WAYS.len());
+        for way in &WAYS {
+            let [datapath, port, own, next] = way.from;
+            let family = if way.source.contains(':') { "ip6" } else { "ip4" };
+            let packet = format!(
+                "inport == \"{port}\" && eth.src == {own} && eth.dst == {next} && {family}.src == {} \
+                 && {family}.dst == {} && ip.ttl == 64 && tcp && tcp.src == 40000 && tcp.dst == {}",
+                way.source, way.destination.0, way.destination.1
+            );
+            let trace = traces.of_packet(datapath, &packet);
+            let (out, source) = if mode == GatewayMode::Shared { way.shared } else { way.local };
+            assert_eq!(delivered(&trace), Some(out), "{mode:?}: {}\n{trace}", way.what);
+            // Answers of an endpoint have to come back through the same router. ovn-trace does not follow that
+            // source.
+            let balanced = way.destination.1 == NODE_PORT;
+            assert_eq!(trace.contains("force_snat)"), balanced, "{mode:?}: {}\n{trace}", way.what);
+            let changed: Vec<&str> =
+                trace.lines().filter_map(|line| line.trim().strip_prefix("ct_snat(")).collect();
+            let is_right = match source {
+                Some(source) => changed.iter().any(|rest| rest.starts_with(source)),
+                // A packet on its way to a load balancer passes such a stage without being changed.
+                None => changed.iter().all(|rest| rest.starts_with(')')),
+            };
+            assert!(is_right, "{mode:?}: {}: {changed:?}\n{trace}", way.what);
+        }
+    }
+}
+
+/// The pod with this number, on the node with this number: 10.0.1.44 and fd00:10:0:1::44, or 10.0.2.85 and
+/// fd00:10:0:2::85.
+fn both_families(number: u32) -> (PodKey, Pod) {
+    let host = 3 + 41 * number;
+    let network = PodNetwork {
+        mac: format!("0a:58:0a:00:{number:02x}:{host:02x}").parse().unwrap(),
+        addresses: vec![
+            format!("10.0.{number}.{host}/24").parse().unwrap(),
+            format!("fd00:10:0:{number}::{host}/64").parse().unwrap(),
+        ],
+        gateways: vec![
+            format!("10.0.{number}.1").parse().unwrap(),
+            format!("fd00:10:0:{number}::1").parse().unwrap(),
+        ],
+        routes: Vec::new(),
+        role: Role::Primary,
+        tunnel_id: 0,
+        ipv6_link_local_gateway: None,
+    };
+    let (key, pod) = pod(number, number, 0);
+    let annotated = Annotated::Network { network: Arc::new(network.into()), spelled: Spelled::Current };
+    (key, Pod { annotated, ..pod })
 }
 
 /// The rows of these nodes in a database that had no others before.

@@ -94,15 +94,14 @@ impl Logical {
 
     /// The number of logical flows that follow from the rows.
     pub(crate) fn flows(&self) -> usize {
+        self.sbctl(&["--bare", "--columns=priority", "list", "Logical_Flow"]).split_whitespace().count()
+    }
+
+    /// What ovn-sbctl prints, once ovn-northd has written what follows from the rows.
+    pub(crate) fn sbctl(&self, arguments: &[&str]) -> String {
         self.sync();
-        let flows = program::output(program::command("ovn-sbctl").args([
-            &format!("--db=unix:{}", self.scratch.join("sb.sock").display()),
-            "--bare",
-            "--columns=priority",
-            "list",
-            "Logical_Flow",
-        ]));
-        flows.split_whitespace().count()
+        let database = format!("--db=unix:{}", self.scratch.join("sb.sock").display());
+        program::output(program::command("ovn-sbctl").arg(database).args(arguments))
     }
 
     /// The network that follows from the rows, for that many traces.
@@ -132,7 +131,12 @@ impl Traces {
 
     /// The trace of the first packet of the connection.
     pub(crate) fn trace(&mut self, probe: &Probe) -> String {
-        self.ask("trace", &[&probe.client.node.name(), &packet(probe)]).unwrap()
+        self.of_packet(&probe.client.node.name(), &packet(probe))
+    }
+
+    /// The trace of a packet in a switch or router, in the language of ovn-trace(8).
+    pub(crate) fn of_packet(&mut self, datapath: &str, packet: &str) -> String {
+        self.ask("trace", &[datapath, packet]).unwrap()
     }
 
     fn ask(&mut self, method: &str, parameters: &[&str]) -> Result<String, String> {

@@ -27,6 +27,7 @@ pub fn check(data: &[u8]) {
             node.host_cidrs().err(),
             node.management_mac().err(),
             node.gateway_mode().err(),
+            node.gateway().err(),
             node.zone().err(),
         ];
         for error in refusals.into_iter().flatten() {

@@ -71,11 +71,23 @@ impl Northbound {
     /// Waits for the next event. Cancellation-safe.
     pub(crate) async fn next(&mut self) -> Event {
         match self.updates.next().await {
-            ovsdb::Event::Connected => Event::Connected,
+            ovsdb::Event::Connected => {
+                self.tell_of_old_schema();
+                Event::Connected
+            }
             ovsdb::Event::Disconnected(closed) => Event::Disconnected(Arc::new(closed)),
             ovsdb::Event::Changed(changes) => {
                 Event::Changed(self.index.apply(self.updates.replica(), &self.owners, &changes))
             }
+        }
+    }
+
+    /// Logs what the database is too old for. Rows are written without it.
+    fn tell_of_old_schema(&self) {
+        let lacking = self.connection().map(|connection| table::lacking(connection.schema()));
+        if let Some(lacking) = lacking.filter(|lacking| !lacking.is_empty()) {
+            let lacking = lacking.join(" ");
+            tracing::info!(lacking, "the northbound database is of an older OVN: these are not written");
         }
     }
 

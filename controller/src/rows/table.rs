@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use contract::ovn::ID;
-use ovsdb::{Atom, Datum, Field, Monitor, Pairs, Replica, Uuid, Where};
+use ovsdb::{Atom, Datum, Field, Monitor, Pairs, Replica, Schema, Uuid, Where};
 
 use super::{RowName, Value};
 
@@ -84,6 +84,7 @@ struct Spec {
     sets: &'static [Set],
     others_sets: &'static [&'static str],
     large_sets: &'static [&'static str],
+    columns: &'static [&'static str],
     monitor: fn(Monitor) -> Monitor,
     recognised: fn(&Replica, Uuid) -> Option<Arc<str>>,
 }
@@ -145,6 +146,7 @@ macro_rules! tables {
             }),*],
             others_sets: &[$(stringify!($other)),*],
             large_sets: &[$($(stringify!($large)),+)?],
+            columns: <$table as ovsdb::Table>::COLUMNS,
             monitor: |monitor| monitor.table::<$table>(Where::all()),
             recognised: |replica, row| {
                 let row = replica.row::<$table>(row)?;
@@ -432,6 +434,19 @@ pub(crate) fn monitor() -> Monitor {
     })
 }
 
+/// The tables and columns above that a database of this schema lacks, as `Table` and `Table.column`. Nothing
+/// is written there.
+pub(crate) fn lacking(schema: &Schema) -> Vec<String> {
+    let of_table = |spec: &'static Spec| {
+        let has_table = schema.has_table(spec.name);
+        let table = (!has_table).then(|| spec.name.to_owned());
+        let columns =
+            spec.columns.iter().filter(move |column| has_table && !schema.has_column(spec.name, column));
+        table.into_iter().chain(columns.map(move |column| format!("{}.{column}", spec.name)))
+    };
+    SPECS.iter().flat_map(of_table).collect()
+}
+
 /// The columns as text. An empty column counts as a missing one.
 fn content(columns: impl Iterator<Item = (&'static str, Datum)>) -> String {
     let spell = |atom: &Atom| atom.as_str().map_or_else(|| format!("{atom:?}"), str::to_owned);
@@ -446,4 +461,26 @@ fn content(columns: impl Iterator<Item = (&'static str, Datum)>) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_older_database_lacks_is_named_by_table_and_column() {
+        let tables: serde_json::Map<String, serde_json::Value> = SPECS
+            .iter()
+            .filter(|spec| spec.name != "Static_MAC_Binding")
+            .map(|spec| {
+                let columns = spec.columns.iter().filter(|column| (spec.name, **column) != ("ACL", "tier"));
+                let columns: serde_json::Map<String, serde_json::Value> = columns
+                    .map(|column| ((*column).to_owned(), serde_json::json!({"type": "string"})))
+                    .collect();
+                (spec.name.to_owned(), serde_json::json!({"columns": columns}))
+            })
+            .collect();
+        let schema = serde_json::json!({"name": "OVN_Northbound", "tables": tables});
+        assert_eq!(lacking(&serde_json::from_value(schema).unwrap()), ["ACL.tier", "Static_MAC_Binding"]);
+    }
 }

@@ -13,6 +13,7 @@ mod wire;
 use std::{fmt, net::IpAddr, sync::Arc};
 
 use contract::names::ServiceKey;
+use ipnet::IpNet;
 
 pub use wire::{RangeObject, ServiceObject, SliceObject};
 
@@ -25,8 +26,8 @@ pub struct Service {
     pub cluster_ips: Box<[IpAddr]>,
     /// `externalIPs`, and the load balancer's addresses, sorted.
     pub external_ips: Box<[IpAddr]>,
-    /// Those of these that only clients in `loadBalancerSourceRanges` may connect to.
-    pub limited_ips: Box<[IpAddr]>,
+    /// `loadBalancerSourceRanges`. None: clients of any address may connect.
+    pub source_ranges: Option<Box<SourceRanges>>,
     pub ports: Box<[ServicePort]>,
     /// Seconds for which a client gets the same backend.
     pub affinity: Option<u32>,
@@ -41,6 +42,16 @@ pub struct Service {
     pub health_check: Option<u16>,
     /// The first of its values that cannot be used.
     pub unusable: Option<Box<Unusable>>,
+}
+
+/// Clients that may connect to addresses of a load balancer. No other ones of the Service's addresses, and no node
+/// port, are limited to them (Service API, `loadBalancerSourceRanges`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceRanges {
+    /// Those of `external_ips` that are limited.
+    pub addresses: Box<[IpAddr]>,
+    /// The networks of the clients. Without any, nobody may connect: each that was given is unusable.
+    pub clients: Box<[IpNet]>,
 }
 
 /// A port of a Service.
@@ -137,6 +148,8 @@ pub enum Family {
 pub enum Unusable {
     #[error("its {field} has {value:?}, which is no address; it is left out")]
     NoAddress { field: &'static str, value: Box<str> },
+    #[error("its {field} has {value:?}, which is no network; it is left out")]
+    NoNetwork { field: &'static str, value: Box<str> },
     #[error(
         "its EndpointSlice {slice} has the address {value:?}, which is not of its type {family}; it is left out"
     )]
@@ -145,6 +158,14 @@ pub enum Unusable {
     NoPort { place: &'static str, port: i64 },
     #[error("{place} has the protocol {protocol:?}, which cannot be balanced; the port is left out")]
     OtherProtocol { place: &'static str, protocol: Box<str> },
+}
+
+impl SourceRanges {
+    /// The networks of the clients that may connect to `address`. None: it is not limited.
+    pub fn of(&self, address: IpAddr) -> Option<impl Iterator<Item = IpNet>> {
+        let is_same = move |client: &IpNet| client.addr().is_ipv4() == address.is_ipv4();
+        self.addresses.contains(&address).then(|| self.clients.iter().copied().filter(is_same))
+    }
 }
 
 impl Slice {
@@ -204,6 +225,7 @@ impl Unusable {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NoAddress { .. } => "NoAddress",
+            Self::NoNetwork { .. } => "NoNetwork",
             Self::OtherFamily { .. } => "AddressOfOtherFamily",
             Self::NoPort { .. } => "NoPort",
             Self::OtherProtocol { .. } => "UnknownProtocol",

@@ -19,7 +19,7 @@ use crate::netlink::batch;
 
 mod set;
 
-pub use set::{Elements, FoundSet, Kind, Set};
+pub use set::{Content, Correction, Elements, FoundSet, Kind, Set};
 
 /// The expressions of a rule.
 pub type Rule = Vec<ListAttribute<ExpressionAttribute>>;

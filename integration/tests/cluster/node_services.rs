@@ -2,12 +2,13 @@
 
 use std::{
     net::SocketAddr,
+    process::Command,
     time::{Duration, Instant},
 };
 
 use anyhow::{Result, ensure};
 use integration::{
-    Families, Lab, Node, Pod, eventually,
+    Families, Lab, Node, Pod, command, eventually,
     faults::Kubernetes,
     traffic::{Echo, End},
 };
@@ -240,6 +241,56 @@ fn a_range_that_is_added_while_the_node_runs_is_reached_from_it_once_ovn_answers
             ensure!(route()?.is_empty(), "{}", route()?);
             Ok(())
         })
+    });
+}
+
+/// What is forbidden gets no answer, as with kube-proxy.
+#[test]
+fn a_load_balancer_answers_the_clients_in_its_source_ranges_and_no_others() {
+    const EXTERNAL: &str = "198.51.100.77";
+    Lab::of_nodes(2).families(Families::V4).test(|lab| {
+        let [here, there] = &lab.nodes[..] else { panic!("two nodes") };
+        let kubernetes = start(lab)?;
+        let pod = attached(lab, here)?;
+        let echo = lab.echo(&End::Pod(&pod), pod.address())?;
+        let service = format!("{SERVICES}/limited");
+        let spec = json!({"type": "LoadBalancer", "clusterIP": VIP, "allocateLoadBalancerNodePorts": false,
+            "loadBalancerSourceRanges": ["172.30.0.1/32"], "ports": [{"port": 53, "protocol": "UDP"}]});
+        create_service(&kubernetes, "limited", spec)?;
+        kubernetes.api.create(SLICES, &slice("limited", "UDP", &[echo.address], "node1"))?;
+        let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": EXTERNAL}]}}});
+        kubernetes.api.patch(&format!("{service}/status"), &status)?;
+        balance(lab, "udp", VIP, 53, &[echo.address])?;
+        command::output(Command::new("ip").args(["route", "add", EXTERNAL, "via", "172.30.0.11"]))?;
+        there.shell(&format!("ip route add {EXTERNAL} via 172.30.0.11"))?;
+        here.shell(&format!("ip route add {EXTERNAL} via 172.30.0.1"))?;
+
+        let to = format!("{EXTERNAL}:53").parse()?;
+        let from = [End::Lab, End::Node(here), End::Node(there)];
+        let answered = |expected: [bool; 3]| {
+            eventually(&format!("answers are {expected:?}"), Duration::from_secs(60), || {
+                let mut found = [false; 3];
+                for (end, found) in from.iter().zip(&mut found) {
+                    let flow = lab.flow_to(end, to)?;
+                    here.shell("sleep 0.2")?;
+                    *found = flow.stop()?.received > 0;
+                }
+                ensure!(found == expected, "{found:?}\n{}", log(here));
+                Ok(())
+            })
+        };
+        answered([true, false, false])?;
+        for (ranges, expected) in [
+            (json!(["172.30.0.12/32", "192.0.2.0/24"]), [false, false, true]),
+            (json!(["172.30.0.10/31"]), [false, true, false]),
+            (json!(["172.30.0.0/24"]), [true; 3]),
+            (json!(["192.0.2.0/24"]), [false; 3]),
+            (json!(null), [true; 3]),
+        ] {
+            kubernetes.api.patch(&service, &json!({"spec": {"loadBalancerSourceRanges": ranges}}))?;
+            answered(expected)?;
+        }
+        Ok(())
     });
 }
 

@@ -108,3 +108,34 @@ fn a_health_check_has_a_meaning_for_a_load_balancer_with_local_traffic_alone() {
     assert_eq!(check("LoadBalancer", "Local"), Some(31000));
     assert_eq!([check("LoadBalancer", "Cluster"), check("NodePort", "Local")], [None; 2]);
 }
+
+#[test]
+fn source_ranges_limit_addresses_of_load_balancers_and_no_others() {
+    let spec = |ranges: Value| {
+        json!({"type": "LoadBalancer", "clusterIPs": ["10.96.0.1"], "externalIPs": ["192.0.2.1", "192.0.2.2"],
+            "loadBalancerSourceRanges": ranges})
+    };
+    let status = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.2"}, {"ip": "192.0.2.3"}, {"ip": "2001:db8::3"}]}});
+    let read = |ranges: Value| service(json!({}), spec(ranges), status.clone());
+    for none in [json!(null), json!([])] {
+        assert_eq!(read(none).source_ranges, None);
+    }
+    assert_eq!(service(json!({}), spec(json!(["10.0.0.0/8"])), json!({})).source_ranges, None);
+    // Networks of both families; some within others, and with bits of a host.
+    let ranges = json!(["10.0.0.0/8", " 10.1.0.0/16 ", "203.0.113.7/25", "2001:db8::/64", "nonsense"]);
+    let limited = read(ranges);
+    let ranges = limited.source_ranges.unwrap();
+    assert_eq!(texts(&ranges.addresses), ["192.0.2.3", "2001:db8::3"]);
+    let clients = |address: &str| {
+        let found = ranges.of(address.parse().unwrap());
+        found.map(|clients| clients.map(|client| client.to_string()).collect::<Vec<_>>())
+    };
+    assert_eq!(clients("192.0.2.2"), None);
+    assert_eq!(clients("192.0.2.3").unwrap(), ["10.0.0.0/8", "203.0.113.0/25"]);
+    assert_eq!(clients("2001:db8::3").unwrap(), ["2001:db8::/64"]);
+    assert_eq!(limited.unusable.unwrap().reason(), "NoNetwork");
+    // Not even a typing error lets others in; all networks are one.
+    assert_eq!(read(json!(["nonsense"])).source_ranges.unwrap().clients.len(), 0);
+    let all = read(json!(["0.0.0.0/0", "::/0", "192.0.2.0/24"])).source_ranges.unwrap();
+    assert_eq!(*all.clients, ["0.0.0.0/0", "::/0"].map(|text| text.parse().unwrap()));
+}

@@ -9,7 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
-    Condition, Endpoint, Family, Hints, Protocol, Service, ServicePort, Slice, SlicePort, Traffic, Unusable,
+    Condition, Endpoint, Family, Hints, Protocol, Service, ServicePort, Slice, SlicePort, SourceRanges,
+    Traffic, Unusable,
 };
 use crate::watched;
 
@@ -262,9 +263,12 @@ impl ServiceObject {
         let mut outside =
             addresses("externalIPs", external_ips.iter().map(String::as_str), &mut unusable).into_vec();
         let ingress = addresses("status.loadBalancer.ingress", ingress, &mut unusable);
-        let is_limited = load_balancer_source_ranges.is_some_and(|ranges| !ranges.is_empty());
-        let limited = ingress.iter().filter(|address| is_limited && !outside.contains(address));
-        let limited_ips = limited.copied().collect();
+        let limited: Box<[IpAddr]> =
+            ingress.iter().copied().filter(|address| !outside.contains(address)).collect();
+        let clients = load_balancer_source_ranges.filter(|ranges| !(ranges.is_empty() || limited.is_empty()));
+        let source_ranges = clients.map(|texts| {
+            Box::new(SourceRanges { addresses: limited, clients: networks(&texts, &mut unusable) })
+        });
         outside.extend(ingress);
         outside.sort_unstable();
         outside.dedup();
@@ -280,7 +284,7 @@ impl ServiceObject {
             uid: uid.unwrap_or_default().into(),
             cluster_ips,
             external_ips: outside.into(),
-            limited_ips,
+            source_ranges,
             ports: ports.collect(),
             affinity: (session_affinity.as_deref() == Some("ClientIP")).then(timeout),
             internal: traffic(internal_traffic_policy),
@@ -317,6 +321,19 @@ fn addresses<'a>(
         address
     };
     texts.into_iter().filter_map(parse).collect()
+}
+
+/// The networks of clients. Those that are in each other, or next to each other, are one.
+fn networks(texts: &[String], first: &mut First) -> Box<[IpNet]> {
+    let parse = |text: &String| {
+        // The API trims them (`ServiceSpec`, validation).
+        let network = text.trim().parse::<IpNet>().ok();
+        if network.is_none() {
+            note(first, || Unusable::NoNetwork { field: "loadBalancerSourceRanges", value: shown(text) });
+        }
+        network.map(|network| network.trunc())
+    };
+    IpNet::aggregate(&texts.iter().filter_map(parse).collect()).into()
 }
 
 fn port(spec: PortSpec, first: &mut First) -> Option<ServicePort> {

@@ -3,10 +3,10 @@
 
 use std::{collections::BTreeMap, io};
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST};
+use netlink_packet_core::{DefaultNla, NLA_F_NESTED, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, Nla as _};
 use netlink_packet_netfilter::nftables::{
-    DataAttribute, ListAttribute, NfTablesMessage, SetAttribute, SetElementAttribute, SetElementList,
-    SetElementMessage, SetFlags, SetMessage,
+    DataAttribute, ListAttribute, NfTablesMessage, SetAttribute, SetDescription, SetElementAttribute,
+    SetElementList, SetElementMessage, SetFlags, SetMessage,
 };
 
 use super::{Change, exchange, find, message};
@@ -29,11 +29,30 @@ pub struct Set {
     pub table: &'static str,
     pub name: &'static str,
     pub key: Kind,
-    /// Of a map.
-    pub value: Option<Kind>,
+    pub content: Content,
 }
 
-/// Keys, each with its value in a map, with nothing in a set.
+/// What is beside the keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing: it is a set.
+    Nothing,
+    /// A value for each: it is a map.
+    Values(Kind),
+    /// The end of an interval for each, in a set of concatenated fields with these lengths in bytes. A field is in an
+    /// interval if it is in that of its own. Two intervals may not overlap.
+    Ends(&'static [u32]),
+}
+
+/// The elements of a change, in the order in which they have to be changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Correction {
+    /// Before others are added: a key has one value, and intervals do not overlap.
+    pub removals: Vec<Change>,
+    pub additions: Vec<Change>,
+}
+
+/// Keys, each with its value in a map, with its end in a set of intervals, with nothing in another set.
 pub type Elements = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What exists under the name of a set.
@@ -74,10 +93,14 @@ impl Set {
     pub fn create(self) -> Change {
         // The kernel wants a number within the transaction. Rules refer to the name.
         let own = [SetAttribute::KeyType(self.key.number), SetAttribute::Id(1)];
-        let of_map = self.value.map(|value| SetAttribute::DataType(value.number));
+        let more = match self.content {
+            Content::Nothing => None,
+            Content::Values(kind) => Some(SetAttribute::DataType(kind.number)),
+            Content::Ends(fields) => Some(SetAttribute::Description(vec![concatenation(fields)])),
+        };
         let mut attributes = self.names();
         attributes.extend(self.lengths());
-        attributes.extend(own.into_iter().chain(of_map));
+        attributes.extend(own.into_iter().chain(more));
         Change(NfTablesMessage::NewSet(SetMessage { attributes }), NLM_F_CREATE)
     }
 
@@ -88,22 +111,24 @@ impl Set {
 
     /// The changes from the elements `found` to those that are `wanted`. Only elements that differ are
     /// changed.
-    pub fn correct(self, found: &Elements, wanted: &Elements) -> Vec<Change> {
+    pub fn correct(self, found: &Elements, wanted: &Elements) -> Correction {
         let differ = |from: &Elements, to: &Elements| {
             let missing = from.iter().filter(|(key, value)| to.get(*key) != Some(*value));
             missing.map(|(key, value)| (key.clone(), value.clone())).collect::<Vec<_>>()
         };
         let (gone, new) = (differ(found, wanted), differ(wanted, found));
-        // Removed before others are added: a key has one value.
         let removals = gone.chunks(IN_A_MESSAGE).map(|some| {
-            let attributes = self.with(some.iter().map(|(key, _)| (key, None)));
+            // A map's element is found by its key alone.
+            let with_end = |(key, end)| (key, matches!(self.content, Content::Ends(_)).then_some(end));
+            let attributes = self.with(some.iter().map(|(key, end)| with_end((key, end))));
             Change(NfTablesMessage::DeleteSetElement(SetElementMessage { attributes }), 0)
         });
         let additions = new.chunks(IN_A_MESSAGE).map(|some| {
-            let attributes = self.with(some.iter().map(|(key, value)| (key, self.value.map(|_| value))));
+            let has_more = self.content != Content::Nothing;
+            let attributes = self.with(some.iter().map(|(key, value)| (key, has_more.then_some(value))));
             Change(NfTablesMessage::NewSetElement(SetElementMessage { attributes }), NLM_F_CREATE)
         });
-        removals.chain(additions).collect()
+        Correction { removals: removals.collect(), additions: additions.collect() }
     }
 
     fn names(self) -> Vec<SetAttribute> {
@@ -112,8 +137,14 @@ impl Set {
 
     fn lengths(self) -> Vec<SetAttribute> {
         let mut lengths = vec![SetAttribute::KeyLen(self.key.length)];
-        if let Some(value) = self.value {
-            lengths.extend([SetAttribute::Flags(SetFlags::Map), SetAttribute::DataLen(value.length)]);
+        match self.content {
+            Content::Nothing => {}
+            Content::Values(kind) => {
+                lengths.extend([SetAttribute::Flags(SetFlags::Map), SetAttribute::DataLen(kind.length)])
+            }
+            Content::Ends(_) => {
+                lengths.push(SetAttribute::Flags(SetFlags::Interval | SetFlags::Concat));
+            }
         }
         lengths
     }
@@ -129,7 +160,11 @@ impl Set {
         let data = |bytes: &Vec<u8>| DataAttribute::Value(bytes.clone());
         let elements = elements.map(|(key, value)| {
             let key = SetElementAttribute::Key(data(key));
-            let value = value.map(|value| SetElementAttribute::Data(data(value)));
+            let value = value.map(|value| match self.content {
+                // `NFTA_DATA_VALUE`
+                Content::Ends(_) => SetElementAttribute::KeyEnd(vec![DefaultNla::new(1, value.clone())]),
+                Content::Nothing | Content::Values(_) => SetElementAttribute::Data(data(value)),
+            });
             ListAttribute::Element([key].into_iter().chain(value).collect())
         });
         let mut attributes = self.of_elements();
@@ -138,7 +173,18 @@ impl Set {
     }
 }
 
-/// The key and the value of an element.
+/// The fields of a concatenation. The kernel looks up each by itself.
+fn concatenation(fields: &[u32]) -> SetDescription {
+    let field = |length: &u32| {
+        // `NFTA_SET_FIELD_LEN` in `NFTA_LIST_ELEM`: 8 bytes with its header.
+        let mut attribute = [8_u16.to_ne_bytes(), 1_u16.to_ne_bytes()].concat();
+        attribute.extend(length.to_be_bytes());
+        DefaultNla::new(1 | NLA_F_NESTED, attribute)
+    };
+    SetDescription::Concat(fields.iter().map(field).collect())
+}
+
+/// The key of an element, with its value or its end.
 fn element(attribute: &ListAttribute<SetElementAttribute>) -> Option<(Vec<u8>, Vec<u8>)> {
     let ListAttribute::Element(parts) = attribute else { return None };
     let (mut key, mut value) = (None, Vec::new());
@@ -146,8 +192,18 @@ fn element(attribute: &ListAttribute<SetElementAttribute>) -> Option<(Vec<u8>, V
         match part {
             SetElementAttribute::Key(DataAttribute::Value(bytes)) => key = Some(bytes.clone()),
             SetElementAttribute::Data(DataAttribute::Value(bytes)) => value.clone_from(bytes),
+            SetElementAttribute::KeyEnd(end) => {
+                let bytes = end.iter().find(|attribute| attribute.kind() == 1);
+                value = bytes.map(value_of).unwrap_or_default();
+            }
             _ => {}
         }
     }
     Some((key?, value))
+}
+
+fn value_of(attribute: &DefaultNla) -> Vec<u8> {
+    let mut bytes = vec![0; attribute.value_len()];
+    attribute.emit_value(&mut bytes);
+    bytes
 }

@@ -17,6 +17,8 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use ipnet::IpNet;
+
 use super::known::{Protocol, Service, ServicePort};
 
 /// An address and port that the kernel translates.
@@ -34,6 +36,8 @@ pub(crate) struct Destination {
     pub(crate) local: Option<Vec<SocketAddr>>,
     /// Those of `targets` that are hosts.
     pub(crate) hosts: Vec<SocketAddr>,
+    /// The networks of the clients that may connect, none within another. `None`: those of any.
+    pub(crate) clients: Option<Vec<IpNet>>,
 }
 
 /// An endpoint of a Service's port.
@@ -59,10 +63,12 @@ pub(super) fn of_port(
     for cluster in &service.cluster {
         let is_same = |address: &IpAddr| address.is_ipv4() == cluster.is_ipv4();
         let of_family = || candidates.iter().filter(|candidate| is_same(&candidate.address.ip()));
-        let add = |all: &mut Vec<Destination>, address, port: u16, choice: &Choice, local| {
+        let add = |all: &mut Vec<Destination>, address: Option<IpAddr>, port: u16, choice: &Choice, local| {
             let (targets, hosts) = (choice.targets.clone(), choice.hosts.clone());
-            let protocol = choice.protocol;
-            all.push(Destination { address, protocol, port, cluster: *cluster, targets, local, hosts });
+            let (protocol, cluster) = (choice.protocol, *cluster);
+            let clients = service.source_ranges.as_ref().and_then(|ranges| ranges.of(address?));
+            let clients = clients.map(Iterator::collect);
+            all.push(Destination { address, protocol, port, cluster, targets, local, hosts, clients });
         };
         let is_near = |candidate: &&Candidate| !service.is_internally_local || candidate.is_local;
         let inside = Choice::new(port.protocol, of_family().filter(is_near));
@@ -129,6 +135,8 @@ impl Choice {
 
 #[cfg(test)]
 mod tests {
+    use kubeapi::services::SourceRanges;
+
     use super::*;
 
     const LOCAL_TRAFFIC: [&str; 2] = ["169.254.169.3", "fd69::3"];
@@ -184,6 +192,36 @@ mod tests {
         // Without a node port OVN has no address for it.
         assert_eq!(texts(&service, None, &here), ["198.51.100.7 80 -> 10.96.0.7:80 / 10.244.1.5:8080"]);
         assert_eq!(texts(&service, None, &here[1..]), ["198.51.100.7 80 -> 10.96.0.7:80 / "]);
+    }
+
+    #[test]
+    fn only_addresses_of_a_load_balancer_are_limited_to_clients_of_the_own_family() {
+        let mut service = service(&["10.96.0.7", "fd00:10:96::7"]);
+        service.external =
+            ["198.51.100.7", "198.51.100.8", "2001:db8::8"].map(|text| text.parse().unwrap()).to_vec();
+        service.source_ranges = Some(Box::new(SourceRanges {
+            addresses: service.external[1..].into(),
+            clients: ["192.0.2.0/24", "203.0.113.7/32"].map(|text| text.parse().unwrap()).into(),
+        }));
+        let port = ServicePort { name: "".into(), protocol: Protocol::Tcp, port: 80, node_port: Some(30080) };
+        let local_traffic = LOCAL_TRAFFIC.map(|text| text.parse().unwrap());
+        let found = of_port(&service, &port, &[], local_traffic).into_iter().map(|destination| {
+            let clients = destination.clients.map(|all| all.iter().map(ToString::to_string).collect());
+            (destination.address.map(|address| address.to_string()), clients)
+        });
+        let found: Vec<(Option<String>, Option<Vec<String>>)> = found.collect();
+        let some = |address: &str, clients: Option<&[&str]>| {
+            let clients = clients.map(|all| all.iter().map(ToString::to_string).collect());
+            (Some(address.to_owned()), clients)
+        };
+        let expected = [
+            (None, None),
+            some("198.51.100.7", None),
+            some("198.51.100.8", Some(&["192.0.2.0/24", "203.0.113.7/32"])),
+            (None, None),
+            some("2001:db8::8", Some(&[])),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::{
 
 use ipnet::IpNet;
 pub(crate) use kubeapi::services::Protocol;
+use kubeapi::services::SourceRanges;
 use podnet::conntrack::Stale;
 
 use super::destination::{self, Candidate, Destination};
@@ -32,6 +33,8 @@ pub(crate) struct Service {
     pub(crate) cluster: Vec<IpAddr>,
     /// `externalIPs`, and the addresses of load balancers.
     pub(crate) external: Vec<IpAddr>,
+    /// Of which clients some of these take connections.
+    pub(crate) source_ranges: Option<Box<SourceRanges>>,
     pub(crate) ports: Vec<ServicePort>,
     /// `healthCheckNodePort`, where it has a meaning.
     pub(crate) health_check: Option<u16>,

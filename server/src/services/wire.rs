@@ -1,7 +1,7 @@
 //! Services, EndpointSlices and ServiceCIDRs ([`kubeapi::services`]), each reduced to what a node keeps as soon as
 //! it is read: every node reads those of the whole cluster.
 
-use std::{fmt::Display, net::IpAddr, sync::Arc};
+use std::{fmt::Display, sync::Arc};
 
 use ipnet::IpNet;
 use kubeapi::{
@@ -62,15 +62,13 @@ impl Reduce for services::Service {
             cluster_ips,
             external_ips,
             ports,
-            limited_ips,
+            source_ranges,
             internal,
             external,
             publish_not_ready,
             health_check,
             ..
         } = self;
-        // Nothing checks the ranges of clients: one outside of them must not get in.
-        let is_for_all = |address: &IpAddr| !limited_ips.contains(address);
         let port = |port: services::ServicePort| ServicePort {
             name: name(port.name),
             protocol: port.protocol,
@@ -79,7 +77,8 @@ impl Reduce for services::Service {
         };
         Service {
             cluster: cluster_ips.into_vec(),
-            external: external_ips.into_iter().filter(is_for_all).collect(),
+            external: external_ips.into_vec(),
+            source_ranges,
             ports: ports.into_iter().map(port).collect(),
             health_check,
             is_externally_local: external == Traffic::Local,

@@ -12,16 +12,19 @@
 //! set refused-v4                      of these, what has no endpoint here: address . protocol . port
 //! set source-kept-v4                  targets whose clients keep their addresses
 //! set masqueraded-v4                  targets on other hosts: these would answer the client themselves
+//! set limited-v4                      what takes connections of some clients only: address . protocol . port
+//! set clients-v4                      these: address . protocol . port . network of the client
 //! chain services-prerouting {
 //!     type nat hook prerouting priority dstnat + 5
 //!     iifname "ovn-k8s-mp0" accept
+//!     ip daddr . meta l4proto . th dport @limited-v4 ip daddr . … . ip saddr != @clients-v4 drop
 //!     ip daddr . meta l4proto . th dport @refused-v4 reject
 //!     dnat ip to ip daddr . 1 . numgen random mod 1 . meta l4proto . th dport map @local-services-v4
 //!     fib daddr type local ip daddr != 127.0.0.0/8 dnat ip to 0.0.0.0 . 1 . … map @local-services-v4
 //!     dnat ip to ip daddr . 1 . … map @services-v4
 //!     fib daddr type local ip daddr != 127.0.0.0/8 dnat ip to 0.0.0.0 . 1 . … map @services-v4
 //! }
-//! chain services-output               the last two
+//! chain services-output               `limited-v4`, and the last two
 //! chain services-postrouting {
 //!     type nat hook postrouting priority srcnat - 5
 //!     oifname "ovn-k8s-mp0" ct status dnat ip daddr . meta l4proto . th dport @source-kept-v4 snat ip to ip saddr
@@ -31,6 +34,9 @@
 //!
 //! - There is a rule for each number of targets that some Service has: most have one, the cluster's address.
 //! - Pods' connections are OVN's. One that comes here all the same is for the host.
+//! - `loadBalancerSourceRanges` are checked before anything else, as kube-proxy does; what it forbids gets no answer.
+//!   The rule and its sets are there with the first Service: a large change is several transactions, and none of
+//!   them may let a connection through.
 //! - Other programs that translate come first: the gateway of upstream's, kube-proxy, `portmap`.
 //! - What leaves through the port gets its address, as everything of this host (`mgmtport-snat`): OVN knows the way
 //!   back to no other one.
@@ -41,11 +47,13 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use ipnet::IpNet;
 use podnet::nftables::{
-    Chain, Change, Elements, Found, FoundSet, Kind, Rule, Set, Task, commit, create_table,
+    Chain, Change, Content, Correction, Elements, Found, FoundSet, Kind, Rule, Set, Task, commit,
+    create_table,
 };
 
-use self::wording::{draw, keep_source, leave_to_host, masquerade, refuse};
+use self::wording::{draw, keep_source, leave_to_host, limit, masquerade, refuse};
 use super::rules::{TABLE, Worded};
 use crate::services::{Destination, Protocol};
 
@@ -76,6 +84,8 @@ const MARK: u32 = 19;
 /// What a set is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
+    Clients,
+    Limited,
     Services,
     LocalServices,
     Refused,
@@ -130,8 +140,15 @@ impl Family {
 }
 
 impl Use {
-    const ALL: [Self; 5] =
-        [Self::Services, Self::LocalServices, Self::Refused, Self::SourceKept, Self::Masqueraded];
+    const ALL: [Self; 7] = [
+        Self::Clients,
+        Self::Limited,
+        Self::Services,
+        Self::LocalServices,
+        Self::Refused,
+        Self::SourceKept,
+        Self::Masqueraded,
+    ];
 
     fn set(self, family: Family) -> Set {
         let (address, bytes) = match family {
@@ -143,19 +160,25 @@ impl Use {
             Kind { number: join(&[address, MARK, MARK, INET_PROTO, INET_SERVICE]), length: bytes + 16 };
         let plain = Kind { number: join(&[address, INET_PROTO, INET_SERVICE]), length: bytes + 8 };
         let target = Kind { number: join(&[address, INET_SERVICE]), length: bytes + 4 };
-        let (name, key, value) = match (self, family) {
-            (Self::Services, Family::V4) => ("services-v4", drawn, Some(target)),
-            (Self::Services, Family::V6) => ("services-v6", drawn, Some(target)),
-            (Self::LocalServices, Family::V4) => ("local-services-v4", drawn, Some(target)),
-            (Self::LocalServices, Family::V6) => ("local-services-v6", drawn, Some(target)),
-            (Self::Refused, Family::V4) => ("refused-v4", plain, None),
-            (Self::Refused, Family::V6) => ("refused-v6", plain, None),
-            (Self::SourceKept, Family::V4) => ("source-kept-v4", plain, None),
-            (Self::SourceKept, Family::V6) => ("source-kept-v6", plain, None),
-            (Self::Masqueraded, Family::V4) => ("masqueraded-v4", plain, None),
-            (Self::Masqueraded, Family::V6) => ("masqueraded-v6", plain, None),
+        let of_client =
+            Kind { number: join(&[address, INET_PROTO, INET_SERVICE, address]), length: bytes + 8 + bytes };
+        let (name, key, content) = match (self, family) {
+            (Self::Clients, Family::V4) => ("clients-v4", of_client, Content::Ends(&[4, 1, 2, 4])),
+            (Self::Clients, Family::V6) => ("clients-v6", of_client, Content::Ends(&[16, 1, 2, 16])),
+            (Self::Limited, Family::V4) => ("limited-v4", plain, Content::Nothing),
+            (Self::Limited, Family::V6) => ("limited-v6", plain, Content::Nothing),
+            (Self::Services, Family::V4) => ("services-v4", drawn, Content::Values(target)),
+            (Self::Services, Family::V6) => ("services-v6", drawn, Content::Values(target)),
+            (Self::LocalServices, Family::V4) => ("local-services-v4", drawn, Content::Values(target)),
+            (Self::LocalServices, Family::V6) => ("local-services-v6", drawn, Content::Values(target)),
+            (Self::Refused, Family::V4) => ("refused-v4", plain, Content::Nothing),
+            (Self::Refused, Family::V6) => ("refused-v6", plain, Content::Nothing),
+            (Self::SourceKept, Family::V4) => ("source-kept-v4", plain, Content::Nothing),
+            (Self::SourceKept, Family::V6) => ("source-kept-v6", plain, Content::Nothing),
+            (Self::Masqueraded, Family::V4) => ("masqueraded-v4", plain, Content::Nothing),
+            (Self::Masqueraded, Family::V6) => ("masqueraded-v6", plain, Content::Nothing),
         };
-        Set { table: TABLE, name, key, value }
+        Set { table: TABLE, name, key, content }
     }
 }
 
@@ -183,18 +206,28 @@ impl Plan {
         // Service.
         let is_cluster = |destination: &&Destination| destination.address == Some(destination.cluster);
         let (first, then): (Vec<_>, Vec<_>) = destinations.iter().partition(is_cluster);
-        first.into_iter().chain(then).for_each(|destination| plan.add(destination));
+        let mut taken = BTreeSet::new();
+        for destination in first.into_iter().chain(then) {
+            let Destination { address, protocol, port, cluster, .. } = destination;
+            if taken.insert((*address, cluster.is_ipv4(), *protocol, *port)) {
+                plan.add(destination);
+            }
+        }
         plan
     }
 
     fn add(&mut self, destination: &Destination) {
-        let Destination { address, protocol, port, cluster, targets, local, hosts } = destination;
+        let Destination { address, protocol, port, cluster, targets, local, hosts, clients } = destination;
         let family = Family::of(*cluster);
         let (to, address) = match address {
             Some(address) => (To::Service, *address),
             None => (To::Host, family.unspecified()),
         };
         let at = SocketAddr::new(address, *port);
+        if let Some(clients) = clients {
+            self.add_plain(Use::Limited, family, *protocol, &[at]);
+            self.add_clients(family, *protocol, at, clients);
+        }
         self.add_targets(Use::Services, (family, to), at, *protocol, targets);
         self.add_plain(Use::Masqueraded, family, *protocol, hosts);
         match local.as_deref() {
@@ -251,19 +284,48 @@ impl Plan {
         }
     }
 
+    fn add_clients(&mut self, family: Family, protocol: Protocol, at: SocketAddr, clients: &[IpNet]) {
+        let elements = self.sets.entry((Use::Clients, family)).or_default();
+        let key = |client: IpAddr| {
+            let mut key = octets(at.ip());
+            key.extend(end(protocol, at.port()));
+            key.extend(octets(client));
+            key
+        };
+        elements.extend(clients.iter().map(|net| (key(net.network()), key(net.broadcast()))));
+    }
+
     fn has(&self, set: Use, family: Family) -> bool {
         self.sets.contains_key(&(set, family))
     }
 
+    /// Whether the set has to exist, also without elements.
+    fn needs(&self, set: Use, family: Family) -> bool {
+        let is_of_limits = matches!(set, Use::Clients | Use::Limited);
+        self.has(set, family) || is_of_limits && self.draws_any(family)
+    }
+
+    fn draws_any(&self, family: Family) -> bool {
+        self.numbers.iter().any(|(_, of, ..)| *of == family)
+    }
+
     fn prerouting(&self) -> Vec<Rule> {
         let refused = Family::ALL.into_iter().filter(|family| self.has(Use::Refused, *family)).map(refuse);
-        let rules: Vec<Rule> =
-            refused.chain(self.draws(Use::LocalServices)).chain(self.draws(Use::Services)).collect();
+        let rules: Vec<Rule> = self
+            .limits()
+            .chain(refused)
+            .chain(self.draws(Use::LocalServices))
+            .chain(self.draws(Use::Services))
+            .collect();
         if rules.is_empty() { rules } else { [vec![leave_to_host()], rules].concat() }
     }
 
     fn output(&self) -> Vec<Rule> {
-        self.draws(Use::Services).collect()
+        self.limits().chain(self.draws(Use::Services)).collect()
+    }
+
+    fn limits(&self) -> impl Iterator<Item = Rule> {
+        Family::ALL.into_iter().filter(|family| self.draws_any(*family)).map(limit)
     }
 
     fn postrouting(&self) -> Vec<Rule> {
@@ -310,14 +372,15 @@ impl ServiceRules {
         let plan = Plan::new(destinations);
         let chains =
             [(PREROUTING, plan.prerouting()), (OUTPUT, plan.output()), (POSTROUTING, plan.postrouting())];
-        let (mut sets, mut elements, mut obsolete) = (vec![create_table(TABLE)], Vec::new(), Vec::new());
+        let (mut sets, mut obsolete) = (vec![create_table(TABLE)], Vec::new());
+        let (mut elements, mut unlimited) = (Vec::new(), Vec::new());
         let none = Elements::new();
         for (purpose, family) in Use::ALL.into_iter().flat_map(|it| Family::ALL.map(|family| (it, family))) {
             let set = purpose.set(family);
             let wanted = plan.sets.get(&(purpose, family)).unwrap_or(&none);
             let found = match set.look().await? {
                 FoundSet::Elements(found) => found,
-                FoundSet::Nothing if wanted.is_empty() => continue,
+                FoundSet::Nothing if !plan.needs(purpose, family) => continue,
                 FoundSet::Nothing => {
                     sets.push(set.create());
                     Elements::new()
@@ -328,8 +391,13 @@ impl ServiceRules {
                     Elements::new()
                 }
             };
-            elements.extend(set.correct(&found, wanted));
+            let Correction { removals, additions } = set.correct(&found, wanted);
+            // A limit is there before what it limits, and goes after it.
+            let first = if purpose == Use::Limited { &mut unlimited } else { &mut elements };
+            first.extend(removals);
+            elements.extend(additions);
         }
+        elements.extend(unlimited);
         let (mut rules, mut written) = (Vec::new(), Vec::new());
         let mut flushes = Vec::new();
         for ((chain, wanted), worded) in chains.into_iter().zip(&mut self.worded) {
@@ -343,7 +411,7 @@ impl ServiceRules {
                 written.push((chain, wanted, worded));
             }
         }
-        if elements.is_empty() && rules.is_empty() {
+        if elements.is_empty() && rules.is_empty() && sets.len() == 1 {
             return Ok(false);
         }
         // No rule may refer to a set that goes.

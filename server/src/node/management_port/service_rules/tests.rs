@@ -17,6 +17,16 @@ fn node_port(port: u16, cluster: &str, targets: &[&str], local: Option<&[&str]>)
         targets: all(targets),
         local: local.map(all),
         hosts: Vec::new(),
+        clients: None,
+    }
+}
+
+/// An address of a load balancer that takes connections of these clients only.
+fn limited(at: &str, cluster: &str, clients: &[&str]) -> Destination {
+    Destination {
+        address: Some(address(at)),
+        clients: Some(clients.iter().map(|text| text.parse().unwrap()).collect()),
+        ..node_port(80, cluster, &[&SocketAddr::new(address(cluster), 80).to_string()], None)
     }
 }
 
@@ -35,6 +45,7 @@ fn every_kind() -> Vec<Destination> {
             hosts: all(&["192.0.2.7:6443", "192.0.2.8:6443"]),
             ..node_port(443, "10.96.0.1", &["192.0.2.7:6443", "192.0.2.8:6443"], None)
         },
+        limited("198.51.100.10", "10.96.0.10", &["192.0.2.0/24", "203.0.113.7/32"]),
     ];
     let v6 = [
         node_port(30080, "fd00:10:96::7", &["[fd00:10:96::7]:80"], None),
@@ -45,6 +56,7 @@ fn every_kind() -> Vec<Destination> {
             hosts: all(&["[2001:db8::7]:80"]),
             ..node_port(80, "fd00:10:96::9", &["[2001:db8::7]:80"], Some(&[]))
         },
+        limited("2001:db8:9::10", "fd00:10:96::10", &["2001:db8::/64", "8000::/1"]),
     ];
     v4.into_iter().chain(v6).collect()
 }
@@ -110,7 +122,7 @@ fn the_kernel_shows_what_was_written_and_changes_only_what_differs() {
 fn a_set_of_another_layout_is_replaced() {
     in_a_namespace(async || {
         let set = Use::Services.set(Family::V4);
-        let other = Set { key: Kind { number: IPV4_ADDR, length: 4 }, value: None, ..set };
+        let other = Set { key: Kind { number: IPV4_ADDR, length: 4 }, content: Content::Nothing, ..set };
         commit(vec![create_table(TABLE), other.create()]).await.unwrap();
         assert!(ServiceRules::default().correct(&every_kind()).await.unwrap());
         assert!(!ServiceRules::default().correct(&every_kind()).await.unwrap());
@@ -128,10 +140,43 @@ fn ten_thousand_node_ports_are_elements_and_not_rules() {
         assert!(rules.correct(&many).await.unwrap());
         assert!(!rules.correct(&many).await.unwrap());
         assert_eq!(elements(Use::Services, Family::V6).await.len(), 10_000);
-        assert_eq!(Plan::new(&many).prerouting().len(), 3);
+        assert_eq!(Plan::new(&many).prerouting().len(), 4);
         assert!(rules.correct(&many[1..]).await.unwrap());
         assert!(rules.correct(&[]).await.unwrap());
     });
+}
+
+/// The kernel refuses networks that overlap, also those that are just being replaced.
+#[test]
+fn the_clients_of_a_load_balancer_change_while_it_is_there() {
+    in_a_namespace(async || {
+        let mut rules = ServiceRules::default();
+        for clients in [
+            &["192.0.2.0/24"][..],
+            &["192.0.2.0/25", "203.0.113.0/24"],
+            &["192.0.0.0/16"],
+            &["0.0.0.0/0"],
+            &[],
+            &["192.0.2.1/32"],
+        ] {
+            let wanted = [limited("198.51.100.10", "10.96.0.10", clients)];
+            assert!(rules.correct(&wanted).await.unwrap(), "{clients:?}");
+            assert!(!ServiceRules::default().correct(&wanted).await.unwrap(), "{clients:?}");
+            assert_eq!(elements(Use::Clients, Family::V4).await.len(), clients.len());
+            assert_eq!(elements(Use::Limited, Family::V4).await.len(), 1);
+        }
+        let free = Destination { clients: None, ..limited("198.51.100.10", "10.96.0.10", &[]) };
+        assert!(rules.correct(&[free]).await.unwrap());
+        assert_eq!(elements(Use::Limited, Family::V4).await, Elements::new());
+    });
+}
+
+/// Nobody may open what another Service limits by naming its address.
+#[test]
+fn the_clients_of_an_address_are_those_of_the_service_that_has_it() {
+    let first = limited("198.51.100.10", "10.96.0.10", &["192.0.2.0/24"]);
+    let thief = limited("198.51.100.10", "10.96.0.66", &["0.0.0.0/0"]);
+    assert_eq!(Plan::new(&[first.clone(), thief]), Plan::new(&[first]));
 }
 
 #[test]

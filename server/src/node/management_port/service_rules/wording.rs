@@ -56,6 +56,28 @@ fn attribute(kind: u16, value: u32) -> DefaultNla {
     DefaultNla::new(kind, value.to_be_bytes().to_vec())
 }
 
+/// What is limited to some clients is dropped from any other one.
+pub(super) fn limit(family: Family) -> Rule {
+    let mut all = is_of_family(family.number()).to_vec();
+    all.extend(is_in(Use::Limited, family));
+    // The words before it have the first part of the key.
+    all.push(payload(family.words() + 2, NETWORK_HEADER, family.offsets()[0], family.words() * 4));
+    // `NFT_LOOKUP_F_INV`
+    let set = [Lookup::Set(Use::Clients.set(family).name.to_owned()), Lookup::SourceRegister(register(0))];
+    all.push(Expressions::Lookup(set.into_iter().chain([Lookup::Flags(1)]).collect()));
+    // `NF_DROP`
+    all.push(verdict(0));
+    rule(all)
+}
+
+fn verdict(code: u32) -> Expressions {
+    let verdict = vec![VerdictAttribute::Code(Verdict::Other(code))];
+    Expressions::Immediate(vec![
+        Immediate::DestinationRegister(Register::Verdict),
+        Immediate::Data(DataAttribute::Verdict(verdict)),
+    ])
+}
+
 /// Looks up the key at word 0. `into`: the word of a map's value.
 fn look_up(set: Set, into: Option<u32>) -> Expressions {
     let set = [Lookup::Set(set.name.to_owned()), Lookup::SourceRegister(register(0))];
@@ -74,12 +96,7 @@ fn is_in(set: Use, family: Family) -> Vec<Expressions> {
 /// Packets of pods are for the host, whatever their destination.
 pub(super) fn leave_to_host() -> Rule {
     // `NF_ACCEPT`
-    let verdict = vec![VerdictAttribute::Code(Verdict::Other(1))];
-    let accept = Expressions::Immediate(vec![
-        Immediate::DestinationRegister(Register::Verdict),
-        Immediate::Data(DataAttribute::Verdict(verdict)),
-    ]);
-    rule(interface(MetaKey::Iifname, Operator::Equal, INTERFACE).into_iter().chain([accept]))
+    rule(interface(MetaKey::Iifname, Operator::Equal, INTERFACE).into_iter().chain([verdict(1)]))
 }
 
 pub(super) fn refuse(family: Family) -> Rule {

@@ -19,5 +19,7 @@ mod endpoints;
 mod kernel;
 #[path = "node/life.rs"]
 mod life;
+#[path = "node/release.rs"]
+mod release;
 #[path = "node/start.rs"]
 mod start;

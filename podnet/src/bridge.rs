@@ -13,7 +13,7 @@ use futures_util::future::{Either, ready};
 use ipnet::IpNet;
 use ovsdb::{
     Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Options, Outcome, Schema,
-    TransactError, Transaction, Uuid,
+    TransactError, Transaction, Uuid, Where,
 };
 use tokio::time::timeout;
 
@@ -53,7 +53,9 @@ ovsdb::table! {
 /// schema would be half of what a plugin asks of the database.
 fn schema() -> Schema {
     const SCHEMA: &str = r#"{"name": "Open_vSwitch", "version": "8.0.0", "tables": {
-        "Open_vSwitch": {"columns": {"cur_cfg": {"type": "integer"}}},
+        "Open_vSwitch": {"columns": {
+            "cur_cfg": {"type": "integer"},
+            "ovs_version": {"type": {"key": "string", "min": 0}}}},
         "Bridge": {"columns": {"name": {"type": "string"}, "datapath_type": {"type": "string"}}},
         "Interface": {"columns": {
             "name": {"type": "string"},
@@ -331,7 +333,7 @@ impl Bridge {
     /// # Errors
     /// The database is out of reach, too slow or refuses.
     pub async fn of_all_sandboxes(&self) -> Result<Vec<InterfaceRow>, BridgeError> {
-        let mut all = self.interfaces(ovsdb::Where::all()).await?;
+        let mut all = self.interfaces(Where::all()).await?;
         all.retain(|row| row.sandbox().is_some());
         Ok(all)
     }
@@ -343,8 +345,7 @@ impl Bridge {
     pub async fn addresses_of_others(&self, identities: &[Identity]) -> Result<HashSet<IpAddr>, BridgeError> {
         let mut tx = Transaction::new();
         // All rows: no condition can match one address in the list of a row.
-        let all =
-            tx.select("Interface", ovsdb::Where::all(), &[&InterfaceRow::COLUMNS[..], &["ofport"]].concat());
+        let all = tx.select("Interface", Where::all(), &[&InterfaceRow::COLUMNS[..], &["ofport"]].concat());
         let outcome = self.transact(tx).await?;
         let mut addresses = HashSet::new();
         for row in outcome.rows(all) {
@@ -405,7 +406,7 @@ impl Bridge {
     /// The database is out of reach, too slow or refuses.
     pub async fn settle(&self) -> Result<(), BridgeError> {
         let (transaction, number) = rows::next_configuration();
-        let watch = self.connection.monitor(Monitor::new().table::<OpenVSwitch>(ovsdb::Where::all()));
+        let watch = self.connection.monitor(Monitor::new().table::<OpenVSwitch>(Where::all()));
         let (watch, outcome) = tokio::join!(watch, self.transact(transaction));
         let (mut watch, outcome) = (watch?, outcome?);
         let wanted = outcome.rows(number).first().and_then(|row| row.integer("next_cfg")).unwrap_or_default();
@@ -426,6 +427,22 @@ impl Bridge {
         Ok(!self.transact(tx).await?.rows(bridges).is_empty())
     }
 
+    /// The datapath of the integration bridge, and the release of Open vSwitch, which its scripts write, if
+    /// they are used.
+    ///
+    /// # Errors [`BridgeError::NoBridge`] if there is no integration bridge; otherwise the database is out of
+    /// reach, too slow or refuses.
+    pub async fn datapath(&self) -> Result<(Datapath, Option<String>), BridgeError> {
+        let mut tx = Transaction::new();
+        let bridges = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["datapath_type"]);
+        let switches = tx.select("Open_vSwitch", Where::all(), &["ovs_version"]);
+        let outcome = self.transact(tx).await?;
+        let bridge = outcome.rows(bridges).first().ok_or(BridgeError::NoBridge)?;
+        let release = outcome.rows(switches).first().and_then(|row| row.string("ovs_version"));
+        let datapath = Datapath::of(bridge.string("datapath_type").unwrap_or_default());
+        Ok((datapath, release.map(str::to_owned)))
+    }
+
     /// Carries a transaction out. Without an answer in time its outcome is unknown, and the caller has to
     /// look again.
     async fn transact(&self, transaction: Transaction) -> Result<Outcome, BridgeError> {
@@ -433,7 +450,7 @@ impl Bridge {
         Ok(answer.map_err(|_| BridgeError::Slow(self.patience))??)
     }
 
-    async fn interfaces(&self, condition: ovsdb::Where) -> Result<Vec<InterfaceRow>, BridgeError> {
+    async fn interfaces(&self, condition: Where) -> Result<Vec<InterfaceRow>, BridgeError> {
         let mut tx = Transaction::new();
         let selection = tx.select("Interface", condition, &InterfaceRow::COLUMNS);
         Ok(self.transact(tx).await?.rows(selection).iter().map(InterfaceRow::from).collect())
@@ -469,6 +486,6 @@ mod tests {
         let schema = schema();
         let columns = <Interface as ovsdb::Table>::COLUMNS;
         assert!(columns.iter().all(|column| schema.has_column("Interface", column)), "{schema:?}");
-        assert!(schema.has_column("Open_vSwitch", "cur_cfg"), "{schema:?}");
+        assert!(["cur_cfg", "ovs_version"].iter().all(|column| schema.has_column("Open_vSwitch", column)));
     }
 }

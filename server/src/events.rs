@@ -110,6 +110,16 @@ impl Events {
         self.recorder.event(Event::new(Object::Node(node.into()), "", reason, note.to_owned()));
     }
 
+    /// ovs-vswitchd of this node is of a release whose userspace datapath ends at an assertion.
+    pub(crate) fn aborting_switch(&self, node: &str, release: &str) {
+        let reason = EventReason::new("StartNode", "OpenVSwitchAborts");
+        let note = format!(
+            "Open vSwitch {release} aborts in its userspace datapath under connections of pods, and the node has no \
+             network until it runs again; 2.17.8, 3.0.5, 3.1.3, 3.2.3 and 3.3.0 have the fix"
+        );
+        self.recorder.event(Event::new(Object::Node(node.into()), "", reason, note));
+    }
+
     /// The node waits for a subnet; `missing` says what is missing.
     pub(crate) fn no_subnet(&self, node: &str, uid: &str, missing: &str) {
         let reason = EventReason::new("AddManagementPort", "NoSubnet");

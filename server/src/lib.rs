@@ -20,6 +20,7 @@
 //! | [`daemons`] | [`daemons::Daemons`]: health of the daemons that ADD needs | their sockets | – |
 //! | [`ports`] | [`ports::Ports`]: queue of ports that plugins ask for | – | – |
 //! | [`conditions`] | [`conditions::Conditions`]: conditions of readiness | – | – |
+//! | `release` | warns of a release of Open vSwitch that ends by itself | OVSDB, ovs-vswitchd | log, event on the node |
 //! | [`metrics`] | [`metrics::Metrics`]: counters, gauges, histograms | – | a registry |
 //! | [`api_error`] | [`api_error::ApiError`]: each failure of a request: code, status, hint | – | – |
 //! | [`cni_conf`] | [`cni_conf::CniConf`]: the CNI configuration file | – | `/etc/cni/net.d` |
@@ -48,6 +49,7 @@ pub mod metrics;
 pub mod node;
 pub mod pods;
 pub mod ports;
+mod release;
 pub mod requests;
 #[cfg(test)]
 mod scripted;

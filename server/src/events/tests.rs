@@ -95,3 +95,13 @@ fn notes_are_one_line_of_bounded_length_and_names_are_names() {
     assert!(name.len() <= 253 && !name.contains(".."), "{name}");
     assert_eq!(event.regarding.unwrap().uid, None);
 }
+
+#[test]
+fn a_switch_that_will_abort_is_an_event_on_the_node() {
+    let (events, mut waiting) = events();
+    events.aborting_switch("node1", "3.1.0");
+    let event = waiting.try_recv().unwrap().to_api(&reporter("node1"));
+    assert_eq!(event.reason.as_deref(), Some("OpenVSwitchAborts"));
+    assert_eq!(event.regarding.unwrap().kind.as_deref(), Some("Node"));
+    assert!(event.note.unwrap().starts_with("Open vSwitch 3.1.0 aborts"));
+}

@@ -36,6 +36,7 @@ use crate::{
     metrics::Metrics,
     pods::{ApiPods, Manifests, PodSource},
     ports::{Ports, WriteQueue},
+    release,
     services::{self, Facts, ServicesConfig},
     unverified::warn_of_skipped_verification,
 };
@@ -122,6 +123,8 @@ async fn serve(
     let view = api_server.as_ref().map(|connection| object::follow(connection, &config.name));
     tokio::spawn(switch.run(settings, tunnels.follow(view.clone(), &happened, conditions)));
     let object = api_server.zip(view);
+    let open_vswitch = PluginSettings::with_ovsdb(&config.open_vswitch.endpoint, PATIENCE);
+    tokio::spawn(release::warn_of_abort(open_vswitch, config.name.clone(), events.clone()));
     let own_node = keep_network(&config, object, (identity, client.clone()), &events, conditions, happened)?;
     let (ports, queue) = Ports::channel();
     let environment = Environment {

@@ -1,0 +1,133 @@
+//! Warns of a release of Open vSwitch whose userspace datapath ends by itself.
+//!
+//! Until 2.17.8, 3.0.5, 3.1.3 and 3.2.3, ovs-vswitchd asserted for each packet that the connection that it
+//! found was not the second entry of one with NAT. Since 2.16 (all-zero SNAT) it finds such entries. The fix
+//! is "conntrack: Remove nat_conn introducing key directionality". The kernel's datapath has another
+//! connection tracker.
+//!
+//! Must not know what else depends on a release.
+
+use std::{io, time::Duration};
+
+use podnet::{
+    bridge::{Bridge, BridgeError, Datapath},
+    control_socket::{ControlSocket, VSWITCHD},
+    daemon::PATIENCE,
+    settings::Settings,
+};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::events::Events;
+
+/// No event tells that ovs-vswitchd has started, or OVN has made the bridge. A warning may be that late, and
+/// a node that waits for them pays for one look in this time.
+const EVERY: Duration = Duration::from_secs(2);
+/// The first release whose connection tracker finds entries that it asserts not to find.
+const FIRST: Release = Release([2, 16, 0]);
+/// The first release of each branch that has the fix, oldest branch first. All later branches have it.
+const FIXED: [Release; 5] =
+    [Release([2, 17, 8]), Release([3, 0, 5]), Release([3, 1, 3]), Release([3, 2, 3]), Release([3, 3, 0])];
+
+/// A release of Open vSwitch, such as 3.1.0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Release([u16; 3]);
+
+impl Release {
+    /// Reads the release at the end of the first line of `ovs-vswitchd --version`, or alone. Distributions
+    /// append what they like to it.
+    fn of(text: &str) -> Option<Self> {
+        let word = text.lines().next()?.split_whitespace().next_back()?;
+        let mut numbers = word.trim_start_matches('v').split(|c: char| !c.is_ascii_digit()).map(str::parse);
+        let mut number = || numbers.next()?.ok();
+        Some(Self([number()?, number()?, number()?]))
+    }
+
+    fn branch(self) -> [u16; 2] {
+        let Self([major, minor, _]) = self;
+        [major, minor]
+    }
+
+    /// Whether its userspace datapath ends at an assertion.
+    fn aborts(self) -> bool {
+        // A branch without a fix, such as 2.16, is below the first release of the next one.
+        let fixed = FIXED.iter().find(|fixed| fixed.branch() >= self.branch());
+        self >= FIRST && fixed.is_some_and(|fixed| self < *fixed)
+    }
+}
+
+/// What is known of ovs-vswitchd and the integration bridge.
+enum Seen {
+    /// ovs-vswitchd or the bridge is not there yet.
+    Incomplete,
+    Datapath(Datapath, Option<Release>),
+}
+
+/// Looks until ovs-vswitchd and the integration bridge are there; then warns, in the log and by an event on
+/// `node`, if ovs-vswitchd is going to end.
+pub(crate) async fn warn_of_abort(settings: Settings, node: String, events: Events) {
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match look(&settings).await {
+            Seen::Incomplete => {}
+            Seen::Datapath(Datapath::Userspace, Some(release)) if release.aborts() => {
+                let Release([major, minor, patch]) = release;
+                let release = format!("{major}.{minor}.{patch}");
+                tracing::warn!(
+                    release,
+                    "the userspace datapath of this Open vSwitch aborts under connections of pods (fixed in \
+                     2.17.8, 3.0.5, 3.1.3, 3.2.3 and 3.3.0; docs/troubleshooting.md)"
+                );
+                return events.aborting_switch(&node, &release);
+            }
+            Seen::Datapath(datapath, release) => {
+                return tracing::info!(?datapath, ?release, "Open vSwitch's release");
+            }
+        }
+    }
+}
+
+async fn look(settings: &Settings) -> Seen {
+    let bridge = async { Bridge::connect(&settings.ovsdb, PATIENCE).await?.datapath().await };
+    let Ok::<_, BridgeError>((datapath, written)) = bridge.await else { return Seen::Incomplete };
+    let vswitchd = ControlSocket::of(&settings.ovs_run_dir, VSWITCHD);
+    match vswitchd.ask("version", &[], PATIENCE).await {
+        Ok(text) => Seen::Datapath(datapath, Release::of(&text)),
+        // Out of sight, in a container of its own, or not started yet: Open vSwitch's scripts write the
+        // release before they start it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match written {
+            Some(release) => Seen::Datapath(datapath, Release::of(&release)),
+            None => Seen::Incomplete,
+        },
+        Err(_) => Seen::Incomplete,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_releases_between_the_assertion_and_its_fix_abort() {
+        let aborts = |text: &str| Release::of(text).map(Release::aborts);
+        for text in [
+            "ovs-vswitchd (Open vSwitch) 3.1.0",
+            "ovs-vswitchd (Open vSwitch) 3.1.0\nDPDK 22.11.1",
+            "2.16.0",
+            "2.16.7",
+            "2.17.7",
+            "3.0.4",
+            "3.1.2-1.el9",
+            "v3.2.2",
+        ] {
+            assert_eq!(aborts(text), Some(true), "{text}");
+        }
+        for text in ["2.15.9", "2.17.8", "2.17.12", "3.0.5", "3.1.3", "3.2.3", "3.3.0", "3.5.0", "4.0.0"] {
+            assert_eq!(aborts(text), Some(false), "{text}");
+        }
+        for text in ["", "unknown", "3.1", "99999999.1.1", "ovs-vswitchd (Open vSwitch)"] {
+            assert_eq!(aborts(text), None, "{text}");
+        }
+    }
+}

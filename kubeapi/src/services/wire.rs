@@ -1,12 +1,15 @@
 //! The objects as the API spells them, reduced to the fields in use while they are parsed. Any field may be
 //! missing or `null`.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use contract::names::{ServiceKey, SliceKey};
 use ipnet::IpNet;
 use k8s_openapi::jiff::Timestamp;
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
 
 use super::{
     Condition, Endpoint, Family, Hints, Protocol, Service, ServicePort, Slice, SlicePort, SourceRanges,
@@ -46,15 +49,45 @@ struct Labels {
     proxy: Option<IgnoredAny>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+/// The end of the annotation of a Service that has no endpoints because nobody used it. Each program that
+/// idles Services has its own domain before it, such as `idling.alpha.openshift.io`.
+const IDLED: &str = "/idled-at";
+/// The annotation of a slice with the time of the change that made it.
+const CHANGED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+#[derive(Debug, Clone, Default)]
 struct Annotations {
-    /// Of a Service that has no endpoints because nobody used it.
-    #[serde(rename = "k8s.ovn.org/idled-at")]
-    idled: Option<IgnoredAny>,
-    /// Of a slice: the time of the change that made it.
-    #[serde(rename = "endpoints.kubernetes.io/last-change-trigger-time")]
+    idled: bool,
     changed: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Annotations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Map;
+
+        impl<'de> Visitor<'de> for Map {
+            type Value = Annotations;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("annotations")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Annotations, A::Error> {
+                let mut found = Annotations::default();
+                while let Some(name) = map.next_key::<String>()? {
+                    if name == CHANGED {
+                        found.changed = map.next_value()?;
+                    } else {
+                        let is_there = map.next_value::<Option<IgnoredAny>>()?.is_some();
+                        found.idled |= is_there && name.ends_with(IDLED);
+                    }
+                }
+                Ok(found)
+            }
+        }
+
+        deserializer.deserialize_map(Map)
+    }
 }
 
 impl Metadata {
@@ -245,8 +278,8 @@ impl ServiceObject {
         } = self.spec.unwrap_or_default();
         let mut unusable = None;
         let labels = labels.unwrap_or_default();
-        // An `ExternalName` may have kept the addresses of its former type. Labels leave the Service to another
-        // proxy, or to none.
+        // An `ExternalName` may have kept the addresses of its former type. Labels leave the Service to
+        // another proxy, or to none.
         let has_addresses =
             r#type.as_deref() != Some("ExternalName") && labels.headless.is_none() && labels.proxy.is_none();
         let inside = cluster_ips.unwrap_or_else(|| cluster_ip.into_iter().collect());
@@ -290,7 +323,7 @@ impl ServiceObject {
             internal: traffic(internal_traffic_policy),
             external,
             publish_not_ready: publish_not_ready_addresses.unwrap_or_default(),
-            idled: annotations.is_some_and(|annotations| annotations.idled.is_some()),
+            idled: annotations.is_some_and(|annotations| annotations.idled),
             health_check: health_check.and_then(|port| number(port, OF_SERVICE, &mut unusable)),
             unusable,
         };

@@ -109,7 +109,8 @@ impl ClusterConfig {
 pub enum Templates {
     Always,
     Never,
-    /// With variables if the database has some at the start: upstream's, or this program's.
+    /// With variables, unless the database has NodePorts without them at the start: upstream's, or those of
+    /// an earlier release. They are as good as others, and each would be another row.
     AsFound,
 }
 

@@ -132,7 +132,19 @@ impl Northbound {
 
     /// Whether a chassis has variables of this controller, or of upstream's.
     pub(crate) fn has_variables(&self) -> bool {
-        self.index.owners().any(|key| matches!(key, Key::Chassis(_)))
+        self.chassis().next().is_some()
+    }
+
+    /// Whether there is a load balancer of nodes, without variables, of this Service.
+    pub(crate) fn has_node_ports(&self, service: &ServiceKey) -> bool {
+        let mut names =
+            self.index.owned(&Key::Service(service.clone())).filter_map(|row| self.index.name(row));
+        names.any(|name| name.contains("_node_") && !name.contains("_template_"))
+    }
+
+    /// The chassis that have variables.
+    pub(crate) fn chassis(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.index.owners().filter_map(|key| if let Key::Chassis(name) = key { Some(name) } else { None })
     }
 
     /// The router that connects all nodes.

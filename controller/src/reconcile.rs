@@ -7,6 +7,7 @@
 
 use std::{collections::BTreeMap, future::Future, mem::discriminant, pin::Pin, sync::Arc, time::Duration};
 
+use contract::names::{PodKey, ServiceKey};
 use futures_util::FutureExt;
 use kubeapi::election::Leadership;
 use ovsdb::{Claim, Outcome, TransactError, Updates};
@@ -16,18 +17,18 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-mod absence;
 mod attempt;
 mod cluster_check;
 mod database_lock;
+mod deadlines;
 mod flap;
 mod moves;
 mod report;
 
 use self::{
-    absence::Absences,
     cluster_check::ClusterCheck,
     database_lock::{DatabaseLock, Right},
+    deadlines::{ABSENCE, Deadlines, GRACE},
     flap::Flaps,
     moves::Moves as NodeMoves,
 };
@@ -110,7 +111,8 @@ impl Controller {
             refusals: 0,
             doubted: None,
             paused: None,
-            absences: Absences::default(),
+            absences: Deadlines::after(ABSENCE),
+            graces: Deadlines::after(GRACE),
             moves: NodeMoves::default(),
             hold,
         };
@@ -137,7 +139,7 @@ struct Reconciler {
     /// Observations from before this process could write for the first time; none since then.
     early: Option<Vec<Observation>>,
     cluster: ClusterCheck,
-    /// Whether the database had variables of templates.
+    /// Whether the database had NodePorts as templates, or none at all.
     found_templates: Option<bool>,
     /// The replica is complete and up to date.
     loaded: bool,
@@ -149,7 +151,10 @@ struct Reconciler {
     doubted: Option<Doubted>,
     /// Until when the server is left alone after such a failure.
     paused: Option<Instant>,
-    absences: Absences,
+    /// Static pods whose mirror pods have gone.
+    absences: Deadlines<PodKey>,
+    /// Services that are idled no longer.
+    graces: Deadlines<ServiceKey>,
     moves: NodeMoves,
     hold: Duration,
 }
@@ -198,7 +203,7 @@ impl Reconciler {
             // In this order: `begin` completes the store, `prime` needs it complete, `write` needs all keys
             // marked.
             self.begin();
-            self.give_up_absent();
+            self.pass_deadlines();
             self.accept_moves();
             self.prime();
             self.write();
@@ -246,7 +251,8 @@ impl Reconciler {
         let mut why = None;
         if let Some(connection) = self.northbound.connection().cloned().filter(|_| self.loaded) {
             let (theirs, ours) = (self.northbound.zone(), &self.store.config.zone);
-            // Before the lock is asked for: to take it would stop the controller of the other zone or cluster.
+            // Before the lock is asked for: to take it would stop the controller of the other zone or
+            // cluster.
             if theirs != *ours {
                 why = Some(format!(
                     "the northbound database is of zone {:?} (NB_Global.name), this controller of zone {:?}: \
@@ -305,6 +311,7 @@ impl Reconciler {
         let observation = self.hold_moves(observation);
         self.follow(|store, dirty| store.observe(observation, dirty));
         self.absences.are(self.store.absent(), Instant::now());
+        self.graces.are(self.store.in_grace(), Instant::now());
     }
 
     /// Takes another chassis or zone of a node out of the observation, until it has lasted.
@@ -346,10 +353,13 @@ impl Reconciler {
         }
     }
 
-    /// Treats static pods as gone whose mirror pods have not come back in time.
-    fn give_up_absent(&mut self) {
+    /// Treats static pods as gone whose mirror pods have not come back in time, and Services as awake.
+    fn pass_deadlines(&mut self) {
         for pod in self.absences.take_over(Instant::now()) {
             self.follow(|store, dirty| store.is_gone(&pod, dirty));
+        }
+        for service in self.graces.take_over(Instant::now()) {
+            self.follow(|store, dirty| store.is_awake(&service, dirty));
         }
     }
 
@@ -417,6 +427,9 @@ impl Reconciler {
         for service in self.northbound.services() {
             self.store.found_service(service.clone());
         }
+        for chassis in self.northbound.chassis() {
+            self.store.found_chassis(Arc::clone(chassis));
+        }
         early.into_iter().for_each(|observation| self.observed(observation));
     }
 
@@ -444,15 +457,19 @@ impl Reconciler {
     /// Decides whether NodePorts are templates. All keys are compared after this.
     fn decide_on_templates(&mut self) {
         let Self { store, northbound, found_templates, .. } = self;
+        let has_variables = northbound.has_variables();
         let has_table = northbound.has_column(Table::ChassisTemplateVar, "variables");
         let templates = has_table
             && match store.config.templates {
                 Templates::Always => true,
                 Templates::Never => false,
                 // Once: what is found later is this controller's own.
-                Templates::AsFound => *found_templates.get_or_insert_with(|| northbound.has_variables()),
+                Templates::AsFound => *found_templates.get_or_insert_with(|| {
+                    has_variables
+                        || !store.template_services().any(|service| northbound.has_node_ports(service))
+                }),
             };
-        store.use_templates(templates);
+        store.use_templates(templates, has_variables || store.config.templates == Templates::Always);
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -460,7 +477,13 @@ impl Reconciler {
         let waits = self.in_flight.is_some() || !self.may_write();
         let retry = if waits { None } else { self.work_queue.next_retry() };
         let paused = self.paused.filter(|_| !waits);
-        paused.or(retry).into_iter().chain(self.absences.next()).chain(self.moves.next()).min()
+        paused
+            .or(retry)
+            .into_iter()
+            .chain(self.absences.next())
+            .chain(self.graces.next())
+            .chain(self.moves.next())
+            .min()
     }
 
     /// Whether everything that a write depends on is known, and this process has the right to write.

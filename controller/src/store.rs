@@ -74,6 +74,9 @@ pub struct Store {
     ranges: ranges::Ranges,
     gateways: BTreeSet<NodeName>,
     templates: bool,
+    /// Whether chassis have variables: not before there is a NodePort, for a database that had none is left
+    /// as it is.
+    variables: bool,
     addresses: Addresses,
     /// Addresses that pods no longer use, while their ports may still exist.
     leaving: assign::Leaving,
@@ -133,6 +136,7 @@ impl Store {
             services: services::Services::default(),
             gateways: BTreeSet::new(),
             templates: false,
+            variables: false,
             addresses: Addresses::default(),
             leaving: assign::Leaving::default(),
             found: assign::Found::default(),
@@ -207,9 +211,25 @@ impl Store {
         self.templates
     }
 
-    /// Decides on that. To be called only while all keys are about to be compared.
-    pub fn use_templates(&mut self, templates: bool) {
+    /// Whether chassis have variables.
+    pub fn uses_variables(&self) -> bool {
+        self.templates && self.variables
+    }
+
+    /// Decides on templates. `variables`: each chassis has them, without NodePorts, too. To be called only
+    /// while all keys are about to be compared.
+    pub fn use_templates(&mut self, templates: bool, variables: bool) {
         self.templates = templates;
+        self.variables |= variables || self.services.node_ports().next().is_some();
+    }
+
+    /// There may be a NodePort from now on. Variables stay until the next start.
+    fn may_need_variables(&mut self, dirty: &mut Dirty<'_>) {
+        if self.templates && !self.variables && self.services.node_ports().next().is_some() {
+            self.variables = true;
+            let chassis = self.local_nodes().filter_map(|node| node.chassis.as_deref());
+            fanout::chassis(chassis.map(Arc::from).collect(), dirty);
+        }
     }
 
     /// How many addresses of each family the NodePorts of a node have at most.
@@ -276,11 +296,12 @@ impl Store {
                 Kept::LOAD_BALANCERS
             }
             Key::Service(_) => Kept::NOTHING,
-            // Any chassis may be that of a node whose annotations are missing.
             Key::Chassis(_) => {
-                let is_unknown = |node: &Node| !self.is_decided(node) || node.chassis.is_none();
-                let mut nodes = self.nodes.iter().filter(|node| self.place(node) != Place::Elsewhere);
-                if nodes.any(is_unknown) { Kept::ALL } else { Kept::NOTHING }
+                if self.has_unknown_chassis() {
+                    Kept::ALL
+                } else {
+                    Kept::NOTHING
+                }
             }
             Key::Pod(key) => {
                 let node = self
@@ -293,6 +314,10 @@ impl Store {
                 }
             }
         }
+    }
+
+    fn is_elsewhere(&self, node: &Node) -> bool {
+        self.place(node) == Place::Elsewhere
     }
 
     /// Whether the annotations that the node's rows derive from are known: its zone and its subnets.

@@ -91,7 +91,7 @@ pub fn service(store: &Store, key: &ServiceKey) -> RowSet {
         let vips = vips.entry(front.port.port.protocol).or_default();
         front.add(vips, front.addresses(None), |family| spell(&front.port.usable(family, |_| true)));
     }
-    let options = options(service, &store.config);
+    let options = options(service, known, &store.config);
     let load_balancer = |(protocol, vips)| LoadBalancer {
         service: key.clone(),
         protocol,
@@ -151,9 +151,9 @@ fn with_variables(
     rows
 }
 
-fn options(service: &Service, config: &ClusterConfig) -> Options {
-    let without_backend =
-        if service.idled && config.empty_lb_events { WithoutBackend::Event } else { WithoutBackend::Reject };
+fn options(service: &Service, known: &Known, config: &ClusterConfig) -> Options {
+    let is_event = config.empty_lb_events && known.awaits_pods();
+    let without_backend = if is_event { WithoutBackend::Event } else { WithoutBackend::Reject };
     Options {
         without_backend,
         skip_snat: false,
@@ -252,7 +252,8 @@ impl Front<'_> {
         (0..2).any(|family| self.port.usable(family, |_| true).iter().any(is_host))
     }
 
-    /// Whether these are addresses of nodes that a variable can stand for: the backends are the same everywhere.
+    /// Whether these are addresses of nodes that a variable can stand for: the backends are the same
+    /// everywhere.
     fn is_template(&self, store: &Store) -> bool {
         store.uses_templates()
             && matches!(self.at, At::Nodes(_))

@@ -20,9 +20,9 @@ pub(super) fn node_address(family: Family, number: usize) -> String {
     format!("{NODE_ADDRESS}{family}_{number}")
 }
 
-/// The row of a chassis; none if no node of this zone is on it, or without templates.
+/// The row of a chassis; none if no node of this zone is on it, or nothing needs variables.
 pub fn templates(store: &Store, chassis: &str) -> RowSet {
-    if !store.uses_templates() {
+    if !store.uses_variables() {
         return Vec::new();
     }
     let mut nodes = store.local_nodes().filter(|node| node.chassis.as_deref() == Some(chassis));

@@ -46,7 +46,7 @@ impl Run {
         run.observe(Observation::Services(Seen::All(Vec::new())));
         run.observe(Observation::Slices(Seen::All(Vec::new())));
         run.observe(Observation::Nodes(Seen::All(vec![node("n1")])));
-        run.observe(Observation::Pods(Seen::All(Vec::<(contract::names::PodKey, Pod)>::new())));
+        run.observe(Observation::Pods(Seen::All(Vec::<(PodKey, Pod)>::new())));
         run
     }
 
@@ -396,7 +396,7 @@ async fn rows_of_which_the_api_server_knows_none_stay_until_somebody_says_whose_
     let other = Run::start_in(Leadership::always(), None, Some("other")).await;
     let pods = ["a", "b"].map(|name| {
         let pod = Pod { node: Some("n1".into()), ..Pod::with_uid(name) };
-        (contract::names::PodKey::new("default", name).unwrap(), pod)
+        (PodKey::new("default", name).unwrap(), pod)
     });
     other.observe(Observation::Pods(Seen::All(pods.into())));
     let ports = async || {
@@ -444,7 +444,7 @@ async fn a_pod_keeps_the_address_of_its_port_when_the_leader_before_did_not_come
 
     let [gone, stays] = ["gone", "stays"].map(|name| {
         let pod = Pod { node: Some("n1".into()), ..Pod::with_uid(name) };
-        (contract::names::PodKey::new("default", name).unwrap(), pod)
+        (PodKey::new("default", name).unwrap(), pod)
     });
     first.observe(Observation::Pods(Seen::All(vec![gone, stays.clone()])));
     let mut given = None;

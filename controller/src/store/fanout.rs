@@ -5,16 +5,21 @@
 //! | node: what its rows derive from | the node |
 //! | node: what the rows of its gateway derive from | its gateway |
 //! | node: zone, chassis or subnets | the node and its pods |
-//! | node: what load balancers derive from | the Services whose load balancers depend on the nodes; not those that do so only by NodePorts, if these are templates and as many as before |
-//! | node: chassis or addresses, with templates | the variables of its chassis |
-//! | gateway router of a node: came or went | the node, and the same Services |
+//! | node: has a switch in this zone from now on, or no longer | the Services whose load balancers depend on the nodes |
+//! | such a node: addresses | the Services with NodePorts; if it has a gateway router, those of which a changed address is an endpoint |
+//! | such a node: zone of the data centre | the Services with hints for zones |
+//! | the same three, if NodePorts are templates | the Services whose NodePorts are templates only if there are more or fewer addresses |
+//! | such a node: chassis or addresses, with templates | the variables of its chassis |
+//! | Service: the first with a NodePort that is a template | the variables of each chassis |
+//! | the last node whose chassis was not known: known, or gone | the variables of each chassis that no node has any longer |
+//! | gateway router of a node: came or went | the node, and the Services whose load balancers depend on the nodes |
 //! | Service, slice: came, went, or any field that is kept | the Service |
 //! | pod: came, went, or what its row derives from, its network included | the pod |
 //!
 //! A change of what no row derives from, such as the arrival of a pod's own annotation, concerns no key.
 //! Knows objects before and after a change; neither rows nor the database.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use contract::names::{PodKey, ServiceKey};
 
@@ -73,31 +78,39 @@ pub(super) enum NodePorts {
     },
 }
 
-/// Follows a change of a node; none while it does not exist.
+/// A node before and after a change; none while it does not exist.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Change<'a> {
+    pub(super) before: Option<&'a Node>,
+    pub(super) after: Option<&'a Node>,
+    /// Whether its switch was in this zone's database before, and is now.
+    pub(super) is_local: [bool; 2],
+    pub(super) has_gateway_router: bool,
+}
+
+impl<'a> Change<'a> {
+    /// The node as Services see it: none while its switch is not in this zone's database.
+    fn local(&self) -> [Option<&'a Node>; 2] {
+        let [was, is] = self.is_local;
+        [self.before.filter(|_| was), self.after.filter(|_| is)]
+    }
+}
+
+/// Follows a change of the node `name`.
 pub(super) fn node(
     name: &NodeName,
-    before: Option<&Node>,
-    after: Option<&Node>,
+    change: Change<'_>,
     pods: &Pods,
     services: &Services,
     node_ports: NodePorts,
     dirty: &mut Dirty<'_>,
 ) {
-    let both = before.zip(after);
-    if !both.is_some_and(|(before, after)| before.same_for_services(after)) {
-        let with_node_ports = match node_ports {
-            NodePorts::ByNode => true,
-            NodePorts::Templates { more_or_fewer } => more_or_fewer,
-        };
-        per_node(services, with_node_ports, dirty);
+    load_balancers(change, services, node_ports, dirty);
+    if matches!(node_ports, NodePorts::Templates { .. }) {
+        variables(change, dirty);
     }
-    let is_same =
-        |(before, after): (&Node, &Node)| before.same_for_services(after) && before.chassis == after.chassis;
-    if matches!(node_ports, NodePorts::Templates { .. }) && !both.is_some_and(is_same) {
-        let chassis = [before, after].into_iter().flatten().filter_map(|node| node.chassis.as_deref());
-        chassis.for_each(|name| dirty(Key::Chassis(name.into()), Scope::Whole));
-    }
-    if gateway_differs(before, after) {
+    let both = change.before.zip(change.after);
+    if gateway_differs(change.before, change.after) {
         dirty(Key::Gateway(Arc::clone(name)), Scope::Whole);
     }
     if both.is_some_and(|(before, after)| before.same_rows(after)) {
@@ -124,6 +137,56 @@ fn gateway_differs(before: Option<&Node>, after: Option<&Node>) -> bool {
         (None, Some(after)) => after.gateway.is_some(),
         (_, None) => true,
     }
+}
+
+/// The Services that a change of a node concerns.
+fn load_balancers(change: Change<'_>, services: &Services, node_ports: NodePorts, dirty: &mut Dirty<'_>) {
+    let mut concerned: BTreeSet<&ServiceKey> = BTreeSet::new();
+    let mut templates = matches!(node_ports, NodePorts::Templates { more_or_fewer: true });
+    match change.local() {
+        [None, None] => {}
+        [Some(before), Some(after)] => {
+            if !before.same_addresses(after) {
+                concerned.extend(services.at_nodes());
+                templates |= matches!(node_ports, NodePorts::ByNode);
+                if change.has_gateway_router {
+                    let [before, after] = [before, after].map(|node| &node.host_addresses);
+                    let gone = before.iter().filter(|address| !after.contains(address));
+                    let came = after.iter().filter(|address| !before.contains(address));
+                    concerned.extend(gone.chain(came).flat_map(|address| services.with_endpoint(address)));
+                }
+            }
+            if before.topology_zone != after.topology_zone {
+                concerned.extend(services.of_zones());
+            }
+        }
+        // Links of its switch, at the least.
+        [Some(_), None] | [None, Some(_)] => {
+            concerned.extend(services.per_node());
+            templates |= matches!(node_ports, NodePorts::ByNode);
+        }
+    }
+    if templates {
+        concerned.extend(services.node_ports());
+    }
+    concerned.into_iter().for_each(|service| dirty(Key::Service(service.clone()), Scope::Whole));
+}
+
+/// The variables that a change of a node concerns.
+fn variables(change: Change<'_>, dirty: &mut Dirty<'_>) {
+    let [before, after] = change.local();
+    let is_same =
+        |(before, after): (&Node, &Node)| before.same_addresses(after) && before.chassis == after.chassis;
+    if before.zip(after).is_some_and(is_same) {
+        return;
+    }
+    let chassis = [before, after].into_iter().flatten().filter_map(|node| node.chassis.as_deref());
+    chassis.for_each(|name| dirty(Key::Chassis(name.into()), Scope::Whole));
+}
+
+/// The variables of these chassis.
+pub(super) fn chassis(chassis: BTreeSet<Arc<str>>, dirty: &mut Dirty<'_>) {
+    chassis.into_iter().for_each(|name| dirty(Key::Chassis(name), Scope::Whole));
 }
 
 /// Follows a change of a pod; none while it does not exist.

@@ -241,12 +241,9 @@ impl Node {
         addresses
     }
 
-    /// Whether the load balancers of Services treat both alike.
-    pub(super) fn same_for_services(&self, other: &Self) -> bool {
-        self.same_place(other)
-            && self.subnets.is_empty() == other.subnets.is_empty()
-            && (&self.host_addresses, self.node_ports, &self.topology_zone)
-                == (&other.host_addresses, other.node_ports, &other.topology_zone)
+    /// Whether NodePorts are at the same addresses of both.
+    pub(super) fn same_addresses(&self, other: &Self) -> bool {
+        (&self.host_addresses, self.node_ports) == (&other.host_addresses, other.node_ports)
     }
 
     /// Whether the pods of both have the same rows.

@@ -28,6 +28,9 @@ pub(super) struct Nodes {
     contested: BTreeMap<NodeName, Vec<IpNet>>,
     /// Nodes whose rows cannot be computed because a text is no annotation.
     unreadable: BTreeSet<NodeName>,
+    /// Chassis that nodes had, or that have variables in the database. Their variables stay while a node's
+    /// chassis is not known: it may be one of them.
+    abandoned: BTreeSet<Arc<str>>,
 }
 
 impl Nodes {
@@ -166,6 +169,7 @@ impl Store {
             self.outbox.tell_node(Trouble { subject: Arc::clone(&name), uid: Arc::clone(&node.uid), why });
         }
         let templates = self.template_addresses();
+        let was_local = self.nodes.get(&name).is_some_and(|before| self.is_decided(before));
         let before = self.nodes.insert(node);
         let node_ports = self.node_ports(templates);
         // The stored node counts, because missing annotations have been filled in above.
@@ -175,7 +179,15 @@ impl Store {
             self.readable(&name, dirty);
         }
         let Some(now) = self.nodes.get(&name) else { return };
-        fanout::node(&name, before.as_ref(), Some(now), &self.pods, &self.services, node_ports, dirty);
+        let change = fanout::Change {
+            before: before.as_ref(),
+            after: Some(now),
+            is_local: [was_local, self.is_decided(now)],
+            has_gateway_router: self.has_gateway_router(&name),
+        };
+        fanout::node(&name, change, &self.pods, &self.services, node_ports, dirty);
+        self.abandon(before.as_ref(), dirty);
+        let Some(now) = self.nodes.get(&name) else { return };
         if before.as_ref().is_some_and(|before| before.same_for_pods(now)) {
             return;
         }
@@ -193,7 +205,14 @@ impl Store {
         let Some(node) = self.nodes.remove(name) else { return };
         let node_ports = self.node_ports(templates);
         self.readable(name, dirty);
-        fanout::node(name, Some(&node), None, &self.pods, &self.services, node_ports, dirty);
+        let change = fanout::Change {
+            before: Some(&node),
+            after: None,
+            is_local: [self.is_decided(&node), false],
+            has_gateway_router: self.has_gateway_router(name),
+        };
+        fanout::node(name, change, &self.pods, &self.services, node_ports, dirty);
+        self.abandon(Some(&node), dirty);
         self.subnets_changed(name, &node.subnets, dirty);
         self.give_contested(dirty);
     }
@@ -203,6 +222,32 @@ impl Store {
         if self.nodes.unreadable.remove(name) && !self.nodes.has_unreadable() {
             fanout::services(&self.services, dirty);
         }
+    }
+
+    /// Variables of this chassis are in the database.
+    pub fn found_chassis(&mut self, name: Arc<str>) {
+        self.nodes.abandoned.insert(name);
+    }
+
+    /// A node may have another chassis now. Once those of all nodes are known, the variables of the others
+    /// go.
+    fn abandon(&mut self, before: Option<&Node>, dirty: &mut Dirty<'_>) {
+        let chassis = before.filter(|_| self.templates).and_then(|node| node.chassis.as_deref());
+        self.nodes.abandoned.extend(chassis.map(Arc::from));
+        // Without the complete list of nodes, all keys are compared later.
+        if self.is_complete() && !self.nodes.abandoned.is_empty() && !self.has_unknown_chassis() {
+            let mut abandoned = std::mem::take(&mut self.nodes.abandoned);
+            for chassis in self.local_nodes().filter_map(|node| node.chassis.as_deref()) {
+                abandoned.remove(chassis);
+            }
+            fanout::chassis(abandoned, dirty);
+        }
+    }
+
+    /// Whether any chassis may be that of a node whose annotations are missing.
+    pub(super) fn has_unknown_chassis(&self) -> bool {
+        let mut nodes = self.nodes.iter().filter(|node| !self.is_elsewhere(node));
+        nodes.any(|node| !self.is_decided(node) || node.chassis.is_none())
     }
 
     /// What NodePorts depend on. `before`: the numbers of addresses before the change.

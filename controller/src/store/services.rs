@@ -1,13 +1,14 @@
 //! The Services with their EndpointSlices, and those whose load balancers differ from node to node.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    net::IpAddr,
     sync::Arc,
 };
 
 use contract::names::{ServiceKey, SliceKey};
 
-use super::{Endpoint, Service, ServicePort, Slice, Store, Traffic, fanout, ranges::Ranges};
+use super::{Service, ServicePort, Slice, Store, Traffic, fanout, ranges::Ranges};
 use crate::{
     config::ClusterConfig,
     key::Dirty,
@@ -23,18 +24,23 @@ pub struct Known {
     slices: Vec<(SliceKey, Slice)>,
     /// The trouble that was reported last.
     told: Option<ServiceTrouble>,
+    /// It is idled no longer, and the pods that it needs may not be there yet.
+    in_grace: bool,
     /// When the changes happened whose rows are not in the database yet, in microseconds since 1970.
     triggers: Vec<i64>,
 }
 
 /// How a Service's load balancers depend on the nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ByNode {
-    No,
-    /// Because of NodePorts, which can be templates.
-    NodePorts,
+#[derive(Debug, Default)]
+struct ByNode {
     /// They may differ from node to node.
-    Differ,
+    differ: bool,
+    /// It has NodePorts.
+    node_ports: bool,
+    /// A hint names zones.
+    zones: bool,
+    /// Endpoints that are hosts.
+    hosts: BTreeSet<IpAddr>,
 }
 
 /// Backends of a Service over all of its addresses and ports. A hundred thousand are a row of two megabytes,
@@ -54,6 +60,14 @@ pub(super) struct Services {
     per_node: BTreeSet<ServiceKey>,
     /// Services whose load balancers depend on the nodes because of their NodePorts alone.
     node_ports: BTreeSet<ServiceKey>,
+    /// Of those in `per_node`, the ones with NodePorts, too.
+    at_nodes: BTreeSet<ServiceKey>,
+    /// Of those in `per_node`, the ones with hints for zones.
+    of_zones: BTreeSet<ServiceKey>,
+    /// Of those in `per_node`, the ones with endpoints that are hosts, by their addresses.
+    at_hosts: BTreeMap<IpAddr, BTreeSet<ServiceKey>>,
+    /// Those that are idled no longer, for a while.
+    in_grace: BTreeSet<ServiceKey>,
     /// Number of Services; `all` has those, too, of which only slices are known.
     services: usize,
 }
@@ -61,6 +75,11 @@ pub(super) struct Services {
 impl Known {
     pub fn service(&self) -> Option<&Service> {
         self.service.as_ref()
+    }
+
+    /// Whether a connection to it is an event: it is idled, or was so a moment ago.
+    pub fn awaits_pods(&self) -> bool {
+        self.in_grace || self.service.as_ref().is_some_and(|service| service.idled)
     }
 
     pub fn slices(&self) -> impl Iterator<Item = &Slice> + Clone {
@@ -84,20 +103,21 @@ impl Known {
     /// How its load balancers depend on the nodes.
     fn by_node(&self, config: &ClusterConfig) -> ByNode {
         let Some(service) = self.service.as_ref().filter(|service| !service.cluster_ips.is_empty()) else {
-            return ByNode::No;
+            return ByNode::default();
         };
-        let has_node_ports = service.ports.iter().any(|port| port.node_port.is_some());
+        let node_ports = service.ports.iter().any(|port| port.node_port.is_some());
         let by_policy = service.internal == Traffic::Local
-            || service.external == Traffic::Local && (has_node_ports || !service.external_ips.is_empty());
-        let mut endpoints = self.slices().flat_map(|slice| &slice.endpoints);
-        let differs = |endpoint: &Endpoint| endpoint.hints.is_some() || !config.is_of_pods(endpoint.address);
-        if by_policy || has_node_ports && !template_affinity(service) || endpoints.any(differs) {
-            ByNode::Differ
-        } else if has_node_ports {
-            ByNode::NodePorts
-        } else {
-            ByNode::No
-        }
+            || service.external == Traffic::Local && (node_ports || !service.external_ips.is_empty());
+        let endpoints = || self.slices().flat_map(|slice| &slice.endpoints);
+        let hosts =
+            endpoints().map(|endpoint| endpoint.address).filter(|address| !config.is_of_pods(*address));
+        let hosts: BTreeSet<IpAddr> = hosts.collect();
+        let hints = || endpoints().filter_map(|endpoint| endpoint.hints.as_deref());
+        let differ = by_policy
+            || node_ports && !template_affinity(service)
+            || !hosts.is_empty()
+            || hints().next().is_some();
+        ByNode { differ, node_ports, zones: hints().any(|hints| !hints.zones.is_empty()), hosts }
     }
 
     fn is_empty(&self) -> bool {
@@ -150,16 +170,45 @@ impl Services {
         self.node_ports.iter()
     }
 
+    /// Those with NodePorts that cannot be templates.
+    pub(super) fn at_nodes(&self) -> impl Iterator<Item = &ServiceKey> {
+        self.at_nodes.iter()
+    }
+
+    /// Those with hints for zones.
+    pub(super) fn of_zones(&self) -> impl Iterator<Item = &ServiceKey> {
+        self.of_zones.iter()
+    }
+
+    /// Those of which the address of a host is an endpoint.
+    pub(super) fn with_endpoint(&self, host: &IpAddr) -> impl Iterator<Item = &ServiceKey> {
+        self.at_hosts.get(host).into_iter().flatten()
+    }
+
     /// Changes a Service or its slices, and follows the change in the indexes.
     fn change(&mut self, key: &ServiceKey, config: &ClusterConfig, change: impl FnOnce(&mut Known)) {
         let known = self.all.entry(key.clone()).or_default();
         let was_there = known.service.is_some();
+        let ByNode { hosts: before, .. } = known.by_node(config);
         change(known);
         let is_there = known.service.is_some();
-        let by_node = known.by_node(config);
+        let ByNode { differ, node_ports, zones, hosts } = known.by_node(config);
+        for host in before.difference(&hosts) {
+            if let Some(services) = self.at_hosts.get_mut(host) {
+                services.remove(key);
+                if services.is_empty() {
+                    self.at_hosts.remove(host);
+                }
+            }
+        }
+        for host in hosts.difference(&before) {
+            self.at_hosts.entry(*host).or_default().insert(key.clone());
+        }
         for (index, is_in) in [
-            (&mut self.per_node, by_node == ByNode::Differ),
-            (&mut self.node_ports, by_node == ByNode::NodePorts),
+            (&mut self.per_node, differ),
+            (&mut self.node_ports, node_ports && !differ),
+            (&mut self.at_nodes, node_ports && differ),
+            (&mut self.of_zones, zones),
         ] {
             if is_in {
                 index.insert(key.clone());
@@ -186,6 +235,26 @@ impl Store {
         self.services.count()
     }
 
+    /// Services with NodePorts that can be templates.
+    pub fn template_services(&self) -> impl Iterator<Item = &ServiceKey> {
+        self.services.node_ports()
+    }
+
+    /// Services that are idled no longer. The caller passes each to [`is_awake`](Self::is_awake) after a
+    /// while.
+    pub fn in_grace(&self) -> &BTreeSet<ServiceKey> {
+        &self.services.in_grace
+    }
+
+    /// The Service has had time to get its pods: without one it refuses connections again.
+    pub fn is_awake(&mut self, key: &ServiceKey, dirty: &mut Dirty<'_>) {
+        if self.services.in_grace.remove(key) {
+            let config = Arc::clone(&self.config);
+            self.services.change(key, &config, |known| known.in_grace = false);
+            fanout::service(key, dirty);
+        }
+    }
+
     /// When the changes of the Service's endpoints happened that have come since the last call, in
     /// microseconds since 1970.
     pub fn take_triggers(&mut self, key: &ServiceKey) -> Vec<i64> {
@@ -206,9 +275,19 @@ impl Store {
             return;
         }
         let config = Arc::clone(&self.config);
-        self.services.change(&key, &config, |known| known.service = Some(service));
+        let (was_idled, is_idled) = (before.is_some_and(|before| before.idled), service.idled);
+        self.services.change(&key, &config, |known| {
+            known.in_grace = !is_idled && (known.in_grace || was_idled);
+            known.service = Some(service);
+        });
+        if !is_idled && was_idled {
+            self.services.in_grace.insert(key.clone());
+        } else if is_idled {
+            self.services.in_grace.remove(&key);
+        }
         self.tell_service(&key);
         fanout::service(&key, dirty);
+        self.may_need_variables(dirty);
     }
 
     pub(super) fn remove_service(&mut self, key: &ServiceKey, dirty: &mut Dirty<'_>) {
@@ -216,7 +295,10 @@ impl Store {
             return;
         }
         let config = Arc::clone(&self.config);
-        self.services.change(key, &config, |known| (known.service, known.told) = (None, None));
+        self.services.change(key, &config, |known| {
+            (known.service, known.told, known.in_grace) = (None, None, false);
+        });
+        self.services.in_grace.remove(key);
         fanout::service(key, dirty);
     }
 
@@ -264,6 +346,7 @@ impl Store {
         self.services.of_slice.entry(key).or_insert_with(|| service.clone());
         self.tell_service(&service);
         fanout::slice(&service, dirty);
+        self.may_need_variables(dirty);
     }
 
     pub(super) fn remove_slice(&mut self, key: &SliceKey, dirty: &mut Dirty<'_>) {
@@ -271,6 +354,7 @@ impl Store {
         let config = Arc::clone(&self.config);
         self.services.change(&service, &config, |known| known.slices.retain(|(other, _)| other != key));
         fanout::slice(&service, dirty);
+        self.may_need_variables(dirty);
     }
 
     /// Queues an event if the Service or its slices have begun to have a value that cannot be used.

@@ -47,7 +47,9 @@ impl Comparison {
             }
         }
         // Sets of references are compared in `memberships`.
-        let named = |column: &str| column == "name" || ours.columns.iter().any(|(ours, _)| *ours == column);
+        let named = |column: &str| {
+            ["name", "chassis"].contains(&column) || ours.columns.iter().any(|(ours, _)| *ours == column)
+        };
         let unnamed = columns.iter().filter(|(column, value)| !named(column) && references(value).is_empty());
         self.others.extend(unnamed.map(|(column, _)| format!("{}.{column}", ours.id.table.name())));
     }
@@ -213,6 +215,9 @@ impl<'a> Theirs<'a> {
                         .get("external_ids")
                         .and_then(|ids| pairs(ids).get(contract::ovn::ID).map(|id| (*id).to_owned())),
                     _ if content_of(table).is_some() => Some(identity(fixture, table, reference, columns)),
+                    "Chassis_Template_Var" => {
+                        columns.get("chassis").and_then(|name| Some(name.scalar()?.as_str()?.to_owned()))
+                    }
                     _ => columns.get("name").and_then(|name| Some(name.scalar()?.as_str()?.to_owned())),
                 };
                 if let Some(name) = name {

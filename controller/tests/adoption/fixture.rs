@@ -10,7 +10,7 @@ use std::{
 
 use contract::{names::PodKey, node_annotation::GATEWAY_CONFIG};
 use controller::{
-    config::{ClusterConfig, ClusterSubnet, Zone},
+    config::{ClusterConfig, ClusterSubnet, Templates, Zone},
     key::NodeName,
     observation::{Observation, Seen},
     store::{
@@ -58,6 +58,7 @@ impl Fixture {
             Self::local_v4(),
             Self::zone_v4(),
             Self::central_2024(),
+            Self::templates_v4(),
         ]
     }
 
@@ -99,6 +100,55 @@ impl Fixture {
         fixture
     }
 
+    /// `shared-v4` as with `--enable-svc-template-support`: the node port has a load balancer of all switches
+    /// and one of all routers, and each chassis a variable with its node's address.
+    pub(crate) fn templates_v4() -> Self {
+        let mut fixture = Self { name: "shared-v4 with templates", ..Self::shared_v4() };
+        let is_of_node = |name: &str| name.starts_with("Load_Balancer_Service_default_web_TCP_node_");
+        let balancers = fixture.rows.get_mut("Load_Balancer").unwrap();
+        let gone: Vec<String> = balancers.keys().filter(|name| is_of_node(name)).cloned().collect();
+        let rows: Vec<Columns> = gone.iter().filter_map(|name| balancers.remove(name)).collect();
+        let row = &rows[0];
+        let backends = row["vips"].pairs()[0].1.clone();
+        for (on, group) in [("switch", "clusterSwitchLBGroup"), ("router", "clusterRouterLBGroup")] {
+            let mut row = row.clone();
+            let name = format!("Service_default/web_TCP_node_{on}_template_IPv4");
+            row.insert("name".to_owned(), Datum::set([name]));
+            let mut options = row["options"].pairs().to_vec();
+            for (key, value) in [("template", "true"), ("address-family", "ipv4")] {
+                options.push((Atom::String(key.to_owned()), Atom::String(value.to_owned())));
+            }
+            row.insert("options".to_owned(), Datum::Map(options));
+            let vip = Atom::String("^NODEIP_IPv4_0:30080".to_owned());
+            row.insert("vips".to_owned(), Datum::Map(vec![(vip, backends.clone())]));
+            let reference = format!("Load_Balancer_web_{on}_template");
+            let groups = fixture.rows.get_mut("Load_Balancer_Group").unwrap();
+            let group = groups.get_mut(&format!("Load_Balancer_Group_{group}")).unwrap();
+            group.insert("load_balancer".to_owned(), Datum::Set(vec![Atom::NamedUuid(reference.clone())]));
+            fixture.rows.get_mut("Load_Balancer").unwrap().insert(reference, row);
+        }
+        let is_gone = |atom: &Atom| matches!(atom, Atom::NamedUuid(name) if gone.contains(name));
+        for table in ["Logical_Switch", "Logical_Router"] {
+            for row in fixture.rows.get_mut(table).unwrap().values_mut() {
+                if let Some(Datum::Set(balancers)) = row.get_mut("load_balancer") {
+                    balancers.retain(|balancer| !is_gone(balancer));
+                }
+            }
+        }
+        let variables = fixture.nodes.iter().cloned().map(NodeObject::into_node).map(|node| {
+            let address = node.host_addresses[0].to_string();
+            let chassis = node.chassis.unwrap();
+            let columns = [
+                ("chassis".to_owned(), Datum::set([chassis.clone()])),
+                ("variables".to_owned(), Datum::map([("NODEIP_IPv4_0", address.as_str())])),
+            ];
+            (format!("Chassis_Template_Var_{}", chassis.replace('-', "_")), Columns::from(columns))
+        });
+        let variables = variables.collect();
+        fixture.rows.insert("Chassis_Template_Var".to_owned(), variables);
+        fixture
+    }
+
     pub(crate) fn zone_v4() -> Self {
         Self::read("zone-v4", ClusterConfig { zone: Zone("n1".to_owned()), ..v4() })
     }
@@ -128,6 +178,8 @@ impl Fixture {
             store.observe(observation, &mut |_, _| ());
         }
         store.gateway_routers(self.gateway_routers(), &mut |_, _| ());
+        let has_variables = self.rows.contains_key("Chassis_Template_Var");
+        store.use_templates(has_variables, has_variables);
         store
     }
 
@@ -183,6 +235,8 @@ fn v4() -> ClusterConfig {
     ClusterConfig {
         cluster_subnets: vec![ClusterSubnet { cidr: "10.244.0.0/16".parse().unwrap(), host_length: 24 }],
         service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
+        // As without an option.
+        templates: Templates::AsFound,
         ..ClusterConfig::default()
     }
 }

@@ -13,6 +13,7 @@ mod gateways;
 mod guards;
 mod histories;
 mod history;
+mod idling;
 mod logical;
 mod many_nodes;
 mod reference;

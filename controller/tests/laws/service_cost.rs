@@ -6,7 +6,7 @@ use contract::names::{ServiceKey, SliceKey};
 use controller::{
     observation::{Observation, Seen},
     rows::load_balancer::Protocol,
-    store::{Condition, Endpoint, Node, Service, ServicePort, Slice, SlicePort},
+    store::{Condition, Endpoint, Hints, Node, Service, ServicePort, Slice, SlicePort, Traffic},
     trouble::Family,
 };
 use ovsdb::Endpoint as Database;
@@ -26,6 +26,8 @@ const MANY: u32 = 2_000;
 const NODE_PORTS: u32 = 5;
 /// Events of each kind: an odd number, many enough for a median.
 const EVENTS: u32 = 21;
+/// Services of each kind that depends on nodes.
+const OF_EACH: u32 = 250;
 /// Ports of the Service with many.
 const PORTS: u16 = 1000;
 
@@ -49,6 +51,12 @@ struct Cost {
 
 impl Cluster {
     async fn of(services: u32) -> Self {
+        let all = (0..services).map(|number| (key(number), service(number, services, 0)));
+        Self::with(all.collect(), (0..services).map(|number| slice(number, 0)).collect()).await
+    }
+
+    async fn with(all: Vec<(ServiceKey, Service)>, slices: Vec<(SliceKey, Slice)>) -> Self {
+        let services = u32::try_from(all.len()).unwrap();
         let northbound = Northbound::start();
         let Database::Unix(socket) = northbound.endpoint() else { panic!("a unix socket") };
         let proxied = PathBuf::from(format!("{}.proxied", socket.display()));
@@ -56,10 +64,8 @@ impl Cluster {
         let mut controller = Running::start(Database::Unix(proxied), config());
         controller.observe(all_nodes((1..=NODES).map(node)));
         controller.observe(all_pods([]));
-        let all = (0..services).map(|number| (key(number), service(number, services, 0)));
-        controller.observe(Observation::Services(Seen::All(all.collect())));
-        let all = (0..services).map(|number| slice(number, 0));
-        controller.observe(Observation::Slices(Seen::All(all.collect())));
+        controller.observe(Observation::Services(Seen::All(all)));
+        controller.observe(Observation::Slices(Seen::All(slices)));
         controller.converged().await;
         Self { services, controller, proxy, _northbound: northbound }
     }
@@ -201,6 +207,66 @@ async fn law_5_a_change_of_a_service_costs_the_same_among_a_hundred_and_among_th
     compare("a node's chassis", [&mut few, &mut many], of_node_alone, [1.0, 3.0, 2000.0]).await;
     let of_address = [1.0 + ports, ports, 700.0 * ports];
     compare("a node's address", [&mut few, &mut many], of_node_ports, of_address).await;
+}
+
+/// A Service that depends on nodes: on where its endpoints are, on a zone, on addresses, or by an endpoint
+/// that is a host.
+fn per_node(number: u32) -> ((ServiceKey, Service), (SliceKey, Slice)) {
+    // The last ones have node ports, here of none.
+    let mut of_nodes = service(number, u32::MAX, 0);
+    let (slice_key, mut of_slice) = slice(number, 0);
+    match number % 4 {
+        0 => of_nodes.internal = Traffic::Local,
+        1 => {
+            let hints = Hints { zones: ["east".into()].into(), nodes: [].into() };
+            of_slice.endpoints.iter_mut().for_each(|endpoint| endpoint.hints = Some(Box::new(hints.clone())));
+        }
+        2 => of_nodes.ports[0].node_port = Some(30_000 + u16::try_from(number).unwrap()),
+        _ => of_slice.endpoints[0].address = crate::cluster::host(1),
+    }
+    ((key(number), of_nodes), (slice_key, of_slice))
+}
+
+/// What a node must cost among a thousand Services that depend on nodes. While it has no subnet, nothing.
+/// When it gets one, each Service: its switch has the Service's load balancer from then on. Another address,
+/// the Services with node ports: each has one at that address. Another zone, those with hints for zones.
+/// Another chassis, none.
+#[tokio::test]
+async fn law_5_a_node_costs_the_services_whose_load_balancers_it_changes() {
+    let of_all = 4 * OF_EACH;
+    let (mut services, mut slices): (Vec<_>, Vec<_>) = (0..of_all).map(per_node).unzip();
+    // Not one of them: a change of it is one key and one row, and ends each measurement.
+    services.push((key(of_all), service(of_all, u32::MAX, 0)));
+    slices.push(slice(of_all, 0));
+    let cluster = Cluster::with(services, slices).await;
+    let all = f64::from(of_all);
+    let each = f64::from(OF_EACH);
+    let name = node_name(NODES + 1);
+    let joined = node(NODES + 1);
+    let addresses = vec!["192.168.99.9".parse().unwrap()];
+    let moved = Node { host_addresses: addresses, ..joined.clone() };
+    let in_zone = Node { topology_zone: Some("east".into()), ..moved.clone() };
+    let chassis = Node { chassis: Some("another".to_owned()), ..in_zone.clone() };
+    let applied = |node| Observation::Nodes(Seen::Applied(node));
+    // The node's own key counts where its rows follow from the change, and that of its gateway when it goes. The second limit is rows: those of a
+    // node, and for a Service its own load balancer or the link to one.
+    let events = [
+        ("a new node", applied(Node::named(&name)), 1.0, 0.0),
+        ("its subnet", applied(joined), all + 1.0, all + 20.0),
+        ("its address", applied(moved), each, each),
+        ("its zone", applied(in_zone), each, 2.0 * each),
+        ("its chassis", applied(chassis), 1.0, 3.0),
+        ("it goes", Observation::Nodes(Seen::Deleted(name)), all + 2.0, 2.0 * each + 20.0),
+    ];
+    for (generation, (what, event, keys, rows)) in (1..).zip(events) {
+        let [keys_before, rows_before, _] = cluster.counted();
+        cluster.controller.observe(event);
+        cluster.happen(Observation::Slices(Seen::Applied(slice(of_all, generation)))).await;
+        let [keys_after, rows_after, _] = cluster.counted();
+        let (compared, written) = (keys_after - keys_before - 1.0, rows_after - rows_before - 1.0);
+        eprintln!("{what}: {compared} keys, {written} rows");
+        assert!(compared == keys && written <= rows, "{what}: {compared} keys, {written} rows");
+    }
 }
 
 /// One entry of a large map is one mutation, not the map.

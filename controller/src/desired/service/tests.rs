@@ -287,7 +287,7 @@ fn an_external_policy_leaves_the_address_in_the_cluster_alone() {
 /// The rows with templates.
 fn templated(objects: &[Json]) -> Vec<String> {
     let mut store = store(objects);
-    store.use_templates(true);
+    store.use_templates(true, true);
     lines(&store)
 }
 
@@ -337,7 +337,7 @@ fn node_ports_that_differ_by_node_are_rows_of_nodes_with_templates_too() {
 fn variables_are_a_nodes_addresses_in_order_and_none_where_it_has_no_node_ports() {
     let variables = |templates: bool, node_ports: bool| -> Vec<String> {
         let mut store = store(&[]);
-        store.use_templates(templates);
+        store.use_templates(templates, templates);
         let addresses = ["172.18.0.9", "fd00::9", "172.18.0.10"].map(|address| address.parse().unwrap());
         let node = Node {
             subnets: vec!["10.244.3.0/24".parse().unwrap()],

@@ -112,7 +112,7 @@ fn with_templates_a_node_concerns_its_variables_and_a_node_port_only_if_there_ar
         ..node(&format!("n{number}"), &format!("10.244.{number}.0/24"))
     };
     let mut store = complete(vec![at(1, &[1])], vec![]);
-    store.use_templates(true);
+    store.use_templates(true, true);
     let mut with_port = service(1, Traffic::Cluster);
     with_port.ports[0].node_port = Some(30080);
     apply_service(&mut store, "port", with_port);
@@ -204,4 +204,102 @@ fn changes_are_measured_but_not_what_a_list_has() {
     apply_slice(&mut store, "s", at(4, "10.244.1.6"));
     assert_eq!(store.take_triggers(&service_key("a")), [2, 4], "the third changed nothing");
     assert_eq!(store.take_triggers(&service_key("a")), Vec::<i64>::new());
+}
+
+/// Each node that came without a subnet, and each address that came or went, concerned each of a thousand
+/// Services.
+#[test]
+fn a_change_of_a_node_concerns_the_services_that_it_changes_and_no_others() {
+    let zones = |names: &[&str]| {
+        Some(Box::new(Hints { zones: names.iter().map(|name| (*name).into()).collect(), nodes: [].into() }))
+    };
+    let at = |address: u8| Node {
+        host_addresses: vec![[172, 18, 0, address].into()],
+        ..node("n2", "10.244.2.0/24")
+    };
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
+    apply_service(&mut store, "everywhere", service(1, Traffic::Cluster));
+    apply_service(&mut store, "local", service(2, Traffic::Local));
+    apply_service(&mut store, "host", service(3, Traffic::Cluster));
+    apply_slice(&mut store, "host-1", slice("host", "172.18.0.7"));
+    let mut port = service(4, Traffic::Cluster);
+    port.ports[0].node_port = Some(30_080);
+    apply_service(&mut store, "port", port);
+    apply_service(&mut store, "zone", service(5, Traffic::Cluster));
+    let mut hinted = slice("zone", "10.244.1.4");
+    hinted.endpoints[0].hints = zones(&["east"]);
+    apply_slice(&mut store, "zone-1", hinted);
+    let own = || vec![Key::Node("n2".into())];
+    let all = || of(&["host", "local", "port", "zone"]);
+    let mut applied = |node| observe(&mut store, Observation::Nodes(Seen::Applied(node)));
+    assert_eq!(applied(Node { host_addresses: vec![[172, 18, 0, 1].into()], ..Node::named("n2") }), own());
+    assert_eq!(applied(at(1)), [all(), own()].concat());
+    assert_eq!(applied(at(2)), of(&["port"]));
+    assert_eq!(applied(Node { topology_zone: Some("east".into()), ..at(2) }), of(&["zone"]));
+    assert_eq!(applied(at(2)), of(&["zone"]));
+    assert_eq!(applied(at(7)), of(&["port"]), "no router hides the endpoint's address");
+    observe_routers(&mut store, &["n2"]);
+    let mut applied = |node| observe(&mut store, Observation::Nodes(Seen::Applied(node)));
+    assert_eq!(applied(at(8)), of(&["host", "port"]));
+    assert_eq!(applied(at(9)), of(&["port"]));
+    let elsewhere = Node { zone: Some(Zone("other".to_owned())), ..at(9) };
+    let with_gateway = || vec![Key::Gateway("n2".into()), Key::Node("n2".into())];
+    assert_eq!(applied(elsewhere.clone()), [all(), with_gateway()].concat());
+    assert_eq!(applied(Node { host_addresses: vec![[172, 18, 0, 3].into()], ..elsewhere }), []);
+    assert_eq!(observe(&mut store, Observation::Nodes(Seen::Deleted("n2".into()))), with_gateway());
+}
+
+fn observe_routers(store: &mut Store, nodes: &[&str]) {
+    store.gateway_routers(nodes.iter().map(|name| (*name).into()).collect(), &mut |_, _| ());
+}
+
+/// The variables of a node that went while another one had no chassis yet stayed for ever.
+#[test]
+fn variables_that_no_node_has_any_longer_go_once_the_chassis_of_all_nodes_are_known() {
+    let at = |number: u8| Node {
+        chassis: Some(format!("c{number}")),
+        ..node(&format!("n{number}"), &format!("10.244.{number}.0/24"))
+    };
+    let mut store = complete(vec![at(1), at(2)], vec![]);
+    store.use_templates(true, true);
+    let chassis = Key::Chassis("c2".into());
+    observe(&mut store, Observation::Nodes(Seen::Applied(Node::named("n3"))));
+    let gone = observe(&mut store, Observation::Nodes(Seen::Deleted("n2".into())));
+    assert_eq!((gone.contains(&chassis), store.kept(&chassis)), (true, Kept::ALL));
+    let known = observe(&mut store, Observation::Nodes(Seen::Applied(at(3))));
+    assert_eq!((known.contains(&chassis), store.kept(&chassis)), (true, Kept::NOTHING));
+    let again = observe(&mut store, Observation::Nodes(Seen::Applied(at(3))));
+    assert!(!again.contains(&chassis), "{again:?}");
+    // Found in the database.
+    store.found_chassis("c9".into());
+    assert!(
+        observe(&mut store, Observation::Nodes(Seen::Applied(at(1)))).contains(&Key::Chassis("c9".into()))
+    );
+}
+
+#[test]
+fn a_service_that_is_idled_no_longer_awaits_its_pods_for_a_while() {
+    let mut store = complete(vec![], vec![]);
+    let idled = |idled| Service { idled, ..service(1, Traffic::Cluster) };
+    let awaits = |store: &Store| store.service(&service_key("a")).unwrap().1.awaits_pods();
+    apply_service(&mut store, "a", idled(false));
+    assert!(!awaits(&store) && store.in_grace().is_empty());
+    apply_service(&mut store, "a", idled(true));
+    assert!(awaits(&store) && store.in_grace().is_empty());
+    apply_service(&mut store, "a", idled(false));
+    assert!(awaits(&store) && store.in_grace().contains(&service_key("a")));
+    apply_service(&mut store, "a", Service { affinity: Some(7), ..idled(false) });
+    assert!(awaits(&store), "another change does not end it");
+    let mut over = Vec::new();
+    store.is_awake(&service_key("a"), &mut |key, _| over.push(key));
+    assert_eq!((over, awaits(&store), store.in_grace().len()), (of(&["a"]), false, 0));
+    for again in [idled(true), Service { cluster_ips: [].into(), ..idled(true) }] {
+        apply_service(&mut store, "a", idled(true));
+        apply_service(&mut store, "a", idled(false));
+        apply_service(&mut store, "a", again);
+        assert!(store.in_grace().is_empty());
+    }
+    apply_service(&mut store, "a", idled(false));
+    observe(&mut store, Observation::Services(Seen::Deleted(service_key("a"))));
+    assert!(store.in_grace().is_empty());
 }

@@ -76,8 +76,8 @@ options! { Group::Cluster;
     SVC_TEMPLATE = Spec::new("enable-svc-template-support", Kind::Switch)
         .key("ovnkubernetesfeature", "enable-svc-template-support")
         .help("One load balancer with variables (Chassis_Template_Var) for the node ports of a service on \
-               all nodes, not one for each node, where OVN can do that (22.12). Unless it is given: if the \
-               database has such variables at the start");
+               all nodes, not one for each node, where OVN can do that (22.12). Unless it is given: yes, but \
+               a database that has one for each node at the start keeps them");
     LEGACY_ANNOTATIONS = Spec::new("legacy-annotations", Kind::Switch).key(KUBERNETES, "legacy-annotations")
         .default("false")
         .help("Write the annotations of 2018, too (ovn on pods, ovn_host_subnet on nodes), for programs that \

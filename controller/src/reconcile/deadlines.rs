@@ -1,0 +1,54 @@
+//! How long a state of an object lasts before something follows from it: static pods without their mirror
+//! pods, and Services that are idled no longer. Knows no rows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// How long static pods keep their network after their mirror pods have gone from the API server. A kubelet
+/// that sees the deletion makes another mirror pod at once. One that does not (`kubectl delete --force`)
+/// makes it at its next sync of the pod, after 60 to 90 s (its `syncFrequency`, with jitter). With a shorter
+/// time a running pod would lose its network; a longer one only keeps the addresses of removed pods.
+pub(super) const ABSENCE: Duration = Duration::from_secs(120);
+/// How long a Service that is idled no longer may be without a pod until it refuses connections again:
+/// upstream's time. The annotation goes when its pods are about to start. With a shorter time clients that
+/// have waited for them would be refused; a longer one makes clients of a Service whose pods do not start
+/// wait for nothing.
+pub(super) const GRACE: Duration = Duration::from_secs(30);
+
+/// The deadline of each object.
+#[derive(Debug)]
+pub(super) struct Deadlines<K> {
+    patience: Duration,
+    of: BTreeMap<K, Instant>,
+}
+
+impl<K: Ord + Clone> Deadlines<K> {
+    pub(super) fn after(patience: Duration) -> Self {
+        Self { patience, of: BTreeMap::new() }
+    }
+
+    /// Sets the objects in the state. Those that were in it before keep their deadline.
+    pub(super) fn are(&mut self, objects: &BTreeSet<K>, now: Instant) {
+        self.of.retain(|object, _| objects.contains(object));
+        for object in objects {
+            self.of.entry(object.clone()).or_insert(now + self.patience);
+        }
+    }
+
+    /// Removes and returns the objects whose deadline has passed.
+    pub(super) fn take_over(&mut self, now: Instant) -> Vec<K> {
+        let over = self.of.iter().filter(|(_, until)| **until <= now);
+        let over: Vec<K> = over.map(|(object, _)| object.clone()).collect();
+        self.of.retain(|_, until| *until > now);
+        over
+    }
+
+    /// The earliest deadline.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.of.values().min().copied()
+    }
+}

@@ -1,0 +1,72 @@
+//! Services without pods: a connection to one that is idled is an event, and it is refused again some time
+//! after that.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use controller::{
+    config::ClusterConfig,
+    observation::{Observation, Seen},
+    rows::load_balancer::Protocol,
+    store::{Service, ServicePort},
+};
+use ovsdb::{Connection, Transaction, Where};
+
+use crate::{
+    cluster::{all_nodes, all_pods, config, node},
+    database::Northbound,
+    running::Running,
+    services::service_key,
+};
+
+/// Upstream's time, and some more.
+const LONG: Duration = Duration::from_secs(31);
+
+fn service(idled: bool) -> Observation {
+    let port = ServicePort { name: None, protocol: Protocol::Tcp, port: 80, target: None, node_port: None };
+    let service = Service {
+        uid: "u".into(),
+        cluster_ips: ["172.16.0.1".parse().unwrap()].into(),
+        ports: [port].into(),
+        idled,
+        // A value that is in the row: a test waits for a row that changes.
+        affinity: (!idled).then_some(60),
+        ..Service::default()
+    };
+    Observation::Services(Seen::Applied((service_key(0), service)))
+}
+
+/// Whether a connection is an event, and whether it is refused.
+async fn options(connection: &Connection) -> [bool; 2] {
+    let mut query = Transaction::new();
+    let rows = query.select("Load_Balancer", Where::all(), &["options"]);
+    let outcome = connection.transact(query).await.unwrap();
+    let options: BTreeMap<String, String> = outcome.rows(rows)[0].map("options");
+    ["event", "reject"].map(|key| options[key] == "true")
+}
+
+#[tokio::test]
+async fn a_service_that_is_idled_no_longer_refuses_connections_only_after_its_pods_had_time_to_start() {
+    let northbound = Northbound::start();
+    let connection = northbound.open().await;
+    let mut controller =
+        Running::start(northbound.endpoint(), ClusterConfig { empty_lb_events: true, ..config() });
+    controller.observe(all_nodes([node(1)]));
+    controller.observe(all_pods([]));
+    controller.observe(Observation::Services(Seen::All(Vec::new())));
+    controller.observe(Observation::Slices(Seen::All(Vec::new())));
+    controller.converged().await;
+    let settled = controller.settled();
+    controller.observe(service(true));
+    controller.settles_after(settled).await;
+    assert_eq!(options(&connection).await, [true, false]);
+    let settled = controller.settled();
+    controller.observe(service(false));
+    controller.settles_after(settled).await;
+    assert_eq!(options(&connection).await, [true, false]);
+    let settled = controller.settled();
+    tokio::time::pause();
+    tokio::time::advance(LONG).await;
+    tokio::time::resume();
+    controller.settles_after(settled).await;
+    assert_eq!(options(&connection).await, [false, true]);
+}

@@ -19,6 +19,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     Families, Lab, Pod, by_hand,
+    central::SOUTHBOUND,
     connections::Server,
     eventually,
     peer::{Connection, Moment, Pace, Reply},
@@ -27,7 +28,9 @@ use integration::{
 use oracle::{
     Answer, Client, Probe, World, answer, probes,
     random::world_of,
-    world::{Endpoint, EndpointSlice, Node, Protocol, Service, ServicePort, node_name},
+    world::{
+        AddressType, Endpoint, EndpointSlice, Node, Protocol, Service, ServicePort, ServiceType, node_name,
+    },
 };
 use proptest::{
     strategy::{Strategy as _, ValueTree as _},
@@ -169,6 +172,108 @@ fn clients_notice_neither_endpoints_that_flap_nor_a_control_plane_that_is_killed
         );
         ensure!(answered > 10 * seconds as usize, "{answered} connections");
         ensure!(by.len() == 3, "only {by:?} answered: nothing has flapped");
+        Ok(())
+    });
+}
+
+/// A node port is one load balancer for all nodes. A pod reaches it at the addresses of its own node, which
+/// are variables, of both families.
+#[test]
+fn node_ports_with_variables_answer_pods_at_the_addresses_of_their_nodes() {
+    Lab::of_nodes(2).families(Families::Dual).empty().test(|lab| {
+        let api = Api::start()?;
+        let model = [(1, 3), (2, 3)].map(|(node, host)| oracle::world::Pod { node, host });
+        let port = ServicePort { node_port: Some(30_080), ..ServicePort::tcp(80) };
+        let service = Service::named("web", &["10.96.0.10", "fd00:10:96::10"], vec![port]);
+        let [v4, v6] = model[1].addresses();
+        let of_v4 = EndpointSlice::of("web", 8080, vec![Endpoint::of(&model[1])]);
+        let of_v6 = EndpointSlice {
+            name: "web-v6".to_owned(),
+            address_type: AddressType::Ipv6,
+            endpoints: vec![Endpoint { address: v6.to_string(), ..Endpoint::of(&model[1]) }],
+            ..of_v4.clone()
+        };
+        tell(
+            &api,
+            &World {
+                nodes: nodes(),
+                pods: model.to_vec(),
+                services: vec![Service { kind: ServiceType::NodePort, ..service }],
+                slices: vec![of_v4, of_v6],
+            },
+        );
+        api.control_plane().spawn()?;
+        let pods = attach(lab, &model.each_ref().map(|pod| pod.node))?;
+        let backends = [v4, v6].map(|address| SocketAddr::new(address, 8080));
+        let _answering = lab.answering(&pods[1], &backends)?;
+        for (pod, node) in pods.iter().zip(nodes()) {
+            let at = node.addresses().map(|address| SocketAddr::new(address, 30_080));
+            eventually("the node port answers", SOON, || {
+                let [replies, _] = lab.ask(&End::Pod(pod), &at, &[])?;
+                ensure!(replies == backends.map(Reply::By), "{}: {replies:?}", pod.name);
+                Ok(())
+            })?;
+        }
+        let names = lab.central.nbctl(["--bare", "--columns=name", "list", "Load_Balancer"])?;
+        ensure!(names.contains("_node_switch_template_IPv4") && !names.contains("_node1"), "{names}");
+        Ok(())
+    });
+}
+
+/// A client that comes to an idled Service waits for its pod and is answered. Nobody is refused: neither
+/// while it is idled, nor while it is idled no longer and its pod not ready yet.
+#[test]
+fn a_connection_to_an_idled_service_asks_for_its_pod_and_is_answered_by_it() {
+    Lab::of_nodes(2).families(Families::Dual).empty().test(|lab| {
+        let api = Api::start()?;
+        let model = [(1, 3), (2, 3)].map(|(node, host)| oracle::world::Pod { node, host });
+        let world = World {
+            nodes: nodes(),
+            pods: model.to_vec(),
+            services: vec![Service::named("web", &["10.96.0.10"], vec![ServicePort::tcp(80)])],
+            slices: vec![EndpointSlice::of("web", 8080, vec![])],
+        };
+        tell(&api, &world);
+        let awake = world.manifests().services[0].clone();
+        let mut idled = awake.clone();
+        // By another program than upstream's own.
+        idled["metadata"]["annotations"]["idling.example.org/idled-at"] = "2026-01-01T00:00:00Z".into();
+        api.put(idled);
+        let options = ["--ovn-empty-lb-events".to_owned(), format!("--sb-address={SOUTHBOUND}")];
+        api.control_plane_with(options).spawn()?;
+        let pods = attach(lab, &model.each_ref().map(|pod| pod.node))?;
+        let backend = SocketAddr::new(pods[1].address(), 8080);
+        let _answering = lab.answering(&pods[1], &[backend])?;
+        eventually("the load balancer is there", SOON, || {
+            let options = lab.central.nbctl(["--bare", "--columns=options", "list", "Load_Balancer"])?;
+            ensure!(options.contains("event=true"), "{options}");
+            Ok(())
+        })?;
+        lab.central.sync()?;
+
+        let pace = Pace { every: Duration::from_millis(100), patience: Duration::from_secs(20) };
+        let connections = lab.connections(&pods[0], "10.96.0.10:80".parse()?, pace)?;
+        eventually("the event asks for pods", SOON, || {
+            let events = api.events();
+            ensure!(events.iter().any(|reason| reason == "NeedPods"), "{events:?}");
+            Ok(())
+        })?;
+        api.put(awake);
+        eventually("the Service is idled no longer", SOON, || {
+            let options = lab.central.nbctl(["--bare", "--columns=options", "list", "Load_Balancer"])?;
+            ensure!(options.contains("event=true"), "no grace: {options}");
+            Ok(())
+        })?;
+        // Connections during the grace; refusals would be among them.
+        pass(Duration::from_millis(500));
+        let before = Moment::now();
+        let ready = EndpointSlice::of("web", 8080, vec![Endpoint::of(&model[1])]);
+        api.put(World { slices: vec![ready], ..world }.manifests().slices[0].clone());
+        connections.wait("a connection from before the pod is answered", SOON, |seen| {
+            seen.iter().any(|of| of.begun < before && of.by == Some(backend)).then_some(())
+        })?;
+        let refused = connections.all().iter().filter(|connection| connection.by.is_none()).count();
+        ensure!(refused == 0, "{refused} connections are refused");
         Ok(())
     });
 }

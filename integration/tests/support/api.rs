@@ -30,6 +30,8 @@ struct State {
     version: u64,
     /// By collection, namespace and name.
     objects: BTreeMap<(&'static str, String), Value>,
+    /// Reasons of events.
+    events: Vec<String>,
     /// The watches of each collection. Those that have ended are still among them.
     watches: Vec<(&'static str, UnboundedSender<String>)>,
 }
@@ -51,6 +53,11 @@ impl Api {
 
     /// The control plane, not running yet. It writes the whole northbound database of the lab.
     pub(crate) fn control_plane(&self) -> Daemon {
+        self.control_plane_with([])
+    }
+
+    /// The same with these options besides.
+    pub(crate) fn control_plane_with<const N: usize>(&self, options: [String; N]) -> Daemon {
         let arguments = [
             "--init-ovnkube-controller=lab".to_owned(),
             format!("--k8s-apiserver={}", self.url),
@@ -58,9 +65,15 @@ impl Api {
             "--cluster-subnets=10.244.0.0/16/24,fd00:10:244::/48".to_owned(),
             "--k8s-service-cidrs=10.96.0.0/16,fd00:10:96::/112".to_owned(),
         ];
+        let arguments: Vec<String> = arguments.into_iter().chain(options).collect();
         let log = Path::new(mounts::LOGS).join("central/ovnkube.out");
         let program = || Ok(Command::new(executable::under_test(executable::SERVER)?));
         Daemon::new("the control plane", log, program, arguments)
+    }
+
+    /// The reasons of the events so far.
+    pub(crate) fn events(&self) -> Vec<String> {
+        lock(&self.state).events.clone()
     }
 
     /// Creates or changes an object.
@@ -131,6 +144,9 @@ async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
         }
         None => {
             let mut sent: Value = serde_json::from_slice(&asked.body).unwrap_or_else(|_| json!({}));
+            if let Some(reason) = sent["reason"].as_str() {
+                lock(&state).events.push(reason.to_owned());
+            }
             sent["metadata"]["resourceVersion"] = json!("1");
             asked.json(&sent).await;
         }

@@ -120,6 +120,28 @@ pub enum Condition {
     Neither,
 }
 
+/// Those of the endpoints of a Service's port that get connections (kube-proxy's `CategorizeEndpoints`): the ready
+/// ones; if there are none, those that terminate and still serve.
+pub fn chosen<E, I>(endpoints: I, condition: impl Fn(&E) -> Condition) -> impl Iterator<Item = E>
+where
+    I: Iterator<Item = E> + Clone,
+{
+    let has_ready = endpoints.clone().any(|endpoint| condition(&endpoint) == Condition::Ready);
+    let wanted = if has_ready { Condition::Ready } else { Condition::Serving };
+    endpoints.filter(move |endpoint| condition(endpoint) == wanted)
+}
+
+impl Traffic {
+    /// Whether connections that arrive at `here` may get an endpoint that is on `node`. One that does not name its
+    /// node is on none.
+    pub fn admits(self, node: Option<&str>, here: &str) -> bool {
+        match self {
+            Self::Cluster => true,
+            Self::Local => node == Some(here),
+        }
+    }
+}
+
 /// The topology hints of an endpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hints {

@@ -10,7 +10,8 @@
 //! | module | noun |
 //! |---|---|
 //! | `wire` | Services, EndpointSlices and ServiceCIDRs as the API server spells them |
-//! | `known` | what is kept of them, and what follows; pure |
+//! | `reduced` | what is kept of them |
+//! | `known` | all of it, and what follows; pure |
 //! | `destination` | addresses whose connections the host's kernel translates; pure |
 //! | `pending` | when stale connections are removed; pure |
 //! | `connections` | removes them |
@@ -33,8 +34,9 @@ use tokio::{
 use self::{
     connections::Connections,
     health_checks::HealthChecks,
-    known::{Known, Moves, Service, ServiceKey, Slice},
+    known::{Known, Moves},
     pending::Pending,
+    reduced::{Service, ServiceKey, Slice},
     wire::{RangeObject, ServiceObject, SliceObject},
 };
 
@@ -43,10 +45,12 @@ mod destination;
 mod health_checks;
 mod known;
 mod pending;
+mod reduced;
 mod wire;
 
 pub(crate) use destination::Destination;
-pub(crate) use known::{Facts, Protocol};
+pub(crate) use known::Facts;
+pub(crate) use kubeapi::services::Protocol;
 
 /// What the watches report.
 enum Event {

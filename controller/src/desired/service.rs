@@ -8,9 +8,8 @@
 //!                                              └─ by node ─▶ PerNode (`service/per_node.rs`)
 //! ```
 //!
-//! Which backends a connection may get is kube-proxy's rule (its `CategorizeEndpoints`): ready ones; if there
-//! are none, those that terminate and still serve. Names and options of rows are upstream's. Column values
-//! follow ovn-nb(5), "Load_Balancer TABLE".
+//! Which backends a connection may get is kube-proxy's rule ([`kubeapi::services::chosen`]). Names and options
+//! of rows are upstream's. Column values follow ovn-nb(5), "Load_Balancer TABLE".
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +18,7 @@ use std::{
 };
 
 use contract::{names::ServiceKey, ovn};
-use kubeapi::services::Family;
+use kubeapi::services::{Family, chosen};
 
 use super::templates;
 use crate::{
@@ -49,7 +48,7 @@ struct Port<'a> {
 struct Backend<'a> {
     address: SocketAddr,
     endpoint: &'a Endpoint,
-    is_ready: bool,
+    condition: Condition,
 }
 
 /// Addresses with one port, whose connections get the same backends.
@@ -212,10 +211,11 @@ impl<'a> Port<'a> {
             // Two slices may have different numbers: pods choose what a named port is.
             for target in slice.targets(port) {
                 for endpoint in &slice.endpoints {
-                    let is_ready = service.publish_not_ready || endpoint.condition == Condition::Ready;
-                    if is_ready || endpoint.condition == Condition::Serving {
+                    let condition =
+                        if service.publish_not_ready { Condition::Ready } else { endpoint.condition };
+                    if condition != Condition::Neither {
                         let address = SocketAddr::new(endpoint.address, target);
-                        backends[family(&endpoint.address)].push(Backend { address, endpoint, is_ready });
+                        backends[family(&endpoint.address)].push(Backend { address, endpoint, condition });
                     }
                 }
             }
@@ -227,16 +227,12 @@ impl<'a> Port<'a> {
     }
 
     /// The backends among those that satisfy `which` that may get connections.
-    fn usable(&self, family: usize, which: impl Fn(&Backend<'_>) -> bool) -> Vec<SocketAddr> {
-        let of = |is_ready: bool| -> Vec<SocketAddr> {
-            let backends = self.backends[family].iter();
-            let backends = backends.filter(|backend| backend.is_ready == is_ready && which(backend));
-            let mut addresses: Vec<SocketAddr> = backends.map(|backend| backend.address).collect();
-            addresses.dedup();
-            addresses
-        };
-        let ready = of(true);
-        if ready.is_empty() { of(false) } else { ready }
+    fn usable(&self, family: usize, which: impl Fn(&Backend<'_>) -> bool + Copy) -> Vec<SocketAddr> {
+        let backends = self.backends[family].iter().filter(|backend| which(backend));
+        let chosen = chosen(backends, |backend| backend.condition);
+        let mut addresses: Vec<SocketAddr> = chosen.map(|backend| backend.address).collect();
+        addresses.dedup();
+        addresses
     }
 }
 

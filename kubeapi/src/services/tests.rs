@@ -139,3 +139,14 @@ fn source_ranges_limit_addresses_of_load_balancers_and_no_others() {
     let all = read(json!(["0.0.0.0/0", "::/0", "192.0.2.0/24"])).source_ranges.unwrap();
     assert_eq!(*all.clients, ["0.0.0.0/0", "::/0"].map(|text| text.parse().unwrap()));
 }
+
+#[test]
+fn endpoints_that_terminate_get_connections_only_while_none_is_ready() {
+    let of = |all: &[Condition]| chosen(all.iter().copied(), |condition| *condition).count();
+    use Condition::{Neither, Ready, Serving};
+    assert_eq!(of(&[Ready, Serving, Neither, Ready]), 2);
+    assert_eq!(of(&[Serving, Neither, Serving, Serving]), 3);
+    assert_eq!(of(&[Neither]), 0);
+    assert!(Traffic::Cluster.admits(None, "n1") && Traffic::Local.admits(Some("n1"), "n1"));
+    assert!(!Traffic::Local.admits(None, "n1") && !Traffic::Local.admits(Some("n2"), "n1"));
+}

@@ -18,11 +18,12 @@ use std::{
 };
 
 use ipnet::IpNet;
+use kubeapi::services::{Condition, Protocol, Traffic, chosen};
 
-use super::known::{Protocol, Service, ServicePort};
+use super::reduced::{Service, ServicePort};
 
 /// An address and port that the kernel translates.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Destination {
     /// `None`: all addresses of the host that are of the family of `cluster`.
     pub(crate) address: Option<IpAddr>,
@@ -44,9 +45,7 @@ pub(crate) struct Destination {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) address: SocketAddr,
-    pub(super) is_ready: bool,
-    /// Ready, or serving until it has terminated.
-    pub(super) is_usable: bool,
+    pub(super) condition: Condition,
     pub(super) is_local: bool,
     /// Outside of the overlay.
     pub(super) is_host: bool,
@@ -70,7 +69,7 @@ pub(super) fn of_port(
             let clients = clients.map(Iterator::collect);
             all.push(Destination { address, protocol, port, cluster, targets, local, hosts, clients });
         };
-        let is_near = |candidate: &&Candidate| !service.is_internally_local || candidate.is_local;
+        let is_near = |candidate: &&Candidate| service.inside == Traffic::Cluster || candidate.is_local;
         let inside = Choice::new(port.protocol, of_family().filter(is_near));
         if !inside.hosts.is_empty() {
             add(&mut all, Some(*cluster), port.port, &inside, None);
@@ -79,7 +78,7 @@ pub(super) fn of_port(
         if outside.hosts.is_empty() {
             outside.targets = vec![SocketAddr::new(*cluster, port.port)];
         }
-        let local = service.is_externally_local.then(|| {
+        let local = (service.outside == Traffic::Local).then(|| {
             let local = Choice::new(port.protocol, of_family().filter(|candidate| candidate.is_local));
             let by_ovn = of_family_of(&service.cluster, local_traffic).find(is_same);
             match (port.node_port, by_ovn) {
@@ -118,12 +117,9 @@ struct Choice {
 
 impl Choice {
     fn new<'a>(protocol: Protocol, candidates: impl Iterator<Item = &'a Candidate> + Clone) -> Self {
-        let has_ready = candidates.clone().any(|candidate| candidate.is_ready);
-        let chosen =
-            candidates.filter(|candidate| if has_ready { candidate.is_ready } else { candidate.is_usable });
         // An endpoint may be in two slices while these are rearranged.
         let (mut targets, mut hosts) = (BTreeSet::new(), BTreeSet::new());
-        for candidate in chosen {
+        for candidate in chosen(candidates, |candidate| candidate.condition) {
             targets.insert(candidate.address);
             if candidate.is_host {
                 hosts.insert(candidate.address);
@@ -148,7 +144,7 @@ mod tests {
     }
 
     fn candidate(address: &str, is_local: bool, is_host: bool) -> Candidate {
-        Candidate { address: address.parse().unwrap(), is_ready: true, is_usable: true, is_local, is_host }
+        Candidate { address: address.parse().unwrap(), condition: Condition::Ready, is_local, is_host }
     }
 
     /// Each destination as `address port -> targets / local targets`.
@@ -179,7 +175,7 @@ mod tests {
     #[test]
     fn under_a_local_policy_what_comes_from_outside_goes_to_endpoints_of_the_node() {
         let mut service = service(&["10.96.0.7"]);
-        service.is_externally_local = true;
+        service.outside = Traffic::Local;
         service.external = vec!["198.51.100.7".parse().unwrap()];
         let here = [candidate("10.244.1.5:8080", true, false), candidate("10.244.2.5:8080", false, false)];
         assert_eq!(
@@ -235,7 +231,7 @@ mod tests {
             [format!("10.96.0.7 80 -> {both}"), format!("* 30080 -> {both}")]
         );
         let mut local = service.clone();
-        (local.is_externally_local, local.is_internally_local) = (true, true);
+        (local.outside, local.inside) = (Traffic::Local, Traffic::Local);
         assert_eq!(
             texts(&local, Some(30080), &endpoints),
             [format!("* 30080 -> {both} / 169.254.169.3:30080")]
@@ -246,7 +242,7 @@ mod tests {
             [format!("10.96.0.7 80 -> {both}"), format!("* 30080 -> {both} / {both}")]
         );
         // One that is not ready gets connections only if no other one is.
-        endpoints[0].is_ready = false;
+        endpoints[0].condition = Condition::Serving;
         assert_eq!(texts(&service, Some(30080), &endpoints), ["* 30080 -> 10.96.0.7:80"]);
     }
 }

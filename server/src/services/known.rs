@@ -14,69 +14,17 @@ use std::{
 };
 
 use ipnet::IpNet;
-pub(crate) use kubeapi::services::Protocol;
-use kubeapi::services::SourceRanges;
+use kubeapi::services::{Condition, Protocol, Traffic};
 use podnet::conntrack::Stale;
 
-use super::destination::{self, Candidate, Destination};
+use super::{
+    destination::{self, Candidate, Destination},
+    reduced::{Endpoint, Service, ServiceKey, ServicePort, Slice, SlicePort},
+};
 
 /// Addresses in a range that show whether OVN serves it. The first one alone could be that of a Service which OVN
 /// does not serve for a reason of its own; each more costs the switch a look at all of its flows.
 const SAMPLES: usize = 3;
-
-/// `namespace/name` of a Service or a slice; the name of a range.
-pub(crate) type ServiceKey = Arc<str>;
-
-/// A Service.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Service {
-    pub(crate) cluster: Vec<IpAddr>,
-    /// `externalIPs`, and the addresses of load balancers.
-    pub(crate) external: Vec<IpAddr>,
-    /// Of which clients some of these take connections.
-    pub(crate) source_ranges: Option<Box<SourceRanges>>,
-    pub(crate) ports: Vec<ServicePort>,
-    /// `healthCheckNodePort`, where it has a meaning.
-    pub(crate) health_check: Option<u16>,
-    /// `externalTrafficPolicy: Local`
-    pub(crate) is_externally_local: bool,
-    /// `internalTrafficPolicy: Local`
-    pub(crate) is_internally_local: bool,
-    /// `publishNotReadyAddresses`
-    pub(crate) publishes_unready: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ServicePort {
-    pub(crate) name: Box<str>,
-    pub(crate) protocol: Protocol,
-    pub(crate) port: u16,
-    pub(crate) node_port: Option<u16>,
-}
-
-/// An EndpointSlice.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Slice {
-    pub(crate) service: Option<ServiceKey>,
-    pub(crate) ports: Vec<SlicePort>,
-    pub(crate) endpoints: Vec<Endpoint>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SlicePort {
-    pub(crate) name: Box<str>,
-    pub(crate) protocol: Protocol,
-    pub(crate) port: u16,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Endpoint {
-    pub(crate) address: IpAddr,
-    pub(crate) is_ready: bool,
-    pub(crate) is_serving: bool,
-    pub(crate) is_terminating: bool,
-    pub(crate) node: Option<Arc<str>>,
-}
 
 /// A health check that this node has to answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -255,7 +203,7 @@ impl Known {
     }
 
     fn is_local(&self, endpoint: &Endpoint) -> bool {
-        endpoint.node.as_deref() == Some(&self.node)
+        Traffic::Local.admits(endpoint.node.as_deref(), &self.node)
     }
 
     /// Whether the address is that of a host. Without the subnets of pods there is none.
@@ -302,7 +250,8 @@ impl Known {
     pub(crate) fn health_checks(&self) -> BTreeMap<u16, HealthCheck> {
         let check = |(port, key): (&u16, &ServiceKey)| {
             let local = self.slices_of(key).flat_map(|slice| &slice.endpoints);
-            let local = local.filter(|endpoint| endpoint.is_ready && self.is_local(endpoint));
+            let local =
+                local.filter(|endpoint| endpoint.condition == Condition::Ready && self.is_local(endpoint));
             let addresses: BTreeSet<IpAddr> = local.map(|endpoint| endpoint.address).collect();
             (*port, HealthCheck { service: Arc::clone(key), local_endpoints: addresses.len() })
         };
@@ -355,7 +304,7 @@ impl Known {
         for port in service.ports.iter().filter(|port| port.protocol == Protocol::Udp) {
             let endpoints = self.endpoints(key, port);
             let endpoints =
-                endpoints.filter(|(endpoint, _)| endpoint.is_serving || service.publishes_unready);
+                endpoints.filter(|(endpoint, _)| service.condition(endpoint) != Condition::Neither);
             let endpoints: BTreeSet<SocketAddr> =
                 endpoints.map(|(endpoint, port)| SocketAddr::new(endpoint.address, port)).collect();
             let of_family = |is_v4: bool| endpoints.iter().copied().filter(move |it| it.is_ipv4() == is_v4);
@@ -367,7 +316,7 @@ impl Known {
                 known.extend(&endpoints);
                 // What the host's kernel translates its node port to: OVN goes on from there.
                 known.extend(service.cluster.iter().map(|address| SocketAddr::new(*address, port.port)));
-                if service.is_externally_local {
+                if service.outside == Traffic::Local {
                     let local = destination::of_family_of(&service.cluster, self.local_traffic);
                     known.extend(local.map(|address| SocketAddr::new(address, node_port)));
                 }
@@ -393,15 +342,11 @@ impl Known {
     fn destinations(&self, key: &ServiceKey) -> Vec<Destination> {
         let Some(service) = self.services.get(key) else { return Vec::new() };
         let of_port = |port| {
-            let endpoints = self.endpoints(key, port).map(|(endpoint, port)| {
-                let is_ready = endpoint.is_ready || service.publishes_unready;
-                Candidate {
-                    address: SocketAddr::new(endpoint.address, port),
-                    is_ready,
-                    is_usable: is_ready || endpoint.is_serving && endpoint.is_terminating,
-                    is_local: self.is_local(endpoint),
-                    is_host: self.is_outside(endpoint.address),
-                }
+            let endpoints = self.endpoints(key, port).map(|(endpoint, port)| Candidate {
+                address: SocketAddr::new(endpoint.address, port),
+                condition: service.condition(endpoint),
+                is_local: self.is_local(endpoint),
+                is_host: self.is_outside(endpoint.address),
             });
             destination::of_port(service, port, &endpoints.collect::<Vec<_>>(), self.local_traffic)
         };

@@ -5,12 +5,12 @@ use std::{fmt::Display, sync::Arc};
 
 use ipnet::IpNet;
 use kubeapi::{
-    services::{self, Condition, Traffic},
+    services,
     watch::{Presence, Watched},
 };
 use serde::Deserialize;
 
-use super::known::{Endpoint, Service, ServiceKey, ServicePort, Slice, SlicePort};
+use super::reduced::{Endpoint, Service, ServiceKey, ServicePort, Slice, SlicePort};
 
 pub(super) type ServiceObject = Reduced<services::ServiceObject>;
 pub(super) type SliceObject = Reduced<services::SliceObject>;
@@ -81,8 +81,8 @@ impl Reduce for services::Service {
             source_ranges,
             ports: ports.into_iter().map(port).collect(),
             health_check,
-            is_externally_local: external == Traffic::Local,
-            is_internally_local: internal == Traffic::Local,
+            outside: external,
+            inside: internal,
             publishes_unready: publish_not_ready,
         }
     }
@@ -99,13 +99,7 @@ impl Reduce for services::Slice {
         };
         let endpoint = |endpoint: services::Endpoint| {
             let services::Endpoint { address, condition, node, hints: _ } = endpoint;
-            Endpoint {
-                address,
-                is_ready: condition == Condition::Ready,
-                is_serving: condition != Condition::Neither,
-                is_terminating: condition == Condition::Serving,
-                node,
-            }
+            Endpoint { address, condition, node }
         };
         Slice {
             service: service.map(|service| service.as_str().into()),

@@ -20,7 +20,7 @@ use crate::{
         LoadBalancer, RowName, Table,
         load_balancer::{Options, Protocol},
     },
-    store::{Endpoint, Hints, Node, Store, Traffic},
+    store::{Condition, Endpoint, Hints, Node, Store, Traffic},
 };
 
 /// What distinguishes nodes: two of a class have the same rules.
@@ -123,7 +123,8 @@ pub(super) fn load_balancers(
 /// Whether hints decide which backends a connection gets.
 pub(super) fn has_topology(port: &Port<'_>) -> bool {
     (0..2).any(|family| {
-        let mut ready = port.backends[family].iter().filter(|backend| backend.is_ready).peekable();
+        let mut ready =
+            port.backends[family].iter().filter(|backend| backend.condition == Condition::Ready).peekable();
         ready.peek().is_some() && ready.all(|backend| backend.endpoint.hints.is_some())
     })
 }
@@ -221,15 +222,14 @@ fn rules<'a>(
     rules
 }
 
-/// Whether the endpoint is on the node. One that does not name its node is on none.
 fn is_local(endpoint: &Endpoint, node: &Node) -> bool {
-    endpoint.node.as_ref() == Some(&node.name)
+    Traffic::Local.admits(endpoint.node.as_deref(), &node.name)
 }
 
 /// The backends that a connection from the node may get, by the hints of the endpoints: those for the node,
 /// or for its zone, if every ready endpoint has such hints and one of them is for it (kube-proxy's rule).
 fn near(port: &Port<'_>, family: usize, node: &Node) -> Vec<SocketAddr> {
-    let ready = || port.backends[family].iter().filter(|backend| backend.is_ready);
+    let ready = || port.backends[family].iter().filter(|backend| backend.condition == Condition::Ready);
     fn hints<'a>(backend: &Backend<'a>) -> Option<&'a Hints> {
         backend.endpoint.hints.as_deref()
     }

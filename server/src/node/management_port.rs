@@ -116,6 +116,8 @@ pub(super) struct PortReconciler {
     happened: watch::Receiver<u64>,
     /// What else has events that matter.
     watched: watch::Sender<Watched>,
+    /// Changes with each event of the table of nftables.
+    table: watch::Receiver<u64>,
     /// Changes with each event of the host's addresses.
     addresses: watch::Receiver<u64>,
     /// Time of the last comparison.
@@ -195,6 +197,7 @@ impl PortReconciler {
             untranslated: None,
             happened: happened.to_interface,
             watched: happened.watched,
+            table: happened.to_table,
             addresses: happened.to_addresses,
             looked: Instant::now(),
             finished: None,
@@ -260,7 +263,8 @@ impl PortReconciler {
                 }
                 () = at(settled) => return self.happened.mark_unchanged(),
                 () = at(addressed) => return self.addresses.mark_unchanged(),
-                () = &mut timer => return,
+                // An event may have been lost.
+                () = &mut timer => return self.service_rules.doubt(),
             }
         }
     }
@@ -437,6 +441,12 @@ impl PortReconciler {
 
     async fn correct_service_rules(&mut self, desired: &Desired, is_repair: bool, outcome: &mut Outcome) {
         let Some(destinations) = &desired.destinations else { return };
+        // Seen before the kernel is read: a change after that must be an event. Without a sender there are
+        // none.
+        if self.table.has_changed().unwrap_or(true) {
+            self.table.mark_unchanged();
+            self.service_rules.doubt();
+        }
         let failure = match self.service_rules.correct(destinations).await {
             Ok(true) => {
                 log(&[service_rules::WHAT.to_owned()], is_repair);

@@ -47,6 +47,8 @@ pub(crate) struct Happened {
     pub(crate) watched: watch::Sender<Watched>,
     /// Events of the interface, or of the table with its rules.
     pub(crate) to_interface: watch::Receiver<u64>,
+    /// Those of the table. Without a sender there are none.
+    pub(crate) to_table: watch::Receiver<u64>,
     /// Events of the host's addresses and default routes.
     pub(crate) to_addresses: watch::Receiver<u64>,
 }
@@ -74,8 +76,9 @@ pub(crate) fn listen() -> io::Result<Happened> {
     let links = Listener::open(NETLINK_ROUTE, &GROUPS)?;
     let (interface, to_interface) = watch::channel(0);
     let (addresses, to_addresses) = watch::channel(0);
+    let (table, to_table) = watch::channel(0);
     match rules() {
-        Ok(rules) => drop(tokio::spawn(follow_rules(rules, interface.clone()))),
+        Ok(rules) => drop(tokio::spawn(follow_rules(rules, interface.clone(), table))),
         // Not fatal: a kernel without nftables has none to change, and the resync reads the rules anyway.
         Err(error) => {
             tracing::info!(%error, "no nftables notifications: changed rules are noticed at the next resync")
@@ -83,7 +86,7 @@ pub(crate) fn listen() -> io::Result<Happened> {
     }
     let watched = watch::Sender::new(Watched::default());
     tokio::spawn(follow(links, interface, addresses, watched.subscribe()));
-    Ok(Happened { watched, to_interface, to_addresses })
+    Ok(Happened { watched, to_interface, to_table, to_addresses })
 }
 
 /// Subscribes to changes of nftables. Needs CAP_NET_ADMIN.
@@ -91,7 +94,7 @@ fn rules() -> io::Result<Listener> {
     Listener::open(NETLINK_NETFILTER, &[u32::try_from(libc::NFNLGRP_NFTABLES).map_err(io::Error::other)?])
 }
 
-async fn follow_rules(rules: Listener, interface: watch::Sender<u64>) {
+async fn follow_rules(rules: Listener, interface: watch::Sender<u64>, table: watch::Sender<u64>) {
     while !interface.is_closed() {
         let is_ours = match rules.next().await {
             Ok(Heard::Datagram(datagram)) => bodies(&datagram).iter().any(|(_, body)| is_of_table(body)),
@@ -105,6 +108,8 @@ async fn follow_rules(rules: Listener, interface: watch::Sender<u64>) {
             }
         };
         if is_ours {
+            // First: the task that the other one wakes has to see it.
+            table.send_modify(|count| *count += 1);
             interface.send_modify(|count| *count += 1);
         }
     }

@@ -43,6 +43,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
     io,
     net::{IpAddr, SocketAddr},
 };
@@ -364,11 +365,31 @@ fn end(protocol: Protocol, port: u16) -> [u8; 8] {
 #[derive(Debug, Default)]
 pub(super) struct ServiceRules {
     worded: [Worded; 3],
+    /// The hash of the destinations for which the kernel is right, unless another program has changed it since. To
+    /// read thousands of elements costs more than everything else of a comparison.
+    right_for: Option<u64>,
 }
 
 impl ServiceRules {
-    /// Corrects what differs. Returns whether anything did. Nothing is made where nothing is to be translated.
+    /// The table has changed, or may have: the next correction reads it.
+    pub(super) fn doubt(&mut self) {
+        self.right_for = None;
+    }
+
+    /// Corrects what differs. Returns whether anything did. Nothing is made where nothing is to be translated, and
+    /// nothing is read where nothing has changed.
     pub(super) async fn correct(&mut self, destinations: &[Destination]) -> io::Result<bool> {
+        let wanted = BuildHasherDefault::<DefaultHasher>::default().hash_one(destinations);
+        if self.right_for == Some(wanted) {
+            return Ok(false);
+        }
+        self.doubt();
+        let has_differed = self.compare(destinations).await?;
+        self.right_for = Some(wanted);
+        Ok(has_differed)
+    }
+
+    async fn compare(&mut self, destinations: &[Destination]) -> io::Result<bool> {
         let plan = Plan::new(destinations);
         let chains =
             [(PREROUTING, plan.prerouting()), (OUTPUT, plan.output()), (POSTROUTING, plan.postrouting())];

@@ -1,3 +1,5 @@
+use podnet::nftables::{commit, create_table};
+
 use super::*;
 
 /// A message as the kernel sends it.
@@ -98,4 +100,24 @@ fn rules_of_other_tables_are_nobodys_business_here() {
     assert!(is_of_table(&body(4, None, &[attribute(1, b"ovn-kubernetes\0")])));
     assert!(!is_of_table(&body(4, None, &[attribute(1, b"kube-proxy\0")])));
     assert!(!is_of_table(&[]));
+}
+
+/// In a network namespace of its own.
+#[test]
+fn a_table_that_another_program_makes_or_removes_is_an_event() {
+    let thread = std::thread::spawn(|| {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+            .expect("a network namespace: this test runs as root");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            // The subscription ends with the receivers.
+            let mut happened = listen().unwrap();
+            let limit = std::time::Duration::from_secs(20);
+            commit(vec![create_table(TABLE)]).await.unwrap();
+            tokio::time::timeout(limit, happened.to_table.changed()).await.unwrap().unwrap();
+            assert_eq!(super::super::rules::remove().await.unwrap(), Some(TABLE));
+            tokio::time::timeout(limit, happened.to_table.changed()).await.unwrap().unwrap();
+        });
+    });
+    thread.join().unwrap();
 }

@@ -101,8 +101,12 @@ fn the_kernel_shows_what_was_written_and_changes_only_what_differs() {
         // As after a restart.
         assert!(!ServiceRules::default().correct(&all).await.unwrap());
 
-        // Another program removes the table.
+        // Another program removes the table. Without a word of it nothing is read.
         assert!(PREROUTING.remove_table().await.unwrap());
+        for _ in 0..3 {
+            assert!(!rules.correct(&all).await.unwrap());
+        }
+        rules.doubt();
         assert!(rules.correct(&all).await.unwrap());
         assert_eq!(PREROUTING.look().await.unwrap(), Found::Rules(plan.prerouting()));
 

@@ -28,8 +28,8 @@ const AT_A_TIME: usize = 8;
 /// Pairs of rounds, one calm and one in the storm. Odd, for a median.
 const PAIRS: usize = 5;
 
-/// A program that runs a script in a loop until this is dropped. The script that is under way then runs to its
-/// end: killed, it would leave what it has made.
+/// A program that runs a script in a loop until this is dropped. The script that is under way then runs to
+/// its end: killed, it would leave what it has made.
 struct Loop(Child);
 
 impl Loop {

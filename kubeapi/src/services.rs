@@ -44,8 +44,8 @@ pub struct Service {
     pub unusable: Option<Box<Unusable>>,
 }
 
-/// Clients that may connect to addresses of a load balancer. No other ones of the Service's addresses, and no node
-/// port, are limited to them (Service API, `loadBalancerSourceRanges`).
+/// Clients that may connect to addresses of a load balancer. No other ones of the Service's addresses, and no
+/// node port, are limited to them (Service API, `loadBalancerSourceRanges`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceRanges {
     /// Those of `external_ips` that are limited.
@@ -120,8 +120,8 @@ pub enum Condition {
     Neither,
 }
 
-/// Those of the endpoints of a Service's port that get connections (kube-proxy's `CategorizeEndpoints`): the ready
-/// ones; if there are none, those that terminate and still serve.
+/// Those of the endpoints of a Service's port that get connections (kube-proxy's `CategorizeEndpoints`): the
+/// ready ones; if there are none, those that terminate and still serve.
 pub fn chosen<E, I>(endpoints: I, condition: impl Fn(&E) -> Condition) -> impl Iterator<Item = E>
 where
     I: Iterator<Item = E> + Clone,
@@ -132,8 +132,8 @@ where
 }
 
 impl Traffic {
-    /// Whether connections that arrive at `here` may get an endpoint that is on `node`. One that does not name its
-    /// node is on none.
+    /// Whether connections that arrive at `here` may get an endpoint that is on `node`. One that does not
+    /// name its node is on none.
     pub fn admits(self, node: Option<&str>, here: &str) -> bool {
         match self {
             Self::Cluster => true,

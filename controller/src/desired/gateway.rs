@@ -29,8 +29,8 @@ pub(crate) const TO_OWN_NODE: i64 = 1004;
 pub(crate) const MASQUERADE_ROUTE: &str = "k8s.ovn.org/node-masquerade-subnet";
 const MARK_OF_EXTERNAL_PORT: (&str, &str) = ("gateway-physical-ip", "yes");
 
-/// The rows of the gateway of node `name`; none while the node has none, or while what they derive from is not
-/// known. [`Store::kept`] tells these two apart.
+/// The rows of the gateway of node `name`; none while the node has none, or while what they derive from is
+/// not known. [`Store::kept`] tells these two apart.
 pub fn gateway(store: &Store, name: &str) -> RowSet {
     let Some(gateway) = store.gateway(name) else { return Vec::new() };
     let config = &store.config;
@@ -174,8 +174,8 @@ fn masquerade_neighbours(gateway: &Gateway<'_>, config: &ClusterConfig) -> Vec<D
     neighbours.map(|neighbour| binding(neighbour).into()).collect()
 }
 
-/// Pods, and the gateway router itself, leave with the node's address. The router's own address matters for its
-/// ICMP answers to what a pod has sent.
+/// Pods, and the gateway router itself, leave with the node's address. The router's own address matters for
+/// its ICMP answers to what a pod has sent.
 fn translations(gateway: &Gateway<'_>, config: &ClusterConfig) -> Vec<DesiredRow> {
     let mut rows = Vec::new();
     for outside in gateway.external.addresses.iter().map(IpNet::addr) {

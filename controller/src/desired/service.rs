@@ -8,8 +8,8 @@
 //!                                              └─ by node ─▶ PerNode (`service/per_node.rs`)
 //! ```
 //!
-//! Which backends a connection may get is kube-proxy's rule ([`kubeapi::services::chosen`]). Names and options
-//! of rows are upstream's. Column values follow ovn-nb(5), "Load_Balancer TABLE".
+//! Which backends a connection may get is kube-proxy's rule ([`kubeapi::services::chosen`]). Names and
+//! options of rows are upstream's. Column values follow ovn-nb(5), "Load_Balancer TABLE".
 
 use std::{
     collections::BTreeMap,

@@ -92,7 +92,9 @@ struct Spec {
 macro_rules! tables {
     (@column $key:ident) => { stringify!($key) };
     (@column $key:ident $column:literal) => { $column };
-    (@identity Content($($key:ident $(as $column:literal)?),+)) => { Identity::Content(&[$(tables!(@column $key $($column)?)),+]) };
+    (@identity Content($($key:ident $(as $column:literal)?),+)) => {
+        Identity::Content(&[$(tables!(@column $key $($column)?)),+])
+    };
     (@identity $identity:ident) => { Identity::$identity };
     (@recognised $row:ident Name) => { Arc::clone(&$row.name) };
     (@recognised $row:ident Chassis) => { Arc::clone(&$row.chassis) };

@@ -70,8 +70,8 @@ impl Adopted {
             "Logical_Switch_Port k8s-n2",
             "Logical_Switch_Port stor-n2",
         ];
-        // Rows without names are spelled with all their columns. Equal rows of several nodes are one line: the
-        // routes to the cluster's router.
+        // Rows without names are spelled with all their columns. Equal rows of several nodes are one line:
+        // the routes to the cluster's router.
         let nameless =
             ["Logical_Router_Policy ", "NAT ", "Static_MAC_Binding ", "Logical_Router_Static_Route "];
         let of_node = ["rtos-n2", "172.30.0.12", "GR_n2", "100.64.0.4", "100.64.0.1\""];

@@ -1,5 +1,5 @@
-//! Gateways: whatever a node's gateway was before, the database shows what it is now; and rows of other programs
-//! beside them stay.
+//! Gateways: whatever a node's gateway was before, the database shows what it is now; and rows of other
+//! programs beside them stay.
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
@@ -318,8 +318,8 @@ fn packets_take_the_way_of_the_mode() {
             let trace = traces.of_packet(datapath, &packet);
             let (out, source) = if mode == GatewayMode::Shared { way.shared } else { way.local };
             assert_eq!(delivered(&trace), Some(out), "{mode:?}: {}\n{trace}", way.what);
-            // Answers of an endpoint have to come back through the same router. ovn-trace does not follow that
-            // source.
+            // Answers of an endpoint have to come back through the same router. ovn-trace does not follow
+            // that source.
             let balanced = way.destination.1 == NODE_PORT;
             assert_eq!(trace.contains("force_snat)"), balanced, "{mode:?}: {}\n{trace}", way.what);
             let changed: Vec<&str> =

@@ -248,8 +248,8 @@ async fn law_5_a_node_costs_the_services_whose_load_balancers_it_changes() {
     let in_zone = Node { topology_zone: Some("east".into()), ..moved.clone() };
     let chassis = Node { chassis: Some("another".to_owned()), ..in_zone.clone() };
     let applied = |node| Observation::Nodes(Seen::Applied(node));
-    // The node's own key counts where its rows follow from the change, and that of its gateway when it goes. The second limit is rows: those of a
-    // node, and for a Service its own load balancer or the link to one.
+    // The node's own key counts where its rows follow from the change, and that of its gateway when it goes.
+    // The second limit is rows: those of a node, and for a Service its own load balancer or the link to one.
     let events = [
         ("a new node", applied(Node::named(&name)), 1.0, 0.0),
         ("its subnet", applied(joined), all + 1.0, all + 20.0),

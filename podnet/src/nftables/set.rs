@@ -39,8 +39,8 @@ pub enum Content {
     Nothing,
     /// A value for each: it is a map.
     Values(Kind),
-    /// The end of an interval for each, in a set of concatenated fields with these lengths in bytes. A field is in an
-    /// interval if it is in that of its own. Two intervals may not overlap.
+    /// The end of an interval for each, in a set of concatenated fields with these lengths in bytes. A field
+    /// is in an interval if it is in that of its own. Two intervals may not overlap.
     Ends(&'static [u32]),
 }
 

@@ -34,9 +34,9 @@
 //!
 //! - There is a rule for each number of targets that some Service has: most have one, the cluster's address.
 //! - Pods' connections are OVN's. One that comes here all the same is for the host.
-//! - `loadBalancerSourceRanges` are checked before anything else, as kube-proxy does; what it forbids gets no answer.
-//!   The rule and its sets are there with the first Service: a large change is several transactions, and none of
-//!   them may let a connection through.
+//! - `loadBalancerSourceRanges` are checked before anything else, as kube-proxy does; what it forbids gets no
+//!   answer. The rule and its sets are there with the first Service: a large change is several transactions,
+//!   and none of them may let a connection through.
 //! - Other programs that translate come first: the gateway of upstream's, kube-proxy, `portmap`.
 //! - What leaves through the port gets its address, as everything of this host (`mgmtport-snat`): OVN knows the way
 //!   back to no other one.
@@ -365,8 +365,8 @@ fn end(protocol: Protocol, port: u16) -> [u8; 8] {
 #[derive(Debug, Default)]
 pub(super) struct ServiceRules {
     worded: [Worded; 3],
-    /// The hash of the destinations for which the kernel is right, unless another program has changed it since. To
-    /// read thousands of elements costs more than everything else of a comparison.
+    /// The hash of the destinations for which the kernel is right, unless another program has changed it
+    /// since. To read thousands of elements costs more than everything else of a comparison.
     right_for: Option<u64>,
 }
 
@@ -376,8 +376,8 @@ impl ServiceRules {
         self.right_for = None;
     }
 
-    /// Corrects what differs. Returns whether anything did. Nothing is made where nothing is to be translated, and
-    /// nothing is read where nothing has changed.
+    /// Corrects what differs. Returns whether anything did. Nothing is made where nothing is to be
+    /// translated, and nothing is read where nothing has changed.
     pub(super) async fn correct(&mut self, destinations: &[Destination]) -> io::Result<bool> {
         let wanted = BuildHasherDefault::<DefaultHasher>::default().hash_one(destinations);
         if self.right_for == Some(wanted) {

@@ -111,17 +111,14 @@ impl Kubeconfig {
                  which is not run on a node: use a token file or a client certificate",
             ));
         }
-        // Handed on as it is, except for the credentials: kube would read their files once and for all.
+        // Nothing else is handed on: kube would read the files of credentials once and for all, and an unknown
+        // entry may hold a secret that no message should show.
         config.config.auth_info = AuthInfo {
-            username: None,
-            password: None,
-            token: None,
-            token_file: None,
-            client_certificate: None,
-            client_certificate_data: None,
-            client_key: None,
-            client_key_data: None,
-            ..self.user.clone()
+            impersonate: self.user.impersonate.clone(),
+            impersonate_uid: self.user.impersonate_uid.clone(),
+            impersonate_groups: self.user.impersonate_groups.clone(),
+            impersonate_user_extra: self.user.impersonate_user_extra.clone(),
+            ..AuthInfo::default()
         };
         self.present_client_certificate(config, reader)?;
         let certificate = config.origin.credential.clone();

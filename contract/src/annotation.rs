@@ -313,7 +313,7 @@ pub(crate) fn shorten(text: &str) -> String {
 }
 
 /// The list, or the single value of the older spelling. If both are present, they must agree.
-fn list_or_single<T: FromStr + PartialEq>(
+pub(crate) fn list_or_single<T: FromStr + PartialEq>(
     (list_name, list): (&'static str, Option<Vec<String>>),
     (single_name, single): (&'static str, Option<String>),
     expected: &'static str,

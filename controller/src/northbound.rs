@@ -17,8 +17,7 @@ pub(crate) mod touched;
 
 use self::{index::Index, owner::Owners, touched::Touched};
 use crate::{
-    config::ClusterConfig,
-    config::Zone,
+    config::{ClusterConfig, Zone},
     key::{Key, NodeName},
     rows::{
         RowName, Table,

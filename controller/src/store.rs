@@ -42,7 +42,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use contract::{
     names::PodKey,
-    node_annotation::{GATEWAY_CONFIG, GatewayMode, NODE_SUBNETS, ZONE},
+    node_annotation::{GatewayMode, NODE_SUBNETS, ZONE},
 };
 
 pub use announce::PodAnnotation;
@@ -193,8 +193,7 @@ impl Store {
     /// Whether the mode of the node's gateway is known, the absence of a gateway included. A gateway router
     /// that exists says that there was one.
     pub(crate) fn knows_gateway(&self, node: &Node) -> bool {
-        node.gateway.is_some()
-            || !node.is_unreadable(&[GATEWAY_CONFIG]) && !self.has_gateway_router(&node.name)
+        node.gateway.is_some() || node.knows_gateway() && !self.has_gateway_router(&node.name)
     }
 
     /// Registers the nodes that have gateway routers. A router's load balancers are those of its node.

@@ -111,11 +111,12 @@ impl Events {
     }
 
     /// ovs-vswitchd of this node is of a release whose userspace datapath ends at an assertion.
-    pub(crate) fn aborting_switch(&self, node: &str, release: &str) {
+    /// `fixed`: the releases that have the fix.
+    pub(crate) fn aborting_switch(&self, node: &str, release: &str, fixed: &str) {
         let reason = EventReason::new("StartNode", "OpenVSwitchAborts");
         let note = format!(
-            "Open vSwitch {release} aborts in its userspace datapath under connections of pods, and the node has no \
-             network until it runs again; 2.17.8, 3.0.5, 3.1.3, 3.2.3 and 3.3.0 have the fix"
+            "Open vSwitch {release} aborts in its userspace datapath under connections of pods, and the node \
+             has no network until it runs again; fixed in {fixed}"
         );
         self.recorder.event(Event::new(Object::Node(node.into()), "", reason, note));
     }

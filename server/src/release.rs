@@ -7,7 +7,7 @@
 //!
 //! Must not know what else depends on a release.
 
-use std::{io, time::Duration};
+use std::{fmt, io, time::Duration};
 
 use podnet::{
     bridge::{Bridge, BridgeError, Datapath},
@@ -31,6 +31,13 @@ const FIXED: [Release; 5] =
 /// A release of Open vSwitch, such as 3.1.0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Release([u16; 3]);
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self([major, minor, patch]) = self;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
 
 impl Release {
     /// Reads the release at the end of the first line of `ovs-vswitchd --version`, or alone. Distributions
@@ -72,14 +79,14 @@ pub(crate) async fn warn_of_abort(settings: Settings, node: String, events: Even
         match look(&settings).await {
             Seen::Incomplete => {}
             Seen::Datapath(Datapath::Userspace, Some(release)) if release.aborts() => {
-                let Release([major, minor, patch]) = release;
-                let release = format!("{major}.{minor}.{patch}");
+                let (release, fixed) = (release.to_string(), FIXED.map(|fixed| fixed.to_string()).join(", "));
                 tracing::warn!(
                     release,
-                    "the userspace datapath of this Open vSwitch aborts under connections of pods (fixed in \
-                     2.17.8, 3.0.5, 3.1.3, 3.2.3 and 3.3.0; docs/troubleshooting.md)"
+                    fixed,
+                    "the userspace datapath of this Open vSwitch aborts under connections of pods \
+                     (docs/troubleshooting.md)"
                 );
-                return events.aborting_switch(&node, &release);
+                return events.aborting_switch(&node, &release, &fixed);
             }
             Seen::Datapath(datapath, release) => {
                 return tracing::info!(?datapath, ?release, "Open vSwitch's release");

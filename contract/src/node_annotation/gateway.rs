@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::value;
 use crate::{
-    annotation::{AnnotationError, one_per_family},
+    annotation::{AnnotationError, list_or_single, one_per_family},
     mac::Mac,
 };
 
@@ -51,10 +51,11 @@ impl Gateway {
     pub(super) fn read(entry: &serde_json::Value) -> Result<Self, AnnotationError> {
         let GatewayJson { interface_id, mac_address, ip_addresses, ip_address, next_hops, next_hop, vlan_id } =
             GatewayJson::deserialize(entry)?;
-        let address =
-            |text: &str| value::value::<IpNet>("ip-addresses", text, "an address with its prefix length");
-        let addresses =
-            list(ip_addresses, ip_address).iter().map(|text| address(text)).collect::<Result<Vec<_>, _>>()?;
+        let addresses: Vec<IpNet> = list_or_single(
+            ("ip-addresses", ip_addresses),
+            ("ip-address", ip_address),
+            "an address with its prefix length",
+        )?;
         if addresses.is_empty() || addresses.len() > MOST_ADDRESSES {
             return value::refuse(
                 "ip-addresses",
@@ -63,9 +64,8 @@ impl Gateway {
             );
         }
         one_per_family("ip-addresses", &value::addresses_of(&addresses))?;
-        let hop = |text: &str| value::value::<IpAddr>("next-hops", text, "an IP address");
-        let next_hops =
-            list(next_hops, next_hop).iter().map(|text| hop(text)).collect::<Result<Vec<_>, _>>()?;
+        let next_hops: Vec<IpAddr> =
+            list_or_single(("next-hops", next_hops), ("next-hop", next_hop), "an IP address")?;
         one_per_family("next-hops", &next_hops)?;
         let vlan = match vlan_id.as_deref() {
             None | Some("" | "0") => None,
@@ -85,11 +85,4 @@ impl Gateway {
             vlan,
         })
     }
-}
-
-/// The list, or the only element in the older spelling. An empty text is no element.
-fn list(list: Option<Vec<String>>, single: Option<String>) -> Vec<String> {
-    let mut texts = list.unwrap_or_else(|| single.into_iter().collect());
-    texts.retain(|text| !text.is_empty());
-    texts
 }

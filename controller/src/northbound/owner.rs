@@ -287,13 +287,11 @@ fn route(replica: &Replica, index: &Index, uuid: Uuid) -> Option<Key> {
         };
     }
     let key = router.strip_prefix(ovn::GATEWAY_ROUTER_PREFIX).and_then(gateway)?;
-    let is_outside =
-        || route.output_port.as_deref().is_some_and(|port| of_gateway(port, ROUTER_TO_EXTERNAL).is_some());
     let is_ours = !by_source
-        && match &route.output_port {
+        && match route.output_port.as_deref() {
             None => join_networks(replica, index, router).any(|join| join.contains(&via)),
-            Some(_) => {
-                is_outside()
+            Some(port) => {
+                port == ovn::router_to_external(router)
                     && (prefix.prefix_len() == 0 || route.external_ids.get(MASQUERADE_ROUTE).is_some())
             }
         };

@@ -99,7 +99,7 @@ fn notes_are_one_line_of_bounded_length_and_names_are_names() {
 #[test]
 fn a_switch_that_will_abort_is_an_event_on_the_node() {
     let (events, mut waiting) = events();
-    events.aborting_switch("node1", "3.1.0");
+    events.aborting_switch("node1", "3.1.0", "3.1.3");
     let event = waiting.try_recv().unwrap().to_api(&reporter("node1"));
     assert_eq!(event.reason.as_deref(), Some("OpenVSwitchAborts"));
     assert_eq!(event.regarding.unwrap().kind.as_deref(), Some("Node"));

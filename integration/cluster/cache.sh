@@ -15,7 +15,8 @@ pure_go() { (cd "$here" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go "$@"); }
 # cached NAME LINK FILE…
 #
 # Prints the directory. If there is none yet that is made from these files, `build` fills $unfinished first.
-# LINK, unless it is empty, is a symbolic link that leads there afterwards.
+# LINK, unless it is empty, is a symbolic link that leads there afterwards. `build` sees the local variables of
+# this function: the scripts that read this file have no `name`, `link` or `directory` of their own.
 cached() {
     local name=$1 link=$2 directory
     shift 2

@@ -11,15 +11,15 @@ say() { echo "kubernetes: $*" >&2; }
 IFS=. read -r major minor _ <<<"${version#v}"
 # Without these, kubectl refuses what the API server says of its version.
 stamp=k8s.io/component-base/version
-link="-s -w -X $stamp.gitVersion=$version -X $stamp.gitMajor=$major -X $stamp.gitMinor=$minor"
-link+=" -X $stamp.gitTreeState=clean -X $stamp.gitCommit=0000000000000000000000000000000000000000"
-link+=" -X $stamp.buildDate=1970-01-01T00:00:00Z"
+ldflags="-s -w -X $stamp.gitVersion=$version -X $stamp.gitMajor=$major -X $stamp.gitMinor=$minor"
+ldflags+=" -X $stamp.gitTreeState=clean -X $stamp.gitCommit=0000000000000000000000000000000000000000"
+ldflags+=" -X $stamp.buildDate=1970-01-01T00:00:00Z"
 
 build() {
     local root=$unfinished/root
     say "building $version into $cache: 2 s when Go's own cache has it, 5 to 10 minutes when nothing was" \
         "ever built here"
-    pure_go build -trimpath -ldflags "$link" -o "$unfinished/bin/" tool
+    pure_go build -trimpath -ldflags "$ldflags" -o "$unfinished/bin/" tool
     # Away from the others: the containerd in PATH is Debian's.
     pure_go -C containerd build -trimpath -ldflags "-s -w" -o "$unfinished/containerd-2/" tool
     mkdir "$unfinished/images"

@@ -1,5 +1,6 @@
 //! What a cloud provider does for Services of type `LoadBalancer`, and nothing else: it writes an address
-//! into their status. That packets to the address arrive is the network's part.
+//! into their status, and clients outside of the cluster reach the address by way of the nodes that serve it.
+//! What becomes of their packets on a node is the network's part.
 
 use std::{
     collections::BTreeMap,
@@ -17,6 +18,9 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{Cluster, pods::Soon};
+use routes::Routes;
+
+mod routes;
 
 /// First address of the pool of each family, from the ranges for documentation (RFC 5737, RFC 3849).
 const POOL_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 0);
@@ -28,11 +32,12 @@ impl Cluster {
     /// Gives every Service of type `LoadBalancer` its addresses, from now on until the cluster ends.
     pub fn assign_load_balancers(&self) {
         let client = self.api.client.clone();
+        let nodes = self.lab.nodes.iter().map(|node| node.index).collect();
         self.api.runtime.spawn(async move {
             let services = kube::Api::<Service>::all(client.clone());
             let events = watcher(services, watcher::Config::default()).backoff(Soon).applied_objects();
             pin_mut!(events);
-            let mut pool = Pool::default();
+            let mut pool = Pool { nodes, served: BTreeMap::new() };
             while let Some(event) = events.next().await {
                 let Ok(service) = event else { continue };
                 let api = kube::Api::namespaced(client.clone(), &service.namespace().unwrap_or_default());
@@ -47,9 +52,19 @@ impl Cluster {
     }
 }
 
-/// Which Service has which number of the pool.
-#[derive(Debug, Default)]
-struct Pool(BTreeMap<String, u8>);
+/// Which Service has which number of the pool, by the Service's UID.
+#[derive(Debug)]
+struct Pool {
+    /// The nodes' numbers.
+    nodes: Vec<u32>,
+    served: BTreeMap<String, Served>,
+}
+
+#[derive(Debug)]
+struct Served {
+    number: u8,
+    routes: Routes,
+}
 
 impl Pool {
     async fn serve(&mut self, api: &kube::Api<Service>, service: &Service) -> Result<()> {
@@ -63,7 +78,7 @@ impl Pool {
             && spec.load_balancer_class.is_none()
             && service.metadata.deletion_timestamp.is_none();
         if !wants {
-            let was_served = self.0.remove(&uid).is_some();
+            let was_served = self.served.remove(&uid).is_some();
             if was_served {
                 write_status(api, &name, &json!({"loadBalancer": {"ingress": null}})).await?;
             }
@@ -73,20 +88,26 @@ impl Pool {
             }
             return Ok(());
         }
-        if self.0.contains_key(&uid) {
+        let health_check = spec.health_check_node_port.and_then(|port| u16::try_from(port).ok());
+        if let Some(served) = self.served.get_mut(&uid) {
+            served.routes.follow(health_check);
             return Ok(());
         }
-        let Some(number) = (1..=u8::MAX).find(|number| !self.0.values().any(|taken| taken == number)) else {
+        let is_taken = |number: u8| self.served.values().any(|served| served.number == number);
+        let Some(number) = (1..=u8::MAX).find(|number| !is_taken(*number)) else {
             anyhow::bail!("all addresses are taken");
         };
-        self.0.insert(uid, number);
+        let addresses: Vec<IpAddr> =
+            spec.ip_families.unwrap_or_default().iter().map(|family| address(family, number)).collect();
+        let mut routes = Routes::new(addresses.clone(), self.nodes.clone());
+        routes.follow(health_check);
+        self.served.insert(uid, Served { number, routes });
         if !is_kept {
             finalizers.push(FINALIZER.to_owned());
             write(api, &name, &json!({"metadata": {"finalizers": finalizers}})).await?;
         }
-        let addresses =
-            spec.ip_families.unwrap_or_default().into_iter().map(|family| address(&family, number));
-        let ingress: Vec<Value> = addresses.map(|address| json!({"ip": address, "ipMode": "VIP"})).collect();
+        let ingress: Vec<Value> =
+            addresses.iter().map(|address| json!({"ip": address, "ipMode": "VIP"})).collect();
         write_status(api, &name, &json!({"loadBalancer": {"ingress": ingress}})).await
     }
 }

@@ -1,0 +1,120 @@
+//! Routes of clients outside of the cluster to the addresses of a load balancer: by way of all nodes, or of
+//! those whose health check says that they have an endpoint.
+
+use std::{net::IpAddr, process::Command, time::Duration};
+
+use anyhow::Result;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::{JoinHandle, spawn_blocking},
+    time::{sleep, timeout},
+};
+
+use crate::{command, fabric};
+
+/// How often each node is asked. Clouds ask every few seconds; specs wait for the answer.
+const CHECK: Duration = Duration::from_millis(500);
+/// A node that does not answer in this time is not healthy.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The routes to the addresses of one Service; they go with this value.
+#[derive(Debug)]
+pub(super) struct Routes {
+    addresses: Vec<IpAddr>,
+    nodes: Vec<u32>,
+    health_check: Option<u16>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Routes {
+    pub(super) fn new(addresses: Vec<IpAddr>, nodes: Vec<u32>) -> Self {
+        Self { addresses, nodes, health_check: None, task: None }
+    }
+
+    /// Leads to the nodes that answer at `health_check` (`healthCheckNodePort`); to all if there is no such
+    /// port. Needs a tokio runtime.
+    pub(super) fn follow(&mut self, health_check: Option<u16>) {
+        if self.task.is_some() && self.health_check == health_check {
+            return;
+        }
+        self.stop();
+        self.health_check = health_check;
+        self.task = Some(tokio::spawn(keep(self.addresses.clone(), self.nodes.clone(), health_check)));
+    }
+
+    fn stop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Routes {
+    fn drop(&mut self) {
+        self.stop();
+        for address in self.addresses.clone() {
+            tokio::spawn(async move {
+                if let Err(error) = lead(address, &[]).await {
+                    eprintln!("route to {address}: {error:#}");
+                }
+            });
+        }
+    }
+}
+
+async fn keep(addresses: Vec<IpAddr>, nodes: Vec<u32>, health_check: Option<u16>) {
+    let mut present = None;
+    loop {
+        let healthy = match health_check {
+            None => nodes.clone(),
+            Some(port) => healthy(&nodes, port).await,
+        };
+        if present.as_ref() != Some(&healthy) {
+            for address in &addresses {
+                if let Err(error) = lead(*address, &healthy).await {
+                    eprintln!("route to {address}: {error:#}");
+                }
+            }
+            present = Some(healthy);
+        }
+        if health_check.is_none() {
+            return;
+        }
+        sleep(CHECK).await;
+    }
+}
+
+/// The nodes that answer 200.
+async fn healthy(nodes: &[u32], port: u16) -> Vec<u32> {
+    let mut healthy = Vec::new();
+    for node in nodes {
+        let answer = timeout(PATIENCE, ask(*node, port)).await;
+        if matches!(answer, Ok(Ok(true))) {
+            healthy.push(*node);
+        }
+    }
+    healthy
+}
+
+async fn ask(node: u32, port: u16) -> std::io::Result<bool> {
+    let mut stream = TcpStream::connect((fabric::address(node), port)).await?;
+    stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer.split(' ').nth(1) == Some("200"))
+}
+
+/// Sets the next hops of the route to `address`; without a node, packets to it are refused.
+async fn lead(address: IpAddr, nodes: &[u32]) -> Result<()> {
+    let mut words = format!("route replace {address}");
+    if nodes.is_empty() {
+        words = format!("route replace unreachable {address}");
+    }
+    for node in nodes {
+        let via = if address.is_ipv4() { fabric::address(*node) } else { fabric::address_v6(*node) };
+        words += &format!(" nexthop via {via}");
+    }
+    spawn_blocking(move || command::output(Command::new("ip").args(words.split_whitespace())).map(drop))
+        .await?
+}

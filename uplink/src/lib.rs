@@ -1,4 +1,4 @@
-//! `nics-to-bridge` and `bridges-to-nic`: a NIC becomes the uplink of an Open vSwitch bridge, which takes
+//! A node's NIC and the bridge in front of it. `nics-to-bridge` and `bridges-to-nic`: a NIC becomes the uplink of an Open vSwitch bridge, which takes
 //! over the node's addresses and routes, and back. A node must not lose its network: if a step fails, all
 //! steps before it are undone.
 //!
@@ -11,6 +11,7 @@
 //! | `undo_log` | the undo log: each step, and its reverse | – | links, addresses, routes, database |
 //! | `to_bridge`, `to_nic` | the two directions: their steps, in order | all of these | through `undo_log` |
 //! | `hints` | other programs that manage the interface | `/run` | – |
+//! | [`flows`] | of a gateway node: which packets of the bridge go where | OpenFlow | the same |
 //! | `failpoint` | for tests: failures before any step | environment | – |
 //!
 //! No step removes what a later step needs. Addresses are added to the new link before they are removed from
@@ -21,6 +22,7 @@
 
 mod arguments;
 mod failpoint;
+pub mod flows;
 mod hints;
 mod ip_config;
 mod nic;

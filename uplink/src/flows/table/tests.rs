@@ -1,0 +1,121 @@
+//! The whole tables, as pages to read, and what changes them.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::flows::{Masquerade, Ports, Vlan, Zone};
+
+fn config(mode: Mode) -> Config {
+    let mut exposed = BTreeSet::new();
+    let front = |family, port| Front::NodePort { family, port };
+    let address = |text: &str, port| Front::Address { address: text.parse().unwrap(), port };
+    for (front, protocol, host_endpoint) in [
+        (front(Family::V4, 30080), Protocol::Tcp, None),
+        (front(Family::V6, 30080), Protocol::Tcp, None),
+        (front(Family::V4, 30053), Protocol::Udp, Some(53)),
+        (front(Family::V6, 30053), Protocol::Udp, Some(53)),
+        (address("203.0.113.7", 80), Protocol::Tcp, None),
+        (address("2001:db8:7::7", 80), Protocol::Tcp, None),
+        (address("203.0.113.8", 443), Protocol::Sctp, Some(8443)),
+    ] {
+        exposed.insert(Exposed { protocol, front, host_endpoint });
+    }
+    Config {
+        mode,
+        bridge: ExternalBridge {
+            ports: Ports {
+                uplink: OfPort(1),
+                patch: OfPort(2),
+                host: OfPort::LOCAL,
+                others: [OfPort(3)].into(),
+            },
+            mac: "02:00:00:00:00:01".parse().unwrap(),
+            vlan: None,
+            datapath: Datapath::Kernel,
+        },
+        hosts: vec![
+            host("192.0.2.1", &["198.51.100.1"], "169.254.169.1", "169.254.169.2"),
+            host("2001:db8::1", &["2001:db8:1::1"], "fd69::1", "fd69::2"),
+        ],
+        cluster_subnets: vec!["10.128.0.0/14".parse().unwrap(), "fd01::/48".parse().unwrap()],
+        service_ranges: vec!["172.30.0.0/16".parse().unwrap(), "fd02::/112".parse().unwrap()],
+        pod_source: PodSource::Node,
+        mtu: contract::mtu::Mtu::DEFAULT,
+        geneve_port: 6081,
+        zone: Zone::DEFAULT,
+        services: exposed,
+    }
+}
+
+fn host(node: &str, others: &[&str], ovn: &str, host: &str) -> HostAddresses {
+    HostAddresses {
+        node: node.parse().unwrap(),
+        others: others.iter().map(|other| other.parse().unwrap()).collect(),
+        masquerade: Masquerade { ovn: ovn.parse().unwrap(), host: host.parse().unwrap() },
+    }
+}
+
+/// Compares with a page beside this file. With `UPDATE_PAGES` in the environment the page is written instead.
+fn assert_page(flows: &Flows, file: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/flows/table/tests").join(file);
+    if std::env::var_os("UPDATE_PAGES").is_some() {
+        std::fs::write(&path, flows.to_string()).unwrap();
+    }
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (page, flows): (BTreeSet<&str>, String) = (page.lines().collect(), flows.to_string());
+    let flows: BTreeSet<&str> = flows.lines().collect();
+    let (missing, added): (Vec<_>, Vec<_>) =
+        (page.difference(&flows).collect(), flows.difference(&page).collect());
+    assert!(missing.is_empty() && added.is_empty(), "{file}: without {missing:#?}, but with {added:#?}");
+}
+
+#[test]
+fn the_tables_read_as_their_pages() {
+    assert_page(&table(&config(Mode::Shared)), "shared.txt");
+    assert_page(&table(&config(Mode::Local)), "local.txt");
+    let mut tagged = config(Mode::Shared);
+    tagged.bridge.vlan = Some(Vlan::try_from(100).unwrap());
+    assert_page(&table(&tagged), "vlan.txt");
+}
+
+#[test]
+fn nothing_leaves_from_ovn_with_a_foreign_mac() {
+    for mode in [Mode::Shared, Mode::Local] {
+        let config = config(mode);
+        for (slot, actions) in table(&config).iter() {
+            let reaches_world = actions.iter().any(|action| {
+                matches!(action, Action::Output(port) if [OfPort(1), OfPort::NORMAL, OfPort::FLOOD].contains(port))
+            });
+            if slot.table == 0 && slot.matching.in_port == Some(OfPort(2)) && reaches_world {
+                assert_eq!(slot.matching.mac_source, Some(config.bridge.mac), "{slot:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_node_port_is_two_flows_and_on_the_userspace_datapath_three() {
+    for (datapath, flows) in [(Datapath::Kernel, 2), (Datapath::Userspace, 3)] {
+        let mut config = config(Mode::Shared);
+        config.bridge.datapath = datapath;
+        let before = table(&config).len();
+        let front = Front::NodePort { family: Family::V4, port: 30081 };
+        config.services.insert(Exposed { protocol: Protocol::Tcp, front, host_endpoint: None });
+        assert_eq!(table(&config).len() - before, flows);
+    }
+}
+
+#[test]
+fn pods_with_their_own_addresses_leave_and_get_answers() {
+    let mut config = config(Mode::Shared);
+    config.pod_source = PodSource::Own { management: ["10.128.0.2".parse().unwrap()].into() };
+    let flows = table(&config).to_string();
+    assert!(!flows.contains("priority=104"), "{flows}");
+    for line in [
+        "table=1, priority=16,ip,nw_dst=10.128.0.2 actions=output:LOCAL",
+        "table=1, priority=15,ip,nw_dst=10.128.0.0/14 actions=output:2",
+        "table=1, priority=15,ipv6,ipv6_dst=fd01::/48 actions=output:2",
+    ] {
+        assert!(flows.contains(line), "{line}: {flows}");
+    }
+}

@@ -93,6 +93,11 @@ test-compat: ## Run the tests with Open vSwitch and OVN of other Debian releases
 	cargo build --locked -p cni -p ovnkube -p integration --features $(TEST_FEATURES)
 	@TEST_FEATURES=$(TEST_FEATURES) integration/compat.sh test $(SUITES)
 
+test-kernel: ## Run tests of the lab on the kernel's datapath, in a virtual machine (QUICK=1 for five minutes, TESTS="attach limits:a_limited", SUITE=trixie)
+	@integration/prerequisites.sh kernel
+	cargo build --locked -p cni -p ovnkube -p integration --features $(TEST_FEATURES)
+	@SUITE=$(SUITE) QUICK=$(QUICK) integration/kernel/test.sh $(TESTS)
+
 test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelets, containerd and what `make build` builds (CONTAINERD=2 for version 2 in all of them)
 	@integration/prerequisites.sh cluster test
 	cargo build --locked -p integration
@@ -147,11 +152,12 @@ fuzz: ## Fuzz each parser of outside input (TIME=60 seconds each, TARGETS="net_c
 	@integration/prerequisites.sh fuzz
 	fuzz/run.sh $(or $(TIME),60) $(TARGETS)
 
-lint: ## Check format, lints, documentation and dependencies
+lint: ## Check format, lints, documentation, scripts and dependencies
 	@integration/prerequisites.sh lint
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --locked --quiet --workspace --no-deps --document-private-items
+	shellcheck --external-sources --source-path=SCRIPTDIR $$(git grep -lE '^#!/(usr/)?bin/.*sh$$')
 	cargo deny --locked check bans licenses sources
 	advisories/check.sh
 

@@ -11,7 +11,7 @@ oldest=120
 locked=$(sed -n 's/^name = "\(.*\)"$/\1/p' Cargo.lock fuzz/Cargo.lock | LC_ALL=C sort -u)
 left_out=$(LC_ALL=C comm -12 <(echo "$locked") advisories/NAMES | LC_ALL=C comm -23 - <(LC_ALL=C ls advisories/crates))
 if [ -n "$left_out" ]; then
-    echo "advisories: there are some about $(echo $left_out) that the snapshot leaves out; take a new one: make advisories" >&2
+    echo "advisories: there are some about ${left_out//$'\n'/ } that the snapshot leaves out; take a new one: make advisories" >&2
     exit 1
 fi
 date=$(sed -n 's/^date //p' advisories/SNAPSHOT)

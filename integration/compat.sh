@@ -5,6 +5,7 @@
 #   integration/compat.sh test [SUITE…]           every test that starts daemons, suite by suite (default: bookworm trixie sid)
 #   integration/compat.sh with SUITE COMMAND…     COMMAND with that suite's programs in PATH and its schemas under their usual paths
 #   integration/compat.sh path SUITE              the folder of that suite
+#   integration/compat.sh mirror                  Debian's mirror
 #
 # A suite's packages are downloaded once, by debootstrap, and unpacked into a folder outside of the
 # checkout. None of their scripts runs. Each of their programs is started by its own dynamic loader with its
@@ -33,7 +34,8 @@ main() {
     test) run_tests "$@" ;;
     with) [ $# -ge 2 ] || fail "with SUITE COMMAND…"; need_suite "$1"; with "$@" ;;
     path) [ $# -eq 1 ] || fail "path SUITE"; need_suite "$1"; folder_of "$1" ;;
-    *) fail "test [SUITE…], with SUITE COMMAND…, or path SUITE" ;;
+    mirror) find_mirror ;;
+    *) fail "test [SUITE…], with SUITE COMMAND…, path SUITE, or mirror" ;;
     esac
 }
 
@@ -114,6 +116,7 @@ find_mirror() {
     echo "$mirror"
 }
 mirror_of_apt() {
+    # shellcheck disable=SC2016 # apt's own variables
     apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' | sed -n 's/^Debian|Debian|\(https\?:.*\)/\1/p' | sed -n 1p
 }
 

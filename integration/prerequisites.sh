@@ -2,7 +2,7 @@
 # Installs what building, the demo or the tests need and this machine lacks, and says what it installs.
 # Silent when nothing is missing.
 #
-#   integration/prerequisites.sh [bench] [build] [cluster] [compat] [conformance] [demo] [fuzz] [lint] [sbom] [test]      (no group: all of them)
+#   integration/prerequisites.sh [bench] [build] [cluster] [compat] [conformance] [demo] [fuzz] [kernel] [lint] [sbom] [test]      (no group: all of them)
 #
 # Debian 12 or newer, with rustup. The services that come along (Open vSwitch, OVN, etcd, containerd) are
 # neither started nor enabled on this machine.
@@ -27,11 +27,11 @@ has() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null ;; esac; }
 
 main() {
     local group groups=("$@")
-    [ $# -gt 0 ] || groups=(bench build cluster compat conformance demo fuzz lint sbom test)
+    [ $# -gt 0 ] || groups=(bench build cluster compat conformance demo fuzz kernel lint sbom test)
     for group in "${groups[@]}"; do
-        case $group in bench | build | cluster | compat | conformance | demo | fuzz | lint | sbom | test) ;; *) fail "unknown group '$group' (bench, build, cluster, compat, conformance, demo, fuzz, lint, sbom, test)" ;; esac
+        case $group in bench | build | cluster | compat | conformance | demo | fuzz | kernel | lint | sbom | test) ;; *) fail "unknown group '$group' (bench, build, cluster, compat, conformance, demo, fuzz, kernel, lint, sbom, test)" ;; esac
     done
-    case " ${groups[*]} " in *" bench "* | *" cluster "* | *" demo "* | *" test "*)
+    case " ${groups[*]} " in *" bench "* | *" cluster "* | *" demo "* | *" kernel "* | *" test "*)
         # Said before anything is built, which takes minutes.
         [ "$(id -u)" -eq 0 ] || fail "the lab's namespaces need root; as root, or: sudo env \"PATH=\$PATH\" make …" ;;
     esac
@@ -41,7 +41,7 @@ main() {
         case $group in
         build) static_target ;;
         cluster) go_toolchain ;;
-        bench | compat | conformance | demo) ;;
+        bench | compat | conformance | demo | kernel) ;;
         fuzz) cargo_tool cargo-fuzz "$fuzz" ;;
         lint) cargo_tool cargo-deny "$deny" ;;
         sbom) cargo_tool cargo-cyclonedx "$cyclonedx" ;;
@@ -54,7 +54,7 @@ main() {
 
 packages_for() {
     local wanted="cc gcc /usr/include/features.h libc6-dev" missing=() program package
-    case " $* " in *" bench "* | *" cluster "* | *" demo "* | *" test "*)
+    case " $* " in *" bench "* | *" cluster "* | *" demo "* | *" kernel "* | *" test "*)
         wanted+=" ovsdb-server openvswitch-switch ovs-vswitchd openvswitch-switch ovn-northd ovn-central ovn-nbctl ovn-common"
         wanted+=" ovn-controller ovn-host ip iproute2 ping iputils-ping ethtool ethtool unshare util-linux pgrep procps" ;;
     esac
@@ -75,6 +75,12 @@ packages_for() {
         # For the images of test pods.
         wanted+=" curl curl nslookup bind9-dnsutils wget wget" ;;
     esac
+    # The virtual machine, and what makes its first root.
+    case " $* " in *" kernel "*)
+        wanted+=" qemu-system-x86_64 qemu-system-x86 cpio cpio xz xz-utils modprobe kmod tc iproute2 conntrack conntrack"
+        wanted+=" /var/lib/dpkg/info/busybox-static.list busybox-static /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring" ;;
+    esac
+    case " $* " in *" lint "*) wanted+=" shellcheck shellcheck" ;; esac
     # For the images that Kubernetes' own specs ask for.
     case " $* " in *" conformance "*) wanted+=" dig bind9-dnsutils nc.openbsd netcat-openbsd ss iproute2" ;; esac
     # Only to install Go, see below.

@@ -21,7 +21,7 @@ echo 'hosts: files dns' >"$root/etc/nsswitch.conf"
 for program in "$@"; do
     # Debian's name of a program says which of several it is.
     name=${program%.openbsd}
-    [ "$program" = dash ] && name=sh
+    [ "$program" = dash ] && name="sh"
     path=$(command -v "$program")
     # In the place of busybox' own.
     rm -f "$root/bin/$name"

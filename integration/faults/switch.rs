@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use integration::{
-    Pod, eventually,
+    Datapath, Pod, eventually,
     faults::{at_once, failpoint, long_forms, row},
 };
 
@@ -93,7 +93,8 @@ fn row_19_without_br_int_add_says_so_at_once_and_works_when_it_is_back() {
         site.status_is(51, &["br-int"])?;
         // Restored exactly, for the comparison of the node before and after.
         let (mtu, mac) = (format!("mtu_request={}", node.mtu), format!("other_config:hwaddr={}", mac.trim()));
-        let bridge = "add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure";
+        let datapath = Datapath::of_lab().column();
+        let bridge = format!("add-br br-int -- set Bridge br-int {datapath} fail_mode=secure");
         node.vsctl(bridge.split_whitespace().chain([
             mac.as_str(),
             "--",

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use crate::{Node, Pod};
+use crate::{Datapath, Node, Pod};
 
 /// Attaches `pod`, whose namespace and logical port exist, and waits until OVN has installed its flows.
 pub fn attach(node: &Node, pod: &Pod) -> Result<()> {
@@ -14,7 +14,9 @@ pub fn attach(node: &Node, pod: &Pod) -> Result<()> {
          ip link set {link} up"
     ))?;
     // tx off: the userspace datapath does not complete the checksums that the kernel leaves to the NIC.
-    let mut inside = "ip link set lo up; ip link set eth0 up; ethtool -K eth0 tx off >/dev/null".to_owned();
+    let checksums =
+        if Datapath::of_lab().leaves_checksums() { "" } else { "; ethtool -K eth0 tx off >/dev/null" };
+    let mut inside = format!("ip link set lo up; ip link set eth0 up{checksums}");
     for (address, gateway) in pod.addresses.iter().zip(&pod.gateways) {
         // nodad: without it an IPv6 address is unusable for about a second.
         inside += &format!("; ip addr add {address} dev eth0 nodad; ip route add default via {gateway}");

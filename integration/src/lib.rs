@@ -11,6 +11,7 @@
 //! | [`lab`] | [`Lab`] and its [`Blueprint`]: central, fabric and nodes, started together |
 //! | [`subnet`] | which addresses nodes and pods get |
 //! | [`central`] | northbound and southbound databases, ovn-northd, the logical router and switches |
+//! | [`datapath`] | [`Datapath`]: Open vSwitch's userspace datapath or the kernel's |
 //! | [`fabric`] | the wire between the nodes |
 //! | [`node`] | [`Node`]: mount and network namespace with default paths, its daemons, commands in it |
 //! | `holder` | the process that holds a node's namespaces open |
@@ -68,6 +69,7 @@ pub mod churn;
 pub mod cluster;
 pub mod connections;
 pub mod daemon;
+pub mod datapath;
 pub mod fabric;
 pub mod faults;
 mod heap;
@@ -92,6 +94,7 @@ pub mod versions;
 pub use census::Census;
 pub use cluster::Cluster;
 pub use daemon::Daemon;
+pub use datapath::Datapath;
 pub use holder::hold;
 pub use inside::inside;
 pub use lab::{Blueprint, Lab};

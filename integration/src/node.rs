@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, anyhow};
 use ipnet::IpNet;
 
 use crate::{
-    Daemon, Pod, Versions, answer::Answers, central, command, eventually, executable, fabric, heap,
+    Daemon, Datapath, Pod, Versions, answer::Answers, central, command, eventually, executable, fabric, heap,
     holder::Holder, mounts, netns, versions::last_word,
 };
 
@@ -78,14 +78,15 @@ impl Node {
         .map(str::to_owned);
         let database =
             ["/etc/openvswitch/conf.db", "--remote=punix:/var/run/openvswitch/db.sock"].map(str::to_owned);
-        let switch = ["unix:/var/run/openvswitch/db.sock", "--disable-system"].map(str::to_owned);
-        let controller = ["unix:/var/run/openvswitch/db.sock".to_owned()];
+        let controller = ["unix:/var/run/openvswitch/db.sock"].map(str::to_owned);
+        let options: Vec<String> =
+            Datapath::of_lab().switch_options().iter().copied().map(str::to_owned).collect();
         let heap_file = Path::new(mounts::LAB).join(format!("heap-{name}"));
         let server_log = Path::new(mounts::LOGS).join(&name).join("ovnkube.out");
         let server_arguments = ["--init-node", &name, "--pod-manifests", MANIFESTS].map(str::to_owned);
         Ok(Self {
             ovsdb_server: daemon("ovsdb-server", [&database[..], &ovs].concat()),
-            vswitchd: daemon("ovs-vswitchd", [&switch[..], &ovs].concat()),
+            vswitchd: daemon("ovs-vswitchd", [&controller[..], &options, &ovs].concat()),
             ovn_controller: daemon("ovn-controller", [&controller[..], &ovn].concat()),
             server: Daemon::new(
                 format!("{} on {name}", executable::SERVER),
@@ -136,6 +137,7 @@ impl Node {
         let Self { name, index, mtu, .. } = self;
         let encap = fabric::address(*index);
         let southbound = central::SOUTHBOUND;
+        let datapath = Datapath::of_lab().name();
         // Without fixed addresses Open vSwitch derives the address of a bridge from the UUID of its row, and
         // a recreated bridge gets another one.
         let (uplink, integration) =
@@ -145,10 +147,10 @@ impl Node {
         let settings = format!(
             "--no-wait init -- set Open_vSwitch . external_ids:system-id={name} external_ids:hostname={name} \
              external_ids:ovn-remote={southbound} external_ids:ovn-encap-type=geneve \
-             external_ids:ovn-encap-ip={encap} external_ids:ovn-bridge-datapath-type=netdev \
-             -- add-br breth0 -- set Bridge breth0 datapath_type=netdev other_config:hwaddr={uplink} \
+             external_ids:ovn-encap-ip={encap} external_ids:ovn-bridge-datapath-type={datapath} \
+             -- add-br breth0 -- set Bridge breth0 datapath_type={datapath} other_config:hwaddr={uplink} \
              -- add-port breth0 eth0 \
-             -- add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure \
+             -- add-br br-int -- set Bridge br-int datapath_type={datapath} fail_mode=secure \
              other_config:hwaddr={integration} \
              -- set Interface br-int mtu_request={mtu}"
         );
@@ -181,8 +183,11 @@ impl Node {
         let batch = format!("addr replace {address}/24 dev breth0\nlink set breth0 up\nlink set eth0 up\n");
         command::output_with_input(self.command("ip").args(["-batch", "-"]), &batch)?;
         // As on the wire: the userspace datapath computes no checksums that the kernel leaves to the NIC.
-        self.run(["ethtool", "-K", "eth0", "tx", "off"])?;
-        self.run(["ethtool", "-K", "breth0", "tx", "off"]).map(drop)
+        if !Datapath::of_lab().leaves_checksums() {
+            self.run(["ethtool", "-K", "eth0", "tx", "off"])?;
+            self.run(["ethtool", "-K", "breth0", "tx", "off"])?;
+        }
+        Ok(())
     }
 
     /// Gives the node an IPv6 address beside its own. A new ovs-vswitchd does not bring it back.
@@ -200,7 +205,7 @@ impl Node {
         // A switch that was started again has numbers of ports in the database before it answers, and answers
         // before it has the bridge.
         let is_needed = eventually("ovs-vswitchd has br-int", Duration::from_secs(45), || {
-            let is_needed = self.switch_version()? < [3, 1, 3];
+            let is_needed = Datapath::of_lab() == Datapath::Netdev && self.switch_version()? < [3, 1, 3];
             if is_needed {
                 self.run(["ovs-appctl", "dpif/set-dp-features", "br-int", "ct_zero_snat", "false"])?;
             }

@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{Daemon, Node, command, eventually, executable, inside, mounts};
+use crate::{Daemon, Datapath, Node, command, eventually, executable, inside, mounts};
 
 /// How long systemd may take until it answers, and how long a node may take until it is off.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -42,15 +42,14 @@ const OWN_UNITS: [&str; 17] = [
     "systemd-exit.service",
 ];
 
-/// Open vSwitch as its package starts it, but without the kernel module: the lab's bridges forward in user
-/// space.
+/// Open vSwitch as its package starts it, but the kernel module is loaded already, or not there.
 const OPEN_VSWITCH: &str = "[Unit]\nAfter=network.target\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
     ExecStart=/bin/sh -euc 'mkdir -p /run/openvswitch; \
     [ -e /etc/openvswitch/conf.db ] || \
     ovsdb-tool create /etc/openvswitch/conf.db /usr/share/openvswitch/vswitch.ovsschema; \
     ovsdb-server /etc/openvswitch/conf.db --remote=punix:/run/openvswitch/db.sock \
     --pidfile --log-file --detach; ovs-vsctl --no-wait init; \
-    ovs-vswitchd unix:/run/openvswitch/db.sock --disable-system --pidfile --log-file --detach'\n\
+    ovs-vswitchd unix:/run/openvswitch/db.sock OPTIONS --pidfile --log-file --detach'\n\
     [Install]\nWantedBy=multi-user.target\n";
 const OVN_HOST: &str = "[Unit]\nAfter=openvswitch-switch.service\nRequires=openvswitch-switch.service\n\
     [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sh -euc 'mkdir -p /run/ovn; \
@@ -87,8 +86,9 @@ impl<'n> Booted<'n> {
         let conf = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../conf"));
         let ours = ["ovnkube-node.service", "ovnkube-master.service"]
             .map(|name| (name, fs::read_to_string(conf.join(name))));
+        let options = Datapath::of_lab().switch_options().join(" ");
         let mut all = vec![
-            ("openvswitch-switch.service", OPEN_VSWITCH.to_owned()),
+            ("openvswitch-switch.service", OPEN_VSWITCH.replace("OPTIONS", &options)),
             ("ovn-host.service", OVN_HOST.to_owned()),
             ("kubelet.service", KUBELET.to_owned()),
         ];

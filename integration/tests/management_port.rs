@@ -6,7 +6,7 @@ mod attached;
 mod managed;
 
 use anyhow::{Context as _, ensure};
-use integration::{Families, Lab, eventually, executable};
+use integration::{Datapath, Families, Lab, eventually, executable};
 
 use attached::attach;
 use managed::addresses;
@@ -133,7 +133,7 @@ fn a_switch_that_starts_again_or_a_bridge_that_is_made_again_gets_its_port_back(
             "set",
             "Bridge",
             "br-int",
-            "datapath_type=netdev",
+            &Datapath::of_lab().column(),
             "fail_mode=secure",
         ])?;
         managed::repaired(node, &before, "br-int is made again")?;
@@ -218,7 +218,7 @@ fn a_server_that_starts_before_the_switch_waits_for_it() {
             "set",
             "Bridge",
             "br-int",
-            "datapath_type=netdev",
+            &Datapath::of_lab().column(),
             "fail_mode=secure",
         ])?;
         node.start_vswitchd()?;

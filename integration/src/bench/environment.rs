@@ -3,7 +3,7 @@
 use std::{fmt, fs, thread, time::Instant};
 
 use anyhow::{Context as _, Result};
-use integration::Versions;
+use integration::{Datapath, Versions};
 use rustix::{
     thread::{MembarrierCommand, membarrier},
     time::{ClockId, clock_getres},
@@ -35,7 +35,7 @@ pub(crate) struct Environment {
     pub(crate) load_after: String,
     pub(crate) open_vswitch: String,
     pub(crate) ovn: String,
-    /// Datapath type: in the lab always `netdev`, Open vSwitch's userspace datapath.
+    /// Datapath type of the lab's switches.
     pub(crate) datapath: &'static str,
     pub(crate) scheduling: Scheduling,
     /// Version of the package.
@@ -73,7 +73,7 @@ impl Environment {
             load_after: load,
             open_vswitch,
             ovn,
-            datapath: "netdev",
+            datapath: Datapath::of_lab().name(),
             scheduling,
             version: env!("CARGO_PKG_VERSION"),
             plugin_bytes,

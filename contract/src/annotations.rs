@@ -49,7 +49,13 @@ pub const OF_PODS: [Annotation; 4] = [
         "",
     ),
     annotation(INGRESS_ANNOTATION, "Rate limit towards the pod, in bits per second", "user", "node", "10M"),
-    annotation(EGRESS_ANNOTATION, "Rate limit from the pod, in bits per second", "user", "node", "10M"),
+    annotation(
+        EGRESS_ANNOTATION,
+        "Rate limit from the pod, in bits per second; without effect in Open vSwitch's userspace datapath",
+        "user",
+        "node",
+        "10M",
+    ),
 ];
 
 /// Annotations of nodes.

@@ -19,6 +19,7 @@ quick=(
     attach:the_pods_end_is_what_the_annotation_says
     traffic:pods_of_one_node_exchange_packets_in_both_families
     limits:limits_are_of_the_interface_that_asks_for_them_and_of_no_other
+    limits:a_limited_pod_sends_no_faster_than_it_may
     networks:a_second_interface_has_its_own_names_and_packets
 )
 all=(

@@ -3,6 +3,8 @@
 
 #[path = "support/attached.rs"]
 mod attached;
+#[path = "support/managed.rs"]
+mod managed;
 #[path = "support/second.rs"]
 mod second;
 #[path = "support/view.rs"]
@@ -11,7 +13,7 @@ mod view;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use integration::{Lab, Node, Pod, eventually};
+use integration::{Datapath, Lab, Node, Pod, eventually};
 
 use attached::{attach, detach, manifest_with, place};
 use second::Second;
@@ -120,6 +122,38 @@ fn a_limited_pod_receives_no_faster_than_it_may() {
         // 8 Mbit at 4 Mbit/s take 2 s; the limit allows for a generous burst.
         ensure!(limited > Duration::from_millis(1200), "1 MiB in {limited:?}");
         ensure!(free < limited / 2, "the other direction is limited, too: {free:?}");
+        detach(node, &slow)?;
+        detach(node, &fast)
+    });
+}
+
+/// On the kernel's datapath the limit holds, and TCP gets nearly all of it; in user space nothing polices, and
+/// the server says so.
+#[test]
+fn a_limited_pod_sends_no_faster_than_it_may_or_the_server_says_that_it_is_not_limited() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        node.start_server()?;
+        let slow = new_pod(lab, node, &[(EGRESS, "8M")])?;
+        let fast = new_pod(lab, node, &[])?;
+        attach(node, slow.clone())?;
+        attach(node, fast.clone())?;
+        let said = managed::log(node).matches("the pod's egress limit has no effect").count();
+        if Datapath::of_lab() == Datapath::Netdev {
+            ensure!(said == 1, "{}", managed::log(node));
+            return Ok(());
+        }
+        ensure!(said == 0, "{}", managed::log(node));
+        lab.ping(&slow, fast.address())?;
+        // What it takes to start both ends.
+        let began = Instant::now();
+        lab.tcp(&slow, &fast, 1)?;
+        let (idle, began) = (began.elapsed(), Instant::now());
+        lab.tcp(&slow, &fast, 8 << 20)?;
+        let took = began.elapsed().saturating_sub(idle);
+        // 67 Mbit at 8 Mbit/s take 8.4 s, less the burst of a quarter of a second.
+        ensure!(took > Duration::from_millis(7_500), "8 MiB in {took:?}: the limit does not hold");
+        ensure!(took < Duration::from_millis(10_500), "8 MiB in {took:?}: less than 80 % of the limit");
         detach(node, &slow)?;
         detach(node, &fast)
     });

@@ -9,7 +9,7 @@ use contract::{
     names::{IfName, IfaceId, Network, SandboxId},
     wire::{BridgeFacts, PortStatus},
 };
-use podnet::{plan::Attachment, rows::PortColumns};
+use podnet::{bridge::Datapath, plan::Attachment, rows::PortColumns};
 use tokio::{
     sync::{mpsc, watch},
     time::Instant,
@@ -82,6 +82,11 @@ impl Ports {
         let name = sandbox.host_if_name_beforehand(network);
         let is_free = name.is_none_or(|name| !self.names.may_be_held(name.as_str(), Instant::now()));
         self.bridge.borrow().clone().filter(|_| is_free)
+    }
+
+    /// The bridge's datapath, if the server knows the bridge.
+    pub(crate) fn datapath(&self) -> Option<Datapath> {
+        self.bridge.borrow().as_ref().map(|bridge| Datapath::of(&bridge.datapath_type))
     }
 
     /// Asks for a port. If the channel closes before [`PortStatus::Installed`], the plugin continues by

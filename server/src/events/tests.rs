@@ -105,3 +105,13 @@ fn a_switch_that_will_abort_is_an_event_on_the_node() {
     assert_eq!(event.regarding.unwrap().kind.as_deref(), Some("Node"));
     assert!(event.note.unwrap().starts_with("Open vSwitch 3.1.0 aborts"));
 }
+
+#[test]
+fn a_limit_that_does_not_hold_is_an_event_on_the_pod() {
+    let (events, mut waiting) = events();
+    events.not_limited(&cart(), "u1");
+    let event = waiting.try_recv().unwrap().to_api(&reporter("node1"));
+    assert_eq!(event.reason.as_deref(), Some("EgressNotLimited"));
+    assert_eq!(event.regarding.unwrap().name.as_deref(), Some("cart-0"));
+    assert!(event.note.unwrap().contains("datapath_type=netdev"));
+}

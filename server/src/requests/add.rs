@@ -9,6 +9,7 @@ use contract::{
     net_conf::NetConf,
     wire::{PodInterface, Request, Response},
 };
+use podnet::bridge::Datapath;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
@@ -71,6 +72,10 @@ impl HandlerState {
             uid = answer.pod_uid,
             "answered"
         );
+        if answer.bandwidth.egress.is_some() && self.ports.datapath() == Some(Datapath::Userspace) {
+            tracing::warn!("the pod's egress limit has no effect in Open vSwitch's userspace datapath");
+            self.events.not_limited(&pod, &answer.pod_uid);
+        }
         // The bridge is asked for last: it may have gone while the ADD waited.
         ApiResponse::json(&Response {
             bridge: self.ports.bridge_for(&sandbox, &conf.network),

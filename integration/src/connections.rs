@@ -21,6 +21,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::{
     Lab, Pod, command, executable,
     peer::{Connection, Pace, Report},
+    traffic::End,
 };
 
 /// A server in a pod, which ends when this is dropped.
@@ -46,6 +47,15 @@ impl Lab {
     pub fn answering(&self, pod: &Pod, addresses: &[SocketAddr]) -> Result<Server> {
         let mut command = self.node_of(pod).pod_command(pod, executable::of_package("integration")?);
         command.args(["peer", "answer"]).args(addresses.iter().map(ToString::to_string));
+        let (child, _) = start(&mut command, &Report::Answering)?;
+        Ok(Server(child))
+    }
+
+    /// Starts a server at that end, on these of its addresses and ports, which answers with the address of its
+    /// client as it sees it; waits until it listens.
+    pub fn mirroring(&self, at: &End<'_>, addresses: &[SocketAddr]) -> Result<Server> {
+        let mut command = self.at(at)?;
+        command.args(["answer", "--client"]).args(addresses.iter().map(ToString::to_string));
         let (child, _) = start(&mut command, &Report::Answering)?;
         Ok(Server(child))
     }

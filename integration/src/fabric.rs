@@ -9,7 +9,10 @@ use anyhow::Result;
 
 use crate::{Datapath, command};
 
-const BRIDGE: &str = "fabric";
+/// The bridge in the lab's root.
+pub(crate) const BRIDGE: &str = "fabric";
+/// MTU of Ethernet.
+pub const MTU: u32 = 1500;
 
 /// The lab's own address on the wire, for servers outside of the nodes, such as the API server.
 pub const LAB_ADDRESS: &str = "172.30.0.1";
@@ -27,14 +30,15 @@ pub fn address_v6(index: u32) -> String {
     format!("fd00:172:30::{}", 10 + index)
 }
 
-/// Creates the wire and connects `eth0` of the nodes, given as `(index, process that holds its namespace)`.
-pub fn create(nodes: &[(u32, u32)]) -> Result<()> {
+/// Creates the wire for packets of up to `mtu` bytes and connects `eth0` of the nodes, given as `(index,
+/// process that holds its namespace)`.
+pub fn create(nodes: &[(u32, u32)], mtu: u32) -> Result<()> {
     let mut batch = format!(
-        "link add {BRIDGE} type bridge\naddr add {LAB_ADDRESS}/24 dev {BRIDGE}\nlink set {BRIDGE} up\n"
+        "link add {BRIDGE} mtu {mtu} type bridge\naddr add {LAB_ADDRESS}/24 dev {BRIDGE}\nlink set {BRIDGE} up\n"
     );
     for (index, pid) in nodes {
         batch += &format!(
-            "link add fabric{index} type veth peer name eth0 netns {pid}\n\
+            "link add fabric{index} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {pid}\n\
              link set fabric{index} master {BRIDGE} up\n"
         );
     }

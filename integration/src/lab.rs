@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow};
 
-use crate::{Families, Node, Pod, central::Central, fabric, inside, subnet};
+use crate::{Families, Node, Pod, World, central::Central, fabric, inside, subnet};
 
 /// Configuration of a lab. [`Lab::of_nodes`] begins one.
 #[derive(Debug, Clone)]
@@ -17,6 +17,17 @@ pub struct Blueprint {
     mtu: u32,
     v4_len: u8,
     topology: Topology,
+    wire_mtu: u32,
+    surroundings: Surroundings,
+}
+
+/// What is beside the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Surroundings {
+    /// The wire, and the lab's own address on it.
+    Wire,
+    /// A router, too, and machines behind it.
+    World,
 }
 
 /// What writes the logical network of the nodes.
@@ -50,6 +61,20 @@ impl Blueprint {
         self
     }
 
+    /// MTU of the wire between the nodes and of everything beyond, in bytes; 1500 unless said otherwise.
+    #[must_use]
+    pub fn wire_mtu(mut self, mtu: u32) -> Self {
+        self.wire_mtu = mtu;
+        self
+    }
+
+    /// Adds the world outside of the cluster: [`Lab::world`].
+    #[must_use]
+    pub fn world(mut self) -> Self {
+        self.surroundings = Surroundings::World;
+        self
+    }
+
     /// Leaves the northbound database empty, for a control plane that writes everything.
     #[must_use]
     pub fn empty(mut self) -> Self {
@@ -68,7 +93,7 @@ impl Blueprint {
 
     /// Builds the lab here; the process must be in the namespaces already.
     pub fn build(self) -> Result<Lab> {
-        let Self { nodes, families, mtu, v4_len, topology } = self;
+        let Self { nodes, families, mtu, v4_len, topology, wire_mtu, surroundings } = self;
         thread::scope(|scope| {
             let central = scope.spawn(Central::start);
             let holders: Vec<_> = (1..=nodes)
@@ -79,7 +104,8 @@ impl Blueprint {
             let nodes =
                 holders.into_iter().map(|holder| join(holder.join())).collect::<Result<Vec<Node>>>()?;
             // The wire needs the namespaces of all nodes.
-            fabric::create(&nodes.iter().map(|node| (node.index, node.pid())).collect::<Vec<_>>())?;
+            let holders: Vec<_> = nodes.iter().map(|node| (node.index, node.pid())).collect();
+            fabric::create(&holders, wire_mtu)?;
             // The nodes need the southbound database: ovn-controller connects to it.
             let central = join(central.join()).context("start the central part")?;
             thread::scope(|scope| {
@@ -93,8 +119,21 @@ impl Blueprint {
                 }
                 started.into_iter().try_for_each(|node| join(node.join()))
             })?;
+            if wire_mtu != fabric::MTU {
+                // Open vSwitch gives an internal port the least MTU of its bridge's ports when they change only.
+                let request = format!("mtu_request={wire_mtu}");
+                nodes
+                    .iter()
+                    .try_for_each(|node| node.vsctl(["set", "Interface", "breth0", &request]).map(drop))?;
+            }
             let hosts = nodes.iter().map(|_| AtomicU32::new(subnet::FIRST_POD)).collect();
-            let lab = Lab { central, nodes, families, hosts };
+            let world = match surroundings {
+                Surroundings::Wire => None,
+                Surroundings::World => {
+                    Some(World::start(&nodes, families, wire_mtu).context("make the world")?)
+                }
+            };
+            let lab = Lab { central, nodes, families, hosts, world };
             lab.wait_for_nodes()?;
             Ok(lab)
         })
@@ -111,12 +150,29 @@ pub struct Lab {
     families: Families,
     /// The next host number on each node.
     hosts: Vec<AtomicU32>,
+    world: Option<World>,
 }
 
 impl Lab {
     /// Begins a lab with that many nodes.
     pub fn of_nodes(nodes: u32) -> Blueprint {
-        Blueprint { nodes, families: Families::V4, mtu: 1400, v4_len: 24, topology: Topology::Lab }
+        Blueprint {
+            nodes,
+            families: Families::V4,
+            mtu: 1400,
+            v4_len: 24,
+            topology: Topology::Lab,
+            wire_mtu: fabric::MTU,
+            surroundings: Surroundings::Wire,
+        }
+    }
+
+    /// The world outside of the cluster.
+    ///
+    /// # Panics
+    /// If the blueprint has none.
+    pub fn world(&self) -> &World {
+        self.world.as_ref().expect("the lab was built with a world")
     }
 
     /// The node on which `pod` is.

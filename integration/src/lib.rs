@@ -13,6 +13,7 @@
 //! | [`central`] | northbound and southbound databases, ovn-northd, the logical router and switches |
 //! | [`datapath`] | [`Datapath`]: Open vSwitch's userspace datapath or the kernel's |
 //! | [`fabric`] | the wire between the nodes |
+//! | [`world`] | [`World`]: a router and machines outside of the cluster |
 //! | [`node`] | [`Node`]: mount and network namespace with default paths, its daemons, commands in it |
 //! | `holder` | the process that holds a node's namespaces open |
 //! | `netns` | network namespaces of a node's pods |
@@ -90,6 +91,7 @@ pub mod subnet;
 pub mod systemd;
 pub mod traffic;
 pub mod versions;
+pub mod world;
 
 pub use census::Census;
 pub use cluster::Cluster;
@@ -108,3 +110,4 @@ pub use subnet::Families;
 // The body of a lab's test returns its failure.
 pub use testkit::{command, executable, http, until as eventually};
 pub use versions::Versions;
+pub use world::World;

@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
-    sync::OnceLock,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -47,6 +47,8 @@ pub struct Node {
     pub answers: Answers,
     /// Used instead of the directory of manifests, if set.
     pods: OnceLock<Box<dyn PodSink>>,
+    /// Lines of ip(8)'s batches: what `breth0` is given, now and after each start of ovs-vswitchd.
+    uplink: Mutex<Vec<String>>,
     holder: Holder,
 }
 
@@ -107,6 +109,11 @@ impl Node {
             mtu,
             answers: Answers::default(),
             pods: OnceLock::new(),
+            uplink: Mutex::new(vec![
+                format!("addr replace {}/24 dev breth0", fabric::address(index)),
+                "link set breth0 up".to_owned(),
+                "link set eth0 up".to_owned(),
+            ]),
             holder,
         })
     }
@@ -163,8 +170,8 @@ impl Node {
         self.ovsdb_server.start(|| central::accepts(&socket))
     }
 
-    /// Starts ovs-vswitchd (again), waits for the bridges, and gives `breth0` the address of the node, which
-    /// its interface lost with the old process.
+    /// Starts ovs-vswitchd (again), waits for the bridges, and gives `breth0` the addresses and routes of the
+    /// node, which its interface lost with the old process.
     pub fn start_vswitchd(&self) -> Result<()> {
         self.vswitchd.start(|| Ok(()))?;
         self.vsctl([
@@ -179,9 +186,7 @@ impl Node {
             "ofport>0",
         ])?;
         self.avoid_all_zero_snat()?;
-        let address = fabric::address(self.index);
-        let batch = format!("addr replace {address}/24 dev breth0\nlink set breth0 up\nlink set eth0 up\n");
-        command::output_with_input(self.command("ip").args(["-batch", "-"]), &batch)?;
+        self.configure_uplink(&self.uplink().join("\n"))?;
         // As on the wire: the userspace datapath computes no checksums that the kernel leaves to the NIC.
         if !Datapath::of_lab().leaves_checksums() {
             self.run(["ethtool", "-K", "eth0", "tx", "off"])?;
@@ -190,11 +195,25 @@ impl Node {
         Ok(())
     }
 
-    /// Gives the node an IPv6 address beside its own. A new ovs-vswitchd does not bring it back.
+    /// Gives the node an IPv6 address beside its own.
     pub(crate) fn add_v6(&self) -> Result<()> {
-        let address = format!("{}/64", fabric::address_v6(self.index));
         // `nodad`: without it the address is unusable for about a second.
-        self.run(["ip", "addr", "add", &address, "dev", "breth0", "nodad"]).map(drop)
+        self.add_to_uplink(format!("addr replace {}/64 dev breth0 nodad", fabric::address_v6(self.index)))
+    }
+
+    /// Gives `breth0` something more, a line of ip(8)'s batches; also after each start of ovs-vswitchd.
+    pub(crate) fn add_to_uplink(&self, line: String) -> Result<()> {
+        self.configure_uplink(&line)?;
+        self.uplink().push(line);
+        Ok(())
+    }
+
+    fn configure_uplink(&self, batch: &str) -> Result<()> {
+        command::output_with_input(self.command("ip").args(["-batch", "-"]), &format!("{batch}\n")).map(drop)
+    }
+
+    fn uplink(&self) -> MutexGuard<'_, Vec<String>> {
+        self.uplink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// In its userspace datapath Open vSwitch before 3.1.3 aborts (`assertion conn->conn_type ==

@@ -4,6 +4,7 @@
 //! not hang a test.
 
 mod connections;
+mod drip;
 mod questions;
 
 use std::{
@@ -14,11 +15,13 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Subcommand;
+use connections::Says;
 use contract::fnv1a::{fnv1a, fnv1a_after};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
 pub use connections::{Connection, Moment, Pace};
+pub use drip::Kept;
 pub use questions::Reply;
 
 /// How long an end waits for the other. Long enough for three repetitions of a lost SYN (1, 3 and 7 s after
@@ -59,8 +62,28 @@ pub enum Peer {
         #[arg(long, default_value_t = 5)]
         every: u64,
     },
+    /// Send back what each connection to ADDRESS sends, until standard input closes.
+    TcpEcho {
+        /// Address to listen on.
+        address: IpAddr,
+        /// Port; otherwise the kernel chooses one, which is printed.
+        #[arg(long, default_value_t = 0)]
+        port: u16,
+    },
+    /// Send a byte now and then over one connection to ADDRESS, which must come back each time; ends when
+    /// standard input closes.
+    TcpDrip {
+        /// Address and port.
+        to: SocketAddr,
+        /// Milliseconds between two bytes.
+        #[arg(long, default_value_t = 1000)]
+        every: u64,
+    },
     /// Answer each TCP connection and each datagram to one of the ADDRESSES with that address, until killed.
     Answer {
+        /// Answer with the client's address instead.
+        #[arg(long)]
+        client: bool,
         /// Addresses and ports to listen on.
         #[arg(required = true)]
         addresses: Vec<SocketAddr>,
@@ -106,6 +129,8 @@ pub enum Report {
     Connected(Connection),
     /// A connection that was begun then was neither.
     Unanswered(Moment),
+    /// The connection lived until now.
+    Kept(Kept),
     /// Who answered, in the order of the addresses: by TCP and by UDP.
     Asked([Vec<Reply>; 2]),
 }
@@ -152,7 +177,12 @@ impl Peer {
                 udp_send(to, size, count, Duration::from_millis(every))
                     .map(|echoes| report(&Report::Echoed(echoes)))
             }
-            Self::Answer { addresses } => connections::serve(&addresses, report),
+            Self::TcpEcho { address, port } => drip::echo(address, port, report),
+            Self::TcpDrip { to, every } => drip::drip(to, Duration::from_millis(every), report),
+            Self::Answer { client, addresses } => {
+                let says = if client { Says::Client } else { Says::Server };
+                connections::serve(&addresses, says, report)
+            }
             Self::Connect { to, every, patience } => {
                 let [every, patience] = [every, patience].map(Duration::from_millis);
                 connections::connect(to, Pace { every, patience }, report)

@@ -11,7 +11,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{
     Lab, Node, Pod, command, eventually, executable,
-    peer::{Echoes, Reply, Report},
+    peer::{Echoes, Kept, Reply, Report},
+    world::Machine,
 };
 
 /// Where traffic begins or ends.
@@ -23,6 +24,8 @@ pub enum End<'a> {
     Node(&'a Node),
     /// A machine beside the nodes, on the wire between them.
     Lab,
+    /// A machine of the world outside.
+    World(Machine),
 }
 
 impl Lab {
@@ -118,6 +121,24 @@ impl Lab {
         Ok(Flow { sender, _server: None })
     }
 
+    /// A server at that end whose connections get back what they send, until it is dropped.
+    pub fn tcp_echo(&self, at: &End<'_>, address: SocketAddr) -> Result<Echo> {
+        let (ip, port) = (address.ip().to_string(), address.port().to_string());
+        let mut server = PeerProcess::start(self.at(at)?.args(["tcp-echo", &ip, "--port", &port]))?;
+        Ok(Echo { address: server.address()?, _server: server })
+    }
+
+    /// One connection to such a server, with a byte each `every`. Waits until the first one is back.
+    pub fn drip(&self, from: &End<'_>, to: SocketAddr, every: Duration) -> Result<Drip> {
+        let every = every.as_millis().to_string();
+        let mut client =
+            PeerProcess::start(self.at(from)?.args(["tcp-drip", &to.to_string(), "--every", &every]))?;
+        match client.report()? {
+            Report::Connecting => Ok(Drip { client }),
+            other => bail!("the client reports {other:?}"),
+        }
+    }
+
     /// Asks each address once from there, by TCP and by UDP.
     ///
     /// # Errors
@@ -145,6 +166,11 @@ impl Lab {
             End::Node(node) => node_peer(node),
             End::Lab => {
                 let mut command = Command::new(executable::of_package("integration")?);
+                command.arg("peer");
+                Ok(command)
+            }
+            End::World(machine) => {
+                let mut command = self.world().command(*machine, executable::of_package("integration")?);
                 command.arg("peer");
                 Ok(command)
             }
@@ -203,7 +229,27 @@ pub struct Flow {
     _server: Option<PeerProcess>,
 }
 
-/// An end that sends datagrams back.
+/// A long TCP connection.
+#[derive(Debug)]
+pub struct Drip {
+    client: PeerProcess,
+}
+
+impl Drip {
+    /// Ends the connection; how it went.
+    ///
+    /// # Errors
+    /// If it has broken, or a byte did not come back.
+    pub fn stop(mut self) -> Result<Kept> {
+        self.client.stdin = None;
+        match self.client.report()? {
+            Report::Kept(kept) => Ok(kept),
+            other => bail!("the client reports {other:?}"),
+        }
+    }
+}
+
+/// An end that sends back what it gets.
 #[derive(Debug)]
 pub struct Echo {
     /// Where it listens.

@@ -3,7 +3,12 @@
 //!
 //! With tokio's paused clock no wait takes real time: the clock advances when all tasks wait.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tokio::{
@@ -57,12 +62,17 @@ impl ScriptedApi {
     /// # Panics
     /// Like all functions here, if a test cannot go on.
     pub async fn start() -> Self {
-        Self::listen("http", |stream| async { Some(Box::new(stream) as Box<dyn Stream>) }).await
+        Self::start_on(Ipv4Addr::LOCALHOST.into()).await
+    }
+
+    /// The same on an address that other namespaces reach.
+    pub async fn start_on(address: IpAddr) -> Self {
+        Self::listen("http", address, |stream| async { Some(Box::new(stream) as Box<dyn Stream>) }).await
     }
 
     pub async fn start_tls(settings: Arc<rustls::ServerConfig>) -> Self {
         let acceptor = TlsAcceptor::from(settings);
-        Self::listen("https", move |stream| {
+        Self::listen("https", Ipv4Addr::LOCALHOST.into(), move |stream| {
             let acceptor = acceptor.clone();
             async move { acceptor.accept(stream).await.ok().map(|stream| Box::new(stream) as Box<dyn Stream>) }
         })
@@ -71,9 +81,10 @@ impl ScriptedApi {
 
     async fn listen<F: Future<Output = Option<Box<dyn Stream>>> + Send>(
         scheme: &str,
+        address: IpAddr,
         greet: impl Fn(tokio::net::TcpStream) -> F + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let listener = TcpListener::bind((address, 0)).await.expect("a free port");
         let url = format!("{scheme}://{}", listener.local_addr().expect("it is bound"));
         let (sender, asked) = mpsc::unbounded_channel();
         let listening = tokio::spawn(async move {

@@ -62,17 +62,34 @@ impl Moment {
     }
 }
 
-/// Answers each connection and each datagram with the address at which it arrived, until the process is
-/// killed.
-pub(super) fn serve(addresses: &[SocketAddr], report: impl Fn(&Report)) -> Result<()> {
+/// What a server answers with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Says {
+    /// The address at which a connection or datagram arrived.
+    Server,
+    /// The address from which it came, as the server sees it.
+    Client,
+}
+
+impl Says {
+    fn of(self, server: SocketAddr, client: SocketAddr) -> String {
+        match self {
+            Self::Server => server.to_string(),
+            Self::Client => client.to_string(),
+        }
+    }
+}
+
+/// Answers each connection and each datagram, until the process is killed.
+pub(super) fn serve(addresses: &[SocketAddr], says: Says, report: impl Fn(&Report)) -> Result<()> {
     runtime()?.block_on(async {
         let mut serving = JoinSet::new();
         for address in addresses {
             let listener =
                 TcpListener::bind(address).await.with_context(|| format!("listen on {address}"))?;
-            serving.spawn(answer_all(listener, address.to_string()));
+            serving.spawn(answer_all(listener, *address, says));
             let socket = UdpSocket::bind(address).await.with_context(|| format!("receive on {address}"))?;
-            serving.spawn(answer_datagrams(socket, address.to_string()));
+            serving.spawn(answer_datagrams(socket, *address, says));
         }
         report(&Report::Answering);
         serving.join_all().await;
@@ -80,11 +97,11 @@ pub(super) fn serve(addresses: &[SocketAddr], report: impl Fn(&Report)) -> Resul
     })
 }
 
-async fn answer_all(listener: TcpListener, text: String) {
+async fn answer_all(listener: TcpListener, server: SocketAddr, says: Says) {
     loop {
         // A client that is gone already is no reason to end.
-        let Ok((mut stream, _)) = listener.accept().await else { continue };
-        let text = text.clone();
+        let Ok((mut stream, client)) = listener.accept().await else { continue };
+        let text = says.of(server, client);
         tokio::spawn(async move {
             let _ = stream.write_all(text.as_bytes()).await;
             let _ = stream.shutdown().await;
@@ -94,11 +111,11 @@ async fn answer_all(listener: TcpListener, text: String) {
     }
 }
 
-async fn answer_datagrams(socket: UdpSocket, text: String) {
+async fn answer_datagrams(socket: UdpSocket, server: SocketAddr, says: Says) {
     loop {
         // Errors are of earlier answers, whose receivers are gone.
         let Ok((_, from)) = socket.recv_from(&mut [0; 64]).await else { continue };
-        let _ = socket.send_to(text.as_bytes(), from).await;
+        let _ = socket.send_to(says.of(server, from).as_bytes(), from).await;
     }
 }
 

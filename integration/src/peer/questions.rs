@@ -26,6 +26,16 @@ pub enum Reply {
     Nothing,
 }
 
+impl Reply {
+    /// The address that the server names: its own, or its client's where it answers with that.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::By(named) => Some(named.ip()),
+            Self::Refused | Self::Nothing => None,
+        }
+    }
+}
+
 /// Asks all of them at once.
 pub(super) fn ask_all(tcp: &[SocketAddr], udp: &[SocketAddr]) -> Result<[Vec<Reply>; 2]> {
     runtime()?.block_on(async {

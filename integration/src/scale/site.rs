@@ -45,7 +45,7 @@ impl Site {
     /// Starts everything except the control plane. Each node's subnet has room for `pods_per_node` pods.
     pub(crate) fn start(pods_per_node: usize, northd: Northd) -> Result<Self> {
         programs::verify()?;
-        fabric::create(&[])?;
+        fabric::create(&[], fabric::MTU)?;
         let credentials = Credentials::create(&[])?;
         let api = Api::new(&credentials)?;
         let kubernetes = ControlPlane::without_service_accounts(&credentials, &api)?;

@@ -64,6 +64,9 @@ impl From<'_> {
             End::Pod(pod) => self.cluster.lab.node_of(pod).run_in_pod(pod, words),
             End::Node(node) => node.run(words),
             End::Lab => command::output(Command::new(words[0]).args(&words[1..])),
+            End::World(machine) => {
+                command::output(self.cluster.lab.world().command(*machine, words[0]).args(&words[1..]))
+            }
         }
     }
 
@@ -257,7 +260,7 @@ fn under_a_local_policy_a_node_serves_from_its_own_pods_and_pods_see_the_client(
             for client in &from {
                 let to = SocketAddr::new(*other, tcp);
                 match &client.end {
-                    End::Lab => client.is_refused(to)?,
+                    End::Lab | End::World(_) => client.is_refused(to)?,
                     End::Node(node) if node.name == "node1" => client.is_refused(to)?,
                     End::Node(_) | End::Pod(_) => client.reaches(to, &["web-1"])?,
                 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::Result;
-use integration::{Daemon, central, executable, mounts};
+use integration::{Daemon, central, executable, fabric, mounts};
 use serde_json::{Value, json};
 use testkit::{ScriptedApi, scripted_api::Asked};
 use tokio::{
@@ -39,7 +39,7 @@ struct State {
 impl Api {
     pub(crate) fn start() -> Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let mut server = runtime.block_on(ScriptedApi::start());
+        let mut server = runtime.block_on(ScriptedApi::start_on(fabric::LAB_ADDRESS.parse()?));
         let (state, url) = (Arc::<Mutex<State>>::default(), server.url.clone());
         let shared = Arc::clone(&state);
         runtime.spawn(async move {

@@ -1,0 +1,78 @@
+//! One long TCP connection with a byte now and then, as of an idle ssh session: it must survive what a node
+//! goes through.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::{PATIENCE, Report, end_of_input};
+
+/// How long an answer to a byte may take: TCP repeats a lost segment after 0.2, 0.6, 1.4, 3, 6.2, 12.6 and
+/// 25.4 s. A path that is back within half of that is never out of time.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// How the connection went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Bytes that were sent and came back.
+    pub bytes: u64,
+    /// The longest time that a byte took to come back, in milliseconds.
+    pub slowest: u64,
+}
+
+/// Sends back what each connection sends, until standard input closes.
+pub(super) fn echo(address: IpAddr, port: u16, report: impl Fn(&Report)) -> Result<()> {
+    let listener = TcpListener::bind((address, port)).with_context(|| format!("listen on {address}"))?;
+    report(&Report::Listening(listener.local_addr()?));
+    // It ends with the process.
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || send_back(stream));
+        }
+    });
+    end_of_input().join().ok().context("wait for the end of the input")
+}
+
+fn send_back(mut stream: TcpStream) {
+    let mut block = [0; 512];
+    // Errors end the connection, which its client reports.
+    while let Ok(length) = stream.read(&mut block) {
+        if length == 0 || stream.write_all(&block[..length]).is_err() {
+            return;
+        }
+    }
+}
+
+/// Sends a byte at fixed times, and waits for each to come back. The first one is reported; the rest when
+/// standard input closes.
+pub(super) fn drip(to: SocketAddr, every: Duration, report: impl Fn(&Report)) -> Result<()> {
+    let mut stream = TcpStream::connect_timeout(&to, PATIENCE).with_context(|| format!("connect to {to}"))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(SILENCE))?;
+    let until = end_of_input();
+    let mut kept = Kept { bytes: 0, slowest: 0 };
+    while !until.is_finished() || kept.bytes == 0 {
+        let began = Instant::now();
+        let byte = kept.bytes.to_le_bytes()[0];
+        let mut answer = [0];
+        let context = || format!("after {} bytes and {:?}", kept.bytes, began.elapsed());
+        stream.write_all(&[byte]).with_context(context)?;
+        stream.read_exact(&mut answer).with_context(context)?;
+        ensure!(answer == [byte], "{answer:?} came back, not {byte}");
+        let took = began.elapsed();
+        kept.bytes += 1;
+        kept.slowest = kept.slowest.max(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        if kept.bytes == 1 {
+            report(&Report::Connecting);
+        }
+        thread::park_timeout(every.saturating_sub(took));
+    }
+    report(&Report::Kept(kept));
+    Ok(())
+}

@@ -87,6 +87,22 @@ impl Lab {
     }
 }
 
+impl Lab {
+    /// Connects from the pod one time after the other. Returns microseconds of each connection, from its
+    /// first packet to its answer.
+    ///
+    /// # Errors
+    /// If a connection is refused, or not answered.
+    pub fn repeated(&self, from: &Pod, to: SocketAddr, time: Duration) -> Result<Vec<u32>> {
+        let mut command = self.node_of(from).pod_command(from, executable::of_package("integration")?);
+        command.args(["peer", "repeat", &to.to_string(), "--time", &time.as_millis().to_string()]);
+        match serde_json::from_str(&command::output(&mut command)?)? {
+            Report::Repeated(taken) => Ok(taken),
+            other => bail!("the client reports {other:?}"),
+        }
+    }
+}
+
 impl Shared {
     fn seen(&self) -> MutexGuard<'_, Vec<Connection>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)

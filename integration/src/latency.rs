@@ -90,6 +90,7 @@ impl Latency {
             measured.floor.push(site.bare_round(&site.address(others > 0, round, 0))?);
             measured.ours.push(site.kubernetes_round(&site.address(others > 0, round, 1))?);
         }
+        measured.rates = site.rates(&site.address(others > 0, self.rounds, 0))?;
         say(&measured.summary());
         Ok(measured)
     }

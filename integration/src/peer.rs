@@ -100,6 +100,14 @@ pub enum Peer {
         #[arg(long)]
         patience: u64,
     },
+    /// Connect to ADDRESS one time after the other, and print at the end how long each connection took.
+    Repeat {
+        /// Address and port.
+        to: SocketAddr,
+        /// Milliseconds.
+        #[arg(long, value_name = "MILLISECONDS")]
+        time: u64,
+    },
     /// Ask each of the ADDRESSES once, all together, and print who answers.
     Ask {
         /// Ask by TCP.
@@ -131,6 +139,8 @@ pub enum Report {
     Unanswered(Moment),
     /// The connection lived until now.
     Kept(Kept),
+    /// Microseconds of each connection, from its first packet to its answer.
+    Repeated(Vec<u32>),
     /// Who answered, in the order of the addresses: by TCP and by UDP.
     Asked([Vec<Reply>; 2]),
 }
@@ -187,6 +197,8 @@ impl Peer {
                 let [every, patience] = [every, patience].map(Duration::from_millis);
                 connections::connect(to, Pace { every, patience }, report)
             }
+            Self::Repeat { to, time } => connections::repeat(to, Duration::from_millis(time))
+                .map(|taken| report(&Report::Repeated(taken))),
             Self::Ask { tcp, udp } => {
                 questions::ask_all(&tcp, &udp).map(|replies| report(&Report::Asked(replies)))
             }

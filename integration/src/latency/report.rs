@@ -26,6 +26,14 @@ pub(crate) struct Measured {
     pub(crate) floor: Vec<Round>,
     /// Objects written to the API server.
     pub(crate) ours: Vec<Round>,
+    pub(crate) rates: Rates,
+}
+
+/// Microseconds of connections that were made one after the other, turn by turn.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Rates {
+    pub(crate) straight: Vec<Vec<u32>>,
+    pub(crate) through: Vec<Vec<u32>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,7 +65,7 @@ fn percentile_of(rounds: &[Round], change: Change, percent: usize) -> f64 {
 
 impl Measured {
     pub(crate) fn with(others: usize) -> Self {
-        Self { others, floor: Vec::new(), ours: Vec::new() }
+        Self { others, floor: Vec::new(), ours: Vec::new(), rates: Rates::default() }
     }
 
     /// One line.
@@ -73,6 +81,16 @@ impl Measured {
             of(&self.ours),
             of(&self.floor)
         )
+    }
+}
+
+impl Rates {
+    /// Connections a second, and the 99th percentile of their milliseconds.
+    fn figures(turns: &[Vec<u32>]) -> String {
+        let milliseconds: Vec<f64> = turns.iter().flatten().map(|taken| f64::from(*taken) / 1e3).collect();
+        let seconds = milliseconds.iter().sum::<f64>() / 1e3;
+        let rate = milliseconds.len() as f64 / seconds.max(f64::EPSILON);
+        format!("{rate:.0} ({:.2})", percentile(&sorted(milliseconds), 99))
     }
 }
 
@@ -115,7 +133,7 @@ impl fmt::Display for Report {
             f,
             "Milliseconds, median (90th percentile); floor: the same rows, by one bare transaction."
         )?;
-        for Measured { others, floor, ours } in &self.measured {
+        for Measured { others, floor, ours, rates } in &self.measured {
             writeln!(f, "\n  {:<46}{:>16}{:>16}", format!("with {others} other Services"), "floor", "this")?;
             for change in [CREATED, ADDED, REMOVED, ANSWERED] {
                 let of = |rounds: &[Round]| {
@@ -124,6 +142,12 @@ impl fmt::Display for Report {
                 };
                 writeln!(f, "  {:<46}{:>16}{:>16}", change.0, of(floor), of(ours))?;
             }
+            let [straight, through] = [&rates.straight, &rates.through].map(|turns| Rates::figures(turns));
+            writeln!(
+                f,
+                "  connections a second, one at a time (p99): straight to the pod {straight}, \
+                 through the Service {through}"
+            )?;
         }
         writeln!(f)?;
         for goal in &self.goals {
@@ -142,7 +166,7 @@ mod tests {
     fn measured(others: usize, milliseconds: f64) -> Measured {
         let round =
             Round { created: milliseconds, answered: 1.0, added: milliseconds, removed: milliseconds };
-        Measured { others, floor: vec![round], ours: vec![round] }
+        Measured { others, floor: vec![round], ours: vec![round], rates: Rates::default() }
     }
 
     fn missed(measured: Vec<Measured>) -> Vec<String> {

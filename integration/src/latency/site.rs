@@ -18,7 +18,10 @@ use integration::{
 use ovsdb::{Condition, Connection, Datum, Mutation, Options, Row, Transaction};
 use serde_json::{Value, json};
 
-use super::change::{Backends, Round, Service, measure};
+use super::{
+    change::{Backends, Round, Service, measure},
+    report::Rates,
+};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -31,6 +34,10 @@ const GROUP: &str = "clusterLBGroup";
 const TABLE: &str = "Load_Balancer";
 /// For pods to become ready and for thousands of rows to be written, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
+
+/// How long and how often the rate of connections is measured: some thousand connections each time.
+const TURN: Duration = Duration::from_secs(2);
+const TURNS: usize = 3;
 
 /// The running cluster.
 pub(crate) struct Site {
@@ -117,6 +124,25 @@ impl Site {
         let round = measure(&service, &self.connections(*address)?, self.server_addresses())?;
         self.cluster.api.delete(&format!("{SLICES}/{}", service.name))?;
         Ok(round)
+    }
+
+    /// Connections one after the other, in turn straight to the first server and through a Service's address.
+    pub(crate) fn rates(&self, address: &IpAddr) -> Result<Rates> {
+        let service = Object { site: self, name: "rate".to_owned(), address: *address };
+        self.cluster.api.create(SLICES, &slice(&service.name, &self.backends(Backends::First)))?;
+        service.create()?;
+        let [straight, _] = self.server_addresses();
+        let through = SocketAddr::new(*address, PORT);
+        self.connections(*address)?.first_by(straight, PATIENCE)?;
+        let mut rates = Rates::default();
+        for _ in 0..TURNS {
+            for (to, taken) in [(straight, &mut rates.straight), (through, &mut rates.through)] {
+                taken.push(self.cluster.lab.repeated(&self.client, to, TURN)?);
+            }
+        }
+        service.delete()?;
+        self.cluster.api.delete(&format!("{SLICES}/{}", service.name))?;
+        Ok(rates)
     }
 
     fn connections(&self, address: IpAddr) -> Result<Connections> {

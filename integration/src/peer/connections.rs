@@ -3,9 +3,14 @@
 //! for a lost SYN measures its own patience. A connection is closed with RST: thousands of ports in TIME_WAIT
 //! would make later ones fail.
 
-use std::{io::ErrorKind, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io::ErrorKind,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -15,7 +20,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 
-use super::Report;
+use super::{PATIENCE, Report};
 
 /// How often connections are begun, and how long each may take.
 #[derive(Debug, Clone, Copy)]
@@ -143,6 +148,22 @@ pub(super) fn connect(
                 }
             });
         }
+    })
+}
+
+/// Connects again and again for this time, each time when the one before was answered. Returns microseconds
+/// of each.
+pub(super) fn repeat(to: SocketAddr, time: Duration) -> Result<Vec<u32>> {
+    runtime()?.block_on(async {
+        let (end, mut taken) = (Instant::now() + time, Vec::new());
+        while Instant::now() < end {
+            let begun = Instant::now();
+            let connection =
+                timeout(PATIENCE, ask(to)).await.with_context(|| format!("{to} is silent"))??;
+            ensure!(connection.by.is_some(), "{to} refused a connection, after {}", taken.len());
+            taken.push(u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX));
+        }
+        Ok(taken)
     })
 }
 

@@ -8,8 +8,8 @@ use std::{
     any::type_name,
     env,
     ffi::{OsStr, OsString},
-    fs::{self, File, OpenOptions},
-    io::{BufRead as _, BufReader, Read as _},
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
     sync::{Arc, OnceLock},
@@ -130,7 +130,7 @@ fn run_test(path: &str) -> Result<()> {
     let test = path.split_once("::").map_or(path, |(_crate, test)| test);
     // One pipe keeps the order of both streams. `println!` passes them on, so that the test harness shows
     // them with a failed test only.
-    let (reader, writer) = std::io::pipe()?;
+    let (reader, writer) = io::pipe()?;
     let mut command = outside.command()?;
     command.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
     command.stdin(std::process::Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
@@ -164,7 +164,7 @@ fn versions() -> String {
 }
 
 #[expect(clippy::print_stdout, reason = "what a test prints belongs to the harness")]
-fn pass_on(reader: impl std::io::Read) {
+fn pass_on(reader: impl io::Read) {
     for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
         println!("{}", String::from_utf8_lossy(&line));
     }
@@ -180,7 +180,10 @@ struct Outside {
 impl Outside {
     fn prepare(name: &str) -> Result<Self> {
         prerequisites::verify()?;
-        let logs = executable::target_dir()?.join("lab-logs").join(name.replace("::", "."));
+        let mut logs = executable::target_dir()?.join("lab-logs").join(name.replace("::", "."));
+        if is_used(&logs)? {
+            logs.as_mut_os_string().push(format!("-{}", std::process::id()));
+        }
         if logs.exists() {
             fs::remove_dir_all(&logs).with_context(|| format!("remove {}", logs.display()))?;
         }
@@ -190,6 +193,7 @@ impl Outside {
             .with_context(|| format!("create {}", alive.display()))?;
         // For reading, too: an open for writing alone waits for a reader (fifo(7)).
         let alive = OpenOptions::new().read(true).write(true).open(&alive)?;
+        alive.lock().context("lock the FIFO")?;
         Ok(Self { logs, cgroup: format!("ovn-lab-{}", std::process::id()), alive: Some(alive) })
     }
 
@@ -223,6 +227,15 @@ impl Outside {
         if passed {
             let _ = fs::remove_dir_all(&self.logs);
         }
+    }
+}
+
+/// Whether the same test runs in this checkout already: its outer process holds a lock of its FIFO.
+fn is_used(logs: &Path) -> Result<bool> {
+    match OpenOptions::new().read(true).write(true).open(logs.join(ALIVE)) {
+        Ok(alive) => Ok(matches!(alive.try_lock(), Err(TryLockError::WouldBlock))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("open the FIFO in {}", logs.display())),
     }
 }
 

@@ -133,7 +133,7 @@ fn prepare(cluster: &Cluster, suite: &runner::Suite) -> Result<()> {
             worker.import_image(node, &image)?;
         }
     }
-    cluster.assign_load_balancers();
+    cluster.assign_load_balancers()?;
     internet::begin(cluster)?;
     cluster.route_to_pods()
 }

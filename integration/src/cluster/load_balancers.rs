@@ -30,7 +30,11 @@ const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 impl Cluster {
     /// Gives every Service of type `LoadBalancer` its addresses, from now on until the cluster ends.
-    pub fn assign_load_balancers(&self) {
+    ///
+    /// # Errors
+    /// If clients outside of the cluster do not get their addresses.
+    pub fn assign_load_balancers(&self) -> Result<()> {
+        routes::add_clients()?;
         let client = self.api.client.clone();
         let nodes = self.lab.nodes.iter().map(|node| node.index).collect();
         self.api.runtime.spawn(async move {
@@ -49,6 +53,7 @@ impl Cluster {
                 }
             }
         });
+        Ok(())
     }
 }
 

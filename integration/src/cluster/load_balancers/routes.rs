@@ -1,7 +1,11 @@
 //! Routes of clients outside of the cluster to the addresses of a load balancer: by way of all nodes, or of
 //! those whose health check says that they have an endpoint.
 
-use std::{net::IpAddr, process::Command, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    process::Command,
+    time::Duration,
+};
 
 use anyhow::Result;
 use tokio::{
@@ -17,6 +21,22 @@ use crate::{command, fabric};
 const CHECK: Duration = Duration::from_millis(500);
 /// A node that does not answer in this time is not healthy.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The clients' address of each family, from the ranges for documentation: outside of the nodes' subnet, so
+/// that an endpoint that sees an address of that subnet has seen a node's. Nodes reach it by their default
+/// route.
+const CLIENT_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x192, 0, 0, 0, 0, 1);
+
+/// Gives the lab's root the clients' addresses.
+pub(super) fn add_clients() -> Result<()> {
+    for address in [IpAddr::from(CLIENT_V4), CLIENT_V6.into()] {
+        // `nodad`: an IPv6 address would not be usable for about a second.
+        let words = format!("addr add {address} dev lo nodad");
+        command::output(Command::new("ip").args(words.split_whitespace()))?;
+    }
+    Ok(())
+}
 
 /// The routes to the addresses of one Service; they go with this value.
 #[derive(Debug)]
@@ -107,7 +127,8 @@ async fn ask(node: u32, port: u16) -> std::io::Result<bool> {
 
 /// Sets the next hops of the route to `address`; without a node, packets to it are refused.
 async fn lead(address: IpAddr, nodes: &[u32]) -> Result<()> {
-    let mut words = format!("route replace {address}");
+    let client = if address.is_ipv4() { IpAddr::from(CLIENT_V4) } else { CLIENT_V6.into() };
+    let mut words = format!("route replace {address} src {client}");
     if nodes.is_empty() {
         words = format!("route replace unreachable {address}");
     }

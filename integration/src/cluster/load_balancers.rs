@@ -18,7 +18,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{Cluster, pods::Soon};
-use routes::Routes;
+use routes::{Balancing, Routes, Spread};
 
 mod routes;
 
@@ -93,9 +93,15 @@ impl Pool {
             }
             return Ok(());
         }
-        let health_check = spec.health_check_node_port.and_then(|port| u16::try_from(port).ok());
+        let balancing = Balancing {
+            health_check: spec.health_check_node_port.and_then(|port| u16::try_from(port).ok()),
+            spread: match spec.session_affinity.as_deref() {
+                Some("ClientIP") => Spread::Clients,
+                _ => Spread::Connections,
+            },
+        };
         if let Some(served) = self.served.get_mut(&uid) {
-            served.routes.follow(health_check);
+            served.routes.follow(balancing);
             return Ok(());
         }
         let is_taken = |number: u8| self.served.values().any(|served| served.number == number);
@@ -105,7 +111,7 @@ impl Pool {
         let addresses: Vec<IpAddr> =
             spec.ip_families.unwrap_or_default().iter().map(|family| address(family, number)).collect();
         let mut routes = Routes::new(addresses.clone(), self.nodes.clone());
-        routes.follow(health_check);
+        routes.follow(balancing);
         self.served.insert(uid, Served { number, routes });
         if !is_kept {
             finalizers.push(FINALIZER.to_owned());

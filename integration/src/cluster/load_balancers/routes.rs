@@ -28,8 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const CLIENT_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x192, 0, 0, 0, 0, 1);
 
-/// Gives the lab's root the clients' addresses.
+/// Gives the lab's root the clients' addresses, and lets each connection take a way of its own.
 pub(super) fn add_clients() -> Result<()> {
+    // Unless the kernel looks at ports, too, a client always takes the same node.
+    let by_ports = ["net.ipv4.fib_multipath_hash_policy=1", "net.ipv6.fib_multipath_hash_policy=1"];
+    command::output(Command::new("sysctl").arg("-qw").args(by_ports))?;
     for address in [IpAddr::from(CLIENT_V4), CLIENT_V6.into()] {
         // `nodad`: an IPv6 address would not be usable for about a second.
         let words = format!("addr add {address} dev lo nodad");
@@ -38,33 +41,48 @@ pub(super) fn add_clients() -> Result<()> {
     Ok(())
 }
 
+/// What a Service asks of a balancer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Balancing {
+    /// The port at which a node says whether it has endpoints (`healthCheckNodePort`). All nodes are taken if
+    /// there is none.
+    pub(super) health_check: Option<u16>,
+    pub(super) spread: Spread,
+}
+
+/// What is spread over the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spread {
+    Connections,
+    /// A client's connections take one node (`sessionAffinity: ClientIP`). There is one client here.
+    Clients,
+}
+
 /// The routes to the addresses of one Service; they go with this value.
 #[derive(Debug)]
 pub(super) struct Routes {
     addresses: Vec<IpAddr>,
     nodes: Vec<u32>,
-    health_check: Option<u16>,
-    task: Option<JoinHandle<()>>,
+    task: Option<(Balancing, JoinHandle<()>)>,
 }
 
 impl Routes {
     pub(super) fn new(addresses: Vec<IpAddr>, nodes: Vec<u32>) -> Self {
-        Self { addresses, nodes, health_check: None, task: None }
+        Self { addresses, nodes, task: None }
     }
 
-    /// Leads to the nodes that answer at `health_check` (`healthCheckNodePort`); to all if there is no such
-    /// port. Needs a tokio runtime.
-    pub(super) fn follow(&mut self, health_check: Option<u16>) {
-        if self.task.is_some() && self.health_check == health_check {
+    /// Keeps the routes as `balancing` says. Needs a tokio runtime.
+    pub(super) fn follow(&mut self, balancing: Balancing) {
+        if matches!(self.task, Some((present, _)) if present == balancing) {
             return;
         }
         self.stop();
-        self.health_check = health_check;
-        self.task = Some(tokio::spawn(keep(self.addresses.clone(), self.nodes.clone(), health_check)));
+        let task = tokio::spawn(keep(self.addresses.clone(), self.nodes.clone(), balancing));
+        self.task = Some((balancing, task));
     }
 
     fn stop(&mut self) {
-        if let Some(task) = self.task.take() {
+        if let Some((_, task)) = self.task.take() {
             task.abort();
         }
     }
@@ -83,13 +101,16 @@ impl Drop for Routes {
     }
 }
 
-async fn keep(addresses: Vec<IpAddr>, nodes: Vec<u32>, health_check: Option<u16>) {
+async fn keep(addresses: Vec<IpAddr>, nodes: Vec<u32>, balancing: Balancing) {
     let mut present = None;
     loop {
-        let healthy = match health_check {
+        let mut healthy = match balancing.health_check {
             None => nodes.clone(),
             Some(port) => healthy(&nodes, port).await,
         };
+        if balancing.spread == Spread::Clients {
+            healthy.truncate(1);
+        }
         if present.as_ref() != Some(&healthy) {
             for address in &addresses {
                 if let Err(error) = lead(*address, &healthy).await {
@@ -98,7 +119,7 @@ async fn keep(addresses: Vec<IpAddr>, nodes: Vec<u32>, health_check: Option<u16>
             }
             present = Some(healthy);
         }
-        if health_check.is_none() {
+        if balancing.health_check.is_none() {
             return;
         }
         sleep(CHECK).await;

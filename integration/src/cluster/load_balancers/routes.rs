@@ -146,12 +146,13 @@ async fn ask(node: u32, port: u16) -> std::io::Result<bool> {
     Ok(answer.split(' ').nth(1) == Some("200"))
 }
 
-/// Sets the next hops of the route to `address`; without a node, packets to it are refused.
+/// Sets the next hops of the route to `address`; without a node, packets to it are lost.
 async fn lead(address: IpAddr, nodes: &[u32]) -> Result<()> {
     let client = if address.is_ipv4() { IpAddr::from(CLIENT_V4) } else { CLIENT_V6.into() };
     let mut words = format!("route replace {address} src {client}");
     if nodes.is_empty() {
-        words = format!("route replace unreachable {address}");
+        // Not `unreachable`: no cloud tells its clients at once, and specs want silence or a refusal.
+        words = format!("route replace {address} dev lo src {client}");
     }
     for node in nodes {
         let via = if address.is_ipv4() { fabric::address(*node) } else { fabric::address_v6(*node) };

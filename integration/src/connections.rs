@@ -45,8 +45,13 @@ struct Shared {
 impl Lab {
     /// Starts a server in the pod, on these of its addresses and ports, and waits until it listens.
     pub fn answering(&self, pod: &Pod, addresses: &[SocketAddr]) -> Result<Server> {
-        let mut command = self.node_of(pod).pod_command(pod, executable::of_package("integration")?);
-        command.args(["peer", "answer"]).args(addresses.iter().map(ToString::to_string));
+        self.answering_at(&End::Pod(pod), addresses)
+    }
+
+    /// The same at any end.
+    pub fn answering_at(&self, at: &End<'_>, addresses: &[SocketAddr]) -> Result<Server> {
+        let mut command = self.at(at)?;
+        command.arg("answer").args(addresses.iter().map(ToString::to_string));
         let (child, _) = start(&mut command, &Report::Answering)?;
         Ok(Server(child))
     }

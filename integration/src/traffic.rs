@@ -89,6 +89,21 @@ impl Lab {
         PeerProcess::start(self.at(from)?.args(arguments))?.echoes()
     }
 
+    /// The same with datagrams of that many bytes.
+    pub fn udp_of_size(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        address: IpAddr,
+        count: u64,
+        size: usize,
+    ) -> Result<Echoes> {
+        let server = self.echo(to, address)?;
+        let (to, count, size) = (server.address.to_string(), count.to_string(), size.to_string());
+        let mut sender = self.at(from)?;
+        PeerProcess::start(sender.args(["udp-send", &to, "--count", &count, "--size", &size]))?.echoes()
+    }
+
     /// Sends `bytes` over TCP to `address` of `to`.
     pub fn tcp_between(&self, from: &End<'_>, to: &End<'_>, address: IpAddr, bytes: u64) -> Result<()> {
         transfer(self.at(from)?, self.at(to)?, address, bytes)

@@ -142,7 +142,7 @@ pub(super) fn connect(
             let report = Arc::clone(&report);
             tokio::spawn(async move {
                 let begun = Moment::now();
-                match timeout(patience, ask(to)).await {
+                match timeout(patience, ask(to, || {})).await {
                     Ok(Ok(connection)) => report(&Report::Connected(connection)),
                     Ok(Err(_)) | Err(_) => report(&Report::Unanswered(begun)),
                 }
@@ -159,7 +159,7 @@ pub(super) fn repeat(to: SocketAddr, time: Duration) -> Result<Vec<u32>> {
         while Instant::now() < end {
             let begun = Instant::now();
             let connection =
-                timeout(PATIENCE, ask(to)).await.with_context(|| format!("{to} is silent"))??;
+                timeout(PATIENCE, ask(to, || {})).await.with_context(|| format!("{to} is silent"))??;
             ensure!(connection.by.is_some(), "{to} refused a connection, after {}", taken.len());
             taken.push(u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX));
         }
@@ -167,7 +167,8 @@ pub(super) fn repeat(to: SocketAddr, time: Duration) -> Result<Vec<u32>> {
     })
 }
 
-pub(super) async fn ask(to: SocketAddr) -> Result<Connection> {
+/// Connects and reads what the server says; `accepted` is called between both.
+pub(super) async fn ask(to: SocketAddr, accepted: impl Fn() + Send) -> Result<Connection> {
     let socket = if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_zero_linger()?;
     let begun = Moment::now();
@@ -179,6 +180,7 @@ pub(super) async fn ask(to: SocketAddr) -> Result<Connection> {
         }
         other => other?,
     };
+    accepted();
     let mut by = String::new();
     stream.read_to_string(&mut by).await?;
     Ok(Connection { begun, answered, by: Some(by.parse()?) })

@@ -3,6 +3,7 @@
 use std::{
     io::ErrorKind,
     net::{IpAddr, SocketAddr},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -22,6 +23,8 @@ pub enum Reply {
     By(SocketAddr),
     /// It is refused.
     Refused,
+    /// A connection is accepted, and nothing comes over it in time.
+    Silence,
     /// Nothing comes in time.
     Nothing,
 }
@@ -31,7 +34,7 @@ impl Reply {
     pub fn address(&self) -> Option<IpAddr> {
         match self {
             Self::By(named) => Some(named.ip()),
-            Self::Refused | Self::Nothing => None,
+            Self::Refused | Self::Silence | Self::Nothing => None,
         }
     }
 }
@@ -41,7 +44,7 @@ pub(super) fn ask_all(tcp: &[SocketAddr], udp: &[SocketAddr]) -> Result<[Vec<Rep
     runtime()?.block_on(async {
         let mut asking = JoinSet::new();
         for (number, to) in tcp.iter().copied().enumerate() {
-            asking.spawn(async move { ((0, number), within(ask_by_tcp(to)).await) });
+            asking.spawn(async move { ((0, number), ask_by_tcp(to).await.unwrap_or(Reply::Nothing)) });
         }
         for (number, to) in udp.iter().copied().enumerate() {
             asking.spawn(async move { ((1, number), within(ask_by_udp(to)).await) });
@@ -59,7 +62,13 @@ async fn within(asked: impl Future<Output = Result<Reply>>) -> Reply {
 }
 
 async fn ask_by_tcp(to: SocketAddr) -> Result<Reply> {
-    Ok(ask(to).await?.by.map_or(Reply::Refused, Reply::By))
+    let accepted = AtomicBool::new(false);
+    match timeout(PATIENCE, ask(to, || accepted.store(true, Ordering::Relaxed))).await {
+        Ok(Ok(connection)) => Ok(connection.by.map_or(Reply::Refused, Reply::By)),
+        Ok(Err(_)) | Err(_) if accepted.load(Ordering::Relaxed) => Ok(Reply::Silence),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Ok(Reply::Nothing),
+    }
 }
 
 async fn ask_by_udp(to: SocketAddr) -> Result<Reply> {

@@ -1,5 +1,6 @@
-//! A Kubernetes API server for the control plane of a lab: it lists and watches the objects that a test puts
-//! into it, and accepts what the control plane writes without keeping it.
+//! A Kubernetes API server for the control plane and the nodes of a lab: it lists and watches the objects that a
+//! test puts into it, keeps what is patched of nodes, and accepts whatever else is written without keeping it.
+#![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +34,28 @@ struct State {
     /// Reasons of events.
     events: Vec<String>,
     /// The watches of each collection. Those that have ended are still among them.
-    watches: Vec<(&'static str, UnboundedSender<String>)>,
+    watches: Vec<(&'static str, Selector, UnboundedSender<String>)>,
+}
+
+/// The field selector of a list or watch, of one field: `metadata.name=node1`.
+#[derive(Default)]
+struct Selector(Option<(String, String)>);
+
+impl Selector {
+    fn of(path: &str) -> Self {
+        let fields = path.split(['?', '&']).find_map(|part| part.strip_prefix("fieldSelector="));
+        let pair = fields.map(|text| text.replace("%3D", "=").replace("%3d", "="));
+        Self(pair.and_then(|text| {
+            text.split_once('=')
+                .map(|(field, value)| (format!("/{}", field.replace('.', "/")), value.to_owned()))
+        }))
+    }
+
+    fn takes(&self, object: &Value) -> bool {
+        self.0
+            .as_ref()
+            .is_none_or(|(field, value)| object.pointer(field).is_some_and(|is| is == value.as_str()))
+    }
 }
 
 impl Api {
@@ -69,6 +91,18 @@ impl Api {
         let log = Path::new(mounts::LOGS).join("central/ovnkube.out");
         let program = || Ok(Command::new(executable::under_test(executable::SERVER)?));
         Daemon::new("the control plane", log, program, arguments)
+    }
+
+    /// Its URL, on the wire between the nodes.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// An annotation of a node.
+    pub(crate) fn annotation(&self, node: &str, key: &str) -> Option<String> {
+        let state = lock(&self.state);
+        let object = state.objects.get(&(collection("Node"), format!("null/\"{node}\"")))?;
+        object["metadata"]["annotations"][key].as_str().map(str::to_owned)
     }
 
     /// The reasons of the events so far.
@@ -114,22 +148,75 @@ impl State {
     }
 
     fn tell(&self, of: &str, kind: &str, object: &Value) {
-        for (_, watch) in self.watches.iter().filter(|(collection, _)| *collection == of) {
+        let watches = self
+            .watches
+            .iter()
+            .filter(|(collection, selector, _)| *collection == of && selector.takes(object));
+        for (_, _, watch) in watches {
             // Its client is gone.
             let _ = watch.send(event(kind, object));
+        }
+    }
+
+    /// Changes an object as a patch says, of either kind; `None` if there is no such object, or a test of the
+    /// patch fails.
+    fn patch(&mut self, key: &(&'static str, String), patch: &Value) -> Option<Value> {
+        let mut object = self.objects.get(key)?.clone();
+        match patch {
+            Value::Array(operations) => {
+                for operation in operations {
+                    let (path, value) = (operation["path"].as_str()?, &operation["value"]);
+                    match operation["op"].as_str()? {
+                        // A test for null succeeds where there is nothing, as in the real one.
+                        "test" if object.pointer(path).unwrap_or(&Value::Null) == value => {}
+                        "add" => *place(&mut object, path)? = value.clone(),
+                        _ => return None,
+                    }
+                }
+            }
+            merged => merge(&mut object, merged),
+        }
+        self.put(object.clone());
+        Some(object)
+    }
+}
+
+/// Where a JSON pointer leads, whose last step need not be there.
+fn place<'v>(object: &'v mut Value, path: &str) -> Option<&'v mut Value> {
+    let (parent, last) = path.rsplit_once('/')?;
+    let last = last.replace("~1", "/").replace("~0", "~");
+    Some(object.pointer_mut(parent)?.as_object_mut()?.entry(last).or_insert(Value::Null))
+}
+
+/// RFC 7396.
+fn merge(object: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *object = patch.clone();
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    for (name, value) in fields {
+        match value {
+            Value::Null => drop(object.as_object_mut().and_then(|fields| fields.remove(name))),
+            value => merge(&mut object[name], value),
         }
     }
 }
 
 async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
     let path = asked.path.split('?').next().unwrap_or_default().to_owned();
+    let collection_of_nodes = collection("Node");
     let of_kind = ["Node", "Pod", "Service", "EndpointSlice"].map(collection);
     match of_kind.into_iter().find(|collection| *collection == path) {
         Some(collection) if asked.is_watch() => watch(asked, collection, &state).await,
         Some(collection) => {
             let list = {
                 let state = lock(&state);
-                let items: Vec<&Value> = state.all(collection).collect();
+                let selector = Selector::of(&asked.path);
+                let items: Vec<&Value> =
+                    state.all(collection).filter(|object| selector.takes(object)).collect();
                 json!({"metadata": {"resourceVersion": state.version.to_string()}, "items": items})
             };
             asked.json(&list).await;
@@ -141,6 +228,18 @@ async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
             let metadata = json!({"name": "kube-system", "uid": "lab", "resourceVersion": "1"});
             let kind = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
             asked.json(&kind).await;
+        }
+        None if asked.method == "PATCH" && path.starts_with(collection_of_nodes) => {
+            let name = path[collection_of_nodes.len()..].split('/').nth(1).unwrap_or_default();
+            let key = (collection_of_nodes, format!("null/\"{name}\""));
+            let patch = serde_json::from_slice(&asked.body).unwrap_or_default();
+            let patched = lock(&state).patch(&key, &patch);
+            match patched {
+                Some(object) => asked.json(&object).await,
+                None => {
+                    asked.status(422, "the server rejected our request due to an error in our request").await
+                }
+            }
         }
         None => {
             let mut sent: Value = serde_json::from_slice(&asked.body).unwrap_or_else(|_| json!({}));
@@ -155,11 +254,16 @@ async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
 
 /// Sends all objects, and changes of them until the client is gone.
 async fn watch(asked: Asked, collection: &'static str, state: &Mutex<State>) {
+    let selector = Selector::of(&asked.path);
     let mut stream = asked.into_stream();
     let (sender, mut events) = unbounded_channel();
     {
         let mut state = lock(state);
-        let initial: Vec<String> = state.all(collection).map(|object| event("ADDED", object)).collect();
+        let initial: Vec<String> = state
+            .all(collection)
+            .filter(|object| selector.takes(object))
+            .map(|object| event("ADDED", object))
+            .collect();
         let metadata = json!({
             "resourceVersion": state.version.to_string(), "annotations": {"k8s.io/initial-events-end": "true"},
         });
@@ -167,7 +271,7 @@ async fn watch(asked: Asked, collection: &'static str, state: &Mutex<State>) {
         for event in initial.into_iter().chain([event("BOOKMARK", &end)]) {
             let _ = sender.send(event);
         }
-        state.watches.push((collection, sender));
+        state.watches.push((collection, selector, sender));
     }
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut sent = stream.write_all(head.as_bytes()).await;

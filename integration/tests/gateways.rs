@@ -1,0 +1,194 @@
+//! The cluster and the world outside of it, by packets, in every direction.
+
+#[path = "support/api.rs"]
+mod api;
+#[path = "support/managed.rs"]
+mod managed;
+#[path = "support/site.rs"]
+mod site;
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{Lab, Node, command, executable, peer::Reply, traffic::End, world::Machine};
+
+use site::{ANYWHERE, Gateway, KEPT, Says, Served, Site, blueprint};
+
+/// Often enough that every gap of the path is noticed.
+const OFTEN: Duration = Duration::from_millis(200);
+const CLIENT: End<'_> = End::World(Machine::Client);
+
+/// Questions to one port of several addresses, and whose address each answer must have.
+fn each(to: impl IntoIterator<Item = IpAddr>, port: u16, named: &[IpAddr]) -> Vec<(SocketAddr, IpAddr)> {
+    to.into_iter().map(|ip| SocketAddr::new(ip, port)).zip(named.iter().copied()).collect()
+}
+
+/// The addresses of a Service outside of the cluster: of its own, and of its load balancer.
+fn outer(served: Served) -> [[IpAddr; 2]; 2] {
+    [served.external_ips(), served.ingress()]
+}
+
+/// Node ports and outer addresses, on the node that has the backend and on the one that has it not.
+fn the_world_reaches_services(site: &Site<'_>) -> Result<()> {
+    let (world, backend) = (site.lab.world(), Site::of_pod(&site.there));
+    for node in &site.lab.nodes {
+        let to = each(world.of_node(node), ANYWHERE.node_port(Says::Backend), &backend);
+        site.answers("a node port answers the world", &CLIENT, &to)?;
+        for addresses in outer(ANYWHERE) {
+            addresses.iter().try_for_each(|address| world.announce(*address, node))?;
+            let to = each(addresses, ANYWHERE.port(Says::Backend), &backend);
+            site.answers("an outer address answers the world", &CLIENT, &to)?;
+        }
+    }
+    Ok(())
+}
+
+/// `externalTrafficPolicy: Local`: the backend sees the client's own address, and other nodes do not deliver.
+fn the_world_keeps_its_address(site: &Site<'_>) -> Result<()> {
+    let (world, client) = (site.lab.world(), site.lab.world().addresses(Machine::Client));
+    let [without, with] = &site.lab.nodes[..] else { panic!("two nodes") };
+    let to = each(world.of_node(with), KEPT.node_port(Says::Client), &client);
+    site.answers("the backend sees the client", &CLIENT, &to)?;
+    for addresses in outer(KEPT) {
+        addresses.iter().try_for_each(|address| world.announce(*address, with))?;
+        let to = each(addresses, KEPT.port(Says::Client), &client);
+        site.answers("the backend sees the client of an outer address", &CLIENT, &to)?;
+        addresses.iter().try_for_each(|address| world.announce(*address, without))?;
+        let to: Vec<SocketAddr> = to.iter().map(|(to, _)| *to).collect();
+        site.nothing_answers(&CLIENT, &to)?;
+    }
+    let to = each(world.of_node(without), KEPT.node_port(Says::Client), &client);
+    site.nothing_answers(&CLIENT, &to.iter().map(|(to, _)| *to).collect::<Vec<_>>())
+}
+
+/// Processes of the nodes themselves.
+fn hosts_reach_services(site: &Site<'_>) -> Result<()> {
+    let (world, backend) = (site.lab.world(), Site::of_pod(&site.there));
+    for node in &site.lab.nodes {
+        let from = End::Node(node);
+        let to = each(ANYWHERE.cluster_ips(), ANYWHERE.port(Says::Backend), &backend);
+        site.answers("a cluster address answers a node", &from, &to)?;
+        for other in &site.lab.nodes {
+            let to = each(world.of_node(other), ANYWHERE.node_port(Says::Backend), &backend);
+            site.answers("a node port answers a node", &from, &to)?;
+        }
+    }
+    Ok(())
+}
+
+/// Its own node, another one, and its own Service over its node.
+fn pods_reach_nodes(site: &Site<'_>) -> Result<()> {
+    let (world, backend) = (site.lab.world(), Site::of_pod(&site.there));
+    for node in &site.lab.nodes {
+        let ssh: Vec<SocketAddr> =
+            world.of_node(node).into_iter().map(|ip| SocketAddr::new(ip, 22)).collect();
+        let _ssh = site.lab.answering_at(&End::Node(node), &ssh)?;
+        for pod in [&site.here, &site.there] {
+            let from = End::Pod(pod);
+            site.answers(
+                "a node answers a pod",
+                &from,
+                &each(world.of_node(node), 22, &world.of_node(node)),
+            )?;
+            let to = each(world.of_node(node), ANYWHERE.node_port(Says::Backend), &backend);
+            site.answers("a node port answers a pod", &from, &to)?;
+        }
+    }
+    Ok(())
+}
+
+/// Of what a client can ask, only what is served answers; and nothing answers twice.
+fn nothing_else_answers(site: &Site<'_>) -> Result<()> {
+    let world = site.lab.world();
+    let served = |node: &Node| {
+        let has_backend = node.name == site.there.node;
+        let of = |served: Served| [Says::Backend, Says::Client].map(|says| served.node_port(says));
+        [of(ANYWHERE).to_vec(), if has_backend { of(KEPT).to_vec() } else { Vec::new() }].concat()
+    };
+    for node in &site.lab.nodes {
+        let served = served(node);
+        for address in world.of_node(node) {
+            let at = |port| SocketAddr::new(address, port);
+            // Those of servers, and those around the node ports.
+            let tcp: Vec<SocketAddr> = (1..1100).chain(30_900..31_300).map(at).collect();
+            // ICMP limits how fast a host refuses datagrams, so these are fewer.
+            let udp: Vec<SocketAddr> =
+                (31_050..31_200).chain([53, 67, 123, 161, 500, 6081]).map(at).collect();
+            let mut open = 0;
+            for (tcp, udp) in tcp.chunks(400).zip(udp.chunks(200).chain(std::iter::repeat(&[][..]))) {
+                let replies = site.lab.ask(&CLIENT, tcp, udp)?;
+                for (to, reply) in [tcp, udp].concat().iter().zip(replies.concat()) {
+                    let is_open = matches!(reply, Reply::By(_) | Reply::Silence);
+                    open += usize::from(is_open);
+                    ensure!(!is_open || served.contains(&to.port()), "{to} of {}: {reply:?}", node.name);
+                }
+            }
+            // Not all of them: one of hundreds of packets at once may be lost.
+            ensure!(open > 0, "nothing at all answers at {address}");
+            let words = ["-n", "-c", "3", "-i", "0.2", "-W", "1", &address.to_string()];
+            let said = command::output(world.command(Machine::Client, "ping").args(words))?;
+            ensure!(!said.contains("DUP!") && said.contains("3 received"), "{said}");
+        }
+    }
+    for address in outer(ANYWHERE).concat() {
+        world.announce(address, &site.lab.nodes[0])?;
+        let others: Vec<SocketAddr> =
+            (1..80).chain(82..200).map(|port| SocketAddr::new(address, port)).collect();
+        let replies = site.lab.ask(&CLIENT, &others, &[])?;
+        for (to, reply) in others.iter().zip(&replies[0]) {
+            ensure!(!matches!(reply, Reply::By(_) | Reply::Silence), "{to}: {reply:?}");
+        }
+    }
+    Ok(())
+}
+
+/// An administrator's connection to a node outlives all that happens to the node's programs.
+fn a_connection_lives_through_everything(lab: &Lab, gateway: Gateway) -> Result<()> {
+    let node = &lab.nodes[0];
+    let world = lab.world();
+    let begin = || -> Result<Vec<_>> {
+        let ssh = world.of_node(node).into_iter().map(|ip| SocketAddr::new(ip, 22));
+        ssh.map(|ssh| Ok((lab.tcp_echo(&End::Node(node), ssh)?, lab.drip(&CLIENT, ssh, OFTEN)?))).collect()
+    };
+    let connections = begin()?;
+    let site = Site::start(lab, gateway)?;
+    for _ in 0..2 {
+        node.server.kill()?;
+        node.start_server()?;
+    }
+    node.vswitchd.kill()?;
+    node.start_vswitchd()?;
+    the_world_reaches_services(&site).context("after the restart of the switch")?;
+    node.ovn_controller.kill()?;
+    node.start_ovn_controller()?;
+    node.server.stop()?;
+    let ovnkube = executable::under_test(executable::SERVER)?;
+    node.run([ovnkube.as_os_str(), "--cleanup-node".as_ref(), node.name.as_ref()])?;
+    // The path is there again, or still, before its connections are looked at.
+    lab.ping_from_node(node, world.addresses(Machine::Client)[0])?;
+    for (_server, connection) in connections {
+        let kept = connection.stop()?;
+        ensure!(kept.slowest < 10_000 && kept.bytes > 10, "{kept:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn without_a_gateway_the_world_reaches_services_at_nodes_and_pods_reach_nodes() {
+    blueprint().test(|lab| {
+        let site = Site::start(lab, Gateway::None)?;
+        the_world_reaches_services(&site).context("world to Services")?;
+        the_world_keeps_its_address(&site).context("the client's address")?;
+        hosts_reach_services(&site).context("hosts to Services")?;
+        pods_reach_nodes(&site).context("pods to nodes")?;
+        nothing_else_answers(&site).context("what else answers")
+    });
+}
+
+#[test]
+fn without_a_gateway_a_connection_to_a_node_lives_through_everything() {
+    blueprint().test(|lab| a_connection_lives_through_everything(lab, Gateway::None));
+}

@@ -1,42 +1,28 @@
-//! One question to a bridge, in OpenFlow 1.3 or 1.5: whether it has a flow for an address. Asked at the
-//! bridge's own socket (ovs-vswitchd(8)), which needs no configuration.
+//! OpenFlow with a bridge: the connection, and one question, whether the bridge has a flow for an address.
 //!
-//! Must not know what the flow means.
+//! Must not know what a flow means.
 
 use std::{io, net::IpAddr, path::Path, time::Duration};
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::UnixStream,
-    time::timeout,
-};
+use tokio::time::timeout;
+
+pub use connection::{Connection, Message, Version};
+
+mod connection;
 
 // Constants of the OpenFlow Switch Specification 1.3.5 (section 7); those of 1.5.1 are the same.
 
-/// Versions that this module speaks: 1.3 and 1.5.
-const VERSIONS: [u8; 2] = [4, 6];
-const HELLO: u8 = 0;
+/// Versions in which the question is asked.
+const VERSIONS: [Version; 2] = [Version::V1_3, Version::V1_5];
 const ERROR: u8 = 1;
-const ECHO_REQUEST: u8 = 2;
-const ECHO_REPLY: u8 = 3;
 const MULTIPART_REQUEST: u8 = 18;
 const MULTIPART_REPLY: u8 = 19;
-/// `OFPHET_VERSIONBITMAP`
-const VERSION_BITMAP: u16 = 1;
 /// `OFPMP_FLOW`; in 1.5 `OFPMP_FLOW_DESC`, with the same request.
 const FLOWS: u16 = 1;
 /// `OFPMPF_REPLY_MORE`
 const MORE: u16 = 1;
-/// Bytes of `struct ofp_header`, and of it with that of a multipart message.
-const HEADER: usize = 8;
-const MULTIPART: usize = 16;
-
-struct Message {
-    version: u8,
-    kind: u8,
-    id: u32,
-    body: Vec<u8>,
-}
+/// Bytes of type, flags and padding of a multipart message.
+const MULTIPART: usize = 8;
 
 /// Whether `bridge`, whose socket is in `run_dir`, has a flow that matches the very destination `address`, in
 /// any table.
@@ -49,41 +35,21 @@ pub async fn has_flow_to(
     address: IpAddr,
     patience: Duration,
 ) -> io::Result<bool> {
-    let socket = run_dir.join(format!("{bridge}.mgmt"));
-    let answered = timeout(patience, ask(&socket, address)).await;
-    answered
-        .unwrap_or(Err(io::ErrorKind::TimedOut.into()))
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", socket.display())))
+    let answered = timeout(patience, ask(run_dir, bridge, address)).await;
+    answered.unwrap_or_else(|_| {
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("bridge {bridge}: no answer in OpenFlow")))
+    })
 }
 
-async fn ask(socket: &Path, address: IpAddr) -> io::Result<bool> {
-    let mut stream = UnixStream::connect(socket).await?;
-    let bitmap = VERSIONS.iter().fold(0_u32, |bitmap, version| bitmap | 1 << version);
-    let mut versions = [VERSION_BITMAP.to_be_bytes(), 8_u16.to_be_bytes()].concat();
-    versions.extend(bitmap.to_be_bytes());
-    let newest = VERSIONS[VERSIONS.len() - 1];
-    send(&mut stream, &Message { version: newest, kind: HELLO, id: 0, body: versions }).await?;
-    let mut version = newest;
-    let mut is_asked = false;
+async fn ask(run_dir: &Path, bridge: &str, address: IpAddr) -> io::Result<bool> {
+    let mut connection = Connection::open(run_dir, bridge, &VERSIONS).await?;
+    connection.send(&[Message { kind: MULTIPART_REQUEST, id: 1, body: question(address) }]).await?;
     loop {
-        let message = receive(&mut stream).await?;
+        let message = connection.receive().await?;
         match message.kind {
-            HELLO if !is_asked => {
-                version = agreed(&message)
-                    .ok_or_else(|| io::Error::other("the bridge speaks neither OpenFlow 1.3 nor 1.5"))?;
-                send(
-                    &mut stream,
-                    &Message { version, kind: MULTIPART_REQUEST, id: 1, body: question(address) },
-                )
-                .await?;
-                is_asked = true;
-            }
-            ECHO_REQUEST => {
-                send(&mut stream, &Message { version, kind: ECHO_REPLY, ..message }).await?;
-            }
             MULTIPART_REPLY if message.id == 1 => {
                 // Type, flags and padding come before the flows.
-                if message.body.len() > MULTIPART - HEADER {
+                if message.body.len() > MULTIPART {
                     return Ok(true);
                 }
                 let flags = message.body.get(2..4).and_then(|flags| flags.try_into().ok());
@@ -95,24 +61,6 @@ async fn ask(socket: &Path, address: IpAddr) -> io::Result<bool> {
             _ => {}
         }
     }
-}
-
-/// The newest version that both sides speak.
-fn agreed(hello: &Message) -> Option<u8> {
-    let mut rest = &hello.body[..];
-    let mut bitmap = None;
-    while let [k0, k1, l0, l1, ..] = *rest {
-        let length = usize::from(u16::from_be_bytes([l0, l1]));
-        let element = rest.get(4..length)?;
-        if u16::from_be_bytes([k0, k1]) == VERSION_BITMAP {
-            bitmap = element.first_chunk().map(|first| u32::from_be_bytes(*first));
-        }
-        rest = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
-    }
-    // Without the element: all up to the version of the message.
-    let speaks =
-        |version: &&u8| bitmap.map_or(**version <= hello.version, |bitmap| bitmap & 1 << **version != 0);
-    VERSIONS.iter().rev().find(speaks).copied()
 }
 
 /// The flows of all tables that match the destination.
@@ -142,41 +90,9 @@ fn question(address: IpAddr) -> Vec<u8> {
     body
 }
 
-async fn send(stream: &mut UnixStream, message: &Message) -> io::Result<()> {
-    let Message { version, kind, id, body } = message;
-    let length = u16::try_from(HEADER + body.len()).map_err(io::Error::other)?;
-    let mut bytes = vec![*version, *kind];
-    bytes.extend(length.to_be_bytes());
-    bytes.extend(id.to_be_bytes());
-    bytes.extend(body);
-    stream.write_all(&bytes).await
-}
-
-async fn receive(stream: &mut UnixStream) -> io::Result<Message> {
-    let mut header = [0; HEADER];
-    stream.read_exact(&mut header).await?;
-    let [version, kind, l0, l1, id @ ..] = header;
-    let length = usize::from(u16::from_be_bytes([l0, l1]));
-    let mut body = vec![0; length.saturating_sub(HEADER)];
-    stream.read_exact(&mut body).await?;
-    Ok(Message { version, kind, id: u32::from_be_bytes(id), body })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_newest_common_version_is_spoken() {
-        let hello = |version: u8, bitmap: Option<u32>| {
-            let element = bitmap.map(|bitmap| [[0, 1, 0, 8], bitmap.to_be_bytes()].concat());
-            agreed(&Message { version, kind: HELLO, id: 0, body: element.unwrap_or_default() })
-        };
-        assert_eq!(hello(6, Some(0b111_1010)), Some(6));
-        assert_eq!(hello(5, Some(0b011_0010)), Some(4));
-        assert_eq!(hello(1, Some(0b10)), None);
-        assert_eq!((hello(5, None), hello(1, None)), (Some(4), None));
-    }
 
     #[test]
     fn a_question_is_as_long_as_it_says() {

@@ -1,7 +1,11 @@
 //! Real daemons of Open vSwitch and OVN with run directories of their own, without privileges. The datapath
 //! is the dummy of Open vSwitch's own tests, which has no devices.
 
-use std::{os::unix::net::UnixStream, path::Path, process::Stdio};
+use std::{
+    os::unix::net::UnixStream,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use crate::{database::Database, node::Node, process::Process, program};
 
@@ -33,22 +37,11 @@ impl Daemons {
         database.vsctl(&[&["set", "Open_vSwitch", ".", &remote], &chassis[..]].concat());
         database.vsctl(&["set", "Bridge", "br-int", "datapath_type=dummy", "fail_mode=secure"]);
 
-        let daemon = |name: &str, run_dir: &Path| {
-            let mut command = program::unprivileged(name);
-            command
-                .arg(database.endpoint())
-                .args(["-vconsole:off", &format!("--pidfile={}/{name}.pid", run_dir.display())]);
-            command.arg(format!("--log-file={}/{name}.log", run_dir.display()));
-            command.env("OVS_RUNDIR", &ovs).env("OVN_RUNDIR", &ovn).stdin(Stdio::null());
-            command
-        };
-        let mut ovs_vswitchd =
-            Process::start(daemon("ovs-vswitchd", &ovs).args(["--disable-system", "--enable-dummy"]));
-        // Start ovn-controller after the bridge: it retries a missing bridge only after a second.
-        let bridge = ovs.join("br-int.mgmt");
-        ovs_vswitchd
-            .ready("the bridge is there", || UnixStream::connect(&bridge).map_err(|error| error.to_string()));
-        let mut ovn_controller = Process::start(&mut daemon("ovn-controller", &ovn));
+        let ovs_vswitchd = vswitchd(&ovs, database, "br-int");
+        // After the bridge: ovn-controller retries a missing bridge only after a second.
+        let mut ovn_controller = Process::start(
+            daemon("ovn-controller", &ovn, database).env("OVS_RUNDIR", &ovs).env("OVN_RUNDIR", &ovn),
+        );
         let control = ovn.join(format!("ovn-controller.{}.ctl", ovn_controller.pid()));
         ovn_controller.ready("ovn-controller is connected", || {
             let asked =
@@ -61,4 +54,25 @@ impl Daemons {
         });
         Self { ovn_controller, ovs_vswitchd, southbound }
     }
+}
+
+/// Starts ovs-vswitchd without devices, and waits until it has the bridge. Its sockets are in `run_dir`.
+#[track_caller]
+pub fn vswitchd(run_dir: &Path, database: &Database, bridge: &str) -> Process {
+    let mut command = daemon("ovs-vswitchd", run_dir, database);
+    let mut vswitchd =
+        Process::start(command.args(["--disable-system", "--enable-dummy"]).env("OVS_RUNDIR", run_dir));
+    let socket = run_dir.join(format!("{bridge}.mgmt"));
+    vswitchd.ready("the bridge is there", || UnixStream::connect(&socket).map_err(|error| error.to_string()));
+    vswitchd
+}
+
+fn daemon(name: &str, run_dir: &Path, database: &Database) -> Command {
+    let mut command = program::unprivileged(name);
+    command
+        .arg(database.endpoint())
+        .args(["-vconsole:off", &format!("--pidfile={}/{name}.pid", run_dir.display())])
+        .arg(format!("--log-file={}/{name}.log", run_dir.display()))
+        .stdin(Stdio::null());
+    command
 }

@@ -28,6 +28,7 @@
 //! | [`ovsdb_updates`] | updates of a monitor | ovsdb-server |
 //! | [`ovsdb_texts`] | values, schemas, outcomes, endpoints | ovsdb-server, options |
 //! | [`netlink`] | messages of the kernel | kernel |
+//! | [`flows`] | flows of a bridge | ovs-vswitchd |
 
 mod addresses;
 pub mod allocation;
@@ -35,6 +36,7 @@ pub mod attachments;
 pub mod call;
 pub mod conf_file;
 mod draw;
+pub mod flows;
 pub mod kubeconfig;
 pub mod log_line;
 pub mod manifests;
@@ -61,6 +63,7 @@ pub const TARGETS: &[Target] = &[
     ("attachments", attachments::check),
     ("call", call::check),
     ("conf_file", conf_file::check),
+    ("flows", flows::check),
     ("kubeconfig", kubeconfig::check),
     ("log_line", log_line::check),
     ("manifests", manifests::check),

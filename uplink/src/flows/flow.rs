@@ -105,13 +105,13 @@ pub enum Fragment {
     Later,
 }
 
-/// What conntrack says of a packet; the flag and that it was tracked.
+/// What conntrack says of a packet (`ct_state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConnectionState {
     /// `-trk`: not asked yet.
     Untracked,
-    /// `+trk`
-    Tracked,
+    /// `-inv+trk`: it can be part of a connection. What conntrack knows of that can be matched.
+    Valid,
     /// `+est+trk`
     Established,
     /// `+rel+trk`
@@ -445,7 +445,7 @@ impl fmt::Display for ConnectionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Untracked => "-trk",
-            Self::Tracked => "+trk",
+            Self::Valid => "-inv+trk",
             Self::Established => "+est+trk",
             Self::Related => "+rel+trk",
         })

@@ -9,7 +9,7 @@ use super::{
     config::{Config, Datapath, Exposed, ExternalBridge, Front, HostAddresses, Mode, PodSource},
     flow::{
         Action::{self, CheckLarger, CopyMacDestinationToSource, PopVlan, PushVlan, Resubmit, SetVlan},
-        ConnectionState::{Established, Related, Tracked, Untracked},
+        ConnectionState::{Established, Related, Untracked, Valid},
         Ct, Family, Flows, Fragment, Match,
         Nat::{AsBefore, Destination, Source},
         OfPort, Packet, Protocol,
@@ -134,7 +134,7 @@ fn between_host_and_ovn(flows: &mut Flows, config: &Config, host: &HostAddresses
     // The kernel drops a frame with its own address as source; that of the next hop is not needed.
     let mut into_host = vec![CopyMacDestinationToSource, Action::SetMacDestination(*mac)];
     into_host.extend(to_host(&config.bridge));
-    flows.add(INTO_HOST, DEFAULT_PRIORITY, Match::default(), into_host);
+    flows.add(INTO_HOST, DEFAULT_PRIORITY, outside(&config.bridge), into_host);
 }
 
 /// Connections with the world. Their mark says whose they are, so that answers find the way back.
@@ -178,8 +178,8 @@ fn services_in_ovn(flows: &mut Flows, config: &Config, host: &HostAddresses) {
     if config.mode != Mode::Shared {
         return;
     }
-    // Only the first fragment has ports. Conntrack sees the whole packet. On the userspace datapath what comes
-    // back from there are fragments again: without `-trk` they would turn round here until they are dropped.
+    // Only the first fragment has ports. Conntrack sees the whole packet. On the userspace datapath, what
+    // comes back from there are fragments again: without `-trk` they would turn round here until they are dropped.
     let fragments = from_world(&config.bridge).ip(Family::of(host.node)).fragment(Fragment::Any);
     let whole = Action::Ct(Ct::of(config.zone.fragments()).table(0));
     flows.add(0, 111, fragments.state(Untracked), [whole]);
@@ -223,7 +223,7 @@ fn exposed(flows: &mut Flows, config: &Config, host: &HostAddresses, service: &E
     flows.add(0, 110, answer, [Action::Output(ports.uplink)]);
     if bridge.datapath == Datapath::Userspace {
         let later = Match { ct_destination_port: Some((service.protocol, port)), ..from_world(bridge) };
-        let later = later.ip(family).state(Tracked).fragment(Fragment::Later);
+        let later = later.ip(family).state(Valid).fragment(Fragment::Later);
         let later = address.map_or(later, |address| later.destination(address));
         flows.add(0, 110, later, [Action::Output(ports.patch)]);
     }
@@ -241,7 +241,7 @@ fn exposed(flows: &mut Flows, config: &Config, host: &HostAddresses, service: &E
 fn answers(flows: &mut Flows, config: &Config, family: Family) {
     let bridge = &config.bridge;
     let ports = &bridge.ports;
-    let answer = Match::default().ip(family);
+    let answer = outside(bridge).ip(family);
     let to_ovn = match config.mode {
         Mode::Shared => vec![Action::Output(ports.patch)],
         Mode::Local => {
@@ -257,7 +257,7 @@ fn answers(flows: &mut Flows, config: &Config, family: Family) {
     if let PodSource::Own { management } = &config.pod_source {
         let is_alike = |address: &&IpAddr| Family::of(**address) == family;
         for address in management.iter().filter(is_alike) {
-            flows.add(ANSWERS, 16, Match::default().destination(*address), to_host(bridge));
+            flows.add(ANSWERS, 16, outside(bridge).destination(*address), to_host(bridge));
         }
         let is_alike = |net: &&IpNet| Family::of(net.addr()) == family;
         for pods in config.cluster_subnets.iter().filter(is_alike) {
@@ -267,12 +267,11 @@ fn answers(flows: &mut Flows, config: &Config, family: Family) {
     }
     if family == Family::V6 {
         for kind in [ROUTER_ADVERTISEMENT, ADVERTISEMENT] {
-            let advertisement = Match::default().icmp(family, kind, None);
+            let advertisement = outside(bridge).icmp(family, kind, None);
             flows.add(ANSWERS, 14, advertisement, to_everyone(bridge));
         }
     }
-    let bfd =
-        Match::from_port(ports.uplink).packet(Packet::Transport(family, Protocol::Udp)).destination_port(BFD);
+    let bfd = from_world(bridge).packet(Packet::Transport(family, Protocol::Udp)).destination_port(BFD);
     flows.add(ANSWERS, 13, bfd, to_both(bridge));
 }
 
@@ -280,13 +279,13 @@ fn answers(flows: &mut Flows, config: &Config, family: Family) {
 fn any_family(flows: &mut Flows, config: &Config) {
     let bridge = &config.bridge;
     let ports = &bridge.ports;
-    flows.add(ANSWERS, 10, Match::default().mac_destination(bridge.mac), to_host(bridge));
+    flows.add(ANSWERS, 10, outside(bridge).mac_destination(bridge.mac), to_host(bridge));
     flows.add(ANSWERS, 0, Match::default(), [Action::Output(OfPort::NORMAL)]);
-    flows.add(TO_HOST_ENDPOINT, 110, Match::default(), to_host(bridge));
+    flows.add(TO_HOST_ENDPOINT, 110, outside(bridge), to_host(bridge));
     flows.add(FROM_HOST_ENDPOINT, 110, Match::default(), host_to(bridge, ports.uplink));
     if config.mode == Mode::Local {
         // The host answers what is too large for a pod, or cuts it. The gateway router would drop it.
-        let too_large = Match { reg0: Some(1), ..Match::default() };
+        let too_large = Match { reg0: Some(1), ..outside(bridge) };
         flows.add(BY_SIZE, 10, too_large, to_host(bridge));
         flows.add(BY_SIZE, 1, Match::default(), [Action::Output(ports.patch)]);
     }
@@ -302,8 +301,13 @@ fn asks_for(from: Match, address: IpAddr) -> Match {
     }
 }
 
+/// What is outside of the host has the VLAN. A flow that takes the tag off has to match it.
+fn outside(bridge: &ExternalBridge) -> Match {
+    Match::default().vlan(bridge.vlan)
+}
+
 fn from_world(bridge: &ExternalBridge) -> Match {
-    Match::from_port(bridge.ports.uplink).vlan(bridge.vlan)
+    Match { in_port: Some(bridge.ports.uplink), ..outside(bridge) }
 }
 
 /// From the gateway router, with the address that may be seen outside.

@@ -2,58 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use example::config;
+
 use super::*;
 use crate::flows::{Masquerade, Ports, Vlan, Zone};
 
-fn config(mode: Mode) -> Config {
-    let mut exposed = BTreeSet::new();
-    let front = |family, port| Front::NodePort { family, port };
-    let address = |text: &str, port| Front::Address { address: text.parse().unwrap(), port };
-    for (front, protocol, host_endpoint) in [
-        (front(Family::V4, 30080), Protocol::Tcp, None),
-        (front(Family::V6, 30080), Protocol::Tcp, None),
-        (front(Family::V4, 30053), Protocol::Udp, Some(53)),
-        (front(Family::V6, 30053), Protocol::Udp, Some(53)),
-        (address("203.0.113.7", 80), Protocol::Tcp, None),
-        (address("2001:db8:7::7", 80), Protocol::Tcp, None),
-        (address("203.0.113.8", 443), Protocol::Sctp, Some(8443)),
-    ] {
-        exposed.insert(Exposed { protocol, front, host_endpoint });
-    }
-    Config {
-        mode,
-        bridge: ExternalBridge {
-            ports: Ports {
-                uplink: OfPort(1),
-                patch: OfPort(2),
-                host: OfPort::LOCAL,
-                others: [OfPort(3)].into(),
-            },
-            mac: "02:00:00:00:00:01".parse().unwrap(),
-            vlan: None,
-            datapath: Datapath::Kernel,
-        },
-        hosts: vec![
-            host("192.0.2.1", &["198.51.100.1"], "169.254.169.1", "169.254.169.2"),
-            host("2001:db8::1", &["2001:db8:1::1"], "fd69::1", "fd69::2"),
-        ],
-        cluster_subnets: vec!["10.128.0.0/14".parse().unwrap(), "fd01::/48".parse().unwrap()],
-        service_ranges: vec!["172.30.0.0/16".parse().unwrap(), "fd02::/112".parse().unwrap()],
-        pod_source: PodSource::Node,
-        mtu: contract::mtu::Mtu::DEFAULT,
-        geneve_port: 6081,
-        zone: Zone::DEFAULT,
-        services: exposed,
-    }
-}
-
-fn host(node: &str, others: &[&str], ovn: &str, host: &str) -> HostAddresses {
-    HostAddresses {
-        node: node.parse().unwrap(),
-        others: others.iter().map(|other| other.parse().unwrap()).collect(),
-        masquerade: Masquerade { ovn: ovn.parse().unwrap(), host: host.parse().unwrap() },
-    }
-}
+#[path = "../../../tests/external_bridge/example.rs"]
+mod example;
 
 /// Compares with a page beside this file. With `UPDATE_PAGES` in the environment the page is written instead.
 fn assert_page(flows: &Flows, file: &str) {
@@ -83,9 +38,8 @@ fn nothing_leaves_from_ovn_with_a_foreign_mac() {
     for mode in [Mode::Shared, Mode::Local] {
         let config = config(mode);
         for (slot, actions) in table(&config).iter() {
-            let reaches_world = actions.iter().any(|action| {
-                matches!(action, Action::Output(port) if [OfPort(1), OfPort::NORMAL, OfPort::FLOOD].contains(port))
-            });
+            let outside = [OfPort(1), OfPort::NORMAL, OfPort::FLOOD].map(Action::Output);
+            let reaches_world = actions.iter().any(|action| outside.contains(action));
             if slot.table == 0 && slot.matching.in_port == Some(OfPort(2)) && reaches_world {
                 assert_eq!(slot.matching.mac_source, Some(config.bridge.mac), "{slot:?}");
             }
